@@ -54,8 +54,6 @@ _PUBLIC = {
         "compute_timing": "schedule.timing",
         "save_schedule": "schedule.storage",
         "load_schedule": "schedule.storage",
-        "LockstepSchedule": "schedule.lockstep_schedule",
-        "load_lockstep_schedule": "schedule.lockstep_storage",
         "SymmetricTask": "schedule.symmetric_schedule",
         "SymmetricSchedule": "schedule.symmetric_schedule",
         "save_symmetric_schedule": "schedule.symmetric_storage",

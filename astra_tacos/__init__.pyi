@@ -54,8 +54,6 @@ from astra_tacos.replayer.trace_replay import TraceReplay, replay_trace
 from astra_tacos.run.backend import BACKENDS, Backend
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import Run, read_run
-from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
-from astra_tacos.schedule.lockstep_storage import load_lockstep_schedule
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.storage import load_schedule, save_schedule
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask
@@ -110,7 +108,6 @@ __all__ = [
     "LayeredStep",
     "LinkSpec",
     "LintReport",
-    "LockstepSchedule",
     "MissingExtraError",
     "ModelLayer",
     "NetworkConfig",
@@ -161,7 +158,6 @@ __all__ = [
     "gather",
     "generate",
     "lint",
-    "load_lockstep_schedule",
     "load_schedule",
     "load_symmetric_schedule",
     "lower_bound",

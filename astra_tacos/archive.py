@@ -1,4 +1,4 @@
-"""Columns with a JSON header in one `.npz`, and matrices in `.npy`: read as what anybody may have made or damaged.
+"""Columns with a JSON header in one `.npz`: read as what anybody may have made or damaged.
 
 NumPy's own reader inflates whatever a file declares, and lets errors of zlib, zipfile and its parser through. Here the sizes in
 the archive's directory and in the headers of its arrays are checked before anything is inflated, and every failure is one line.
@@ -7,7 +7,6 @@ the archive's directory and in the headers of its arrays are checked before anyt
 from __future__ import annotations
 
 import contextlib
-import math
 import re
 import struct
 import zipfile
@@ -32,7 +31,7 @@ ALWAYS_ALLOWED_BYTES, MOST_INFLATION = 64 << 20, 500
 MOST_HEADER_BYTES = 64 << 20
 _MAGIC = b"\x93NUMPY\x01\x00"
 _ARRAY = re.compile(
-    r"\{'descr': '(?P<kind>[<>|=][A-Za-z][0-9]{1,9})', 'fortran_order': (?P<fortran>True|False), "
+    r"\{'descr': '(?P<kind>[<>|=][A-Za-z][0-9]{1,9})', 'fortran_order': (?:True|False), "
     r"'shape': \((?P<shape>(?:[0-9]{1,18}(?:, ?[0-9]{1,18})*)?),?\), ?\} *\n?"
 )
 _LONGEST_ARRAY_HEADER = 1024
@@ -93,7 +92,7 @@ class Archive:
         if entry.file_size > most_bytes:
             raise ValueError(f"its header has {entry.file_size:,} bytes, expected at most {most_bytes:,}")
         with self._zip.open(entry) as stream:
-            kind, _, shape = _read_array_header(stream)
+            kind, shape = _read_array_header(stream)
             content = _read(stream, entry.file_size - stream.tell())
         if kind == "|u1" and len(shape) == 1:
             text = content.decode()
@@ -123,7 +122,7 @@ class Archive:
     def _column(self, name: str, kind: np.dtype[Any]) -> NDArray[Any]:
         entry = self._zip.getinfo(f"{name}.npy")
         with self._zip.open(entry) as stream:
-            found, _, shape = _read_array_header(stream)
+            found, shape = _read_array_header(stream)
             if found != kind.str or len(shape) != 1:
                 raise ValueError(f"{name} is {len(shape)}-dimensional {found}, expected a column of {kind}")
             left = entry.file_size - stream.tell()
@@ -218,31 +217,8 @@ def write_archive(path: Path, header: NDArray[Any], columns: Mapping[str, NDArra
                 np.savez(stream, **arrays)  # type: ignore[arg-type]
 
 
-def map_array(path: Path, kind: DTypeLike, num_dimensions: int) -> NDArray[Any]:
-    """The array of a `.npy` file as a read-only memory map.
-
-    Raises
-    ------
-    ValueError, EOFError
-        If it has another type or number of dimensions, or another size than its header gives.
-    ConfigError
-        If it cannot be read.
-    """
-    kind = np.dtype(kind)
-    with open_regular(path, "an array of NumPy") as stream:
-        found, is_fortran, shape = _read_array_header(stream)
-        offset, size = stream.tell(), stream.seek(0, 2)
-    if found != kind.str or len(shape) != num_dimensions:
-        raise ValueError(f"{path.name} is {len(shape)}-dimensional {found}, expected {num_dimensions}-dimensional {kind}")
-    if offset + math.prod(shape) * kind.itemsize != size:
-        raise ValueError(f"{path.name} has {size - offset:,} bytes of values, its header gives {shape} of {kind}")
-    if size == offset:
-        return np.empty(shape, kind)
-    return np.memmap(path, kind, "r", offset, shape, "F" if is_fortran else "C")
-
-
-def _read_array_header(stream: IO[bytes]) -> tuple[str, bool, tuple[int, ...]]:
-    """Type, order and shape of an array in NumPy's format 1.0; what NumPy has written, and nothing else."""
+def _read_array_header(stream: IO[bytes]) -> tuple[str, tuple[int, ...]]:
+    """Type and shape of an array in NumPy's format 1.0; what NumPy has written, and nothing else."""
     start = _read(stream, len(_MAGIC) + 2)
     length = int.from_bytes(start[len(_MAGIC) :], "little")
     if not start.startswith(_MAGIC) or length > _LONGEST_ARRAY_HEADER:
@@ -251,7 +227,7 @@ def _read_array_header(stream: IO[bytes]) -> tuple[str, bool, tuple[int, ...]]:
     if match is None:
         raise ValueError("an array has no header of NumPy's")
     shape = tuple(int(number) for number in match["shape"].split(",") if number)
-    return match["kind"], match["fortran"] == "True", shape
+    return match["kind"], shape
 
 
 def _read(stream: IO[bytes], size: int) -> bytes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import shutil
 import struct
 import zipfile
 from collections.abc import Callable
@@ -22,14 +21,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos import archive
-from astra_tacos.archive import MOST_INFLATION, map_array, most_bytes, write_archive
-from astra_tacos.collective import COLLECTIVES
+from astra_tacos.archive import MOST_INFLATION, most_bytes, write_archive
 from astra_tacos.errors import ConfigError
 from astra_tacos.run.recording import load_recording, save_recording
-from astra_tacos.schedule import lockstep_storage
 from astra_tacos.schedule.storage import load_schedule, save_schedule
-from astra_tacos.schedule.timing import compute_timing
-from astra_tacos.synthesizer.matching.lockstep import lockstep_rounds
 
 Load = Callable[[Path], object]
 
@@ -53,15 +48,10 @@ def refusal(load: Load, path: Path) -> str:
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a schedule, a recording and a lockstep schedule."""
+    """A folder with a schedule and a recording."""
     folder = tmp_path_factory.mktemp("good")
     save_schedule(schedule(topology(*ALL["ring8"])), folder / "schedule.npz")
     save_recording(random_recording(3, 4, both=True), folder / "replay.npz")
-    ring = topology(("Ring", 4, 50.0, 500.0), ("Ring", 3, 50.0, 500.0))
-    what = COLLECTIVES["all-reduce"](ring.num_npus, 1 << 20, 2)
-    (folder / "lockstep").mkdir()
-    made = lockstep_rounds(ring, what, compute_timing(ring, what, "pipelined", 10.0), 5)
-    lockstep_storage.save_lockstep_schedule(made, folder / "lockstep")
     return folder
 
 
@@ -89,16 +79,6 @@ def test_any_damage_under_a_sound_checksum_is_one_line(
             content = whole.read(entry)
             changed.writestr(entry, damage(content) if entry == names[which % len(names)] else content)
     check_one_line(LOADS[name], tmp_path / name)
-
-
-@given(damage=damages(), which=st.sampled_from(lockstep_storage.FILES))
-@ANY_BYTES
-def test_any_damage_of_a_lockstep_schedule_is_one_line(
-    good: Path, tmp_path: Path, damage: Callable[[bytes], bytes], which: str
-) -> None:
-    shutil.copytree(good / "lockstep", tmp_path / "l", dirs_exist_ok=True)
-    (tmp_path / "l" / which).write_bytes(damage((good / "lockstep" / which).read_bytes()))
-    check_one_line(lockstep_storage.load_lockstep_schedule, tmp_path / "l")
 
 
 def with_header(good: Path, tmp_path: Path, change: Callable[[str], str]) -> Path:
@@ -192,19 +172,3 @@ def test_what_is_written_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
     write_archive(tmp_path / "a.npz", np.array("{}"), {"zeros": zeros})
     assert zeros.nbytes < most_bytes((tmp_path / "a.npz").stat().st_size)
     assert np.load(tmp_path / "a.npz")["zeros"].nbytes == zeros.nbytes
-
-
-@pytest.mark.parametrize("order", ["C", "F"])
-def test_arrays_that_stay_in_their_file(tmp_path: Path, order: Any) -> None:
-    array = np.asarray(np.arange(12, dtype=np.uint16).reshape(3, 4), order=order)
-    np.save(tmp_path / "a.npy", array)
-    found = map_array(tmp_path / "a.npy", np.uint16, 2)
-    assert np.array_equal(found, array) and not found.flags.writeable
-    for kind, dimensions in ((np.int16, 2), (np.uint16, 1)):
-        with pytest.raises(ValueError, match=r"a\.npy is 2-dimensional <u2, expected"):
-            map_array(tmp_path / "a.npy", kind, dimensions)
-    content = (tmp_path / "a.npy").read_bytes()
-    for other in (content[:-1], content + b"x", content.replace(b"(3, 4)", b"(9, 9)"), b""):
-        (tmp_path / "a.npy").write_bytes(other)
-        with pytest.raises((ValueError, EOFError)):
-            map_array(tmp_path / "a.npy", np.uint16, 2)

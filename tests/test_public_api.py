@@ -45,7 +45,7 @@ def test_the_parameters_of_functions_are_documented(name: str) -> None:
 def test_what_readme_promises_is_exported() -> None:
     promised = {name.replace("-", "_") for name in COLLECTIVES}
     promised |= {"synthesize", "plan", "lint", "replay", "replay_run", "generate", "verify", "lower_bound", "export_schedule"}
-    promised |= {"read_network", "read_run", "read_trace", "load_schedule", "load_lockstep_schedule", "SYNTHESIZERS", "EXPORTERS"}
+    promised |= {"read_network", "read_run", "read_trace", "load_schedule", "SYNTHESIZERS", "EXPORTERS"}
     promised |= {name for name in vars(astra_tacos.errors) if name.endswith("Error")}
     assert promised <= set(astra_tacos.__all__)
     text = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 
 from astra_tacos.bounds import all_bounds, chunked_lower_bound, largest
-from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import MOST_TRUNCATED
 
 
-def certify(schedule: Schedule | LockstepSchedule) -> dict[str, Any]:
+def certify(schedule: Schedule) -> dict[str, Any]:
     """Figures of a schedule, ready for JSON. Bandwidths are decimal GB/s, as nccl-tests has them.
 
     `bound_ns` bounds every algorithm and every chunking, `chunked_bound_ns` only schedules that send these chunks one at a time
@@ -28,13 +27,11 @@ def certify(schedule: Schedule | LockstepSchedule) -> dict[str, Any]:
     bounds = all_bounds(topology, collective, timing)
     bound = largest(bounds)
     # Chunks of unequal sizes count as the smallest in that bound, which says nothing then.
-    is_by_chunk = collective.part_bytes is None and (
-        isinstance(schedule, LockstepSchedule) or (schedule.message_first is None and schedule.sums is None)
-    )
+    is_by_chunk = collective.part_bytes is None and schedule.message_first is None and schedule.sums is None
     chunked = chunked_lower_bound(topology, collective, timing) if is_by_chunk else None
     time = max(schedule.collective_time_ns, 1)
-    exact_ns = None if isinstance(schedule, LockstepSchedule) else exact_time_ns(schedule)
-    possible = time if exact_ns is None or time >= (1 - MOST_TRUNCATED) * exact_ns else math.ceil(exact_ns)
+    exact_ns = exact_time_ns(schedule)
+    possible = time if time >= (1 - MOST_TRUNCATED) * exact_ns else math.ceil(exact_ns)
     algorithm_bandwidth = collective.buffer_bytes / possible
     efficiency = efficiency_of(time, bound.time_ns)
     return {
@@ -56,7 +53,7 @@ def certify(schedule: Schedule | LockstepSchedule) -> dict[str, Any]:
         "num_sends": schedule.num_sends,
         "num_messages": schedule.num_messages,
         "predicted_ns": time,
-        "exact_ns": None if exact_ns is None else round(exact_ns, 3),
+        "exact_ns": round(exact_ns, 3),
         "possible_ns": possible,
         "bound_ns": bound.time_ns,
         "bound": bound.name,
@@ -102,7 +99,7 @@ def is_optimal(time_ns: int, bound_ns: int) -> bool:
     return abs(time_ns - bound_ns) <= 1
 
 
-def _link_extremes(schedule: Schedule | LockstepSchedule) -> dict[str, Any]:
+def _link_extremes(schedule: Schedule) -> dict[str, Any]:
     busy = schedule.link_busy_ns
     time = schedule.collective_time_ns
     extremes = {"busiest_link": int(np.argmax(busy)), "idlest_link": int(np.argmin(busy))}

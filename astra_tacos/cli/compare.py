@@ -11,10 +11,11 @@ import click
 from astra_tacos.cli.console import compile_ahead, echo, print_json, progress
 from astra_tacos.cli.options import backend_option, json_option, network_option, ns3_option, with_ns3
 from astra_tacos.cli.search_options import candidate_option, collective_options, read_candidates, search_options
-from astra_tacos.collective import ROOTED, make_collective
+from astra_tacos.collective import make_collective
 from astra_tacos.errors import ConfigError, OutputError
 from astra_tacos.files import check_writable, replaced_file, together, write_json
 from astra_tacos.input_file import forget_inputs
+from astra_tacos.judge.symmetric import check_sends
 from astra_tacos.report.compare_rows import CompareRow
 from astra_tacos.report.figure.figure_style import WIDTHS
 from astra_tacos.solver.first_use import CHECKING, REPLAYING, searching
@@ -23,7 +24,6 @@ from astra_tacos.synthesizer.work import AUTO_BUDGET
 from astra_tacos.units import MAX_SIZE_BYTES, parse_sizes
 
 if TYPE_CHECKING:
-    from astra_tacos.config.network import NetworkConfig
     from astra_tacos.run.backend import Backend
     from astra_tacos.synthesizer.search.search_options import SearchOptions
 
@@ -101,23 +101,6 @@ def _check_earlier(output: Path) -> None:
         forget_inputs(*tables)
 
 
-def _check_size(network: NetworkConfig, collective: str, options: SearchOptions) -> None:
-    """Refuse, before any work, what has too many sends to be listed: a comparison lists those of every synthesizer."""
-    from astra_tacos.cli.lockstep import MOST_ROWS
-    from astra_tacos.judge.symmetric import has_many_sends, is_symmetric
-
-    in_one_chunk = replace(options, chunks_per_npu=1, max_sends=MOST_ROWS)
-    if collective in ROOTED or not has_many_sends(network, collective, in_one_chunk):
-        return
-    instead = "use fewer NPUs"
-    if is_symmetric(network, collective, replace(options, synthesizer=AUTO)):
-        instead = f"use `synthesize --collective {collective}`, which makes NPU 0's chunks for all (symmetric), or fewer NPUs"
-    raise ConfigError(
-        f"{network.source}: {network.num_npus:,} NPUs, for which {collective} has more than {MOST_ROWS:,} sends, too many for "
-        f"`compare` to list: {instead}"
-    )
-
-
 @click.command()
 @network_option
 @click.option(
@@ -188,7 +171,7 @@ def compare(
     for path, write in files:
         check_figure(path) if write is _draw else check_writable(path)
     network = with_ns3(read_network(network_path), ns3_config, backend)
-    _check_size(network, collective_name, options)
+    check_sends(network, collective_name, replace(options, chunks_per_npu=1))
     topology = build_topology(network, may_forward=True)
     rows: list[CompareRow] = []
     candidates = read_candidates(candidate_paths)

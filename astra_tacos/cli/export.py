@@ -73,8 +73,6 @@ def _load(path: Path) -> Schedule:
     from astra_tacos.schedule.symmetric_storage import load_rows
 
     kind, target = identify(path)
-    if kind is Kind.LOCKSTEP:
-        raise ConfigError(f"{path}: a lockstep schedule, which has no rows of sends to export, expected a schedule with rows")
     if kind not in (Kind.RUN_DIRECTORY, Kind.SCHEDULE, Kind.SYMMETRIC):
         raise ConfigError(f"{path}: a {kind}, expected a run directory or a schedule (.npz)")
     return load_rows(target / "schedule.npz" if kind is Kind.RUN_DIRECTORY else target)

@@ -23,7 +23,6 @@ class Kind(StrEnum):
     RUN_DIRECTORY = "run directory"
     PLANNED_RUN = "planned run"
     SCHEDULE = "schedule"
-    LOCKSTEP = "lockstep schedule"
     SYMMETRIC = "symmetric schedule"
     MSCCL_XML = "MSCCL XML"
     MSCCLPP_PLAN = "MSCCL++ plan"
@@ -47,8 +46,7 @@ def identify(path: Path) -> tuple[Kind, Path]:
         return (Kind.SYMMETRIC, schedule) if holds_symmetric(schedule) else (Kind.RUN_DIRECTORY, path)
     if (path / "plan.json").is_file():
         return Kind.PLANNED_RUN, path
-    if (path / "schedule.json").is_file():
-        return Kind.LOCKSTEP, path
+    refuse_lockstep(path)
     by_suffix = {
         ".json": Kind.PYTORCH,
         ".gz": Kind.PYTORCH,
@@ -79,6 +77,12 @@ def identify(path: Path) -> tuple[Kind, Path]:
     if not path.exists():
         raise ConfigError(f"{path}: no such file or trace prefix, expected {_EXPECTED}")
     raise ConfigError(f"{path}: not recognised, expected {_EXPECTED}")
+
+
+def refuse_lockstep(path: Path) -> None:
+    """Refuse what earlier versions wrote of more than 50 million sends."""
+    if all((path / name).is_file() for name in ("schedule.json", "chunk.npy")):
+        raise ConfigError(f"{path}: a lockstep schedule of version 2, which is no longer read: make another one by `synthesize`")
 
 
 def holds_plan(path: Path) -> bool:

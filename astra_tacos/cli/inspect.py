@@ -40,8 +40,6 @@ def inspect(path: Path, as_json: bool) -> None:
         result = _symmetric(target)
     elif kind is Kind.PYTORCH:
         result = _pytorch(target)
-    elif kind is Kind.LOCKSTEP:
-        result = _lockstep(target)
     else:
         result = _schedule(target / "schedule.npz" if kind is Kind.RUN_DIRECTORY else target)
     result = {"path": str(path), "kind": str(kind), **result}
@@ -151,14 +149,6 @@ def _symmetric(path: Path) -> dict[str, Any]:
     from astra_tacos.schedule.symmetric_storage import load_symmetric_schedule
 
     return certify_symmetric(load_symmetric_schedule(path))
-
-
-def _lockstep(path: Path) -> dict[str, Any]:
-    from astra_tacos.bounds.certificate import certify
-    from astra_tacos.schedule.lockstep_storage import load_lockstep_schedule
-
-    schedule = load_lockstep_schedule(path)
-    return certify(schedule) | {"rounds": schedule.num_rounds}
 
 
 def _plan(path: Path) -> dict[str, Any]:

@@ -86,7 +86,6 @@ def pareto(
     from astra_tacos.config.network import read_network
     from astra_tacos.synthesizer.rounds.frontier import Task
     from astra_tacos.synthesizer.rounds.lanes import lanes_of
-    from astra_tacos.synthesizer.rounds.programme import Effort
     from astra_tacos.topology.composition import build_topology
 
     if network_path is None:
@@ -103,8 +102,7 @@ def pareto(
             raise ConfigError(f"{collective_name}: found root {root}, expected an NPU, 0 to {topology.num_npus - 1}")
     if collective_name == "all-reduce" and point is not None:
         raise click.UsageError("--point: an all-reduce is a reduce-scatter and an all-gather: ask for those.")
-    effort = Effort(time_limit_s=time_limit_s)
-    task = Task(lanes, "all-gather" if collective_name == "all-reduce" else collective_name, root, effort)
+    task = Task(lanes, "all-gather" if collective_name == "all-reduce" else collective_name, root, time_limit_s)
     if point is not None:
         _decide(task, point, as_json)
         return

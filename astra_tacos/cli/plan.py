@@ -19,7 +19,6 @@ from astra_tacos.solver.first_use import ALL_SEARCHING, PLANNING
 if TYPE_CHECKING:
     from astra_tacos.planner.plan_result import CaseFigures, JointFigures, PlanResult
     from astra_tacos.planner.run_files import RunInputs
-    from astra_tacos.planner.whole_network import Asked
     from astra_tacos.run.backend import Backend
     from astra_tacos.scheduler.schedule_run import ScheduleResult
     from astra_tacos.synthesizer.search.search_options import SearchOptions
@@ -53,17 +52,6 @@ _MOST_RANKS = 8
 @click.option("--jobs", type=click.IntRange(1), hidden=True, help="The former name of --threads.")
 @click.option("--cache", type=_path, metavar="DIR", help="Directory of synthesized collectives; by default the user's cache.")
 @click.option("--no-cache", is_flag=True, help="Neither read nor write the cache.")
-@click.option(
-    "--relay/--no-relay",
-    default=False,
-    show_default=True,
-    help="Also predict each collective with NPUs outside its group as relays, which ASTRA-sim's traces cannot express.",
-)
-@click.option(
-    "--together",
-    is_flag=True,
-    help="Also predict the groups that run the same collective as one schedule.",
-)
 @click.option(
     "--schedule",
     is_flag=False,
@@ -99,8 +87,6 @@ def plan(
     jobs: int | None,
     cache: Path | None,
     no_cache: bool,
-    relay: bool,
-    together: bool,
     schedule: str | None,
     schedule_replays: int,
     per_iteration: bool,
@@ -119,20 +105,16 @@ def plan(
     from astra_tacos.planner.plan import plan as make_plan
     from astra_tacos.planner.run_files import RunInputs, check_output
     from astra_tacos.planner.synthesis_cache import default_cache
-    from astra_tacos.planner.whole_network import Asked
 
     if network_path is None:
         raise click.UsageError("Missing option '--network'.")
     if cache is not None and no_cache:
         raise click.UsageError("Got --cache and --no-cache, expected at most one of them.")
-    asked = Asked(with_relays=relay, together=together)
     from astra_tacos.run.backend import PACKET
 
     backend = PACKET if in_ns3 else backend
     on_packets = is_packet_level(backend)
     check_ns3(ns3_config, backend, in_ns3)
-    if (relay or together) and on_packets:
-        raise click.UsageError("--relay and --together predict on analytical models, not packet by packet.")
     run = files.workload, files.system, network_path, files.comm_group, files.remote_memory, files.directory
     inputs = RunInputs(*run, ns3_config)
     check_output(output, inputs)
@@ -161,7 +143,6 @@ def plan(
             "backend": backend,
             "options": options if options.threads or not jobs else replace(options, threads=jobs),
             "cache": None if no_cache else cache or default_cache(),
-            "asked": asked,
             "most_messages": max_messages,
             "candidates": candidates,
             "on_native": on_progress,
@@ -190,7 +171,7 @@ def plan(
     if scheduled is not None:
         print_schedule(scheduled)
         echo("")
-    _print(result, output, measured, asked, scheduled)
+    _print(result, output, measured, scheduled)
 
 
 def _schedule_only(
@@ -261,9 +242,7 @@ def _measure(inputs: RunInputs, output: Path, program: Path, baseline: str | Non
     return measured
 
 
-def _print(
-    result: PlanResult, output: Path, measured: dict[str, Any], asked: Asked, scheduled: ScheduleResult | None = None
-) -> None:
+def _print(result: PlanResult, output: Path, measured: dict[str, Any], scheduled: ScheduleResult | None = None) -> None:
     rows = [
         ("planned", f"{result.num_collectives:,} collectives of {result.num_ranks:,} ranks, {len(result.cases):,} distinct"),
         ("judged by", f"the embedded replay, {result.backend}"),
@@ -308,8 +287,6 @@ def _print(
         "count",
         "algorithm",
         "predicted ns",
-        *(["with relays ns"] if asked.with_relays else []),
-        *(["together ns"] if asked.together else []),
         "all at once ns",
         "bound ns",
         "before ns",
@@ -420,7 +397,6 @@ def _row(case: CaseFigures) -> tuple[str, ...]:
     def number(value: int | None) -> str:
         return "-" if value is None else f"{value:,}"
 
-    relayed, joint = case.extras.relayed, case.extras.joint
     return (
         f"{case.collective} {format_size(case.size_bytes)}",
         str(case.members),
@@ -428,8 +404,6 @@ def _row(case: CaseFigures) -> tuple[str, ...]:
         f"{case.count:,}",
         f"{case.algorithm} x{case.chunks_per_npu}" if case.chunks_per_npu else case.algorithm,
         number(case.predicted_ns) + ("" if case.exact or case.predicted_ns is None else " ~"),
-        *([number(relayed.relay_ns)] if relayed else []),
-        *([number(joint.together_predicted_ns)] if joint else []),
         number(case.together_ns),
         number(case.bound_ns),
         number(case.spent_before_ns),

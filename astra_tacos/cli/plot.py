@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from astra_tacos.cli.console import echo
-from astra_tacos.cli.inputs import Kind, identify
+from astra_tacos.cli.inputs import Kind, identify, refuse_lockstep
 from astra_tacos.errors import ConfigError
 from astra_tacos.report.figure.figure_style import FORMATS, WIDTHS, check_figure
 from astra_tacos.report.figure.sweep_choice import KINDS
@@ -19,14 +19,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from astra_tacos.report.sweep_columns import SweepColumns
-    from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
     from astra_tacos.schedule.schedule import Schedule
     from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule
     from astra_tacos.topology.topology import Topology
 
 _REPLAY_FILE = "replay.npz"
-_SCHEDULE_FILES = ("schedule.npz", "schedule.json")
-_SCHEDULE_KINDS = (Kind.RUN_DIRECTORY, Kind.SCHEDULE, Kind.LOCKSTEP, Kind.SYMMETRIC)
+_SCHEDULE_KINDS = (Kind.RUN_DIRECTORY, Kind.SCHEDULE, Kind.SYMMETRIC)
 _CONDITION = "size_bytes >= 65536 and collective == 'all-reduce'"
 _path = click.Path(path_type=Path)
 
@@ -250,8 +248,9 @@ def _identify(path: Path, expected: str) -> tuple[Kind, Path]:
     """Kind of a path that may be a network or a schedule."""
     if _recording_file(path) is not None:
         raise ConfigError(f"{path}: found a recorded replay, expected {expected}")
-    if path.is_dir() and not any((path / name).is_file() for name in _SCHEDULE_FILES):
-        raise ConfigError(f"{path}: a directory without {' or '.join(_SCHEDULE_FILES)}, expected {expected}")
+    if path.is_dir() and not (path / "schedule.npz").is_file():
+        refuse_lockstep(path)
+        raise ConfigError(f"{path}: a directory without schedule.npz, expected {expected}")
     if not path.exists():
         raise ConfigError(f"{path}: no such file or directory, expected {expected}")
     kind, target = identify(path)
@@ -264,7 +263,7 @@ def _symmetric_file(path: Path) -> Path | None:
     """The file of a symmetric schedule, None if there is something else."""
     if not path.exists() or _recording_file(path) is not None:
         return None
-    if path.is_dir() and not any((path / name).is_file() for name in _SCHEDULE_FILES):
+    if path.is_dir() and not (path / "schedule.npz").is_file():
         return None
     kind, target = identify(path)
     return target if kind is Kind.SYMMETRIC else None
@@ -274,7 +273,7 @@ def _article(kind: Kind) -> str:
     return f"{'an' if kind is Kind.MSCCL_XML else 'a'} {kind}"
 
 
-def _read_schedule(path: Path) -> Schedule | LockstepSchedule:
+def _read_schedule(path: Path) -> Schedule:
     expected = "a schedule (.npz), or the directory of synthesize, plan or replay"
     kind, target = _identify(path, expected)
     if kind is Kind.NETWORK:
@@ -282,13 +281,10 @@ def _read_schedule(path: Path) -> Schedule | LockstepSchedule:
     return _load(kind, target)
 
 
-def _load(kind: Kind, target: Path) -> Schedule | LockstepSchedule:
-    from astra_tacos.schedule.lockstep_storage import load_lockstep_schedule
+def _load(kind: Kind, target: Path) -> Schedule:
     from astra_tacos.schedule.schedule import check_rows
     from astra_tacos.schedule.symmetric_storage import load_rows
 
-    if kind is Kind.LOCKSTEP:
-        return load_lockstep_schedule(target)
     schedule = load_rows(target / "schedule.npz" if kind is Kind.RUN_DIRECTORY else target)
     check_rows(schedule)
     return schedule

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from astra_tacos.cli.console import echo, print_json
+from astra_tacos.cli.inputs import refuse_lockstep
 from astra_tacos.cli.options import json_option
 from astra_tacos.errors import ConfigError
 from astra_tacos.extras import require
@@ -41,7 +42,6 @@ class Kind:
 
 KINDS = {
     "schedule": Kind("synthesize --output", ("result.json", "schedule.npz"), "report_synthesis"),
-    "lockstep schedule": Kind("synthesize --output", ("result.json", "schedule.json", "chunk.npy"), "report_synthesis"),
     "plan": Kind("plan --output", ("plan.json", "replay.npz"), "report_run"),
     "replay": Kind("replay --workload ... --output", ("replay.json", "replay.npz"), "report_run"),
     "sweep": Kind("sweep --output", ("sweep.parquet",), "report_sweep"),
@@ -101,5 +101,6 @@ def find_kind(directory: Path) -> tuple[str, Kind]:
     for name, kind in KINDS.items():
         if kind.fits(directory):
             return name, kind
+    refuse_lockstep(directory)
     expected = "; ".join(f"{kind.command} ({', '.join(kind.markers)})" for kind in KINDS.values())
     raise ConfigError(f"{directory}: found nothing to report on, expected the output of one of these: {expected}")

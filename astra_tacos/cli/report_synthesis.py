@@ -12,7 +12,6 @@ from astra_tacos.errors import ConfigError
 
 if TYPE_CHECKING:
     from astra_tacos.report.compare_rows import CompareRow
-    from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
     from astra_tacos.schedule.schedule import Schedule
 
 COMPARISON_SECONDS = 10.0
@@ -44,20 +43,16 @@ def page(directory: Path, title: str | None, with_comparison: bool) -> bytes:
         return synthesis_page(schedule, result, rows, note, title)
 
 
-def _load(directory: Path) -> Schedule | LockstepSchedule:
-    if (directory / "schedule.npz").is_file():
-        from astra_tacos.schedule.schedule import check_rows
-        from astra_tacos.schedule.symmetric_storage import load_rows
+def _load(directory: Path) -> Schedule:
+    from astra_tacos.schedule.schedule import check_rows
+    from astra_tacos.schedule.symmetric_storage import load_rows
 
-        schedule = load_rows(directory / "schedule.npz")
-        check_rows(schedule)
-        return schedule
-    from astra_tacos.schedule.lockstep_storage import load_lockstep_schedule
-
-    return load_lockstep_schedule(directory)
+    schedule = load_rows(directory / "schedule.npz")
+    check_rows(schedule)
+    return schedule
 
 
-def _result(path: Path, schedule: Schedule | LockstepSchedule) -> dict[str, Any]:
+def _result(path: Path, schedule: Schedule) -> dict[str, Any]:
     """The certificate, if it is one, and this schedule's."""
     try:
         result = read_json_object(path)
@@ -78,7 +73,7 @@ def _result(path: Path, schedule: Schedule | LockstepSchedule) -> dict[str, Any]
     return dict(result)
 
 
-def _comparison(schedule: Schedule | LockstepSchedule) -> tuple[Sequence[CompareRow] | None, str]:
+def _comparison(schedule: Schedule) -> tuple[Sequence[CompareRow] | None, str]:
     """What the predefined algorithms make of the same collective, and how that was found out, or why not."""
     from astra_tacos.collective import cut_into
     from astra_tacos.solver.comparison import Comparison

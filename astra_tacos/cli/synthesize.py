@@ -87,6 +87,8 @@ def synthesize(
 
     On networks that look the same from every NPU, schedules of more sends than --max-sends are made for NPU 0's chunks only:
     all other NPUs do the same. DIR gets schedule.npz with these sends, and no traces.
+
+    Other schedules list their sends. More than 50 million, on networks whose links are direct and all alike, are refused.
     """
     from astra_tacos.config.network import read_network
     from astra_tacos.config.sketch import read_sketch

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from astra_tacos.collective.collective import Collective
-    from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
     from astra_tacos.schedule.schedule import Schedule
     from astra_tacos.topology.topology import Topology
     from astra_tacos.verifier.violation import Violation
@@ -56,10 +55,10 @@ _KERNELS = {
 def verify(path: Path, network_path: Path | None, collective: str | None, before: Path | None, as_json: bool) -> None:
     """Check that PATH is legal and computes its collective.
 
-    PATH is a run directory (everything in it is checked), a schedule (.npz, or the directory of a lockstep schedule), an
-    MSCCL XML, an MSCCL++ plan (.json), the prefix of a custom collective's traces, or a planned run (all its collectives are
-    checked). With --network, messages must have a channel between their NPUs. Exit code 0 means that PATH is proven correct; 1
-    that there are violations, or that its result could not be checked.
+    PATH is a run directory (everything in it is checked), a schedule (.npz), an MSCCL XML, an MSCCL++ plan (.json), the prefix of
+    a custom collective's traces, or a planned run (all its collectives are checked). With --network, messages must have a channel
+    between their NPUs. Exit code 0 means that PATH is proven correct; 1 that there are violations, or that its result could not
+    be checked.
     """
     from astra_tacos.config.network import read_network
     from astra_tacos.report.table import describe_efficiency
@@ -68,7 +67,7 @@ def verify(path: Path, network_path: Path | None, collective: str | None, before
 
     topology = build_topology(read_network(network_path)) if network_path else None
     kind, target = identify(path)
-    if kind in (Kind.SCHEDULE, Kind.LOCKSTEP, Kind.SYMMETRIC) and topology is not None:
+    if kind in (Kind.SCHEDULE, Kind.SYMMETRIC) and topology is not None:
         raise click.UsageError("--network is for traces and XML: a schedule has its own network.")
     if kind is Kind.PLANNED_RUN and (network_path is not None or collective is not None):
         raise click.UsageError("--network and --collective are for traces and XML: a planned run names its own.")
@@ -241,10 +240,6 @@ def _verify_one(kind: Kind, path: Path, topology: Topology | None, collective: s
         return _verify_schedule(path, load_schedule(path), collective)
     if kind is Kind.SYMMETRIC:
         return _verify_symmetric(path, collective)
-    if kind is Kind.LOCKSTEP:
-        from astra_tacos.schedule.lockstep_storage import load_lockstep_schedule
-
-        return _verify_schedule(path, load_lockstep_schedule(path), collective)
     if kind is Kind.TRACE:
         from astra_tacos.trace.reader import read_trace
         from astra_tacos.verifier.program import verify_trace
@@ -264,15 +259,13 @@ def _verify_one(kind: Kind, path: Path, topology: Topology | None, collective: s
     return Verdict(str(path), what, verdict.violations, verdict.unchecked)
 
 
-def _verify_schedule(path: Path, schedule: Schedule | LockstepSchedule, collective: str | None) -> Verdict:
+def _verify_schedule(path: Path, schedule: Schedule, collective: str | None) -> Verdict:
     from astra_tacos.bounds.certificate import certify
-    from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
-    from astra_tacos.verifier.lockstep_oracle import verify_lockstep
     from astra_tacos.verifier.schedule_oracle import verify as verify_schedule
     from astra_tacos.verifier.violation import Violation
 
     what = f"{schedule.collective.name} on {schedule.collective.num_members} NPUs, {schedule.num_sends:,} sends"
-    violations = verify_lockstep(schedule) if isinstance(schedule, LockstepSchedule) else verify_schedule(schedule)
+    violations = verify_schedule(schedule)
     if collective not in (None, schedule.collective.name):
         text = f"is of {schedule.collective.name}, expected {collective}"
         violations = (Violation("wrong-collective", text), *violations)

@@ -21,7 +21,6 @@ from astra_tacos.export.workload import COMM_TYPES, export_workload
 from astra_tacos.files import write_json
 from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CONGESTION_UNAWARE, Backend, choose_backend
 from astra_tacos.schedule.instant import stops_queues
-from astra_tacos.schedule.lockstep_storage import FILES, HEADER_FILE
 from astra_tacos.schedule.schedule import LinkOrder, Schedule
 from astra_tacos.schedule.storage import save_schedule
 
@@ -80,7 +79,7 @@ def _is_own(names: set[str]) -> bool:
     is_run = not foreign and (not names or {RESULT_FILE, SCRIPT, _SCHEDULE} <= names)
     if {RESULT_FILE, _SCHEDULE} <= names <= {RESULT_FILE, _SCHEDULE, STAND_IN}:  # a symmetric schedule, or a fabric's
         return True
-    return is_run or {RESULT_FILE, HEADER_FILE} <= names <= {RESULT_FILE, *FILES}
+    return is_run
 
 
 def write_run_directory(

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import isqrt
 
 import numpy as np
 
+from astra_tacos.collective import ROOTED
 from astra_tacos.config.network import NetworkConfig, check_block_sizes, check_values
+from astra_tacos.errors import ConfigError
 from astra_tacos.export.astra_sim_network import stock_network
 from astra_tacos.judge.judges import STOCK_FIGURE, timed_for
 from astra_tacos.run.backend import BACKENDS, Backend
 from astra_tacos.schedule.symmetric_schedule import SYMMETRIC_COLLECTIVES, SymmetricSchedule, SymmetricTask
+from astra_tacos.synthesizer import AUTO
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.topology.translation_group import star, why_no_translations
+
+MOST_ROWS = 50_000_000
+"""Sends that can be listed one by one."""
 
 
 def is_symmetric(network: NetworkConfig, collective: str, options: SearchOptions) -> bool:
@@ -38,9 +45,38 @@ def has_many_sends(network: NetworkConfig, collective: str, options: SearchOptio
     network, collective, options
         As for `is_symmetric`.
     """
+    return sends_of_pair(collective, options) * network.num_npus * (network.num_npus - 1) > options.max_sends
+
+
+def check_sends(network: NetworkConfig, collective: str, options: SearchOptions) -> None:
+    """Refuse, before the search, what has too many sends to be listed.
+
+    Parameters
+    ----------
+    network, collective, options
+        As for `is_symmetric`.
+
+    Raises
+    ------
+    ConfigError
+        If there are more than `MOST_ROWS` sends: says how many NPUs have fewer, and where `symmetric` does without a list.
+    """
+    if collective in ROOTED or not has_many_sends(network, collective, replace(options, max_sends=MOST_ROWS)):
+        return
+    most = (1 + isqrt(1 + 4 * MOST_ROWS // sends_of_pair(collective, options))) // 2
+    instead = f"use at most {most:,} NPUs"
+    if is_symmetric(network, collective, replace(options, synthesizer=AUTO)):
+        instead += f", or `synthesize --collective {collective}`, by default of NPU 0's chunks for all (symmetric)"
+    raise ConfigError(
+        f"{network.source}: {network.num_npus:,} NPUs, for which {collective} has more than {MOST_ROWS:,} sends, too many to "
+        f"list: {instead}"
+    )
+
+
+def sends_of_pair(collective: str, options: SearchOptions) -> int:
+    """The least number of sends of a schedule by pair of NPUs, in one chunk per NPU or in as many as the options say."""
     chunks = options.chunks_per_npu if isinstance(options.chunks_per_npu, int) else 1
-    phases = 2 if collective == "all-reduce" else 1
-    return phases * chunks * network.num_npus * (network.num_npus - 1) > options.max_sends
+    return 2 * chunks if collective == "all-reduce" else chunks
 
 
 def symmetric_tasks(

@@ -54,14 +54,14 @@ def replay_together(
     """
     trace = None if schedule is None else schedule_trace(schedule, schedule.collective.name, link_order)
     own = replace(system, roofline_enabled=False, preferred_dataset_splits=1)
-    run = single_collective_run(network, own, carrying_type(pattern, size_bytes), size_bytes, trace, disjoint(groups))
+    run = single_collective_run(network, own, carrying_type(pattern, size_bytes), size_bytes, trace, _disjoint(groups))
     lacks = why_incomplete(run) if schedule is None else ""
     if lacks:
         raise ReplayError(lacks)
     return end_with_queues(run, backend, replay_run(run, backend).end_ns).counted_ns
 
 
-def disjoint(groups: tuple[tuple[int, ...], ...]) -> list[tuple[int, ...]]:
+def _disjoint(groups: tuple[tuple[int, ...], ...]) -> list[tuple[int, ...]]:
     """Groups that can run at once: of those that share a rank, the first."""
     chosen, taken = [], set[int]()
     for ranks in groups:

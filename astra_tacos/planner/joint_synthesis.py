@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from astra_tacos.collective import make_collective
@@ -13,13 +13,13 @@ from astra_tacos.config.network import NetworkConfig
 from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.planner.group_topology import group_topology
 from astra_tacos.planner.joint_sets import JointSet
-from astra_tacos.planner.synthesis_cache import SynthesisCache
-from astra_tacos.planner.whole_network import find_all
+from astra_tacos.planner.synthesis_cache import SynthesisCache, Wanted
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.trace_parts import TracePart, part_of
 from astra_tacos.schedule.instant import holds_no_link
 from astra_tacos.schedule.joint import join
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.synthesizer.routing.joint_routing import together
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.topology.topology import Topology
@@ -109,8 +109,7 @@ def synthesize_joint(
         "version": package_version(),
     }
     identities = [identity | {"number": number} for number in range(len(joint.parts))]
-    found = find_all(identities, cuts[0], view.topology, cache)
-    schedules = found[0] if found is not None else None
+    schedules = _cached(identities, cuts[0], view.topology, cache)
     if schedules is None:
         schedules = _best(cuts, view.topology, backend, options, most_messages)
         if schedules is None:
@@ -118,6 +117,26 @@ def synthesize_joint(
         for each, schedule in zip(identities, schedules, strict=True):
             cache.keep(each, schedule, {"alone_ns": schedule.collective_time_ns})
     return JointCollective(joint, join(schedules), tuple(part_of(each.collective) for each in schedules))
+
+
+def _cached(
+    identities: list[dict[str, Any]], collectives: list[Collective], topology: Topology, cache: SynthesisCache
+) -> tuple[Schedule, ...] | None:
+    """Schedules of all collectives, on one topology; None if one is missing, or they do not go together."""
+    schedules = []
+    pairs = zip(identities, collectives, strict=True)
+    entries = [cache.find(identity, Wanted((topology,), collective, {"alone_ns": "ns"})) for identity, collective in pairs]
+    for found in entries:
+        if found is None:
+            return None
+        timing = found[0].timing
+        again = compute_timing(topology, found[0].collective, timing.link_model, timing.reduce_bandwidth_gbps)
+        schedules.append(replace(found[0], topology=topology, timing=again))
+    violations = verify_together(schedules)
+    if violations:
+        cache.refuse(identities, f"do not go together: {violations[0]}")
+        return None
+    return tuple(schedules)
 
 
 def _best(

@@ -37,8 +37,6 @@ from astra_tacos.planner.run_judgement import JudgedRun, fair_judges, judge_run,
 from astra_tacos.planner.solution import PLAN_OPTIONS, Solution
 from astra_tacos.planner.synthesis import solve
 from astra_tacos.planner.synthesis_cache import SynthesisCache
-from astra_tacos.planner.whole_network import Asked, Extras, at_once, with_relays
-from astra_tacos.planner.whole_network_schedule import with_own_schedule
 from astra_tacos.planner.workload import Workload, baseline_run, find_workload, read_inputs
 from astra_tacos.planner.written_run import WrittenRun, write_run
 from astra_tacos.replayer.network_models import NETWORK_MODELS
@@ -77,7 +75,6 @@ def plan(
     baseline: str | None = None,
     options: SearchOptions = PLAN_OPTIONS,
     cache: Path | None = None,
-    asked: Asked = Asked(),  # noqa: B008 (frozen)
     compare_backends: bool = True,
     most_messages: int | None = None,
     more_notes: tuple[str, ...] = (),
@@ -101,8 +98,6 @@ def plan(
         What is asked of the searches of each case; link models are those of the backend. `threads` are shared by all cases.
     cache
         Directory of synthesized cases, None for none.
-    asked
-        Figures to add to the result and `plan.json`; nothing else depends on it.
     compare_backends
         Whether to make a quick plan for each other backend, too, where judges may differ, to say where it is faster.
     most_messages
@@ -129,11 +124,6 @@ def plan(
     workload, limit = limit_messages(find_workload(inputs), most_messages)
     network = workload.run.network
     model = choose_backend(backend, network)
-    if network.forwarding and (asked.with_relays or asked.together):
-        raise ConfigError(
-            f"{network.source}: --relay and --together predict schedules that pass through NPUs, expected a network without "
-            "devices that forward"
-        )
     NETWORK_MODELS[model](network)  # refuses what it cannot replay before anything is synthesized for it
     start = baseline_run(workload, baseline)
     check_dimensions(start)
@@ -148,9 +138,7 @@ def plan(
     own = _Base(start, _end(start, model, before))
     base = _base(own, workload, native)
     system = replace(base.run.system, preferred_dataset_splits=1)  # as in a run that has a trace of its own
-    solutions, extras = _solve_all(
-        workload, system, model, (options,) * len(workload.cases), kept, asked, on_progress, candidates
-    )
+    solutions = _solve_all(workload, system, model, (options,) * len(workload.cases), kept, on_progress, candidates)
     # The bound is found while candidates are replayed.
     with ThreadPoolExecutor(1) as aside, replaced_directory(output) as folder:
         bound = aside.submit(run_bound, workload, build_topology(network, may_forward=True), solutions)
@@ -165,13 +153,13 @@ def plan(
         judged = tuple(replace(each, reason=_without(best.folder, each.reason)) for each in judged)
         if compare_backends and native.fastest_possible is not None:
             judged = tuple(_with_native(each, workload, model, start, before) for each in judged)
-        defects = [note for of_case in (solutions, extras) for each in of_case for note in each.defects]
+        defects = [note for each in solutions for note in each.defects]
         notes = tuple(note for each in judged if (note := each.note(model)))
         others = [each for each in BACKENDS.values() if each != model] if compare_backends and differ(judges) else []
         for other in others:
             quick = tuple(_quick(options, solution) for solution in solutions)
             try:
-                theirs, _ = _solve_all(workload, start.system, other, quick, kept, Asked(), candidates=candidates)
+                theirs = _solve_all(workload, start.system, other, quick, kept, candidates=candidates)
                 defects += [note for each in theirs for note in each.defects]
                 start_there = before[other] if other in before else replay_or_reason(start, other)
                 run = runs.best(theirs, _Base(start, _end(start, other, {**before, other: start_there})), start_there, other)
@@ -196,7 +184,6 @@ def plan(
             baseline,
             before[model],
             best.after,
-            extras,
             judged,
             notes,
             native,
@@ -344,16 +331,13 @@ def _solve_all(
     model: Backend,
     options: tuple[SearchOptions, ...],
     cache: SynthesisCache,
-    asked: Asked,
     on_progress: Progress = lambda done, total: None,
     candidates: tuple[Candidate, ...] = (),
-) -> tuple[tuple[Solution, ...], tuple[Extras, ...]]:
-    """The solution of each case, and the extra figures asked for."""
+) -> tuple[Solution, ...]:
+    """The solution of each case."""
     network, cases = workload.run.network, workload.cases
     threads = next((each.threads for each in options if each.threads), None) or os.cpu_count() or 1
-    topology = build_topology(network, may_forward=True)
     of_case = [replace(each, threads=max(1, threads // max(len(cases), 1))) for each in options]
-    tasks = list(zip(cases, of_case, strict=True))
     alike = dict.fromkeys(range(len(cases))) if candidates else find_alike(cases)
     solutions: dict[int, Future[Solution]] = {}
 
@@ -370,28 +354,12 @@ def _solve_all(
         try:
             for number in alike:  # what others wait for begins before them
                 solutions[number] = pool.submit(solution_of, number)
-            relayed = [
-                pool.submit(with_relays, case, topology, network, model, own, cache)
-                for case, own in (tasks if asked.with_relays else ())
-            ]
-            joint = [
-                pool.submit(at_once, case, topology, network, model, own, cache)
-                for case, own in (tasks if asked.together else ())
-            ]
-            futures: list[Future[Any]] = [*solutions.values(), *relayed, *joint]
-            for done, future in enumerate(futures, 1):
+            for done, future in enumerate(solutions.values(), 1):
                 future.result()
-                on_progress(done, len(futures))
+                on_progress(done, len(solutions))
         finally:
             pool.shutdown(cancel_futures=True)
-    solved = tuple(solutions[number].result() for number in range(len(cases)))
-    extras = []
-    for number, (case, solution) in enumerate(zip(cases, solved, strict=True)):
-        one = relayed[number].result() if relayed else Extras()
-        other = joint[number].result() if joint else Extras()
-        found = Extras(one.relayed, other.joint, one.defects + other.defects)
-        extras.append(with_own_schedule(found, case, solution, topology))
-    return solved, tuple(extras)
+    return tuple(solutions[number].result() for number in range(len(cases)))
 
 
 def _check(after: Run, written: WrittenRun, before: Run) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from astra_tacos.planner.message_limit import MessageCounts
 from astra_tacos.planner.run_bound import RunBound
 from astra_tacos.planner.run_judgement import JudgedRun
 from astra_tacos.planner.solution import Solution
-from astra_tacos.planner.whole_network import Extras
 from astra_tacos.planner.workload import Workload
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.critical_path import PathSummary, summarize_path
@@ -58,8 +57,6 @@ class CaseFigures:
         Whether it had been synthesized before.
     spent_before_ns, spent_after_ns, share
         The most time that a rank spends in it before and after, and its share of the run after.
-    extras
-        What else was asked for.
     """
 
     name: str
@@ -85,12 +82,10 @@ class CaseFigures:
     spent_before_ns: int | None
     spent_after_ns: int
     share: float
-    extras: Extras
 
     def to_json(self) -> dict[str, Any]:
         """Everything that depends on the inputs alone."""
-        own = {name: getattr(self, name) for name in self.__slots__ if name not in ("from_cache", "extras")}
-        return own | self.extras.to_json()
+        return {name: getattr(self, name) for name in self.__slots__ if name != "from_cache"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +275,6 @@ def plan_result(
     baseline: str | None,
     before: RunOutcome | str,
     after: RunOutcome,
-    extras: tuple[Extras, ...],
     judged: tuple[JudgedRun, ...],
     notes: tuple[str, ...],
     native: BestNative,
@@ -306,8 +300,6 @@ def plan_result(
         Replay of the run as it was, or why there is none.
     after
         Replay of the planned run.
-    extras
-        What groups could gain on the whole network.
     judged, notes
         The end of the run on each judge, and what there is to say of it.
     native
@@ -360,7 +352,6 @@ def plan_result(
                 spent_before_ns=None if spent_before is None else int(spent_before[number]),
                 spent_after_ns=int(spent_after[number]),
                 share=round(float(spent_after[number]) / max(after.end_ns, 1), 6),
-                extras=extras[number],
             )
         )
     return PlanResult(

@@ -85,7 +85,7 @@ def solve(
             return Solution(None, f"{refusal}; ASTRA-sim waits for the node's duration")
         raise ConfigError(f"{CommType(case.pattern).name}: {refusal}, and ASTRA-sim has none: remove its nodes")
     native_ns = native_together_ns(case, network, system, backend)
-    identity = case_identity(case, backend, options)
+    identity = _identity(case, backend, options)
     if candidates:
         identity["candidates"] = [candidate.digest for candidate in candidates]
     if case.needs_replay(backend):
@@ -117,7 +117,7 @@ def solve(
     return replace(best, native_ns=native_ns, defects=tuple(defects))
 
 
-def case_identity(case: DistinctCollective, backend: Backend, options: SearchOptions) -> dict[str, Any]:
+def _identity(case: DistinctCollective, backend: Backend, options: SearchOptions) -> dict[str, Any]:
     """Everything that determines the result of a synthesis, except the network."""
     most = min(case.max_sends, options.max_sends)
     judged = {"version": package_version(), "backend": backend.name, "times": "possible"}

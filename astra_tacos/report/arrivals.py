@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
 from astra_tacos.schedule.partial_sums import PartialSums, needed_totals
 from astra_tacos.schedule.places import Places
 from astra_tacos.schedule.schedule import Schedule
@@ -47,9 +46,9 @@ class Arrivals:
         return np.lexsort((self.npu, mean, self.time_ns[self.first[1:] - 1]))
 
 
-def arrivals(schedule: Schedule | LockstepSchedule) -> Arrivals:
+def arrivals(schedule: Schedule) -> Arrivals:
     """Times at which every NPU that needs chunks gets them."""
-    npu, time, chunks = _rounds(schedule) if isinstance(schedule, LockstepSchedule) else _rows(schedule)
+    npu, time, chunks = _rows(schedule)
     order = np.lexsort((time, npu))
     npu, time, chunks = npu[order], time[order], chunks[order]
     new = np.flatnonzero(np.concatenate(([True], (npu[1:] != npu[:-1]) | (time[1:] != time[:-1]))))
@@ -107,32 +106,3 @@ def _totals(schedule: Schedule, sums: PartialSums) -> _Events:
 def _reached(npu: NDArray[np.int64], time: NDArray[np.int64]) -> _Events:
     there = time != _NEVER
     return npu[there], time[there], np.ones(int(there.sum()), np.int64)
-
-
-def _rounds(schedule: LockstepSchedule) -> _Events:
-    """The same in rounds, in which nothing is sent twice and chunks are summed up at their owners."""
-    topology, collective, timing = schedule.topology, schedule.collective, schedule.timing
-    owner = collective.chunk_owner.astype(np.int64)
-    dst = topology.channel_dst
-    order = np.argsort(dst, kind="stable")
-    dsts, begins = np.unique(dst[order], return_index=True)
-    delay = int(timing.channel_delay_ns[0, 0])  # all links are alike, and chunks differ by a byte at most
-    summed = np.zeros(collective.num_chunks, np.int64)
-    events: list[_Events] = [(owner, summed, np.ones(collective.num_chunks, np.int64))]
-    for begin, last in schedule.windows():
-        copies = max(begin, min(schedule.reducing_rounds, last))
-        if copies > begin:
-            window = schedule.chunk[begin:copies]
-            number, channel = np.nonzero(window != schedule.idle)
-            chunk = window[number, channel]
-            there = dst[channel] == owner[chunk]
-            done = schedule.start_ns[begin:copies][number[there]] + delay + int(timing.reduction_ns[0])
-            np.maximum.at(summed, chunk[there], done)
-        if last > copies and collective.gathers:
-            used = (schedule.chunk[copies:last] != schedule.idle)[:, order]
-            counts = np.add.reduceat(used, begins, axis=1, dtype=np.int64)
-            number, which = np.nonzero(counts)
-            arrived = schedule.start_ns[copies:last][number] + delay
-            events.append((dsts[which].astype(np.int64), arrived, counts[number, which]))
-    npu, time, chunks = (np.concatenate(column) for column in zip(*events, strict=True))
-    return npu, time, chunks

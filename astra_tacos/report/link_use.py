@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.schedule.link_use import link_use
-from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.topology.topology import Topology
 
@@ -16,7 +13,7 @@ Shares = NDArray[np.float32]
 _SENDS_AT_A_TIME = 1 << 22
 
 
-def shares_of_time(schedule: Schedule | LockstepSchedule, row_of_link: NDArray[np.integer], num_bins: int) -> Shares:
+def shares_of_time(schedule: Schedule, row_of_link: NDArray[np.integer], num_bins: int) -> Shares:
     """Share of time in which links are in use.
 
     Parameters
@@ -35,34 +32,11 @@ def shares_of_time(schedule: Schedule | LockstepSchedule, row_of_link: NDArray[n
     num_rows = int(row_of_link.max()) + 1
     time = max(schedule.collective_time_ns, 1)
     busy = np.zeros((num_rows, num_bins))
-    for row, start, end, weight in _parts(schedule, row_of_link):
-        _spread(busy, row, start, end, weight, time / num_bins)
+    for first in range(0, schedule.num_messages, _SENDS_AT_A_TIME):
+        use = link_use(schedule, first, min(first + _SENDS_AT_A_TIME, schedule.num_messages))
+        _spread(busy, row_of_link[use.link], use.start_ns, use.end_ns, time / num_bins)
     links = np.bincount(row_of_link, minlength=num_rows)
     return (busy / (np.maximum(links, 1)[:, None] * (time / num_bins))).astype(np.float32)
-
-
-_Part = tuple[NDArray[np.integer], NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]
-
-
-def _parts(schedule: Schedule | LockstepSchedule, row_of_link: NDArray[np.integer]) -> Iterator[_Part]:
-    """Rows, starts, ends and weights of intervals, so many at a time."""
-    if isinstance(schedule, Schedule):
-        for first in range(0, schedule.num_messages, _SENDS_AT_A_TIME):
-            use = link_use(schedule, first, min(first + _SENDS_AT_A_TIME, schedule.num_messages))
-            yield row_of_link[use.link], use.start_ns, use.end_ns, np.ones(len(use.link))
-        return
-    timing, link = schedule.timing, schedule.topology.channel_link
-    # All links are alike, and chunks differ by a byte at most: the sends of a round take equally long.
-    hold = int((timing.channel_delay_ns if timing.is_blocking else timing.link_hold_ns)[0, 0])
-    row = row_of_link[link]
-    order = np.argsort(row, kind="stable")
-    rows, begins = np.unique(row[order], return_index=True)
-    for first, last in schedule.windows():
-        used = (schedule.chunk[first:last] != schedule.idle)[:, order]
-        counts = np.add.reduceat(used, begins, axis=1, dtype=np.int64)
-        number, which = np.nonzero(counts)
-        start = schedule.start_ns[first:last][number]
-        yield rows[which], start, start + hold, counts[number, which].astype(np.float64)
 
 
 def _spread(
@@ -70,24 +44,23 @@ def _spread(
     row: NDArray[np.integer],
     start: NDArray[np.int64],
     end: NDArray[np.int64],
-    weight: NDArray[np.float64],
     width: float,
 ) -> None:
-    """Add weighted intervals to bins of that width, each in proportion to what lies in the bin."""
+    """Add intervals to bins of that width, each in proportion to what lies in the bin."""
     num_rows, num_bins = busy.shape
     first = np.minimum((start / width).astype(np.int64), num_bins - 1)
     last = np.minimum((end / width).astype(np.int64), num_bins - 1)
     cells = num_rows * num_bins
     base = row.astype(np.int64) * num_bins
     whole = first == last
-    head = np.where(whole, end - start, (first + 1) * width - start) * weight
-    tail = np.where(whole, 0.0, end - last * width) * weight
+    head = np.where(whole, end - start, (first + 1) * width - start)
+    tail = np.where(whole, 0.0, end - last * width)
     busy += np.bincount(base + first, head, cells).reshape(busy.shape)
     busy += np.bincount(base + last, tail, cells).reshape(busy.shape)
     # Bins in between are full: +1 after the first, -1 at the last.
     between = np.zeros((num_rows, num_bins + 1))
     flat = between.reshape(-1)
-    places, sign = row.astype(np.int64) * (num_bins + 1), np.where(whole, 0.0, weight)
+    places, sign = row.astype(np.int64) * (num_bins + 1), np.where(whole, 0.0, 1.0)
     flat += np.bincount(places + first + 1, sign, len(flat)) - np.bincount(places + last, sign, len(flat))
     busy += np.cumsum(between, axis=1)[:, :num_bins] * width
 

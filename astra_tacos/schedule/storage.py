@@ -27,7 +27,6 @@ from astra_tacos.config.node_table import FORWARDING_KINDS, ForwardingDevice
 from astra_tacos.config.reducing import ReducingDevice, check_reducing
 from astra_tacos.config.yaml_text import describe
 from astra_tacos.errors import ConfigError
-from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
 from astra_tacos.schedule.partial_sums import NO_NPU, PartialSums
 from astra_tacos.schedule.schedule import LINK_ORDERS, Schedule
 from astra_tacos.schedule.timing import LINK_MODELS, Timing, compute_timing
@@ -133,7 +132,7 @@ def _sums(columns: dict[str, NDArray[Any]], collective: Collective) -> PartialSu
     return PartialSums(chunk, npu, first, part, total)
 
 
-def describe_schedule(schedule: Schedule | LockstepSchedule, file_format: str) -> dict[str, Any]:
+def describe_schedule(schedule: Schedule, file_format: str) -> dict[str, Any]:
     """Everything that a schedule refers to except its links: the header of its file, ready for JSON."""
     topology, collective = schedule.topology, schedule.collective
     return {

@@ -16,7 +16,7 @@ from astra_tacos.judge.judges import backend_in_use, backend_that_runs, timed_fo
 from astra_tacos.judge.native import NativeTimesAhead
 from astra_tacos.judge.packet_search import search_and_replay
 from astra_tacos.judge.robust import robust
-from astra_tacos.judge.symmetric import has_many_sends, is_symmetric, symmetric_tasks
+from astra_tacos.judge.symmetric import check_sends, has_many_sends, is_symmetric, symmetric_tasks
 from astra_tacos.run.backend import backend_of_model
 from astra_tacos.schedule.moved import moved_to
 from astra_tacos.schedule.schedule import Schedule
@@ -65,6 +65,8 @@ def solve(request: Request, progress: Progress = silent) -> Solution | CompactSo
     network, checks, replays_packets = request.network, request.checks, request.replays_packets
     topology = build_topology(network, may_forward=True)
     what = request.collective_on(topology)
+    if request.is_plain and topology.is_uniform and not topology.has_switches and "tacos" in request.options.synthesizers:
+        check_sends(network, request.collective, request.options)
     options, models, reason = timed_for(request.options, topology, request.backend)
     backend = backend_in_use(network, models, request.backend)
     searched, links = (topology, None) if request.sketch is None else under_sketch(topology, request.sketch)

@@ -16,7 +16,6 @@ from astra_tacos.synthesizer.algorithms.halving_doubling import halving_doubling
 from astra_tacos.synthesizer.algorithms.hierarchical import hierarchical
 from astra_tacos.synthesizer.algorithms.in_network import advise_for_devices, in_network, refuse_without_devices
 from astra_tacos.synthesizer.algorithms.one_shot import gathering_ns, one_shot, refuse_too_many_contributions
-from astra_tacos.synthesizer.algorithms.optimal import frontier_work, optimal, refuse_without_rounds
 from astra_tacos.synthesizer.algorithms.parameter_server import parameter_server, refuse_without_servers
 from astra_tacos.synthesizer.algorithms.permutations import permutations, refuse_without_rails
 from astra_tacos.synthesizer.algorithms.ring import ring, ring_on_pairs
@@ -142,15 +141,6 @@ SYNTHESIZERS: dict[str, Synthesizer] = {
         work=gather_work,
         cuts_itself=_WHOLE,
         least_ns=gathering_ns,
-    ),
-    "optimal": Synthesizer(
-        optimal,
-        frozenset(COLLECTIVES),
-        is_random=False,
-        refusal=refuse_without_rounds,
-        work=frontier_work,
-        cuts_itself=frozenset(COLLECTIVES),
-        in_auto=False,  # nothing of it was faster than the others
     ),
     "dimension-wise": Synthesizer(
         dimension_wise,

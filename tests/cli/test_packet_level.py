@@ -97,8 +97,6 @@ def test_a_plan_for_packets(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
     again = ("--workload", "plan/workload/w", "--system", "plan/system.json", "--network", "plan/network.yml")
     again += ("--comm-group", "plan/comm_group.json", "--directory", "plan", "--backend", "packet", "--json")
     assert max(json.loads(run("replay", *again, cwd=folder).stdout)["finish_ns"]) == result["after_ns"]
-    refused = run("plan", *given, "--output", "other", "--backend", "packet", "--relay", cwd=folder)
-    assert refused.returncode == 2 and "--relay and --together predict on analytical models" in refused.stderr
 
 
 def test_what_the_packet_level_ends_first(folder: Path) -> None:

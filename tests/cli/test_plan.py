@@ -111,17 +111,3 @@ def test_astra_sim_runs_before_and_after(tmp_path: Path) -> None:
     binary.chmod(0o755)
     result = invoke(tmp_path, "--backend", "astra-sim", "--astra-sim-bin", str(binary), "--json")
     assert json.loads(result.stdout)["astra_sim"] == {"binary": str(binary), "after": 1000, "before": 1000}
-
-
-def test_relays_and_groups_together_have_columns_when_asked_for(tmp_path: Path) -> None:
-    plain = invoke(tmp_path)
-    assert "with relays ns" not in plain.output
-    assert "together ns" not in plain.output
-    result = invoke(tmp_path, "--relay", "--together")
-    assert result.exit_code == 0, result.output
-    header = next(line for line in result.output.splitlines() if line.startswith("collective "))
-    assert "with relays ns" in header
-    assert "together ns" in header
-    case = json.loads(invoke(tmp_path, "--relay", "--json").stdout)["cases"][0]
-    assert "relay_ns" in case
-    assert "together_predicted_ns" not in case

@@ -18,10 +18,7 @@ from helpers.schedules import schedule
 from astra_tacos.cli import report_synthesis
 from astra_tacos.cli.main import main
 from astra_tacos.cli.report import KINDS
-from astra_tacos.collective import make_collective
-from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.synthesizer import SYNTHESIZERS, auto_synthesizers
-from astra_tacos.synthesizer.matching.lockstep import lockstep_rounds
 
 
 def run(*arguments: object) -> int:
@@ -94,14 +91,6 @@ def test_a_comparison_that_would_take_long_is_left_out(directory: Path, tmp_path
     monkeypatch.setattr(report_synthesis, "_MOST_SENDS", 10)
     assert run("report", directory, "-o", tmp_path / "page.html") == 0
     assert b"Left out: " in (tmp_path / "page.html").read_bytes()
-
-
-def test_a_schedule_in_rounds_is_reported_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    torus = topology(*TORUS)
-    collective = make_collective("all-reduce", torus.num_npus, 1 << 20, 1)
-    of = lockstep_rounds(torus, collective, compute_timing(torus, collective, "blocking"), 0)
-    assert run("report", written(of, tmp_path / "run"), "-o", tmp_path / "page.html", "--no-compare") == 0
-    assert "(lockstep schedule, " in capsys.readouterr().out
 
 
 def broken(directory: Path, tmp_path: Path, change: Any) -> Path:

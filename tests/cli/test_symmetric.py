@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from astra_tacos.cli import symmetric
 from astra_tacos.cli.main import cli
+from astra_tacos.errors import ConfigError
+from astra_tacos.export import run_directory
 
 NETWORK = "topology: [ Ring, {} ]\nnpus_count: [ 4, 3 ]\nbandwidth: [ 50.0, 50.0 ]\nlatency: [ 500.0, 500.0 ]\n"
 
@@ -131,3 +134,49 @@ def test_thousands_of_npus_near_the_bound(tmp_path: Path) -> None:
     result = json.loads(done.output)
     assert result["num_sends"] == 2 * result["chunks_per_npu"] * 6000 * 5999
     assert result["efficiency"] > 0.999
+
+
+@pytest.mark.parametrize("synthesizer", ["auto", "tacos"])
+def test_too_many_sends_to_list_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, synthesizer: str) -> None:
+    """Where `symmetric` is not asked for, or takes no mesh."""
+    path, instead = (
+        network(tmp_path),
+        ", or `synthesize --collective all-gather`, by default of NPU 0's chunks for all (symmetric)",
+    )
+    if synthesizer == "auto":
+        path.write_text(path.read_text() + "astra_tacos:\n  topology: [ Ring, Mesh ]\n")
+        instead = ""
+    more = "--synthesizer", synthesizer, "--trials", 1, "--output", tmp_path / "out"
+    asked = "synthesize", "--network", path, "--collective", "all-gather", "--size", "1MiB", *more
+    monkeypatch.setattr(symmetric, "MOST_ROWS", 131)
+    done = run(*asked)
+    text = f"{path}: 12 NPUs, for which all-gather has more than 131 sends, too many to list: use at most 11 NPUs{instead}"
+    assert isinstance(done.exception, ConfigError) and str(done.exception) == text and not (tmp_path / "out").exists()
+    monkeypatch.setattr(symmetric, "MOST_ROWS", 132)
+    assert run(*asked).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["verify", "inspect", "replay", "report", "plot timeline -o x.svg", "plot topology -o x.svg", "export --format msccl-xml"],
+)
+def test_lockstep_schedules_of_version_2_are_refused(tmp_path: Path, command: str) -> None:
+    for name in ("schedule.json", "chunk.npy", "result.json"):
+        (tmp_path / name).touch()
+    done = run(*command.split(), tmp_path)
+    text = f"{tmp_path}: a lockstep schedule of version 2, which is no longer read: make another one by `synthesize`"
+    assert isinstance(done.exception, ConfigError) and str(done.exception) == text
+
+
+def test_the_msccl_xml_is_optional(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = "synthesize", "--network", network(tmp_path), "--collective", "all-gather", "--size", "1MiB", "--trials", 1
+    assert run(*arguments, "--output", tmp_path / "with").exit_code == 0
+    assert run(*arguments, "--output", tmp_path / "without", "--no-msccl-xml").exit_code == 0
+    assert [path.name for path in (tmp_path / "with").glob("*.xml")] == ["all_gather.xml"]
+    assert not [*(tmp_path / "without").glob("*.xml")]
+    monkeypatch.setattr(run_directory, "MOST_SENDS_OF_XML", 10)
+    skipped = run(*arguments, "--output", tmp_path / "skipped", "--json")
+    assert "no MSCCL XML" in " ".join(json.loads(skipped.output)["notes"])
+    assert not [*(tmp_path / "skipped").glob("*.xml")]
+    assert run(*arguments, "--output", tmp_path / "anyway", "--msccl-xml").exit_code == 0
+    assert [*(tmp_path / "anyway").glob("*.xml")]

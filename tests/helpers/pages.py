@@ -8,24 +8,19 @@ from typing import Any
 from astra_tacos.bounds.certificate import certify
 from astra_tacos.files import write_json
 from astra_tacos.report.html.synthesis import synthesis_page
-from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
-from astra_tacos.schedule.lockstep_storage import save_lockstep_schedule
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.storage import save_schedule
 
 
-def written(schedule: Schedule | LockstepSchedule, directory: Path, **more: Any) -> Path:
+def written(schedule: Schedule, directory: Path, **more: Any) -> Path:
     """What a report needs of what `synthesize --output` writes."""
     directory.mkdir()
     write_json(directory / "result.json", certify(schedule) | {"verified": True, "link_model_reason": ""} | more)
-    if isinstance(schedule, Schedule):
-        save_schedule(schedule, directory / "schedule.npz")
-    else:
-        save_lockstep_schedule(schedule, directory)
+    save_schedule(schedule, directory / "schedule.npz")
     return directory
 
 
-def page_of(schedule: Schedule | LockstepSchedule, path: Path, **options: Any) -> Path:
+def page_of(schedule: Schedule, path: Path, **options: Any) -> Path:
     """A page of a schedule, without a comparison unless one is given."""
     result = certify(schedule) | {"verified": True, "link_model_reason": ""}
     path.write_bytes(synthesis_page(schedule, result, options.pop("comparison", None), **options))

@@ -11,7 +11,6 @@ from helpers.lint_runs import RunFiles, coll
 from helpers.plans import lint_plan, planned, written
 from helpers.schedules import changed, columns
 
-from astra_tacos.planner.whole_network import Asked
 from astra_tacos.synthesizer import SYNTHESIZERS, auto_synthesizers
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.trace.schema import CommType
@@ -61,16 +60,3 @@ def test_nodes_stay_as_they_are_if_nothing_else_is_left(tmp_path: Path, monkeypa
     (case,) = result.cases
     assert (case.algorithm, case.reason) == ("native", "no candidate can run there: the oracle refused all schedules")
     assert result.notes[0].startswith("DEFECT of astra_tacos")
-
-
-def test_figures_are_left_out_with_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    break_synthesizer(monkeypatch, "routed")
-    options = replace(ONE_TRIAL, synthesizer="ring", chunks_per_npu=2)
-    inputs = written(tmp_path, all_gathers(HALVES))
-    result, after = planned(inputs, tmp_path / "plan", options=options, asked=Asked(with_relays=True, together=True))
-    assert lint_plan(after).findings == ()
-    (case,) = result.cases
-    assert case.to_json()["relay_ns"] is None
-    assert case.to_json()["together_predicted_ns"] is None
-    assert result.notes[0].startswith("DEFECT of astra_tacos, please report it: the oracle refused a schedule of routed")
-    assert len(set(result.notes)) == len(result.notes)

@@ -125,8 +125,6 @@ def test_a_crossbar_stands_for_switches_whose_ports_are_those_of_the_routes() ->
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("plan", "--relay", "--output", "o"), "expected a network without devices that forward"),
-        (("plan", "--together", "--output", "o"), "expected a network without devices that forward"),
         (("plan", "--backend", "congestion-unaware", "--output", "o"), "beyond the congestion-unaware backend"),
         (("plan", "--backend", "astra-sim", "--astra-sim-bin", "x", "--output", "o"), "which no ASTRA-sim has"),
         (("plan", "--place", "--output", "o"), "expected dimensions"),

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from helpers.examples import examples
 from helpers.networks import SWITCH, topologies, topology
 from helpers.schedules import schedule, schedules
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos.collective import make_collective
 from astra_tacos.report.arrivals import arrivals
 from astra_tacos.report.link_use import links_by_dimension, shares_of_time
 from astra_tacos.schedule.link_use import link_use
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.timing import compute_timing
-from astra_tacos.synthesizer.matching.lockstep import lockstep_rounds
 from astra_tacos.topology.topology import Topology
 
 
@@ -86,20 +82,6 @@ def test_arrivals_are_those_of_the_sends_followed_one_by_one(of: Schedule) -> No
         assert share[-1] == 1.0 and np.all(np.diff(share) > 0) and np.all(np.diff(time) > 0)
     ranked = found.by_finish()
     assert np.all(np.diff([found.curve(int(which))[0][-1] for which in ranked]) >= 0)
-
-
-@pytest.mark.parametrize("name", ["all-gather", "reduce-scatter", "all-reduce"])
-@pytest.mark.parametrize("model", ["blocking", "pipelined"])
-def test_rounds_give_what_their_rows_give(name: str, model: str) -> None:
-    torus = topology(("Ring", 4, 50.0, 500.0), ("Ring", 4, 50.0, 500.0))
-    collective = make_collective(name, 16, 1 << 20, 2)
-    rounds = lockstep_rounds(torus, collective, compute_timing(torus, collective, model), 0)
-    rows = rounds.to_schedule()
-    one, other = arrivals(rounds), arrivals(rows)
-    for column in ("npu", "first", "time_ns", "chunks"):
-        assert np.array_equal(getattr(one, column), getattr(other, column)), column
-    row_of_link = np.arange(torus.num_links) // 5
-    assert np.allclose(shares_of_time(rounds, row_of_link, 30), shares_of_time(rows, row_of_link, 30), atol=1e-6)
 
 
 @given(topologies())

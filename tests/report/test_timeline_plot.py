@@ -18,11 +18,8 @@ from astra_tacos.errors import ConfigError
 from astra_tacos.report.figure import timeline_plot
 from astra_tacos.report.figure.figure_style import COPY, REDUCE, WIDTHS, time_unit
 from astra_tacos.report.figure.timeline_plot import draw_timeline, save_timeline
-from astra_tacos.report.figure.timeline_rows import bars_of, busy_shares, coverage, link_rows, sends_of_chunk
-from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
+from astra_tacos.report.figure.timeline_rows import bars_of, busy_shares, coverage, link_rows
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.timing import compute_timing
-from astra_tacos.synthesizer.matching.lockstep import lockstep_rounds
 from astra_tacos.topology.topology import Topology
 
 
@@ -30,12 +27,6 @@ def made(dimensions, chunks: int = 2, link_model: str = "blocking") -> Schedule:
     topology = networks.topology(*dimensions)
     what = all_reduce(topology.num_npus, 1 << 20, chunks)
     return synthesize(topology, what, synthesizer="tacos", link_model=link_model)
-
-
-def rounds() -> LockstepSchedule:
-    topology = networks.topology(("Ring", 4, 50.0, 500.0), ("Ring", 4, 50.0, 500.0))
-    what = all_reduce(16, (1 << 20) + 7, 3)
-    return lockstep_rounds(topology, what, compute_timing(topology, what, "blocking"), 1, threads=1)
 
 
 @functools.cache
@@ -99,11 +90,11 @@ def test_links_are_grouped_by_dimension() -> None:
     assert [(group.label, group.count) for group in graph.groups] == [("50 GiB/s", 16), ("25 GiB/s", 16)]
 
 
-def naive_coverage(line, start, end, weight, shape):
+def naive_coverage(line, start, end, shape):
     covered = np.zeros(shape)
     for which in range(len(line)):
         for at in range(shape[1]):
-            covered[line[which], at] += weight[which] * max(0.0, min(end[which], at + 1) - max(start[which], at))
+            covered[line[which], at] += max(0.0, min(end[which], at + 1) - max(start[which], at))
     return covered
 
 
@@ -112,9 +103,9 @@ def test_coverage_is_the_sum_of_overlaps() -> None:
     for _ in range(50):
         count, shape = int(random.integers(1, 30)), (3, int(random.integers(1, 9)))
         ends = np.sort(random.choice([0.0, 1.0, shape[1], *random.uniform(0, shape[1], 6)], (count, 2)), axis=1)
-        line, weight = random.integers(0, 3, count), random.integers(1, 5, count)
-        found = coverage(line, ends[:, 0], ends[:, 1], weight, shape)
-        assert np.allclose(found, naive_coverage(line, ends[:, 0], ends[:, 1], weight, shape))
+        line = random.integers(0, 3, count)
+        found = coverage(line, ends[:, 0], ends[:, 1], shape)
+        assert np.allclose(found, naive_coverage(line, ends[:, 0], ends[:, 1], shape))
 
 
 @pytest.mark.parametrize(("lines", "bins"), [(24, 50), (7, 11), (1, 1)])
@@ -128,24 +119,8 @@ def test_shares_of_time_are_those_of_the_bars(lines: int, bins: int) -> None:
     per_line = np.bincount(np.arange(rows.num_rows) * lines // rows.num_rows)[:, None]
     for reduces, found in zip((True, False), busy_shares(schedule, rows, lines, bins), strict=True):
         own = bars.reduces == reduces
-        many = np.ones(int(own.sum()))
-        expected = naive_coverage(line[own], bars.start_ns[own] * scale, bars.end_ns[own] * scale, many, (lines, bins))
+        expected = naive_coverage(line[own], bars.start_ns[own] * scale, bars.end_ns[own] * scale, (lines, bins))
         assert np.allclose(found, expected / per_line)
-
-
-def test_rounds_are_drawn_as_their_rows_would_be() -> None:
-    compact = rounds()
-    assert len(compact.collective.class_size_bytes) == 2
-    whole, rows = compact.to_schedule(), link_rows(compact.topology)
-    assert np.allclose(busy_shares(compact, rows, 16, 37), busy_shares(whole, rows, 16, 37))
-    for chunk in (0, compact.collective.num_chunks - 1):
-        one, other = sends_of_chunk(compact, rows, chunk), sends_of_chunk(whole, rows, chunk)
-        for name in ("row", "reduces", "start_ns", "end_ns"):
-            assert np.array_equal(getattr(one.bars, name), getattr(other.bars, name))
-        for name in ("waits", "source", "done_ns"):
-            assert np.array_equal(getattr(one, name), getattr(other, name))
-    image = drawn(lambda: draw_timeline(compact)).axes[0].images[0].get_array()
-    assert image.shape[0] == rows.num_rows
 
 
 def test_many_sends_become_pixels(monkeypatch: pytest.MonkeyPatch) -> None:

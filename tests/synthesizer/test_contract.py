@@ -21,19 +21,17 @@ from astra_tacos.solver.synthesize import synthesize
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.algorithms.column_generation import refuse_without_forwarding
 from astra_tacos.synthesizer.algorithms.in_network import refuse_without_devices
-from astra_tacos.synthesizer.algorithms.optimal import refuse_without_rounds
 from astra_tacos.synthesizer.algorithms.parameter_server import refuse_without_servers
 from astra_tacos.synthesizer.search.candidates import default_trials
 from astra_tacos.verifier.schedule_oracle import verify
 
 OF_DEVICES = refuse_without_forwarding, refuse_without_devices, refuse_without_servers
-OF_ROUNDS = (refuse_without_rounds,)
 ON_NPUS = {
     name: entry
     for name, entry in SYNTHESIZERS.items()
-    if entry.refusal not in OF_DEVICES + OF_ROUNDS and entry.collectives & COLLECTIVES.keys()
+    if entry.refusal not in OF_DEVICES and entry.collectives & COLLECTIVES.keys()
 }
-"""Those for networks of NPUs; `test_on_fabrics` is about all on fabrics, `test_optimal` about small networks of equal latency."""
+"""Those for networks of NPUs; `test_on_fabrics` is about all on fabrics."""
 every = pytest.mark.parametrize("name", ON_NPUS)
 DECLARED = [(name, of) for name, entry in ON_NPUS.items() for of in COLLECTIVES if of in entry.collectives]
 every_collective = pytest.mark.parametrize(("name", "collective"), DECLARED)

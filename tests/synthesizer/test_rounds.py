@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+import numpy as np
 import pytest
+from helpers.examples import examples
 from helpers.networks import dgx1, graph, topology
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import lil_array
 
+from astra_tacos.collective import ROOTED
 from astra_tacos.errors import SynthesisError
 from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.synthesizer.rounds.frontier import Task, frontier
-from astra_tacos.synthesizer.rounds.lanes import lanes_of
+from astra_tacos.synthesizer.rounds.lanes import Demand, Lanes, lanes_of
 from astra_tacos.synthesizer.rounds.schedules import Algorithm, composed, crossovers
+from astra_tacos.topology.topology import Topology
 from astra_tacos.verifier.schedule_oracle import verify
 
 DGX1 = dgx1()
@@ -103,3 +111,73 @@ def test_an_all_reduce_is_composed() -> None:
 def test_networks_without_lanes_are_refused(network, message: str) -> None:
     with pytest.raises(SynthesisError, match=message):
         lanes_of(network)
+
+
+SPREADING = ("all-gather", "broadcast", "gather", "scatter", "all-to-all")
+
+
+@st.composite
+def lanes_networks(draw: st.DrawFn, most: int = 5) -> Topology:
+    """A few NPUs with a cycle through all, some more one-way links, and one to three lanes a link."""
+    num = draw(st.integers(2, most))
+    pairs = {(npu, (npu + 1) % num) for npu in range(num)}
+    pairs |= set(draw(st.lists(st.tuples(st.integers(0, num - 1), st.integers(0, num - 1)), max_size=6)))
+    links = [(src, dst, 25.0 * draw(st.integers(1, 3)), 500.0) for src, dst in sorted(pairs) if src != dst]
+    try:
+        lanes_of(graph(*links))
+    except SynthesisError:  # 50 and 75 GiB/s alone
+        assume(False)
+    return graph(*links)
+
+
+def feasible(lanes: Lanes, demands: list[Demand], steps: int, rounds: int) -> bool:
+    """The same question by another programme: who holds what after each step."""
+    holds = [(c, v, s) for c in range(len(demands)) for v in range(lanes.num_npus) for s in range(steps + 1)]
+    sends = [(c, link, s) for c in range(len(demands)) for link in range(len(lanes.src)) for s in range(steps)]
+    at = {("holds", *key): number for number, key in enumerate(holds)}
+    at |= {("sends", *key): len(holds) + number for number, key in enumerate(sends)}
+    first_round = len(at)
+    total = first_round + steps
+    low, high = np.zeros(total), np.ones(total)
+    low[first_round:], high[first_round:] = 1, rounds
+    for c, demand in enumerate(demands):
+        for v in range(lanes.num_npus):
+            high[at["holds", c, v, 0]] = v == demand.source
+            low[at["holds", c, v, steps]] = v in demand.targets
+    rows: list[dict[int, float]] = []
+    for c, v, s in holds:
+        if s:  # held after a step: held before, or received in it
+            row = {at["holds", c, v, s]: 1.0, at["holds", c, v, s - 1]: -1.0}
+            rows.append(row | {at["sends", c, int(link), s - 1]: -1.0 for link in np.flatnonzero(lanes.dst == v)})
+    for c, link, s in sends:
+        rows.append({at["sends", c, link, s]: 1.0, at["holds", c, int(lanes.src[link]), s]: -1.0})
+    for link in range(len(lanes.src)):
+        for s in range(steps):
+            row = {at["sends", c, link, s]: 1.0 for c in range(len(demands))}
+            rows.append(row | {first_round + s: -float(lanes.lanes[link])})
+    table = lil_array((len(rows) + 1, total))
+    for number, row in enumerate(rows):
+        for column, value in row.items():
+            table[number, column] = value
+    for s in range(steps):
+        table[len(rows), first_round + s] = 1.0
+    limits = LinearConstraint(table.tocsr(), -np.inf, np.append(np.zeros(len(rows)), rounds))
+    found = milp(np.zeros(total), integrality=np.ones(total), bounds=Bounds(low, high), constraints=limits)
+    assert found.status in (0, 2)
+    return found.status == 0
+
+
+@given(lanes_networks(4), st.sampled_from(SPREADING), st.integers(1, 2), st.integers(0, 1), st.integers(0, 2))
+@examples(40)
+def test_programmes_agree(network: Topology, name: str, chunks: int, more_steps: int, more_rounds: int) -> None:
+    """Decided instances are decided alike by a programme of another form, and none is below the bound."""
+    task = Task(lanes_of(network), name, 0 if name in ROOTED else None)
+    chunks *= task.unit
+    steps = task.least_steps + more_steps
+    rounds = steps + more_rounds
+    answer = feasible(task.links, task.demands(chunks), steps, rounds)
+    assert (task.decide(chunks, steps, rounds) is not None) == answer
+    bound = task.bound(steps)
+    assert bound is not None
+    if answer:
+        assert Fraction(rounds, chunks) >= bound

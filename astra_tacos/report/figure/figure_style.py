@@ -39,7 +39,6 @@ SYNTHESIZER_STYLES = {
     "themis": ("#882255", "X"),
     "one-shot": ("#0077bb", "p"),
     "dimension-wise": ("#ee3377", "h"),
-    "optimal": ("#ccbb44", "s"),
     "branchings": ("#997700", "H"),
     "column-generation": ("#228833", "P"),
     "permutations": ("#004488", "<"),

@@ -120,7 +120,7 @@ def _add_ranks(axes: Axes, segments: Segments, end_ns: int, scale: float, width:
         own = segments.state == state
         at = line[segments.rank[own]]
         start, end = segments.start_ns[own] * (bins / end_ns), segments.end_ns[own] * (bins / end_ns)
-        share = coverage(at, start, end, None, (lines, bins)) / np.bincount(line)[:, None]
+        share = coverage(at, start, end, (lines, bins)) / np.bincount(line)[:, None]
         image -= share[:, :, None] * (1 - np.array(to_rgb(colour)))
     extent = (0.0, end_ns / scale, float(ranks), 0.0)
     axes.imshow(np.clip(image, 0, 1), extent=extent, aspect="auto", interpolation="nearest", zorder=1)

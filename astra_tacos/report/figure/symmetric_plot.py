@@ -83,7 +83,7 @@ def draw_symmetric_timeline(schedule: SymmetricSchedule, width: str = "double") 
         image = np.ones((lines, bins, 3))
         for reduces, colour in ((True, REDUCE), (False, COPY)):
             own = schedule.reduces == reduces
-            share = coverage(line[own], schedule.start_ns[own] * bins / time, end[own] * bins / time, None, (lines, bins))
+            share = coverage(line[own], schedule.start_ns[own] * bins / time, end[own] * bins / time, (lines, bins))
             share /= np.bincount(np.arange(len(task.classes)) * lines // len(task.classes), minlength=lines)[:, None]
             image -= np.clip(share, 0, 1)[:, :, None] * (1 - np.array(to_rgb(colour)))
         axes.imshow(np.clip(image, 0, 1), extent=(0.0, time / scale, float(lines), 0.0), aspect="auto", interpolation="nearest")

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
 
 MOST_VECTOR_BARS = 3_000
 """Number of bars up to which they are drawn as vectors; more are stored as pixels, even in SVG and PDF."""
@@ -56,7 +55,7 @@ _MOST_TREE_LINES = 400
 """Number of lines from send to send up to which they are drawn; more could not be told apart."""
 
 
-def save_timeline(schedule: Schedule | LockstepSchedule, path: Path, width: str = "double", chunk: int | None = None) -> None:
+def save_timeline(schedule: Schedule, path: Path, width: str = "double", chunk: int | None = None) -> None:
     """Write the figure of all sends over time to a file; equal schedules give equal bytes.
 
     Parameters
@@ -78,7 +77,7 @@ def save_timeline(schedule: Schedule | LockstepSchedule, path: Path, width: str 
     save_figure(path, lambda: draw_timeline(schedule, width, chunk))
 
 
-def draw_timeline(schedule: Schedule | LockstepSchedule, width: str = "double", chunk: int | None = None) -> Figure:
+def draw_timeline(schedule: Schedule, width: str = "double", chunk: int | None = None) -> Figure:
     """Draw sends as bars or, for large schedules, as shares of time in pixels; a caption says so.
 
     The parameters are those of `save_timeline`.
@@ -94,7 +93,7 @@ def draw_timeline(schedule: Schedule | LockstepSchedule, width: str = "double", 
     axes: Any = figure.subplots()
     note = ""
     pale = 1.0 if chunk is None else _PALE
-    if isinstance(schedule, Schedule) and schedule.num_sends <= MOST_BARS and rows.num_rows <= MOST_ROWS:
+    if schedule.num_sends <= MOST_BARS and rows.num_rows <= MOST_ROWS:
         add_bars(axes, bars_of(schedule, rows), scale, pale)
     else:
         note = _add_shares(axes, schedule, rows, scale, width, pale)
@@ -115,12 +114,9 @@ def draw_timeline(schedule: Schedule | LockstepSchedule, width: str = "double", 
     return figure
 
 
-def _kinds(schedule: Schedule | LockstepSchedule) -> list[tuple[str, str, bool]]:
-    if isinstance(schedule, Schedule):
-        reduces = int(np.count_nonzero(schedule.reduces))
-        return [(REDUCE, "reduce", reduces > 0), (COPY, "copy", reduces < schedule.num_sends)]
-    rounds = schedule.reducing_rounds
-    return [(REDUCE, "reduce", rounds > 0), (COPY, "copy", rounds < schedule.num_rounds)]
+def _kinds(schedule: Schedule) -> list[tuple[str, str, bool]]:
+    reduces = int(np.count_nonzero(schedule.reduces))
+    return [(REDUCE, "reduce", reduces > 0), (COPY, "copy", reduces < schedule.num_sends)]
 
 
 def _mixed(colour: str, share: float) -> tuple[float, float, float]:
@@ -164,9 +160,7 @@ def add_bars(axes: Axes, bars: Bars, scale: float, strength: float, least: tuple
         axes.add_collection(PolyCollection(list(corners), facecolors=[_mixed(colour, strength)], **style))
 
 
-def _add_shares(
-    axes: Axes, schedule: Schedule | LockstepSchedule, rows: LinkRows, scale: float, width: str, strength: float
-) -> str:
+def _add_shares(axes: Axes, schedule: Schedule, rows: LinkRows, scale: float, width: str, strength: float) -> str:
     """Draw the use of links as an image, and return its caption.
 
     Parameters
@@ -211,7 +205,7 @@ def _add_tree(axes: Axes, own: ChunkSends, scale: float) -> None:
     axes.add_collection(LineCollection(list(lines.reshape(-1, 2, 2)), **style))
 
 
-def _dress(axes: Axes, rows: LinkRows, schedule: Schedule | LockstepSchedule, width: str) -> None:
+def _dress(axes: Axes, rows: LinkRows, schedule: Schedule, width: str) -> None:
     """Label the rows by group and, if there is room, by link."""
     topology = schedule.topology
     middles = [group.first + group.count / 2 for group in rows.groups]
@@ -241,7 +235,7 @@ def _device(topology: Topology, device: int) -> str:
     return f"{'sw' if kind == SWITCH_KIND else kind} {device}"
 
 
-def _title(schedule: Schedule | LockstepSchedule, width: str) -> str:
+def _title(schedule: Schedule, width: str) -> str:
     topology, collective = schedule.topology, schedule.collective
     what = f"{capitalized(collective.name)} of {format_size(collective.size_bytes)}"
     where = f"{shape_text(topology.describe_shape())} ({topology.num_endpoints:,} NPUs)"

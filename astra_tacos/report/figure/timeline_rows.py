@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from astra_tacos.errors import ConfigError
 from astra_tacos.schedule.dependencies import data_dependencies
-from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.topology.topology import Topology
@@ -116,7 +115,7 @@ class ChunkSends:
     done_ns: NDArray[np.int64]
 
 
-def sends_of_chunk(schedule: Schedule | LockstepSchedule, rows: LinkRows, chunk: int) -> ChunkSends:
+def sends_of_chunk(schedule: Schedule, rows: LinkRows, chunk: int) -> ChunkSends:
     """The sends of one chunk, in order.
 
     Parameters
@@ -136,8 +135,6 @@ def sends_of_chunk(schedule: Schedule | LockstepSchedule, rows: LinkRows, chunk:
     count = schedule.collective.num_chunks
     if not 0 <= chunk < count:
         raise ConfigError(f"chunk: found {chunk}, expected 0 to {count - 1:,}")
-    if isinstance(schedule, LockstepSchedule):
-        schedule = _chunk_of_rounds(schedule, chunk)
     own, sizes = np.flatnonzero(schedule.chunk == chunk), schedule.sizes
     bars = _bars(schedule, rows, own, sizes.timing, sizes.size_class[schedule.message_of[own]])
     waits, source = _passed_on(schedule, own)
@@ -170,28 +167,7 @@ def _passed_on(schedule: Schedule, own: NDArray[np.int64]) -> tuple[NDArray[np.i
     return waiting, awaited
 
 
-def _chunk_of_rounds(schedule: LockstepSchedule, chunk: int) -> Schedule:
-    """The sends of one chunk as a schedule."""
-    found = [(first, np.nonzero(schedule.chunk[first:last] == chunk)) for first, last in schedule.windows()]
-    number = np.concatenate([first + at for first, (at, _) in found] or [np.zeros(0, np.int64)])
-    channel = np.concatenate([at for _, (_, at) in found] or [np.zeros(0, np.int64)]).astype(np.int32)
-    start, reduces = schedule.start_ns[number], number < schedule.reducing_rounds
-    end = start + schedule.timing.channel_delay_ns[channel, schedule.collective.chunk_class[chunk]]
-    return Schedule(
-        schedule.topology,
-        schedule.collective,
-        schedule.timing,
-        np.full(len(channel), chunk, np.int32),
-        channel,
-        reduces,
-        start,
-        end,
-        schedule.synthesizer,
-        schedule.seed,
-    )
-
-
-def busy_shares(schedule: Schedule | LockstepSchedule, rows: LinkRows, lines: int, bins: int) -> NDArray[np.float64]:
+def busy_shares(schedule: Schedule, rows: LinkRows, lines: int, bins: int) -> NDArray[np.float64]:
     """The mean share of each bin of time for which the links of each line are held, float64[2, lines, bins].
 
     The first of the two arrays is for sends that reduce, the second for sends that copy.
@@ -210,46 +186,18 @@ def busy_shares(schedule: Schedule | LockstepSchedule, rows: LinkRows, lines: in
     line_of_row = np.arange(rows.num_rows) * lines // rows.num_rows
     scale = bins / max(schedule.collective_time_ns, 1)
     shares = np.zeros((2, lines, bins))
-    if isinstance(schedule, Schedule):
-        bars = bars_of(schedule, rows)
-        for which, part in enumerate((bars.reduces, ~bars.reduces)):
-            line = line_of_row[bars.row[part]]
-            shares[which] = coverage(line, bars.start_ns[part] * scale, bars.end_ns[part] * scale, None, (lines, bins))
-    else:
-        _add_rounds(schedule, line_of_row[rows.row[schedule.topology.channel_link]], scale, shares)
+    bars = bars_of(schedule, rows)
+    for which, part in enumerate((bars.reduces, ~bars.reduces)):
+        line = line_of_row[bars.row[part]]
+        shares[which] = coverage(line, bars.start_ns[part] * scale, bars.end_ns[part] * scale, (lines, bins))
     shares /= np.bincount(line_of_row, minlength=lines)[:, None]
     return shares
-
-
-def _add_rounds(schedule: LockstepSchedule, line: NDArray[np.int64], scale: float, shares: NDArray[np.float64]) -> None:
-    """Add the sends of a lockstep schedule to `shares`.
-
-    All sends of a round start together, and those of one size class take the same time because all links are equal. It is
-    therefore enough to count them per line.
-    """
-    timing = schedule.timing
-    held = (timing.channel_delay_ns if timing.is_blocking else timing.link_hold_ns)[0]
-    order = np.argsort(line, kind="stable")
-    used_lines, bounds = np.unique(line[order], return_index=True)
-    for first, last in schedule.windows():
-        window = schedule.chunk[first:last][:, order]
-        used = window != schedule.idle
-        size_class = schedule.collective.chunk_class[np.where(used, window, 0)] if len(held) > 1 else np.zeros(1, np.uint8)
-        for which in range(len(held)):
-            counts = np.add.reduceat(used & (size_class == which), bounds, axis=1, dtype=np.int64)
-            reducing = min(max(schedule.reducing_rounds - first, 0), last - first)
-            for part, own in enumerate((slice(0, reducing), slice(reducing, None))):
-                many = counts[own]
-                at = np.broadcast_to(schedule.start_ns[first:last][own][:, None] * scale, many.shape).ravel()
-                of = np.broadcast_to(used_lines, many.shape).ravel()
-                shares[part] += coverage(of, at, at + held[which] * scale, many.ravel(), shares.shape[1:])
 
 
 def coverage(
     line: NDArray[np.int64],
     start: NDArray[np.float64],
     end: NDArray[np.float64],
-    weight: NDArray[np.int64] | None,
     shape: tuple[int, ...],
 ) -> NDArray[np.float64]:
     """The sum over intervals of how much of each bin they cover, float64[lines, bins].
@@ -264,16 +212,13 @@ def coverage(
         int64[n], line of each interval.
     start, end
         float64[n], start and end of each interval, in bins.
-    weight
-        int64[n], how often each interval counts; None for once.
     shape
         Number of lines and number of bins.
     """
     lines, bins = shape
     width = bins + 2
     bent = np.zeros(lines * width)
-    factor = 1.0 if weight is None else weight
-    for at, sign in ((start, factor), (end, -1.0 * factor)):
+    for at, sign in ((start, 1.0), (end, -1.0)):
         at = np.clip(at, 0, bins)
         whole = np.minimum(at.astype(np.int64), bins - 1)
         part = at - whole

@@ -9,21 +9,16 @@ from astra_tacos.report.compare_rows import CompareRow
 from astra_tacos.report.html.page import Section, escape, render_page
 from astra_tacos.report.html.synthesis_data import MOST_DRAWN_DEVICES, MOST_DRAWN_LINKS, MOST_INTERVALS, collect, compared
 from astra_tacos.report.table import describe_efficiency, sends_text, synthesis_rows
-from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.units import format_size, format_time
 
 _SCRIPTS = ("topology.js", "synthesis_parts.js", "synthesis.js")
 _TIMES = " \N{MULTIPLICATION SIGN} "
 _OF_ALL = "of all algorithms and chunkings"
-_CELL = (
-    "A cell is the mean share of time in which the links of a row are in use; trees of chunks and lists of what NPUs held are "
-    "left out."
-)
 
 
 def synthesis_page(
-    schedule: Schedule | LockstepSchedule,
+    schedule: Schedule,
     result: dict[str, Any],
     comparison: Sequence[CompareRow] | None,
     comparison_note: str = "",
@@ -148,22 +143,18 @@ def _network(data: dict[str, Any]) -> Section:
     return Section("network", "Network", html, introduction)
 
 
-def _timeline(schedule: Schedule | LockstepSchedule, data: dict[str, Any]) -> Section:
+def _timeline(schedule: Schedule, data: dict[str, Any]) -> Section:
     if "sends" in data:
         introduction = (
             "The time-expanded network: a row per link, a bar per message that holds it. Point at a bar to highlight all sends "
             "of its chunk (of the first, if it carries several), here and in the drawing of the network; a click or Enter keeps "
             "the highlight, Escape removes it."
         )
-    elif isinstance(schedule, LockstepSchedule):
-        introduction = (
-            f"Aggregated: the {schedule.num_sends:,} sends go in {schedule.num_rounds:,} rounds and are kept in a compact form. "
-            f"{_CELL}"
-        )
     else:
         introduction = (
             f"Aggregated: {schedule.num_sends:,} sends are more than a page holds one by one ({MOST_INTERVALS:,} uses of links). "
-            f"{_CELL}"
+            "A cell is the mean share of time in which the links of a row are in use; trees of chunks and lists of what NPUs "
+            "held are left out."
         )
     return Section("timeline", "Links over time", '<div id="chunk"></div><div id="links-over-time"></div>', introduction)
 

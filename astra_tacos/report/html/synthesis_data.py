@@ -14,7 +14,6 @@ from astra_tacos.report.compare_rows import CompareRow, best_bound_ns
 from astra_tacos.report.link_use import links_by_dimension, shares_of_time
 from astra_tacos.report.topology_layout import layout
 from astra_tacos.schedule.link_use import link_use
-from astra_tacos.schedule.lockstep_schedule import LockstepSchedule
 from astra_tacos.schedule.partial_sums import PartialSums
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.topology.topology import Topology
@@ -32,7 +31,7 @@ _CURVE_POINTS = 400
 Data = dict[str, Any]
 
 
-def collect(schedule: Schedule | LockstepSchedule, result: Data) -> Data:
+def collect(schedule: Schedule, result: Data) -> Data:
     """Everything but the comparison."""
     topology, collective = schedule.topology, schedule.collective
     busy = schedule.link_busy_ns / max(schedule.collective_time_ns, 1)
@@ -63,7 +62,7 @@ def collect(schedule: Schedule | LockstepSchedule, result: Data) -> Data:
         data["matrix"] = _matrix(topology, busy)
     if topology.num_links <= MOST_LISTED_LINKS:
         data["links"] = _links(topology, busy)
-    if isinstance(schedule, Schedule) and schedule.num_sends * (1 + topology.has_switches) <= MOST_INTERVALS:
+    if schedule.num_sends * (1 + topology.has_switches) <= MOST_INTERVALS:
         data |= _sends(schedule, order, groups)
     else:
         data["heat"] = _heat(schedule, order, groups)
@@ -142,7 +141,7 @@ def _sums(schedule: Schedule, sums: PartialSums) -> Data:
     }
 
 
-def _heat(schedule: Schedule | LockstepSchedule, order: NDArray[np.int64], groups: list[tuple[str, int]]) -> Data:
+def _heat(schedule: Schedule, order: NDArray[np.int64], groups: list[tuple[str, int]]) -> Data:
     """Shares of time in use by groups of links that follow one another in a dimension, and by time."""
     topology = schedule.topology
     row_of_link = np.empty(topology.num_links, np.int64)
@@ -197,7 +196,7 @@ def _matrix(topology: Topology, busy: NDArray[np.float64]) -> Data:
     return {"labels": labels + others, "links": links, "shares": share}
 
 
-def _curves(schedule: Schedule | LockstepSchedule) -> Data:
+def _curves(schedule: Schedule) -> Data:
     """Shares of their chunks that the fastest, the median and the slowest NPU have over time, and that all have together."""
     found = arrivals(schedule)
     ranked = found.by_finish()

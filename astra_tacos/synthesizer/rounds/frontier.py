@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from astra_tacos.synthesizer.rounds.lanes import Demand, Lanes, demands_of
-from astra_tacos.synthesizer.rounds.programme import NO_LIMIT, Effort, Unknown, least_rounds, sends_of_instance
+from astra_tacos.synthesizer.rounds.programme import Unknown, least_rounds, sends_of_instance
 
 _IMAGE = {"reduce-scatter": "all-gather", "reduce": "broadcast"}
 _MOST_TRIES = 24
@@ -62,14 +62,14 @@ class Task:
         The network.
     collective, root
         Key of `COLLECTIVES`, but All-Reduce, and the root of a rooted one.
-    effort
-        When the solver gives up on an instance.
+    time_limit_s
+        Seconds after which the solver gives up on an instance; None for no limit.
     """
 
     lanes: Lanes
     collective: str
     root: int | None = None
-    effort: Effort = NO_LIMIT
+    time_limit_s: float | None = None
     _bounds: dict[int, Fraction | None] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Those that were asked for: each is a linear programme."""
 
@@ -107,7 +107,7 @@ class Task:
             If the programme is too large.
         """
         if steps not in self._bounds:
-            found = least_rounds(self.links, self.demands(self.unit), steps, self.effort)
+            found = least_rounds(self.links, self.demands(self.unit), steps)
             self._bounds[steps] = None if found is None else Fraction(found).limit_denominator(1000) / self.unit
         return self._bounds[steps]
 
@@ -119,7 +119,7 @@ class Task:
         Unknown
             If the solver gave up.
         """
-        found = sends_of_instance(self.links, self.demands(chunks), steps, rounds, self.effort)
+        found = sends_of_instance(self.links, self.demands(chunks), steps, rounds, self.time_limit_s)
         return None if found is None else tuple(found)
 
 

@@ -15,52 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.errors import SynthesisError
-from astra_tacos.schedule.work_meter import count_work
 from astra_tacos.synthesizer.rounds.lanes import Demand, Lanes
 
 if TYPE_CHECKING:  # SciPy's solvers take longer to import than most commands take, and few need them
     from scipy.optimize import LinearConstraint
     from scipy.sparse import coo_array
 
-_VARIABLE_OF_RELAXATION, _VARIABLE_OF_NODE = 100.0, 600.0
-"""Cost of a variable in a linear programme, and in a node of an integer programme, in sends examined (see `synthesizer.work`)."""
+_MOST_VARIABLES = 60_000
+"""Programmes with more are not solved."""
 _INFEASIBLE, _SOLVED = 2, 0
 
 
 class Unknown(SynthesisError):
     """The solver was stopped before it knew whether an instance is feasible."""
-
-
-@dataclass(frozen=True, slots=True)
-class Effort:
-    """How far the solver goes before it gives up.
-
-    Parameters
-    ----------
-    time_limit_s
-        Seconds for each instance; None for no limit. Whether it strikes depends on the machine, the other limits do not.
-    most_nodes
-        Nodes of its search tree for each instance; None for no limit.
-    most_variables
-        Programmes with more variables are not solved.
-    """
-
-    time_limit_s: float | None = None
-    most_nodes: int | None = None
-    most_variables: int = 60_000
-
-    def options(self) -> dict[str, float]:
-        """The limits as SciPy takes them."""
-        given = {"time_limit": self.time_limit_s, "node_limit": self.most_nodes}
-        return {key: value for key, value in given.items() if value is not None}
-
-    def check(self, num_variables: int) -> None:
-        """Raise `Unknown` if a programme has too many variables."""
-        if num_variables > self.most_variables:
-            raise Unknown(f"{num_variables:,} variables, expected at most {self.most_variables:,}")
-
-
-NO_LIMIT = Effort()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +44,7 @@ class _Variables:
 
 
 def sends_of_instance(
-    lanes: Lanes, demands: list[Demand], steps: int, rounds: int, effort: Effort = NO_LIMIT
+    lanes: Lanes, demands: list[Demand], steps: int, rounds: int, time_limit_s: float | None = None
 ) -> list[tuple[int, int, int]] | None:
     """A solution, as steps, chunks and links in order, or None if there is none.
 
@@ -87,8 +54,8 @@ def sends_of_instance(
         The links and the chunks.
     steps, rounds
         How many of each.
-    effort
-        When the solver gives up.
+    time_limit_s
+        Seconds after which the solver gives up; None for no limit.
 
     Raises
     ------
@@ -102,26 +69,25 @@ def sends_of_instance(
     variables = _variables(lanes, demands, steps)
     if variables is None:
         return None
-    effort.check(variables.num)
+    _check(variables)
     total = variables.num + steps
     found = milp(
         np.zeros(total),
         integrality=np.ones(total),
         bounds=_bounds(variables, steps, 1.0),
         constraints=[*_constraints(lanes, demands, variables, steps), _sum_of_rounds(variables, steps, rounds)],
-        options=effort.options(),
+        options={} if time_limit_s is None else {"time_limit": time_limit_s},
     )
-    count_work(_VARIABLE_OF_NODE * total * max(found.mip_node_count or 0, 1))
     if found.status == _INFEASIBLE:
         return None
     if found.status != _SOLVED or found.x is None:
-        raise Unknown(f"not decided within {effort.time_limit_s:g} s" if effort.time_limit_s else "not decided")
+        raise Unknown(f"not decided within {time_limit_s:g} s" if time_limit_s else "not decided")
     taken = np.flatnonzero(found.x[: variables.num] > 0.5)
     rows = sorted(zip(*(column[taken].tolist() for column in (variables.step, variables.chunk, variables.link)), strict=True))
     return _needed(lanes, demands, rows)
 
 
-def least_rounds(lanes: Lanes, demands: list[Demand], steps: int, effort: Effort = NO_LIMIT) -> float | None:
+def least_rounds(lanes: Lanes, demands: list[Demand], steps: int) -> float | None:
     """A lower bound on rounds by the number of times that all chunks are repeated, for any number of times, in so many steps.
 
     None if some chunk cannot get where it is needed in so many steps.
@@ -130,8 +96,6 @@ def least_rounds(lanes: Lanes, demands: list[Demand], steps: int, effort: Effort
     ----------
     lanes, demands, steps
         As for `sends_of_instance`.
-    effort
-        Only its number of variables counts.
 
     Raises
     ------
@@ -143,8 +107,7 @@ def least_rounds(lanes: Lanes, demands: list[Demand], steps: int, effort: Effort
     variables = _variables(lanes, demands, steps)
     if variables is None:
         return None
-    effort.check(variables.num)
-    count_work(_VARIABLE_OF_RELAXATION * variables.num)
+    _check(variables)
     cost = np.concatenate((np.zeros(variables.num), np.ones(steps)))
     found = milp(
         cost,
@@ -154,10 +117,10 @@ def least_rounds(lanes: Lanes, demands: list[Demand], steps: int, effort: Effort
     return None if found.status != _SOLVED else float(found.fun)
 
 
-def num_variables(lanes: Lanes, demands: list[Demand], steps: int) -> int:
-    """Variables of the programme of so many steps; 0 if they are too few."""
-    variables = _variables(lanes, demands, steps)
-    return 0 if variables is None else variables.num
+def _check(variables: _Variables) -> None:
+    """Raise `Unknown` if a programme has too many variables."""
+    if variables.num > _MOST_VARIABLES:
+        raise Unknown(f"{variables.num:,} variables, expected at most {_MOST_VARIABLES:,}")
 
 
 def _variables(lanes: Lanes, demands: list[Demand], steps: int) -> _Variables | None:

@@ -79,7 +79,6 @@ class Algorithm:
         size_bytes: int,
         link_model: LinkModel,
         reduce_bandwidth_gbps: float = 0.0,
-        synthesizer: str | None = None,
     ) -> Schedule:
         """Its schedule: links take the sends in the order of the steps, each as early as possible.
 
@@ -89,8 +88,6 @@ class Algorithm:
             The network, and the size of the collective.
         link_model, reduce_bandwidth_gbps
             Of its timing.
-        synthesizer
-            What it records; by default the name of the algorithm.
 
         Raises
         ------
@@ -106,7 +103,7 @@ class Algorithm:
             rows += [(chunk, channel, reduces) for _, chunk, channel in sends]
         chunk, channel, adds = (np.array(column) for column in zip(*rows, strict=True))
         order = Sends(chunk.astype(np.int32), channel.astype(np.int32), adds.astype(np.bool_))
-        return settle(topology, what, timing, order, synthesizer or self.name)
+        return settle(topology, what, timing, order, self.name)
 
     @property
     def name(self) -> str:
@@ -124,7 +121,7 @@ def composed(task: Task, point: Point) -> tuple[Point, ...] | None:
     Unknown
         If the solver gave up.
     """
-    scatter = Task(task.lanes, "reduce-scatter", effort=task.effort)
+    scatter = Task(task.lanes, "reduce-scatter", time_limit_s=task.time_limit_s)
     sends = scatter.decide(point.chunks, point.steps, point.rounds)
     if sends is None:
         return None
