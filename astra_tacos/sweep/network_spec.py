@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from astra_tacos.blocks import BUILDING_BLOCKS
+from astra_tacos.config.expression import Names
 from astra_tacos.config.network import NetworkConfig, check_block_names, describe_dimensions, make_dimensions, read_network
 from astra_tacos.config.yaml_text import describe
 from astra_tacos.errors import ConfigError
 from astra_tacos.fabric.kinds import KINDS, make_fabric
 from astra_tacos.optimizer.shape import link_gibps, npu_gbps
-from astra_tacos.sweep.expression import Names
 from astra_tacos.sweep.field import MARK, Field, check_keys, read_field
 from astra_tacos.sweep.settings import read_number
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from astra_tacos.config.expression import Names
 from astra_tacos.config.network import NetworkConfig, describe_dimensions
 from astra_tacos.errors import AstraTacosError, ConfigError
 from astra_tacos.optimizer.libra_files import CostModel
 from astra_tacos.optimizer.shape import Shape
-from astra_tacos.sweep.expression import Names
 from astra_tacos.sweep.field import naming
 from astra_tacos.sweep.network_spec import FailureSpec, NamedNetwork, NetworkSpec
 from astra_tacos.topology.composition import build_topology, check_dimensions, count_links

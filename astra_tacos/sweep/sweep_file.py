@@ -11,8 +11,7 @@ from astra_tacos.collective import ROOTED
 from astra_tacos.collective.collective import check_root
 from astra_tacos.config.yaml_text import describe
 from astra_tacos.errors import ConfigError
-from astra_tacos.sweep.axes import FAILED_LINKS, NETWORK, POINT_KEYS, Part
-from astra_tacos.sweep.definitions import holds
+from astra_tacos.sweep.axes import DERIVED, FAILED_LINKS, NETWORK, POINT_KEYS, Part
 from astra_tacos.sweep.document import Document, read_document
 from astra_tacos.sweep.network_spec import NetworkSpec
 from astra_tacos.sweep.networks import Networks, PointNetwork
@@ -69,7 +68,7 @@ def read_sweep_file(path: str | Path, backend: str | None = None) -> Sweep:
         points have an `error` instead.
     """
     file = read_document(Path(path))
-    left_out = dict.fromkeys((condition.text for condition in file.conditions.expressions), 0)
+    left_out = dict.fromkeys((condition.text for condition in file.conditions), 0)
     if backend is not None and "backend" in {*file.constants, *file.fields, *file.axes.places}:
         raise ConfigError(f"{path}: has a backend, and so has the command, expected one of them")
     points = tuple(_Resolver(file, left_out, backend).points())
@@ -136,18 +135,20 @@ class _Resolver:
         """The point with this number and these values of the axes; None if it does not meet a condition."""
         names, file = part.names, self.file
         recipe = self.recipe(part)
-        file.definitions.add_to(names)
-        for condition in file.conditions.early:
-            if not holds(condition, names):
+        for name, expression in file.definitions.items():
+            names[name] = expression.value(names)
+            if isinstance(names[name], (list, tuple)):
+                raise ConfigError(f"{expression.where} {describe(expression.text)} is a list, expected a single value")
+        network = None
+        known = names
+        for condition in file.conditions:
+            if network is None and not condition.names.isdisjoint(DERIVED):
+                network = self.network(part)
+                known = names | network.derived
+            if not condition.holds(known):
                 self.left_out[condition.text] += 1
                 return None
-        network = self.network(part)
-        if file.conditions.late:
-            more = names | network.derived
-            for condition in file.conditions.late:
-                if not holds(condition, more):
-                    self.left_out[condition.text] += 1
-                    return None
+        network = network or self.network(part)
         settings = recipe.constants.copy()
         for name in recipe.varying:
             value = part.given[name] if name in part.given else self.computed(name, names)
