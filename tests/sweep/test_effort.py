@@ -8,8 +8,7 @@ import pytest
 from helpers.sweep_files import CONFIGS, TORUS, sweep
 from helpers.sweeps import collective_point, nothing_left_behind
 
-from astra_tacos.sweep.effort import guess_seconds
-from astra_tacos.sweep.estimate import estimate
+from astra_tacos.sweep.estimate import estimate, guess_seconds
 from astra_tacos.sweep.outcome import Conditions
 from astra_tacos.sweep.sweep_file import read_sweep_file
 

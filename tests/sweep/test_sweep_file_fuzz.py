@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +109,7 @@ def test_points_or_one_line(folder: Path, way: tuple[Any, ...], value: Any) -> N
         return
     for index, point in enumerate(sweep.points):
         assert point.index == index
-        assert Point.from_request(json.loads(json.dumps(point.to_request()))).key == point.key
+        assert pickle.loads(pickle.dumps(point)).key == point.key
 
 
 def test_the_whole_one_is_read(folder: Path) -> None:
