@@ -23,8 +23,7 @@ from astra_tacos.config.remote_memory import read_remote_memory
 from astra_tacos.config.system import read_system
 from astra_tacos.errors import AstraTacosError, ConfigError
 from astra_tacos.importer.simai import read_simai_workload
-from astra_tacos.optimizer.libra_files import read_communicator, read_cost_model, read_libra_network
-from astra_tacos.optimizer.libra_workload import read_libra_workload
+from astra_tacos.optimizer.libra_files import read_communicator, read_cost_model, read_libra_network, read_libra_workload
 from astra_tacos.optimizer.shape import Shape
 from astra_tacos.optimizer.space import parse_constraint
 from astra_tacos.report.compare_rows import CompareRow, read_rows, write_csv

@@ -11,11 +11,9 @@ import numpy as np
 from astra_tacos.collective import make_collective
 from astra_tacos.config.network import Dimension, NetworkConfig
 from astra_tacos.errors import ConfigError, SynthesisError
-from astra_tacos.optimizer.demand import MESSAGE, Demand, stages
-from astra_tacos.optimizer.job import Job
-from astra_tacos.optimizer.model import Floats, Model, profile_arrays, step_ns
+from astra_tacos.optimizer.demand import MESSAGE, Demand, Job, stages
+from astra_tacos.optimizer.model import Floats, Model, profile_arrays, step_ns, sub_dimension, subnetwork, subnetwork_model
 from astra_tacos.optimizer.shape import Shape, links_per_npu
-from astra_tacos.optimizer.subnetwork import sub_dimension, subnetwork, subnetwork_model
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import SearchOptions

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from astra_tacos.errors import ConfigError
-from astra_tacos.optimizer.job import Job
+from astra_tacos.optimizer.demand import Job
 from astra_tacos.optimizer.libra_files import CostModel
 from astra_tacos.optimizer.model import Floats, Model, libra_model
 from astra_tacos.optimizer.shape import Shape

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,6 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from astra_tacos.errors import ConfigError
-from astra_tacos.sweep.point import Point
 from astra_tacos.sweep.sweep_file import read_sweep_file
 
 WHOLE: dict[str, Any] = {
