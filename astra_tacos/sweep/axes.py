@@ -20,8 +20,16 @@ from astra_tacos.units import parse_sizes
 
 FAILED_LINKS, NETWORK = "failed_links", "network"
 POINT_KEYS = (NETWORK, FAILED_LINKS, *SETTINGS)
-DERIVED = ("total_bandwidth", "cost", "num_npus", "num_links", "bandwidth", "npus_count")
-"""Names that conditions may use beside axes and definitions; their values come from the network of the point."""
+DERIVED = {
+    "total_bandwidth": "total_bandwidth_gbps",
+    "cost": "cost",
+    "num_npus": "num_npus",
+    "num_links": "num_links",
+    "bandwidth": "bandwidth_per_npu_gbps",
+    "npus_count": "topology",
+}
+"""Names that conditions may use beside axes and definitions, and the column of the point's network that has the value (of
+`npus_count`, the sizes of the dimensions)."""
 MAX_POINTS = 1_000_000
 _BLOCKS = ("grid", "zip", "list")
 MAX_VALUES = 1_000_000

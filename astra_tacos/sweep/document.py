@@ -14,7 +14,7 @@ from astra_tacos.errors import ConfigError
 from astra_tacos.optimizer.libra_files import CostModel, read_cost_model
 from astra_tacos.sweep.axes import DERIVED, FAILED_LINKS, NETWORK, POINT_KEYS, Axes, Part, check_name, read_axes, read_variable
 from astra_tacos.sweep.field import MARK, Field, check_keys, naming, read_field
-from astra_tacos.sweep.network_spec import FailureSpec, NetworkSpec, read_failure_spec, read_network_spec
+from astra_tacos.sweep.networks import NetworkSpec, read_failure_spec, read_network_spec
 from astra_tacos.sweep.point import COLLECTIVE, WORKLOAD
 from astra_tacos.sweep.settings import REQUIRED, SETTINGS
 
@@ -42,7 +42,7 @@ class Document:
     name: str
     path: Path
     network: NetworkSpec | None
-    failures: FailureSpec | None
+    failures: Field | None
     constants: dict[str, Any]
     fields: dict[str, Field]
     axes: Axes
@@ -130,7 +130,7 @@ class _PointReader:
 
     path: Path
     network: NetworkSpec | None = None
-    failures: FailureSpec | None = None
+    failures: Field | None = None
     constants: dict[str, Any] = field(default_factory=dict)
     fields: dict[str, Field] = field(default_factory=dict)
     expressions: list[Expression] = field(default_factory=list)
@@ -149,7 +149,7 @@ class _PointReader:
                 self.expressions += self.network.field.expressions
             elif key == FAILED_LINKS:
                 self.failures = read_failure_spec(value, place)
-                self.expressions += self.failures.field.expressions if self.failures else ()
+                self.expressions += self.failures.expressions if self.failures else ()
             else:
                 found = read_field(value, place)
                 self.expressions += found.expressions
@@ -167,7 +167,7 @@ class _PointReader:
             return Part({key: label}, {key: replace(spec, name=label)})
         if key == FAILED_LINKS:
             failures = read_failure_spec(value, where)
-            self.expressions += failures.field.expressions if failures else ()
+            self.expressions += failures.expressions if failures else ()
             return Part({}, {key: failures})
         found = read_field(value, where)
         if not found.is_constant:

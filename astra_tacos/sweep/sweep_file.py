@@ -13,8 +13,7 @@ from astra_tacos.config.yaml_text import describe
 from astra_tacos.errors import ConfigError
 from astra_tacos.sweep.axes import DERIVED, FAILED_LINKS, NETWORK, POINT_KEYS, Part
 from astra_tacos.sweep.document import Document, read_document
-from astra_tacos.sweep.network_spec import NetworkSpec
-from astra_tacos.sweep.networks import Networks, PointNetwork
+from astra_tacos.sweep.networks import Networks, NetworkSpec, PointNetwork
 from astra_tacos.sweep.point import COLLECTIVE, INPUT_COLUMNS, WORKLOAD, CollectiveTask, Point, WorkloadTask
 from astra_tacos.sweep.run_source import RUN_KEYS, RunSource, read_run_source
 from astra_tacos.sweep.settings import REQUIRED, SEARCH_FIELDS, SETTINGS
