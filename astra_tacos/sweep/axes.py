@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import keyword
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,9 +58,15 @@ class Part:
     names: dict[str, Any] = field(default_factory=dict)
     given: dict[str, Any] = field(default_factory=dict)
 
-    def joined(self, other: Part) -> Part:
-        """Both parts as one; where both set a name, the value of `other` counts."""
-        return Part(self.names | other.names, self.given | other.given)
+    @classmethod
+    def joined(cls, parts: Iterable[Part]) -> Part:
+        """Some parts as one; where several set a name, the last one counts."""
+        names: dict[str, Any] = {}
+        given: dict[str, Any] = {}
+        for part in parts:
+            names.update(part.names)
+            given.update(part.given)
+        return cls(names, given)
 
 
 Read = Callable[[str, Any, str], Part]
@@ -89,13 +95,7 @@ class Axes:
 
     def combinations(self) -> Iterator[Part]:
         """Yield every combination of one part of each block, joined; the last block changes fastest."""
-        for parts in itertools.product(*self.blocks):
-            names: dict[str, Any] = {}
-            given: dict[str, Any] = {}
-            for part in parts:
-                names.update(part.names)
-                given.update(part.given)
-            yield Part(names, given)
+        yield from map(Part.joined, itertools.product(*self.blocks))
 
 
 def read_axes(document: object, where: str, read_key: Read, missing: Callable[[str], Part]) -> Axes:
@@ -153,7 +153,7 @@ class _AxesReader:
         size = math.prod(len(parts) for parts in axes.values())
         if size > MAX_POINTS:
             raise ConfigError(f"{where} makes {size:,} points, expected at most {MAX_POINTS:,}")
-        return [_joined(parts) for parts in itertools.product(*axes.values())]
+        return list(map(Part.joined, itertools.product(*axes.values())))
 
     def zipped(self, content: object, where: str) -> list[Part]:
         axes = self.axes(content, where)
@@ -161,7 +161,7 @@ class _AxesReader:
         for name, other in others:
             if other != length:
                 raise ConfigError(f"{where}.{name} has {other} values, expected {length}, as many as {first}")
-        return [_joined(parts) for parts in zip(*axes.values(), strict=True)]
+        return list(map(Part.joined, zip(*axes.values(), strict=True)))
 
     def axes(self, content: object, where: str) -> dict[str, list[Part]]:
         if not isinstance(content, Mapping) or not content:
@@ -192,7 +192,7 @@ class _AxesReader:
                 if name not in entry and name not in POINT_KEYS:
                     raise ConfigError(f"{place} lacks {name}, expected a value, as other entries have one")
             of_axes = (self.part(name, entry[name], f"{place}.{name}") if name in entry else self.missing(name) for name in names)
-            parts.append(_joined(of_axes))
+            parts.append(Part.joined(of_axes))
         return parts
 
     def enter(self, name: object, where: str) -> None:
@@ -208,13 +208,6 @@ class _AxesReader:
         if name in POINT_KEYS:
             return self.read_key(name, value, where)
         return Part({name: read_variable(value, where)})
-
-
-def _joined(parts: Sequence[Part] | Iterator[Part]) -> Part:
-    result = Part()
-    for part in parts:
-        result = result.joined(part)
-    return result
 
 
 def check_name(name: object, where: str) -> None:

@@ -34,16 +34,8 @@ _RANK_S = 0.02
 """Seconds per rank to read, plan and replay a run with a few distinct collectives."""
 
 
-@dataclass(frozen=True, slots=True)
-class Guess:
-    """Estimated seconds of all points, one after another, and the number of measured points that the estimate uses."""
-
-    seconds: float
-    num_measured: int
-
-
-def guess_seconds(points: Iterable[Point], measured: Mapping[str, float]) -> Guess:
-    """Estimate how long points take.
+def guess_seconds(points: Iterable[Point], measured: Mapping[str, float]) -> float:
+    """Estimate how long points take, one after another, in seconds.
 
     The model adds up the work of the schedules that a search tries, as the synthesizers estimate it. Without measured times the
     estimate is right within a factor of about three.
@@ -58,7 +50,6 @@ def guess_seconds(points: Iterable[Point], measured: Mapping[str, float]) -> Gue
     model = _Model()
     # By kind: estimated seconds of all points, and estimated and measured seconds of those that were measured.
     guessed: dict[str, list[float]] = {kind: [0.0, 0.0, 0.0] for kind in KINDS}
-    num_measured = 0
     for point in points:
         if point.error is not None:
             continue
@@ -69,9 +60,7 @@ def guess_seconds(points: Iterable[Point], measured: Mapping[str, float]) -> Gue
         if took is not None:
             sums[1] += seconds
             sums[2] += took
-            num_measured += 1
-    total = sum(to_do * (really / tried if tried else 1.0) for to_do, tried, really in guessed.values())
-    return Guess(total, num_measured)
+    return sum(to_do * (really / tried if tried else 1.0) for to_do, tried, really in guessed.values())
 
 
 @dataclass(slots=True)
@@ -205,7 +194,7 @@ def estimate(points: Mapping[str, Point], conditions: Conditions) -> Estimate:
             is_least |= outcome.status == TIMEOUT and limit != conditions.timeout_s
     finally:
         guard.close()
-    return Estimate(guess_seconds(points.values(), measured).seconds, start_up_s, len(measured), is_least)
+    return Estimate(guess_seconds(points.values(), measured), start_up_s, len(measured), is_least)
 
 
 def _far_apart(sample: list[str]) -> list[str]:

@@ -114,7 +114,8 @@ class SweepRun:
                     again = self._keep(keys, [outcomes] * len(keys) if isinstance(outcomes, Outcome) else outcomes)
                     self._num_again += len(again)
                     waiting.extend((key, self.missing[key]) for key in again)
-                on_progress(self._progress(threads))
+                done = len(self.outcomes)
+                on_progress(Progress(done, self.num_reused, self._num_failed, done + len(self.missing), threads))
                 if self.missing:
                     time.sleep(_LOOK_S)
         except (OSError, CancelledError) as error:
@@ -161,9 +162,6 @@ class SweepRun:
             self._num_failed += outcome.status in FAILED
             self._seconds.append(outcome.results.get("seconds", _TASK_S))
         return again
-
-    def _progress(self, threads: int) -> Progress:
-        return Progress(len(self.outcomes), self.num_reused, self._num_failed, len(self.outcomes) + len(self.missing), threads)
 
 
 def _outcomes(client: Client, futures: list[Future[Any]]) -> list[tuple[Future[Any], list[Outcome] | Outcome | None]]:

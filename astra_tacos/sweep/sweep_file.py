@@ -16,7 +16,7 @@ from astra_tacos.sweep.document import Document, read_document
 from astra_tacos.sweep.networks import Networks, NetworkSpec, PointNetwork
 from astra_tacos.sweep.point import COLLECTIVE, INPUT_COLUMNS, WORKLOAD, CollectiveTask, Point, WorkloadTask
 from astra_tacos.sweep.run_source import RUN_KEYS, RunSource, read_run_source
-from astra_tacos.sweep.settings import REQUIRED, SEARCH_FIELDS, SETTINGS
+from astra_tacos.sweep.settings import REQUIRED, SETTINGS
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 _NOTHING = dict.fromkeys(INPUT_COLUMNS)
@@ -228,14 +228,7 @@ class _Resolver:
             raise ConfigError(
                 f"{self.file.path}: root is {root} and collective {name}, expected {rooted}, as only these have a root"
             )
-        task = CollectiveTask(
-            name,
-            root,
-            settings["size"],
-            _search_options(settings),
-            settings["backend"],
-        )
-        return task, error
+        return CollectiveTask(name, root, settings["size"], _search_options(settings), settings["backend"]), error
 
     def workload(self, settings: dict[str, Any], network: PointNetwork) -> tuple[WorkloadTask, str | None]:
         key = tuple(settings[name] for name in RUN_KEYS)
@@ -248,28 +241,17 @@ class _Resolver:
             error = (
                 f"{settings['workload']}: traces of {run.num_ranks} ranks, expected {network.config.num_npus}, as many as NPUs"
             )
-        task = WorkloadTask(
-            run.workload,
-            run.system,
-            run.comm_group,
-            run.remote_memory,
-            run.directory,
-            settings["backend"],
-            settings["baseline"],
-            _search_options(settings),
-            run.digest,
-            settings["placement"],
-            settings["endpoint"],
-        )
-        return task, error
+        asked = settings["backend"], settings["baseline"], _search_options(settings)
+        return WorkloadTask(*run.paths, *asked, run.digest, settings["placement"], settings["endpoint"]), error
 
 
 def _search_options(settings: dict[str, Any]) -> SearchOptions:
     """The search options of some settings, with one thread, because points run in parallel."""
     asked: dict[str, Any] = {"chunks_per_npu": "auto", "threads": 1}
-    for name, field_name in SEARCH_FIELDS.items():
+    for option in SearchOptions.__slots__:
+        name = option.removesuffix("_gbps")
         if settings.get(name) is not None:
-            asked[field_name] = settings[name]
+            asked[option] = settings[name]
     return SearchOptions(**asked)
 
 
