@@ -17,7 +17,7 @@ from astra_tacos.blocks import building_block
 from astra_tacos.config.network import Dimension
 from astra_tacos.errors import ConfigError
 from astra_tacos.optimizer.demand import MESSAGE, Demand, Job, stages, traffic
-from astra_tacos.optimizer.shape import Shape, link_gibps, links_per_npu, npu_gbps
+from astra_tacos.optimizer.shape import Shape, link_gibps, npu_gbps
 
 Floats = NDArray[np.float64]
 
@@ -64,10 +64,9 @@ def step_ns(compute_ns: Floats, counts: Floats, demand_ns: Floats) -> float:
 
 def libra_model(job: Job, shape: Shape) -> Model:
     """LIBRA's model of a job: a demand takes max_d m_d / B_d, without latencies."""
-    links = [links_per_npu(block, size) for block, size in zip(shape.blocks, shape.sizes, strict=True)]
     load = []
     for demand in job.demands:
-        moved = np.array(traffic(demand, links), np.float64)
+        moved = np.array(traffic(demand, shape.links), np.float64)
         load.append(np.diag(moved)[moved > 0])
     return Model(np.zeros(len(job.demands)), tuple(load), *profile_arrays(job))
 
@@ -105,12 +104,11 @@ def subnetwork(shape: Shape, demand: Demand, split: Sequence[float]) -> tuple[Di
 
 def subnetwork_model(job: Job, shape: Shape) -> Model:
     """LIBRA's model with latencies, and with the bandwidth that each group has to itself: m_d / (share of B_d)."""
-    links = [links_per_npu(block, size) for block, size in zip(shape.blocks, shape.sizes, strict=True)]
     fixed, load = [], []
     for demand in job.demands:
         rows = np.zeros((len(demand.involved), shape.num_dimensions))
         latency_ns = 0.0
-        for row, stage in enumerate(stages(demand, links)):
+        for row, stage in enumerate(stages(demand, shape.links)):
             share, latency = 1.0, shape.latency_ns[stage.dimension]
             if demand.pattern != MESSAGE:
                 part = sub_dimension(shape, demand, stage.dimension, 1.0)

@@ -87,23 +87,9 @@ def _columns(axes: Iterable[str]) -> list[str]:
     return columns
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Recipe:
-    """How to make the points whose axes set the same keys of `point`.
-
-    Parameters
-    ----------
-    kind
-        One of `KINDS`.
-    constants
-        Constant settings and defaults, by key.
-    varying
-        Keys of the settings that differ between points, because axes set them or because they are expressions.
-    """
-
-    kind: str
-    constants: dict[str, Any]
-    varying: tuple[str, ...]
+_Recipe = tuple[str, dict[str, Any], tuple[str, ...]]
+"""How to make the points whose axes set the same keys of `point`: one of `KINDS`; constant settings and defaults, by key; and the
+keys of the settings that differ between points, because axes set them or because they are expressions."""
 
 
 @dataclass(slots=True)
@@ -133,7 +119,10 @@ class _Resolver:
     def point(self, index: int, part: Part) -> Point | None:
         """The point with this number and these values of the axes; None if it does not meet a condition."""
         names, file = part.names, self.file
-        recipe = self.recipe(part)
+        given = frozenset(part.given)
+        if given not in self.recipes:
+            self.recipes[given] = self.new_recipe(given)
+        kind, constants, varying = self.recipes[given]
         for name, expression in file.definitions.items():
             names[name] = expression.value(names)
             if isinstance(names[name], (list, tuple)):
@@ -148,14 +137,14 @@ class _Resolver:
                 self.left_out[condition.text] += 1
                 return None
         network = network or self.network(part)
-        settings = recipe.constants.copy()
-        for name in recipe.varying:
+        settings = constants.copy()
+        for name in varying:
             value = part.given[name] if name in part.given else self.computed(name, names)
             if value is not None:
                 settings[name] = value
-        task, error = self.collective(settings, network) if recipe.kind == COLLECTIVE else self.workload(settings, network)
+        task, error = self.collective(settings, network) if kind == COLLECTIVE else self.workload(settings, network)
         inputs = _NOTHING | network.columns
-        inputs["kind"] = recipe.kind
+        inputs["kind"] = kind
         for name, value in settings.items():
             column = SETTINGS[name].column
             if column in inputs or name in part.given:
@@ -164,12 +153,6 @@ class _Resolver:
             if name not in POINT_KEYS:
                 inputs[name] = value
         return Point(index, names, network.config, task, inputs, network.error or error)
-
-    def recipe(self, part: Part) -> _Recipe:
-        given = frozenset(part.given)
-        if given not in self.recipes:
-            self.recipes[given] = self.new_recipe(given)
-        return self.recipes[given]
 
     def new_recipe(self, given: frozenset[str]) -> _Recipe:
         """The recipe of points whose axes set these keys.
@@ -198,7 +181,7 @@ class _Resolver:
         for name, value in constants.items():
             if value is REQUIRED and name not in there:
                 raise ConfigError(f"{file.path}: point.{name} is missing, expected it there or as an axis")
-        return _Recipe(kind, constants, tuple(name for name in SETTINGS if name in given or name in file.fields))
+        return kind, constants, tuple(name for name in SETTINGS if name in given or name in file.fields)
 
     def network(self, part: Part) -> PointNetwork:
         spec = part.given.get(NETWORK, self.file.network)

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from astra_tacos.config.json_text import parse_json_object
 from astra_tacos.errors import ConfigError
@@ -19,9 +19,6 @@ from astra_tacos.sweep.point import INPUT_COLUMNS, ROW_FORMAT, Point
 from astra_tacos.sweep.store import TABLE_FILE
 from astra_tacos.units import NS_PER_S, format_size
 from astra_tacos.version import package_version
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 METADATA = b"astra_tacos"
 _MAX_INT = (1 << 63) - 1
@@ -87,7 +84,8 @@ def write_table(
     from pyarrow import parquet
 
     about = {"format": ROW_FORMAT, "name": name, "axes": list(axes), "version": package_version()}
-    fields = [pa.field(column, _arrow_type(kind)) for column, kind in columns.items()]
+    types = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "str": pa.string(), "floats": pa.list_(pa.float64())}
+    fields = [pa.field(column, types[kind]) for column, kind in columns.items()]
     schema = pa.schema(fields, {METADATA: json.dumps(about).encode()})
     content: dict[str, list[Any]] = {column: [] for column in columns}
     for row in rows:
@@ -99,13 +97,6 @@ def write_table(
             content[column] = [None if value is None else convert(value) for value in content[column]]
     with replaced_file(path) as temporary:
         parquet.write_table(pa.table(content, schema=schema), temporary)
-
-
-def _arrow_type(kind: str) -> pa.DataType:
-    import pyarrow as pa
-
-    types = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "str": pa.string(), "floats": pa.list_(pa.float64())}
-    return types[kind]
 
 
 def read_sweep(directory: Path) -> SweepColumns:
