@@ -98,7 +98,11 @@ def test_text_files_have_an_encoding() -> None:
             keywords = {keyword.arg for keyword in node.keywords}
             is_binary = any(isinstance(a, ast.Constant) and isinstance(a.value, str) and "b" in a.value for a in node.args)
             is_text = function.endswith((".read_text", ".write_text")) or bool(keywords & {"text", "universal_newlines"})
-            is_text |= function.endswith(("open", ".fdopen")) and function not in ("os.open", "self._zip.open") and not is_binary
+            is_text |= (
+                function.endswith(("open", ".fdopen"))
+                and function not in ("os.open", "subprocess.Popen", "self._zip.open")
+                and not is_binary
+            )
             if is_text:
                 assert "encoding" in keywords, f"{path}:{node.lineno}: {ast.unparse(node)[:80]}"
 

@@ -17,17 +17,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from astra_tacos.config.communicator import read_communicator_groups
+from astra_tacos.config.expression import parse_expression
 from astra_tacos.config.network import read_network
 from astra_tacos.config.remote_memory import read_remote_memory
 from astra_tacos.config.system import read_system
 from astra_tacos.errors import AstraTacosError, ConfigError
 from astra_tacos.importer.simai import read_simai_workload
-from astra_tacos.optimizer.expression import parse_constraint
-from astra_tacos.optimizer.libra_files import read_communicator, read_cost_model, read_libra_network
-from astra_tacos.optimizer.libra_workload import read_libra_workload
+from astra_tacos.optimizer.libra_files import read_communicator, read_cost_model, read_libra_network, read_libra_workload
 from astra_tacos.optimizer.shape import Shape
+from astra_tacos.optimizer.space import parse_constraint
 from astra_tacos.report.compare_rows import CompareRow, read_rows, write_csv
-from astra_tacos.sweep.expression import parse_expression
 from astra_tacos.sweep.sweep_file import read_sweep_file
 from astra_tacos.topology.composition import build_topology
 from astra_tacos.units import parse_sizes

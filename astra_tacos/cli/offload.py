@@ -45,7 +45,7 @@ def offload(
     """
     from astra_tacos.collective import make_collective
     from astra_tacos.config.network import read_network
-    from astra_tacos.sweep.offload import offload_rows
+    from astra_tacos.solver.offload import offload_rows
     from astra_tacos.topology.composition import build_topology
 
     if network_path is None:

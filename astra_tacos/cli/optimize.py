@@ -119,7 +119,7 @@ def optimize(
     from astra_tacos.optimizer.libra_files import read_cost_model
     from astra_tacos.optimizer.measure import Synthesis, check_synthesis
     from astra_tacos.optimizer.problem import make_problem
-    from astra_tacos.optimizer.refinement import REFINED, refined
+    from astra_tacos.optimizer.refine import REFINED, refined
     from astra_tacos.optimizer.result import BEST, model_result
     from astra_tacos.synthesizer.search.search_options import SearchOptions
 
@@ -181,8 +181,7 @@ def _check_output(output: Path | None, inputs: tuple[Path | None, ...]) -> None:
 
 
 def _read_libra(network: Path, communicator: Path, workload: Path, latency: float) -> tuple[Any, Any]:
-    from astra_tacos.optimizer.libra_files import read_communicator, read_libra_network
-    from astra_tacos.optimizer.libra_workload import read_libra_workload
+    from astra_tacos.optimizer.libra_files import read_communicator, read_libra_network, read_libra_workload
 
     if not 0 <= latency < 1e12:
         raise ConfigError(f"latency: found {latency:g}, expected a number of ns, 0 or more")

@@ -207,9 +207,8 @@ def sweep(
 
 def _filtered(table: SweepColumns, where: str) -> SweepColumns:
     """The points for which an expression over their columns holds; a point that lacks one of these is none of them."""
+    from astra_tacos.config.expression import parse_expression
     from astra_tacos.report.sweep_columns import SweepColumns
-    from astra_tacos.sweep.definitions import holds
-    from astra_tacos.sweep.expression import parse_expression
 
     expression = parse_expression(where, "--where", f"{_CONDITION}; sizes are in bytes, and texts in quotes")
     for name in sorted(expression.names - table.columns.keys()):
@@ -217,7 +216,7 @@ def _filtered(table: SweepColumns, where: str) -> SweepColumns:
     kept = []
     for row in range(table.num_rows):
         names = {name: table.columns[name][row] for name in expression.names}
-        if not any(value is None for value in names.values()) and holds(expression, names):
+        if not any(value is None for value in names.values()) and expression.holds(names):
             kept.append(row)
     if not kept:
         raise ConfigError(f"--where: {where!r} holds for none of {table.num_rows:,} points, expected one or more")

@@ -145,8 +145,7 @@ def _compute(run: SweepRun, remote: Client | None, workers: int | None, interrup
 def _write(run: SweepRun, asked: Sweep, store: Store) -> dict[str, Any]:
     """The table of what there is, and its summary."""
     from astra_tacos.sweep.store import TABLE_FILE
-    from astra_tacos.sweep.summary import summarize
-    from astra_tacos.sweep.table import table_columns, table_row, write_table
+    from astra_tacos.sweep.table import summarize, table_columns, table_row, write_table
 
     rows = [table_row(point, outcome) for point, outcome in run.results()]
     table = store.directory / TABLE_FILE
@@ -200,7 +199,7 @@ def _estimate(
 
 def _print(result: dict[str, Any]) -> None:
     from astra_tacos.sweep.outcome import REFUSED
-    from astra_tacos.sweep.summary import best_table
+    from astra_tacos.sweep.table import best_table
 
     done = sum(result["statuses"].values())
     statuses = ", ".join(f"{count:,} {status}" for status, count in result["statuses"].items()) or "none finished"

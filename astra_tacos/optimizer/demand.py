@@ -1,4 +1,4 @@
-"""The demand of a collective on each dimension of a network: LIBRA's time model.
+"""What a workload demands of each dimension of a network: compute and communication of every kind of rank, by LIBRA's model.
 
 A collective runs a stage in one dimension after another. Its chunks are pipelined, so the time of the collective is that of its
 slowest dimension, max over d of m_d / B_d. Source: LIBRA (ISPASS 2024), section 4, as its public code implements it.
@@ -88,3 +88,29 @@ def traffic(demand: Demand, links: Sequence[int]) -> tuple[float, ...]:
     for stage in stages(demand, links):
         by_dimension[stage.dimension] = stage.traffic_bytes
     return tuple(by_dimension)
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A kind of rank: the sum of its compute times, and the number of times that it has each demand.
+
+    `counts` has one entry per demand of the job; `num_ranks` ranks are alike, and `rank` is the first of them.
+    """
+
+    rank: int
+    num_ranks: int
+    compute_ns: float
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The distinct demands of a workload, and the profiles of its ranks. A step takes the time of the slowest profile.
+
+    `notes` are remarks for readers of the results.
+    """
+
+    source: str
+    demands: tuple[Demand, ...]
+    profiles: tuple[Profile, ...]
+    notes: tuple[str, ...] = ()

@@ -1,8 +1,13 @@
-"""Readers of LIBRA's network, communicator and cost model files (ISPASS 2024). They refuse unknown keys and wrong types."""
+"""Readers of LIBRA's files (ISPASS 2024): network, communicator, cost model and workload; unknown keys and types are refused.
+
+A workload is the text of ASTRA-sim 1.0: one line per layer with twelve columns: name, reserved, then compute (ns), collective and
+bytes of the forward pass, of the gradient of the input and of that of the weights, and the time of the update.
+"""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +15,11 @@ from typing import Any
 
 from astra_tacos.blocks import ASTRA_SIM_BLOCKS, building_block
 from astra_tacos.config.network import MAX_NPUS, check_block_names
-from astra_tacos.config.yaml_text import describe, read_yaml_mapping
+from astra_tacos.config.yaml_text import describe, read_text, read_yaml_mapping
 from astra_tacos.errors import ConfigError
+from astra_tacos.optimizer.demand import Demand, Job, Profile
 from astra_tacos.optimizer.shape import Shape
+from astra_tacos.units import MAX_SIZE_BYTES
 
 PHASES = ("Forward", "InputGrad", "WeightGrad")
 NOT_INVOLVED = -1
@@ -21,6 +28,14 @@ _LINK, _SWITCH_PORT, _NIC = _PART_KEYS = ("Link", "Switch", "Nic")
 _MAX_DIMENSIONS = 16
 _MAX_PRICE = 1e12
 _LONGEST_NAME = 60
+PATTERNS = {
+    "ALLREDUCE": "all-reduce",
+    "ALLGATHER": "all-gather",
+    "REDUCESCATTER": "reduce-scatter",
+    "ALLTOALL": "all-to-all",
+}
+_NONE = "NONE"
+_COLUMNS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,3 +180,59 @@ def _tiers(path: Path, names: list[Any]) -> tuple[str, ...]:
 
 def _is_name(value: object) -> bool:
     return isinstance(value, str) and value.isprintable() and 0 < len(value) <= _LONGEST_NAME
+
+
+def read_libra_workload(path: Path, shape: Shape, communicator: Mapping[str, tuple[int, ...]]) -> Job:
+    """Read a workload. The collectives of each phase run in the communicator of that phase.
+
+    If a group takes only a part of a dimension, its members are neighbours in Forward and InputGrad (tensor parallelism), and as
+    far apart as possible in WeightGrad (data parallelism), so that both fit into one dimension.
+
+    Raises
+    ------
+    ConfigError
+        One line that names the file, the line, what was found and what was expected.
+    """
+    strides = {
+        phase: tuple(
+            size // count if phase == "WeightGrad" and count > 1 else 1
+            for size, count in zip(shape.sizes, communicator[phase], strict=True)
+        )
+        for phase in PHASES
+    }
+    compute_ns = 0
+    counts: Counter[Demand] = Counter()
+    free: Counter[str] = Counter()
+    lines = [(number, text.split()) for number, text in enumerate(read_text(path).splitlines(), 1) if text.strip()]
+    if not lines:
+        raise ConfigError(f"{path}: no layers, expected a line of {_COLUMNS} columns for each")
+    for number, fields in lines:
+        where = f"{path}:{number}"
+        if len(fields) != _COLUMNS:
+            raise ConfigError(
+                f"{where}: {len(fields)} columns, expected {_COLUMNS}: name, reserved, 3 x (ns, collective, bytes), ns"
+            )
+        compute_ns += _whole(where, "update time", fields[11])
+        for phase, place in zip(PHASES, (2, 5, 8), strict=True):
+            compute_ns += _whole(where, f"{phase} compute time", fields[place])
+            name, size = fields[place + 1], _whole(where, f"{phase} bytes", fields[place + 2])
+            if name == _NONE:
+                continue
+            if name not in PATTERNS:
+                raise ConfigError(f"{where}: {phase} collective is {describe(name)}, expected {', '.join(PATTERNS)} or {_NONE}")
+            demand = Demand(PATTERNS[name], size, communicator[phase], strides[phase])
+            if demand.num_npus == 1:
+                free[phase] += 1
+            elif size > 0:
+                counts[demand] += 1
+    notes = tuple(
+        f"{number} collective{'s' * (number > 1)} of {phase} in groups of one NPU: free" for phase, number in free.items()
+    )
+    profile = Profile(0, shape.num_npus, float(compute_ns), tuple(counts.values()))
+    return Job(str(path), tuple(counts), (profile,), notes)
+
+
+def _whole(where: str, name: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 16) or int(text) > MAX_SIZE_BYTES:
+        raise ConfigError(f"{where}: {name} is {describe(text)}, expected a whole number, 0 to 2**53")
+    return int(text)

@@ -11,11 +11,9 @@ import numpy as np
 from astra_tacos.collective import make_collective
 from astra_tacos.config.network import Dimension, NetworkConfig
 from astra_tacos.errors import ConfigError, SynthesisError
-from astra_tacos.optimizer.demand import MESSAGE, Demand, stages
-from astra_tacos.optimizer.job import Job
-from astra_tacos.optimizer.model import Floats, Model, profile_arrays, step_ns
-from astra_tacos.optimizer.shape import Shape, links_per_npu
-from astra_tacos.optimizer.subnetwork import sub_dimension, subnetwork, subnetwork_model
+from astra_tacos.optimizer.demand import MESSAGE, Demand, Job, stages
+from astra_tacos.optimizer.model import Floats, Model, profile_arrays, step_ns, sub_dimension, subnetwork, subnetwork_model
+from astra_tacos.optimizer.shape import Shape
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
@@ -84,9 +82,8 @@ class Measure:
     def stages_ns(self, number: int, split: Sequence[float]) -> dict[int, float]:
         """Time of one demand in each of its dimensions by itself, in ns, by dimension."""
         demand = self.job.demands[number]
-        links = [links_per_npu(block, size) for block, size in zip(self.shape.blocks, self.shape.sizes, strict=True)]
         times = {}
-        for stage in stages(demand, links):
+        for stage in stages(demand, self.shape.links):
             part = sub_dimension(self.shape, demand, stage.dimension, split[stage.dimension])
             times[stage.dimension] = self._schedule_ns(demand.pattern, math.ceil(stage.size_bytes), (part,))
         return times

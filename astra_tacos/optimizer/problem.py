@@ -9,13 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from astra_tacos.errors import ConfigError
-from astra_tacos.optimizer.expression import Constraint, parse_constraint
-from astra_tacos.optimizer.job import Job
+from astra_tacos.optimizer.demand import Job
 from astra_tacos.optimizer.libra_files import CostModel
 from astra_tacos.optimizer.model import Floats, Model, libra_model
 from astra_tacos.optimizer.shape import Shape
 from astra_tacos.optimizer.solve import Solution, minimise_time, minimise_time_cost
-from astra_tacos.optimizer.space import Space, make_space
+from astra_tacos.optimizer.space import Constraint, Space, make_space, parse_constraint
 
 TIME, TIME_COST = "time", "time-cost"
 OBJECTIVES = (TIME, TIME_COST)

@@ -10,14 +10,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from astra_tacos.errors import ConfigError
-from astra_tacos.optimizer.measure import BY_DIMENSION, MODEL, Measure
-from astra_tacos.optimizer.model import Floats, Model, profile_arrays
-from astra_tacos.optimizer.space import Space
+from astra_tacos.optimizer.measure import BY_DIMENSION, MODEL, Measure, Synthesis
+from astra_tacos.optimizer.model import Floats, Model, profile_arrays, subnetwork_model
+from astra_tacos.optimizer.problem import Problem
+from astra_tacos.optimizer.result import BEST, EQUAL, INPUT, gains, named_splits, split_result
 
+REFINED = "refined"
+BEST_OF_MODEL, BEST_OF_GROUPS = "best by bytes", "best by bytes, of groups"
+"""Names of two starts of a refinement: the best split of LIBRA's model, and of that with the bandwidth that groups have."""
 _NUDGE = 1.1
 _FIRST_REGION = 2.0
 _WIDEST_REGION = 4.0
@@ -37,60 +41,53 @@ class Step:
 
 
 def refine(
-    measure: Measure,
-    space: Space,
-    starts: dict[str, Floats],
-    best_split: Callable[[Model, Space], Floats],
-    objective: Callable[[Floats, float], float],
-    num_steps: int,
-    on_step: Callable[[int, int], None] | None = None,
+    problem: Problem, split: Floats, measure: Measure, num_steps: int, on_step: Callable[[int, int], None] | None = None
 ) -> tuple[Step, ...]:
-    """Measure the starts, then search for better splits. The result is the last step that was the best so far.
+    """Measure the best splits of both models, equal shares and the split of the input, then search for better splits.
+
+    The result is the last step that was the best so far. The search does not begin at splits outside the space.
 
     Parameters
     ----------
+    problem
+        The problem.
+    split
+        The best split by LIBRA's model.
     measure
         Measures the times of demands at a split.
-    space
-        Splits to choose from.
-    starts
-        Splits by name. Splits outside the space are measured, too, but the search does not begin there.
-    best_split
-        Returns the best split of a model in a space.
-    objective
-        Returns the objective of a split and its measured time.
     num_steps
         Largest number of improvement steps.
     on_step
         Called with the number of steps done, and `num_steps`.
     """
+    space = problem.space
     steps: list[Step] = []
-    best, centre = math.inf, None
+    best, centre = math.inf, split
 
     def attempt(origin: str, split: Floats) -> bool:
         nonlocal best, centre
         time_ns = measure.time_ns(split.tolist())
-        value = objective(split, time_ns)
+        value = problem.value(split, time_ns)
         is_best = value < best and space.holds(split)
         steps.append(Step(origin, split, time_ns, is_best))
         if is_best:
             best, centre = value, split
         return is_best
 
-    for origin, split in starts.items():
-        attempt(origin, split)
-    if centre is None:
-        raise ConfigError("refine: no starting split meets the constraints")
+    named = named_splits(problem, split)
+    attempt(BEST_OF_MODEL, named.pop(BEST))
+    attempt(BEST_OF_GROUPS, problem.solve(subnetwork_model(problem.job, problem.shape), space).split)
+    for origin, start in named.items():
+        attempt(origin, start)
     region = _FIRST_REGION
     model: Model | None = None
     for number in range(num_steps):
         if on_step is not None:
             on_step(number, num_steps)
-        if model is None:
-            model = local_model(measure, centre)
-        split = best_split(model, space.around(centre, region))
+        model = model or local_model(measure, centre)
+        split = problem.solve(model, space.around(centre, region)).split
         moved = float(np.abs(np.log(split / centre)).max())
-        if moved < _MOVED or objective(split, model.time_ns(split)) > best * (1 - _WORTHWHILE):
+        if moved < _MOVED or problem.value(split, model.time_ns(split)) > best * (1 - _WORTHWHILE):
             break
         if attempt(f"step {number + 1}", split):
             region, model = min(region * 1.3, _WIDEST_REGION), None
@@ -129,3 +126,25 @@ def _slope(measure: Measure, number: int, split: Floats, dimension: int) -> floa
         nudged[dimension] *= factor
         times.append(measure.demand_ns(number, nudged.tolist()))
     return max(0.0, (times[1] - times[0]) / (_NUDGE - 1 / _NUDGE))
+
+
+def refined(
+    problem: Problem, split: Floats, synthesis: Synthesis, num_steps: int, on_step: Callable[[int, int], None] | None = None
+) -> dict[str, Any]:
+    """The result of `refine` by schedules of a synthesis: measured times of the starts and of the refined split."""
+    measure = Measure(problem.job, problem.shape, synthesis)
+    steps = refine(problem, split, measure, num_steps, on_step)
+    by_origin = {step.origin: step for step in steps}
+    chosen = {name: by_origin[name] for name in (BEST_OF_MODEL, EQUAL, INPUT) if name in by_origin}
+    chosen[REFINED] = next(step for step in reversed(steps) if step.is_best)
+    splits = {name: split_result(problem, step.split, step.time_ns) for name, step in chosen.items()}
+    return {
+        "synthesizers": list(measure.synthesis.synthesizers),
+        "num_schedules": measure.num_schedules,
+        "timed_by": [measure.how(demand) for demand in problem.job.demands],
+        "splits": splits,
+        "gain": gains(splits, REFINED),
+        "steps": [
+            {"origin": s.origin, "bandwidth_gbps": s.split.tolist(), "time_ns": s.time_ns, "is_best": s.is_best} for s in steps
+        ],
+    }

@@ -38,6 +38,11 @@ class Shape:
         """Number of NPUs."""
         return math.prod(self.sizes)
 
+    @property
+    def links(self) -> list[int]:
+        """Number of links by which an NPU sends into each dimension, the fewest of all NPUs."""
+        return [links_per_npu(block, size) for block, size in zip(self.blocks, self.sizes, strict=True)]
+
     def describe(self) -> str:
         """The dimensions in words, like `Ring 4 x Switch 8`."""
         return " x ".join(f"{block} {size}" for block, size in zip(self.blocks, self.sizes, strict=True))

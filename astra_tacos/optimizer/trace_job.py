@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.blocks import building_block
 from astra_tacos.errors import ConfigError
-from astra_tacos.optimizer.demand import MESSAGE, Demand
-from astra_tacos.optimizer.job import Job, Profile
+from astra_tacos.optimizer.demand import MESSAGE, Demand, Job, Profile
 from astra_tacos.optimizer.shape import Shape
 from astra_tacos.replayer.workload_actions import workload_actions
 from astra_tacos.run.groups import ALL_RANKS, used_groups

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from astra_tacos.errors import ConfigError
-from astra_tacos.sweep.task import start_processes, stop_all
+from astra_tacos.sweep.guard import start_processes, stop_all
 from astra_tacos.temporaries import scratch_directory
 from astra_tacos.version import package_version
 

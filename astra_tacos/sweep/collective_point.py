@@ -64,7 +64,7 @@ def evaluate_collective(network: NetworkConfig, task: CollectiveTask, conditions
     compact = None if cache.holds(identity) else _without_expansion(network, task, conditions)
     if compact is not None:
         return compact
-    check = check_schedule if conditions.with_checks else _unchecked
+    check = check_schedule if conditions.with_checks else lambda schedule: None
     schedule, order, seconds = _schedule(network, task, (cache, identity), check)
     certificate = certify(schedule)
     figures = {column: certificate[name] for column, name in _FIGURES.items()}
@@ -111,10 +111,6 @@ def _without_expansion(network: NetworkConfig, task: CollectiveTask, conditions:
 
 def _backend(task: CollectiveTask) -> Backend | None:
     return None if task.backend is None else MODELS[task.backend]
-
-
-def _unchecked(schedule: Schedule) -> None:
-    """Accept every schedule."""
 
 
 def _identity(network: NetworkConfig, task: CollectiveTask) -> dict[str, Any]:

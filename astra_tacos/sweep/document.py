@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
+from astra_tacos.config.expression import Expression, parse_expression
 from astra_tacos.config.yaml_text import describe, read_yaml_mapping
 from astra_tacos.errors import ConfigError
 from astra_tacos.optimizer.libra_files import CostModel, read_cost_model
-from astra_tacos.sweep.axes import DERIVED, FAILED_LINKS, NETWORK, POINT_KEYS, Axes, Part, read_axes
-from astra_tacos.sweep.definitions import Conditions, Definitions, read_conditions, read_definitions
-from astra_tacos.sweep.expression import Expression
-from astra_tacos.sweep.field import Field, check_keys, naming, read_field
-from astra_tacos.sweep.network_spec import FailureSpec, NetworkSpec, read_failure_spec, read_network_spec
+from astra_tacos.sweep.axes import DERIVED, FAILED_LINKS, NETWORK, POINT_KEYS, Axes, Part, check_name, read_axes, read_variable
+from astra_tacos.sweep.field import MARK, Field, check_keys, naming, read_field
+from astra_tacos.sweep.networks import NetworkSpec, read_failure_spec, read_network_spec
 from astra_tacos.sweep.point import COLLECTIVE, WORKLOAD
 from astra_tacos.sweep.settings import REQUIRED, SETTINGS
 
@@ -35,18 +35,19 @@ class Document:
     constants, fields
         Other keys of `point`, by name: those with constant values, after reading, and those with expressions.
     axes, definitions, conditions, cost_model
-        Values of the keys `axes`, `define`, `where` and `cost_model`.
+        Values of the keys `axes`, `define`, `where` and `cost_model`. Each definition stands after those that it uses, and
+        conditions with values derived from the network after the others.
     """
 
     name: str
     path: Path
     network: NetworkSpec | None
-    failures: FailureSpec | None
+    failures: Field | None
     constants: dict[str, Any]
     fields: dict[str, Field]
     axes: Axes
-    definitions: Definitions
-    conditions: Conditions
+    definitions: dict[str, Expression]
+    conditions: tuple[Expression, ...]
     cost_model: CostModel | None
 
 
@@ -70,27 +71,57 @@ def read_document(path: Path) -> Document:
     axes = Axes({}, ())
     if "axes" in document:
         axes = read_axes(document["axes"], f"{path}: axes", reader.of_axis, reader.missing)
-    definitions = read_definitions(document.get("define", {}), f"{path}: define", axes.places)
-    conditions = read_conditions(document.get("where", []), f"{path}: where")
+    definitions = _read_definitions(document.get("define", {}), f"{path}: define", axes.places)
+    conditions = _read_conditions(document.get("where", []), f"{path}: where")
     cost_model = None
     if "cost_model" in document:
         if not isinstance(document["cost_model"], str):
             raise ConfigError(f"{path}: cost_model is {describe(document['cost_model'])}, expected the path of a cost model")
         with naming(f"{path}: cost_model"):
             cost_model = read_cost_model(path.parent / document["cost_model"])
-    _check_names(reader.expressions, axes, definitions, conditions, cost_model)
-    return Document(
-        name,
-        path,
-        reader.network,
-        reader.failures,
-        reader.constants,
-        reader.fields,
-        axes,
-        definitions,
-        conditions,
-        cost_model,
-    )
+    point = reader.network, reader.failures, reader.constants, reader.fields
+    file = Document(name, path, *point, axes, definitions, conditions, cost_model)
+    _check_names(reader.expressions, file)
+    return file
+
+
+def _read_definitions(document: object, where: str, axes: Mapping[str, str]) -> dict[str, Expression]:
+    if not isinstance(document, Mapping):
+        raise ConfigError(f"{where} is {describe(document)}, expected a mapping of names to expressions")
+    found: dict[str, Expression] = {}
+    for name, text in document.items():
+        check_name(name, where)
+        place = f"{where}.{name}"
+        if name in POINT_KEYS or name in axes:
+            taken = f"{axes[name]} is called so" if name in axes else f"{name} is a key of point"
+            raise ConfigError(f"{place}: {taken}, expected another name")
+        found[name] = _expression(text if isinstance(text, str) else repr(read_variable(text, place)), place)
+    sorter: TopologicalSorter[str] = TopologicalSorter(dict.fromkeys(found, ()))
+    for name, expression in found.items():
+        sorter.add(name, *sorted(expression.names & found.keys()))
+    try:
+        return {name: found[name] for name in sorter.static_order()}
+    except CycleError as error:
+        circle = error.args[1][::-1]
+        raise ConfigError(f"{found[circle[0]].where}: {' needs '.join(circle)}, expected no circle") from None
+
+
+def _expression(text: str, where: str) -> Expression:
+    """Parse an expression; the mark `=`, which other keys of the file require, is optional here."""
+    return parse_expression(text.strip().removeprefix(MARK), where)
+
+
+def _read_conditions(document: object, where: str) -> tuple[Expression, ...]:
+    texts = {where: document} if isinstance(document, str) else document
+    if isinstance(document, list):
+        texts = {f"{where}[{index}]": text for index, text in enumerate(document)}
+    if not isinstance(texts, dict) or texts is document:
+        raise ConfigError(f"{where} is {describe(document)}, expected a list of expressions")
+    for place, text in texts.items():
+        if not isinstance(text, str):
+            raise ConfigError(f"{place} is {describe(text)}, expected an expression such as 'b0 >= 20'")
+    found = [_expression(text, place) for place, text in texts.items()]
+    return tuple(sorted(found, key=lambda condition: not condition.names.isdisjoint(DERIVED)))
 
 
 @dataclass(slots=True)
@@ -99,7 +130,7 @@ class _PointReader:
 
     path: Path
     network: NetworkSpec | None = None
-    failures: FailureSpec | None = None
+    failures: Field | None = None
     constants: dict[str, Any] = field(default_factory=dict)
     fields: dict[str, Field] = field(default_factory=dict)
     expressions: list[Expression] = field(default_factory=list)
@@ -118,7 +149,7 @@ class _PointReader:
                 self.expressions += self.network.field.expressions
             elif key == FAILED_LINKS:
                 self.failures = read_failure_spec(value, place)
-                self.expressions += self.failures.field.expressions if self.failures else ()
+                self.expressions += self.failures.expressions if self.failures else ()
             else:
                 found = read_field(value, place)
                 self.expressions += found.expressions
@@ -136,7 +167,7 @@ class _PointReader:
             return Part({key: label}, {key: replace(spec, name=label)})
         if key == FAILED_LINKS:
             failures = read_failure_spec(value, where)
-            self.expressions += failures.field.expressions if failures else ()
+            self.expressions += failures.expressions if failures else ()
             return Part({}, {key: failures})
         found = read_field(value, where)
         if not found.is_constant:
@@ -171,32 +202,20 @@ class _PointReader:
         return Part() if value is REQUIRED else Part({key: value})
 
 
-def _check_names(
-    expressions: Iterable[Expression],
-    axes: Axes,
-    definitions: Definitions,
-    conditions: Conditions,
-    cost_model: CostModel | None,
-) -> None:
+def _check_names(expressions: Iterable[Expression], file: Document) -> None:
     """Check that every name in an expression is known, and that every axis is used."""
-    known = [*axes.places, *definitions.expressions]
+    known = [*file.axes.places, *file.definitions]
     used: set[str] = set()
-    for expression in (*expressions, *definitions.expressions.values()):
-        _check_known(expression, known)
+    for expression in (*expressions, *file.definitions.values(), *file.conditions):
+        if expression in file.conditions:
+            if _COST in expression.names and file.cost_model is None:
+                raise expression.refuse("found cost, expected a cost_model that says it")
+            listed = [*known, *(name for name in DERIVED if name != _COST or file.cost_model is not None)]
+        else:
+            listed = known
+        for name in sorted(expression.names.difference(listed)):
+            raise expression.refuse(f"found the name {name}, expected {', '.join(listed) or 'no names: there are no axes'}")
         used |= expression.names
-    derived = [name for name in DERIVED if name != _COST or cost_model is not None]
-    for condition in conditions.expressions:
-        if _COST in condition.names and cost_model is None:
-            raise ConfigError(f"{condition.where} {describe(condition.text)}: found cost, expected a cost_model that says it")
-        _check_known(condition, [*known, *derived])
-        used |= condition.names
-    for name, place in axes.places.items():
+    for name, place in file.axes.places.items():
         if name not in used and name not in POINT_KEYS:
             raise ConfigError(f"{place}: nothing uses {name}, expected a key of point, or an expression with it")
-
-
-def _check_known(expression: Expression, known: list[str]) -> None:
-    for name in sorted(expression.names):
-        if name not in known:
-            expected = ", ".join(known) or "no names: there are no axes"
-            raise ConfigError(f"{expression.where} {describe(expression.text)}: found the name {name}, expected {expected}")

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from astra_tacos.config.expression import Expression, Names, parse_expression
 from astra_tacos.config.yaml_text import describe
 from astra_tacos.errors import ConfigError
-from astra_tacos.sweep.expression import Expression, Names, parse_expression
 
 MARK = "="
 """First character of a string that is an expression."""

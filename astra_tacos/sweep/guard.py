@@ -8,8 +8,8 @@ that kind.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -21,8 +21,10 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from astra_tacos.sweep.outcome import DIED, GIVEN_UP, OUT_OF_MEMORY, TIMEOUT, Conditions, Outcome
+from astra_tacos.sweep.point import Point
 from astra_tacos.temporaries import create_scratch_directory, remove
 from astra_tacos.units import format_size
+from astra_tacos.version import package_version
 
 _POLL_S = 0.02
 """Seconds between two measurements of the process's memory."""
@@ -63,7 +65,7 @@ class Guard:
         with contextlib.suppress(_Died):
             process.wait_until_warm()
 
-    def compute(self, key: str, request: dict[str, Any], conditions: Conditions) -> Outcome:
+    def compute(self, key: str, point: Point, conditions: Conditions) -> Outcome:
         """Compute a point within the limits of the conditions, and return its outcome.
 
         If the process dies by itself, a new one computes the point again, once: the cause may not have been the point (the
@@ -73,18 +75,17 @@ class Guard:
         ----------
         key
             Key of the point, by which `stop` finds it.
-        request
-            The point, as `Point.to_request` returns it.
+        point
+            The point.
         conditions
             Limits and options of the computation.
         """
-        message = {"point": request, "conditions": conditions.to_json()}
         cause = ""
         self._key = key
         try:
             for _ in range(_ATTEMPTS):
                 try:
-                    return self._ask(message, conditions)
+                    return self._ask(point, conditions)
                 except _Died as death:
                     self.close()
                     cause = str(death)
@@ -110,9 +111,9 @@ class Guard:
             self._process.end()
             self._process = None
 
-    def _ask(self, message: dict[str, Any], conditions: Conditions) -> Outcome:
+    def _ask(self, point: Point, conditions: Conditions) -> Outcome:
         process = self._ready(conditions)
-        process.send(message)
+        process.send((point, conditions))
         process.wait_until_loaded()
         begin = time.monotonic()
         while True:
@@ -122,9 +123,9 @@ class Guard:
                 if left <= 0:
                     return self._overrun(TIMEOUT, f"took longer than {conditions.timeout_s:g} s", begin)
                 wait = min(wait, left)
-            answer = process.receive(wait)
-            if answer is not None:
-                return Outcome.from_json(answer)
+            outcome: Outcome | None = process.receive(wait)
+            if outcome is not None:
+                return outcome
             if conditions.memory_bytes is not None and process.resident_bytes() > conditions.memory_bytes:
                 return self._overrun(OUT_OF_MEMORY, f"took more than {format_size(conditions.memory_bytes)}", begin)
 
@@ -158,11 +159,10 @@ class _Process:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            encoding="utf-8",
             env=os.environ | dict.fromkeys(_THREADS, "1") | {"PYTHONPATH": paths},
             start_new_session=True,  # Ctrl-C on a terminal is for the sweep alone
         )
-        self._answers: SimpleQueue[str | None] = SimpleQueue()
+        self._answers: SimpleQueue[Any] = SimpleQueue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         self._memory: Any = None
@@ -183,7 +183,7 @@ class _Process:
         """Wait until the process says that kernels are loaded, at its start or for a point."""
         while (answer := self.receive(60.0)) is None:
             pass
-        if answer["loaded"] or not self._warm_bytes:
+        if answer or not self._warm_bytes:
             self._warm_bytes = self.resident_bytes()
 
     def has_room(self, limit: int) -> bool:
@@ -196,24 +196,24 @@ class _Process:
     def is_alive(self) -> bool:
         return self._child.poll() is None
 
-    def send(self, message: dict[str, Any]) -> None:
+    def send(self, message: object) -> None:
         stream = self._child.stdin
         assert stream is not None
         try:
-            stream.write(json.dumps(message) + "\n")
+            pickle.dump(message, stream)
             stream.flush()
         except OSError:
             raise _Died(self._cause()) from None
 
-    def receive(self, timeout_s: float) -> dict[str, Any] | None:
+    def receive(self, timeout_s: float) -> Any:
         """The next answer, or None if none comes within `timeout_s` seconds."""
         try:
-            line = self._answers.get(timeout=timeout_s)
+            answer = self._answers.get(timeout=timeout_s)
         except Empty:
             return None
-        if line is None:
+        if answer is None:
             raise _Died(self._cause())
-        return dict(json.loads(line))
+        return answer
 
     def resident_bytes(self) -> int:
         import psutil
@@ -240,9 +240,9 @@ class _Process:
     def _read(self) -> None:
         stream = self._child.stdout
         assert stream is not None
-        for line in stream:
-            if line.endswith("\n"):  # else the process died while it wrote the line
-                self._answers.put(line)
+        with contextlib.suppress(EOFError, pickle.UnpicklingError):  # the process has died, perhaps while it wrote
+            while True:
+                self._answers.put(pickle.load(stream))
         self._answers.put(None)
 
     def _cause(self) -> str:
@@ -253,3 +253,80 @@ class _Process:
         lines = self._errors.read().decode(errors="replace").split("\n")
         said = next((line.strip() for line in reversed(lines) if line.strip()), "")
         return f"ended with {name}" + (f" ({said[:200]})" if said else "")
+
+
+_own = threading.local()
+_guards: set[Guard] = set()
+_spare: list[Guard] = []
+_stopped: set[str] = set()
+_lock = threading.Lock()
+
+
+def compute_points(points: bytes, conditions: Conditions) -> tuple[str, list[Outcome]]:
+    """Compute points one after another, as a task of Dask; returns the version of the package on the worker, and outcomes.
+
+    Parameters
+    ----------
+    points
+        A pickled list of keys and points, as Dask walks through any other value. The outcomes depend on them and the conditions
+        alone.
+    conditions
+        Conditions that points have to meet.
+    """
+    asked: list[tuple[str, Point]] = pickle.loads(points)
+    with _lock:
+        _stopped.difference_update(key for key, _ in asked)
+    return package_version(), [_compute(key, point, conditions) for key, point in asked]
+
+
+def _compute(key: str, point: Point, conditions: Conditions) -> Outcome:
+    if key in _stopped:
+        return Outcome(DIED, GIVEN_UP, {})
+    guard = _guard()
+    try:
+        return guard.compute(key, point, conditions)
+    except Exception as error:  # no process can be started, say: the next attempt may find another worker
+        guard.close()
+        return Outcome(DIED, f"{type(error).__name__}: {' '.join(str(error).split())}", {})
+
+
+def start_processes(count: int, names: Sequence[str]) -> None:
+    """Start `count` processes in advance, so that they load their libraries before the first points arrive.
+
+    They also load the kernels of the synthesizers `names`.
+    """
+    guards = [Guard(names) for _ in range(count)]
+    with _lock:
+        _guards.update(guards)
+        _spare.extend(guards)
+    for guard in guards:
+        guard.start()
+
+
+def stop_points(keys: Collection[str]) -> None:
+    """End the processes of this worker that compute points with these keys, and refuse to start such points."""
+    with _lock:
+        _stopped.update(keys)
+        guards = list(_guards)
+    for guard in guards:
+        guard.stop(keys)
+
+
+def stop_all() -> None:
+    """End all processes of this worker, after its threads have finished with them."""
+    with _lock:
+        guards = list(_guards)
+        _guards.clear()
+        _spare.clear()
+    for guard in guards:
+        guard.close()
+
+
+def _guard() -> Guard:
+    """The guard of the current thread."""
+    guard: Guard | None = getattr(_own, "guard", None)
+    if guard is None:
+        with _lock:
+            guard = _own.guard = _spare.pop() if _spare else Guard()
+            _guards.add(guard)
+    return guard

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 OK, REFUSED, ERROR, TIMEOUT, OUT_OF_MEMORY, DIED = "ok", "refused", "error", "timeout", "out-of-memory", "died"
@@ -64,10 +64,6 @@ class Conditions:
     with_checks: bool = True
     cache: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """All fields by name, for a request to the process that computes points."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -95,17 +91,13 @@ class Outcome:
         """Whether the point was stopped because its sweep ended; such an outcome says nothing about the point."""
         return self.status == DIED and self.error == GIVEN_UP
 
-    def to_json(self) -> dict[str, Any]:
-        """All fields by name, for an answer of the process that computes points."""
-        return self.to_row() | {"warnings": self.warnings}
-
     def to_row(self) -> dict[str, Any]:
         """The fields that are stored, by name: all but the warnings."""
         return {"status": self.status, "error": self.error, "results": self.results}
 
     @classmethod
-    def from_json(cls, about: dict[str, Any]) -> Outcome:
-        """The outcome from which `to_json` or `to_row` made these values.
+    def from_row(cls, about: dict[str, Any]) -> Outcome:
+        """The outcome from which `to_row` made these values.
 
         Raises
         ------
@@ -120,7 +112,7 @@ class Outcome:
             is_one = False
         if not is_one:
             raise ValueError("no outcome of a point")
-        return cls(status, error, results, tuple(map(str, about.get("warnings", ()))))
+        return cls(status, error, results)
 
 
 def fits(value: object, kind: str) -> bool:

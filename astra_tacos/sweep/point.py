@@ -5,13 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import astuple, dataclass
 from functools import lru_cache
 from typing import Any
 
-from astra_tacos.config.network import Dimension, LinkSpec, NetworkConfig
-from astra_tacos.config.node_table import ForwardingDevice
-from astra_tacos.config.reducing import ReducingDevice
+from astra_tacos.config.network import LinkSpec, NetworkConfig
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 ROW_FORMAT = "astra_tacos sweep 1"
@@ -147,32 +145,7 @@ class Point:
         task = {name: getattr(self.task, name) for name in self.task.__slots__ if name not in _PATHS}
         task["options"] = self.task.options.identity()
         about = [ROW_FORMAT, _version(), _network_digest(_Same(self.network)), self.kind, task]
-        return hashlib.sha256(_canonical(about)).hexdigest()
-
-    def to_request(self) -> dict[str, Any]:
-        """The point as values that JSON can represent."""
-        return {
-            "index": self.index,
-            "axes": self.axes,
-            "network": _network_to_json(self.network),
-            "kind": self.kind,
-            "task": asdict(self.task),
-            "inputs": self.inputs,
-            "error": self.error,
-        }
-
-    @classmethod
-    def from_request(cls, request: dict[str, Any]) -> Point:
-        """The point from which `to_request` made these values."""
-        task_type: type[CollectiveTask | WorkloadTask] = CollectiveTask if request["kind"] == COLLECTIVE else WorkloadTask
-        return cls(
-            request["index"],
-            request["axes"],
-            _network_from_json(request["network"]),
-            task_type(**request["task"] | {"options": SearchOptions(**request["task"]["options"])}),
-            request["inputs"],
-            request["error"],
-        )
+        return _digest(about)
 
 
 class _Same:
@@ -192,9 +165,24 @@ class _Same:
 
 @lru_cache(maxsize=1024)
 def _network_digest(same: _Same) -> str:
-    network = _network_to_json(same.network)
-    del network["source"]
-    return hashlib.sha256(_canonical(network)).hexdigest()
+    network = same.network
+    about = {
+        "dimensions": [[d.block, d.size, d.bandwidth_gibps, d.latency_ns] for d in network.dimensions],
+        "links": [_link(link) for link in network.links],
+        "failed_links": network.failed_links,
+        "link_overrides": [_link(link) for link in network.link_overrides],
+        "forwarding": [[device.kind, device.name] for device in network.forwarding],
+        "reducing": [astuple(device) for device in network.reducing],
+    }
+    return _digest(about)
+
+
+def _link(link: LinkSpec) -> list[float | None]:
+    return [link.src, link.dst, link.bandwidth_gibps, link.latency_ns]
+
+
+def _digest(about: object) -> str:
+    return hashlib.sha256(_ENCODER.encode(about).encode()).hexdigest()
 
 
 def synthesizers_of(points: Iterable[Point]) -> tuple[str, ...]:
@@ -211,35 +199,3 @@ def _version() -> str:
 
 
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
-def _canonical(value: object) -> bytes:
-    return _ENCODER.encode(value).encode()
-
-
-def _network_to_json(network: NetworkConfig) -> dict[str, Any]:
-    return {
-        "source": network.source,
-        "dimensions": [[d.block, d.size, d.bandwidth_gibps, d.latency_ns] for d in network.dimensions],
-        "links": [_link_to_json(link) for link in network.links],
-        "failed_links": [list(ends) for ends in network.failed_links],
-        "link_overrides": [_link_to_json(link) for link in network.link_overrides],
-        "forwarding": [[device.kind, device.name] for device in network.forwarding],
-        "reducing": [list(astuple(device)) for device in network.reducing],
-    }
-
-
-def _link_to_json(link: LinkSpec) -> list[float | None]:
-    return [link.src, link.dst, link.bandwidth_gibps, link.latency_ns]
-
-
-def _network_from_json(network: dict[str, Any]) -> NetworkConfig:
-    return NetworkConfig(
-        network["source"],
-        tuple(Dimension(*row) for row in network["dimensions"]),
-        tuple(LinkSpec(*row) for row in network["links"]),
-        tuple((src, dst) for src, dst in network["failed_links"]),
-        tuple(LinkSpec(*row) for row in network["link_overrides"]),
-        forwarding=tuple(ForwardingDevice(*row) for row in network["forwarding"]),
-        reducing=tuple(ReducingDevice(*row) for row in network["reducing"]),
-    )

@@ -2,16 +2,16 @@
 
     python -m astra_tacos.sweep.point_process SCRATCH [SYNTHESIZER...]
 
-The process first loads the kernels of the synthesizers, and writes `{"loaded": [SYNTHESIZER, ...]}`. From then on a line on
-standard input is a request. Two lines on standard output are its answer: one like the first, when the kernels of its
-synthesizers are loaded, too, with those that were not, and its outcome. All are JSON; anything else that is printed goes to
-standard error. The process ends when standard input ends, or when no request has come for `IDLE_S` seconds.
+The process first loads the kernels of the synthesizers, and writes the list of these. From then on it reads requests from
+standard input, each a point and conditions. Two values on standard output are its answer: the list of synthesizers whose kernels
+were loaded for it, and its outcome. All are pickles; anything else that is printed goes to standard error. The process ends when
+standard input ends, or when no request has come for `IDLE_S` seconds.
 """
 
 from __future__ import annotations
 
-import json
 import os
+import pickle
 import shutil
 import signal
 import sys
@@ -19,7 +19,7 @@ import tempfile
 import threading
 from collections.abc import Iterable
 from queue import Empty, SimpleQueue
-from typing import Any, TextIO
+from typing import Any, BinaryIO
 
 IDLE_S = 60.0
 WENT_IDLE = 75
@@ -28,22 +28,20 @@ WENT_IDLE = 75
 
 def main() -> None:
     """Answer requests until standard input ends or no more come."""
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # the process may be killed at any moment
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the sweep, which then ends this process
     scratch = tempfile.tempdir = sys.argv[1]
-    requests: SimpleQueue[str] = SimpleQueue()
+    requests: SimpleQueue[Any] = SimpleQueue()
     threading.Thread(target=_read, args=(requests, scratch), daemon=True).start()
     _serve(requests, answers, sys.argv[2:])
     _leave(scratch, WENT_IDLE)
 
 
-def _serve(requests: SimpleQueue[str], answers: TextIO, names: Iterable[str]) -> None:
+def _serve(requests: SimpleQueue[Any], answers: BinaryIO, names: Iterable[str]) -> None:
     """Load the kernels of some synthesizers, report that, then answer requests until none has come for `IDLE_S` seconds."""
     from astra_tacos.sweep.evaluate import evaluate, warm_up
-    from astra_tacos.sweep.outcome import Conditions
-    from astra_tacos.sweep.point import Point
 
     loaded: set[str] = set()
 
@@ -51,30 +49,30 @@ def _serve(requests: SimpleQueue[str], answers: TextIO, names: Iterable[str]) ->
         missing = [name for name in names if name not in loaded]
         warm_up(missing)
         loaded.update(missing)
-        answers.write(json.dumps({"loaded": missing}) + "\n")
+        pickle.dump(missing, answers)
         answers.flush()
 
     load(names)
     while True:
         try:
-            request: dict[str, Any] = json.loads(requests.get(timeout=IDLE_S))
+            point, conditions = requests.get(timeout=IDLE_S)
         except Empty:
             return
-        point = Point.from_request(request["point"])
         load(point.task.options.synthesizers)
-        answer = evaluate(point, Conditions(**request["conditions"])).to_json()
-        answers.write(json.dumps(answer) + "\n")
+        pickle.dump(evaluate(point, conditions), answers)
         answers.flush()
 
 
-def _read(requests: SimpleQueue[str], scratch: str) -> None:
-    """Put each line of standard input into the queue, and end the process when standard input ends.
+def _read(requests: SimpleQueue[Any], scratch: str) -> None:
+    """Put each request of standard input into the queue, and end the process when standard input ends.
 
     Standard input ends when the process that asks ends, even if it was killed; nobody waits for an answer then.
     """
-    for line in sys.stdin:
-        requests.put(line)
-    _leave(scratch, 0)
+    try:
+        while True:
+            requests.put(pickle.load(sys.stdin.buffer))
+    finally:
+        _leave(scratch, 0)
 
 
 def _leave(scratch: str, code: int) -> None:

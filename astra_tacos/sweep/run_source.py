@@ -23,20 +23,16 @@ class RunSource:
 
     Parameters
     ----------
-    workload, system, comm_group, remote_memory, directory
-        Absolute paths: prefix of the trace files, system file, communicator group file, remote memory file, and the directory
-        in which ASTRA-sim is started.
+    paths
+        Absolute paths in the order of `RUN_KEYS`: prefix of the trace files, system file, communicator group file, remote memory
+        file, and the directory in which ASTRA-sim is started.
     digest
         SHA-256 over the content of all these files and of the traces that the system file names, in hexadecimal.
     num_ranks
         Number of trace files.
     """
 
-    workload: str
-    system: str
-    comm_group: str | None
-    remote_memory: str | None
-    directory: str
+    paths: tuple[str, str, str | None, str | None, str]
     digest: str
     num_ranks: int
 
@@ -104,7 +100,7 @@ def read_run_source(
             _add(digest, f"collective {prefix} {rank}", path)
     groups, memory = (None if name is None else os.path.normpath(folder / name) for name in (comm_group, remote_memory))
     prefix = os.path.normpath(folder / workload)
-    return RunSource(prefix, str(system_path), groups, memory, str(start), digest.hexdigest(), len(ranks))
+    return RunSource((prefix, str(system_path), groups, memory, str(start)), digest.hexdigest(), len(ranks))
 
 
 def _add(digest: hashlib._Hash, role: str, path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
+import pickle
 import statistics
 import time
 from collections import deque
@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from astra_tacos.errors import ConfigError
 from astra_tacos.sweep.cluster import check_version, num_threads
+from astra_tacos.sweep.guard import compute_points, stop_points
 from astra_tacos.sweep.outcome import DIED, ERROR, FAILED, Conditions, Outcome
 from astra_tacos.sweep.point import Point
 from astra_tacos.sweep.store import Store
-from astra_tacos.sweep.task import compute_points, stop_points
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -114,7 +114,8 @@ class SweepRun:
                     again = self._keep(keys, [outcomes] * len(keys) if isinstance(outcomes, Outcome) else outcomes)
                     self._num_again += len(again)
                     waiting.extend((key, self.missing[key]) for key in again)
-                on_progress(self._progress(threads))
+                done = len(self.outcomes)
+                on_progress(Progress(done, self.num_reused, self._num_failed, done + len(self.missing), threads))
                 if self.missing:
                     time.sleep(_LOOK_S)
         except (OSError, CancelledError) as error:
@@ -141,12 +142,10 @@ class SweepRun:
         return groups
 
     def _submit(self, client: Client, groups: list[dict[str, Point]]) -> list[Future[Any]]:
-        about = json.dumps(self._conditions.to_json(), sort_keys=True)
+        about = repr(self._conditions)
         # Another name for what is done again: by the old one Dask may have the result that was no good.
-        names = [
-            f"points-{hashlib.sha256(json.dumps([about, self._num_again, *group]).encode()).hexdigest()}" for group in groups
-        ]
-        requests = [json.dumps([(key, point.to_request()) for key, point in group.items()]) for group in groups]
+        names = [f"points-{hashlib.sha256(repr([about, self._num_again, *group]).encode()).hexdigest()}" for group in groups]
+        requests = [pickle.dumps(list(group.items())) for group in groups]
         return list(client.map(compute_points, requests, conditions=self._conditions, key=names, pure=True))
 
     def _keep(self, keys: list[str], outcomes: Sequence[Outcome]) -> list[str]:
@@ -163,9 +162,6 @@ class SweepRun:
             self._num_failed += outcome.status in FAILED
             self._seconds.append(outcome.results.get("seconds", _TASK_S))
         return again
-
-    def _progress(self, threads: int) -> Progress:
-        return Progress(len(self.outcomes), self.num_reused, self._num_failed, len(self.outcomes) + len(self.missing), threads)
 
 
 def _outcomes(client: Client, futures: list[Future[Any]]) -> list[tuple[Future[Any], list[Outcome] | Outcome | None]]:
@@ -185,9 +181,9 @@ def _outcomes(client: Client, futures: list[Future[Any]]) -> list[tuple[Future[A
     return [(future, found.get(future)) for future in futures]
 
 
-def _unpacked(result: dict[str, Any]) -> list[Outcome]:
-    check_version(result["version"], "a worker")
-    return [Outcome.from_json(outcome) for outcome in result["outcomes"]]
+def _unpacked(result: tuple[str, list[Outcome]]) -> list[Outcome]:
+    check_version(result[0], "a worker")
+    return result[1]
 
 
 def _failure(future: Future[Any]) -> Outcome:

@@ -202,14 +202,3 @@ SETTINGS: dict[str, Setting] = {
     "backend": Setting(_choice(tuple(MODELS), may_be_null=True), "backend"),
 }
 """Keys of `point` other than `network` and `failed_links`; they are named as the options of the command line."""
-SEARCH_FIELDS = {
-    "synthesizer": "synthesizer",
-    "chunks_per_npu": "chunks_per_npu",
-    "max_sends": "max_sends",
-    "link_model": "link_model",
-    "reduce_bandwidth": "reduce_bandwidth_gbps",
-    "trials": "trials",
-    "seed": "seed",
-    "budget": "budget",
-}
-"""Keys of `point` that are options of the search, and the names of these options in `SearchOptions`."""

@@ -164,7 +164,7 @@ class Store:
         limits = about["timeout_s"], about["memory_bytes"]
         if not all(fits(limit, "float") for limit in limits):
             raise ValueError("limits are no numbers")
-        return Row(Outcome.from_json(about), *limits)
+        return Row(Outcome.from_row(about), *limits)
 
     def _path(self, key: str) -> Path:
         return self.directory / ROWS / key[:2] / f"{key}.json"

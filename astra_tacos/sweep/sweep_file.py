@@ -11,14 +11,12 @@ from astra_tacos.collective import ROOTED
 from astra_tacos.collective.collective import check_root
 from astra_tacos.config.yaml_text import describe
 from astra_tacos.errors import ConfigError
-from astra_tacos.sweep.axes import FAILED_LINKS, NETWORK, POINT_KEYS, Part
-from astra_tacos.sweep.definitions import holds
+from astra_tacos.sweep.axes import DERIVED, FAILED_LINKS, NETWORK, POINT_KEYS, Part
 from astra_tacos.sweep.document import Document, read_document
-from astra_tacos.sweep.network_spec import NetworkSpec
-from astra_tacos.sweep.networks import Networks, PointNetwork
+from astra_tacos.sweep.networks import Networks, NetworkSpec, PointNetwork
 from astra_tacos.sweep.point import COLLECTIVE, INPUT_COLUMNS, WORKLOAD, CollectiveTask, Point, WorkloadTask
 from astra_tacos.sweep.run_source import RUN_KEYS, RunSource, read_run_source
-from astra_tacos.sweep.settings import REQUIRED, SEARCH_FIELDS, SETTINGS
+from astra_tacos.sweep.settings import REQUIRED, SETTINGS
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 _NOTHING = dict.fromkeys(INPUT_COLUMNS)
@@ -69,7 +67,7 @@ def read_sweep_file(path: str | Path, backend: str | None = None) -> Sweep:
         points have an `error` instead.
     """
     file = read_document(Path(path))
-    left_out = dict.fromkeys((condition.text for condition in file.conditions.expressions), 0)
+    left_out = dict.fromkeys((condition.text for condition in file.conditions), 0)
     if backend is not None and "backend" in {*file.constants, *file.fields, *file.axes.places}:
         raise ConfigError(f"{path}: has a backend, and so has the command, expected one of them")
     points = tuple(_Resolver(file, left_out, backend).points())
@@ -89,23 +87,9 @@ def _columns(axes: Iterable[str]) -> list[str]:
     return columns
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Recipe:
-    """How to make the points whose axes set the same keys of `point`.
-
-    Parameters
-    ----------
-    kind
-        One of `KINDS`.
-    constants
-        Constant settings and defaults, by key.
-    varying
-        Keys of the settings that differ between points, because axes set them or because they are expressions.
-    """
-
-    kind: str
-    constants: dict[str, Any]
-    varying: tuple[str, ...]
+_Recipe = tuple[str, dict[str, Any], tuple[str, ...]]
+"""How to make the points whose axes set the same keys of `point`: one of `KINDS`; constant settings and defaults, by key; and the
+keys of the settings that differ between points, because axes set them or because they are expressions."""
 
 
 @dataclass(slots=True)
@@ -135,27 +119,32 @@ class _Resolver:
     def point(self, index: int, part: Part) -> Point | None:
         """The point with this number and these values of the axes; None if it does not meet a condition."""
         names, file = part.names, self.file
-        recipe = self.recipe(part)
-        file.definitions.add_to(names)
-        for condition in file.conditions.early:
-            if not holds(condition, names):
+        given = frozenset(part.given)
+        if given not in self.recipes:
+            self.recipes[given] = self.new_recipe(given)
+        kind, constants, varying = self.recipes[given]
+        for name, expression in file.definitions.items():
+            names[name] = expression.value(names)
+            if isinstance(names[name], (list, tuple)):
+                raise ConfigError(f"{expression.where} {describe(expression.text)} is a list, expected a single value")
+        network = None
+        known = names
+        for condition in file.conditions:
+            if network is None and not condition.names.isdisjoint(DERIVED):
+                network = self.network(part)
+                known = names | network.derived
+            if not condition.holds(known):
                 self.left_out[condition.text] += 1
                 return None
-        network = self.network(part)
-        if file.conditions.late:
-            more = names | network.derived
-            for condition in file.conditions.late:
-                if not holds(condition, more):
-                    self.left_out[condition.text] += 1
-                    return None
-        settings = recipe.constants.copy()
-        for name in recipe.varying:
+        network = network or self.network(part)
+        settings = constants.copy()
+        for name in varying:
             value = part.given[name] if name in part.given else self.computed(name, names)
             if value is not None:
                 settings[name] = value
-        task, error = self.collective(settings, network) if recipe.kind == COLLECTIVE else self.workload(settings, network)
+        task, error = self.collective(settings, network) if kind == COLLECTIVE else self.workload(settings, network)
         inputs = _NOTHING | network.columns
-        inputs["kind"] = recipe.kind
+        inputs["kind"] = kind
         for name, value in settings.items():
             column = SETTINGS[name].column
             if column in inputs or name in part.given:
@@ -164,12 +153,6 @@ class _Resolver:
             if name not in POINT_KEYS:
                 inputs[name] = value
         return Point(index, names, network.config, task, inputs, network.error or error)
-
-    def recipe(self, part: Part) -> _Recipe:
-        given = frozenset(part.given)
-        if given not in self.recipes:
-            self.recipes[given] = self.new_recipe(given)
-        return self.recipes[given]
 
     def new_recipe(self, given: frozenset[str]) -> _Recipe:
         """The recipe of points whose axes set these keys.
@@ -198,7 +181,7 @@ class _Resolver:
         for name, value in constants.items():
             if value is REQUIRED and name not in there:
                 raise ConfigError(f"{file.path}: point.{name} is missing, expected it there or as an axis")
-        return _Recipe(kind, constants, tuple(name for name in SETTINGS if name in given or name in file.fields))
+        return kind, constants, tuple(name for name in SETTINGS if name in given or name in file.fields)
 
     def network(self, part: Part) -> PointNetwork:
         spec = part.given.get(NETWORK, self.file.network)
@@ -228,14 +211,7 @@ class _Resolver:
             raise ConfigError(
                 f"{self.file.path}: root is {root} and collective {name}, expected {rooted}, as only these have a root"
             )
-        task = CollectiveTask(
-            name,
-            root,
-            settings["size"],
-            _search_options(settings),
-            settings["backend"],
-        )
-        return task, error
+        return CollectiveTask(name, root, settings["size"], _search_options(settings), settings["backend"]), error
 
     def workload(self, settings: dict[str, Any], network: PointNetwork) -> tuple[WorkloadTask, str | None]:
         key = tuple(settings[name] for name in RUN_KEYS)
@@ -248,28 +224,17 @@ class _Resolver:
             error = (
                 f"{settings['workload']}: traces of {run.num_ranks} ranks, expected {network.config.num_npus}, as many as NPUs"
             )
-        task = WorkloadTask(
-            run.workload,
-            run.system,
-            run.comm_group,
-            run.remote_memory,
-            run.directory,
-            settings["backend"],
-            settings["baseline"],
-            _search_options(settings),
-            run.digest,
-            settings["placement"],
-            settings["endpoint"],
-        )
-        return task, error
+        asked = settings["backend"], settings["baseline"], _search_options(settings)
+        return WorkloadTask(*run.paths, *asked, run.digest, settings["placement"], settings["endpoint"]), error
 
 
 def _search_options(settings: dict[str, Any]) -> SearchOptions:
     """The search options of some settings, with one thread, because points run in parallel."""
     asked: dict[str, Any] = {"chunks_per_npu": "auto", "threads": 1}
-    for name, field_name in SEARCH_FIELDS.items():
+    for option in SearchOptions.__slots__:
+        name = option.removesuffix("_gbps")
         if settings.get(name) is not None:
-            asked[field_name] = settings[name]
+            asked[option] = settings[name]
     return SearchOptions(**asked)
 
 

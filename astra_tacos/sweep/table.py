@@ -1,11 +1,12 @@
-"""Rows of a sweep as a Parquet file: a typed column per axis, input and result."""
+"""The table of a sweep: a row per point, with a typed column per axis, input and result; its Parquet file and its summary."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from astra_tacos.config.json_text import parse_json_object
 from astra_tacos.errors import ConfigError
@@ -13,18 +14,21 @@ from astra_tacos.extras import require
 from astra_tacos.files import replaced_file
 from astra_tacos.input_file import note_input
 from astra_tacos.report.sweep_columns import SweepColumns
-from astra_tacos.sweep.outcome import RESULT_COLUMNS, Outcome
+from astra_tacos.sweep.outcome import OK, REFUSED, RESULT_COLUMNS, STATUSES, Outcome
 from astra_tacos.sweep.point import INPUT_COLUMNS, ROW_FORMAT, Point
 from astra_tacos.sweep.store import TABLE_FILE
-from astra_tacos.units import NS_PER_S
+from astra_tacos.units import NS_PER_S, format_size
 from astra_tacos.version import package_version
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 METADATA = b"astra_tacos"
 _MAX_INT = (1 << 63) - 1
 _OWN_COLUMNS = {"point": "int", "key": "str", "status": "str", "error": "str"}
+
+_BEST = 5
+_MOST_KINDS = 12
+_COMPARABLE = ("kind", "collective", "size_bytes", "workload")
+"""Points with equal values in these columns have the same task, so that their times can be compared."""
+_ERRORS = 5
 
 
 def table_columns(points: Sequence[Point]) -> dict[str, str]:
@@ -80,7 +84,8 @@ def write_table(
     from pyarrow import parquet
 
     about = {"format": ROW_FORMAT, "name": name, "axes": list(axes), "version": package_version()}
-    fields = [pa.field(column, _arrow_type(kind)) for column, kind in columns.items()]
+    types = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "str": pa.string(), "floats": pa.list_(pa.float64())}
+    fields = [pa.field(column, types[kind]) for column, kind in columns.items()]
     schema = pa.schema(fields, {METADATA: json.dumps(about).encode()})
     content: dict[str, list[Any]] = {column: [] for column in columns}
     for row in rows:
@@ -92,13 +97,6 @@ def write_table(
             content[column] = [None if value is None else convert(value) for value in content[column]]
     with replaced_file(path) as temporary:
         parquet.write_table(pa.table(content, schema=schema), temporary)
-
-
-def _arrow_type(kind: str) -> pa.DataType:
-    import pyarrow as pa
-
-    types = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "str": pa.string(), "floats": pa.list_(pa.float64())}
-    return types[kind]
 
 
 def read_sweep(directory: Path) -> SweepColumns:
@@ -135,3 +133,66 @@ def read_sweep(directory: Path) -> SweepColumns:
     except (OSError, ValueError, KeyError, TypeError, OverflowError, pa.ArrowException) as error:
         detail = " ".join(str(error).split())
         raise ConfigError(f"{path}: not the table of a sweep ({detail})") from None
+
+
+def summarize(rows: Sequence[dict[str, Any]], num_points: int, axes: Sequence[str]) -> dict[str, Any]:
+    """Counts by status, the best points, and the first errors and refusals, as values that JSON can represent.
+
+    Parameters
+    ----------
+    rows
+        Rows of the points whose outcome is known, in order.
+    num_points
+        Number of all points.
+    axes
+        Columns of the axes; the best points are listed with those in which rows differ.
+    """
+    counts = Counter(row["status"] for row in rows)
+    result: dict[str, Any] = {
+        "points": num_points,
+        "statuses": {status: counts[status] for status in STATUSES if counts[status]},
+    }
+    result["below_bound"] = sum(
+        1 for row in rows if None not in (row.get("predicted_ns"), row.get("bound_ns")) and row["predicted_ns"] < row["bound_ns"]
+    )
+    varying = [name for name in axes if len({row.get(name) for row in rows}) > 1]
+    for name, column in (("best_time", "predicted_ns"), ("best_time_cost", "time_cost")):
+        result[name], result[f"{name}_more"] = _best(rows, column, varying)
+    messages = Counter((row["status"], row["error"]) for row in rows if row["status"] != OK)
+    listed = sorted(messages.items(), key=lambda message: message[0][0] == REFUSED)  # failures first
+    result["errors"] = [{"status": status, "error": error, "points": count} for (status, error), count in listed[:_ERRORS]]
+    result["more_errors"] = max(len(messages) - _ERRORS, 0)
+    return result
+
+
+def _best(rows: Sequence[dict[str, Any]], column: str, axes: Sequence[str]) -> tuple[list[dict[str, Any]], int]:
+    """The rows with the smallest values of a column, reduced to a few columns, and the number of tasks that are left out.
+
+    If all rows have the same task, these are the best `_BEST` rows; otherwise the best row of each task.
+    """
+    ranked = sorted((row for row in rows if row.get(column) is not None), key=lambda row: (row[column], row["point"]))
+    firsts: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in ranked:
+        firsts.setdefault(tuple(row.get(name) for name in _COMPARABLE), row)
+    best = list(firsts.values())[:_MOST_KINDS] if len(firsts) > 1 else ranked[:_BEST]
+    names = ["point", *axes, "predicted_ns", "efficiency", *(["cost", "time_cost"] if column == "time_cost" else [])]
+    more = len(firsts) - len(best) if len(firsts) > 1 else 0
+    return [{name: row.get(name) for name in names} for row in best], more
+
+
+def best_table(best: Sequence[dict[str, Any]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Header and rows of text of a table of the best points, as `summarize` returns them, without empty columns."""
+    names = [name for name in best[0] if any(row[name] is not None for row in best)]
+    return tuple(names), [tuple(_text(name, row[name]) for name in names) for row in best]
+
+
+def _text(name: str, value: Any) -> str:
+    if value is None:
+        return "-"
+    if name == "size_bytes":
+        return format_size(value)
+    if name == "efficiency":
+        return f"{value:.1%}"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

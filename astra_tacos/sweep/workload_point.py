@@ -37,7 +37,7 @@ def evaluate_workload(network: NetworkConfig, task: WorkloadTask, conditions: Co
             divided, result = _plan(network, task, conditions, Path(scratch))
         except AstraTacosError as error:
             raise type(error)(str(error).replace(f"{scratch}{os.sep}", "")) from None  # the scratch directory no longer exists
-    return {
+    figures = {
         "predicted_ns": result.after_ns,
         **{judged.judge.figure: judged.after_ns for judged in result.judged},
         "verified": True,  # `plan` verifies its schedules and replays the run
@@ -47,15 +47,11 @@ def evaluate_workload(network: NetworkConfig, task: WorkloadTask, conditions: Co
         "exposed_ns": result.exposed_after_ns,
         "num_collectives": result.num_collectives,
         "num_cases": len(result.cases),
-    } | ({} if divided is None else _endpoint_results(divided))
-
-
-def _endpoint_results(divided: Divided) -> dict[str, Any]:
-    return {
-        "comm_cores": divided.partition.cores,
-        "comm_memory_gbps": divided.partition.memory_gbps,
-        "driven_gbps": divided.network_gbps,
     }
+    if divided is not None:
+        part = divided.partition
+        figures |= {"comm_cores": part.cores, "comm_memory_gbps": part.memory_gbps, "driven_gbps": divided.network_gbps}
+    return figures
 
 
 def _check_files(task: WorkloadTask) -> None:
@@ -66,8 +62,7 @@ def _check_files(task: WorkloadTask) -> None:
     ConfigError
         If they have changed.
     """
-    places = {key: key for key in RUN_KEYS}
-    source = read_run_source(places, Path(), task.workload, task.system, task.comm_group, task.remote_memory, task.directory)
+    source = read_run_source({key: key for key in RUN_KEYS}, Path(), *(getattr(task, key) for key in RUN_KEYS))
     if source.digest != task.digest:
         raise ConfigError(
             f"{task.workload}: the run's files are not those with which the sweep began, expected the same on every machine, "

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.optimizer.demand import Demand
-from astra_tacos.optimizer.job import Job, Profile
+from astra_tacos.optimizer.demand import Demand, Job, Profile
 from astra_tacos.optimizer.libra_files import CostModel
 from astra_tacos.optimizer.shape import Shape
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from astra_tacos.optimizer.libra_files import PHASES, read_communicator, read_cost_model, read_libra_network
-from astra_tacos.optimizer.libra_workload import read_libra_workload
+from astra_tacos.optimizer.libra_files import PHASES, read_communicator, read_cost_model, read_libra_network, read_libra_workload
 from astra_tacos.optimizer.problem import Problem, make_problem
 from astra_tacos.optimizer.shape import Shape
 

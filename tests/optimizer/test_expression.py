@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.errors import ConfigError
-from astra_tacos.optimizer.expression import parse_constraint
+from astra_tacos.optimizer.space import parse_constraint
 
 NUMBERS = st.floats(-1e6, 1e6, allow_nan=False).map(lambda value: round(value, 3))
 LEAVES = st.one_of(NUMBERS.map(lambda value: f"({value!r})"), st.sampled_from(["B0", "b1", "B[2]", "total"]))
@@ -53,6 +53,8 @@ def test_examples() -> None:
     assert (low.coefficients, low.bound, high.coefficients, high.bound) == ((0, -1), -10, (0, 1), 50)
     (fixed,) = parse_constraint("B1 == 40", 2)
     assert fixed.is_equality and fixed.excess([1, 40]) == 0 < fixed.excess([1, 41])
+    (listed,) = parse_constraint("sum(b) - max(1, 2) * b[-1] <= 2 ** 3", 3)
+    assert (listed.coefficients, listed.bound) == ((1, 1, -1), 8)
     (budget,) = parse_constraint("cost / 2 <= 10", 2, [3.0, 5.0])
     assert (budget.coefficients, budget.bound) == ((1.5, 2.5), 10)
 
@@ -70,8 +72,6 @@ def test_examples() -> None:
         "B4 <= 1",
         "B00000 <= 1",
         "B-1 <= 1",
-        "b[-1] <= 1",
-        "b[True] <= 1",
         "b[0:1] <= 1",
         "b[B0] <= 1",
         "x <= 1",
@@ -91,6 +91,9 @@ def test_examples() -> None:
         "B0 <= 1 and B1 <= 1",
         "B0 <= 'a'",
         "B0 <= 1j",
+        "max(B0, B1) <= 1",
+        "(B0 < B1) + B0 <= 1",
+        "abs(B0) <= 1",
         "B0 <= True",
         "B0 <= None",
         "B0 <= 1e999",
@@ -111,7 +114,6 @@ def test_examples() -> None:
         "(" * 250 + "B0" + " <= 1",
         "-" * 290 + "B0<=1e999",
         "(" * 100 + "B0" + ")" * 100 + "<= x",
-        "B0 <= 1 " + " " * 400,
         "🙂 <= 1",
     ],
 )

@@ -9,8 +9,7 @@ import pytest
 
 from astra_tacos.errors import ConfigError
 from astra_tacos.optimizer.demand import Demand
-from astra_tacos.optimizer.libra_files import read_communicator, read_cost_model, read_libra_network
-from astra_tacos.optimizer.libra_workload import read_libra_workload
+from astra_tacos.optimizer.libra_files import read_communicator, read_cost_model, read_libra_network, read_libra_workload
 from astra_tacos.optimizer.shape import Shape
 
 SHAPE = Shape("n.yml", ("Ring", "FullyConnected", "Switch"), (4, 8, 2), (0.0, 0.0, 0.0))

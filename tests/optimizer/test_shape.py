@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from astra_tacos.config.network import NetworkConfig, read_network
 from astra_tacos.errors import ConfigError
 from astra_tacos.optimizer.demand import Demand
+from astra_tacos.optimizer.model import sub_dimension
 from astra_tacos.optimizer.shape import Shape, network_shape
-from astra_tacos.optimizer.subnetwork import sub_dimension
 from astra_tacos.topology.composition import build_topology
 from astra_tacos.units import bytes_per_ns
 

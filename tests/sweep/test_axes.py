@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from astra_tacos.errors import ConfigError
-from astra_tacos.sweep.axes import Axes, Part, read_axes
-from astra_tacos.sweep.axis_values import list_values
+from astra_tacos.sweep.axes import Axes, Part, list_values, read_axes
 
 VALUES = st.lists(st.integers(-9, 9), min_size=1, max_size=4)
 

@@ -162,17 +162,17 @@ def test_what_dask_gives_up_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_what_another_sweep_gave_up_is_computed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from astra_tacos.sweep import task
+    from astra_tacos.sweep import guard
 
-    compute, given_up = task._compute, []
+    compute, given_up = guard._compute, []
 
-    def stopped_once(key: str, request: dict[str, object], conditions: Conditions) -> Outcome:
+    def stopped_once(key: str, point: Point, conditions: Conditions) -> Outcome:
         if key not in given_up:
             given_up.append(key)
-            task.stop_points({key})  # as the worker is told by the other sweep, while this one waits for the same points
-        return compute(key, request, conditions)
+            guard.stop_points({key})  # as the worker is told by the other sweep, while this one waits for the same points
+        return compute(key, point, conditions)
 
-    monkeypatch.setattr(task, "_compute", stopped_once)
+    monkeypatch.setattr(guard, "_compute", stopped_once)
     asked = [collective_point(n, seed=n) for n in range(3)]
     store = Store(tmp_path / "sweep")
     with nothing_left_behind(), store.opened(b""), open_client(None, 1) as client:

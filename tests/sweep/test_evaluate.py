@@ -56,7 +56,7 @@ def test_a_collective_has_the_figures_of_its_search() -> None:
     assert outcome.results["efficiency"] == outcome.results["bound_ns"] / outcome.results["predicted_ns"]
     assert 0 < outcome.results["synthesis_seconds"] < outcome.results["seconds"]
     assert set(outcome.results) <= set(RESULT_COLUMNS)
-    assert Outcome.from_json(outcome.to_json()) == outcome
+    assert Outcome.from_row(outcome.to_row()) == replace(outcome, warnings=())
 
 
 def test_a_collective_is_judged_on_both_backends() -> None:
@@ -282,7 +282,7 @@ def test_a_damaged_schedule_of_the_cache_is_made_again_and_told(tmp_path: Path) 
     (warning,) = again.warnings
     assert warning.startswith(f"{kept}: ")
     assert kept.read_bytes() == whole
-    assert Outcome.from_json(again.to_json()) == again
+    assert Outcome.from_row(again.to_row()) == replace(again, warnings=())
     assert evaluate(point, conditions).warnings == made.warnings == ()
 
 

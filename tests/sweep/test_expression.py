@@ -9,8 +9,8 @@ from helpers.examples import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from astra_tacos.config.expression import MAX_LENGTH, parse_expression
 from astra_tacos.errors import ConfigError
-from astra_tacos.sweep.expression import MAX_LENGTH, parse_expression
 
 NAMES = {"a": 3, "b": 2.5, "n": -7, "t": True, "c": [1, 4.0, 7], "s": "tacos", "nothing": None}
 FUNCTIONS = {"log2": math.log2, "sqrt": math.sqrt, "ceil": math.ceil, "floor": math.floor}
@@ -117,24 +117,24 @@ def test_any_text_is_an_expression_or_refused_in_one_line(text: str) -> None:
         ("import os", "no expression"),
         ("", "no expression"),
         ("c[0:2]", "a slice"),
-        ("s[0]", "a string before [...]"),
-        ("c[1.0]", "a number as an index"),
+        ("s[0]", "a string before [a number]"),
+        ("c[1.0]", "a list before [a number]"),
         ("c[3]", "index 3"),
-        ("min(*c)", "named or starred arguments of min"),
-        ("max(c, key=abs)", "named or starred arguments of max"),
-        ("round()", "round with 0 arguments"),
-        ("len(c, c)", "len with 2 arguments"),
-        ("min(1)", "a number alone"),
-        ("min([])", "an empty list"),
-        ("max(1, 's')", "values of several kinds"),
-        ("sum(1)", "a sum of a number"),
-        ("len(1)", "the length of a number"),
-        ("round(1.5, 10 ** 9)", "1000000000 digits"),
+        ("min(*c)", "a Starred"),
+        ("max(c, key=abs)", "a named argument"),
+        ("round()", "round()"),
+        ("len(c, c)", "len([1, 4.0, 7], [1, 4.0, 7])"),
+        ("min(1)", "min(1)"),
+        ("min([])", "min([])"),
+        ("max(1, 's')", "max(1, 's')"),
+        ("sum(1)", "sum(1)"),
+        ("len(1)", "len(1)"),
+        ("round(1.5, 10 ** 9)", "round(1.5, 1000000000)"),
         ("1 @ 2", "the operator MatMult"),
         ("1 << 2", "the operator LShift"),
-        ("~1", "a UnaryOp"),
+        ("~1", "the operator Invert"),
         ("a is b", "the operator Is"),
-        ("None", "None"),
+        ("None", "nothing"),
         ("1j", "1j"),
         ("b'x'", "b'x'"),
         ("...", "Ellipsis"),
@@ -153,8 +153,8 @@ def test_any_text_is_an_expression_or_refused_in_one_line(text: str) -> None:
         ("1e308 * 10", "a number that is too large"),
         ("1 / 0", "a division by 0"),
         ("a % 0", "a division by 0"),
-        ("sqrt(0 - 1)", "-1"),
-        ("log2(0)", "0"),
+        ("sqrt(0 - 1)", "sqrt(-1)"),
+        ("log2(0)", "log2(0)"),
         ("other", "the name other, which has no value here"),
         ("-" * 50 + "1", "more than 40 levels"),
         ("1" + "+1" * 300, "601 characters"),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -30,7 +30,7 @@ def guard() -> Iterator[Guard]:
 
 
 def compute(guard: Guard, point: Point, **limits: float | int) -> Outcome:
-    return guard.compute(point.key, point.to_request(), Conditions(**limits))  # type: ignore[arg-type]
+    return guard.compute(point.key, point, Conditions(**limits))  # type: ignore[arg-type]
 
 
 def results(outcome: Outcome) -> dict[str, object]:
@@ -98,25 +98,24 @@ main()
 
 
 def test_stray_prints_stay_off_the_protocol(tmp_path: Path) -> None:
-    request = {"point": collective_point().to_request(), "conditions": Conditions().to_json()}
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    with subprocess.Popen([sys.executable, "-c", _NOISY, str(tmp_path / "scratch")], text=True, **pipes) as process:
+    with subprocess.Popen([sys.executable, "-c", _NOISY, str(tmp_path / "scratch")], **pipes) as process:
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None
-        process.stdin.write(json.dumps(request) + "\n")
+        pickle.dump((collective_point(), Conditions()), process.stdin)
         process.stdin.flush()
-        assert json.loads(process.stdout.readline()) == {"loaded": []}
-        assert json.loads(process.stdout.readline()) == {"loaded": ["tacos"]}  # before the time of the point begins
-        assert json.loads(process.stdout.readline())["status"] == "ok"
+        assert pickle.load(process.stdout) == []
+        assert pickle.load(process.stdout) == ["tacos"]  # before the time of the point begins
+        assert pickle.load(process.stdout).status == "ok"
         process.stdin.close()
-        assert process.stdout.read() == ""
-        assert {"stray", "noise"} <= set(process.stderr.read().split())
+        assert process.stdout.read() == b""
+        assert {b"stray", b"noise"} <= set(process.stderr.read().split())
 
 
 def test_the_process_ends_with_the_one_that_asks(tmp_path: Path) -> None:
     code = (
         "import sys, threading; from helpers.sweeps import long_point; from astra_tacos.sweep.outcome import Conditions\n"
         "from astra_tacos.sweep.guard import Guard; p = long_point()\n"
-        "Guard().compute(p.key, p.to_request(), Conditions())"
+        "Guard().compute(p.key, p, Conditions())"
     )
     paths = os.pathsep.join(path for path in sys.path if path)
     scratch = tmp_path / "scratch"

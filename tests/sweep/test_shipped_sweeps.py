@@ -10,8 +10,8 @@ import pytest
 import yaml
 from helpers.sweep_files import CONFIGS
 
+from astra_tacos.config.expression import FUNCTIONS
 from astra_tacos.sweep.axes import DERIVED, POINT_KEYS
-from astra_tacos.sweep.operations import FUNCTIONS
 from astra_tacos.sweep.point import INPUT_COLUMNS
 from astra_tacos.sweep.sweep_file import read_sweep_file
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from astra_tacos.sweep.summary import best_table, summarize
+from astra_tacos.sweep.table import best_table, summarize
 
 
 def row(point: int, time_ns: int | None = 100, error: str | None = None, status: str = "ok", **values: Any) -> dict[str, Any]:

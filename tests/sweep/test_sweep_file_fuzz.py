@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from astra_tacos.errors import ConfigError
-from astra_tacos.sweep.point import Point
 from astra_tacos.sweep.sweep_file import read_sweep_file
 
 WHOLE: dict[str, Any] = {
@@ -109,7 +109,7 @@ def test_points_or_one_line(folder: Path, way: tuple[Any, ...], value: Any) -> N
         return
     for index, point in enumerate(sweep.points):
         assert point.index == index
-        assert Point.from_request(json.loads(json.dumps(point.to_request()))).key == point.key
+        assert pickle.loads(pickle.dumps(point)).key == point.key
 
 
 def test_the_whole_one_is_read(folder: Path) -> None:
