@@ -35,14 +35,14 @@ def check_sends(network: NetworkConfig, collective: str, options: SearchOptions)
     """
     from astra_tacos.collective import ROOTED
     from astra_tacos.judge.symmetric import has_many_sends, is_symmetric, sends_of_pair
-    from astra_tacos.synthesizer import AUTO
 
     if collective in ROOTED or not has_many_sends(network, collective, replace(options, max_sends=MOST_ROWS)):
         return
-    most = (1 + isqrt(1 + 4 * MOST_ROWS // sends_of_pair(collective, options))) // 2
-    instead = f"use at most {most:,} NPUs"
-    if is_symmetric(network, collective, replace(options, synthesizer=AUTO)):
-        instead += f", or `synthesize --collective {collective}`, by default of NPU 0's chunks for all (symmetric)"
+    instead = f"use at most {(1 + isqrt(1 + 4 * MOST_ROWS // sends_of_pair(collective, options))) // 2:,} NPUs"
+    if isinstance(options.chunks_per_npu, int) and options.chunks_per_npu > 1:
+        instead += ", or fewer chunks"
+    if is_symmetric(network, collective, replace(options, synthesizer="symmetric")):
+        instead += ", or `synthesize --synthesizer symmetric`, which makes NPU 0's chunks for all"
     raise ConfigError(
         f"{network.source}: {network.num_npus:,} NPUs, for which {collective} has more than {MOST_ROWS:,} sends, too many to "
         f"list: {instead}"
