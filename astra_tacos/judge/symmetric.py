@@ -14,7 +14,6 @@ from astra_tacos.export.astra_sim_network import stock_network
 from astra_tacos.judge.judges import STOCK_FIGURE, timed_for
 from astra_tacos.run.backend import BACKENDS, Backend
 from astra_tacos.schedule.symmetric_schedule import SYMMETRIC_COLLECTIVES, SymmetricSchedule, SymmetricTask
-from astra_tacos.synthesizer import AUTO
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.topology.translation_group import star, why_no_translations
 
@@ -63,10 +62,11 @@ def check_sends(network: NetworkConfig, collective: str, options: SearchOptions)
     """
     if collective in ROOTED or not has_many_sends(network, collective, replace(options, max_sends=MOST_ROWS)):
         return
-    most = (1 + isqrt(1 + 4 * MOST_ROWS // sends_of_pair(collective, options))) // 2
-    instead = f"use at most {most:,} NPUs"
-    if is_symmetric(network, collective, replace(options, synthesizer=AUTO)):
-        instead += f", or `synthesize --collective {collective}`, by default of NPU 0's chunks for all (symmetric)"
+    instead = f"use at most {(1 + isqrt(1 + 4 * MOST_ROWS // sends_of_pair(collective, options))) // 2:,} NPUs"
+    if isinstance(options.chunks_per_npu, int) and options.chunks_per_npu > 1:
+        instead += ", or fewer chunks"
+    if is_symmetric(network, collective, replace(options, synthesizer="symmetric")):
+        instead += ", or `synthesize --synthesizer symmetric`, which makes NPU 0's chunks for all"
     raise ConfigError(
         f"{network.source}: {network.num_npus:,} NPUs, for which {collective} has more than {MOST_ROWS:,} sends, too many to "
         f"list: {instead}"

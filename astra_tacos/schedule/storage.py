@@ -55,7 +55,7 @@ _FEW_CHUNKS = 1 << 20
 
 def save_schedule(schedule: Schedule, path: str | Path) -> None:
     """Write a schedule, with everything needed to read it back, through a temporary file beside it."""
-    header = describe_schedule(schedule, FORMAT)
+    header = _describe(schedule)
     arrays: dict[str, NDArray[Any]] = {name: getattr(schedule, name) for name in _SENDS}
     arrays |= {name: getattr(schedule.topology, name) for name in LINKS}
     if schedule.message_first is not None:
@@ -91,8 +91,10 @@ def load_schedule(path: str | Path) -> Schedule:
             raise ValueError("the columns of its sends differ in length")
         check_times(sends["start_ns"], sends["end_ns"])
         unequal = archive.columns(_UNEQUAL) if header.get("collective") in UNEQUAL else None
-        topology, collective, timing = restore(header, links, len(sends["chunk"]), unequal)
-        more: dict[str, Any] = {"synthesizer": text(header, "synthesizer"), "seed": seed(header)}
+        topology = _topology(header, links)
+        collective = _collective(header, len(sends["chunk"])) if unequal is None else _unequal(header, unequal)
+        timing = _timing(header, topology, collective)
+        more: dict[str, Any] = {"synthesizer": text(header, "synthesizer"), "seed": whole(header, "seed", (1 << 64) - 1)}
         if header.get("messages"):
             more |= archive.columns({"message_first": np.int64})
         if header.get("sums"):
@@ -132,11 +134,11 @@ def _sums(columns: dict[str, NDArray[Any]], collective: Collective) -> PartialSu
     return PartialSums(chunk, npu, first, part, total)
 
 
-def describe_schedule(schedule: Schedule, file_format: str) -> dict[str, Any]:
+def _describe(schedule: Schedule) -> dict[str, Any]:
     """Everything that a schedule refers to except its links: the header of its file, ready for JSON."""
     topology, collective = schedule.topology, schedule.collective
     return {
-        "format": file_format,
+        "format": FORMAT,
         "network": topology.name,
         "num_npus": topology.num_npus,
         "num_switches": topology.num_switches,
@@ -156,45 +158,11 @@ def describe_schedule(schedule: Schedule, file_format: str) -> dict[str, Any]:
     }
 
 
-def restore(
-    header: dict[str, Any],
-    links: dict[str, NDArray[Any]],
-    num_sends: int,
-    unequal: dict[str, NDArray[Any]] | None = None,
-) -> tuple[Topology, Collective, Timing]:
-    """The topology, collective and timing that `describe_schedule` described, from the header and the columns `LINKS`.
-
-    Parameters
-    ----------
-    header
-        The header, as `describe_schedule` makes it.
-    links
-        The columns `LINKS`.
-    num_sends
-        Number of sends in the file; a schedule has not far fewer sends than chunks.
-    unequal
-        The columns of a collective whose parts have sizes of their own.
-
-    Raises
-    ------
-    KeyError, ValueError, TypeError, ...
-        If header and columns are no such thing.
-    """
-    topology = _topology(header, links)
-    collective = _collective(header, num_sends) if unequal is None else _unequal(header, unequal)
-    return topology, collective, _timing(header, topology, collective)
-
-
 def check_times(*columns: NDArray[np.int64]) -> None:
     """Raise ValueError unless times are small enough to be added up."""
     for column in columns:
         if column.min(initial=0) < -_LAST_NS or column.max(initial=0) > _LAST_NS:
             raise ValueError(f"a send is later than {_LAST_NS} ns, or as much too early")
-
-
-def seed(header: dict[str, Any]) -> int:
-    """The seed of a header, else ValueError."""
-    return whole(header, "seed", (1 << 64) - 1)
 
 
 def _topology(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Topology:
@@ -264,7 +232,8 @@ def dimension(block: object, size: object, bandwidth_gibps: object, latency_ns: 
 def number(value: object, most: float = sys.float_info.max) -> float:
     """A number of a header, 0 to `most`, else ValueError."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= most:
-        raise ValueError(f"{describe(value)}, expected a number of 0 to {most:g}")
+        limit = "0 or more" if most == sys.float_info.max else f"0 to {most:g}"
+        raise ValueError(f"{describe(value)}, expected a number of {limit}")
     return float(value)
 
 

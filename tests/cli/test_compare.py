@@ -221,5 +221,5 @@ def test_networks_with_too_many_sends_to_list_are_refused_before_the_work(
     result = compare("--network", str(path), "--sizes", "1GiB")
     assert str(result.exception) == (
         f"{path}: 1,000,000 NPUs, for which all-reduce has more than 50,000,000 sends, too many to list: use at most 5,000 "
-        "NPUs, or `synthesize --collective all-reduce`, by default of NPU 0's chunks for all (symmetric)"
+        "NPUs, or `synthesize --synthesizer symmetric`, which makes NPU 0's chunks for all"
     )

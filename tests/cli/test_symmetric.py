@@ -141,7 +141,7 @@ def test_too_many_sends_to_list_are_refused(tmp_path: Path, monkeypatch: pytest.
     """Where `symmetric` is not asked for, or takes no mesh."""
     path, instead = (
         network(tmp_path),
-        ", or `synthesize --collective all-gather`, by default of NPU 0's chunks for all (symmetric)",
+        ", or `synthesize --synthesizer symmetric`, which makes NPU 0's chunks for all",
     )
     if synthesizer == "auto":
         path.write_text(path.read_text() + "astra_tacos:\n  topology: [ Ring, Mesh ]\n")

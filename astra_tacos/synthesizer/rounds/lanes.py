@@ -67,7 +67,7 @@ def lanes_of(topology: Topology) -> Lanes:
     SynthesisError
         If it has too many NPUs, switches, links of unequal latency, or bandwidths that are no multiples of the smallest one.
     """
-    refusal = why_no_lanes(topology)
+    refusal = _refusal(topology)
     if refusal is not None:
         raise SynthesisError(f"{topology.name}: {refusal}")
     latency, bandwidth = topology.link_latency_ns, topology.link_bandwidth_gibps
@@ -82,7 +82,7 @@ def lanes_of(topology: Topology) -> Lanes:
     )
 
 
-def why_no_lanes(topology: Topology) -> str | None:
+def _refusal(topology: Topology) -> str | None:
     """The reason why a topology has no lanes, in words; None if it has."""
     if topology.num_npus > MOST_NPUS:
         return f"has {topology.num_npus} NPUs, expected at most {MOST_NPUS}"
