@@ -22,12 +22,13 @@ _HEAD = """# Python API
 Every name below is imported from `astra_tacos`, is typed, and says in its docstring what it takes, returns and raises:
 `help(astra_tacos.synthesize)`. Names load on first use; other modules of the package may change without notice.
 
-    from astra_tacos import all_reduce, build_topology, export_schedule, read_network, synthesize, verify
+    from astra_tacos import Request, export_schedule, read_network, solve
 
-    topology = build_topology(read_network("configs/network/torus_4x4_degraded.yml"))
-    schedule = synthesize(topology, all_reduce(topology.num_npus, 4 << 20), seed=1)
-    assert not verify(schedule)
-    export_schedule(schedule, "all_reduce.xml", "msccl-xml")
+    network = read_network("configs/network/torus_4x4_degraded.yml")
+    solution = solve(Request(network, "all-reduce", 4 << 20))
+    export_schedule(solution.schedule, "all_reduce.xml", "msccl-xml")
+
+`solve` is what the command `synthesize` does. `synthesize` is its search alone, on a topology and a collective that a program builds.
 
 Sizes are bytes, times nanoseconds; bandwidths called `gibps` are 2^30 bytes per second ([units](glossary.md)). Errors are kinds
 of `AstraTacosError`, with one line that says where, what was found and what was expected.
