@@ -44,8 +44,8 @@ from astra_tacos.generator.parallelism import Parallelism
 from astra_tacos.generator.step import Step
 from astra_tacos.linter.finding import Finding
 from astra_tacos.linter.lint import LintReport, lint
-from astra_tacos.planner.plan import plan
 from astra_tacos.planner.plan_result import PlanResult
+from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.run_files import RunInputs
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.replayer.schedule_replay import ScheduleReplay
@@ -59,8 +59,8 @@ from astra_tacos.schedule.storage import load_schedule, save_schedule
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask
 from astra_tacos.schedule.symmetric_storage import load_symmetric_schedule, save_symmetric_schedule
 from astra_tacos.schedule.timing import Timing, compute_timing
+from astra_tacos.scheduler.make_plan import Plan, make_plan
 from astra_tacos.scheduler.schedule_run import ScheduleResult
-from astra_tacos.scheduler.scheduled_plan import schedule_only, scheduled_plan
 from astra_tacos.solver.request import Request
 from astra_tacos.solver.solution import CompactSolution, Solution
 from astra_tacos.solver.solve import solve
@@ -116,6 +116,8 @@ __all__ = [
     "OutputError",
     "Parallelism",
     "Partition",
+    "Plan",
+    "PlanRequest",
     "PlanResult",
     "ProgramVerdict",
     "ReplayError",
@@ -162,7 +164,7 @@ __all__ = [
     "load_symmetric_schedule",
     "lower_bound",
     "make_collective",
-    "plan",
+    "make_plan",
     "read_layer_file",
     "read_network",
     "read_run",
@@ -175,9 +177,7 @@ __all__ = [
     "save_schedule",
     "save_symmetric_schedule",
     "scatter",
-    "schedule_only",
     "schedule_trace",
-    "scheduled_plan",
     "search",
     "solve",
     "synthesize",

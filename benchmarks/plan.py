@@ -18,6 +18,7 @@ from results_page import machine, main
 from astra_tacos.cli.generate import generate
 from astra_tacos.planner.plan import plan
 from astra_tacos.planner.plan_result import PlanResult
+from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.run_files import RunInputs
 from astra_tacos.units import format_size, format_time
 
@@ -48,7 +49,7 @@ def planned(run: Path, network: Path, output: Path) -> tuple[PlanResult, float]:
     groups = run / "comm_group.json"
     inputs = RunInputs(run / "workload" / "w", run / "system.json", network, groups, None, run)
     begin = time.perf_counter()
-    result = plan(inputs, output, baseline="ring")
+    result = plan(PlanRequest(inputs, baseline="ring"), output)
     return result, time.perf_counter() - begin
 
 

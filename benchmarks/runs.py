@@ -22,6 +22,7 @@ from results_page import machine, main
 from astra_tacos.cli.generate import generate
 from astra_tacos.planner.plan import plan
 from astra_tacos.planner.plan_result import PlanResult
+from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.run_files import RunInputs
 from astra_tacos.run.backend import CONGESTION_AWARE
 
@@ -72,9 +73,9 @@ def planned(seed: int, folder: Path) -> tuple[str, list[PlanResult]]:
     groups = run / "comm_group.json"
     inputs = RunInputs(run / "workload" / "w", run / "system.json", network, groups if groups.is_file() else None, None, run)
     name = " x ".join(f"{block} {size}" for block, size in dimensions)
-    plans = [plan(inputs, folder / "plan", compare_backends=False)]
+    plans = [plan(PlanRequest(inputs, compare_backends=False), folder / "plan")]
     if plans[0].backend is not CONGESTION_AWARE:
-        plans.append(plan(inputs, folder / "aware", backend=CONGESTION_AWARE, compare_backends=False))
+        plans.append(plan(PlanRequest(inputs, backend=CONGESTION_AWARE, compare_backends=False), folder / "aware"))
     return name, plans
 
 

@@ -13,7 +13,6 @@ from astra_tacos.cli.options import RunFiles, backend_option, check_ns3, json_op
 from astra_tacos.cli.schedule_table import print_schedule
 from astra_tacos.cli.search_options import candidate_option, read_candidates, search_options
 from astra_tacos.errors import ConfigError
-from astra_tacos.run.backend import is_packet_level
 from astra_tacos.solver.first_use import ALL_SEARCHING, PLANNING
 
 if TYPE_CHECKING:
@@ -101,100 +100,56 @@ def plan(
     Collective nodes are matched across ranks, each distinct collective is synthesized once, and DIR gets the same run with the
     new collectives: workload, traces, groups, system, plan.json and run_astra_sim.sh. The run is replayed before and after.
     """
-    from astra_tacos.planner.placed_plan import plan_placed
-    from astra_tacos.planner.plan import plan as make_plan
+    from astra_tacos.planner.request import PlanRequest
     from astra_tacos.planner.run_files import RunInputs, check_output
     from astra_tacos.planner.synthesis_cache import default_cache
+    from astra_tacos.run.backend import PACKET
+    from astra_tacos.scheduler.make_plan import make_plan
 
     if network_path is None:
         raise click.UsageError("Missing option '--network'.")
     if cache is not None and no_cache:
         raise click.UsageError("Got --cache and --no-cache, expected at most one of them.")
-    from astra_tacos.run.backend import PACKET
-
     backend = PACKET if in_ns3 else backend
-    on_packets = is_packet_level(backend)
     check_ns3(ns3_config, backend, in_ns3)
     run = files.workload, files.system, network_path, files.comm_group, files.remote_memory, files.directory
     inputs = RunInputs(*run, ns3_config)
     check_output(output, inputs)
-    if per_iteration and schedule is None:
-        raise click.UsageError("Got --per-iteration without --schedule, which leaves nothing to do.")
-    if keep_collectives and schedule is None:
-        raise click.UsageError("Got --keep-collectives without --schedule, which leaves nothing to do.")
-    if place and (schedule is not None or on_packets):
-        raise click.UsageError("--place is judged on analytical models, and not combined with --schedule.")
-    if schedule is not None:
-        from astra_tacos.scheduler.request import check_asked
-
-        check_asked(schedule)
-        if on_packets:
-            raise click.UsageError("--schedule is judged on analytical models, not on --backend packet.")
-        if baseline is not None:
-            raise click.UsageError("Got --baseline and --schedule, expected at most one of them.")
-    if keep_collectives and schedule is not None:
-        _schedule_only(inputs, output, schedule, schedule_replays, per_iteration, backend, as_json)
-        return
+    request = PlanRequest(
+        inputs,
+        backend,
+        baseline,
+        options if options.threads or not jobs else replace(options, threads=jobs),
+        cache=None if no_cache else cache or default_cache(),
+        most_messages=max_messages,
+        candidates=read_candidates(candidate_paths),
+        place=place,
+        schedule=schedule,
+        schedule_replays=schedule_replays,
+        per_iteration=per_iteration,
+        keep_collectives=keep_collectives,
+    )
     program = _program(inputs, astra_sim_bin, in_ns3) if in_astra_sim else None
-    candidates = read_candidates(candidate_paths)
-    compile_ahead(*PLANNING, *ALL_SEARCHING)
-    with points_to_lint(), progress("planning (native configurations, then collectives)") as on_progress:
-        common: dict[str, Any] = {
-            "backend": backend,
-            "options": options if options.threads or not jobs else replace(options, threads=jobs),
-            "cache": None if no_cache else cache or default_cache(),
-            "most_messages": max_messages,
-            "candidates": candidates,
-            "on_native": on_progress,
-        }
-        scheduled = None
-        if schedule is None:
-            result = (plan_placed if place else make_plan)(inputs, output, baseline=baseline, on_progress=on_progress, **common)
-        else:
-            from astra_tacos.scheduler.scheduled_plan import scheduled_plan
-
-            result, scheduled = scheduled_plan(
-                inputs,
-                output,
-                schedule,
-                most_replays=schedule_replays,
-                per_iteration=per_iteration,
-                on_progress=on_progress,
-                **common,
-            )
+    compile_ahead(*PLANNING, *(() if keep_collectives else ALL_SEARCHING))
+    what = "scheduling" if keep_collectives else "planning (native configurations, then collectives)"
+    with points_to_lint(), progress(what) as on_progress:
+        planned = make_plan(request, output, on_progress, on_progress)
+    result, scheduled = planned.result, planned.scheduled
     measured = {} if program is None else _measure(inputs, output, program, baseline, in_ns3)
     if as_json:
-        cached = sum(case.from_cache for case in result.cases)
-        found = result.to_json() | {"output": str(output), "cases_from_cache": cached, "astra_sim": measured or None}
-        print_json(found | ({} if scheduled is None else {"schedule": scheduled.to_json()}))
+        cached = {} if result is None else {"cases_from_cache": sum(case.from_cache for case in result.cases)}
+        found = planned.to_json() | {"output": str(output)} | cached
+        print_json(found if result is None else found | {"astra_sim": measured or None})
         return
     if scheduled is not None:
         print_schedule(scheduled)
+    if result is None:
+        assert scheduled is not None
+        print_rows(_file_rows(output, scheduled.backend))
+        return
+    if scheduled is not None:
         echo("")
     _print(result, output, measured, scheduled)
-
-
-def _schedule_only(
-    inputs: RunInputs,
-    output: Path,
-    schedule: str,
-    replays: int,
-    per_iteration: bool,
-    backend: Backend | None,
-    as_json: bool,
-) -> None:
-    from astra_tacos.scheduler.scheduled_plan import schedule_only
-
-    compile_ahead(*PLANNING)
-    with points_to_lint(), progress("scheduling") as on_progress:
-        result = schedule_only(
-            inputs, output, schedule, backend=backend, most_replays=replays, per_iteration=per_iteration, on_progress=on_progress
-        )
-    if as_json:
-        print_json({"schedule": result.to_json(), "output": str(output)})
-        return
-    print_schedule(result)
-    print_rows(_file_rows(output, result.backend))
 
 
 def _file_rows(output: Path, backend: Backend) -> list[tuple[str, str]]:

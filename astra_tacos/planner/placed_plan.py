@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 from astra_tacos.errors import ReplayError
 from astra_tacos.files import write_json
 from astra_tacos.planner.fastest_plan import write_fastest
 from astra_tacos.planner.place import PlaceResult, place, placed_inputs
-from astra_tacos.planner.plan import plan
+from astra_tacos.planner.plan import Progress, plan
 from astra_tacos.planner.plan_result import PlannedPlacement, PlanResult
-from astra_tacos.planner.run_files import PLACE_FILE, RunInputs, add_to_plan, check_output
-from astra_tacos.run.backend import Backend
+from astra_tacos.planner.request import PlanRequest
+from astra_tacos.planner.run_files import PLACE_FILE, add_to_plan, check_output
 
 _NOT_PLACED = "its ranks stay where they are, as the run before does not end in any placement"
 
 
 def plan_placed(
-    inputs: RunInputs,
+    request: PlanRequest,
     output: Path,
-    *,
-    backend: Backend | str | None = None,
-    seed: int = 0,
-    on_progress: Callable[[int, int], None] = lambda done, total: None,
-    **options: Any,
+    on_native: Progress = lambda done, total: None,
+    on_progress: Progress = lambda done, total: None,
 ) -> PlanResult:
     """The faster one of two plans: of the run as it is, and of the run with its ranks where it ends earliest.
 
@@ -37,33 +32,30 @@ def plan_placed(
 
     Parameters
     ----------
-    inputs, output, backend, on_progress
+    request, output, on_native, on_progress
         As for `plan`.
-    seed
-        As for `place`.
-    options
-        All else as for `plan`.
 
     Raises
     ------
     ConfigError, ReplayError
         As `place` and `plan` do.
     """
+    inputs = request.inputs
     check_output(output, inputs)
-    options |= {"backend": backend, "on_progress": on_progress}
     with tempfile.TemporaryDirectory(prefix="astra_tacos_") as scratch:
         folder = Path(scratch)
         try:
-            found = place(inputs, folder / "placed", backend=backend, seed=seed)
+            found = place(inputs, folder / "placed", backend=request.backend, seed=request.options.seed)
         except ReplayError as error:
-            return plan(inputs, output, **options, more_notes=(f"{_NOT_PLACED}: {error}",))
-        own = plan(inputs, folder / "own", **options)
+            return plan(replace(request, more_notes=(f"{_NOT_PLACED}: {error}",)), output, on_native, on_progress)
+        own = plan(request, folder / "own", on_native, on_progress)
         plans = [(folder / "own", own)]
         if not found.is_as_it_was:
             moved = placed_inputs(folder / "placed", inputs)
             where = f"ranks are placed as {found.name} ({PLACE_FILE})"
             note = f"{where}: as they were, the plan takes {own.after_ns:,} ns"
-            plans.append((folder / "moved", plan(moved, folder / "moved", **options, more_notes=(note,))))
+            asked = replace(request, inputs=moved, more_notes=(note,))
+            plans.append((folder / "moved", plan(asked, folder / "moved", on_native, on_progress)))
         return write_fastest(output, plans, adds=lambda kept, target: _add_placement(found, own, plans, kept, target))
 
 

@@ -31,10 +31,11 @@ from astra_tacos.planner.message_limit import limit_messages
 from astra_tacos.planner.native_configuration import NativeConfiguration, configuration_of
 from astra_tacos.planner.node_log import COLUMNS, node_rows
 from astra_tacos.planner.plan_result import PlanResult, plan_result
+from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.run_bound import run_bound
 from astra_tacos.planner.run_files import RunInputs, check_output, planned_inputs, write_plan
 from astra_tacos.planner.run_judgement import JudgedRun, fair_judges, judge_run, notes_on_other_plan, replay_or_reason
-from astra_tacos.planner.solution import PLAN_OPTIONS, Solution
+from astra_tacos.planner.solution import Solution
 from astra_tacos.planner.synthesis import solve
 from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.planner.workload import Workload, baseline_run, find_workload, read_inputs
@@ -68,48 +69,25 @@ _AnyEnd = TypeVar("_AnyEnd", RunEnd, RunEnd | None)
 
 
 def plan(
-    inputs: RunInputs,
+    request: PlanRequest,
     output: Path,
-    *,
-    backend: Backend | str | None = None,
-    baseline: str | None = None,
-    options: SearchOptions = PLAN_OPTIONS,
-    cache: Path | None = None,
-    compare_backends: bool = True,
-    most_messages: int | None = None,
-    more_notes: tuple[str, ...] = (),
-    candidates: tuple[Candidate, ...] = (),
     on_native: Progress = lambda done, total: None,
     on_progress: Progress = lambda done, total: None,
 ) -> PlanResult:
     """Write a run in which every collective is synthesized for its group on the network, and replay it before and after.
 
+    Ranks stay where they are, and communication when it is (`scheduler.make_plan` moves both).
+
     Parameters
     ----------
-    inputs
-        The run.
+    request
+        What is asked.
     output
         Directory to write; a plan that is there is replaced.
-    backend
-        The network model, or its name; None takes the network's default (`run.backend`).
-    baseline
-        Native algorithm of the run before; None takes the run as it is.
-    options
-        What is asked of the searches of each case; link models are those of the backend. `threads` are shared by all cases.
-    cache
-        Directory of synthesized cases, None for none.
-    compare_backends
-        Whether to make a quick plan for each other backend, too, where judges may differ, to say where it is faster.
-    most_messages
-        About how many messages the planned run may have; None for 20 times as many as native collectives take.
-    candidates
-        Proven programs of files, which compete with what searches find.
-    more_notes
-        What else there is to say of the planned run.
     on_native
         Called with how many native configurations were tried, and about how many there are.
     on_progress
-        Called with how many cases are done, and how many there are.
+        Called with how many distinct collectives are done, and how many there are.
 
     Raises
     ------
@@ -118,16 +96,16 @@ def plan(
     ReplayError
         If neither a planned run nor the run before goes to its end.
     """
-    if options.link_model != "auto":
-        raise ConfigError(f"link model: found {options.link_model!r}, expected 'auto': a plan takes what its backend does")
+    inputs, baseline, options, candidates = request.inputs, request.baseline, request.options, request.candidates
+    most_messages = request.most_messages
     check_output(output, inputs)
     workload, limit = limit_messages(find_workload(inputs), most_messages)
     network = workload.run.network
-    model = choose_backend(backend, network)
+    model = choose_backend(request.backend, network)
     NETWORK_MODELS[model](network)  # refuses what it cannot replay before anything is synthesized for it
     start = baseline_run(workload, baseline)
     check_dimensions(start)
-    kept = SynthesisCache(cache)
+    kept = SynthesisCache(request.cache)
     judges = judges_of_run(network, model)
     models = tuple(dict.fromkeys((model, *(judge.backend for judge in judges))))
     with ThreadPoolExecutor(len(models)) as pool:
@@ -151,11 +129,11 @@ def plan(
         best = runs.joint(best, solutions, base, model, options, kept, limit)
         judged = judge_run(judges, before, best.run, best.known)
         judged = tuple(replace(each, reason=_without(best.folder, each.reason)) for each in judged)
-        if compare_backends and native.fastest_possible is not None:
+        if request.compare_backends and native.fastest_possible is not None:
             judged = tuple(_with_native(each, workload, model, start, before) for each in judged)
         defects = [note for each in solutions for note in each.defects]
         notes = tuple(note for each in judged if (note := each.note(model)))
-        others = [each for each in BACKENDS.values() if each != model] if compare_backends and differ(judges) else []
+        others = [each for each in BACKENDS.values() if each != model] if request.compare_backends and differ(judges) else []
         for other in others:
             quick = tuple(_quick(options, solution) for solution in solutions)
             try:
@@ -172,7 +150,7 @@ def plan(
         _move_up(best.folder, folder)
         notes = (
             *dict.fromkeys(defects),
-            *more_notes,
+            *request.more_notes,
             *((_ONLY_REPLAYED,) if network.forwarding and model.is_analytical else ()),
             *notes,
         )

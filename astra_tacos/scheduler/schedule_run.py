@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from astra_tacos.errors import ConfigError
+from astra_tacos.planner.request import DEFAULT_REPLAYS
 from astra_tacos.planner.run_files import WORKLOAD, RunInputs, planned_inputs, write_configurations
 from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.planner.workload import Workload, find_workload, read_inputs
@@ -28,7 +29,7 @@ from astra_tacos.scheduler.exposure import exposed_ns, exposed_of_ranks
 from astra_tacos.scheduler.legality import violations
 from astra_tacos.scheduler.policy import MAX_NODES_OF_RANK
 from astra_tacos.scheduler.request import AS_IS, SEARCH, describe, parse_schedule
-from astra_tacos.scheduler.search import DEFAULT_REPLAYS, Found, Tried, names_of, search
+from astra_tacos.scheduler.search import Found, Tried, names_of, search
 from astra_tacos.scheduler.search import tried as tried_candidate
 from astra_tacos.scheduler.written import on_all_ranks, write_scheduled
 from astra_tacos.trace.reader import read_names

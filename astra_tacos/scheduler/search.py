@@ -19,7 +19,6 @@ from astra_tacos.scheduler.request import SYSTEMS, Request, default_request, par
 from astra_tacos.scheduler.tasks import Operation, TaskGraph, Vertex, relations
 
 Combination = dict[str, Request]
-DEFAULT_REPLAYS = 80
 FEW_COLLECTIVES = 6
 """As many have at most 720 orders."""
 

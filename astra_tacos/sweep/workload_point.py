@@ -16,6 +16,7 @@ from astra_tacos.planner.place import write_placed
 from astra_tacos.planner.placed_plan import plan_placed
 from astra_tacos.planner.plan import plan
 from astra_tacos.planner.plan_result import PlanResult
+from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.run_files import RunInputs, planned_inputs
 from astra_tacos.run.placement_matrix import read_placement
 from astra_tacos.sweep.outcome import Conditions
@@ -81,24 +82,22 @@ def _plan(network: NetworkConfig, task: WorkloadTask, conditions: Conditions, fo
         _path(task.remote_memory),
         Path(task.directory),
     )
-    options: dict[str, Any] = {
-        "backend": task.backend,
-        "baseline": task.baseline,
-        "options": task.options,
-        "cache": _path(conditions.cache),
-        "compare_backends": False,
-    }
+
+    def request_of(inputs: RunInputs) -> PlanRequest:
+        asked = task.backend, task.baseline, task.options
+        return PlanRequest(inputs, *asked, cache=_path(conditions.cache), compare_backends=False)
+
     divided = None
     if task.endpoint is not None:
         chosen = parse_endpoint(task.endpoint)
         found = divide_endpoint(inputs, folder / "divided", chosen.mode, chosen.npu, chosen.partition, backend=task.backend)
         divided, inputs = found.written, planned_inputs(folder / "divided", inputs)
     if task.placement == BEST_PLACEMENT:
-        return divided, plan_placed(inputs, folder / "plan", seed=task.options.seed, **options)
+        return divided, plan_placed(request_of(inputs), folder / "plan")
     if task.placement is not None:
         (folder / "placed").mkdir()
         inputs = write_placed(folder / "placed", inputs, read_placement(task.placement))
-    return divided, plan(inputs, folder / "plan", **options)
+    return divided, plan(request_of(inputs), folder / "plan")
 
 
 def _path(text: str | None) -> Path | None:

@@ -11,6 +11,7 @@ from helpers.lint_runs import RunFiles
 from astra_tacos.linter.lint import LintReport, lint
 from astra_tacos.planner.plan import plan
 from astra_tacos.planner.plan_result import PlanResult
+from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.run_files import RunInputs, planned_inputs
 from astra_tacos.planner.solution import PLAN_OPTIONS
 from astra_tacos.planner.workload import read_inputs
@@ -45,7 +46,7 @@ def golden_inputs(folder: Path) -> RunInputs:
 
 def planned(inputs: RunInputs, output: Path, **options: Any) -> tuple[PlanResult, RunInputs]:
     """A plan, and the files of the run that it wrote."""
-    return plan(inputs, output, **options), planned_inputs(output, inputs)
+    return plan(PlanRequest(inputs, **options), output), planned_inputs(output, inputs)
 
 
 def same_or_faster(first: PlanResult, after: RunInputs, folder: Path, options: SearchOptions) -> None:

@@ -11,6 +11,7 @@ from helpers.plans import attributes, contents, lint_plan, messages, planned, wr
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.errors import ConfigError
 from astra_tacos.planner.plan import plan
+from astra_tacos.planner.request import PlanRequest
 from astra_tacos.schedule.storage import load_schedule
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.trace.schema import CommType
@@ -74,7 +75,7 @@ def test_roots_are_ranks_and_every_root_is_a_case(tmp_path: Path) -> None:
 def test_a_root_outside_the_group_is_told(tmp_path: Path) -> None:
     ranks = [[coll(0, (), CommType.REDUCE, root=4)] for _ in range(4)]
     with pytest.raises(ConfigError, match="rank 0, node 0: its root is rank 4, expected a rank of its group"):
-        plan(written(tmp_path, RunFiles(ranks=ranks)), tmp_path / "plan")
+        plan(PlanRequest(written(tmp_path, RunFiles(ranks=ranks))), tmp_path / "plan")
 
 
 def test_a_pattern_that_no_synthesizer_does_keeps_what_it_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,4 +96,4 @@ def test_a_pattern_that_no_synthesizer_does_keeps_what_it_had(tmp_path: Path, mo
 
     ranks = [[coll(0, (), CommType.GATHER, size=1 << 16)] for _ in range(2)]
     with pytest.raises(ConfigError, match="GATHER: no synthesizer does gather, and ASTRA-sim has none"):
-        plan(written(tmp_path / "gather", RunFiles(ranks=ranks)), tmp_path / "refused")
+        plan(PlanRequest(written(tmp_path / "gather", RunFiles(ranks=ranks))), tmp_path / "refused")

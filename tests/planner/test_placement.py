@@ -19,6 +19,7 @@ from astra_tacos.planner.permuted_run import write_permuted
 from astra_tacos.planner.place import find_placements, place, placed_inputs
 from astra_tacos.planner.placed_plan import plan_placed
 from astra_tacos.planner.placement_cost import Demand, PlacementCost, exchange
+from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.run_files import RunInputs, planned_inputs
 from astra_tacos.planner.workload import find_workload, read_inputs
 from astra_tacos.replayer.run_replay import replay_run
@@ -193,7 +194,7 @@ def test_the_command(two: RunInputs, tmp_path: Path) -> None:
 
 def test_a_plan_of_the_placed_run_if_that_is_faster(two: RunInputs, tmp_path: Path) -> None:
     own, _ = quickly_planned(two, tmp_path / "own")
-    result = plan_placed(two, tmp_path / "plan", options=QUICK)
+    result = plan_placed(PlanRequest(two, options=QUICK), tmp_path / "plan")
     assert result.after_ns < own.after_ns
     assert any("ranks are placed as" in note for note in result.notes)
     told = json.loads((tmp_path / "plan" / "place.json").read_text())
@@ -207,12 +208,12 @@ def test_a_plan_of_the_placed_run_if_that_is_faster(two: RunInputs, tmp_path: Pa
     planned = json.loads((tmp_path / "plan" / "plan.json").read_text())
     assert planned["placement"] == json.loads(json.dumps(result.to_json()["placement"]))
     with pytest.raises(ConfigError, match="to be placed before it is planned"):
-        plan_placed(planned_inputs(tmp_path / "plan", two), tmp_path / "again", options=QUICK)
+        plan_placed(PlanRequest(planned_inputs(tmp_path / "plan", two), options=QUICK), tmp_path / "again")
 
 
 def test_the_oracle_follows_a_placement(two: RunInputs, tmp_path: Path) -> None:
     """Ranks, the ends of the message and the roots of the broadcasts are elsewhere; a map that is not the plan's is none."""
-    plan_placed(two, tmp_path / "plan", options=QUICK)
+    plan_placed(PlanRequest(two, options=QUICK), tmp_path / "plan")
     arguments = ["verify", "plan", "--before", str(two.workload)]
     done = command(*arguments, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
@@ -229,7 +230,7 @@ def test_the_oracle_follows_a_placement(two: RunInputs, tmp_path: Path) -> None:
 def test_a_plan_that_keeps_the_run_as_it_was_says_so(two: RunInputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the native runs the placed one ends first, of the plans that of the run as it is."""
     monkeypatch.setattr("astra_tacos.planner.fastest_plan.earliest", lambda ends: len(list(ends)) - 2)
-    result = plan_placed(two, tmp_path / "plan", options=QUICK)
+    result = plan_placed(PlanRequest(two, options=QUICK), tmp_path / "plan")
     told = json.loads((tmp_path / "plan" / "place.json").read_text())
     assert result.placement is not None and result.placement.placed_planned_ns is not None
     assert told["npu_of_rank"] == list(range(8))
@@ -249,7 +250,7 @@ def test_a_run_that_ends_in_no_placement_is_planned_where_it_is(tmp_path: Path) 
     with pytest.raises(ReplayError, match="deadlock") as error:
         place(inputs, tmp_path / "placed")
     assert str(error.value).startswith(str(inputs.workload))
-    result = plan_placed(inputs, tmp_path / "plan", options=QUICK)
+    result = plan_placed(PlanRequest(inputs, options=QUICK), tmp_path / "plan")
     assert result.before_ns is None
     assert f"the run before does not end in any placement: {inputs.workload}: deadlock" in result.notes[0]
     assert replay_run(read_inputs(planned_inputs(tmp_path / "plan", inputs))).end_ns == result.after_ns

@@ -20,6 +20,7 @@ from astra_tacos.cli.main import cli
 from astra_tacos.cli.verify import verify
 from astra_tacos.errors import ConfigError
 from astra_tacos.planner.plan import plan
+from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.run_files import RunInputs
 from astra_tacos.planner.solution import PLAN_OPTIONS
 from astra_tacos.planner.synthesis_cache import SynthesisCache
@@ -166,7 +167,7 @@ def test_an_interrupted_plan_goes_on_from_the_cache(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        plan(inputs, tmp_path / "plan", options=QUICK, cache=tmp_path / "cache", on_progress=interrupt)
+        plan(PlanRequest(inputs, options=QUICK, cache=tmp_path / "cache"), tmp_path / "plan", on_progress=interrupt)
     assert not (tmp_path / "plan").exists()
     assert not list(tmp_path.glob(".plan*"))
     result, _ = quickly_planned(inputs, tmp_path / "plan", cache=tmp_path / "cache")
@@ -326,7 +327,7 @@ def test_orders_that_contradict_one_another_are_refused(tmp_path: Path) -> None:
         [coll(0, size=1 << 16, group=2), coll(1, [0], size=1 << 16, group=1)],
     ]
     with pytest.raises(ConfigError, match="deadlock: ranks order their collectives differently: the ALL_REDUCE of rank 0, node"):
-        plan(written(tmp_path, RunFiles(ranks=ranks, groups=groups)), tmp_path / "plan")
+        plan(PlanRequest(written(tmp_path, RunFiles(ranks=ranks, groups=groups))), tmp_path / "plan")
     assert not (tmp_path / "plan").exists()
 
 
@@ -344,7 +345,7 @@ def test_orders_that_contradict_one_another_are_refused(tmp_path: Path) -> None:
 def test_ranks_that_disagree_are_told(tmp_path: Path, second: list[Any], message: str) -> None:
     ranks = [[coll(1, size=4096), coll(2, [1], size=4096)], second]
     with pytest.raises(ConfigError, match=message):
-        plan(written(tmp_path, RunFiles(ranks=ranks)), tmp_path / "plan")
+        plan(PlanRequest(written(tmp_path, RunFiles(ranks=ranks))), tmp_path / "plan")
 
 
 def test_what_is_not_ours_comes_out_as_it_went_in(tmp_path: Path) -> None:
@@ -410,10 +411,10 @@ def test_outputs_that_would_destroy_something_are_refused(tmp_path: Path) -> Non
     (tmp_path / "full" / "thesis.txt").write_text("precious")
     for output in (tmp_path / "full", tmp_path / "run"):
         with pytest.raises(ConfigError, match="choose another output"):
-            plan(inputs, output)
+            plan(PlanRequest(inputs), output)
     _, after = quickly_planned(inputs, tmp_path / "plan")
     with pytest.raises(ConfigError, match="is inside, which would be replaced"):
-        plan(after, tmp_path / "plan")
+        plan(PlanRequest(after), tmp_path / "plan")
     quickly_planned(inputs, tmp_path / "plan")
 
 
@@ -459,7 +460,7 @@ def test_a_backend_without_routes_is_refused_before_anything_is_synthesized(
     inputs = written_on_links(tmp_path, RunFiles(ranks=[[coll(0, size=1 << 16)] for _ in range(4)], topology=("Ring",)))
     monkeypatch.setattr("astra_tacos.planner.plan.solve", lambda *_: pytest.fail("synthesized in vain"))
     with pytest.raises(ConfigError, match=r"network.yml: astra_tacos.links is beyond the congestion-unaware backend") as caught:
-        plan(inputs, tmp_path / "plan", backend="congestion-unaware")
+        plan(PlanRequest(inputs, backend="congestion-unaware"), tmp_path / "plan")
     assert str(caught.value).startswith(str(tmp_path))
     assert not (tmp_path / "plan").exists()
 
@@ -468,7 +469,7 @@ def test_a_group_that_only_others_connect_is_named(tmp_path: Path) -> None:
     ranks = [[coll(0, size=1 << 16, group=1 + rank % 2)] for rank in range(4)]
     files = RunFiles(ranks=ranks, groups={"1": [0, 2], "2": [1, 3]}, topology=("Ring",))
     with pytest.raises(ConfigError, match=r"network.yml: the ranks of the group 0, 2 cannot reach one another without other"):
-        plan(written_on_links(tmp_path, files), tmp_path / "plan")
+        plan(PlanRequest(written_on_links(tmp_path, files)), tmp_path / "plan")
 
 
 def test_fewer_bytes_than_ranks_stay_as_they_are_and_the_rest_is_planned(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from astra_tacos.endpoint.npu import Partition
 from astra_tacos.errors import ReplayError, VerificationError
 from astra_tacos.kernels.compiled import Kernel
 from astra_tacos.planner.plan import plan
+from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.run_files import RunInputs, planned_inputs
 from astra_tacos.sweep import collective_point as collective_room
 from astra_tacos.sweep.evaluate import evaluate, warm_up
@@ -185,7 +186,7 @@ def test_a_workload_has_the_figures_of_its_plan(run: Path, tmp_path: Path, monke
     assert list(tmp_path.iterdir()) == []
     write_network(network, tmp_path / "network.yml")
     inputs = RunInputs(run / "workload" / "w", run / "system.json", tmp_path / "network.yml", run / "comm_group.json", None, run)
-    result = plan(inputs, tmp_path / "plan", baseline="ring", options=SearchOptions("ring", trials=1, threads=1))
+    result = plan(PlanRequest(inputs, baseline="ring", options=SearchOptions("ring", trials=1, threads=1)), tmp_path / "plan")
     assert outcome.status == "ok", outcome.error
     assert plain(outcome) == {
         "predicted_ns": result.after_ns,
@@ -241,7 +242,7 @@ def test_a_workload_gives_a_part_of_its_npus_to_communication(
     inputs = RunInputs(run / "workload" / "w", run / "system.json", tmp_path / "network.yml", run / "comm_group.json", None, run)
     divided = divide_endpoint(inputs, tmp_path / "divided", "host", partition=Partition(2, 20.0)).written
     options = SearchOptions("ring", trials=1, threads=1)
-    planned = plan(planned_inputs(tmp_path / "divided", inputs), tmp_path / "plan", baseline="ring", options=options)
+    planned = plan(PlanRequest(planned_inputs(tmp_path / "divided", inputs), baseline="ring", options=options), tmp_path / "plan")
     assert (row["predicted_ns"], row["before_ns"]) == (planned.after_ns, planned.before_ns)
     assert (row["comm_cores"], row["comm_memory_gbps"], row["driven_gbps"]) == (2, 20.0, divided.network_gbps)
     outcome = evaluate(workload_point(run, network, endpoint="ace:comm-memory=0"), Conditions())

@@ -1,0 +1,87 @@
+"""What is asked of a plan: a run, the backend that counts, and the effort of its searches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from astra_tacos.converter.candidate import Candidate
+from astra_tacos.errors import ConfigError
+from astra_tacos.planner.run_files import RunInputs
+from astra_tacos.planner.solution import PLAN_OPTIONS
+from astra_tacos.run.backend import Backend, is_packet_level
+from astra_tacos.synthesizer.search.search_options import SearchOptions
+
+DEFAULT_REPLAYS = 80
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """A training run whose collectives are to be synthesized, and perhaps placed or moved in time.
+
+    Parameters
+    ----------
+    inputs
+        The files of the run.
+    backend
+        The network model, or its name; None takes the network's default (`run.backend`).
+    baseline
+        Native algorithm of the run before; None takes the run as it is.
+    options
+        What is asked of the searches of each collective; link models are those of the backend. All share its `threads`.
+    cache
+        Directory of synthesized collectives, None for none.
+    compare_backends
+        Whether to make a quick plan for each other backend, too, where judges may differ, to say where that plan is faster.
+    most_messages
+        About how many messages the planned run may have; None for 20 times as many as native collectives take.
+    candidates
+        Proven programs of files, which compete with what searches find.
+    place
+        Whether the run is also planned with its ranks on other NPUs; the faster plan stays.
+    schedule
+        Policies that move communication in time, `search` for the best combination; None for none.
+    schedule_replays
+        How many combinations of policies that search replays.
+    per_iteration
+        Whether policies shorten an iteration in steady state, not the whole run.
+    keep_collectives
+        Whether collectives keep their algorithms, so that communication is only moved in time.
+    more_notes
+        What else there is to say of the planned run.
+
+    Raises
+    ------
+    ConfigError
+        If some of them exclude one another.
+    """
+
+    inputs: RunInputs
+    backend: Backend | str | None = None
+    baseline: str | None = None
+    options: SearchOptions = PLAN_OPTIONS
+    cache: Path | None = None
+    compare_backends: bool = True
+    most_messages: int | None = None
+    candidates: tuple[Candidate, ...] = ()
+    place: bool = False
+    schedule: str | None = None
+    schedule_replays: int = DEFAULT_REPLAYS
+    per_iteration: bool = False
+    keep_collectives: bool = False
+    more_notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.options.link_model != "auto":
+            found = self.options.link_model
+            raise ConfigError(f"link model: found {found!r}, expected 'auto': a plan takes what its backend does")
+        on_packets = not isinstance(self.backend, str) and is_packet_level(self.backend)
+        for name in ("per_iteration", "keep_collectives"):
+            if getattr(self, name) and self.schedule is None:
+                raise ConfigError(f"{name}: is for runs whose communication is scheduled, expected schedule, too")
+        if self.place and (self.schedule is not None or on_packets):
+            raise ConfigError("place: is judged on analytical models, and not combined with schedule")
+        if self.schedule is not None and on_packets:
+            raise ConfigError("schedule: is judged on analytical models, not on the packet level")
+        if self.schedule is not None and self.baseline is not None:
+            raise ConfigError("baseline, schedule: found both, expected at most one of them")
