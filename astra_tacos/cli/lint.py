@@ -36,7 +36,7 @@ def _explain(context: click.Context, _: click.Parameter, code: str | None) -> No
     """Print what a code means, and end."""
     if code is None or context.resilient_parsing:
         return
-    from astra_tacos.linter.checks import CHECKS
+    from astra_tacos.linter.lint import CHECKS
 
     check = CHECKS.get(code.upper())
     if check is None:
@@ -54,7 +54,7 @@ def _list(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     """Print all codes and steps, and end."""
     if not wanted or context.resilient_parsing:
         return
-    from astra_tacos.linter.checks import CHECKS
+    from astra_tacos.linter.lint import CHECKS
     from astra_tacos.repairer.steps import STEPS
 
     for check in CHECKS.values():

@@ -8,10 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.linter.check import Check
+from astra_tacos.linter.durations import EXACT_NS
 from astra_tacos.linter.facts import Facts
-from astra_tacos.linter.finding import Found, FoundRows, Severity
-from astra_tacos.linter.run_length import EXACT_NS
+from astra_tacos.linter.finding import Check, Found, FoundRows, Severity
 from astra_tacos.linter.trace_view import TraceView
 from astra_tacos.trace.schema import CommType, NodeType
 from astra_tacos.trace.trace import ABSENT, WORKLOAD_ATTRIBUTES

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from astra_tacos.linter.check import Check
-from astra_tacos.linter.columns import distinct_rows
+from astra_tacos.distinct import row_places
 from astra_tacos.linter.facts import Facts
-from astra_tacos.linter.finding import Found, FoundRows, Severity
+from astra_tacos.linter.finding import Check, Found, FoundRows, Severity
 from astra_tacos.linter.trace_view import TraceView, listed
 from astra_tacos.run.groups import ALL_RANKS
 from astra_tacos.run.patterns import GROUP_ATTRIBUTE, pattern_name
@@ -97,7 +96,7 @@ def other_size(facts: Facts) -> Iterator[Found]:
             continue
         buffer, received = _buffer_bytes(view), _received_bytes(view)
         entries = np.flatnonzero((collectives.run == number) & (collectives.size_bytes > 0))
-        first, _ = distinct_rows(collectives.comm_type[entries], collectives.size_bytes[entries], collectives.group[entries])
+        first, _ = row_places(collectives.comm_type[entries], collectives.size_bytes[entries], collectives.group[entries])
         for entry in entries[first].tolist():
             comm_type, size = int(collectives.comm_type[entry]), int(collectives.size_bytes[entry])
             ranks = facts.group_size(int(collectives.group[entry]))

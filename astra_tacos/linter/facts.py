@@ -8,12 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.config.system import SystemConfig
+from astra_tacos.distinct import row_places
 from astra_tacos.linter.collectives import Collectives, find_collectives
-from astra_tacos.linter.columns import distinct_rows
-from astra_tacos.linter.inputs import Inputs
+from astra_tacos.linter.inputs import Inputs, TraceFiles, read_trace_files
 from astra_tacos.linter.messages import Messages, match_messages, sound_messages
 from astra_tacos.linter.run_order import RunOrder, order_run
-from astra_tacos.linter.trace_files import TraceFiles, read_trace_files
 from astra_tacos.linter.trace_view import TraceView
 from astra_tacos.run.groups import ALL_RANKS
 from astra_tacos.run.run import NATIVE, implementations
@@ -98,7 +97,7 @@ class Facts:
         collectives = self.collectives
         if collectives is None:
             return {}
-        first, _ = distinct_rows(collectives.run, collectives.group)
+        first, _ = row_places(collectives.run, collectives.group)
         found: dict[int, list[int]] = {}
         for run, group in zip(collectives.run[first].tolist(), collectives.group[first].tolist(), strict=True):
             if run != NATIVE:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from astra_tacos.linter.check import Check
 from astra_tacos.linter.facts import Facts
-from astra_tacos.linter.finding import Found, Severity
-from astra_tacos.linter.trace_files import TraceFiles
+from astra_tacos.linter.finding import Check, Found, Severity
+from astra_tacos.linter.inputs import TraceFiles
 from astra_tacos.linter.trace_view import listed
 from astra_tacos.run.groups import ALL_RANKS, group_ids
 from astra_tacos.trace.schema import NodeType

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from astra_tacos.linter.check import Check
 from astra_tacos.linter.facts import Facts
-from astra_tacos.linter.finding import Found, FoundRows, Severity
+from astra_tacos.linter.finding import Check, Found, FoundRows, Severity
 from astra_tacos.linter.trace_view import listed
 from astra_tacos.run.groups import ALL_RANKS, UNKNOWN, group_ids, is_member
 from astra_tacos.run.patterns import pattern_name

@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.linter.check import Check
-from astra_tacos.linter.columns import distinct_rows
+from astra_tacos.distinct import row_places
 from astra_tacos.linter.facts import Facts
-from astra_tacos.linter.finding import Found, FoundRows, Severity
+from astra_tacos.linter.finding import Check, Found, FoundRows, Severity
 from astra_tacos.linter.messages import Messages, message_keys, sound_messages
 from astra_tacos.linter.trace_view import TraceView
 from astra_tacos.run.run import NATIVE
@@ -160,8 +159,8 @@ def tag_collision(facts: Facts) -> Iterator[Found]:
     for column in columns:
         same &= column[1:] == column[:-1]
     met = np.flatnonzero(same & (owners[1:] != owners[:-1]))
-    first, count = distinct_rows(owners[met], owners[met + 1])
-    for at, shared in zip(met[first].tolist(), count.tolist(), strict=True):
+    first, place = row_places(owners[met], owners[met + 1])
+    for at, shared in zip(met[first].tolist(), np.bincount(place).tolist(), strict=True):
         one, other = int(owners[at]), int(owners[at + 1])
         src, dst, tag, size = (int(column[at]) for column in columns)
         rows = _unordered_users(facts, one, other, (src, dst), (tag, size))

@@ -7,11 +7,19 @@ from collections.abc import Iterator
 import numpy as np
 
 from astra_tacos.config.network import NetworkConfig
-from astra_tacos.linter.check import Check
+from astra_tacos.linter.durations import (
+    EXACT_NS,
+    access_ns,
+    first_issued,
+    first_sends,
+    longest_latency_ns,
+    roofline_ns,
+    serialisation_ns,
+    shortest_ns,
+    shortest_rank_ns,
+)
 from astra_tacos.linter.facts import Facts
-from astra_tacos.linter.finding import Found, FoundRows, Severity
-from astra_tacos.linter.run_length import EXACT_NS, longest_latency_ns, shortest_rank_ns
-from astra_tacos.linter.zero_time import access_ns, first_issued, first_sends, roofline_ns, serialisation_ns, shortest_ns
+from astra_tacos.linter.finding import Check, Found, FoundRows, Severity
 from astra_tacos.run.backend import BACKENDS
 from astra_tacos.run.run import NATIVE
 from astra_tacos.trace.schema import NodeType

@@ -1,4 +1,4 @@
-"""Checks A: kinds of nodes (`attribute_checks` has their attributes)."""
+"""Checks A and D: kinds of nodes (`attribute_checks` has their attributes), and dependencies within a rank."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.linter.check import Check
+from astra_tacos.distinct import distinct
+from astra_tacos.linter import _order_kernels as kernels
 from astra_tacos.linter.facts import Facts
-from astra_tacos.linter.finding import Found, FoundRows, Severity
+from astra_tacos.linter.finding import Check, Found, FoundRows, Severity
 from astra_tacos.linter.trace_view import TraceView
 from astra_tacos.run.groups import ALL_RANKS, group_ids
 from astra_tacos.run.run import PATTERN_KEYS
 from astra_tacos.trace.schema import CommType, NodeType
-from astra_tacos.trace.trace import ABSENT
+from astra_tacos.trace.trace import ABSENT, DANGLING
 from astra_tacos.units import format_size
 
 _MOST_SKIPPED = 64
@@ -206,6 +207,59 @@ def no_operations(facts: Facts) -> Iterator[FoundRows]:
     yield view.each(where, "num_ops is 0 under the roofline: it never ends", "leave it out")
 
 
+_SHOWN_OF_CYCLE = 8
+
+
+def dangling(facts: Facts) -> Iterator[FoundRows]:
+    """A node depends on an id that no node of its rank has.
+
+    ASTRA-sim throws when it reads the file: `Node 7 in data_dep graph, but not found in index, file might be corrupted` (Chakra
+    `feeder_v3/et_feeder.cpp`, `graph_sanity_check`). In a custom collective it exits with a message about the path.
+
+    Remedy: correct the dependency. It can only name nodes of the same rank's file.
+    """
+    for view in facts.views:
+        rows = distinct(np.repeat(np.arange(view.trace.num_nodes), np.diff(view.trace.dep_first))[view.trace.dep == DANGLING])
+        yield view.each(rows, lambda row: "depends on a node that does not exist", "ids count within a rank's file")
+
+
+def all_wait(facts: Facts) -> Iterator[Found]:
+    """No node of a rank can start: each depends on another one, or on itself.
+
+    ASTRA-sim throws when it reads the file: `No dependancy free nodes found, there might be deadlocks` (Chakra
+    `feeder_v3/dependancy_solver.cpp`, `resolve_dependancy_free_nodes`).
+
+    Remedy: break the cycle.
+    """
+    for view in facts.views:
+        for rank in np.flatnonzero((view.ordered == 0) & (np.diff(view.trace.rank_first) > 0)).tolist():
+            yield _cycle(view, rank, "no node can start")
+
+
+def some_wait(facts: Facts) -> Iterator[Found]:
+    """Some nodes of a rank depend on one another in a cycle.
+
+    ASTRA-sim silently skips these nodes and all nodes that depend on them: when all other nodes have finished, the rank finishes
+    and prints its line (`workload/Workload.cc`, `call`: no node is free, none is running).
+
+    Remedy: break the cycle.
+    """
+    for view in facts.views:
+        counts = np.diff(view.trace.rank_first)
+        for rank in np.flatnonzero((view.ordered > 0) & (view.ordered < counts)).tolist():
+            lost = int(counts[rank] - view.ordered[rank])
+            yield _cycle(view, rank, f"{lost:,} of {counts[rank]:,} nodes never run, and the rank finishes without them")
+
+
+def _cycle(view: TraceView, rank: int, what: str) -> Found:
+    start = int(view.order[view.trace.rank_first[rank] + view.ordered[rank]])
+    rows = kernels.find_cycle(view.trace.dep_first, view.trace.dep, ~view.runs, start).tolist()[::-1]
+    ids = [str(view.node(row)) for row in [*rows, rows[0]]]
+    if len(ids) > _SHOWN_OF_CYCLE:
+        ids = [*ids[: _SHOWN_OF_CYCLE - 1], "...", ids[-1]]
+    return view.at(rows[0], f"waits for itself ({' -> '.join(ids)}): {what}", "break the cycle")
+
+
 CHECKS = (
     Check("A11", Severity.ERROR, "communication on the CPU", cpu_communication),
     Check("A12", Severity.ERROR, "METADATA or unknown node", metadata_node),
@@ -215,4 +269,7 @@ CHECKS = (
     Check("A16", Severity.WARNING, "BROADCAST only waits", broadcast_waits),
     Check("A17", Severity.ERROR, "no dimension involved", no_dimension),
     Check("A18", Severity.ERROR, "no operations under the roofline", no_operations),
+    Check("D01", Severity.ERROR, "dangling dependency", dangling),
+    Check("D02", Severity.ERROR, "no node can start", all_wait),
+    Check("D03", Severity.ERROR, "cycle of dependencies", some_wait),
 )

@@ -7,14 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.distinct import distinct
-from astra_tacos.linter.check import Check
-from astra_tacos.linter.circles import circles
+from astra_tacos.distinct import distinct, row_places
 from astra_tacos.linter.collectives import Collectives
-from astra_tacos.linter.columns import distinct_rows, number_rows
 from astra_tacos.linter.facts import Facts
-from astra_tacos.linter.finding import Found, Severity
-from astra_tacos.linter.run_order import SEND_GROUP, Pairs
+from astra_tacos.linter.finding import Check, Found, Severity
+from astra_tacos.linter.run_order import SEND_GROUP, Pairs, circles
 from astra_tacos.linter.trace_view import TraceView, listed
 from astra_tacos.run.chunks import count_chunks
 from astra_tacos.run.groups import ALL_RANKS
@@ -233,8 +230,8 @@ def free_order(facts: Facts) -> Iterator[Found]:
         return
     low = np.minimum(risky.first_group, risky.second_group)
     high = np.maximum(risky.first_group, risky.second_group)
-    first, count = distinct_rows(low, high)
-    for at, number in zip(first.tolist(), count.tolist(), strict=True):
+    first, place = row_places(low, high)
+    for at, number in zip(first.tolist(), np.bincount(place).tolist(), strict=True):
         row, other = int(risky.first[at]), int(risky.second[at])
         what = f"nothing orders {_node_text(view, collectives, row)} and {_node_text(view, collectives, other)}"
         if risky.first_waits[at] or risky.second_waits[at]:
@@ -253,10 +250,7 @@ def _shared_text(collectives: Collectives, pairs: Pairs, at: int) -> str:
 
 def _share_ranks(collectives: Collectives, pairs: Pairs) -> NDArray[np.bool_]:
     """bool[n], whether both nodes of a pair are collectives, and their groups have two or more ranks in common."""
-    if not len(pairs):
-        return np.zeros(0, np.bool_)
-    which = number_rows(pairs.first_group, pairs.second_group)
-    _, first = np.unique(which, return_index=True)
+    first, which = row_places(pairs.first_group, pairs.second_group)
     members = {group: set(ranks) for group, ranks in collectives.members.items()}
     both = zip(pairs.first_group[first].tolist(), pairs.second_group[first].tolist(), strict=True)
     share = [SEND_GROUP not in (one, two) and len(members[one] & members[two]) > 1 for one, two in both]

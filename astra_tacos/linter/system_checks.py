@@ -9,9 +9,8 @@ import numpy as np
 
 from astra_tacos.config.system import IGNORED_KEYS, READ_KEYS
 from astra_tacos.config.yaml_text import describe
-from astra_tacos.linter.check import Check
 from astra_tacos.linter.facts import Facts
-from astra_tacos.linter.finding import Found, Severity
+from astra_tacos.linter.finding import Check, Found, Severity
 from astra_tacos.linter.trace_view import listed
 from astra_tacos.trace.schema import NodeType
 

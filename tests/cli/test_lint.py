@@ -10,7 +10,7 @@ import pytest
 from helpers.lint_runs import RunFiles, coll, comp
 
 from astra_tacos.cli.main import BAD_INPUT, CHECK_FAILED, main
-from astra_tacos.linter.checks import CHECKS
+from astra_tacos.linter.lint import CHECKS
 from astra_tacos.repairer.steps import STEPS
 
 FINE = RunFiles([[comp(0)], [comp(0)]])
