@@ -89,8 +89,6 @@ def other_size(facts: Facts) -> Iterator[Found]:
     Remedy: use a trace that is made for this size.
     """
     workload, collectives = facts.workload, facts.collectives
-    if workload is None or collectives is None:
-        return
     for number, view in facts.custom.items():
         if view.files.unreadable:
             continue
@@ -158,7 +156,7 @@ def different_traces(facts: Facts) -> Iterator[Found]:
     Remedy: give the nodes of one collective the same id on every rank.
     """
     view, collectives = facts.workload, facts.collectives
-    if view is None or collectives is None or not facts.uses:
+    if not facts.uses:
         return
     names = ["the native algorithm", *facts.implementations[0]]
     for group in collectives.members:

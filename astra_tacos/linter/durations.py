@@ -29,8 +29,7 @@ def shortest_rank_ns(facts: Facts, view: TraceView) -> NDArray[np.float64]:
     sends = view.rows(NodeType.COMM_SEND) & view.runs
     sent_ns: NDArray[np.float64] = np.bincount(view.rank[sends], minlength=ranks) * latency_ns.min()
     collectives = facts.collectives
-    if collectives is not None:
-        sent_ns += np.bincount(collectives.rank, _shortest_native_ns(facts, view, collectives, latency_ns), ranks)
+    sent_ns += np.bincount(collectives.rank, _shortest_native_ns(facts, view, collectives, latency_ns), ranks)
     return sent_ns
 
 
@@ -105,8 +104,6 @@ def first_issued(view: TraceView) -> NDArray[np.bool_]:
 def first_sends(facts: Facts, first: NDArray[np.bool_]) -> dict[int, NDArray[np.int64]]:
     """Rows of sends of custom traces that are certainly issued at time 0, by the trace's place among the prefixes."""
     collectives = facts.collectives
-    if collectives is None:
-        return {}
     found: dict[int, NDArray[np.int64]] = {}
     started = first[collectives.row] & (collectives.run != NATIVE)
     for number in np.unique(collectives.run[started]).tolist():

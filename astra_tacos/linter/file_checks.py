@@ -166,7 +166,7 @@ def groups_ignored(facts: Facts) -> Iterator[Found]:
     Remedy: rename the file or directory.
     """
     if facts.inputs.groups_ignored:
-        view, path = facts.workload, str(facts.inputs.groups_path)
+        view, path = next(iter(facts.views), None), str(facts.inputs.groups_path)
         used = view is None or bool((view.rows(NodeType.COMM_COLL) & (group_ids(view.columns) != ALL_RANKS)).any())
         severity = Severity.ERROR if used else Severity.WARNING
         message = 'its path holds "empty": ASTRA-sim reads no groups at all'

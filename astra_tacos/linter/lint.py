@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from astra_tacos.linter import (
     order_checks,
     system_checks,
 )
-from astra_tacos.linter.facts import Facts
+from astra_tacos.linter.facts import Facts, UnknownFact
 from astra_tacos.linter.finding import Check, Finding, Found, FoundRows, Severity
 from astra_tacos.linter.inputs import read_inputs
 from astra_tacos.run.backend import Backend
@@ -99,10 +100,11 @@ def lint(
     findings: list[Finding] = []
     counts: dict[Severity, dict[str, int]] = {severity: {} for severity in Severity}
     for check in CHECKS.values():
-        for found in check.find(facts):
-            _add(check, found, findings, counts, limit)
+        with suppress(UnknownFact):
+            for found in check.find(facts):
+                _add(check, found, findings, counts, limit)
     findings.sort(key=lambda finding: (finding.severity != Severity.ERROR, finding.code))
-    trace = facts.workload.trace if facts.workload else None
+    trace = facts.inputs.workload.trace
     return LintReport(
         findings=tuple(findings),
         errors=counts[Severity.ERROR],

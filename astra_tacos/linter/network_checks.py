@@ -95,9 +95,7 @@ def instant_at_start(facts: Facts) -> Iterator[FoundRows]:
 
     Remedy: let the node depend on a COMP node, which takes at least 1 ns.
     """
-    workload = facts.workload
-    if workload is None or not facts.communicates:
-        return
+    workload = facts.communicating
     remedy = "let it wait for a COMP node"
     first = first_issued(workload)
     sends = np.flatnonzero(first & workload.rows(NodeType.COMM_SEND) & (workload.trace.size_bytes > 0))
@@ -107,7 +105,7 @@ def instant_at_start(facts: Facts) -> Iterator[FoundRows]:
         view = facts.custom[number]
         short = rows[shortest_ns(facts, view, rows) < 1]
         yield view.each(short, "sends {size}, in less than 1 ns, at time 0", remedy)
-    if facts.collectives is not None and facts.system.endpoint_delay_ns == 0:
+    if facts.system.endpoint_delay_ns == 0:
         whole = facts.spans_network(facts.collectives.group)  # smaller groups have another delay
         native = facts.collectives.row[(facts.collectives.run == NATIVE) & whole]
         yield workload.each(native[first[native]], "{kind} at time 0 with an endpoint-delay of 0", "set endpoint-delay to 1")
@@ -150,7 +148,7 @@ def beyond_exact_time(facts: Facts) -> Iterator[Found]:
     Remedy: write latencies in nanoseconds.
     """
     view, network = facts.workload, facts.inputs.network
-    if view is None or facts.system.replay_only:
+    if facts.system.replay_only:
         return
     remedy = "latency counts in ns"
     shortest = shortest_rank_ns(facts, view)

@@ -34,9 +34,7 @@ def cpu_communication(facts: Facts) -> Iterator[FoundRows]:
 
     Remedy: set is_cpu_op to False.
     """
-    view = facts.workload
-    if view is None or not facts.communicates:
-        return
+    view = facts.communicating
     comm = view.rows(NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV)
     yield view.each(comm & view.columns.is_cpu_op, "{kind} with is_cpu_op", "set is_cpu_op to False")
 
@@ -50,8 +48,6 @@ def metadata_node(facts: Facts) -> Iterator[FoundRows]:
     Remedy: remove the node.
     """
     view = facts.workload
-    if view is None:
-        return
     where = view.rows(NodeType.METADATA) | (view.trace.kind > max(NodeType))
     yield view.each(where, "{kind}", "leave it out")
 
@@ -66,7 +62,7 @@ def skipped_node(facts: Facts) -> Iterator[Found | FoundRows]:
     Remedy: make it a COMP node, or let its dependents depend on its predecessors instead.
     """
     view, system = facts.workload, facts.system
-    if view is None or system.replay_only:
+    if system.replay_only:
         return
     where = view.rows(NodeType.INVALID)
     if system.roofline_enabled:
@@ -111,8 +107,6 @@ def no_statistics(facts: Facts) -> Iterator[Found]:
     Remedy: make them GPU nodes, if their timing may be that of GPU nodes.
     """
     view = facts.workload
-    if view is None:
-        return
     where = view.rows(NodeType.MEM_LOAD, NodeType.MEM_STORE, NodeType.INVALID)
     where |= view.rows(NodeType.COMP) & view.columns.is_cpu_op
     child_first, _ = view.children
@@ -140,9 +134,7 @@ def unsupported_pattern(facts: Facts) -> Iterator[FoundRows]:
 
     Remedy: use a supported comm_type (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL) with a custom trace of the pattern.
     """
-    view = facts.workload
-    if view is None or not facts.communicates:
-        return
+    view = facts.communicating
     known = [int(pattern) for pattern in (*PATTERN_KEYS, CommType.BROADCAST)] + [ABSENT]
     where = view.rows(NodeType.COMM_COLL) & ~np.isin(view.columns.comm_type, known)
     remedy = "give it a supported comm_type and a per-node custom trace"
@@ -156,9 +148,7 @@ def broadcast_waits(facts: Facts) -> Iterator[FoundRows]:
 
     Remedy: use a supported comm_type with a per-node custom trace that broadcasts, or write the duration that it should take.
     """
-    view = facts.workload
-    if view is None or not facts.communicates:
-        return
+    view = facts.communicating
     where = view.rows(NodeType.COMM_COLL) & (view.columns.comm_type == CommType.BROADCAST)
 
     def describe(row: int) -> str:
@@ -178,7 +168,7 @@ def no_dimension(facts: Facts) -> Iterator[FoundRows]:
     Remedy: write a bool_list of one entry per dimension, at least one of them true.
     """
     view, collectives, network = facts.workload, facts.collectives, facts.inputs.network
-    if view is None or collectives is None or network is None or not network.dimensions:
+    if network is None or not network.dimensions:
         return
     count = len(network.dimensions)
     rows = collectives.row[(group_ids(view.columns)[collectives.row] == ALL_RANKS) & (collectives.run < 0)]
@@ -200,7 +190,7 @@ def no_operations(facts: Facts) -> Iterator[FoundRows]:
     Remedy: write at least 1 operation, or remove the node.
     """
     view, system = facts.workload, facts.system
-    if view is None or not system.roofline_enabled or system.replay_only:
+    if not system.roofline_enabled or system.replay_only:
         return
     columns = view.columns
     where = view.rows(NodeType.COMP) & ~columns.is_cpu_op & (columns.num_ops == 0) & (columns.tensor_size > 0)

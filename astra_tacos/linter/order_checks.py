@@ -50,8 +50,6 @@ def missing_member(facts: Facts) -> Iterator[Found]:
     Remedy: write one node per collective on each rank of its group.
     """
     view, collectives = facts.workload, facts.collectives
-    if view is None or collectives is None:
-        return
     for group, members, sorts, counts in _counts(facts, collectives):
         total = counts.sum(axis=0)
         if total.min() == total.max():
@@ -66,7 +64,6 @@ def missing_member(facts: Facts) -> Iterator[Found]:
 
 def _counts(facts: Facts, collectives: Collectives) -> Iterator[tuple[int, list[int], NDArray[np.int64], NDArray[np.int64]]]:
     """For each group whose files are all readable: its id, ranks and sorts, and int64[sorts, ranks], numbers of nodes."""
-    assert facts.workload is not None
     trace = facts.workload.trace
     readable = np.zeros(facts.num_npus, np.bool_)
     rows = np.diff(trace.rank_first) > 0
@@ -104,8 +101,6 @@ def different_collectives(facts: Facts) -> Iterator[Found]:
     Remedy: write the same comm_type and comm_size on each rank.
     """
     view, collectives = facts.workload, facts.collectives
-    if view is None or collectives is None:
-        return
     for group, members, sorts, counts in _counts(facts, collectives):
         total = counts.sum(axis=0)
         differs = np.flatnonzero((counts != counts[:, :1]).any(axis=0))
@@ -133,8 +128,6 @@ def different_sizes(facts: Facts) -> Iterator[Found]:
     Remedy: write the same comm_size on each rank.
     """
     view, collectives = facts.workload, facts.collectives
-    if view is None or collectives is None:
-        return
     custom = np.flatnonzero(collectives.run != NATIVE)
     order = custom[np.lexsort((collectives.rank[custom], collectives.instance[custom]))]
     instance, size = collectives.instance[order], collectives.size_bytes[order]
@@ -159,7 +152,7 @@ def different_numbers(facts: Facts) -> Iterator[Found]:
     Remedy: add a group of all ranks to the file of groups, and use its id as pg_name: such a group has its own count.
     """
     view, collectives, order = facts.workload, facts.collectives, facts.order
-    if view is None or collectives is None or order is None or not len(collectives.row):
+    if not len(collectives.row):
         return
     turn = np.lexsort((order.place[collectives.row], collectives.rank))
     streams = _streams(facts, collectives)[turn]
@@ -200,8 +193,6 @@ def deadlock(facts: Facts) -> Iterator[Found]:
     Remedy: use one order of collectives on all ranks.
     """
     view, collectives, order = facts.workload, facts.collectives, facts.order
-    if view is None or collectives is None or order is None:
-        return
     for rows in order.deadlocks:
         links = [f"rank {view.rank[row]} {_node_text(view, collectives, row)}" for row in rows]
         if len(links) > _SHOWN_OF_CHAIN:
@@ -222,8 +213,6 @@ def free_order(facts: Facts) -> Iterator[Found]:
     Remedy: chain each rank's collectives by control dependencies, in one order for all ranks.
     """
     view, collectives, order = facts.workload, facts.collectives, facts.order
-    if view is None or collectives is None or order is None:
-        return
     pairs = order.pairs
     risky = pairs.where(pairs.first_waits | pairs.second_waits | _share_ranks(collectives, pairs))
     if not len(risky):
@@ -266,8 +255,6 @@ def free_circle(facts: Facts) -> Iterator[Found]:
     Remedy: chain each rank's collectives by control dependencies, in one order for all ranks.
     """
     view, collectives, order = facts.workload, facts.collectives, facts.order
-    if view is None or collectives is None or order is None:
-        return
     pairs = order.pairs
     single = (pairs.first_group != SEND_GROUP) & (pairs.second_group != SEND_GROUP) & ~_share_ranks(collectives, pairs)
     chosen = pairs.where(single & (pairs.first_group != pairs.second_group))
@@ -296,8 +283,6 @@ def cut_short(facts: Facts) -> Iterator[Found]:
     Remedy: chain each rank's collectives by control dependencies, then lint again.
     """
     order = facts.order
-    if order is None or facts.workload is None:
-        return
     if len(order.short_ranks):
         what = f"not all pairs of collectives without an order were looked at on rank {listed(order.short_ranks)}"
         yield Found(what, _REMEDY, facts.workload.files.file(int(order.short_ranks[0])), int(order.short_ranks[0]))
