@@ -68,3 +68,13 @@ def row_places(*columns: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArra
     first = np.empty(int(place.max(initial=-1)) + 1, np.int64)
     first[place[::-1]] = np.arange(len(place))[::-1]
     return first, place
+
+
+def count_before(*columns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """int64[n], for each row the number of earlier rows with the same values."""
+    numbers = row_places(*columns)[1]
+    order = np.argsort(numbers, kind="stable")
+    begins = np.searchsorted(numbers[order], numbers[order])
+    before = np.empty(len(order), np.int64)
+    before[order] = np.arange(len(order)) - begins
+    return before

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from astra_tacos.cli.console import compile_ahead, print_json, progress
+from astra_tacos.cli.console import compile_ahead, progress
 from astra_tacos.cli.inputs import is_program
+from astra_tacos.cli.lint import print_repair
 from astra_tacos.cli.options import OptionalFiles, Size, backend_option, json_option, optional_files
-from astra_tacos.cli.repair import print_repair
 from astra_tacos.cli.search_options import search_options
 from astra_tacos.solver.first_use import REPAIRING
 
@@ -24,7 +24,7 @@ _OF_SEARCHES = ("synthesizer", "budget", "time_limit_s", "chunks_per_npu", "max_
 
 @click.command(name="import")
 @click.argument("traces", metavar="FILE...", type=click.Path(path_type=Path), nargs=-1, required=True)
-@optional_files
+@optional_files()
 @click.option("--output", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Write the run here.")
 @click.option(
     "--ranks",
@@ -32,7 +32,7 @@ _OF_SEARCHES = ("synthesizer", "budget", "time_limit_s", "chunks_per_npu", "max_
     help="Replicate the trace of a single rank over so many data-parallel ranks; by default as many as the trace says. Of a "
     "workload text without all_gpus: the GPUs of all pipeline stages.",
 )
-@click.option("--without", multiple=True, metavar="STEP", help="Do not take this step of `repair`; may be given several times.")
+@click.option("--without", multiple=True, metavar="STEP", help="Do not take this step of `lint --fix`; may be given again.")
 @click.option("--size", "size_bytes", type=Size(), help="Of a program: size of its collective, as --size of synthesize.")
 @search_options(without=_OF_SEARCHES)
 @backend_option()
@@ -59,7 +59,7 @@ def import_run(
 
     FILEs are JSON, may be compressed by gzip, and may be tar archives of such files. Kineto traces give the durations of kernels
     and of the host; traces of the host give sizes and groups of collectives where Kineto's lack them. DIR becomes a run directory
-    that ASTRA-sim finishes, as of `repair`.
+    that ASTRA-sim finishes, as of `lint --fix`.
 
     A workload text of SimAI has a row of computation and collectives for each layer; its header (all_gpus), or --ranks, says how
     many there are.
@@ -86,7 +86,4 @@ def import_run(
     compile_ahead(*REPAIRING)
     with progress("importing"):
         result = make_run(traces, output, inputs, ImportOptions(backend, ranks, without))
-    if as_json:
-        print_json(result.to_json())
-    else:
-        print_repair(result, show_all=show_all)
+    print_repair(result, show_all=show_all, as_json=as_json)

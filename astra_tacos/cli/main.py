@@ -29,13 +29,12 @@ SECTIONS = {
         "generate": "Generate a training run of up to 1,024 ranks: transformers, CNNs, DLRM, or layers from a file.",
         "fabric": "Make a graph of NPUs and switches (leaf-spine, rails, ...), or read one of ns-3, NCCL or InfraGraph.",
         "import": "Make a run of PyTorch's traces, or of a collective algorithm that somebody else made.",
-        "repair": "Mend a run that ASTRA-sim does not finish, and report every change.",
         "export": "Turn a saved schedule into another format: traces, MSCCL XML, a run directory, a timeline, CSV.",
     },
     "Check": {
         "verify": "Check that a schedule, trace, MSCCL XML or MSCCL++ plan computes its collective.",
         "replay": "Replay a training run, schedule or trace, and print when every rank finishes.",
-        "lint": "Find what would make ASTRA-sim stall, abort or compute something else.",
+        "lint": "Find what would make ASTRA-sim stall, abort or compute something else, and mend it (--fix).",
         "inspect": "Show the content of a network, trace (also PyTorch's), schedule or XML.",
         "calibrate": "Fit the constants of a machine to measured times of collectives.",
     },
@@ -56,6 +55,8 @@ SECTIONS = {
 COMMANDS = {name: summary for section in SECTIONS.values() for name, summary in section.items()}
 _MODULES = {"import": "import_run"}
 """Modules of commands that cannot have their names, which are words of Python."""
+_REMOVED = {"repair": "lint --fix --output DIR"}
+"""Former commands, and what does the same."""
 
 
 class _LazyGroup(click.Group):
@@ -63,6 +64,8 @@ class _LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in _REMOVED:
+            raise click.UsageError(f"{cmd_name} is gone: `astra-tacos {_REMOVED[cmd_name]}` does the same.")
         if cmd_name not in COMMANDS:
             return None
         name = _MODULES.get(cmd_name, cmd_name)

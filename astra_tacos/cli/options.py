@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -125,6 +125,18 @@ class AutoOr(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generi
         return "auto" if value == "auto" else click.IntRange(1).convert(value, param, ctx)  # type: ignore[arg-type]
 
 
+_PATH = click.Path(path_type=Path)
+workload_option = functools.partial(
+    click.option, "--workload", type=_PATH, metavar="PREFIX", help="Prefix of the workload's traces: PREFIX.0.et, ..."
+)
+_DIRECTORY = click.option(
+    "--directory",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="DIR",
+    help="Directory in which ASTRA-sim is started: paths in the system JSON start there. By default the current one.",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class RunFiles:
     """The files of a training run, as ASTRA-sim takes them."""
@@ -141,18 +153,12 @@ def run_options(required: bool) -> Callable[[Callable[..., None]], Callable[...,
 
     Where they are not `required`, `files` is None if none of them is given.
     """
-    path = click.Path(path_type=Path)
     options = (
-        click.option("--workload", type=path, metavar="PREFIX", help="Prefix of the workload's traces: PREFIX.0.et, ..."),
-        click.option("--system", type=path, metavar="FILE", help="System JSON."),
-        click.option("--comm-group", type=path, metavar="FILE", help="Communicator group JSON."),
-        click.option("--remote-memory", type=path, metavar="FILE", help="Remote memory JSON."),
-        click.option(
-            "--directory",
-            type=click.Path(path_type=Path, exists=True, file_okay=False),
-            metavar="DIR",
-            help="Directory in which ASTRA-sim is started: paths in the system JSON start there. By default the current one.",
-        ),
+        workload_option(),
+        click.option("--system", type=_PATH, metavar="FILE", help="System JSON."),
+        click.option("--comm-group", type=_PATH, metavar="FILE", help="Communicator group JSON."),
+        click.option("--remote-memory", type=_PATH, metavar="FILE", help="Remote memory JSON."),
+        _DIRECTORY,
     )
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -174,10 +180,7 @@ def run_options(required: bool) -> Callable[[Callable[..., None]], Callable[...,
                 files = RunFiles(workload, system, comm_group, remote_memory, directory or Path())
             command(*arguments, files=files, **others)
 
-        decorated: Callable[..., None] = with_files
-        for option in reversed(options):
-            decorated = option(decorated)
-        return decorated
+        return _decorated(with_files, options)
 
     return decorate
 
@@ -193,39 +196,45 @@ class OptionalFiles:
     directory: Path
 
 
-def optional_files(command: Callable[..., None]) -> Callable[..., None]:
-    """--system, --network, --comm-group, --remote-memory and --directory, given to the command as `files`; none is required."""
-    path = click.Path(path_type=Path)
-    existing = click.Path(path_type=Path, exists=True, file_okay=False)
+def optional_files(where: str = "") -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """--system, --network, --comm-group, --remote-memory and --directory, given to the command as `files`; none is required.
+
+    `where` says where something stands for those that are missing.
+    """
+    default = f"; {where}by default"
     options = (
-        click.option("--system", type=path, metavar="FILE", help="System JSON; by default one that runs native rings."),
+        click.option("--system", type=_PATH, metavar="FILE", help=f"System JSON{default} one that runs native rings."),
         click.option(
-            "--network", type=path, metavar="FILE", help="Network YAML; by default every NPU is connected with every other one."
+            "--network",
+            type=_PATH,
+            metavar="FILE",
+            help=f"Network YAML{default} every NPU is connected with every other one.",
         ),
-        click.option("--comm-group", type=path, metavar="FILE", help="Communicator group JSON; by default as the traces say."),
-        click.option("--remote-memory", type=path, metavar="FILE", help="Remote memory JSON; by default none."),
-        click.option(
-            "--directory",
-            type=existing,
-            metavar="DIR",
-            help="Directory in which ASTRA-sim is started: paths in the system JSON start there. By default the current one.",
-        ),
+        click.option("--comm-group", type=_PATH, metavar="FILE", help=f"Communicator group JSON{default} as the traces say."),
+        click.option("--remote-memory", type=_PATH, metavar="FILE", help=f"Remote memory JSON{default} none."),
+        _DIRECTORY,
     )
 
-    @functools.wraps(command)
-    def with_files(
-        *arguments: Any,
-        system: Path | None,
-        network: Path | None,
-        comm_group: Path | None,
-        remote_memory: Path | None,
-        directory: Path | None,
-        **others: Any,
-    ) -> None:
-        files = OptionalFiles(system, network, comm_group, remote_memory, directory or Path())
-        command(*arguments, files=files, **others)
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def with_files(
+            *arguments: Any,
+            system: Path | None,
+            network: Path | None,
+            comm_group: Path | None,
+            remote_memory: Path | None,
+            directory: Path | None,
+            **others: Any,
+        ) -> None:
+            files = OptionalFiles(system, network, comm_group, remote_memory, directory or Path())
+            command(*arguments, files=files, **others)
 
-    decorated: Callable[..., None] = with_files
-    for option in reversed(options):
-        decorated = option(decorated)
-    return decorated
+        return _decorated(with_files, options)
+
+    return decorate
+
+
+def _decorated(command: Callable[..., None], options: Iterable[Callable[..., Any]]) -> Callable[..., None]:
+    for option in reversed([*options]):
+        command = option(command)
+    return command

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from astra_tacos.config.communicator import MAX_RANK
-from astra_tacos.repairer.patterns import pattern_of_name
+from astra_tacos.repairer.names import pattern_of_name
 from astra_tacos.trace.schema import CommType
 
 DEFAULT_GROUP = "0"

@@ -22,7 +22,7 @@ from astra_tacos.importer.communication import (
     whole_number,
 )
 from astra_tacos.importer.documents import Document
-from astra_tacos.repairer.group_text import groups_of_text
+from astra_tacos.repairer.names import groups_of_text
 from astra_tacos.trace.reader import MAX_RANKS
 
 _COMMUNICATION = "record_param_comms"

@@ -14,8 +14,8 @@ from astra_tacos.importer.rank_nodes import RankNode, rank_nodes
 from astra_tacos.importer.rank_sources import RankSource, find_ranks
 from astra_tacos.importer.simai import is_simai_workload, read_simai_workload
 from astra_tacos.repairer.change import Log
-from astra_tacos.repairer.group_text import ALL_RANKS
 from astra_tacos.repairer.inputs import RepairInputs
+from astra_tacos.repairer.names import ALL_RANKS
 from astra_tacos.repairer.node import DraftNode
 from astra_tacos.repairer.reading import draft_of
 from astra_tacos.repairer.repair import RepairResult, check_repair_output, chosen_steps, finish_run

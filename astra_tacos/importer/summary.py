@@ -12,7 +12,7 @@ from astra_tacos.importer.garbage import garbage_kept
 from astra_tacos.importer.rank_nodes import RankNode, rank_nodes
 from astra_tacos.importer.rank_sources import find_ranks
 from astra_tacos.repairer.change import Log
-from astra_tacos.repairer.group_text import ALL_RANKS
+from astra_tacos.repairer.names import ALL_RANKS
 from astra_tacos.trace.schema import CommType, NodeType
 
 

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.linter.check import Check
 from astra_tacos.linter.collectives import Collectives
 from astra_tacos.linter.facts import Facts
-from astra_tacos.linter.finding import Found, FoundRows, Severity
+from astra_tacos.linter.finding import Check, Found, FoundRows, Severity
 from astra_tacos.linter.trace_view import listed
 from astra_tacos.run.chunks import count_chunks
 from astra_tacos.run.groups import ALL_RANKS
@@ -27,7 +26,7 @@ def _where(facts: Facts) -> str:
 def _native(facts: Facts) -> Iterator[tuple[Collectives, int, str, NDArray[np.bool_]]]:
     """For each pattern that some node runs natively: all collectives, the pattern, its key, and a mask of its collectives."""
     collectives = facts.collectives
-    if collectives is None or facts.inputs.system is None:
+    if facts.inputs.system is None:
         return
     for pattern, key in PATTERN_KEYS.items():
         nodes = (collectives.comm_type == pattern) & (collectives.run == NATIVE)
@@ -44,7 +43,7 @@ def no_implementation(facts: Facts) -> Iterator[Found]:
     Remedy: name an algorithm per dimension, for example `"all-reduce-implementation": ["ring"]` for one dimension.
     """
     for collectives, pattern, key, nodes in _native(facts):
-        if key not in facts.system.native and facts.workload is not None:
+        if key not in facts.system.native:
             row = int(collectives.row[nodes][0])
             message = f"no implementation of {pattern_name(pattern)}, which {int(nodes.sum()):,} nodes run"
             yield facts.workload.at(row, message, f'add "{key}-implementation" to {_where(facts)}')
@@ -130,7 +129,7 @@ def unfit_algorithm(facts: Facts) -> Iterator[FoundRows | Found]:
                 sizes = [size]
             for name, count in zip(names, sizes, strict=False):
                 what = _misfit(name, pattern, size if spans_all(name) else count, whole)
-                if what and facts.workload is not None:
+                if what:
                     row = int(collectives.row[nodes & (collectives.group == group)][0])
                     place = "" if group == ALL_RANKS else f" of group {group}"
                     yield facts.workload.at(row, f"{pattern_name(pattern)}{place}: {what}", f"use ring or direct in {key}")

@@ -8,10 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.linter.check import Check
+from astra_tacos.linter.durations import EXACT_NS
 from astra_tacos.linter.facts import Facts
-from astra_tacos.linter.finding import Found, FoundRows, Severity
-from astra_tacos.linter.run_length import EXACT_NS
+from astra_tacos.linter.finding import Check, Found, FoundRows, Severity
 from astra_tacos.linter.trace_view import TraceView
 from astra_tacos.trace.schema import CommType, NodeType
 from astra_tacos.trace.trace import ABSENT, WORKLOAD_ATTRIBUTES
@@ -149,8 +148,6 @@ def size_raised(facts: Facts) -> Iterator[FoundRows]:
     Remedy: remove the node, or write its size.
     """
     view, collectives = facts.workload, facts.collectives
-    if view is None or collectives is None:
-        return
     splits = max(facts.system.preferred_dataset_splits or 1, 1)
     small = (collectives.size_bytes >= 0) & (collectives.size_bytes // splits < facts.num_npus) & (collectives.run < 0)
     rows = collectives.row[small & (collectives.comm_type != CommType.ALL_GATHER)]
@@ -239,8 +236,6 @@ def other_rank(facts: Facts) -> Iterator[FoundRows]:
     Remedy: remove comm_src of sends and comm_dst of receives, or set them to the rank of the file.
     """
     view = facts.workload
-    if view is None:
-        return
     own = view.columns.own
     where = _messages(facts, view) & (own != ABSENT) & (own != view.rank)
     yield view.each(where, "{own}, in the file of rank {rank}", "set it to the rank of the file")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.linter.columns import count_before, number_rows
+from astra_tacos.distinct import count_before, row_places
 from astra_tacos.linter.trace_view import TraceView
 from astra_tacos.run.groups import NO_PLAN, group_ids, is_member, members_of, plan_numbers
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS
@@ -100,7 +100,7 @@ def find_collectives(
     planner = _planners(rank, group, comm_type)
     run = named[planner]
     keys = (group, run, np.where(run == NATIVE, comm_type, 0), np.where(run == NATIVE, size, 0))
-    sort = number_rows(*keys)
+    sort = row_places(*keys)[1]
     chained = _chained(view, rows, group)
     certain = ~np.isin(group, np.unique(group[~chained]))
     turn = _turns(view, rows, rank, sort, certain)
@@ -116,7 +116,7 @@ def find_collectives(
         sort=sort,
         turn=turn,
         number=count_before(group, rank),
-        instance=number_rows(sort, turn),
+        instance=row_places(sort, turn)[1],
         certain=certain,
         members=members,
     )

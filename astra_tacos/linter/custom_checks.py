@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from astra_tacos.linter.check import Check
-from astra_tacos.linter.columns import distinct_rows
+from astra_tacos.distinct import row_places
 from astra_tacos.linter.facts import Facts
-from astra_tacos.linter.finding import Found, FoundRows, Severity
+from astra_tacos.linter.finding import Check, Found, FoundRows, Severity
 from astra_tacos.linter.trace_view import TraceView, listed
 from astra_tacos.run.groups import ALL_RANKS
 from astra_tacos.run.patterns import GROUP_ATTRIBUTE, pattern_name
@@ -90,14 +89,12 @@ def other_size(facts: Facts) -> Iterator[Found]:
     Remedy: use a trace that is made for this size.
     """
     workload, collectives = facts.workload, facts.collectives
-    if workload is None or collectives is None:
-        return
     for number, view in facts.custom.items():
         if view.files.unreadable:
             continue
         buffer, received = _buffer_bytes(view), _received_bytes(view)
         entries = np.flatnonzero((collectives.run == number) & (collectives.size_bytes > 0))
-        first, _ = distinct_rows(collectives.comm_type[entries], collectives.size_bytes[entries], collectives.group[entries])
+        first, _ = row_places(collectives.comm_type[entries], collectives.size_bytes[entries], collectives.group[entries])
         for entry in entries[first].tolist():
             comm_type, size = int(collectives.comm_type[entry]), int(collectives.size_bytes[entry])
             ranks = facts.group_size(int(collectives.group[entry]))
@@ -159,7 +156,7 @@ def different_traces(facts: Facts) -> Iterator[Found]:
     Remedy: give the nodes of one collective the same id on every rank.
     """
     view, collectives = facts.workload, facts.collectives
-    if view is None or collectives is None or not facts.uses:
+    if not facts.uses:
         return
     names = ["the native algorithm", *facts.implementations[0]]
     for group in collectives.members:

@@ -8,20 +8,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.config.system import SystemConfig
+from astra_tacos.distinct import row_places
 from astra_tacos.linter.collectives import Collectives, find_collectives
-from astra_tacos.linter.columns import distinct_rows
-from astra_tacos.linter.inputs import Inputs
+from astra_tacos.linter.inputs import Inputs, TraceFiles, read_trace_files
 from astra_tacos.linter.messages import Messages, match_messages, sound_messages
 from astra_tacos.linter.run_order import RunOrder, order_run
-from astra_tacos.linter.trace_files import TraceFiles, read_trace_files
 from astra_tacos.linter.trace_view import TraceView
 from astra_tacos.run.groups import ALL_RANKS
 from astra_tacos.run.run import NATIVE, implementations
 from astra_tacos.trace.schema import NodeType
 
 
+class UnknownFact(Exception):
+    """No file that could be read says what a check asks for: the check has no more to find."""
+
+
 class Facts:
-    """The inputs of a run, and the facts that checks derive from them."""
+    """The inputs of a run, and the facts that checks derive from them.
+
+    Facts about nodes raise `UnknownFact` if no trace is readable, facts about messages also if the workload sends none.
+    """
 
     def __init__(self, inputs: Inputs) -> None:
         self.inputs = inputs
@@ -50,15 +56,23 @@ class Facts:
         return max(self.inputs.workload.ranks, default=-1) + 1
 
     @cached_property
-    def workload(self) -> TraceView | None:
-        """The workload, None if none of its files is readable."""
-        files = self.inputs.workload
-        return None if files.trace is None else TraceView(files, is_workload=True)
+    def workload(self) -> TraceView:
+        """The workload, as far as its files are readable."""
+        if self.inputs.workload.trace is None:
+            raise UnknownFact
+        return TraceView(self.inputs.workload, is_workload=True)
+
+    @property
+    def communicating(self) -> TraceView:
+        """The workload, where it communicates."""
+        if not self.communicates:
+            raise UnknownFact
+        return self.workload
 
     @cached_property
     def implementations(self) -> tuple[tuple[str, ...], NDArray[np.int32]]:
         """Prefixes of the custom traces that nodes of the workload name, and int32[num_nodes], the entry of each node."""
-        if self.workload is None:
+        if self.inputs.workload.trace is None:
             return (), np.empty(0, np.int32)
         return implementations(self.workload.trace, self.system)
 
@@ -83,22 +97,20 @@ class Facts:
     @cached_property
     def views(self) -> tuple[TraceView, ...]:
         """The workload and the custom traces, as far as they are readable."""
-        return (*((self.workload,) if self.workload is not None else ()), *self.custom.values())
+        return (*((self.workload,) if self.inputs.workload.trace is not None else ()), *self.custom.values())
 
     @cached_property
-    def collectives(self) -> Collectives | None:
-        """Collective nodes of the workload, None if there is no workload or it does not communicate."""
-        if self.workload is None or not self.communicates:
-            return None
-        return find_collectives(self.workload, self.inputs.groups, self.num_npus, self.implementations[1])
+    def collectives(self) -> Collectives:
+        """Collective nodes of the workload."""
+        return find_collectives(self.communicating, self.inputs.groups, self.num_npus, self.implementations[1])
 
     @cached_property
     def uses(self) -> dict[int, list[int]]:
         """Ids of the groups that run each custom trace, by its place among the prefixes."""
-        collectives = self.collectives
-        if collectives is None:
+        if self.inputs.workload.trace is None or not self.communicates:
             return {}
-        first, _ = distinct_rows(collectives.run, collectives.group)
+        collectives = self.collectives
+        first, _ = row_places(collectives.run, collectives.group)
         found: dict[int, list[int]] = {}
         for run, group in zip(collectives.run[first].tolist(), collectives.group[first].tolist(), strict=True):
             if run != NATIVE:
@@ -115,11 +127,9 @@ class Facts:
         return np.array([self.group_size(number) == self.num_npus for number in numbers.tolist()], np.bool_)[which]
 
     @cached_property
-    def messages(self) -> Messages | None:
+    def messages(self) -> Messages:
         """Point-to-point messages of the workload."""
-        if self.workload is None or not self.communicates:
-            return None
-        return match_messages(self.workload, self.num_npus)
+        return match_messages(self.communicating, self.num_npus)
 
     @cached_property
     def custom_messages(self) -> dict[int, Messages]:
@@ -127,10 +137,8 @@ class Facts:
         return {number: match_messages(view, view.num_ranks) for number, view in self.custom.items()}
 
     @cached_property
-    def order(self) -> RunOrder | None:
-        """The order of nodes across ranks, None if there is no workload or it does not communicate."""
-        if self.workload is None or self.collectives is None or self.messages is None:
-            return None
+    def order(self) -> RunOrder:
+        """The order of nodes across ranks."""
         sends = sound_messages(self.workload, self.num_npus) & self.workload.rows(NodeType.COMM_SEND)
         return order_run(self.workload, self.collectives, self.messages, self._synchronises, np.flatnonzero(sends))
 

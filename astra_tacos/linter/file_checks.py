@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from astra_tacos.linter.check import Check
 from astra_tacos.linter.facts import Facts
-from astra_tacos.linter.finding import Found, Severity
-from astra_tacos.linter.trace_files import TraceFiles
+from astra_tacos.linter.finding import Check, Found, Severity
+from astra_tacos.linter.inputs import TraceFiles
 from astra_tacos.linter.trace_view import listed
 from astra_tacos.run.groups import ALL_RANKS, group_ids
 from astra_tacos.trace.schema import NodeType
@@ -167,7 +166,7 @@ def groups_ignored(facts: Facts) -> Iterator[Found]:
     Remedy: rename the file or directory.
     """
     if facts.inputs.groups_ignored:
-        view, path = facts.workload, str(facts.inputs.groups_path)
+        view, path = next(iter(facts.views), None), str(facts.inputs.groups_path)
         used = view is None or bool((view.rows(NodeType.COMM_COLL) & (group_ids(view.columns) != ALL_RANKS)).any())
         severity = Severity.ERROR if used else Severity.WARNING
         message = 'its path holds "empty": ASTRA-sim reads no groups at all'

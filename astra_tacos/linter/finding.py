@@ -1,13 +1,18 @@
-"""The `Finding` class: the result of a check, and its wording."""
+"""The `Check` class: a code, a severity, and the function that finds the fault; and what it finds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from astra_tacos.linter.facts import Facts
 
 
 class Severity(StrEnum):
@@ -58,3 +63,30 @@ class FoundRows:
 
     rows: NDArray[np.int64]
     describe: Callable[[int], Found]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One kind of fault that the linter looks for.
+
+    Parameters
+    ----------
+    code
+        A letter for the family and two digits. A code is never reused for another fault.
+    severity
+        Severity of the findings, except of those that have their own.
+    title
+        The fault in a few words.
+    find
+        The function that finds the fault. Its docstring is the explanation: what ASTRA-sim does, why, and the remedy.
+    """
+
+    code: str
+    severity: Severity
+    title: str
+    find: Callable[[Facts], Iterable[Found | FoundRows]]
+
+    @property
+    def explanation(self) -> str:
+        """Text that says what happens in ASTRA-sim, why, and what to do about it."""
+        return inspect.cleandoc(self.find.__doc__ or "")

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from astra_tacos.linter.check import Check
 from astra_tacos.linter.facts import Facts
-from astra_tacos.linter.finding import Found, FoundRows, Severity
+from astra_tacos.linter.finding import Check, Found, FoundRows, Severity
 from astra_tacos.linter.trace_view import listed
 from astra_tacos.run.groups import ALL_RANKS, UNKNOWN, group_ids, is_member
 from astra_tacos.run.patterns import pattern_name
@@ -67,8 +66,8 @@ def group_unknown(facts: Facts) -> Iterator[FoundRows]:
 
     Remedy: add the group to the file that `--comm-group` names.
     """
-    view, inputs = facts.workload, facts.inputs
-    if view is None or not facts.communicates or inputs.groups_ignored or "groups" in inputs.problems:
+    view, inputs = facts.communicating, facts.inputs
+    if inputs.groups_ignored or "groups" in inputs.problems:
         return
     group = group_ids(view.columns)
     bad = [problem.group for problem in inputs.problems.get("group_members", ()) if problem.group]
@@ -84,9 +83,7 @@ def group_name_bad(facts: Facts) -> Iterator[FoundRows]:
 
     Remedy: set pg_name to the id of a group, or to "" or "0" for all ranks.
     """
-    view = facts.workload
-    if view is None or not facts.communicates:
-        return
+    view = facts.communicating
     names = view.columns.group_names
     where = view.rows(NodeType.COMM_COLL) & (group_ids(view.columns) == UNKNOWN)
     yield view.each(
@@ -104,9 +101,7 @@ def rank_outside(facts: Facts) -> Iterator[FoundRows]:
 
     Remedy: add the rank to the group, or use another group.
     """
-    view = facts.workload
-    if view is None or not facts.communicates:
-        return
+    view = facts.communicating
     group = group_ids(view.columns)
     coll = view.rows(NodeType.COMM_COLL) & np.isin(group, list(facts.inputs.groups))
     coll &= view.columns.comm_type != CommType.BROADCAST
@@ -126,8 +121,6 @@ def group_beyond(facts: Facts) -> Iterator[Found]:
     Remedy: list ranks from 0 to the number of NPUs minus 1 only.
     """
     collectives = facts.collectives
-    if collectives is None:
-        return
     for group, members in collectives.members.items():
         beyond = [rank for rank in members if rank >= facts.num_npus]
         if beyond:
@@ -144,8 +137,6 @@ def group_of_one(facts: Facts) -> Iterator[FoundRows]:
     Remedy: leave the node out.
     """
     view, collectives = facts.workload, facts.collectives
-    if view is None or collectives is None:
-        return
     single = [group for group, members in collectives.members.items() if len(members) == 1]
     rows = collectives.row[np.isin(collectives.group, single) & (collectives.run == NATIVE)]
     group = group_ids(view.columns)
@@ -162,8 +153,6 @@ def plan_clash(facts: Facts) -> Iterator[Found]:
     Remedy: for each distinct trace, add a group of the same ranks under a new id, and use that id as pg_name.
     """
     view, collectives = facts.workload, facts.collectives
-    if view is None or collectives is None:
-        return
     prefixes = facts.implementations[0]
     for entry in np.flatnonzero(collectives.named != collectives.run).tolist():
         planner = int(collectives.planner[entry])
@@ -189,8 +178,6 @@ def plans_shared(facts: Facts) -> Iterator[Found]:
     Remedy: take the cycles and ignore the abort, or give the nodes custom traces of their own (`plan` does).
     """
     view, collectives, system = facts.workload, facts.collectives, facts.system
-    if view is None or collectives is None:
-        return
     has_own = np.isin(view.trace.node_id[collectives.row[collectives.planner]], list(system.per_node))
     is_shared = np.zeros(len(collectives.row), np.bool_)
     for pattern, key in PATTERN_KEYS.items():

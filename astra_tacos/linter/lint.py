@@ -3,15 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from astra_tacos.linter.check import Check
-from astra_tacos.linter.checks import CHECKS
-from astra_tacos.linter.facts import Facts
-from astra_tacos.linter.finding import Finding, Found, FoundRows, Severity
+from astra_tacos.linter import (
+    algorithm_checks,
+    attribute_checks,
+    custom_checks,
+    file_checks,
+    group_checks,
+    message_checks,
+    network_checks,
+    node_checks,
+    order_checks,
+    system_checks,
+)
+from astra_tacos.linter.facts import Facts, UnknownFact
+from astra_tacos.linter.finding import Check, Finding, Found, FoundRows, Severity
 from astra_tacos.linter.inputs import read_inputs
 from astra_tacos.run.backend import Backend
+
+_FAMILIES = (
+    file_checks,
+    network_checks,
+    system_checks,
+    algorithm_checks,
+    group_checks,
+    attribute_checks,
+    node_checks,
+    message_checks,
+    custom_checks,
+    order_checks,
+)
+_LETTERS = "FNSGADMTC"
+"""Letters of the families, in the order in which their codes are listed."""
+_ALL = [check for family in _FAMILIES for check in family.CHECKS]
+CHECKS: dict[str, Check] = {
+    check.code: check for check in sorted(_ALL, key=lambda check: (_LETTERS.index(check.code[0]), check.code))
+}
+if len(CHECKS) != len(_ALL):
+    raise ValueError("two checks have one code")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +100,11 @@ def lint(
     findings: list[Finding] = []
     counts: dict[Severity, dict[str, int]] = {severity: {} for severity in Severity}
     for check in CHECKS.values():
-        for found in check.find(facts):
-            _add(check, found, findings, counts, limit)
+        with suppress(UnknownFact):
+            for found in check.find(facts):
+                _add(check, found, findings, counts, limit)
     findings.sort(key=lambda finding: (finding.severity != Severity.ERROR, finding.code))
-    trace = facts.workload.trace if facts.workload else None
+    trace = facts.inputs.workload.trace
     return LintReport(
         findings=tuple(findings),
         errors=counts[Severity.ERROR],

@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.linter.check import Check
-from astra_tacos.linter.columns import distinct_rows
+from astra_tacos.distinct import row_places
 from astra_tacos.linter.facts import Facts
-from astra_tacos.linter.finding import Found, FoundRows, Severity
+from astra_tacos.linter.finding import Check, Found, FoundRows, Severity
 from astra_tacos.linter.messages import Messages, message_keys, sound_messages
 from astra_tacos.linter.trace_view import TraceView
 from astra_tacos.run.run import NATIVE
@@ -24,7 +23,7 @@ _MOST_USERS = 64
 
 def _matched(facts: Facts) -> Iterator[tuple[TraceView, Messages]]:
     """The matched messages of the workload and of each custom trace, if all files of the trace are readable."""
-    if facts.workload is not None and facts.messages is not None:
+    if facts.inputs.workload.trace is not None and facts.communicates:
         yield facts.workload, facts.messages
     for number, messages in facts.custom_messages.items():
         yield facts.custom[number], messages
@@ -148,9 +147,7 @@ def tag_collision(facts: Facts) -> Iterator[Found]:
 
     Remedy: give each collective, and the workload's own messages, a separate range of tags (`first_tag` of the exporter).
     """
-    view, collectives, messages = facts.workload, facts.collectives, facts.messages
-    if view is None or collectives is None or messages is None:
-        return
+    view = facts.communicating
     columns, owners, names = _key_table(facts)
     if not len(owners):
         return
@@ -160,8 +157,8 @@ def tag_collision(facts: Facts) -> Iterator[Found]:
     for column in columns:
         same &= column[1:] == column[:-1]
     met = np.flatnonzero(same & (owners[1:] != owners[:-1]))
-    first, count = distinct_rows(owners[met], owners[met + 1])
-    for at, shared in zip(met[first].tolist(), count.tolist(), strict=True):
+    first, place = row_places(owners[met], owners[met + 1])
+    for at, shared in zip(met[first].tolist(), np.bincount(place).tolist(), strict=True):
         one, other = int(owners[at]), int(owners[at + 1])
         src, dst, tag, size = (int(column[at]) for column in columns)
         rows = _unordered_users(facts, one, other, (src, dst), (tag, size))
@@ -183,7 +180,6 @@ def _key_table(facts: Facts) -> tuple[tuple[NDArray[np.int64], ...], NDArray[np.
     A user is the workload itself, or a custom trace in a group.
     """
     view, collectives = facts.workload, facts.collectives
-    assert view is not None and collectives is not None
     rows = np.flatnonzero(sound_messages(view, facts.num_npus) & view.rows(NodeType.COMM_SEND))
     parts = [message_keys(view, rows)]
     owners = [np.full(len(rows), _OWN)]
@@ -213,7 +209,6 @@ def _key_table(facts: Facts) -> tuple[tuple[NDArray[np.int64], ...], NDArray[np.
 def _unordered_users(facts: Facts, one: int, other: int, ends: tuple[int, int], key: tuple[int, int]) -> tuple[int, int] | None:
     """Two unordered rows of the source, or of the destination, that use a key; None if all are ordered."""
     view, collectives = facts.workload, facts.collectives
-    assert view is not None and collectives is not None
     for rank, kind in zip(ends, (NodeType.COMM_SEND, NodeType.COMM_RECV), strict=True):
         users = []
         for owner in (one, other):

@@ -7,11 +7,19 @@ from collections.abc import Iterator
 import numpy as np
 
 from astra_tacos.config.network import NetworkConfig
-from astra_tacos.linter.check import Check
+from astra_tacos.linter.durations import (
+    EXACT_NS,
+    access_ns,
+    first_issued,
+    first_sends,
+    longest_latency_ns,
+    roofline_ns,
+    serialisation_ns,
+    shortest_ns,
+    shortest_rank_ns,
+)
 from astra_tacos.linter.facts import Facts
-from astra_tacos.linter.finding import Found, FoundRows, Severity
-from astra_tacos.linter.run_length import EXACT_NS, longest_latency_ns, shortest_rank_ns
-from astra_tacos.linter.zero_time import access_ns, first_issued, first_sends, roofline_ns, serialisation_ns, shortest_ns
+from astra_tacos.linter.finding import Check, Found, FoundRows, Severity
 from astra_tacos.run.backend import BACKENDS
 from astra_tacos.run.run import NATIVE
 from astra_tacos.trace.schema import NodeType
@@ -87,9 +95,7 @@ def instant_at_start(facts: Facts) -> Iterator[FoundRows]:
 
     Remedy: let the node depend on a COMP node, which takes at least 1 ns.
     """
-    workload = facts.workload
-    if workload is None or not facts.communicates:
-        return
+    workload = facts.communicating
     remedy = "let it wait for a COMP node"
     first = first_issued(workload)
     sends = np.flatnonzero(first & workload.rows(NodeType.COMM_SEND) & (workload.trace.size_bytes > 0))
@@ -99,7 +105,7 @@ def instant_at_start(facts: Facts) -> Iterator[FoundRows]:
         view = facts.custom[number]
         short = rows[shortest_ns(facts, view, rows) < 1]
         yield view.each(short, "sends {size}, in less than 1 ns, at time 0", remedy)
-    if facts.collectives is not None and facts.system.endpoint_delay_ns == 0:
+    if facts.system.endpoint_delay_ns == 0:
         whole = facts.spans_network(facts.collectives.group)  # smaller groups have another delay
         native = facts.collectives.row[(facts.collectives.run == NATIVE) & whole]
         yield workload.each(native[first[native]], "{kind} at time 0 with an endpoint-delay of 0", "set endpoint-delay to 1")
@@ -142,7 +148,7 @@ def beyond_exact_time(facts: Facts) -> Iterator[Found]:
     Remedy: write latencies in nanoseconds.
     """
     view, network = facts.workload, facts.inputs.network
-    if view is None or facts.system.replay_only:
+    if facts.system.replay_only:
         return
     remedy = "latency counts in ns"
     shortest = shortest_rank_ns(facts, view)

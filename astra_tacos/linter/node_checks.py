@@ -1,4 +1,4 @@
-"""Checks A: kinds of nodes (`attribute_checks` has their attributes)."""
+"""Checks A and D: kinds of nodes (`attribute_checks` has their attributes), and dependencies within a rank."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.linter.check import Check
+from astra_tacos.distinct import distinct
+from astra_tacos.linter import _order_kernels as kernels
 from astra_tacos.linter.facts import Facts
-from astra_tacos.linter.finding import Found, FoundRows, Severity
+from astra_tacos.linter.finding import Check, Found, FoundRows, Severity
 from astra_tacos.linter.trace_view import TraceView
 from astra_tacos.run.groups import ALL_RANKS, group_ids
 from astra_tacos.run.run import PATTERN_KEYS
 from astra_tacos.trace.schema import CommType, NodeType
-from astra_tacos.trace.trace import ABSENT
+from astra_tacos.trace.trace import ABSENT, DANGLING
 from astra_tacos.units import format_size
 
 _MOST_SKIPPED = 64
@@ -33,9 +34,7 @@ def cpu_communication(facts: Facts) -> Iterator[FoundRows]:
 
     Remedy: set is_cpu_op to False.
     """
-    view = facts.workload
-    if view is None or not facts.communicates:
-        return
+    view = facts.communicating
     comm = view.rows(NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV)
     yield view.each(comm & view.columns.is_cpu_op, "{kind} with is_cpu_op", "set is_cpu_op to False")
 
@@ -49,8 +48,6 @@ def metadata_node(facts: Facts) -> Iterator[FoundRows]:
     Remedy: remove the node.
     """
     view = facts.workload
-    if view is None:
-        return
     where = view.rows(NodeType.METADATA) | (view.trace.kind > max(NodeType))
     yield view.each(where, "{kind}", "leave it out")
 
@@ -65,7 +62,7 @@ def skipped_node(facts: Facts) -> Iterator[Found | FoundRows]:
     Remedy: make it a COMP node, or let its dependents depend on its predecessors instead.
     """
     view, system = facts.workload, facts.system
-    if view is None or system.replay_only:
+    if system.replay_only:
         return
     where = view.rows(NodeType.INVALID)
     if system.roofline_enabled:
@@ -110,8 +107,6 @@ def no_statistics(facts: Facts) -> Iterator[Found]:
     Remedy: make them GPU nodes, if their timing may be that of GPU nodes.
     """
     view = facts.workload
-    if view is None:
-        return
     where = view.rows(NodeType.MEM_LOAD, NodeType.MEM_STORE, NodeType.INVALID)
     where |= view.rows(NodeType.COMP) & view.columns.is_cpu_op
     child_first, _ = view.children
@@ -139,9 +134,7 @@ def unsupported_pattern(facts: Facts) -> Iterator[FoundRows]:
 
     Remedy: use a supported comm_type (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL) with a custom trace of the pattern.
     """
-    view = facts.workload
-    if view is None or not facts.communicates:
-        return
+    view = facts.communicating
     known = [int(pattern) for pattern in (*PATTERN_KEYS, CommType.BROADCAST)] + [ABSENT]
     where = view.rows(NodeType.COMM_COLL) & ~np.isin(view.columns.comm_type, known)
     remedy = "give it a supported comm_type and a per-node custom trace"
@@ -155,9 +148,7 @@ def broadcast_waits(facts: Facts) -> Iterator[FoundRows]:
 
     Remedy: use a supported comm_type with a per-node custom trace that broadcasts, or write the duration that it should take.
     """
-    view = facts.workload
-    if view is None or not facts.communicates:
-        return
+    view = facts.communicating
     where = view.rows(NodeType.COMM_COLL) & (view.columns.comm_type == CommType.BROADCAST)
 
     def describe(row: int) -> str:
@@ -177,7 +168,7 @@ def no_dimension(facts: Facts) -> Iterator[FoundRows]:
     Remedy: write a bool_list of one entry per dimension, at least one of them true.
     """
     view, collectives, network = facts.workload, facts.collectives, facts.inputs.network
-    if view is None or collectives is None or network is None or not network.dimensions:
+    if network is None or not network.dimensions:
         return
     count = len(network.dimensions)
     rows = collectives.row[(group_ids(view.columns)[collectives.row] == ALL_RANKS) & (collectives.run < 0)]
@@ -199,11 +190,64 @@ def no_operations(facts: Facts) -> Iterator[FoundRows]:
     Remedy: write at least 1 operation, or remove the node.
     """
     view, system = facts.workload, facts.system
-    if view is None or not system.roofline_enabled or system.replay_only:
+    if not system.roofline_enabled or system.replay_only:
         return
     columns = view.columns
     where = view.rows(NodeType.COMP) & ~columns.is_cpu_op & (columns.num_ops == 0) & (columns.tensor_size > 0)
     yield view.each(where, "num_ops is 0 under the roofline: it never ends", "leave it out")
+
+
+_SHOWN_OF_CYCLE = 8
+
+
+def dangling(facts: Facts) -> Iterator[FoundRows]:
+    """A node depends on an id that no node of its rank has.
+
+    ASTRA-sim throws when it reads the file: `Node 7 in data_dep graph, but not found in index, file might be corrupted` (Chakra
+    `feeder_v3/et_feeder.cpp`, `graph_sanity_check`). In a custom collective it exits with a message about the path.
+
+    Remedy: correct the dependency. It can only name nodes of the same rank's file.
+    """
+    for view in facts.views:
+        rows = distinct(np.repeat(np.arange(view.trace.num_nodes), np.diff(view.trace.dep_first))[view.trace.dep == DANGLING])
+        yield view.each(rows, lambda row: "depends on a node that does not exist", "ids count within a rank's file")
+
+
+def all_wait(facts: Facts) -> Iterator[Found]:
+    """No node of a rank can start: each depends on another one, or on itself.
+
+    ASTRA-sim throws when it reads the file: `No dependancy free nodes found, there might be deadlocks` (Chakra
+    `feeder_v3/dependancy_solver.cpp`, `resolve_dependancy_free_nodes`).
+
+    Remedy: break the cycle.
+    """
+    for view in facts.views:
+        for rank in np.flatnonzero((view.ordered == 0) & (np.diff(view.trace.rank_first) > 0)).tolist():
+            yield _cycle(view, rank, "no node can start")
+
+
+def some_wait(facts: Facts) -> Iterator[Found]:
+    """Some nodes of a rank depend on one another in a cycle.
+
+    ASTRA-sim silently skips these nodes and all nodes that depend on them: when all other nodes have finished, the rank finishes
+    and prints its line (`workload/Workload.cc`, `call`: no node is free, none is running).
+
+    Remedy: break the cycle.
+    """
+    for view in facts.views:
+        counts = np.diff(view.trace.rank_first)
+        for rank in np.flatnonzero((view.ordered > 0) & (view.ordered < counts)).tolist():
+            lost = int(counts[rank] - view.ordered[rank])
+            yield _cycle(view, rank, f"{lost:,} of {counts[rank]:,} nodes never run, and the rank finishes without them")
+
+
+def _cycle(view: TraceView, rank: int, what: str) -> Found:
+    start = int(view.order[view.trace.rank_first[rank] + view.ordered[rank]])
+    rows = kernels.find_cycle(view.trace.dep_first, view.trace.dep, ~view.runs, start).tolist()[::-1]
+    ids = [str(view.node(row)) for row in [*rows, rows[0]]]
+    if len(ids) > _SHOWN_OF_CYCLE:
+        ids = [*ids[: _SHOWN_OF_CYCLE - 1], "...", ids[-1]]
+    return view.at(rows[0], f"waits for itself ({' -> '.join(ids)}): {what}", "break the cycle")
 
 
 CHECKS = (
@@ -215,4 +259,7 @@ CHECKS = (
     Check("A16", Severity.WARNING, "BROADCAST only waits", broadcast_waits),
     Check("A17", Severity.ERROR, "no dimension involved", no_dimension),
     Check("A18", Severity.ERROR, "no operations under the roofline", no_operations),
+    Check("D01", Severity.ERROR, "dangling dependency", dangling),
+    Check("D02", Severity.ERROR, "no node can start", all_wait),
+    Check("D03", Severity.ERROR, "cycle of dependencies", some_wait),
 )

@@ -7,14 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.distinct import distinct
-from astra_tacos.linter.check import Check
-from astra_tacos.linter.circles import circles
+from astra_tacos.distinct import distinct, row_places
 from astra_tacos.linter.collectives import Collectives
-from astra_tacos.linter.columns import distinct_rows, number_rows
 from astra_tacos.linter.facts import Facts
-from astra_tacos.linter.finding import Found, Severity
-from astra_tacos.linter.run_order import SEND_GROUP, Pairs
+from astra_tacos.linter.finding import Check, Found, Severity
+from astra_tacos.linter.run_order import SEND_GROUP, Pairs, circles
 from astra_tacos.linter.trace_view import TraceView, listed
 from astra_tacos.run.chunks import count_chunks
 from astra_tacos.run.groups import ALL_RANKS
@@ -53,8 +50,6 @@ def missing_member(facts: Facts) -> Iterator[Found]:
     Remedy: write one node per collective on each rank of its group.
     """
     view, collectives = facts.workload, facts.collectives
-    if view is None or collectives is None:
-        return
     for group, members, sorts, counts in _counts(facts, collectives):
         total = counts.sum(axis=0)
         if total.min() == total.max():
@@ -69,7 +64,6 @@ def missing_member(facts: Facts) -> Iterator[Found]:
 
 def _counts(facts: Facts, collectives: Collectives) -> Iterator[tuple[int, list[int], NDArray[np.int64], NDArray[np.int64]]]:
     """For each group whose files are all readable: its id, ranks and sorts, and int64[sorts, ranks], numbers of nodes."""
-    assert facts.workload is not None
     trace = facts.workload.trace
     readable = np.zeros(facts.num_npus, np.bool_)
     rows = np.diff(trace.rank_first) > 0
@@ -107,8 +101,6 @@ def different_collectives(facts: Facts) -> Iterator[Found]:
     Remedy: write the same comm_type and comm_size on each rank.
     """
     view, collectives = facts.workload, facts.collectives
-    if view is None or collectives is None:
-        return
     for group, members, sorts, counts in _counts(facts, collectives):
         total = counts.sum(axis=0)
         differs = np.flatnonzero((counts != counts[:, :1]).any(axis=0))
@@ -136,8 +128,6 @@ def different_sizes(facts: Facts) -> Iterator[Found]:
     Remedy: write the same comm_size on each rank.
     """
     view, collectives = facts.workload, facts.collectives
-    if view is None or collectives is None:
-        return
     custom = np.flatnonzero(collectives.run != NATIVE)
     order = custom[np.lexsort((collectives.rank[custom], collectives.instance[custom]))]
     instance, size = collectives.instance[order], collectives.size_bytes[order]
@@ -162,7 +152,7 @@ def different_numbers(facts: Facts) -> Iterator[Found]:
     Remedy: add a group of all ranks to the file of groups, and use its id as pg_name: such a group has its own count.
     """
     view, collectives, order = facts.workload, facts.collectives, facts.order
-    if view is None or collectives is None or order is None or not len(collectives.row):
+    if not len(collectives.row):
         return
     turn = np.lexsort((order.place[collectives.row], collectives.rank))
     streams = _streams(facts, collectives)[turn]
@@ -203,8 +193,6 @@ def deadlock(facts: Facts) -> Iterator[Found]:
     Remedy: use one order of collectives on all ranks.
     """
     view, collectives, order = facts.workload, facts.collectives, facts.order
-    if view is None or collectives is None or order is None:
-        return
     for rows in order.deadlocks:
         links = [f"rank {view.rank[row]} {_node_text(view, collectives, row)}" for row in rows]
         if len(links) > _SHOWN_OF_CHAIN:
@@ -225,16 +213,14 @@ def free_order(facts: Facts) -> Iterator[Found]:
     Remedy: chain each rank's collectives by control dependencies, in one order for all ranks.
     """
     view, collectives, order = facts.workload, facts.collectives, facts.order
-    if view is None or collectives is None or order is None:
-        return
     pairs = order.pairs
     risky = pairs.where(pairs.first_waits | pairs.second_waits | _share_ranks(collectives, pairs))
     if not len(risky):
         return
     low = np.minimum(risky.first_group, risky.second_group)
     high = np.maximum(risky.first_group, risky.second_group)
-    first, count = distinct_rows(low, high)
-    for at, number in zip(first.tolist(), count.tolist(), strict=True):
+    first, place = row_places(low, high)
+    for at, number in zip(first.tolist(), np.bincount(place).tolist(), strict=True):
         row, other = int(risky.first[at]), int(risky.second[at])
         what = f"nothing orders {_node_text(view, collectives, row)} and {_node_text(view, collectives, other)}"
         if risky.first_waits[at] or risky.second_waits[at]:
@@ -253,10 +239,7 @@ def _shared_text(collectives: Collectives, pairs: Pairs, at: int) -> str:
 
 def _share_ranks(collectives: Collectives, pairs: Pairs) -> NDArray[np.bool_]:
     """bool[n], whether both nodes of a pair are collectives, and their groups have two or more ranks in common."""
-    if not len(pairs):
-        return np.zeros(0, np.bool_)
-    which = number_rows(pairs.first_group, pairs.second_group)
-    _, first = np.unique(which, return_index=True)
+    first, which = row_places(pairs.first_group, pairs.second_group)
     members = {group: set(ranks) for group, ranks in collectives.members.items()}
     both = zip(pairs.first_group[first].tolist(), pairs.second_group[first].tolist(), strict=True)
     share = [SEND_GROUP not in (one, two) and len(members[one] & members[two]) > 1 for one, two in both]
@@ -272,8 +255,6 @@ def free_circle(facts: Facts) -> Iterator[Found]:
     Remedy: chain each rank's collectives by control dependencies, in one order for all ranks.
     """
     view, collectives, order = facts.workload, facts.collectives, facts.order
-    if view is None or collectives is None or order is None:
-        return
     pairs = order.pairs
     single = (pairs.first_group != SEND_GROUP) & (pairs.second_group != SEND_GROUP) & ~_share_ranks(collectives, pairs)
     chosen = pairs.where(single & (pairs.first_group != pairs.second_group))
@@ -302,8 +283,6 @@ def cut_short(facts: Facts) -> Iterator[Found]:
     Remedy: chain each rank's collectives by control dependencies, then lint again.
     """
     order = facts.order
-    if order is None or facts.workload is None:
-        return
     if len(order.short_ranks):
         what = f"not all pairs of collectives without an order were looked at on rank {listed(order.short_ranks)}"
         yield Found(what, _REMEDY, facts.workload.files.file(int(order.short_ranks[0])), int(order.short_ranks[0]))

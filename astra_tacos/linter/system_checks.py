@@ -9,9 +9,8 @@ import numpy as np
 
 from astra_tacos.config.system import IGNORED_KEYS, READ_KEYS
 from astra_tacos.config.yaml_text import describe
-from astra_tacos.linter.check import Check
 from astra_tacos.linter.facts import Facts
-from astra_tacos.linter.finding import Found, Severity
+from astra_tacos.linter.finding import Check, Found, Severity
 from astra_tacos.linter.trace_view import listed
 from astra_tacos.trace.schema import NodeType
 
@@ -29,7 +28,7 @@ def splits_absent(facts: Facts) -> Iterator[Found]:
     Remedy: set it to 1.
     """
     system, collectives = facts.inputs.system, facts.collectives
-    if system is None or collectives is None or not len(collectives.row):
+    if system is None or not len(collectives.row):
         return
     splits = system.preferred_dataset_splits
     if splits is None or splits < 1:
@@ -61,7 +60,7 @@ def no_active_chunks(facts: Facts) -> Iterator[Found]:
     """
     collectives = facts.collectives
     chunks = facts.system.active_chunks_per_dimension
-    if chunks < 1 and collectives is not None and len(collectives.row):
+    if chunks < 1 and len(collectives.row):
         yield Found(f"active-chunks-per-dimension is {chunks}: no collective ever starts", "set it to 1", _where(facts))
 
 
@@ -110,7 +109,7 @@ def roofline_off(facts: Facts) -> Iterator[Found]:
     Remedy: set `"roofline-enabled": 1`, peak-perf and local-mem-bw.
     """
     view, system = facts.workload, facts.inputs.system
-    if view is None or system is None or system.roofline_enabled or system.replay_only:
+    if system is None or system.roofline_enabled or system.replay_only:
         return
     rows = view.rows(NodeType.COMP) & (view.trace.duration_us == 0) & (view.columns.num_ops > 0) & ~view.columns.is_cpu_op
     if rows.any():
@@ -127,7 +126,7 @@ def roofline_of_nothing(facts: Facts) -> Iterator[Found]:
     Remedy: set peak-perf in TFLOP/s and local-mem-bw in decimal GB/s.
     """
     view, system = facts.workload, facts.system
-    if view is None or not system.roofline_enabled or system.replay_only:
+    if not system.roofline_enabled or system.replay_only:
         return
     rows = view.rows(NodeType.COMP) & ~view.columns.is_cpu_op
     rates = (("peak-perf", system.peak_perf_tflops), ("local-mem-bw", system.local_mem_bw_gbps))
@@ -146,7 +145,7 @@ def replay_only(facts: Facts) -> Iterator[Found]:
     Remedy: set it to 0, unless this is intended.
     """
     view = facts.workload
-    if view is None or not facts.system.replay_only:
+    if not facts.system.replay_only:
         return
     rows = view.rows(NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV)
     if rows.any():
@@ -162,7 +161,7 @@ def memory_tracking(facts: Facts) -> Iterator[Found]:
     Remedy: set `"track-local-mem": 0`, or write lists of tensor names and sizes at every node.
     """
     view = facts.workload
-    if view is None or not facts.system.track_local_mem:
+    if not facts.system.track_local_mem:
         return
     for rank in range(view.trace.num_ranks):
         nodes = int(view.trace.rank_first[rank + 1] - view.trace.rank_first[rank])
@@ -189,7 +188,7 @@ def unused_per_node(facts: Facts) -> Iterator[Found]:
     Remedy: correct the ids.
     """
     view = facts.workload
-    if view is None or not facts.system.per_node:
+    if not facts.system.per_node:
         return
     ids = set(np.unique(view.trace.node_id[view.rows(NodeType.COMM_COLL)]).tolist())
     unused = sorted(node for node in facts.system.per_node if node not in ids)
@@ -208,7 +207,7 @@ def memory_rates(facts: Facts) -> Iterator[Found]:
     Remedy: set memory type, bandwidth and latency, and num-nodes x num-npus-per-node to the number of NPUs or more.
     """
     view, memory = facts.workload, facts.inputs.remote_memory
-    if view is None or facts.system.replay_only or "remote_memory" in facts.inputs.problems:
+    if facts.system.replay_only or "remote_memory" in facts.inputs.problems:
         return
     rows = np.flatnonzero(view.rows(NodeType.MEM_LOAD, NodeType.MEM_STORE))
     if not len(rows):

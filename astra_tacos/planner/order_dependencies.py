@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.csr import group_by
-from astra_tacos.linter.precedence import precede
+from astra_tacos.linter.trace_view import precede
 from astra_tacos.planner.collective_nodes import IssueOrder
 from astra_tacos.planner.global_order import MergedGraph
 from astra_tacos.planner.instances import Instances

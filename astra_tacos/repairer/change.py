@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from astra_tacos.repairer.node import DraftNode
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -74,3 +76,8 @@ class Log:
             Whether the files do not say it.
         """
         self.changes.append(Change(self.step, what, reason, rank, node, compute_us, is_assumed))
+
+    def set(self, rank: int, node: DraftNode, name: str, value: int, reason: str, *, is_assumed: bool = False) -> None:
+        """Set an attribute that is a whole number, and say what it was."""
+        self.add(f"{name} {node.number(name)} became {value}", reason, rank, node.id, is_assumed=is_assumed)
+        node.set(name, value)

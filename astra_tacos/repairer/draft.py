@@ -11,6 +11,7 @@ from typing import Any
 
 from astra_tacos.config.network import NetworkConfig
 from astra_tacos.config.system import COMM_KEYS, PER_NODE_KEY
+from astra_tacos.errors import ConfigError
 from astra_tacos.export.run_script import SCRIPT, check_script_name, write_run_script
 from astra_tacos.files import write_json
 from astra_tacos.linter.finding import Finding
@@ -25,7 +26,8 @@ from astra_tacos.planner.run_files import (
     WORKLOAD,
     RunInputs,
 )
-from astra_tacos.repairer.group_text import ALL_RANKS
+from astra_tacos.repairer.change import Log
+from astra_tacos.repairer.names import ALL_RANKS
 from astra_tacos.repairer.node import DraftNode
 from astra_tacos.repairer.rank_nodes import RankNodes
 from astra_tacos.run.backend import Backend
@@ -102,9 +104,13 @@ class Draft:
         """Rank and node of all sends and receives."""
         return self.nodes(NodeType.COMM_SEND, NodeType.COMM_RECV)
 
-    def members(self, name: str | None) -> list[int] | None:
+    def fault(self, rank: int, node: DraftNode, message: str) -> ConfigError:
+        """The error that nothing says how to mend a node."""
+        return ConfigError(f"{self.name}.{rank}.et node {node.id}: {message}")
+
+    def members(self, name: str) -> list[int] | None:
         """Ranks of a group that a node names, None if there is none."""
-        if name is None or name in ALL_RANKS:
+        if name in ALL_RANKS:
             return list(range(self.num_ranks))
         return self.groups.get(name)
 
@@ -125,6 +131,13 @@ class Draft:
             node.set("num_ops", int(float(self.system.get("peak-perf", 0)) * _OPS_OF_PAUSE))
             node.set("tensor_size", 1)
         return node
+
+    def remove(self, log: Log, rank: int, gone: Iterable[tuple[DraftNode, str, str]]) -> None:
+        """Remove nodes of a rank as `bypass` does, and say of each what it is and why it goes."""
+        gone = list(gone)
+        for node, what, reason in gone:
+            log.add(f"removed {what}", reason, rank, node.id)
+        self.bypass(rank, [node for node, _, _ in gone])
 
     def bypass(self, rank: int, gone: Iterable[DraftNode]) -> None:
         """Remove nodes of a rank; what depended on them depends on what they depended on."""

@@ -26,6 +26,13 @@ INTEGERS = {
     f"{kind}_val"
     for kind in ("int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64", "sfixed32", "sfixed64")
 }
+
+
+def accepted_fields(name: str) -> set[str]:
+    """The fields in which ASTRA-sim reads an attribute."""
+    return INTEGERS if FIELDS[name] in INTEGERS else {FIELDS[name]}
+
+
 _TEXT_OF_TENSORS = 1 << 20
 """Longest text of a node's tensors that is searched for their sizes."""
 
@@ -92,6 +99,21 @@ class DraftNode:
     def is_cpu_op(self) -> bool:
         """Whether it runs on the CPU."""
         return bool(self.get("is_cpu_op"))
+
+    @property
+    def group(self) -> str:
+        """Name of the communicator group, one of `ALL_RANKS` for all ranks."""
+        return self.get("pg_name") or ""
+
+    @property
+    def pattern(self) -> int | None:
+        """Pattern of the collective."""
+        return self.number("comm_type")
+
+    @property
+    def size(self) -> int | None:
+        """Bytes of the collective or message."""
+        return self.number("comm_size")
 
     @property
     def is_collective(self) -> bool:

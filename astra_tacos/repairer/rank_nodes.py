@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.errors import ConfigError
-from astra_tacos.repairer.node import FIELDS, INTEGERS, DraftNode
+from astra_tacos.repairer.node import FIELDS, DraftNode, accepted_fields
 from astra_tacos.trace.file_bytes import FileBytes
 from astra_tacos.trace.node_bytes import node_at
 from astra_tacos.trace.node_messages import framed
@@ -21,7 +22,7 @@ from astra_tacos.trace.trace import DANGLING, UNKNOWN_KIND
 
 _Mask = NDArray[np.bool_]
 _MOST = (1 << 63) - 1
-_ACCEPTED = {"is_cpu_op": ("bool_val",), "pg_name": ("string_val",), "involved_dim": ("bool_list",)}
+_COMMUNICATION = (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -172,6 +173,37 @@ class RankNodes:
             found += ((node.id, dep) for dep in node.deps if dep >= node.id)
         find = self.finder()
         return [(node_id, dep) for node_id, dep in found if find(dep) is not None]
+
+    def issued(self) -> list[DraftNode]:
+        """Collectives and messages in an order that dependencies of all nodes allow, the lowest id first of those that are ready.
+
+        So ASTRA-sim starts them. Nodes in a cycle, and those behind one, come last, by id. Dependencies on nodes that do not
+        exist count for nothing.
+        """
+        if not self.backward():  # then the lowest id of those that are left is always ready
+            return sorted(self.of_kind(*_COMMUNICATION), key=lambda node: node.id)
+        nodes = list(self)
+        by_id = {node.id: node for node in nodes}
+        waits: dict[int, int] = {}
+        after: dict[int, list[int]] = {}
+        for node in nodes:
+            needed = {dep for dep in node.deps if dep in by_id}
+            waits[node.id] = len(needed)
+            for dep in needed:
+                after.setdefault(dep, []).append(node.id)
+        ready = [node_id for node_id, count in waits.items() if count == 0]
+        heapq.heapify(ready)
+        order: list[DraftNode] = []
+        while ready:
+            node_id = heapq.heappop(ready)
+            order.append(by_id[node_id])
+            for other in after.get(node_id, ()):
+                waits[other] -= 1
+                if waits[other] == 0:
+                    heapq.heappush(ready, other)
+        placed = {node.id for node in order}
+        order += sorted((node for node in nodes if node.id not in placed), key=lambda node: node.id)
+        return [node for node in order if node.kind in _COMMUNICATION]
 
     def between(self, spans: Iterable[tuple[int, int]]) -> list[DraftNode]:
         """Nodes whose ids are in any of some spans, ends included."""
@@ -331,7 +363,7 @@ def _doubtful_values(data: bytes) -> Iterator[int]:
     """Offsets of names of attributes behind which no value of a type that `repair` keeps follows at once."""
     kinds = schema_module().AttributeProto.DESCRIPTOR.fields
     for name in FIELDS:
-        tags = [_tag(kind) for kind in kinds if kind.name in _ACCEPTED.get(name, INTEGERS)]
+        tags = [_tag(kind) for kind in kinds if kind.name in accepted_fields(name)]
         pattern = re.compile(re.escape(name.encode()) + b"(?!" + b"|".join(map(re.escape, tags)) + b")")
         yield from (match.start() for match in pattern.finditer(data))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from astra_tacos.config.remote_memory import read_remote_memory
 from astra_tacos.config.system import COMM_KEYS, PER_NODE_KEY, parse_system
 from astra_tacos.config.yaml_text import read_text
 from astra_tacos.errors import ConfigError
+from astra_tacos.linter.inputs import is_compressed, rank_files
 from astra_tacos.planner.run_files import network_tables
 from astra_tacos.repairer.draft import Draft
 from astra_tacos.repairer.inputs import (
@@ -29,8 +29,6 @@ from astra_tacos.run.backend import Backend, choose_backend
 from astra_tacos.temporaries import scratch_directory
 from astra_tacos.trace.node_messages import read_messages, read_metadata
 from astra_tacos.trace.reader import MAX_RANKS, load_file, trace_files
-
-_GZIP_MAGIC = b"\x1f\x8b"
 
 
 def read_draft(inputs: RepairInputs, backend: Backend | str | None, num_ranks: int | None) -> tuple[Draft, tuple[str, ...]]:
@@ -57,13 +55,12 @@ def read_draft(inputs: RepairInputs, backend: Backend | str | None, num_ranks: i
         head, nodes = _read_rank(path)
         metadata.append(head)
         ranks.append(nodes)
-        with path.open("rb") as stream:
-            if stream.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC:
-                compressed.append(rank)
+        if is_compressed(path):
+            compressed.append(rank)
     text, network, tables = _network(inputs, str(inputs.workload), num_ranks or len(ranks), defaults)
     system = _system(inputs, len(network.dimensions), defaults)
     custom, per_node = _custom(inputs, system)
-    surplus = [rank for rank in _ranks_with_file(inputs.workload) if rank >= most]
+    surplus = [rank for rank in rank_files(inputs.workload) if rank >= most]
     return (
         Draft(
             name=inputs.workload.name,
@@ -209,11 +206,6 @@ def _custom(inputs: RepairInputs, system: dict[str, Any]) -> tuple[dict[str, tup
             count += 1
         custom[prefix] = tuple(Path(f"{place}.{position}.et") for position in range(count))
     return custom, per_node
-
-
-def _ranks_with_file(prefix: Path) -> list[int]:
-    pattern = re.compile(re.escape(prefix.name) + r"\.(0|[1-9][0-9]{0,6})\.et")
-    return sorted(int(match[1]) for entry in prefix.parent.iterdir() if (match := pattern.fullmatch(entry.name)))
 
 
 def _beside(inputs: RepairInputs, path: str, suffix: str) -> Path:

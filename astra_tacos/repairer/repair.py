@@ -18,8 +18,7 @@ from astra_tacos.repairer.change import Change, Log
 from astra_tacos.repairer.draft import OWN_FILES, Draft
 from astra_tacos.repairer.inputs import RepairInputs
 from astra_tacos.repairer.reading import read_draft
-from astra_tacos.repairer.step import Step
-from astra_tacos.repairer.steps import STEPS
+from astra_tacos.repairer.steps import STEPS, Step
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.outcome import RunOutcome

@@ -45,6 +45,6 @@ def check_dimensions(run: Run) -> None:
         if any(len(set(used.members[group])) == run.network.num_npus for group in np.unique(used.group).tolist()):
             raise ConfigError(
                 f"{run.system.source}: {key}-implementation has {len(names)} of {num_dims} dimensions, expected one entry each: "
-                f"{pattern_name(pattern)} leaves the others out (`generate --network` writes lists that fit, `repair` mends "
+                f"{pattern_name(pattern)} leaves the others out (`generate --network` writes lists that fit, `lint --fix` mends "
                 "other runs)"
             )

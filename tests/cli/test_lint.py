@@ -10,7 +10,8 @@ import pytest
 from helpers.lint_runs import RunFiles, coll, comp
 
 from astra_tacos.cli.main import BAD_INPUT, CHECK_FAILED, main
-from astra_tacos.linter.checks import CHECKS
+from astra_tacos.linter.lint import CHECKS
+from astra_tacos.repairer.steps import STEPS
 
 FINE = RunFiles([[comp(0)], [comp(0)]])
 BROKEN = RunFiles([[coll(id, group=9) for id in range(700)], [comp(0, [7])]], system={"boost-mode": 1})
@@ -45,11 +46,11 @@ def test_one_line_a_finding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     status, out, _ = invoke(lint_arguments(BROKEN, tmp_path), capsys)
     assert status == CHECK_FAILED
     lines = out.splitlines()
-    remedy = "(ids count within a rank's file); `repair` can mend this"
+    remedy = "(ids count within a rank's file); --fix can mend this"
     assert lines[0] == f"D01 error   workload/w.1.et node 0: depends on a node that does not exist {remedy}"
     assert lines[1].startswith("G04 error   workload/w.0.et node 0: uses group 9, which does not exist (give a file")
     assert lines[4].strip() == "... and 697 more of G04 (--all shows them)"
-    assert lines[5] == "S09 warning system.json: boost-mode has no effect (take it out); `repair` can mend this"
+    assert lines[5] == "S09 warning system.json: boost-mode has no effect (take it out); --fix can mend this"
     assert lines[6:] == ["", f"701 errors and 1 warning in {lines[7].split(' in ', 1)[1]}"]
     assert lines[7].endswith("in 2 ranks of 701 nodes on 2 NPUs, congestion-aware; --explain D01 says more about D01")
 
@@ -120,4 +121,6 @@ def test_explain(capsys: pytest.CaptureFixture[str], code: str) -> None:
 def test_list(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = invoke(["lint", "--list"], capsys)
     assert status == 0
-    assert [line.split()[0] for line in out.splitlines()] == list(CHECKS)
+    codes, steps = out.split("\n\nsteps of --fix:\n")
+    assert [line.split()[0] for line in codes.splitlines()] == list(CHECKS)
+    assert [line.split()[0] for line in steps.splitlines()] == [step.name for step in STEPS]

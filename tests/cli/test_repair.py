@@ -1,4 +1,4 @@
-"""`astra-tacos repair`: what it prints, writes and refuses."""
+"""`astra-tacos lint --fix`: what it prints, writes and refuses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def invoke(arguments: list[str], folder: Path) -> tuple[int, str, str]:
 def arguments(folder: Path, *more: str) -> list[str]:
     files = BROKEN.write(folder)
     options = [str(text) for name in ("workload", "system", "network") for text in (f"--{name}", files[name])]
-    return ["repair", *options, "--output", str(folder / "out"), *more]
+    return ["lint", "--fix", *options, "--output", str(folder / "out"), *more]
 
 
 def test_the_first_change_of_each_step(tmp_path: Path) -> None:
@@ -43,9 +43,19 @@ def test_a_step_that_is_switched_off(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_list(tmp_path: Path) -> None:
-    status, out, _ = invoke(["repair", "--list"], tmp_path)
-    assert status == 0 and out.splitlines()[0].startswith("compressed-traces ")
+def test_the_former_command_names_the_one_that_replaces_it(tmp_path: Path) -> None:
+    for removed in (["repair", "--list"], ["repair", *arguments(tmp_path)[2:]], ["repair", "--help"]):
+        status, out, err = invoke(removed, tmp_path)
+        assert (status, out) == (2, "") and err.count("\n") == 1
+        assert "`astra-tacos lint --fix --output DIR` does the same" in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_options_of_a_repair_need_fix_and_fix_an_output(tmp_path: Path) -> None:
+    given = [word for word in arguments(tmp_path) if word != "--fix"]
+    assert "--output, --ranks and --without are for --fix" in invoke(given, tmp_path)[2]
+    status, _, err = invoke(arguments(tmp_path)[:-2], tmp_path)
+    assert status == 2 and "Missing option '--output'" in err
 
 
 def test_another_directory_is_not_replaced(tmp_path: Path) -> None:

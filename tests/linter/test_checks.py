@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 from helpers.lint_runs import Node, RunFiles, coll, comp, drop, node, one_step_exchange, recv, send
 
-from astra_tacos.linter.checks import CHECKS
 from astra_tacos.linter.finding import Severity
-from astra_tacos.linter.lint import lint
+from astra_tacos.linter.lint import CHECKS, lint
 from astra_tacos.trace.schema import CommType, NodeType
 
 AG, RS, A2A = CommType.ALL_GATHER, CommType.REDUCE_SCATTER, CommType.ALL_TO_ALL

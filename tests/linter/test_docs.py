@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from astra_tacos.linter.checks import CHECKS
+from astra_tacos.linter.lint import CHECKS
 
 DOCS = Path(__file__).parents[2] / "docs" / "lint.md"
 

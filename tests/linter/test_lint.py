@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 from helpers.lint_runs import RunFiles, coll, comp, encode, one_step_exchange, recv, send
 
-from astra_tacos.linter.circles import circles
 from astra_tacos.linter.facts import Facts
-from astra_tacos.linter.inputs import read_inputs
+from astra_tacos.linter.inputs import read_inputs, read_trace_files
 from astra_tacos.linter.lint import lint
-from astra_tacos.linter.run_order import Pairs
-from astra_tacos.linter.trace_files import read_trace_files
+from astra_tacos.linter.run_order import Pairs, circles
 
 
 def test_ranks_that_can_be_read_are_checked_although_others_cannot(tmp_path: Path) -> None:

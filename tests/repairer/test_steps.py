@@ -13,8 +13,7 @@ import pytest
 from helpers.lint_runs import Node, RunFiles, coll, comp, drop, node, one_step_exchange, recv, send
 
 from astra_tacos.errors import AstraTacosError, ConfigError
-from astra_tacos.linter.checks import CHECKS
-from astra_tacos.linter.lint import lint
+from astra_tacos.linter.lint import CHECKS, lint
 from astra_tacos.repairer.inputs import RepairInputs
 from astra_tacos.repairer.repair import RepairResult, repair
 from astra_tacos.repairer.steps import STEPS

@@ -38,7 +38,7 @@ def test_a_run_that_ends_too_early_is_refused(
     tmp_path: Path, command: Callable[..., Any], group: int | None, implementation: list[str]
 ) -> None:
     inputs = run_of(tmp_path, implementation, group)
-    remedy = "`generate --network` .* `repair`"
+    remedy = "`generate --network` .* `lint --fix`"
     found = rf"all-reduce-implementation has {len(implementation)} of 3 dimensions, expected .* ALL_REDUCE .*{remedy}"
     with pytest.raises(ConfigError, match=found):
         command(inputs, tmp_path / "out")

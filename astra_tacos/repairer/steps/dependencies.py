@@ -1,13 +1,59 @@
-"""Dependencies without cycles."""
+"""Ids of a rank's nodes, and dependencies on them."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
 
+from astra_tacos.errors import ConfigError
 from astra_tacos.repairer.change import Log
 from astra_tacos.repairer.draft import Draft
 from astra_tacos.repairer.node import DraftNode
-from astra_tacos.repairer.step import Step
+
+
+def renumber(draft: Draft, log: Log) -> None:
+    """Give the later ones of several nodes with one id an id of their own.
+
+    ASTRA-sim keeps the last one of them, with the dependencies of all. A dependency on such an id may mean any of the nodes:
+    the run is refused.
+    """
+    for rank, nodes in enumerate(draft.ranks):
+        if nodes.has_unique_ids:
+            continue
+        seen: set[int] = set()
+        twice = [node for node in nodes if node.id in seen or seen.add(node.id)]  # type: ignore[func-returns-value]
+        if not twice:
+            continue
+        needed = {dep for node in nodes for dep in node.deps}
+        free = draft.new_id(rank)
+        for number, node in enumerate(twice, free):
+            if node.id in needed:
+                raise ConfigError(
+                    f"{draft.name}.{rank}.et: several nodes have the id {node.id}, and others depend on it: which one they mean "
+                    "is not known"
+                )
+            log.add(f"id {node.id} became {number}", "an earlier node has the same id", rank, node.id)
+            node.message.id = number
+
+
+_SHOWN = 4
+
+
+def drop_dangling(draft: Draft, log: Log) -> None:
+    """Remove dependencies on ids that no node of the rank has.
+
+    Converters leave nodes out (of threads, of operators without kernels) and keep the ids of those that others waited for. What
+    a missing node waited for is not in the file.
+    """
+    for rank, nodes in enumerate(draft.ranks):
+        find = nodes.finder()
+        for node in nodes.dangling():
+            missing = {dep: None for dep in node.deps if find(dep) is None}
+            if missing:
+                listed = ", ".join(map(str, list(missing)[:_SHOWN])) + (", ..." if len(missing) > _SHOWN else "")
+                what = f"no longer depends on {listed}"
+                log.add(what, "no node of the rank has that id", rank, node.id)
+                node.replace_deps(lambda dep, gone=missing: () if dep in gone else (dep,))
+
 
 _Edge = tuple[int, int]
 
@@ -90,6 +136,3 @@ def _components(members: Iterable[int], needed: dict[int, set[int]]) -> list[set
                     if len(component) > 1 or node in needed[node]:
                         found.append(component)
     return found
-
-
-STEP = Step("cycles", ("D02", "D03"), cut_cycles)

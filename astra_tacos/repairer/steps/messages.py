@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
-from astra_tacos.errors import ConfigError
 from astra_tacos.repairer.change import Log
 from astra_tacos.repairer.draft import Draft
 from astra_tacos.repairer.node import DraftNode
-from astra_tacos.repairer.rank_order import issue_order
-from astra_tacos.repairer.step import Step
 from astra_tacos.run.tags import TAGS
 from astra_tacos.trace.schema import NodeType
 
@@ -26,22 +23,18 @@ def pair_messages(draft: Draft, log: Log) -> None:
     if not any(True for _ in draft.messages()):
         return
     for rank, node in draft.messages():
-        _mend_own(log, rank, node)
+        own = "comm_src" if node.kind == NodeType.COMM_SEND else "comm_dst"
+        if node.number(own) not in (None, rank):
+            log.set(rank, node, own, rank, "the node is in this rank's file")
     _find_peers(draft, log)
-    _remove_idle(draft, log)
+    for rank, nodes in enumerate(draft.ranks):
+        found = ((node, _why_idle(draft, rank, node)) for node in nodes.of_kind(NodeType.COMM_SEND, NodeType.COMM_RECV))
+        draft.remove(log, rank, [(node, NodeType(node.kind).name, reason) for node, reason in found if reason])
     sends, receives = _by_pair(draft, NodeType.COMM_SEND), _by_pair(draft, NodeType.COMM_RECV)
     for pair in sorted(sends.keys() | receives.keys()):
         _pair(draft, log, pair, sends.get(pair, []), receives.get(pair, []))
     if draft.found("M05"):
         _separate(draft, log)
-
-
-def _mend_own(log: Log, rank: int, node: DraftNode) -> None:
-    own = "comm_src" if node.kind == NodeType.COMM_SEND else "comm_dst"
-    given = node.number(own)
-    if given is not None and given != rank:
-        log.add(f"{own} {given} became {rank}", "the node is in this rank's file", rank, node.id)
-        node.set(own, rank)
 
 
 def _peer_name(node: DraftNode) -> str:
@@ -58,34 +51,23 @@ def _find_peers(draft: Draft, log: Log) -> None:
             for other, there in draft.messages()
             if there.kind != node.kind
             and there.number(_peer_name(there)) == rank
-            and (there.number("comm_tag"), there.number("comm_size")) == (node.number("comm_tag"), node.number("comm_size"))
+            and (there.number("comm_tag"), there.size) == (node.number("comm_tag"), node.size)
         }
         if len(candidates) != 1:
-            raise ConfigError(
-                f"{draft.name}.{rank}.et node {node.id}: a message without {_peer_name(node)}, and {len(candidates)} ranks have "
-                "messages like it: which one it belongs to is not known"
-            )
+            why = f"{len(candidates)} ranks have messages like it: which one it belongs to is not known"
+            raise draft.fault(rank, node, f"a message without {_peer_name(node)}, and {why}")
         peer = candidates.pop()
         log.add(f"{_peer_name(node)} became {peer}", f"only rank {peer} has a message of its size and tag", rank, node.id)
         node.set(_peer_name(node), peer)
 
 
-def _remove_idle(draft: Draft, log: Log) -> None:
-    for rank, nodes in enumerate(draft.ranks):
-        gone = []
-        for node in nodes.of_kind(NodeType.COMM_SEND, NodeType.COMM_RECV):
-            peer = node.number(_peer_name(node)) or 0
-            if peer == rank:
-                reason = "a rank needs no network to send to itself"
-            elif not 0 <= peer < draft.num_ranks:
-                reason = f"rank {peer} does not exist"
-            elif node.number("comm_size") == 0:
-                reason = "it has 0 bytes: nothing moves"
-            else:
-                continue
-            log.add(f"removed {NodeType(node.kind).name}", reason, rank, node.id)
-            gone.append(node)
-        draft.bypass(rank, gone)
+def _why_idle(draft: Draft, rank: int, node: DraftNode) -> str | None:
+    peer = node.number(_peer_name(node)) or 0
+    if peer == rank:
+        return "a rank needs no network to send to itself"
+    if not 0 <= peer < draft.num_ranks:
+        return f"rank {peer} does not exist"
+    return "it has 0 bytes: nothing moves" if node.size == 0 else None
 
 
 def _by_pair(draft: Draft, kind: NodeType) -> dict[tuple[int, int], list[_Message]]:
@@ -94,7 +76,7 @@ def _by_pair(draft: Draft, kind: NodeType) -> dict[tuple[int, int], list[_Messag
     for rank, nodes in enumerate(draft.ranks):
         if not nodes.of_kind(kind):
             continue
-        for node in issue_order(nodes):
+        for node in nodes.issued():
             if node.kind == kind:
                 peer = node.number(_peer_name(node)) or 0
                 pair = (rank, peer) if kind == NodeType.COMM_SEND else (peer, rank)
@@ -103,8 +85,7 @@ def _by_pair(draft: Draft, kind: NodeType) -> dict[tuple[int, int], list[_Messag
 
 
 def _size(node: DraftNode) -> int | None:
-    size = node.number("comm_size")
-    return size if size is not None and size > 0 else None
+    return node.size if node.size and node.size > 0 else None
 
 
 def _tag(node: DraftNode) -> int | None:
@@ -149,38 +130,36 @@ def _agree(draft: Draft, log: Log, send: _Message, receive: _Message, taken: set
     (src, sent), (dst, received) = send, receive
     size = _size(sent) or _size(received) or sent.tensor_bytes() or received.tensor_bytes()
     if not size:
-        raise ConfigError(f"{draft.name}.{src}.et node {sent.id}: a message without a size, and its receive has none either")
+        raise draft.fault(src, sent, "a message without a size, and its receive has none either")
     tag = _tag(sent) if _tag(sent) is not None else _tag(received)
     if tag is None:
-        tag = next(number for number in range(len(taken) + 1) if number not in taken)
-        taken.add(tag)
+        tag = _free_tag(taken)
     for rank, node, other, there in ((src, sent, dst, received), (dst, received, src, sent)):
-        if node.number("comm_size") != size:
-            what = f"comm_size {node.number('comm_size')} became {size}"
-            log.add(what, f"the size of the message with rank {other}, node {there.id}", rank, node.id)
-            node.set("comm_size", size)
+        whose = f"of the message with rank {other}, node {there.id}"
+        if node.size != size:
+            log.set(rank, node, "comm_size", size, f"the size {whose}")
         if _tag(node) != tag:
-            what = f"comm_tag {node.number('comm_tag')} became {tag}"
-            log.add(what, f"the tag of the message with rank {other}, node {there.id}", rank, node.id)
-            node.set("comm_tag", tag)
+            log.set(rank, node, "comm_tag", tag, f"the tag {whose}")
+
+
+def _free_tag(taken: set[int | None]) -> int:
+    """The lowest tag that is not taken, which then is."""
+    tag = next(number for number in range(len(taken) + 1) if number not in taken)
+    taken.add(tag)
+    return tag
 
 
 def _receive(draft: Draft, log: Log, rank: int, node: DraftNode, peer: int, taken: set[int | None]) -> None:
     if _size(node) is None:
-        raise ConfigError(
-            f"{draft.name}.{rank}.et node {node.id}: a message without a size, and rank {peer} receives nothing like it"
-        )
+        raise draft.fault(rank, node, f"a message without a size, and rank {peer} receives nothing like it")
     if _tag(node) is None:
-        tag = next(number for number in range(len(taken) + 1) if number not in taken)
-        taken.add(tag)
-        log.add(f"comm_tag {node.number('comm_tag')} became {tag}", "tags go from 0 to 499,999,999", rank, node.id)
-        node.set("comm_tag", tag)
+        log.set(rank, node, "comm_tag", _free_tag(taken), "tags go from 0 to 499,999,999")
     receive = DraftNode.make(
         draft.new_id(peer),
         f"receive of {node.name}",
         NodeType.COMM_RECV,
         is_cpu_op=False,
-        comm_size=node.number("comm_size"),
+        comm_size=node.size,
         comm_src=rank,
         comm_tag=node.number("comm_tag"),
     )
@@ -202,12 +181,6 @@ def _separate(draft: Draft, log: Log) -> None:
             if key not in seen:
                 seen.add(key)
                 continue
-            tag = next(number for number in range(len(taken) + 1) if number not in taken)
-            taken.add(tag)
+            tag = _free_tag(taken)
             for place, one in ((rank, node), (there, received)):
-                what = f"comm_tag {one.number('comm_tag')} became {tag}"
-                log.add(what, "another message has the same tag, peers and size, and no order", place, one.id)
-                one.set("comm_tag", tag)
-
-
-STEP = Step("message-pairs", ("A01", "A07", "A08", "A09", "A10", "M01", "M02", "M03", "M04", "M05"), pair_messages)
+                log.set(place, one, "comm_tag", tag, "another message has the same tag, peers and size, and no order")

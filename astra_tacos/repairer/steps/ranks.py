@@ -1,12 +1,21 @@
-"""As many traces as the network has NPUs."""
+"""Traces of ranks: one for each NPU, readable, with a node at both ends that ASTRA-sim takes."""
 
 from __future__ import annotations
 
 from astra_tacos.errors import ConfigError
 from astra_tacos.repairer.change import Log
 from astra_tacos.repairer.draft import Draft
-from astra_tacos.repairer.step import Step
+from astra_tacos.repairer.node import DraftNode
 from astra_tacos.trace.schema import NodeType
+
+
+def decompress(draft: Draft, log: Log) -> None:
+    """Write traces that are compressed by gzip as plain files.
+
+    ASTRA-sim takes the compressed bytes for nodes.
+    """
+    for rank in draft.compressed:
+        log.add("decompressed", "ASTRA-sim does not read gzip", rank)
 
 
 def fit_ranks(draft: Draft, log: Log) -> None:
@@ -56,4 +65,45 @@ def _replicate(draft: Draft, log: Log, wanted: int) -> None:
     draft.groups.clear()
 
 
-STEP = Step("rank-count", ("F06", "F07"), fit_ranks)
+def fill_empty(draft: Draft, log: Log) -> None:
+    """Give ranks without nodes one compute node of 0 us, which takes 1 ns.
+
+    ASTRA-sim throws at a trace without nodes.
+    """
+    for rank, nodes in enumerate(draft.ranks):
+        if not len(nodes):
+            nodes.append(DraftNode.make(0, "nothing", NodeType.COMP, is_cpu_op=False))
+            log.add("a compute node of 0 us (1 ns) added", "ASTRA-sim throws at a trace without nodes", rank, 0)
+
+
+def delay_first(draft: Draft, log: Log) -> None:
+    """Have ranks start with a compute node of 1 ns, where their first event would take less.
+
+    ASTRA-sim asserts that its first event comes after time 0.
+    """
+    if not draft.found("N04"):
+        return
+    for rank, nodes in enumerate(draft.ranks):
+        first = nodes.first()
+        node = draft.pause(rank, "start")
+        for other in first:
+            other.depend((node.id,))
+        nodes.append(node)
+        log.add("starts with a compute node of 0 us (1 ns)", "ASTRA-sim aborts at less than 1 ns at time 0", rank, node.id)
+
+
+def end_with_compute(draft: Draft, log: Log) -> None:
+    """Have a rank that runs CPU nodes and may end with a message end with a compute node of 1 ns instead.
+
+    ASTRA-sim's statistics throw at CPU nodes as the rank ends. That does no harm, unless the rank's last event is a message:
+    ASTRA-sim then aborts. Which of several nodes ends last depends on timing.
+    """
+    ranks = {found.rank for found in draft.report().findings if found.code == "A14"}
+    for rank in sorted(rank for rank in ranks if rank is not None):
+        last = draft.ranks[rank].last()
+        if not any(node.is_message for node in last):
+            continue
+        node = draft.pause(rank, "end")
+        node.depend(other.id for other in last)
+        draft.ranks[rank].append(node)
+        log.add("ends with a compute node of 0 us (1 ns)", "ASTRA-sim's statistics abort where a message ends it", rank, node.id)
