@@ -39,7 +39,7 @@ def check_writable(path: Path) -> None:
         raise OutputError(f"{path}: is a directory, expected a file to write")
     if path.exists() and not path.is_file():
         return
-    _check_folder(path, path.absolute())
+    check_folder(path, path.absolute())
     _check_no_input(path, path.resolve())
 
 
@@ -53,7 +53,7 @@ def _check_no_input(path: Path, target: Path) -> None:
             raise OutputError(f"{path}: the output would replace an input of this command{inside}: choose another output")
 
 
-def _check_folder(path: Path, target: Path) -> None:
+def check_folder(path: Path, target: Path) -> None:
     """Check that the folder of `target`, or the nearest one above that exists, takes what is written to `path`."""
     if target == target.parent:
         raise OutputError(f"{path}: is the root directory, which cannot be replaced: choose another output")
@@ -85,7 +85,7 @@ def check_replaceable(path: Path, what: str, is_own: Callable[[set[str]], bool],
         If anything else is there, it is the current directory, or its folder cannot be written to.
     """
     target = path.resolve()
-    _check_folder(path, target)
+    check_folder(path, target)
     temporaries.recover(target)
     if not path.exists():
         return

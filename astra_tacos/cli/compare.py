@@ -13,7 +13,7 @@ from astra_tacos.cli.options import backend_option, json_option, network_option,
 from astra_tacos.cli.search_options import candidate_option, collective_options, read_candidates, search_options
 from astra_tacos.collective import make_collective
 from astra_tacos.errors import ConfigError, OutputError
-from astra_tacos.files import check_writable, replaced_file, together, write_json
+from astra_tacos.files import check_folder, check_writable, replaced_file, together, write_json
 from astra_tacos.input_file import forget_inputs
 from astra_tacos.judge.symmetric import check_sends
 from astra_tacos.report.compare_rows import CompareRow
@@ -89,6 +89,7 @@ def _check_earlier(output: Path) -> None:
     """Check that files of these names in the directory, if there are any, are those of an earlier comparison."""
     from astra_tacos.report.compare_rows import read_rows
 
+    check_folder(output, output.resolve())
     tables = [output / name for name in _FILES if name.endswith((".csv", ".json"))]
     there = [output / name for name in _FILES if (output / name).exists()]
     try:

@@ -14,6 +14,7 @@ from astra_tacos.cli.options import json_option
 from astra_tacos.errors import ConfigError
 from astra_tacos.extras import require
 from astra_tacos.files import check_writable, replaced_file
+from astra_tacos.input_file import note_input
 from astra_tacos.units import format_size
 
 
@@ -77,6 +78,8 @@ def report(directory: Path, output: Path, with_comparison: bool, title: str | No
         directory = directory.parent
     kind, entry = find_kind(directory)
     require("report")
+    for file in directory.rglob("*"):
+        note_input(file)
     check_writable(output)
     make = importlib.import_module(f"astra_tacos.cli.{entry.module}").page
     content: bytes = make(directory, title, with_comparison)

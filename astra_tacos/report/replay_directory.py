@@ -23,7 +23,7 @@ def check_replay_directory(path: Path) -> None:
 
 
 def _is_own(names: set[str]) -> bool:
-    return not names or {RESULT_FILE} <= names <= {RESULT_FILE, REPLAY_FILE}
+    return names in (set(), {RESULT_FILE, REPLAY_FILE})
 
 
 def write_replay_directory(path: Path, result: dict[str, Any], recording: Recording) -> None:

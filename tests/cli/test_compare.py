@@ -196,6 +196,8 @@ def test_a_directory_with_tables_of_others_stays_as_it_is(network: str, tmp_path
     mine.unlink()
     for _ in range(2):
         assert compare(*common).exit_code == 0
+    root = compare(*common[:-1], "/")
+    assert str(root.exception) == "/: is the root directory, which cannot be replaced: choose another output"
 
 
 def test_files_appear_together_or_not_at_all(network: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,6 +102,11 @@ def test_a_directory_for_reports(golden: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in output.iterdir()) == ["replay.json", "replay.npz"]
     assert json.loads((output / "replay.json").read_text()) == json.loads(done.stdout)
+    mine = tmp_path / "mine" / "replay.json"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    refused = run("replay", *files_of(case), "--output", str(mine.parent), cwd=case)
+    assert (refused.returncode, mine.read_text()) == (2, "mine") and "is not a replay of astra_tacos" in refused.stderr
     recording = load_recording(output / "replay.npz")
     assert recording.after.finish_ns.tolist() == json.loads(done.stdout)["finish_ns"]
     assert recording.before is None

@@ -147,8 +147,8 @@ def test_every_kind_has_a_module_that_makes_its_page() -> None:
 def test_an_output_that_is_an_input_is_refused(directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     copy = shutil.copytree(directory, tmp_path / "copy")
     before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
-    commands = (["report", copy], ["plot", "timeline", copy], ["export", copy, "--format", "csv"])
-    names = ("schedule.npz", "schedule.svg", "schedule.npz")
+    commands = (["report", copy], ["report", copy], ["plot", "timeline", copy], ["export", copy, "--format", "csv"])
+    names = ("schedule.npz", "result.json", "schedule.svg", "schedule.npz")
     (copy / "schedule.svg").symlink_to("schedule.npz")
     for command, name in zip(commands, names, strict=True):
         assert run(*command, "-o", copy / name) == 2
