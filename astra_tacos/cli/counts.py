@@ -24,5 +24,7 @@ class Counts(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generi
             first, last = int(ends[0]), int(ends[-1])
             if last < first or last - first >= _MOST:
                 self.fail(f"found {part.strip()!r}, expected up to {_MOST:,} numbers from the lower to the higher", param, ctx)
-            found |= set(range(first, last + 1))
+            if not found.isdisjoint(own := range(first, last + 1)):
+                self.fail(f"found {part.strip()!r} after the same number, expected each number once", param, ctx)
+            found |= set(own)
         return tuple(sorted(found))

@@ -19,8 +19,8 @@ from astra_tacos.input_file import inputs_noted
 CHECK_FAILED = 1
 BAD_INPUT = 2
 _LONG_NUMBER = re.compile(r"(?<![0-9.])[0-9]{61,}")
-_LONGEST_ERROR = 600
-"""Characters; of longer messages the middle is left out: the place is at the begin, what to do at the end."""
+_LONGEST_ERROR = 570
+"""Characters, 600 with what stands before them. Of longer messages the middle is left out."""
 
 SECTIONS = {
     "Make": {

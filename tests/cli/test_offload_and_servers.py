@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import click
 import pytest
 from helpers.command import run as run_in
 
@@ -98,6 +99,15 @@ def test_bad_numbers_of_servers(tmp_path: Path) -> None:
     assert "--racks and --uplink go together" in run(tmp_path, "servers", "--racks", "4").stderr
     assert "expected at most 28" in run(tmp_path, "servers", "--workers", "100", "--servers", "60").stderr
     assert "bandwidth[0] is nan" in run(tmp_path, "servers", "--bandwidth", "nan").stderr
+
+
+@pytest.mark.parametrize("text", ["3,3", "1:4,4"])
+def test_numbers_that_are_given_twice_are_refused(text: str) -> None:
+    from astra_tacos.cli.counts import Counts
+
+    with pytest.raises(click.BadParameter, match="after the same number, expected each number once"):
+        Counts().convert(text, None, None)
+    assert Counts().convert("1:3,5", None, None) == (1, 2, 3, 5)
 
 
 def test_a_box_that_is_too_fast_is_refused_with_the_limit(tmp_path: Path) -> None:
