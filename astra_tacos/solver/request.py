@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +45,7 @@ class Request:
         How traces keep the order of sends on a link, and how many messages may be in flight there (`export_chakra`); None for
         what suits the schedule.
     sketch
-        The links that may be used; None for all.
+        The links that may be used, and perhaps a number of chunks, which takes the place of `auto`; None for all links.
     checks
         Whether the schedule is verified and replayed before it is returned.
 
@@ -73,6 +73,8 @@ class Request:
             raise ConfigError(f"sketch: schedules under a sketch are not compared on the {self.backend} backend")
         if self.helpers and self.part_bytes is not None:
             raise ConfigError("helpers: all NPUs of an all-to-allv take part, expected none")
+        if self.sketch is not None and self.sketch.chunks is not None and self.options.chooses_chunks:
+            object.__setattr__(self, "options", replace(self.options, chunks_per_npu=self.sketch.chunks))
 
     @property
     def replays_packets(self) -> bool:

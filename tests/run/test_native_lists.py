@@ -15,6 +15,8 @@ from astra_tacos.endpoint.endpoint import divide_endpoint
 from astra_tacos.errors import ConfigError
 from astra_tacos.planner.place import place
 from astra_tacos.planner.plan import plan
+from astra_tacos.planner.plan_result import PlanResult
+from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.run_files import RunInputs
 from astra_tacos.scheduler.schedule_run import schedule_run
 
@@ -31,7 +33,11 @@ def run_of(folder: Path, implementation: list[str], group: int | None) -> RunInp
     return inputs
 
 
-@pytest.mark.parametrize("command", [plan, place, schedule_run, divide_endpoint])
+def plan_of(inputs: RunInputs, output: Path) -> PlanResult:
+    return plan(PlanRequest(inputs), output)
+
+
+@pytest.mark.parametrize("command", [plan_of, place, schedule_run, divide_endpoint])
 @pytest.mark.parametrize("group", [None, 1])
 @pytest.mark.parametrize("implementation", [["ring"], ["ring", "direct"]])
 def test_a_run_that_ends_too_early_is_refused(
