@@ -11,7 +11,7 @@ import click
 
 from astra_tacos.cli.console import compile_ahead, progress
 from astra_tacos.cli.options import AutoOr
-from astra_tacos.collective import COLLECTIVES, ROOTED, UNEQUAL, make_collective
+from astra_tacos.collective import COLLECTIVES, ROOTED, UNEQUAL
 from astra_tacos.errors import ConfigError
 from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.solver.first_use import PROGRAMS
@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from astra_tacos.collective.collective import Collective
     from astra_tacos.converter.candidate import Candidate
-    from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 _Command = Callable[..., None]
 
@@ -248,25 +246,3 @@ def read_candidates(paths: tuple[Path, ...]) -> tuple[Candidate, ...]:
     if len(set(names)) < len(names):
         raise click.UsageError("--candidate: found two files of one name, expected names that tell them apart.")
     return tuple(candidates)
-
-
-def asked_collective(
-    name: str,
-    num_npus: int,
-    size_bytes: int,
-    root: int | None,
-    options: SearchOptions,
-    members: Sequence[int] | None = None,
-    part_bytes: NDArray[np.int64] | None = None,
-) -> Collective:
-    """The collective of that size, in one chunk per NPU where the search is to choose.
-
-    Parameters
-    ----------
-    name, num_npus, size_bytes, root, members, part_bytes
-        As `make_collective` takes them.
-    options
-        How finely to cut it.
-    """
-    chunks = options.chunks_per_npu if isinstance(options.chunks_per_npu, int) else 1
-    return make_collective(name, num_npus, size_bytes, chunks, root, members, part_bytes=part_bytes)

@@ -75,7 +75,7 @@ def check_sends(network: NetworkConfig, collective: str, options: SearchOptions)
 
 def sends_of_pair(collective: str, options: SearchOptions) -> int:
     """The least number of sends of a schedule by pair of NPUs, in one chunk per NPU or in as many as the options say."""
-    chunks = options.chunks_per_npu if isinstance(options.chunks_per_npu, int) else 1
+    chunks = options.first_chunks
     return 2 * chunks if collective == "all-reduce" else chunks
 
 
@@ -100,7 +100,7 @@ def symmetric_tasks(
     """
     check_values(network)
     check_block_sizes(network.source, network.dimensions)
-    chunks = options.chunks_per_npu if isinstance(options.chunks_per_npu, int) else 1
+    chunks = options.first_chunks
     rate = options.reduce_bandwidth_gbps
     asked = SymmetricTask(network.name, network.dimensions, collective, size_bytes, chunks, "blocking", rate)
     links = star(network.name, network.dimensions)

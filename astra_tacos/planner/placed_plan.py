@@ -10,10 +10,11 @@ from astra_tacos.errors import ReplayError
 from astra_tacos.files import write_json
 from astra_tacos.planner.fastest_plan import write_fastest
 from astra_tacos.planner.place import PlaceResult, place, placed_inputs
-from astra_tacos.planner.plan import Progress, plan
+from astra_tacos.planner.plan import plan
 from astra_tacos.planner.plan_result import PlannedPlacement, PlanResult
 from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.run_files import PLACE_FILE, add_to_plan, check_output
+from astra_tacos.solver.progress import OnProgress
 
 _NOT_PLACED = "its ranks stay where they are, as the run before does not end in any placement"
 
@@ -21,8 +22,8 @@ _NOT_PLACED = "its ranks stay where they are, as the run before does not end in 
 def plan_placed(
     request: PlanRequest,
     output: Path,
-    on_native: Progress = lambda done, total: None,
-    on_progress: Progress = lambda done, total: None,
+    on_native: OnProgress = lambda done, total: None,
+    on_progress: OnProgress = lambda done, total: None,
 ) -> PlanResult:
     """The faster one of two plans: of the run as it is, and of the run with its ranks where it ends earliest.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -48,6 +48,7 @@ from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.recorded_run import record_run
 from astra_tacos.run.recording import REPLAY_FILE, Recording, save_recording
 from astra_tacos.run.run import Run
+from astra_tacos.solver.progress import OnProgress
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.synthesizer.work import AUTO_BUDGET
@@ -64,15 +65,14 @@ _CANDIDATE = "candidate"
 """Begin of the names of the folders that candidate runs are written to."""
 MOST_CHECKED = 1 << 16
 """Traces of up to so many messages are checked by their data, too: some microseconds a message."""
-Progress = Callable[[int, int], None]
 _AnyEnd = TypeVar("_AnyEnd", RunEnd, RunEnd | None)
 
 
 def plan(
     request: PlanRequest,
     output: Path,
-    on_native: Progress = lambda done, total: None,
-    on_progress: Progress = lambda done, total: None,
+    on_native: OnProgress = lambda done, total: None,
+    on_progress: OnProgress = lambda done, total: None,
 ) -> PlanResult:
     """Write a run in which every collective is synthesized for its group on the network, and replay it before and after.
 
@@ -309,7 +309,7 @@ def _solve_all(
     model: Backend,
     options: tuple[SearchOptions, ...],
     cache: SynthesisCache,
-    on_progress: Progress = lambda done, total: None,
+    on_progress: OnProgress = lambda done, total: None,
     candidates: tuple[Candidate, ...] = (),
 ) -> tuple[Solution, ...]:
     """The solution of each case."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,8 @@ from astra_tacos.run.recorded_run import record_run
 from astra_tacos.run.recording import REPLAY_FILE, save_recording
 from astra_tacos.scheduler.request import check_asked
 from astra_tacos.scheduler.schedule_run import ScheduleResult, schedule_run
+from astra_tacos.solver.progress import OnProgress
 from astra_tacos.temporaries import scratch_directory
-
-OnProgress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)

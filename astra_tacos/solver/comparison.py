@@ -97,8 +97,8 @@ class Comparison:
         return CompareRow(*about, self.collective, self.root, size, name)
 
     def _of_size(self, size: int) -> Collective:
-        chunks = self.options.chunks_per_npu if isinstance(self.options.chunks_per_npu, int) else 1
-        return make_collective(self.collective, self.topology.num_npus, size, chunks, self.root, self.topology.endpoints)
+        what = self.collective, self.topology.num_npus, size, self.options.first_chunks, self.root, self.topology.endpoints
+        return make_collective(*what)
 
     def _row(self, size: int, maker: str | Candidate, least: int | None) -> CompareRow:
         """The row of a synthesizer or a program; `least` is the least time of rows of this size so far."""

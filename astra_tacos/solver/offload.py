@@ -92,7 +92,7 @@ def offload_rows(
 
 
 def _best(topology: Topology, name: str, size: int, options: SearchOptions) -> tuple[Schedule, int]:
-    chunks = options.chunks_per_npu if isinstance(options.chunks_per_npu, int) else 1
+    chunks = options.first_chunks
     what = make_collective(name, topology.num_npus, size, chunks, members=topology.endpoints)
     schedule = search(topology, what, options).schedule
     check_schedule(schedule)

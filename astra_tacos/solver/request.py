@@ -93,7 +93,7 @@ class Request:
 
     def collective_on(self, topology: Topology) -> Collective:
         """The collective on the built network, in one chunk per NPU where the search is to choose."""
-        chunks = self.options.chunks_per_npu if isinstance(self.options.chunks_per_npu, int) else 1
+        chunks = self.options.first_chunks
         members = self._members(topology)
         return make_collective(
             self.collective, topology.num_npus, self.size_bytes, chunks, self.root, members, part_bytes=self.part_bytes

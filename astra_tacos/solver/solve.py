@@ -60,7 +60,7 @@ def solve(request: Request, progress: Progress = silent) -> Solution | CompactSo
     VerificationError
         If the oracle rejects the fastest schedule, or its replay takes another time.
     """
-    if is_compact(request):
+    if _is_compact(request):
         return _solve_compact(request, progress)
     network, checks, replays_packets = request.network, request.checks, request.replays_packets
     topology = build_topology(network, may_forward=True)
@@ -111,7 +111,7 @@ def solve(request: Request, progress: Progress = silent) -> Solution | CompactSo
     return Solution(request, schedule, found, judged, native, reason, notes, cost)
 
 
-def is_compact(request: Request) -> bool:
+def _is_compact(request: Request) -> bool:
     """Whether the schedule has more sends than may be listed even in one chunk per NPU, and `symmetric` can make it."""
     asked = request.network, request.collective, request.options
     if not request.is_plain or not is_symmetric(*asked) or not has_many_sends(*asked):

@@ -128,7 +128,7 @@ def search(
         on_progress(1, 1)
         return optimum
     if options.chunks_per_npu is not None:
-        collective = cut_into(collective, 1 if options.chunks_per_npu == "auto" else options.chunks_per_npu)
+        collective = cut_into(collective, options.first_chunks)
     models = link_models_of(topology, options)[0]
     names = tuple(name for name in options.synthesizers if name not in without)
     candidates, refusals, most_chunks = _all_candidates(topology, collective, models, names, options)
@@ -216,7 +216,7 @@ def known_optimum(
     if not finders:
         return None
     if options.chunks_per_npu is not None:
-        collective = cut_into(collective, 1 if options.chunks_per_npu == "auto" else options.chunks_per_npu)
+        collective = cut_into(collective, options.first_chunks)
     most = options.max_sends if options.chooses_chunks else None
     models = link_models_of(topology, options)[0]
     for entry in finders:

@@ -97,6 +97,11 @@ class SearchOptions:
         return self.chunks_per_npu == "auto"
 
     @property
+    def first_chunks(self) -> int:
+        """The number of chunks per NPU that is asked for; 1 where none is, or the search chooses."""
+        return self.chunks_per_npu if isinstance(self.chunks_per_npu, int) else 1
+
+    @property
     def sends_budget(self) -> float:
         """Sends that may be examined; infinity for no limit."""
         if self.budget is not None:
