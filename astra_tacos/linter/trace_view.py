@@ -12,6 +12,7 @@ from astra_tacos.linter.finding import Found, FoundRows, Severity
 from astra_tacos.linter.inputs import TraceFiles
 from astra_tacos.run.patterns import pattern_name
 from astra_tacos.run.tags import TAGS
+from astra_tacos.trace.precedence import precede
 from astra_tacos.trace.schema import NodeType
 from astra_tacos.trace.trace import ChunkColumns, Trace, WorkloadColumns
 from astra_tacos.units import format_size
@@ -167,27 +168,3 @@ def listed(ranks: NDArray[np.int64] | tuple[int, ...] | list[int], most: int = 6
     """Ranks in words: `0, 1, 5`, or the first `most` and the number of all."""
     texts = [str(int(rank)) for rank in ranks[:most]]
     return ", ".join(texts) + (f", ... ({len(ranks):,})" if len(ranks) > most else "")
-
-
-def precede(
-    trace: Trace, place: NDArray[np.int64], order: NDArray[np.int64], before: NDArray[np.int64], after: NDArray[np.int64]
-) -> NDArray[np.bool_]:
-    """bool[num_queries], whether a chain of dependencies leads from `before[i]` to `after[i]`, two rows of one rank.
-
-    Parameters
-    ----------
-    trace
-        The workload.
-    place, order
-        int64[num_nodes] each, a topological order: the place of each row in it, and the row at each place.
-    before, after
-        int64[num_queries], rows.
-    """
-    from astra_tacos.linter._order_kernels import precedes
-
-    answer = np.zeros(len(before), np.bool_)
-    asked = np.flatnonzero(place[before] < place[after])  # a row can only depend on earlier ones
-    asked = asked[np.lexsort((place[after[asked]], place[before[asked]]))]
-    rows = before[asked], after[asked]
-    answer[asked] = precedes(trace.rank_first, trace.rank, place, order, trace.dep_first, trace.dep, *rows)
-    return answer

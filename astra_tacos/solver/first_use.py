@@ -88,13 +88,14 @@ REPLAYING = (
 PROGRAMS = (f"{_PROGRAM}:topological_order", f"{_PROGRAM}:comes_before", f"{_PROGRAM}:conflicts", CHECKING[0])
 """What ranks' traces or XML programs compute."""
 LINTING = (
-    *(f"{_LINT}:{name}" for name in ("transpose", "rank_orders", "unordered_pairs", "precedes", "merged_edges")),
+    *(f"{_LINT}:{name}" for name in ("transpose", "rank_orders", "unordered_pairs", "merged_edges")),
+    "astra_tacos.trace._row_kernels:precedes",
     _SORT,
     *READING,
 )
 PLANNING = (
     *(f"{_PLAN}:{name}" for name in ("issue_order", "levels", "rough_run")),
-    f"{_LINT}:precedes",
+    "astra_tacos.trace._row_kernels:precedes",
     _SORT,
     *READING,
     *NODES,

@@ -11,6 +11,7 @@ from astra_tacos.kernels.compiled import kernel
 
 UNIQUE = -1
 _DANGLING = -1
+_ONE = np.uint64(1)
 
 
 @kernel
@@ -70,3 +71,53 @@ def ids_to_rows(ids: I64, dep: I64_OUT, first_row: int, seed: np.uint64):
         elif found >= 0:
             return row
     return UNIQUE
+
+
+@kernel
+def precedes(rank_first: I64, rank_of: I64, place: I64, order: I64, dep_first: I64, dep: I64, before: I64, after: I64):
+    """bool per query: does a chain of dependencies lead from `before` to `after`, two rows of one rank?
+
+    Queries are sorted by the place of `before` in `order`. One pass over a rank follows 64 rows, one bit each.
+    """
+    answer = np.zeros(len(before), np.bool_)
+    reached = np.zeros(len(place), np.uint64)
+    query = 0
+    while query < len(before):
+        rank = rank_of[before[query]]
+        begin = query
+        sources = 0
+        latest = -1
+        high = -1
+        low = place[before[query]]
+        while query < len(before) and rank_of[before[query]] == rank:
+            if before[query] != latest:
+                if sources == 64:
+                    break
+                latest = before[query]
+                sources += 1
+            high = max(high, place[after[query]])
+            query += 1
+        sources = 0
+        latest = -1
+        for done in range(begin, query):
+            if before[done] != latest:
+                latest = before[done]
+                reached[latest] = _ONE << np.uint64(sources)
+                sources += 1
+        for at in range(low, high + 1):
+            row = order[at]
+            bits = reached[row]
+            for slot in range(dep_first[row], dep_first[row + 1]):
+                if dep[slot] >= 0 and place[dep[slot]] >= low:
+                    bits |= reached[dep[slot]]
+            reached[row] = bits
+        sources = -1
+        latest = -1
+        for done in range(begin, query):
+            if before[done] != latest:
+                latest = before[done]
+                sources += 1
+            answer[done] = before[done] != after[done] and (reached[after[done]] >> np.uint64(sources)) & _ONE
+        for at in range(low, high + 1):
+            reached[order[at]] = 0
+    return answer

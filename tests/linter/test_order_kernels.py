@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from astra_tacos.kernels.graph import topological_order
 from astra_tacos.linter import _order_kernels as kernels
+from astra_tacos.trace._row_kernels import precedes
 
 Ranks = list[list[list[int]]]
 """By rank and node, the nodes of the rank that it depends on; -1 for one that does not exist."""
@@ -77,7 +78,7 @@ def test_precedes_is_reachability(case_ranks: Ranks, data: st.DataObject) -> Non
     chosen = data.draw(st.lists(st.sampled_from(pairs), min_size=1, max_size=200))
     chosen.sort(key=lambda pair: case.place[pair[0]])
     before, after = np.array(chosen).T
-    answer = kernels.precedes(case.rank_first, case.rank, case.place, case.order, case.dep_first, case.dep, before, after)
+    answer = precedes(case.rank_first, case.rank, case.place, case.order, case.dep_first, case.dep, before, after)
     assert answer.tolist() == [a != b and nx.has_path(case.graph, a, b) for a, b in chosen]
 
 
