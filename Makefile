@@ -45,7 +45,7 @@ api: .venv/.testable
 FUZZ_SECONDS ?= 600
 FUZZ_EXAMPLES ?= 5000
 fuzz: .venv/.testable
-	FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest -s tests/trace/test_reader_fuzz.py tests/test_text_fuzz.py
+	FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest -s tests/run/test_reader_fuzz.py tests/support/test_text_fuzz.py
 
 lint: .venv/.testable
 	$(BIN)/ruff check .

@@ -1,7 +1,7 @@
 """Collective algorithms for ASTRA-sim, synthesized for the network at hand.
 
 `_PUBLIC` is the public API, the one list of it. Names load on first use, so that importing the package costs nothing; functions
-among them check the types of their arguments (`argument_types`). What type
+among them check the types of their arguments (`support.argument_types`). What type
 checkers and editors read (`__init__.pyi`) and the list in docs/api.md are written from it by `make api`; a test compares them.
 """
 
@@ -13,14 +13,14 @@ from typing import Any
 
 _PUBLIC = {
     "Networks": {
-        "read_network": "config.network",
-        "build_topology": "topology.composition",
-        "NetworkConfig": "config.network",
-        "Dimension": "config.network",
-        "LinkSpec": "config.network",
-        "Topology": "topology.topology",
-        "BUILDING_BLOCKS": "blocks",
-        "BuildingBlock": "blocks.building_block",
+        "read_network": "network.network_config",
+        "build_topology": "network.composition",
+        "NetworkConfig": "network.network_config",
+        "Dimension": "network.network_config",
+        "LinkSpec": "network.network_config",
+        "Topology": "network.topology",
+        "BUILDING_BLOCKS": "network.blocks",
+        "BuildingBlock": "network.blocks.building_block",
     },
     "Collectives": {
         "all_gather": "collective.all_gather",
@@ -79,10 +79,10 @@ _PUBLIC = {
     "Replay": {
         "replay": "replayer.schedule_replay:replay_schedule",
         "ScheduleReplay": "replayer.schedule_replay",
-        "read_trace": "trace.reader",
-        "Trace": "trace.trace",
-        "NodeType": "trace.schema",
-        "CommType": "trace.schema",
+        "read_trace": "run.trace.reader",
+        "Trace": "run.trace.trace",
+        "NodeType": "run.trace.schema",
+        "CommType": "run.trace.schema",
         "replay_trace": "replayer.trace_replay",
         "TraceReplay": "replayer.trace_replay",
         "read_run": "run.run",
@@ -93,30 +93,30 @@ _PUBLIC = {
         "BACKENDS": "run.backend",
     },
     "Training runs": {
-        "make_plan": "scheduler.make_plan",
+        "make_plan": "planner.retime.make_plan",
         "PlanRequest": "planner.request",
-        "Plan": "scheduler.make_plan",
+        "Plan": "planner.retime.make_plan",
         "RunInputs": "planner.run_files",
         "PlanResult": "planner.plan_result",
-        "ScheduleResult": "scheduler.schedule_run",
-        "divide_endpoint": "endpoint.endpoint",
-        "EndpointResult": "endpoint.endpoint",
-        "Npu": "endpoint.npu",
-        "Partition": "endpoint.npu",
-        "lint": "linter.lint",
-        "LintReport": "linter.lint",
-        "Finding": "linter.finding",
-        "generate": "generator.directory",
-        "GeneratedRun": "generator.directory",
-        "Step": "generator.step",
-        "Parallelism": "generator.parallelism",
-        "Transformer": "generator.model",
-        "LayeredStep": "generator.layered_step",
-        "LayeredModel": "generator.layered_model",
-        "ModelLayer": "generator.layered_model",
-        "LAYERED_MODELS": "generator.models",
-        "read_layer_file": "generator.layer_file",
-        "Device": "generator.device",
+        "ScheduleResult": "planner.retime.schedule_run",
+        "divide_endpoint": "planner.endpoint.endpoint",
+        "EndpointResult": "planner.endpoint.endpoint",
+        "Npu": "planner.endpoint.npu",
+        "Partition": "planner.endpoint.npu",
+        "lint": "workload.linter.lint",
+        "LintReport": "workload.linter.lint",
+        "Finding": "workload.linter.finding",
+        "generate": "workload.generator.directory",
+        "GeneratedRun": "workload.generator.directory",
+        "Step": "workload.generator.step",
+        "Parallelism": "workload.generator.parallelism",
+        "Transformer": "workload.generator.model",
+        "LayeredStep": "workload.generator.layered_step",
+        "LayeredModel": "workload.generator.layered_model",
+        "ModelLayer": "workload.generator.layered_model",
+        "LAYERED_MODELS": "workload.generator.models",
+        "read_layer_file": "workload.generator.layer_file",
+        "Device": "workload.generator.device",
     },
     "Export": {
         "export_schedule": "export.exporter",
@@ -130,13 +130,13 @@ _PUBLIC = {
         "schedule_trace": "export.chakra",
     },
     "Errors": {
-        "AstraTacosError": "errors",
-        "ConfigError": "errors",
-        "MissingExtraError": "errors",
-        "OutputError": "errors",
-        "SynthesisError": "errors",
-        "VerificationError": "errors",
-        "ReplayError": "errors",
+        "AstraTacosError": "support.errors",
+        "ConfigError": "support.errors",
+        "MissingExtraError": "support.errors",
+        "OutputError": "support.errors",
+        "SynthesisError": "support.errors",
+        "VerificationError": "support.errors",
+        "ReplayError": "support.errors",
     },
 }
 """By what they are for, each name and the module that it is in, with its name there if that is another."""
@@ -147,13 +147,13 @@ __all__ = sorted(_HOMES)
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        return importlib.import_module(f"{__name__}.version").package_version()
+        return importlib.import_module(f"{__name__}.support.version").package_version()
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home, _, original = _HOMES[name].partition(":")
     value = getattr(importlib.import_module(f"{__name__}.{home}"), original or name)
     if isinstance(value, FunctionType):
-        value = importlib.import_module(f"{__name__}.argument_types").checked(value, name)
+        value = importlib.import_module(f"{__name__}.support.argument_types").checked(value, name)
     globals()[name] = value
     return value
 

@@ -1,7 +1,5 @@
 # Written by `make api` from the list in __init__.py.
 
-from astra_tacos.blocks import BUILDING_BLOCKS
-from astra_tacos.blocks.building_block import BuildingBlock
 from astra_tacos.bounds import BOUNDS, CHUNKED_BOUNDS, chunked_lower_bound, lower_bound
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.bounds.certificate import certify
@@ -16,36 +14,22 @@ from astra_tacos.collective.gather import gather
 from astra_tacos.collective.reduce import reduce
 from astra_tacos.collective.reduce_scatter import reduce_scatter
 from astra_tacos.collective.scatter import scatter
-from astra_tacos.config.network import Dimension, LinkSpec, NetworkConfig, read_network
-from astra_tacos.endpoint.endpoint import EndpointResult, divide_endpoint
-from astra_tacos.endpoint.npu import Npu, Partition
-from astra_tacos.errors import (
-    AstraTacosError,
-    ConfigError,
-    MissingExtraError,
-    OutputError,
-    ReplayError,
-    SynthesisError,
-    VerificationError,
-)
 from astra_tacos.export import EXPORTERS
 from astra_tacos.export.chakra import export_chakra, schedule_trace
 from astra_tacos.export.exporter import Exported, Exporter, export_schedule
 from astra_tacos.export.msccl_xml import export_msccl_xml
 from astra_tacos.export.run_directory import RunDirectory, write_run_directory
-from astra_tacos.generator.device import Device
-from astra_tacos.generator.directory import GeneratedRun, generate
-from astra_tacos.generator.layer_file import read_layer_file
-from astra_tacos.generator.layered_model import LayeredModel, ModelLayer
-from astra_tacos.generator.layered_step import LayeredStep
-from astra_tacos.generator.model import Transformer
-from astra_tacos.generator.models import LAYERED_MODELS
-from astra_tacos.generator.parallelism import Parallelism
-from astra_tacos.generator.step import Step
-from astra_tacos.linter.finding import Finding
-from astra_tacos.linter.lint import LintReport, lint
+from astra_tacos.network.blocks import BUILDING_BLOCKS
+from astra_tacos.network.blocks.building_block import BuildingBlock
+from astra_tacos.network.composition import build_topology
+from astra_tacos.network.network_config import Dimension, LinkSpec, NetworkConfig, read_network
+from astra_tacos.network.topology import Topology
+from astra_tacos.planner.endpoint.endpoint import EndpointResult, divide_endpoint
+from astra_tacos.planner.endpoint.npu import Npu, Partition
 from astra_tacos.planner.plan_result import PlanResult
 from astra_tacos.planner.request import PlanRequest
+from astra_tacos.planner.retime.make_plan import Plan, make_plan
+from astra_tacos.planner.retime.schedule_run import ScheduleResult
 from astra_tacos.planner.run_files import RunInputs
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.replayer.schedule_replay import ScheduleReplay
@@ -54,31 +38,47 @@ from astra_tacos.replayer.trace_replay import TraceReplay, replay_trace
 from astra_tacos.run.backend import BACKENDS, Backend
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import Run, read_run
+from astra_tacos.run.trace.reader import read_trace
+from astra_tacos.run.trace.schema import CommType, NodeType
+from astra_tacos.run.trace.trace import Trace
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.storage import load_schedule, save_schedule
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask
 from astra_tacos.schedule.symmetric_storage import load_symmetric_schedule, save_symmetric_schedule
 from astra_tacos.schedule.timing import Timing, compute_timing
-from astra_tacos.scheduler.make_plan import Plan, make_plan
-from astra_tacos.scheduler.schedule_run import ScheduleResult
 from astra_tacos.solver.request import Request
 from astra_tacos.solver.solution import CompactSolution, Solution
 from astra_tacos.solver.solve import solve
 from astra_tacos.solver.synthesize import synthesize
+from astra_tacos.support.errors import (
+    AstraTacosError,
+    ConfigError,
+    MissingExtraError,
+    OutputError,
+    ReplayError,
+    SynthesisError,
+    VerificationError,
+)
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search.search import SearchResult, search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.synthesizer.symmetric.symmetric import synthesize_symmetric
 from astra_tacos.synthesizer.synthesizer import Synthesizer
-from astra_tacos.topology.composition import build_topology
-from astra_tacos.topology.topology import Topology
-from astra_tacos.trace.reader import read_trace
-from astra_tacos.trace.schema import CommType, NodeType
-from astra_tacos.trace.trace import Trace
 from astra_tacos.verifier.program import ProgramVerdict, verify_msccl_xml, verify_trace
 from astra_tacos.verifier.schedule_oracle import verify
 from astra_tacos.verifier.symmetric_oracle import verify_symmetric
 from astra_tacos.verifier.violation import Violation
+from astra_tacos.workload.generator.device import Device
+from astra_tacos.workload.generator.directory import GeneratedRun, generate
+from astra_tacos.workload.generator.layer_file import read_layer_file
+from astra_tacos.workload.generator.layered_model import LayeredModel, ModelLayer
+from astra_tacos.workload.generator.layered_step import LayeredStep
+from astra_tacos.workload.generator.model import Transformer
+from astra_tacos.workload.generator.models import LAYERED_MODELS
+from astra_tacos.workload.generator.parallelism import Parallelism
+from astra_tacos.workload.generator.step import Step
+from astra_tacos.workload.linter.finding import Finding
+from astra_tacos.workload.linter.lint import LintReport, lint
 
 __all__ = [
     "BACKENDS",

@@ -16,10 +16,10 @@ from results_page import machine, main
 from astra_tacos import build_topology
 from astra_tacos.bounds import chunked_lower_bound
 from astra_tacos.collective import make_collective
-from astra_tacos.config.network import Dimension, NetworkConfig
+from astra_tacos.network.network_config import Dimension, NetworkConfig
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.synthesizer import SYNTHESIZERS
-from astra_tacos.topology.topology import Topology
 
 GIB = 1 << 30
 

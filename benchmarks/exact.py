@@ -43,16 +43,16 @@ from small import random_regular
 from astra_tacos import build_topology, lower_bound
 from astra_tacos.collective import make_collective
 from astra_tacos.collective.collective import Collective
-from astra_tacos.config.network import Dimension, LinkSpec, NetworkConfig
-from astra_tacos.errors import ConfigError
+from astra_tacos.network.network_config import Dimension, LinkSpec, NetworkConfig
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.sends import Sends
 from astra_tacos.schedule.settle import exact_time_ns, settle
 from astra_tacos.schedule.timing import compute_timing
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.units import bytes_per_ns
 from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
-from astra_tacos.topology.topology import Topology
-from astra_tacos.units import bytes_per_ns
 from astra_tacos.verifier.schedule_oracle import check
 
 SIZE = 1 << 10

@@ -8,11 +8,11 @@ import time
 from results_page import machine, main
 
 from astra_tacos.collective import make_collective
-from astra_tacos.fabric.kinds import make_fabric
-from astra_tacos.judge.packet_level import MOST_PACKETS, packet_level
+from astra_tacos.network.composition import build_topology
+from astra_tacos.network.fabric.kinds import make_fabric
 from astra_tacos.schedule.schedule import LINK_ORDERS
+from astra_tacos.solver.packet_level import MOST_PACKETS, packet_level
 from astra_tacos.solver.synthesize import synthesize
-from astra_tacos.topology.composition import build_topology
 
 FABRICS: tuple[tuple[str, dict[str, float]], ...] = (
     ("leaf-spine", {}),

@@ -23,7 +23,7 @@ from results_page import machine, main
 from astra_tacos import Schedule, export_chakra, load_schedule
 from astra_tacos.bounds import chunked_lower_bound
 from astra_tacos.export.chakra import node_table, order_of_traces
-from astra_tacos.trace.writer import encode_trace
+from astra_tacos.run.trace.writer import encode_trace
 
 NETWORK = """topology: [ Ring, FullyConnected, Switch ]
 npus_count: [ 8, 8, 8 ]

@@ -14,11 +14,17 @@ from pathlib import Path
 
 from results_page import main
 
-from astra_tacos.optimizer.libra_files import PHASES, read_communicator, read_cost_model, read_libra_network, read_libra_workload
-from astra_tacos.optimizer.measure import Synthesis
-from astra_tacos.optimizer.problem import TIME_COST, Problem, make_problem
-from astra_tacos.optimizer.refine import BEST_OF_MODEL, REFINED, refined
-from astra_tacos.optimizer.result import EQUAL
+from astra_tacos.study.optimizer.libra_files import (
+    PHASES,
+    read_communicator,
+    read_cost_model,
+    read_libra_network,
+    read_libra_workload,
+)
+from astra_tacos.study.optimizer.measure import Synthesis
+from astra_tacos.study.optimizer.problem import TIME_COST, Problem, make_problem
+from astra_tacos.study.optimizer.refine import BEST_OF_MODEL, REFINED, refined
+from astra_tacos.study.optimizer.result import EQUAL
 
 TOTAL_GBPS = 500.0
 COMMUNICATORS = {

@@ -11,16 +11,16 @@ from results_page import machine, main
 
 from astra_tacos.bounds import lower_bound
 from astra_tacos.collective import make_collective
-from astra_tacos.config.network import Dimension, NetworkConfig
-from astra_tacos.judge.judgement import judge_schedule
-from astra_tacos.judge.judges import timed_for
-from astra_tacos.judge.native import native_times
-from astra_tacos.judge.packet_search import search_and_replay
+from astra_tacos.network.composition import build_topology
+from astra_tacos.network.network_config import Dimension, NetworkConfig
 from astra_tacos.run.backend import PACKET
 from astra_tacos.schedule.timing import timing_of_sizes
+from astra_tacos.solver.judgement import judge_schedule
+from astra_tacos.solver.judges import timed_for
+from astra_tacos.solver.native import native_times
+from astra_tacos.solver.packet_search import search_and_replay
+from astra_tacos.support.units import format_size
 from astra_tacos.synthesizer.search.search_options import SearchOptions
-from astra_tacos.topology.composition import build_topology
-from astra_tacos.units import format_size
 
 LATENCY_NS = 500.0
 NETWORKS = {

@@ -11,7 +11,7 @@ from quality import dgx1
 from results_page import machine, main
 
 from astra_tacos import build_topology
-from astra_tacos.config.network import Dimension, NetworkConfig
+from astra_tacos.network.network_config import Dimension, NetworkConfig
 from astra_tacos.synthesizer.rounds.frontier import Task, frontier
 from astra_tacos.synthesizer.rounds.lanes import lanes_of
 from astra_tacos.synthesizer.rounds.programme import Effort

@@ -15,11 +15,11 @@ from tacos_cases import CASES, GIB
 from astra_tacos import all_gather, build_topology, synthesize
 from astra_tacos.bounds import chunked_lower_bound
 from astra_tacos.collective import COLLECTIVES
-from astra_tacos.config.network import Dimension, LinkSpec, NetworkConfig
-from astra_tacos.errors import ConfigError
+from astra_tacos.network.network_config import Dimension, LinkSpec, NetworkConfig
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LINK_MODELS, LinkModel
-from astra_tacos.topology.topology import Topology
+from astra_tacos.support.errors import ConfigError
 from astra_tacos.verifier.schedule_oracle import verify
 
 # All-Gather of 1 GiB: the bound of the best cut, and TACOS 1.3.0 (best of several runs, switches unwound at degree 1).

@@ -18,10 +18,10 @@ from pathlib import Path
 import numpy as np
 from results_page import machine, main
 
-from astra_tacos.trace import ranks, reader
-from astra_tacos.trace.reader import read_trace, trace_files
-from astra_tacos.trace.schema import NodeType, schema_module
-from astra_tacos.trace.writer import ATTRIBUTE_KEYS, NodeTable, write_trace
+from astra_tacos.run.trace import ranks, reader
+from astra_tacos.run.trace.reader import read_trace, trace_files
+from astra_tacos.run.trace.schema import NodeType, schema_module
+from astra_tacos.run.trace.writer import ATTRIBUTE_KEYS, NodeTable, write_trace
 
 NODES = 800_000
 RUNS = 5

@@ -22,15 +22,15 @@ import numpy as np
 from results_page import machine, main
 
 from astra_tacos import all_gather, build_topology, read_network
-from astra_tacos.config.network import Dimension, NetworkConfig
 from astra_tacos.export.run_directory import write_run_directory
+from astra_tacos.network.network_config import Dimension, NetworkConfig
 from astra_tacos.replayer.astra_sim import BINARY_VARIABLE, run_astra_sim
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.run import read_run
+from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.run.trace.trace import Trace
 from astra_tacos.solver.synthesize import synthesize
-from astra_tacos.trace.schema import NodeType
-from astra_tacos.trace.trace import Trace
 
 GOLDEN = Path(__file__).parent.parent / "tests" / "golden" / "replays.tar.xz"
 REPEATS = 7

@@ -9,17 +9,17 @@ from packet import COLLECTIVES, LATENCY_NS, NETWORKS, SIZES
 from results_page import machine, main
 
 from astra_tacos.collective import make_collective
-from astra_tacos.config.network import Dimension, NetworkConfig
-from astra_tacos.errors import AstraTacosError
 from astra_tacos.export.chakra import order_of_traces
-from astra_tacos.judge.judgement import judge_schedule
-from astra_tacos.judge.judges import backend_in_use, timed_for
-from astra_tacos.judge.packet_level import packet_level
-from astra_tacos.judge.packet_search import search_and_replay
-from astra_tacos.judge.robust import MOST_LONGER, MOST_LOSS, robust
+from astra_tacos.network.composition import build_topology
+from astra_tacos.network.network_config import Dimension, NetworkConfig
+from astra_tacos.solver.judgement import judge_schedule
+from astra_tacos.solver.judges import backend_in_use, timed_for
+from astra_tacos.solver.packet_level import packet_level
+from astra_tacos.solver.packet_search import search_and_replay
+from astra_tacos.solver.robust import MOST_LONGER, MOST_LOSS, robust
+from astra_tacos.support.errors import AstraTacosError
+from astra_tacos.support.units import format_size
 from astra_tacos.synthesizer.search.search_options import SearchOptions
-from astra_tacos.topology.composition import build_topology
-from astra_tacos.units import format_size
 
 OPTIONS = SearchOptions(chunks_per_npu="auto", budget=500_000, trials=1)
 

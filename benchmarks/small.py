@@ -19,18 +19,18 @@ from results_page import record
 from astra_tacos import build_topology, lower_bound
 from astra_tacos.bounds.certificate import certify
 from astra_tacos.collective import make_collective
-from astra_tacos.config.network import Dimension, LinkSpec, NetworkConfig
-from astra_tacos.errors import AstraTacosError, SynthesisError
-from astra_tacos.judge.judgement import judge_schedule
-from astra_tacos.judge.judges import timed_for
-from astra_tacos.judge.native import NativeTime, native_times
+from astra_tacos.network.network_config import Dimension, LinkSpec, NetworkConfig
+from astra_tacos.network.topology import Topology
 from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CONGESTION_UNAWARE, Backend
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.solver.judgement import judge_schedule
+from astra_tacos.solver.judges import timed_for
+from astra_tacos.solver.native import NativeTime, native_times
+from astra_tacos.support.errors import AstraTacosError, SynthesisError
+from astra_tacos.support.units import format_size, format_time
 from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.synthesizer.work import AUTO_BUDGET
-from astra_tacos.topology.topology import Topology
-from astra_tacos.units import format_size, format_time
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 SIZES = (256, 4 * KIB, 64 * KIB, MIB, 64 * MIB, GIB)

@@ -19,29 +19,29 @@ from pathlib import Path
 import numpy as np
 from results_page import machine, main
 
-from astra_tacos.generator.device import Device
-from astra_tacos.generator.directory import generate
-from astra_tacos.generator.layered_step import LayeredStep
-from astra_tacos.generator.model import Transformer
-from astra_tacos.generator.models import LAYERED_MODELS
-from astra_tacos.generator.parallelism import Parallelism
-from astra_tacos.generator.step import Step
+from astra_tacos.network.composition import build_topology
+from astra_tacos.planner.retime.candidates import Candidate, Candidates
+from astra_tacos.planner.retime.collectives import SynthesizedCollectives
+from astra_tacos.planner.retime.exposure import exposed_ns
+from astra_tacos.planner.retime.exposure_bound import QuickestBytes, least_exposed_ns
+from astra_tacos.planner.retime.reading import read_graph
+from astra_tacos.planner.retime.request import parse_schedule
+from astra_tacos.planner.retime.search import search
+from astra_tacos.planner.retime.written import rows_of, run_of
 from astra_tacos.planner.run_bound import run_bound
 from astra_tacos.planner.run_files import RunInputs
 from astra_tacos.planner.solution import Solution
 from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.planner.workload import Workload, find_workload
 from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.scheduler.candidates import Candidate, Candidates
-from astra_tacos.scheduler.collectives import SynthesizedCollectives
-from astra_tacos.scheduler.exposure import exposed_ns
-from astra_tacos.scheduler.exposure_bound import QuickestBytes, least_exposed_ns
-from astra_tacos.scheduler.reading import read_graph
-from astra_tacos.scheduler.request import parse_schedule
-from astra_tacos.scheduler.search import search
-from astra_tacos.scheduler.written import rows_of, run_of
-from astra_tacos.topology.composition import build_topology
-from astra_tacos.units import format_time
+from astra_tacos.support.units import format_time
+from astra_tacos.workload.generator.device import Device
+from astra_tacos.workload.generator.directory import generate
+from astra_tacos.workload.generator.layered_step import LayeredStep
+from astra_tacos.workload.generator.model import Transformer
+from astra_tacos.workload.generator.models import LAYERED_MODELS
+from astra_tacos.workload.generator.parallelism import Parallelism
+from astra_tacos.workload.generator.step import Step
 
 STEPS = 2
 SEARCHED = 80

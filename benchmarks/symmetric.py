@@ -113,7 +113,7 @@ def of_commands() -> list[str]:
 
 def of_search() -> list[str]:
     from astra_tacos import build_topology, lower_bound, make_collective
-    from astra_tacos.config.network import Dimension, NetworkConfig
+    from astra_tacos.network.network_config import Dimension, NetworkConfig
     from astra_tacos.synthesizer.search.search import SearchOptions, known_optimum
     from astra_tacos.synthesizer.symmetric.chunks import _best
 
@@ -167,7 +167,7 @@ def _unlisted_seconds(name, dimensions, collective) -> float:
 
 def of_hierarchies() -> list[str]:
     from astra_tacos.bounds.symmetric import symmetric_bounds
-    from astra_tacos.config.network import Dimension
+    from astra_tacos.network.network_config import Dimension
     from astra_tacos.schedule.symmetric_schedule import SymmetricTask
     from astra_tacos.synthesizer.symmetric.chunks import _best, best_symmetric
 

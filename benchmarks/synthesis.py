@@ -20,7 +20,7 @@ from results_page import machine, main
 
 from astra_tacos import all_gather, build_topology
 from astra_tacos.bounds import chunked_lower_bound
-from astra_tacos.config.network import Dimension, NetworkConfig
+from astra_tacos.network.network_config import Dimension, NetworkConfig
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.synthesizer.algorithms.tacos import tacos
 
@@ -62,7 +62,7 @@ def first_use_seconds() -> float:
     """Seconds of a first synthesize, verify and replay with an empty kernel cache, in a fresh process."""
     code = (
         "from astra_tacos import *\n"
-        "from astra_tacos.config.network import Dimension, NetworkConfig\n"
+        "from astra_tacos.network.network_config import Dimension, NetworkConfig\n"
         "t = build_topology(NetworkConfig('x.yml', (Dimension('Ring', 4, 50.0, 500.0),)))\n"
         "s = synthesize(t, all_reduce(4, 1 << 20)); verify(s); replay(s); write_run_directory(s, 'run')\n"
     )

@@ -16,12 +16,12 @@ from tacos_cases import GIB
 
 from astra_tacos import build_topology, verify
 from astra_tacos.collective import COLLECTIVES
-from astra_tacos.config.network import Dimension, NetworkConfig
-from astra_tacos.errors import ConfigError
+from astra_tacos.network.network_config import Dimension, NetworkConfig
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LinkModel, compute_timing
+from astra_tacos.support.errors import ConfigError
 from astra_tacos.synthesizer import SYNTHESIZERS
-from astra_tacos.topology.topology import Topology
 
 Dimensions = tuple[tuple[str, int, float, float], ...]
 DECIMAL_50 = 50e9 / GIB

@@ -13,13 +13,13 @@ from packet import LATENCY_NS, NETWORKS, SIZES
 from results_page import machine, main
 
 from astra_tacos.collective import make_collective
-from astra_tacos.config.network import Dimension, NetworkConfig
-from astra_tacos.judge.packet_level import packet_level
+from astra_tacos.network.composition import build_topology
+from astra_tacos.network.network_config import Dimension, NetworkConfig
 from astra_tacos.schedule.schedule import LinkOrder
+from astra_tacos.solver.packet_level import packet_level
+from astra_tacos.support.units import format_size
 from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
-from astra_tacos.topology.composition import build_topology
-from astra_tacos.units import format_size
 
 CHUNKS = (1, 2, 4, 8, 16)
 ORDERS: dict[str, tuple[LinkOrder, int | None]] = {

@@ -57,7 +57,7 @@ def test_what_readme_promises_is_exported() -> None:
         "export_schedule",
     }
     promised |= {"read_network", "read_run", "read_trace", "load_schedule", "SYNTHESIZERS", "EXPORTERS"}
-    promised |= {name for name in vars(astra_tacos.errors) if name.endswith("Error")}
+    promised |= {name for name in vars(astra_tacos.support.errors) if name.endswith("Error")}
     assert promised <= set(astra_tacos.__all__)
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     for names in re.findall(r"^from astra_tacos import (.*)$", text, re.MULTILINE):

@@ -11,9 +11,9 @@ from astra_tacos.bounds.distance import diameter
 from astra_tacos.bounds.partition import partition
 from astra_tacos.bounds.port import egress, ingress, volume
 from astra_tacos.collective.collective import Collective
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.schedule.trips import check_endpoints
-from astra_tacos.topology.topology import Topology
 
 BOUNDS = ANY_ALGORITHM
 """Functions of (topology, collective, timing) that bound the time of every algorithm and chunking from below, by name."""

@@ -16,8 +16,8 @@ from astra_tacos.bounds.bound import Bound
 from astra_tacos.bounds.delivery import smallest_time
 from astra_tacos.bounds.grouping import groupings
 from astra_tacos.collective.collective import Collective
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.topology.topology import Topology
 
 _MOST_SIDES = 4096
 _MOST_ENTRIES = 1 << 24

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from astra_tacos.bounds.distance import root_distance_ns
 from astra_tacos.collective.collective import Collective
+from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.topology.topology import NO_LINK, Topology
 
 _NEVER = np.iinfo(np.int64).max
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.collective.collective import Collective
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.topology.topology import Topology
 
 _ALL_SOURCES_UP_TO = 512
 _SWEEPS = 16

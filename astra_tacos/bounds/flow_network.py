@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.csr import group_by
+from astra_tacos.support.csr import group_by
 
 _UNLIMITED = 1 << 61
 

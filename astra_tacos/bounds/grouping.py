@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.topology.topology import Topology
+from astra_tacos.network.topology import Topology
 
 _MOST_SPEEDS = 8
 _MOST_DIMENSIONS = 6

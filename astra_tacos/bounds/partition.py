@@ -29,8 +29,8 @@ from astra_tacos.bounds.delivery import smallest_time
 from astra_tacos.bounds.flow_network import lay_out, weakest_partition, whole_capacities
 from astra_tacos.bounds.grouping import device_groups, groupings
 from astra_tacos.collective.collective import Collective
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.topology.topology import Topology
 
 _EXACT_UP_TO = 512
 

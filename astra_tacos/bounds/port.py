@@ -15,8 +15,8 @@ from astra_tacos.bounds.bound import Bound
 from astra_tacos.bounds.delivery import deliveries, last_step_ns, smallest_time
 from astra_tacos.bounds.way_volume import way_volume
 from astra_tacos.collective.collective import Collective
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.topology.topology import Topology
 
 
 def ingress(topology: Topology, collective: Collective, timing: Timing) -> Bound:

@@ -21,13 +21,13 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.blocks.building_block import BuildingBlock
 from astra_tacos.bounds.any_algorithm.carrying import smallest_times_ns, whole_ns
 from astra_tacos.bounds.bound import Bound
-from astra_tacos.config.network import Dimension
+from astra_tacos.network.blocks.building_block import BuildingBlock
+from astra_tacos.network.network_config import Dimension
+from astra_tacos.network.translation_group import Shape, table_of_shape
 from astra_tacos.schedule.symmetric_schedule import SymmetricTask
-from astra_tacos.topology.translation_group import Shape, table_of_shape
-from astra_tacos.units import bytes_per_ns
+from astra_tacos.support.units import bytes_per_ns
 
 MOST_DIMENSIONS = 10
 """Of more dimensions, not all sets are tried."""

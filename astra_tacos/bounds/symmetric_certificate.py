@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.bounds.certificate import efficiency_of, is_optimal
 from astra_tacos.bounds.symmetric import chunked_symmetric_bound, symmetric_bounds
-from astra_tacos.config.network import describe_dimensions
+from astra_tacos.network.network_config import describe_dimensions
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask
 from astra_tacos.schedule.symmetric_time import exact_symmetric_ns
 from astra_tacos.schedule.timing import MOST_TRUNCATED
-from astra_tacos.topology.topology import Topology
 
 
 def certify_symmetric(schedule: SymmetricSchedule) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.bounds.delivery import smallest_time
 from astra_tacos.collective.collective import Collective
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.topology.topology import Topology
 
 _MOST_SETS = 8
 _MOST_SOURCES = 1024

@@ -11,13 +11,13 @@ import click
 from astra_tacos.cli.console import compile_ahead, echo, print_json, print_rows, print_table, progress
 from astra_tacos.cli.main import CHECK_FAILED
 from astra_tacos.cli.options import Size, json_option, network_option
-from astra_tacos.errors import ConfigError
-from astra_tacos.files import replaced_directory, write_json
 from astra_tacos.solver.first_use import PROGRAMS, READING, REPLAYING
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.files import replaced_directory, write_json
 
 if TYPE_CHECKING:
-    from astra_tacos.calibrator.machine import Constants, Errors, Point
-    from astra_tacos.calibrator.packet_runs import Fitted
+    from astra_tacos.study.calibrator.machine import Constants, Errors, Point
+    from astra_tacos.study.calibrator.packet_runs import Fitted
 
 _NOT_FITTED = 0.01
 _MOST_RESIDUAL = 0.5
@@ -67,8 +67,8 @@ def calibrate(files: tuple[Path, ...], least_bytes: int, output: Path | None, ne
     Pairs of a run directory and a log of ASTRA-sim with ns-3 fit the configuration of ns-3 instead, where that is not known:
     payload, headers and windows. DIR gets it as ns3_config.txt, for --ns3-config. Two small runs do.
     """
-    from astra_tacos.calibrator.machine import Errors, cross_validated, errors_of, fit, load_of, points_of
-    from astra_tacos.calibrator.measurements import read_measurements
+    from astra_tacos.study.calibrator.machine import Errors, cross_validated, errors_of, fit, load_of, points_of
+    from astra_tacos.study.calibrator.measurements import read_measurements
 
     if len(files) % 2:
         raise click.UsageError("Expected pairs of files: a program, and its measured times.")
@@ -138,16 +138,16 @@ def _placements(points: list[Point]) -> dict[str, int]:
     """How many times of each placement count."""
     from collections import Counter
 
-    from astra_tacos.calibrator.measurements import PLACEMENT_NAMES
+    from astra_tacos.study.calibrator.measurements import PLACEMENT_NAMES
 
     return dict(Counter(PLACEMENT_NAMES[point.placement] for point in points))
 
 
 def _fit_ns3(files: tuple[Path, ...], network_path: Path | None, output: Path | None, as_json: bool) -> None:
     """Fit the configuration of ns-3 to runs and their logs."""
-    from astra_tacos.calibrator.packet_runs import MeasuredRun, fit_ns3, read_finish
-    from astra_tacos.config.ns3 import ns3_text
+    from astra_tacos.network.ns3 import ns3_text
     from astra_tacos.run.run import read_run
+    from astra_tacos.study.calibrator.packet_runs import MeasuredRun, fit_ns3, read_finish
 
     compile_ahead(*READING, *REPLAYING)
     runs = []
@@ -201,7 +201,7 @@ def _fit_ns3(files: tuple[Path, ...], network_path: Path | None, output: Path | 
 
 
 def _print_ns3(fitted: Fitted, result: dict[str, Any]) -> None:
-    from astra_tacos.config.ns3 import ns3_text
+    from astra_tacos.network.ns3 import ns3_text
 
     rows = [(key, str(value)) for key, value in (line.split() for line in ns3_text(fitted.ns3).splitlines())]
     rows += [("worst error of a rank", f"{error:.2%}, {name}") for name, error in fitted.errors.items()]
@@ -238,7 +238,7 @@ def _row(protocol: str, points: list[Point], constants: Constants, errors: Error
 
 def _network(row: dict[str, Any], num_npus: int) -> str:
     """A network of links between all NPUs, of the fitted bandwidth; a message takes its share of the launch."""
-    from astra_tacos.repairer.inputs import network_text
+    from astra_tacos.workload.repairer.inputs import network_text
 
     errors = row["errors"]
     about = (
@@ -252,7 +252,7 @@ def _network(row: dict[str, Any], num_npus: int) -> str:
 
 
 def _print(result: dict[str, Any]) -> None:
-    from astra_tacos.units import format_size
+    from astra_tacos.support.units import format_size
 
     def share(errors: dict[str, float] | None, name: str) -> str:
         return "-" if errors is None else f"{errors[name]:.1%}"

@@ -12,16 +12,16 @@ from astra_tacos.cli.console import compile_ahead, echo, print_json, progress
 from astra_tacos.cli.options import backend_option, json_option, network_option, ns3_option, with_ns3
 from astra_tacos.cli.search_options import candidate_option, collective_options, read_candidates, search_options
 from astra_tacos.collective import make_collective
-from astra_tacos.errors import ConfigError, OutputError
-from astra_tacos.files import check_folder, check_writable, replaced_file, together, write_json
-from astra_tacos.input_file import forget_inputs
-from astra_tacos.judge.symmetric import check_sends
 from astra_tacos.report.compare_rows import CompareRow
 from astra_tacos.report.figure.figure_style import WIDTHS
 from astra_tacos.solver.first_use import CHECKING, REPLAYING, searching
+from astra_tacos.solver.symmetric_judgement import check_sends
+from astra_tacos.support.errors import ConfigError, OutputError
+from astra_tacos.support.files import check_folder, check_writable, replaced_file, together, write_json
+from astra_tacos.support.input_file import forget_inputs
+from astra_tacos.support.units import MAX_SIZE_BYTES, parse_sizes
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS, auto_synthesizers
 from astra_tacos.synthesizer.work import AUTO_BUDGET
-from astra_tacos.units import MAX_SIZE_BYTES, parse_sizes
 
 if TYPE_CHECKING:
     from astra_tacos.run.backend import Backend
@@ -156,10 +156,10 @@ def compare(
     --output write its data, and a figure for a paper.
     """
     from astra_tacos.cli.compare_table import print_comparison
-    from astra_tacos.config.network import read_network
+    from astra_tacos.network.composition import build_topology
+    from astra_tacos.network.network_config import read_network
     from astra_tacos.report.figure.figure_style import check_figure
     from astra_tacos.solver.comparison import Comparison, mark_best
-    from astra_tacos.topology.composition import build_topology
 
     if network_path is None:
         raise click.UsageError("Missing option '--network'.")

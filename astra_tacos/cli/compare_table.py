@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from astra_tacos.cli.console import echo, show, styled
 from astra_tacos.report.compare_rows import IMPOSSIBLE_NATIVE, NATIVE, CompareRow, best_bound_ns
 from astra_tacos.run.backend import PACKET
-from astra_tacos.units import format_size, format_time
+from astra_tacos.support.units import format_size, format_time
 
 _NO_RESULT = "-"
 _TOO_FAST = "?"

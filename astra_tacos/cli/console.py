@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from astra_tacos.errors import ConfigError, OutputError, ReplayError
+from astra_tacos.support.errors import ConfigError, OutputError, ReplayError
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn

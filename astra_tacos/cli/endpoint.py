@@ -12,7 +12,7 @@ from astra_tacos.cli.options import RunFiles, backend_option, json_option, netwo
 from astra_tacos.solver.first_use import PLANNING
 
 if TYPE_CHECKING:
-    from astra_tacos.endpoint.endpoint import Divided, EndpointResult
+    from astra_tacos.planner.endpoint.endpoint import Divided, EndpointResult
     from astra_tacos.run.backend import Backend
 
 _path = click.Path(path_type=Path)
@@ -60,8 +60,8 @@ def endpoint(
 
     Communication by the host takes cores and memory bandwidth, by an engine (ACE) memory bandwidth alone. What is left computes.
     """
-    from astra_tacos.endpoint.endpoint import divide_endpoint
-    from astra_tacos.endpoint.npu import Mode, Npu, Partition
+    from astra_tacos.planner.endpoint.endpoint import divide_endpoint
+    from astra_tacos.planner.endpoint.npu import Mode, Npu, Partition
     from astra_tacos.planner.run_files import RunInputs
 
     if network_path is None:
@@ -87,7 +87,7 @@ def endpoint(
 
 
 def _print(result: EndpointResult, output: Path) -> None:
-    from astra_tacos.endpoint.npu import Mode
+    from astra_tacos.planner.endpoint.npu import Mode
 
     best = result.written
     ideal = result.tried[-1]

@@ -10,8 +10,8 @@ import click
 from astra_tacos.cli.console import print_json, print_rows, progress
 from astra_tacos.cli.inputs import Kind, identify
 from astra_tacos.cli.options import json_option
-from astra_tacos.errors import ConfigError
 from astra_tacos.export import EXPORTERS
+from astra_tacos.support.errors import ConfigError
 
 if TYPE_CHECKING:
     from astra_tacos.schedule.schedule import Schedule

@@ -11,13 +11,13 @@ import click
 
 from astra_tacos.cli.console import print_json, print_rows
 from astra_tacos.cli.options import json_option
-from astra_tacos.errors import ConfigError
-from astra_tacos.fabric.host_matrix import BANDWIDTH_UNITS, LATENCY_UNITS
-from astra_tacos.fabric.host_order import ALGORITHMS
-from astra_tacos.fabric.kinds import KINDS, FabricKind
+from astra_tacos.network.fabric.host_matrix import BANDWIDTH_UNITS, LATENCY_UNITS
+from astra_tacos.network.fabric.host_order import ALGORITHMS
+from astra_tacos.network.fabric.kinds import KINDS, FabricKind
+from astra_tacos.support.errors import ConfigError
 
 if TYPE_CHECKING:
-    from astra_tacos.config.network import NetworkConfig
+    from astra_tacos.network.network_config import NetworkConfig
 
 _NETWORK = "network.yml"
 _OWN = {_NETWORK, "links.csv", "nodes.csv", "hosts.csv"}
@@ -62,7 +62,7 @@ def read(
 
     Several files, and those of a directory, are one InfraGraph.
     """
-    from astra_tacos.fabric.reading import read_fabric
+    from astra_tacos.network.fabric.reading import read_fabric
 
     if not 0 <= latency < _LIMIT:
         raise ConfigError(f"--latency: found {latency}, expected a number of 0 or more and below {_LIMIT:g}")
@@ -81,10 +81,10 @@ def read(
 @json_option
 def write(path: Path, output: Path, as_json: bool) -> None:
     """Write the network PATH as ns-3's physical topology."""
-    from astra_tacos.config.network import read_network
-    from astra_tacos.fabric.ns3_topology import ns3_topology_text
-    from astra_tacos.files import check_writable, replaced_file
-    from astra_tacos.topology.composition import build_topology
+    from astra_tacos.network.composition import build_topology
+    from astra_tacos.network.fabric.ns3_topology import ns3_topology_text
+    from astra_tacos.network.network_config import read_network
+    from astra_tacos.support.files import check_writable, replaced_file
 
     check_writable(output)
     network = read_network(path)
@@ -124,11 +124,11 @@ def measured(
     """
     import numpy as np
 
-    from astra_tacos.fabric.host_levels import as_dimensions, as_graph, find_levels, is_contiguous, made_contiguous
-    from astra_tacos.fabric.host_matrix import read_host_matrix
-    from astra_tacos.fabric.host_order import find_order, halving_doubling_ns, ring_ns
+    from astra_tacos.network.fabric.host_levels import as_dimensions, as_graph, find_levels, is_contiguous, made_contiguous
+    from astra_tacos.network.fabric.host_matrix import read_host_matrix
+    from astra_tacos.network.fabric.host_order import find_order, halving_doubling_ns, ring_ns
     from astra_tacos.report.csv_table import write_table
-    from astra_tacos.units import format_size, parse_size
+    from astra_tacos.support.units import format_size, parse_size
 
     size_bytes = parse_size(size, "--size")
     matrix = read_host_matrix(latency, latency_unit, bandwidth, bandwidth_unit)
@@ -192,7 +192,7 @@ def measured(
 
 def _command(name: str, kind: FabricKind) -> click.Command:
     def make(output: Path, as_json: bool, reducing: bool, **values: Any) -> None:
-        from astra_tacos.fabric.kinds import make_fabric, with_reducing_switches
+        from astra_tacos.network.fabric.kinds import make_fabric, with_reducing_switches
 
         network = make_fabric(name, **values)
         _write(with_reducing_switches(network) if reducing else network, output, {"kind": name}, as_json)
@@ -221,9 +221,9 @@ def _write(network: NetworkConfig, output: Path, about: dict[str, Any], as_json:
 
 def _written(network: NetworkConfig, output: Path, tables: dict[str, str]) -> dict[str, Any]:
     """Write a network and tables beside it; returns its counts and file."""
-    from astra_tacos.config.network_yaml import write_network
-    from astra_tacos.files import check_replaceable, replaced_directory
-    from astra_tacos.topology.composition import build_topology
+    from astra_tacos.network.composition import build_topology
+    from astra_tacos.network.network_yaml import write_network
+    from astra_tacos.support.files import check_replaceable, replaced_directory
 
     check_replaceable(
         output, "network directory of astra_tacos, unchanged since", lambda names: not names or _is_unchanged(output, names)

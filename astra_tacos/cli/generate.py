@@ -11,15 +11,15 @@ import click
 
 from astra_tacos.cli.console import print_json, print_rows, progress
 from astra_tacos.cli.options import json_option, network_option
-from astra_tacos.errors import ConfigError
-from astra_tacos.generator.models import LAYERED_MODELS
-from astra_tacos.generator.pipeline import PIPELINE_SCHEDULES
-from astra_tacos.generator.presets import PRESETS
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.workload.generator.models import LAYERED_MODELS
+from astra_tacos.workload.generator.pipeline import PIPELINE_SCHEDULES
+from astra_tacos.workload.generator.presets import PRESETS
 
 if TYPE_CHECKING:
-    from astra_tacos.generator.directory import GeneratedRun
-    from astra_tacos.generator.layered_model import LayeredModel
-    from astra_tacos.generator.model import Transformer
+    from astra_tacos.workload.generator.directory import GeneratedRun
+    from astra_tacos.workload.generator.layered_model import LayeredModel
+    from astra_tacos.workload.generator.model import Transformer
 
 _REQUIRED = ("layers", "hidden", "heads", "sequence", "vocab")
 _MIB = 1 << 20
@@ -148,12 +148,12 @@ def generate(
     \b
     astra-tacos generate --output DIR --dp 4 --tp 2 --pp 2 --layers 4 --hidden 1024 --heads 16 --sequence 512 --vocab 8192
     """
-    from astra_tacos.generator.device import Device
-    from astra_tacos.generator.directory import generate as write
-    from astra_tacos.generator.layered_step import LayeredStep
-    from astra_tacos.generator.parallelism import Parallelism, axis_order
-    from astra_tacos.generator.step import Step
     from astra_tacos.run.placement_matrix import read_placement
+    from astra_tacos.workload.generator.device import Device
+    from astra_tacos.workload.generator.directory import generate as write
+    from astra_tacos.workload.generator.layered_step import LayeredStep
+    from astra_tacos.workload.generator.parallelism import Parallelism, axis_order
+    from astra_tacos.workload.generator.step import Step
 
     split = Parallelism(dp, tp, pp, ep, axis_order(order), () if placement is None else read_placement(placement))
     reduction: dict[str, Any] = {
@@ -186,7 +186,7 @@ def _layered(sizes: dict[str, Any], layer_file: Path | None) -> LayeredModel | N
     """The model as a list of layers; None for a transformer."""
     from dataclasses import replace
 
-    from astra_tacos.generator.layer_file import read_layer_file
+    from astra_tacos.workload.generator.layer_file import read_layer_file
 
     name = sizes["model"]
     if layer_file is None and name not in LAYERED_MODELS:
@@ -206,7 +206,7 @@ def _model(sizes: dict[str, Any]) -> Transformer:
     """The preset, with the sizes that were given put over it."""
     from dataclasses import asdict
 
-    from astra_tacos.generator.model import Transformer
+    from astra_tacos.workload.generator.model import Transformer
 
     preset, ffn = sizes.pop("model"), sizes.pop("ffn")
     given = {name: value for name, value in sizes.items() if value is not None}
@@ -231,7 +231,7 @@ def _ffn(text: str, hidden: int) -> int:
 def _print(run: GeneratedRun, network_path: Path | None) -> None:
     import shlex
 
-    from astra_tacos.units import format_size
+    from astra_tacos.support.units import format_size
 
     result = run.result
     groups = ", ".join(f"{len(ids)} {kind}" for kind, ids in result["groups"].items())

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from astra_tacos.cli.console import compile_ahead, print_json, print_rows, progress
-from astra_tacos.errors import ConfigError
 from astra_tacos.solver.first_use import CERTIFYING, CHECKING, PROGRAMS, READING, REPLAYING, WRITING
+from astra_tacos.support.errors import ConfigError
 
 if TYPE_CHECKING:
-    from astra_tacos.config.network import NetworkConfig
+    from astra_tacos.network.network_config import NetworkConfig
     from astra_tacos.run.backend import Backend
     from astra_tacos.synthesizer.search.search_options import SearchOptions
 
@@ -44,13 +44,13 @@ def import_program(
         Whether to print JSON.
     """
     from astra_tacos.collective import make_collective
-    from astra_tacos.converter.candidate import read_candidate
+    from astra_tacos.export.candidate import read_candidate
     from astra_tacos.export.run_directory import EXPORTER, write_run_directory
-    from astra_tacos.judge.judgement import judge_schedule
-    from astra_tacos.judge.judges import backend_in_use, backend_that_runs, timed_for
+    from astra_tacos.network.composition import build_topology
     from astra_tacos.report.table import synthesis_rows
+    from astra_tacos.solver.judgement import judge_schedule
+    from astra_tacos.solver.judges import backend_in_use, backend_that_runs, timed_for
     from astra_tacos.solver.schedule_check import check_schedule
-    from astra_tacos.topology.composition import build_topology
 
     if size_bytes is None:
         raise click.UsageError("Missing option '--size': a program does not say how large its collective is.")
@@ -88,11 +88,11 @@ def import_program(
 
 def _network(path: Path | None, num_npus: int) -> NetworkConfig:
     """The network of a file, or by default every NPU connected with every other one."""
-    from astra_tacos.config.network import read_network
+    from astra_tacos.network.network_config import read_network
 
     if path is not None:
         return read_network(path)
-    from astra_tacos.repairer.inputs import default_network
-    from astra_tacos.repairer.reading import network_of
+    from astra_tacos.workload.repairer.inputs import default_network
+    from astra_tacos.workload.repairer.reading import network_of
 
     return network_of(default_network(num_npus))

@@ -11,10 +11,10 @@ from astra_tacos.cli.console import compile_ahead, print_json, print_rows, print
 from astra_tacos.cli.inputs import Kind, identify
 from astra_tacos.cli.options import json_option
 from astra_tacos.solver.first_use import INSPECTING
-from astra_tacos.units import format_size
+from astra_tacos.support.units import format_size
 
 if TYPE_CHECKING:
-    from astra_tacos.topology.topology import Topology
+    from astra_tacos.network.topology import Topology
 
 _LISTED = 16
 
@@ -69,8 +69,8 @@ def _text(value: Any) -> str:
 
 
 def _network(path: Path) -> dict[str, Any]:
-    from astra_tacos.config.network import read_network
-    from astra_tacos.topology.composition import build_topology
+    from astra_tacos.network.composition import build_topology
+    from astra_tacos.network.network_config import read_network
 
     network = read_network(path)
     topology = build_topology(network, may_forward=True)
@@ -99,7 +99,7 @@ def _fabric(topology: Topology) -> dict[str, Any]:
     from collections import Counter
 
     from astra_tacos.bounds.bisection import bisection_gibps
-    from astra_tacos.topology.distances import hops_between_npus
+    from astra_tacos.network.distances import hops_between_npus
 
     kinds = Counter(device.kind for device in topology.forwarding)
     hops, bisection = hops_between_npus(topology), bisection_gibps(topology)
@@ -122,14 +122,14 @@ def _reducing(topology: Topology) -> dict[str, str]:
 
 def _trace(prefix: Path) -> dict[str, Any]:
     from astra_tacos.report.trace_summary import summarise_trace
-    from astra_tacos.trace.reader import read_trace
+    from astra_tacos.run.trace.reader import read_trace
 
     compile_ahead(*INSPECTING)
     return summarise_trace(read_trace(prefix, workload=True))
 
 
 def _pytorch(path: Path) -> dict[str, Any]:
-    from astra_tacos.importer.summary import summarise_files
+    from astra_tacos.workload.importer.summary import summarise_files
 
     return summarise_files((path,))
 

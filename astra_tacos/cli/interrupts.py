@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from astra_tacos import temporaries
+from astra_tacos.support import temporaries
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _GRACE_CPU_S, _GRACE_S = 1.5, 1.0

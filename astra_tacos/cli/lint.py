@@ -19,11 +19,11 @@ from astra_tacos.solver.first_use import LINTING, REPAIRING
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from astra_tacos.linter.finding import Finding
-    from astra_tacos.linter.lint import LintReport
-    from astra_tacos.repairer.inputs import RepairInputs
-    from astra_tacos.repairer.repair import RepairResult
     from astra_tacos.run.backend import Backend
+    from astra_tacos.workload.linter.finding import Finding
+    from astra_tacos.workload.linter.lint import LintReport
+    from astra_tacos.workload.repairer.inputs import RepairInputs
+    from astra_tacos.workload.repairer.repair import RepairResult
 
 _SHOWN = 3
 """Findings of a code that are shown without --all."""
@@ -36,7 +36,7 @@ def _explain(context: click.Context, _: click.Parameter, code: str | None) -> No
     """Print what a code means, and end."""
     if code is None or context.resilient_parsing:
         return
-    from astra_tacos.linter.lint import CHECKS
+    from astra_tacos.workload.linter.lint import CHECKS
 
     check = CHECKS.get(code.upper())
     if check is None:
@@ -54,8 +54,8 @@ def _list(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     """Print all codes and steps, and end."""
     if not wanted or context.resilient_parsing:
         return
-    from astra_tacos.linter.lint import CHECKS
-    from astra_tacos.repairer.steps import STEPS
+    from astra_tacos.workload.linter.lint import CHECKS
+    from astra_tacos.workload.repairer.steps import STEPS
 
     for check in CHECKS.values():
         echo(f"{check.code}  {check.severity:<7}  {check.title}")
@@ -116,7 +116,7 @@ def lint(
     if fix:
         if output is None:
             raise click.UsageError("Missing option '--output'.")
-        from astra_tacos.repairer.inputs import RepairInputs
+        from astra_tacos.workload.repairer.inputs import RepairInputs
 
         inputs = RepairInputs(workload, files.system, files.network, files.comm_group, files.remote_memory, files.directory)
         _fix(inputs, output, backend, ranks, without, show_all=show_all, as_json=as_json)
@@ -125,8 +125,8 @@ def lint(
         raise click.UsageError("--output, --ranks and --without are for --fix.")
     if files.system is None or files.network is None:
         raise click.UsageError(f"Missing option '--{'network' if files.system else 'system'}'.")
-    from astra_tacos.linter.lint import lint as lint_run
-    from astra_tacos.repairer.steps import mending_step
+    from astra_tacos.workload.linter.lint import lint as lint_run
+    from astra_tacos.workload.repairer.steps import mending_step
 
     limit = None if show_all or as_json else _SHOWN
     compile_ahead(*LINTING)
@@ -152,7 +152,7 @@ def _fix(
     show_all: bool,
     as_json: bool,
 ) -> None:
-    from astra_tacos.repairer.repair import check_repair_output, repair
+    from astra_tacos.workload.repairer.repair import check_repair_output, repair
 
     check_repair_output(output, inputs)
     compile_ahead(*REPAIRING)
@@ -179,7 +179,7 @@ def _print(report: LintReport) -> None:
 
 
 def _add(table: Table, findings: list[Finding], count: int) -> None:
-    from astra_tacos.repairer.steps import mending_step
+    from astra_tacos.workload.repairer.steps import mending_step
 
     for finding in findings:
         colour = _COLOURS[finding.severity]

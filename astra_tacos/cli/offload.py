@@ -14,8 +14,8 @@ from astra_tacos.cli.counts import Counts
 from astra_tacos.cli.options import json_option, network_option
 from astra_tacos.cli.search_options import search_options
 from astra_tacos.solver.first_use import CHECKING, REPLAYING, searching
+from astra_tacos.support.units import format_size, format_time
 from astra_tacos.synthesizer.work import AUTO_BUDGET
-from astra_tacos.units import format_size, format_time
 
 if TYPE_CHECKING:
     from astra_tacos.synthesizer.search.search_options import SearchOptions
@@ -44,9 +44,9 @@ def offload(
     Both are the best schedules found, verified and replayed; the bounds hold for every algorithm, with and without such devices.
     """
     from astra_tacos.collective import make_collective
-    from astra_tacos.config.network import read_network
+    from astra_tacos.network.composition import build_topology
+    from astra_tacos.network.network_config import read_network
     from astra_tacos.solver.offload import offload_rows
-    from astra_tacos.topology.composition import build_topology
 
     if network_path is None:
         raise click.UsageError("Missing option '--network'.")

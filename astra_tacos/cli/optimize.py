@@ -9,8 +9,8 @@ import click
 
 from astra_tacos.cli.console import compile_ahead, print_json, print_rows, print_table, progress
 from astra_tacos.cli.options import json_option, network_option
-from astra_tacos.errors import ConfigError
 from astra_tacos.solver.first_use import ALL_SEARCHING
+from astra_tacos.support.errors import ConfigError
 
 _file = click.Path(path_type=Path)
 
@@ -116,11 +116,11 @@ def optimize(
     Bandwidths are decimal GB/s that an NPU sends into a dimension; B0 is the first. Without a budget, --network splits its own
     total again. The time is that of a step without overlap: compute, then one collective after the other.
     """
-    from astra_tacos.optimizer.libra_files import read_cost_model
-    from astra_tacos.optimizer.measure import Synthesis, check_synthesis
-    from astra_tacos.optimizer.problem import make_problem
-    from astra_tacos.optimizer.refine import REFINED, refined
-    from astra_tacos.optimizer.result import BEST, model_result
+    from astra_tacos.study.optimizer.libra_files import read_cost_model
+    from astra_tacos.study.optimizer.measure import Synthesis, check_synthesis
+    from astra_tacos.study.optimizer.problem import make_problem
+    from astra_tacos.study.optimizer.refine import REFINED, refined
+    from astra_tacos.study.optimizer.result import BEST, model_result
     from astra_tacos.synthesizer.search.search_options import SearchOptions
 
     if (libra_network is None) == (network_path is None):
@@ -160,7 +160,7 @@ def optimize(
             result["refine"] = refined(problem, solution.split, synthesis, refine_steps, advance)
         split = result["refine"]["splits"][REFINED]["bandwidth_gbps"]
     if output is not None:
-        from astra_tacos.files import replaced_file
+        from astra_tacos.support.files import replaced_file
 
         with replaced_file(output) as temporary:
             temporary.write_text(shape.to_yaml(split), encoding="utf-8")
@@ -181,7 +181,7 @@ def _check_output(output: Path | None, inputs: tuple[Path | None, ...]) -> None:
 
 
 def _read_libra(network: Path, communicator: Path, workload: Path, latency: float) -> tuple[Any, Any]:
-    from astra_tacos.optimizer.libra_files import read_communicator, read_libra_network, read_libra_workload
+    from astra_tacos.study.optimizer.libra_files import read_communicator, read_libra_network, read_libra_workload
 
     if not 0 <= latency < 1e12:
         raise ConfigError(f"latency: found {latency:g}, expected a number of ns, 0 or more")
@@ -192,9 +192,9 @@ def _read_libra(network: Path, communicator: Path, workload: Path, latency: floa
 def _read_run(
     workload: Path, system: Path, network: Path | None, groups: Path | None, memory: Path | None, directory: Path
 ) -> tuple[Any, Any, tuple[float, ...]]:
-    from astra_tacos.optimizer.shape import network_shape
-    from astra_tacos.optimizer.trace_job import trace_job
     from astra_tacos.run.run import read_run
+    from astra_tacos.study.optimizer.shape import network_shape
+    from astra_tacos.study.optimizer.trace_job import trace_job
 
     assert network is not None  # the caller has checked
     run = read_run(workload, system, network, groups, memory, directory)
@@ -203,7 +203,7 @@ def _read_run(
 
 
 def _print(result: dict[str, Any]) -> None:
-    from astra_tacos.optimizer.result import demand_table, split_table, summary_rows
+    from astra_tacos.study.optimizer.result import demand_table, split_table, summary_rows
 
     rows = summary_rows(result)
     if "output" in result:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from astra_tacos.errors import ConfigError
 from astra_tacos.run.backend import BACKENDS, MODELS, is_packet_level
-from astra_tacos.units import parse_size
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.units import parse_size
 
 if TYPE_CHECKING:
-    from astra_tacos.config.network import NetworkConfig
+    from astra_tacos.network.network_config import NetworkConfig
     from astra_tacos.run.backend import Backend
 
 network_option = click.option(
@@ -45,7 +45,7 @@ def check_ns3(ns3_path: Path | None, backend: Backend | None, in_ns3: bool | Non
 
 def with_ns3(network: NetworkConfig, ns3_path: Path | None, backend: Backend | None) -> NetworkConfig:
     """The network with the configuration that --ns3-config names, which counts on the packet level only."""
-    from astra_tacos.config.network import configured
+    from astra_tacos.network.network_config import configured
 
     check_ns3(ns3_path, backend)
     return configured(network, ns3_path)

@@ -14,15 +14,15 @@ from astra_tacos.cli.main import CHECK_FAILED
 from astra_tacos.cli.options import Size, json_option, network_option
 from astra_tacos.cli.search_options import collective_options
 from astra_tacos.collective import ROOTED
-from astra_tacos.errors import ConfigError, SynthesisError
-from astra_tacos.files import replaced_directory
 from astra_tacos.solver.first_use import CERTIFYING, CHECKING, REPLAYING, WRITING
+from astra_tacos.support.errors import ConfigError, SynthesisError
+from astra_tacos.support.files import replaced_directory
 
 if TYPE_CHECKING:
+    from astra_tacos.network.topology import Topology
     from astra_tacos.schedule.timing import LinkModel
     from astra_tacos.synthesizer.rounds.frontier import Task
     from astra_tacos.synthesizer.rounds.schedules import Algorithm
-    from astra_tacos.topology.topology import Topology
 
 _MOST_CHUNKS = 8
 _MOST_OF_PAIRS = 3
@@ -83,10 +83,10 @@ def pareto(
     latency, and of bandwidths that are multiples of the smallest one. An All-Reduce is composed of a Reduce-Scatter and an
     All-Gather. Every point becomes a schedule, which the oracle and the replay check.
     """
-    from astra_tacos.config.network import read_network
+    from astra_tacos.network.composition import build_topology
+    from astra_tacos.network.network_config import read_network
     from astra_tacos.synthesizer.rounds.frontier import Task
     from astra_tacos.synthesizer.rounds.lanes import lanes_of
-    from astra_tacos.topology.composition import build_topology
 
     if network_path is None:
         raise click.UsageError("Missing option '--network'.")
@@ -233,7 +233,7 @@ def _row(
 
 
 def _print(found: dict[str, Any]) -> None:
-    from astra_tacos.units import format_size
+    from astra_tacos.support.units import format_size
 
     least = found["least_rounds_per_chunk"]
     rows = [("network", f"{found['network']}, {found['num_npus']} NPUs"), ("collective", str(found["collective"]))]

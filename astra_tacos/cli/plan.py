@@ -12,14 +12,14 @@ from astra_tacos.cli.console import compile_ahead, echo, points_to_lint, print_j
 from astra_tacos.cli.options import RunFiles, backend_option, check_ns3, json_option, network_option, ns3_option, run_options
 from astra_tacos.cli.schedule_table import print_schedule
 from astra_tacos.cli.search_options import candidate_option, read_candidates, search_options
-from astra_tacos.errors import ConfigError
 from astra_tacos.solver.first_use import ALL_SEARCHING, PLANNING
+from astra_tacos.support.errors import ConfigError
 
 if TYPE_CHECKING:
     from astra_tacos.planner.plan_result import CaseFigures, JointFigures, PlanResult
+    from astra_tacos.planner.retime.schedule_run import ScheduleResult
     from astra_tacos.planner.run_files import RunInputs
     from astra_tacos.run.backend import Backend
-    from astra_tacos.scheduler.schedule_run import ScheduleResult
     from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 _path = click.Path(path_type=Path)
@@ -101,10 +101,10 @@ def plan(
     new collectives: workload, traces, groups, system, plan.json and run_astra_sim.sh. The run is replayed before and after.
     """
     from astra_tacos.planner.request import PlanRequest
+    from astra_tacos.planner.retime.make_plan import make_plan
     from astra_tacos.planner.run_files import RunInputs, check_output
     from astra_tacos.planner.synthesis_cache import default_cache
     from astra_tacos.run.backend import PACKET
-    from astra_tacos.scheduler.make_plan import make_plan
 
     if network_path is None:
         raise click.UsageError("Missing option '--network'.")
@@ -160,7 +160,7 @@ def _file_rows(output: Path, backend: Backend) -> list[tuple[str, str]]:
 
 def _program(inputs: RunInputs, binary: Path | None, in_ns3: bool) -> Path:
     """The binary to run, which is looked for before there is anything to run on it."""
-    from astra_tacos.config.network import read_network
+    from astra_tacos.network.network_config import read_network
     from astra_tacos.replayer.astra_sim import find_binary
     from astra_tacos.run.backend import PACKET
 
@@ -174,7 +174,7 @@ def _program(inputs: RunInputs, binary: Path | None, in_ns3: bool) -> Path:
 
 def _measure(inputs: RunInputs, output: Path, program: Path, baseline: str | None, in_ns3: bool) -> dict[str, Any]:
     """Cycles of a real ASTRA-sim, before (unless that is another run than the files say) and after."""
-    from astra_tacos.config.network import configured, read_network
+    from astra_tacos.network.network_config import configured, read_network
     from astra_tacos.planner.run_files import planned_inputs
     from astra_tacos.replayer.astra_sim import run_astra_sim
 
@@ -308,7 +308,7 @@ def _bound_rows(result: PlanResult) -> list[tuple[str, str]]:
 
 def _message_rows(result: PlanResult) -> list[tuple[str, str]]:
     """What the planned run costs the simulator."""
-    from astra_tacos.units import format_time
+    from astra_tacos.support.units import format_time
 
     counts = result.messages
     before = "" if counts.before is None else f"{counts.before:,} -> "
@@ -319,7 +319,7 @@ def _message_rows(result: PlanResult) -> list[tuple[str, str]]:
 
 def _judge_rows(result: PlanResult) -> list[tuple[str, str]]:
     """The end of the run on each judge, where they may differ."""
-    from astra_tacos.judge.judges import differ
+    from astra_tacos.solver.judges import differ
 
     if not differ(tuple(judged.judge for judged in result.judged)):
         return []
@@ -332,7 +332,7 @@ def _judge_rows(result: PlanResult) -> list[tuple[str, str]]:
 
 def _which(case: CaseFigures) -> str:
     """A case by its pattern, size, groups and nodes."""
-    from astra_tacos.units import format_size
+    from astra_tacos.support.units import format_size
 
     ranks = ", ".join(map(str, case.first_group[:_MOST_RANKS])) + (", ..." if len(case.first_group) > _MOST_RANKS else "")
     more = f" and {case.groups - 1:,} more" if case.groups > 1 else ""
@@ -347,7 +347,7 @@ def _joint_row(joint: JointFigures) -> tuple[str, ...]:
 
 
 def _row(case: CaseFigures) -> tuple[str, ...]:
-    from astra_tacos.units import format_size
+    from astra_tacos.support.units import format_size
 
     def number(value: int | None) -> str:
         return "-" if value is None else f"{value:,}"

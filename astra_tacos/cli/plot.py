@@ -11,17 +11,17 @@ import click
 
 from astra_tacos.cli.console import echo
 from astra_tacos.cli.inputs import Kind, identify, refuse_lockstep
-from astra_tacos.errors import ConfigError
 from astra_tacos.report.figure.figure_style import FORMATS, WIDTHS, check_figure
 from astra_tacos.report.figure.sweep_choice import KINDS
+from astra_tacos.support.errors import ConfigError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from astra_tacos.network.topology import Topology
     from astra_tacos.report.sweep_columns import SweepColumns
     from astra_tacos.schedule.schedule import Schedule
     from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule
-    from astra_tacos.topology.topology import Topology
 
 _REPLAY_FILE = "replay.npz"
 _SCHEDULE_KINDS = (Kind.RUN_DIRECTORY, Kind.SCHEDULE, Kind.SYMMETRIC)
@@ -139,9 +139,9 @@ def schedule(path: Path, most: int, output: Path, width: str) -> None:
     PATH is an output of `plan --schedule`, or its plan.json. Bars are the run as it was, each policy
     alone with its best options, and what was written.
     """
-    from astra_tacos.config.json_text import read_json_object
     from astra_tacos.report.figure.policy_plot import save_policies
     from astra_tacos.report.policy_times import policy_times
+    from astra_tacos.support.json_text import read_json_object
 
     file = path / "plan.json" if path.is_dir() else path
     plan = read_json_object(file)
@@ -194,7 +194,7 @@ def sweep(
     """
     from astra_tacos.report.figure.sweep_choice import choose
     from astra_tacos.report.figure.sweep_plot import save_sweep
-    from astra_tacos.sweep.table import read_sweep
+    from astra_tacos.study.sweep.table import read_sweep
 
     table = read_sweep(directory)
     note = ""
@@ -207,8 +207,8 @@ def sweep(
 
 def _filtered(table: SweepColumns, where: str) -> SweepColumns:
     """The points for which an expression over their columns holds; a point that lacks one of these is none of them."""
-    from astra_tacos.config.expression import parse_expression
     from astra_tacos.report.sweep_columns import SweepColumns
+    from astra_tacos.support.expression import parse_expression
 
     expression = parse_expression(where, "--where", f"{_CONDITION}; sizes are in bytes, and texts in quotes")
     for name in sorted(expression.names - table.columns.keys()):
@@ -291,8 +291,8 @@ def _load(kind: Kind, target: Path) -> Schedule:
 
 def _read_network(path: Path) -> tuple[Topology, NDArray[Any] | None]:
     """A network and, if it is that of a schedule, the share of the time that each of its links is busy."""
-    from astra_tacos.config.network import read_network
-    from astra_tacos.topology.composition import build_topology
+    from astra_tacos.network.composition import build_topology
+    from astra_tacos.network.network_config import read_network
 
     kind, target = _identify(path, "a network (.yml), a schedule (.npz) or the directory of synthesize")
     if kind is Kind.NETWORK:
@@ -306,8 +306,8 @@ def _read_network(path: Path) -> tuple[Topology, NDArray[Any] | None]:
 def _symmetric_network(path: Path) -> tuple[Topology, NDArray[Any]]:
     """The network of a symmetric schedule and the share of the time that each of its links is busy, as its class is."""
     from astra_tacos.bounds.symmetric_certificate import link_busy_ns
-    from astra_tacos.config.network import NetworkConfig
-    from astra_tacos.topology.composition import build_topology
+    from astra_tacos.network.composition import build_topology
+    from astra_tacos.network.network_config import NetworkConfig
 
     schedule = _load_symmetric(path)
     network = build_topology(NetworkConfig(schedule.task.name, schedule.task.dimensions))

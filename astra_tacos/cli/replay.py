@@ -31,14 +31,14 @@ from astra_tacos.cli.options import (
     run_options,
 )
 from astra_tacos.cli.replay_path import replay_path
-from astra_tacos.errors import ConfigError, ReplayError
-from astra_tacos.files import together
 from astra_tacos.run.backend import is_packet_level
 from astra_tacos.solver.first_use import LINTING, NODES, REPLAYING
+from astra_tacos.support.errors import ConfigError, ReplayError
+from astra_tacos.support.files import together
 
 if TYPE_CHECKING:
-    from astra_tacos.linter.lint import LintReport
     from astra_tacos.run.backend import Backend
+    from astra_tacos.workload.linter.lint import LintReport
 
 _file = click.Path(path_type=Path)
 
@@ -138,7 +138,7 @@ def _replay_run(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    from astra_tacos.config.network import configured
+    from astra_tacos.network.network_config import configured
     from astra_tacos.replayer.run_replay import replay_run
     from astra_tacos.report.replay_directory import check_replay_directory, write_replay_directory
     from astra_tacos.report.run_report import run_result, run_rows, run_tables, write_run_csv
@@ -206,7 +206,7 @@ def _replay_run(
 
 
 def _lint(files: RunFiles, network_path: Path, backend: Backend, as_json: bool) -> LintReport:
-    from astra_tacos.linter.lint import lint
+    from astra_tacos.workload.linter.lint import lint
 
     limit = None if as_json else 1
     with progress("linting"):
@@ -227,10 +227,10 @@ def _print_findings(report: LintReport) -> None:
 def _replay_in_astra_sim(
     files: RunFiles, network_path: Path, binary: Path | None, ns3: tuple[bool, Path | None], as_json: bool
 ) -> None:
-    from astra_tacos.config.network import configured, read_network
+    from astra_tacos.network.network_config import configured, read_network
     from astra_tacos.replayer.astra_sim import backend_of, find_binary, run_astra_sim
     from astra_tacos.run.backend import PACKET
-    from astra_tacos.trace.reader import trace_files
+    from astra_tacos.run.trace.reader import trace_files
 
     in_ns3, ns3_config = ns3
     network = configured(read_network(network_path), ns3_config)
@@ -286,9 +286,9 @@ def _replay_in_astra_sim(
 
 def _why(files: RunFiles, network_path: Path, model: Backend) -> str:
     """What the embedded engine says about a run in which ASTRA-sim left ranks behind."""
-    from astra_tacos.errors import AstraTacosError
     from astra_tacos.replayer.run_replay import replay_run
     from astra_tacos.run.run import read_run
+    from astra_tacos.support.errors import AstraTacosError
 
     try:
         run = read_run(files.workload, files.system, network_path, files.comm_group, files.remote_memory, files.directory)

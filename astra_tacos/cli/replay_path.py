@@ -10,8 +10,8 @@ import click
 from astra_tacos.cli.console import compile_ahead, print_json, print_rows, progress
 from astra_tacos.cli.inputs import Kind, identify
 from astra_tacos.cli.main import CHECK_FAILED
-from astra_tacos.errors import ConfigError
 from astra_tacos.solver.first_use import CHECKING, READING, REPLAYING
+from astra_tacos.support.errors import ConfigError
 
 if TYPE_CHECKING:
     from astra_tacos.run.backend import Backend
@@ -89,9 +89,9 @@ def _replay_symmetric(path: Path) -> dict[str, Any]:
 
 
 def _replay_trace(prefix: Path, network_path: Path, backend: Backend | None, ns3_config: Path | None) -> dict[str, Any]:
-    from astra_tacos.config.network import configured, read_network
+    from astra_tacos.network.network_config import configured, read_network
     from astra_tacos.replayer.trace_replay import replay_trace
-    from astra_tacos.trace.reader import read_trace
+    from astra_tacos.run.trace.reader import read_trace
 
     network = configured(read_network(network_path), ns3_config)
     replayed = replay_trace(read_trace(prefix, chunks=False), network, backend)
@@ -100,7 +100,7 @@ def _replay_trace(prefix: Path, network_path: Path, backend: Backend | None, ns3
 
 
 def _print(result: dict[str, Any]) -> None:
-    from astra_tacos.units import format_time
+    from astra_tacos.support.units import format_time
 
     finish = result["finish_ns"]
     last, first = max(finish), min(finish)

@@ -11,11 +11,11 @@ import click
 from astra_tacos.cli.console import echo, print_json
 from astra_tacos.cli.inputs import refuse_lockstep
 from astra_tacos.cli.options import json_option
-from astra_tacos.errors import ConfigError
-from astra_tacos.extras import require
-from astra_tacos.files import check_writable, replaced_file
-from astra_tacos.input_file import note_input
-from astra_tacos.units import format_size
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.extras import require
+from astra_tacos.support.files import check_writable, replaced_file
+from astra_tacos.support.input_file import note_input
+from astra_tacos.support.units import format_size
 
 
 @dataclass(frozen=True, slots=True)

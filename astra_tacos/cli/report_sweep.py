@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from astra_tacos.report.html.sweep import render_sweep
-from astra_tacos.sweep.store import TABLE_FILE
-from astra_tacos.sweep.table import read_sweep
+from astra_tacos.study.sweep.store import TABLE_FILE
+from astra_tacos.study.sweep.table import read_sweep
 
 
 def page(directory: Path, title: str | None, with_comparison: bool) -> bytes:

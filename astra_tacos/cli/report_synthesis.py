@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from astra_tacos.cli.console import progress
-from astra_tacos.config.json_text import read_json_object
-from astra_tacos.errors import ConfigError
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.json_text import read_json_object
 
 if TYPE_CHECKING:
     from astra_tacos.report.compare_rows import CompareRow

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from astra_tacos.cli.console import print_rows, print_table
 
 if TYPE_CHECKING:
-    from astra_tacos.scheduler.schedule_run import ScheduleResult
+    from astra_tacos.planner.retime.schedule_run import ScheduleResult
 
 _MOST_TRIED = 12
 _MOST_LAYERS = 8

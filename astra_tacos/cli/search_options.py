@@ -12,9 +12,9 @@ import click
 from astra_tacos.cli.console import compile_ahead, progress
 from astra_tacos.cli.options import AutoOr
 from astra_tacos.collective import COLLECTIVES, ROOTED, UNEQUAL
-from astra_tacos.errors import ConfigError
 from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.solver.first_use import PROGRAMS
+from astra_tacos.support.errors import ConfigError
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
 from astra_tacos.synthesizer.chunk_counts import MAX_SENDS
 from astra_tacos.synthesizer.work import SENDS_PER_SECOND, parse_budget
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from astra_tacos.converter.candidate import Candidate
+    from astra_tacos.export.candidate import Candidate
 
 _Command = Callable[..., None]
 
@@ -184,7 +184,7 @@ def asked_parts(matrix: str | None, num_npus: int, size_bytes: int | None) -> ND
     if matrix is None:
         return None
     from astra_tacos.collective.expert_traffic import ZIPF, parse_zipf
-    from astra_tacos.config.matrix_file import read_matrix
+    from astra_tacos.support.matrix_file import read_matrix
 
     if matrix.partition(":")[0] == ZIPF:
         if size_bytes is None:
@@ -237,7 +237,7 @@ def read_candidates(paths: tuple[Path, ...]) -> tuple[Candidate, ...]:
     """The programs of --candidate, proven."""
     if not paths:
         return ()
-    from astra_tacos.converter.candidate import read_candidate
+    from astra_tacos.export.candidate import read_candidate
 
     compile_ahead(*PROGRAMS)
     with progress("proving candidates"):

@@ -9,9 +9,9 @@ import click
 from astra_tacos.cli.console import compile_ahead, echo, print_json, print_table, progress
 from astra_tacos.cli.counts import Counts
 from astra_tacos.cli.options import Size, json_option
-from astra_tacos.errors import ConfigError
 from astra_tacos.solver.first_use import CHECKING, REPLAYING
-from astra_tacos.units import format_size, format_time
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.units import format_size, format_time
 
 _MOST_NPUS = 128
 _MOST_TIMES = 1_000_000

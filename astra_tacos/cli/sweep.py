@@ -15,18 +15,18 @@ from astra_tacos.cli.console import compile_ahead, echo, print_json, print_rows,
 from astra_tacos.cli.interrupts import Interrupts, interruptible
 from astra_tacos.cli.options import Size, backend_option, json_option
 from astra_tacos.cli.sweep_progress import duration, sweep_progress
-from astra_tacos.extras import require
 from astra_tacos.solver.first_use import ALL_SEARCHING, CHECKING, PLANNING, ROOTED
-from astra_tacos.units import format_size
+from astra_tacos.support.extras import require
+from astra_tacos.support.units import format_size
 
 if TYPE_CHECKING:
     from distributed import Client
 
     from astra_tacos.run.backend import Backend
-    from astra_tacos.sweep.outcome import Conditions
-    from astra_tacos.sweep.run_sweep import Progress, SweepRun
-    from astra_tacos.sweep.store import Store
-    from astra_tacos.sweep.sweep_file import Sweep
+    from astra_tacos.study.sweep.outcome import Conditions
+    from astra_tacos.study.sweep.run_sweep import Progress, SweepRun
+    from astra_tacos.study.sweep.store import Store
+    from astra_tacos.study.sweep.sweep_file import Sweep
 
 _LEAST_MEMORY = 256 << 20
 _path = click.Path(path_type=Path)
@@ -74,11 +74,11 @@ def sweep(
     DIR gets a file per result as soon as it is computed, and in the end sweep.parquet with a row per point. A sweep that was
     interrupted or killed resumes when it is started again. A point that fails becomes a row with the reason.
     """
-    from astra_tacos.sweep.cluster import open_client
-    from astra_tacos.sweep.outcome import Conditions
-    from astra_tacos.sweep.run_sweep import SweepRun
-    from astra_tacos.sweep.store import Store
-    from astra_tacos.sweep.sweep_file import read_sweep_file
+    from astra_tacos.study.sweep.cluster import open_client
+    from astra_tacos.study.sweep.outcome import Conditions
+    from astra_tacos.study.sweep.run_sweep import SweepRun
+    from astra_tacos.study.sweep.store import Store
+    from astra_tacos.study.sweep.sweep_file import read_sweep_file
 
     require("sweep")
     if timeout is not None and not 0 < timeout < math.inf:
@@ -123,8 +123,8 @@ def sweep(
 
 def _compute(run: SweepRun, remote: Client | None, workers: int | None, interrupts: Interrupts) -> None:
     """Compute what is missing, by a scheduler that is there or one of our own."""
-    from astra_tacos.sweep.cluster import open_client
-    from astra_tacos.sweep.point import synthesizers_of
+    from astra_tacos.study.sweep.cluster import open_client
+    from astra_tacos.study.sweep.point import synthesizers_of
 
     if not run.missing:
         return
@@ -144,8 +144,8 @@ def _compute(run: SweepRun, remote: Client | None, workers: int | None, interrup
 
 def _write(run: SweepRun, asked: Sweep, store: Store) -> dict[str, Any]:
     """The table of what there is, and its summary."""
-    from astra_tacos.sweep.store import TABLE_FILE
-    from astra_tacos.sweep.table import summarize, table_columns, table_row, write_table
+    from astra_tacos.study.sweep.store import TABLE_FILE
+    from astra_tacos.study.sweep.table import summarize, table_columns, table_row, write_table
 
     rows = [table_row(point, outcome) for point, outcome in run.results()]
     table = store.directory / TABLE_FILE
@@ -157,8 +157,8 @@ def _write(run: SweepRun, asked: Sweep, store: Store) -> dict[str, Any]:
 def _estimate(
     run: SweepRun, conditions: Conditions, asked: Sweep, address: str | None, workers: int | None, as_json: bool
 ) -> None:
-    from astra_tacos.sweep.cluster import num_threads, open_client
-    from astra_tacos.sweep.estimate import estimate
+    from astra_tacos.study.sweep.cluster import num_threads, open_client
+    from astra_tacos.study.sweep.estimate import estimate
 
     threads = workers or os.cpu_count() or 1
     if address is not None:
@@ -198,8 +198,8 @@ def _estimate(
 
 
 def _print(result: dict[str, Any]) -> None:
-    from astra_tacos.sweep.outcome import REFUSED
-    from astra_tacos.sweep.table import best_table
+    from astra_tacos.study.sweep.outcome import REFUSED
+    from astra_tacos.study.sweep.table import best_table
 
     done = sum(result["statuses"].values())
     statuses = ", ".join(f"{count:,} {status}" for status, count in result["statuses"].items()) or "none finished"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from astra_tacos.cli.console import bar, echo
 
 if TYPE_CHECKING:
-    from astra_tacos.sweep.run_sweep import Progress
+    from astra_tacos.study.sweep.run_sweep import Progress
 
 LINE_S = 30.0
 """Seconds between lines."""

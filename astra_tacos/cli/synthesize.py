@@ -90,9 +90,9 @@ def synthesize(
 
     Other schedules list their sends. More than 50 million, on networks whose links are direct and all alike, are refused.
     """
-    from astra_tacos.config.network import read_network
-    from astra_tacos.config.sketch import read_sketch
     from astra_tacos.export.run_directory import EXPORTER
+    from astra_tacos.network.network_config import read_network
+    from astra_tacos.network.sketch import read_sketch
     from astra_tacos.solver.request import Request
     from astra_tacos.solver.solution import CompactSolution
     from astra_tacos.solver.solve import solve

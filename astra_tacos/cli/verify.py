@@ -13,16 +13,16 @@ from astra_tacos.cli.inputs import Kind, identify, trace_prefixes
 from astra_tacos.cli.main import CHECK_FAILED
 from astra_tacos.cli.options import json_option, network_option
 from astra_tacos.collective import COLLECTIVES
-from astra_tacos.errors import ConfigError
 from astra_tacos.solver.first_use import CERTIFYING, CHECKING, PROGRAMS, READING
+from astra_tacos.support.errors import ConfigError
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from astra_tacos.collective.collective import Collective
+    from astra_tacos.network.topology import Topology
     from astra_tacos.schedule.schedule import Schedule
-    from astra_tacos.topology.topology import Topology
     from astra_tacos.verifier.violation import Violation
 
 _SHOWN = 20
@@ -60,10 +60,10 @@ def verify(path: Path, network_path: Path | None, collective: str | None, before
     between their NPUs. Exit code 0 means that PATH is proven correct; 1 that there are violations, or that its result could not
     be checked.
     """
-    from astra_tacos.config.network import read_network
+    from astra_tacos.network.composition import build_topology
+    from astra_tacos.network.network_config import read_network
     from astra_tacos.report.table import describe_efficiency
-    from astra_tacos.topology.composition import build_topology
-    from astra_tacos.units import format_time
+    from astra_tacos.support.units import format_time
 
     topology = build_topology(read_network(network_path)) if network_path else None
     kind, target = identify(path)
@@ -162,7 +162,7 @@ def _verify_run(directory: Path, topology: Topology | None, collective: str | No
 
 def _verify_parts(prefix: Path, topology: Topology, collective: Collective) -> Verdict:
     """Traces of a collective whose parts have sizes of their own, which traces alone do not tell."""
-    from astra_tacos.trace.reader import read_trace
+    from astra_tacos.run.trace.reader import read_trace
     from astra_tacos.verifier.program import verify_trace_of
 
     verdict = verify_trace_of(read_trace(prefix), collective, topology)
@@ -173,7 +173,7 @@ def _verify_parts(prefix: Path, topology: Topology, collective: Collective) -> V
 def _verify_planned(directory: Path, before: Path | None) -> Verdict:
     from astra_tacos.run.run import read_run
     from astra_tacos.run.trace_parts import read_trace_parts
-    from astra_tacos.temporaries import scratch_directory
+    from astra_tacos.support.temporaries import scratch_directory
     from astra_tacos.verifier.run_oracle import verify_run
 
     plan = directory / "plan.json"
@@ -206,7 +206,7 @@ def _placement_of(plan: Path) -> NDArray[np.int64] | None:
     """
     import numpy as np
 
-    from astra_tacos.config.json_text import read_json_object
+    from astra_tacos.support.json_text import read_json_object
 
     found = read_json_object(plan)
     schedule, placement = found.get("schedule"), found.get("placement")
@@ -241,7 +241,7 @@ def _verify_one(kind: Kind, path: Path, topology: Topology | None, collective: s
     if kind is Kind.SYMMETRIC:
         return _verify_symmetric(path, collective)
     if kind is Kind.TRACE:
-        from astra_tacos.trace.reader import read_trace
+        from astra_tacos.run.trace.reader import read_trace
         from astra_tacos.verifier.program import verify_trace
 
         verdict = verify_trace(read_trace(path), collective, topology, root)

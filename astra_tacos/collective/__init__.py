@@ -18,7 +18,7 @@ from astra_tacos.collective.gather import gather
 from astra_tacos.collective.reduce import reduce
 from astra_tacos.collective.reduce_scatter import reduce_scatter
 from astra_tacos.collective.scatter import scatter
-from astra_tacos.errors import ConfigError
+from astra_tacos.support.errors import ConfigError
 
 COLLECTIVES: dict[str, Callable[..., Collective]] = {
     "all-reduce": all_reduce,

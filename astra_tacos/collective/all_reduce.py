@@ -7,7 +7,7 @@ from math import gcd
 import numpy as np
 
 from astra_tacos.collective.collective import Collective, check_size, split_evenly
-from astra_tacos.errors import ConfigError
+from astra_tacos.support.errors import ConfigError
 
 
 def all_reduce(num_npus: int, size_bytes: int, chunks_per_npu: int = 1, num_owners: int | None = None) -> Collective:

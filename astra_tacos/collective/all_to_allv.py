@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective, check_size
-from astra_tacos.errors import ConfigError
-from astra_tacos.units import MAX_SIZE_BYTES
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.units import MAX_SIZE_BYTES
 
 MOST_PARTS = 1 << 24
 

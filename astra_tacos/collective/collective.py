@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.config.network import MAX_NPUS
-from astra_tacos.errors import ConfigError
-from astra_tacos.units import MAX_SIZE_BYTES
+from astra_tacos.network.network_config import MAX_NPUS
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.units import MAX_SIZE_BYTES
 
 MAX_CHUNKS = 1 << 30
 

@@ -7,9 +7,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.config.decimal_text import parse_decimal, parse_whole
-from astra_tacos.errors import ConfigError
-from astra_tacos.units import parse_size
+from astra_tacos.support.decimal_text import parse_decimal, parse_whole
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.units import parse_size
 
 ZIPF = "zipf"
 _KEYS = ("skew", "token", "seed")

@@ -1,4 +1,7 @@
-"""Exporters: schedules as files that other programs read."""
+"""Exporters: schedules as files that other programs read.
+
+Converter: other people's programs (MSCCL XML), once proven, as schedules of a network.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from astra_tacos.export.exporter import Exporter
+
 
 _MODULES = {
     "run-directory": "run_directory",

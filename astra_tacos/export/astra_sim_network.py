@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from astra_tacos.blocks.fully_connected import FULLY_CONNECTED
-from astra_tacos.config.network import Dimension, NetworkConfig
-from astra_tacos.errors import ConfigError
+from astra_tacos.network.blocks.fully_connected import FULLY_CONNECTED
+from astra_tacos.network.network_config import Dimension, NetworkConfig
+from astra_tacos.network.topology import Topology
 from astra_tacos.run.backend import CONGESTION_UNAWARE, Backend, backend_of_model
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LinkModel
-from astra_tacos.topology.topology import Topology
+from astra_tacos.support.errors import ConfigError
 
 _PORT_NOTE = (
     "chunks that reach a switch's port at the same instant may pass it in another order than predicted: "

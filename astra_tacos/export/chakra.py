@@ -26,21 +26,21 @@ from numpy.typing import NDArray
 
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.collective.collective import Collective
-from astra_tacos.csr import group_by
-from astra_tacos.distinct import distinct
-from astra_tacos.errors import ConfigError
 from astra_tacos.export.chakra_contents import Contents, contents_of
 from astra_tacos.export.exporter import Exported, Exporter, one_of, whole_number
-from astra_tacos.files import replaced_file
 from astra_tacos.run.tags import TAGS
+from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.run.trace.table_trace import trace_of_table
+from astra_tacos.run.trace.trace import Trace
+from astra_tacos.run.trace.writer import ATTRIBUTE_KEYS, NodeTable, write_trace
 from astra_tacos.schedule.dependencies import Operations, arrived_on_link, operations, previous_on_link
 from astra_tacos.schedule.partial_sums import addition_us
 from astra_tacos.schedule.schedule import LINK_ORDERS, LinkOrder, Schedule
 from astra_tacos.schedule.timing import wire_bytes
-from astra_tacos.trace.schema import NodeType
-from astra_tacos.trace.table_trace import trace_of_table
-from astra_tacos.trace.trace import Trace
-from astra_tacos.trace.writer import ATTRIBUTE_KEYS, NodeTable, write_trace
+from astra_tacos.support.csr import group_by
+from astra_tacos.support.distinct import distinct
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.files import replaced_file
 
 _TOKEN, _SEND, _RECV, _REDUCE, _ADD, _NOTHING = range(6)
 _NAMES = ("token_", "send_", "recv_", "reduce_", "add_", "nothing_")

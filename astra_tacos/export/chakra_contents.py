@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.csr import members_of
 from astra_tacos.schedule.partial_sums import Additions, PartialSums, needed_totals
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.support.csr import members_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from astra_tacos.distinct import distinct
-from astra_tacos.files import replaced_file
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import Run
-from astra_tacos.trace.reader import read_names
-from astra_tacos.trace.schema import CommType, NodeType
-from astra_tacos.units import format_size
+from astra_tacos.run.trace.reader import read_names
+from astra_tacos.run.trace.schema import CommType, NodeType
+from astra_tacos.support.distinct import distinct
+from astra_tacos.support.files import replaced_file
+from astra_tacos.support.units import format_size
 
 _NPUS = 1
 _LINKS = 2

@@ -8,11 +8,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Generic, Literal, TypeVar
 
-from astra_tacos import argument_types
-from astra_tacos.errors import ConfigError
 from astra_tacos.export import EXPORTERS
-from astra_tacos.files import check_replaceable, check_writable, replaced_directory, replaced_file
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.support import argument_types
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.files import check_replaceable, check_writable, replaced_directory, replaced_file
 from astra_tacos.verifier.schedule_oracle import check as check_with_oracle
 
 

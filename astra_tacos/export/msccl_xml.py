@@ -22,12 +22,12 @@ from typing import Literal
 
 import numpy as np
 
-from astra_tacos.errors import ConfigError
 from astra_tacos.export.exporter import Exported, Exporter, Option, one_of
 from astra_tacos.export.msccl_steps import SEND, Layout, lay_out
-from astra_tacos.files import replaced_file
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.units import MAX_SIZE_BYTES, parse_size
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.files import replaced_file
+from astra_tacos.support.units import MAX_SIZE_BYTES, parse_size
 
 MscclDialect = Literal["executor", "msccl"]
 MscclProtocol = Literal["Simple", "LL", "LL128"]

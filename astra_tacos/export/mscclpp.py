@@ -15,10 +15,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from astra_tacos.errors import ConfigError, VerificationError
 from astra_tacos.export.exporter import Exported, Exporter
-from astra_tacos.files import replaced_file
 from astra_tacos.schedule.schedule import Schedule, check_rows
+from astra_tacos.support.errors import ConfigError, VerificationError
+from astra_tacos.support.files import replaced_file
 
 _NAMES = {
     "all-reduce": "allreduce",

@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from astra_tacos.bounds.certificate import certify
-from astra_tacos.config.ns3 import DEFAULT_NS3
-from astra_tacos.errors import ConfigError
 from astra_tacos.export.chakra import EXPORTER as CHAKRA
 from astra_tacos.export.chakra import export_chakra
 from astra_tacos.export.exporter import Exported, Exporter
 from astra_tacos.export.run_directory import RESULT_FILE, system_of
 from astra_tacos.export.run_script import NS3_SCRIPT, write_ns3_script
 from astra_tacos.export.workload import export_workload
-from astra_tacos.files import write_json
+from astra_tacos.network.ns3 import DEFAULT_NS3
+from astra_tacos.network.packet_links import PacketLinks
 from astra_tacos.replayer.ns3_files import FILES, WRITTEN, write_ns3_files
 from astra_tacos.schedule.between_npus import between_npus
 from astra_tacos.schedule.schedule import LinkOrder, Schedule
-from astra_tacos.topology.packet_links import PacketLinks
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.files import write_json
 
 _SCRIPT = NS3_SCRIPT
 _FOLDERS = ("collective", "workload")

@@ -10,7 +10,6 @@ from typing import Any
 
 from astra_tacos.bounds.certificate import certify
 from astra_tacos.collective import COLLECTIVES, UNEQUAL
-from astra_tacos.errors import ConfigError
 from astra_tacos.export.astra_sim_network import AstraSimNetwork, astra_sim_network, backend_of
 from astra_tacos.export.chakra import EXPORTER as CHAKRA
 from astra_tacos.export.chakra import export_chakra, keeps_timing, note_on_link_order, order_of_traces
@@ -18,11 +17,12 @@ from astra_tacos.export.exporter import Exported, Exporter, one_of, yes_or_no
 from astra_tacos.export.msccl_xml import export_msccl_xml, why_no_msccl_xml
 from astra_tacos.export.run_script import LOG, SCRIPT, write_run_script
 from astra_tacos.export.workload import COMM_TYPES, export_workload
-from astra_tacos.files import write_json
 from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CONGESTION_UNAWARE, Backend, choose_backend
 from astra_tacos.schedule.instant import stops_queues
 from astra_tacos.schedule.schedule import LinkOrder, Schedule
 from astra_tacos.schedule.storage import save_schedule
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.files import write_json
 
 RESULT_FILE = "result.json"
 MOST_SENDS_OF_XML = 200_000

@@ -6,10 +6,10 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from astra_tacos.errors import ConfigError
-from astra_tacos.files import ASTRA_SIM_LOG
 from astra_tacos.replayer.ns3_files import CONFIG_FILE, LOGICAL_FILE
 from astra_tacos.run.backend import Backend
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.files import ASTRA_SIM_LOG
 
 SCRIPT = "run_astra_sim.sh"
 NS3_SCRIPT = "run_ns3.sh"

@@ -13,7 +13,7 @@ from astra_tacos.export.chrome_trace import metadata, name_track, write_events
 from astra_tacos.export.exporter import Exported, Exporter
 from astra_tacos.schedule.link_use import link_use
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.units import format_size
+from astra_tacos.support.units import format_size
 
 _LINKS = 2
 """Number of the process of links, as in the timelines of replays."""

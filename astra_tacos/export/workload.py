@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from astra_tacos.collective.collective import Collective
-from astra_tacos.trace.schema import CommType, NodeType
-from astra_tacos.trace.writer import ATTRIBUTE_KEYS, NodeTable, encode_trace
+from astra_tacos.run.trace.schema import CommType, NodeType
+from astra_tacos.run.trace.writer import ATTRIBUTE_KEYS, NodeTable, encode_trace
 
 COMM_TYPES = {
     "all-reduce": CommType.ALL_REDUCE,

@@ -11,10 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from astra_tacos.config.system import BASELINE, COMM_KEYS, LOCAL_BW_AWARE, SCHEDULING_POLICIES
-from astra_tacos.errors import AstraTacosError
-from astra_tacos.judge.native import PACKETS_OF_MESSAGE
-from astra_tacos.judge.possibility import RunEnd, end_with_queues, why_idle, why_incomplete
 from astra_tacos.planner.message_limit import native_messages
 from astra_tacos.planner.native_configuration import NativeConfiguration, configuration_of
 from astra_tacos.planner.workload import Workload
@@ -23,7 +19,11 @@ from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import PATTERN_KEYS
-from astra_tacos.trace.schema import CommType
+from astra_tacos.run.system import BASELINE, COMM_KEYS, LOCAL_BW_AWARE, SCHEDULING_POLICIES
+from astra_tacos.run.trace.schema import CommType
+from astra_tacos.solver.native import PACKETS_OF_MESSAGE
+from astra_tacos.solver.possibility import RunEnd, end_with_queues, why_idle, why_incomplete
+from astra_tacos.support.errors import AstraTacosError
 
 MOST_MESSAGES = 1 << 21
 """Messages of all replays of a search together, and as many of those that say what is possible: about a microsecond each."""

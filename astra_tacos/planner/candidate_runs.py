@@ -10,9 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.errors import AstraTacosError
 from astra_tacos.export.chakra import schedule_trace
-from astra_tacos.judge.possibility import RunEnd, judge_end
 from astra_tacos.planner.duration_estimates import estimate_durations
 from astra_tacos.planner.global_order import order_instances
 from astra_tacos.planner.joint_workload import JointWorkload
@@ -24,10 +22,12 @@ from astra_tacos.planner.written_run import WrittenRun
 from astra_tacos.run.backend import CONGESTION_AWARE, Backend
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS, Run
+from astra_tacos.run.trace.schema import CommType
+from astra_tacos.run.trace.trace import Trace
 from astra_tacos.schedule.instant import holds_no_link
 from astra_tacos.schedule.schedule import LinkOrder, Schedule
-from astra_tacos.trace.schema import CommType
-from astra_tacos.trace.trace import Trace
+from astra_tacos.solver.possibility import RunEnd, judge_end
+from astra_tacos.support.errors import AstraTacosError
 
 Solutions = tuple[Solution, ...]
 WriteAndReplay = Callable[[Solutions, NDArray[np.int64] | None], "CandidateRun | AstraTacosError"]

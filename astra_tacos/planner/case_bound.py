@@ -9,10 +9,10 @@ from astra_tacos.bounds.any_algorithm.latency import diameter
 from astra_tacos.bounds.any_algorithm.ports import egress, ingress
 from astra_tacos.collective import make_collective
 from astra_tacos.collective.collective import Collective
+from astra_tacos.network.topology import Topology
 from astra_tacos.planner.distinct_collective import DistinctCollective
 from astra_tacos.planner.solution import Solution
 from astra_tacos.schedule.timing import timing_of_sizes
-from astra_tacos.topology.topology import Topology
 
 _MOST_EXACT = 8
 """Groups of a case on a fabric for which all bounds are found; where there are more, only those that are quick."""

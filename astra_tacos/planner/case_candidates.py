@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from astra_tacos.collective import ROOTED, make_collective
 from astra_tacos.collective.collective import Collective
-from astra_tacos.errors import ConfigError
+from astra_tacos.network.topology import Topology
 from astra_tacos.planner.distinct_collective import DistinctCollective
 from astra_tacos.run.backend import Backend
 from astra_tacos.schedule.timing import LinkModel
+from astra_tacos.support.errors import ConfigError
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
 from astra_tacos.synthesizer.search.search_options import SearchOptions
-from astra_tacos.topology.topology import Topology
 
 _CHUNKS = (1, 4, 16, 64)
 _CHUNKS_ON_FABRICS = (1, 2, 4, 8, 16, 32, 64)

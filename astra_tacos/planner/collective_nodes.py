@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.csr import group_by
-from astra_tacos.errors import ConfigError
 from astra_tacos.run.groups import check_members, is_member, members_of, used_groups
 from astra_tacos.run.patterns import GROUP_ATTRIBUTE, PATTERN_ATTRIBUTE, ROOT_ATTRIBUTES, ROOTED, pattern_name
 from astra_tacos.run.run import Run
-from astra_tacos.trace.node_bytes import attribute, load_rank, node_at
-from astra_tacos.trace.schema import CommType, NodeType
-from astra_tacos.trace.trace import Trace
+from astra_tacos.run.trace.node_bytes import attribute, load_rank, node_at
+from astra_tacos.run.trace.schema import CommType, NodeType
+from astra_tacos.run.trace.trace import Trace
+from astra_tacos.support.csr import group_by
+from astra_tacos.support.errors import ConfigError
 
 NO_ROOT = -1
 

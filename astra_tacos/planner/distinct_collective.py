@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.config.network import NetworkConfig
+from astra_tacos.network.network_config import NetworkConfig
+from astra_tacos.network.topology import Topology
 from astra_tacos.planner.fabric_groups import fabric_views
 from astra_tacos.planner.group_routes import REACHES
 from astra_tacos.planner.group_topology import GroupTopology, group_topology
@@ -19,7 +20,6 @@ from astra_tacos.planner.instances import Instances
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.patterns import COLLECTIVE_NAMES
 from astra_tacos.schedule.schedule import LinkOrder
-from astra_tacos.topology.topology import Topology
 
 NO_CASE = -1
 _MOST_SENDS = 1 << 16

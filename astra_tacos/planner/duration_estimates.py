@@ -9,8 +9,8 @@ from astra_tacos.planner.solution import Solution
 from astra_tacos.planner.workload import Workload
 from astra_tacos.replayer.workload_actions import workload_actions
 from astra_tacos.run.run import Run
-from astra_tacos.trace.schema import NodeType
-from astra_tacos.units import bytes_per_ns
+from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.support.units import bytes_per_ns
 
 
 def estimate_durations(workload: Workload, solutions: tuple[Solution, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.network.device_routes import DeviceRoutes
+from astra_tacos.network.topology import NO_DIMENSION, Topology
 from astra_tacos.planner.group_routes import components, near_pairs
-from astra_tacos.topology.device_routes import DeviceRoutes
-from astra_tacos.topology.topology import NO_DIMENSION, Topology
 
 _ALL_PAIRS_UP_TO = 256
 

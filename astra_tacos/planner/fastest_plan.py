@@ -6,9 +6,9 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from astra_tacos.files import replaced_directory
-from astra_tacos.judge.possibility import earliest
 from astra_tacos.planner.plan_result import PlanResult
+from astra_tacos.solver.possibility import earliest
+from astra_tacos.support.files import replaced_directory
 
 
 def write_fastest(

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from astra_tacos.config.network import NetworkConfig
-from astra_tacos.config.system import SystemConfig
-from astra_tacos.errors import ReplayError
 from astra_tacos.export.chakra import schedule_trace
-from astra_tacos.judge.possibility import end_with_queues, why_incomplete
+from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.replayer.single_collective import single_collective_run
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.patterns import carrying_type
+from astra_tacos.run.system import SystemConfig
 from astra_tacos.schedule.schedule import LinkOrder, Schedule
+from astra_tacos.solver.possibility import end_with_queues, why_incomplete
+from astra_tacos.support.errors import ReplayError
 
 
 def replay_together(

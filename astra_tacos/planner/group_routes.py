@@ -7,9 +7,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.config.network import NetworkConfig
+from astra_tacos.network.network_config import NetworkConfig
+from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.replayer.routes import crossed_pairs
-from astra_tacos.topology.topology import NO_LINK, Topology
 
 Reach = Literal["needed", "disjoint", "all"]
 REACHES: tuple[Reach, ...] = ("needed", "disjoint", "all")

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.config.network import NetworkConfig
-from astra_tacos.errors import ConfigError
+from astra_tacos.network.composition import build_topology
+from astra_tacos.network.network_config import NetworkConfig
+from astra_tacos.network.topology import NO_DIMENSION, Topology
 from astra_tacos.planner.group_routes import Reach, choose_routes, components
-from astra_tacos.topology.composition import build_topology
-from astra_tacos.topology.topology import NO_DIMENSION, Topology
+from astra_tacos.support.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, eq=False)

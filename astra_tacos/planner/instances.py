@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.distinct import row_places
-from astra_tacos.errors import ConfigError
 from astra_tacos.planner.collective_nodes import CollectiveNodes, describe
-from astra_tacos.trace.reader import read_names
-from astra_tacos.trace.trace import Trace
+from astra_tacos.run.trace.reader import read_names
+from astra_tacos.run.trace.trace import Trace
+from astra_tacos.support.distinct import row_places
+from astra_tacos.support.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,7 +10,6 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.errors import AstraTacosError
 from astra_tacos.planner.candidate_runs import CandidateRun, Solutions, order_run
 from astra_tacos.planner.joint_sets import JointSet, joint_sets
 from astra_tacos.planner.joint_synthesis import MOST_SENDS, JointCollective
@@ -19,7 +18,8 @@ from astra_tacos.planner.plan_result import JointFigures
 from astra_tacos.planner.workload import Workload
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import NATIVE
-from astra_tacos.units import format_size
+from astra_tacos.support.errors import AstraTacosError
+from astra_tacos.support.units import format_size
 
 _MOST_SETS = 32
 """Sets of collectives that are synthesized together: those that take longest."""

@@ -9,8 +9,8 @@ from typing import Any
 
 from astra_tacos.collective import make_collective
 from astra_tacos.collective.collective import Collective
-from astra_tacos.config.network import NetworkConfig
-from astra_tacos.errors import ConfigError, SynthesisError
+from astra_tacos.network.network_config import NetworkConfig
+from astra_tacos.network.topology import Topology
 from astra_tacos.planner.group_topology import group_topology
 from astra_tacos.planner.joint_sets import JointSet
 from astra_tacos.planner.synthesis_cache import SynthesisCache, Wanted
@@ -20,11 +20,11 @@ from astra_tacos.schedule.instant import holds_no_link
 from astra_tacos.schedule.joint import join
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import compute_timing
+from astra_tacos.support.errors import ConfigError, SynthesisError
+from astra_tacos.support.version import package_version
 from astra_tacos.synthesizer.routing.joint_routing import together
 from astra_tacos.synthesizer.search.search_options import SearchOptions
-from astra_tacos.topology.topology import Topology
 from astra_tacos.verifier.schedule_oracle import verify_together
-from astra_tacos.version import package_version
 
 _CHUNKS = (1, 2, 4, 8, 16, 32, 64)
 MOST_SENDS = 1 << 14

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from astra_tacos.planner.distinct_collective import NO_CASE
 from astra_tacos.planner.instances import Instances
 from astra_tacos.planner.workload import Workload
-from astra_tacos.trace.schema import CommType, NodeType
+from astra_tacos.run.trace.schema import CommType, NodeType
 
 DEFAULT_FACTOR = 20
 """Without a limit, a planned run may have about so many times the messages of the run with native collectives, unsplit."""

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from astra_tacos.config.system import BASELINE, COMM_KEYS, SystemConfig
 from astra_tacos.run.run import NATIVE, Run
+from astra_tacos.run.system import BASELINE, COMM_KEYS, SystemConfig
 
 _IN_GROUPS = "ring"
 """What a group of some ranks runs if the system names several algorithms (`CommunicatorGroup.cc`)."""

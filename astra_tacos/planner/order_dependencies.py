@@ -10,13 +10,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.csr import group_by
 from astra_tacos.planner.collective_nodes import IssueOrder
 from astra_tacos.planner.global_order import MergedGraph
 from astra_tacos.planner.instances import Instances
-from astra_tacos.trace.precedence import precede
-from astra_tacos.trace.schema import NodeType
-from astra_tacos.trace.trace import Trace
+from astra_tacos.run.trace.precedence import precede
+from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.run.trace.trace import Trace
+from astra_tacos.support.csr import group_by
 
 
 def order_dependencies(

@@ -13,9 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.config.network import NetworkConfig
-from astra_tacos.errors import AstraTacosError, ConfigError, ReplayError
-from astra_tacos.files import check_outside, check_replaceable, replaced_directory, write_json
+from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.planner.distinct_collective import NO_CASE
 from astra_tacos.planner.global_order import match_messages
 from astra_tacos.planner.permuted_run import check_permutable, write_permuted
@@ -26,6 +24,8 @@ from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import Backend, choose_backend
 from astra_tacos.run.native_lists import check_dimensions
 from astra_tacos.run.placement_matrix import Axis, Matrix, Rows, find_axes, npu_of_rank, npus_of, placements
+from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError
+from astra_tacos.support.files import check_outside, check_replaceable, replaced_directory, write_json
 
 _OWN = {PLACE_FILE, WORKLOAD, GROUPS, SYSTEM, NETWORK, MEMORY}
 _PLACED = "placed"

@@ -6,8 +6,6 @@ import tempfile
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from astra_tacos.errors import ReplayError
-from astra_tacos.files import write_json
 from astra_tacos.planner.fastest_plan import write_fastest
 from astra_tacos.planner.place import PlaceResult, place, placed_inputs
 from astra_tacos.planner.plan import plan
@@ -15,6 +13,8 @@ from astra_tacos.planner.plan_result import PlannedPlacement, PlanResult
 from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.run_files import PLACE_FILE, add_to_plan, check_output
 from astra_tacos.solver.progress import OnProgress
+from astra_tacos.support.errors import ReplayError
+from astra_tacos.support.files import write_json
 
 _NOT_PLACED = "its ranks stay where they are, as the run before does not end in any placement"
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.config.network import Dimension
-from astra_tacos.units import bytes_per_ns
+from astra_tacos.network.network_config import Dimension
+from astra_tacos.support.units import bytes_per_ns
 
 _WHOLE = frozenset({"broadcast", "reduce"})
 _ROOT_HAS_ALL = frozenset({"scatter", "gather"})

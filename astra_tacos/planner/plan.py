@@ -14,12 +14,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.config.system import SystemConfig
-from astra_tacos.converter.candidate import Candidate
-from astra_tacos.errors import AstraTacosError, ConfigError, ReplayError, VerificationError
-from astra_tacos.files import replaced_directory
-from astra_tacos.judge.judges import differ, judges_of_run
-from astra_tacos.judge.possibility import RunEnd, judge_end, why_idle
+from astra_tacos.export.candidate import Candidate
+from astra_tacos.network.composition import build_topology
 from astra_tacos.planner.alike import find_alike, renumbered_solution
 from astra_tacos.planner.best_native import BestNative, best_native
 from astra_tacos.planner.candidate_runs import CandidateRun, choose_run
@@ -48,11 +44,15 @@ from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.recorded_run import record_run
 from astra_tacos.run.recording import REPLAY_FILE, Recording, save_recording
 from astra_tacos.run.run import Run
+from astra_tacos.run.system import SystemConfig
+from astra_tacos.solver.judges import differ, judges_of_run
+from astra_tacos.solver.possibility import RunEnd, judge_end, why_idle
 from astra_tacos.solver.progress import OnProgress
+from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError, VerificationError
+from astra_tacos.support.files import replaced_directory
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.synthesizer.work import AUTO_BUDGET
-from astra_tacos.topology.composition import build_topology
 from astra_tacos.verifier.run_oracle import verify_run
 
 _SHARE_OF_BUDGET = 4

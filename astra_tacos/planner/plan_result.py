@@ -9,8 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.bounds.certificate import efficiency_of
-from astra_tacos.judge.judges import FIGURES
-from astra_tacos.judge.possibility import RunEnd
 from astra_tacos.planner.best_native import BestNative
 from astra_tacos.planner.case_bound import least_ns
 from astra_tacos.planner.message_limit import MessageCounts
@@ -23,6 +21,8 @@ from astra_tacos.run.critical_path import PathSummary, summarize_path
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.recording import Recording
 from astra_tacos.run.run import NATIVE
+from astra_tacos.solver.judges import FIGURES
+from astra_tacos.solver.possibility import RunEnd
 
 _NESTED = ("cases", "judged", "native", "bound", "messages", "joint", "path_before", "path_after", "placement")
 

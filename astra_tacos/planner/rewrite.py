@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.csr import group_by
-from astra_tacos.distinct import distinct
 from astra_tacos.planner.assignment import Assignment
 from astra_tacos.planner.collective_nodes import IssueOrder
 from astra_tacos.planner.global_order import MergedGraph
 from astra_tacos.planner.instances import Instances
 from astra_tacos.planner.order_dependencies import order_dependencies
 from astra_tacos.run.patterns import CARRIER, GROUP_ATTRIBUTE, PATTERN_ATTRIBUTE, carrying_type
-from astra_tacos.trace.node_bytes import load_rank, node_at, replace_nodes, set_attribute
-from astra_tacos.trace.schema import CommType
-from astra_tacos.trace.trace import Trace, WorkloadColumns
+from astra_tacos.run.trace.node_bytes import load_rank, node_at, replace_nodes, set_attribute
+from astra_tacos.run.trace.schema import CommType
+from astra_tacos.run.trace.trace import Trace, WorkloadColumns
+from astra_tacos.support.csr import group_by
+from astra_tacos.support.distinct import distinct
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -26,16 +26,16 @@ from astra_tacos.bounds.any_algorithm.amounts import entering_bytes
 from astra_tacos.bounds.chosen_cuts import chosen_sides, describe_side, links_into
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.collective.collective import Collective
-from astra_tacos.errors import ConfigError
+from astra_tacos.network.topology import Topology
 from astra_tacos.planner.case_bound import collective_of_group, least_ns, quick_bound
 from astra_tacos.planner.distinct_collective import NO_CASE, DistinctCollective
 from astra_tacos.planner.global_order import match_messages
 from astra_tacos.planner.solution import Solution
 from astra_tacos.planner.workload import Workload
 from astra_tacos.replayer.workload_actions import Actions, workload_actions
-from astra_tacos.topology.topology import Topology
-from astra_tacos.trace.schema import NodeType
-from astra_tacos.units import bytes_per_ns
+from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.units import bytes_per_ns
 
 MOST_NODES = 1 << 20
 """Nodes of a run whose paths are looked at, some microseconds each."""
@@ -220,7 +220,7 @@ def _path(
     own_bounds: list[int | None],
 ) -> tuple[tuple[int, str], int]:
     """The longest way through the dependencies, and the longest one if the members of collectives keep in step."""
-    from astra_tacos.kernels.graph import topological_order
+    from astra_tacos.support.kernels.graph import topological_order
 
     trace, graph, instances = workload.run.workload, workload.graph, workload.instances
     num_rows = trace.num_nodes

@@ -9,21 +9,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from astra_tacos.config.json_text import read_json_object
-from astra_tacos.config.network import NetworkConfig
-from astra_tacos.config.system import COMM_KEYS, PER_NODE_KEY
-from astra_tacos.config.yaml_text import read_yaml_mapping
-from astra_tacos.errors import ConfigError
 from astra_tacos.export.run_script import LOG, NS3_SCRIPT, SCRIPT, check_script_name, write_ns3_script, write_run_script
-from astra_tacos.files import check_outside, check_replaceable, write_json
-from astra_tacos.input_file import forget_inputs
+from astra_tacos.network.composition import build_topology
+from astra_tacos.network.network_config import NetworkConfig
+from astra_tacos.network.packet_links import PacketLinks
 from astra_tacos.replayer.ns3_files import FILES as NS3_FILES
 from astra_tacos.replayer.ns3_files import WRITTEN as NS3_WRITTEN
 from astra_tacos.replayer.ns3_files import write_ns3_files
 from astra_tacos.run.backend import Backend, default_backend
 from astra_tacos.run.recording import REPLAY_FILE
-from astra_tacos.topology.composition import build_topology
-from astra_tacos.topology.packet_links import PacketLinks
+from astra_tacos.run.system import COMM_KEYS, PER_NODE_KEY
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.files import check_outside, check_replaceable, write_json
+from astra_tacos.support.input_file import forget_inputs
+from astra_tacos.support.json_text import read_json_object
+from astra_tacos.support.yaml_text import read_yaml_mapping
 
 PLAN_FILE = "plan.json"
 PLACE_FILE = "place.json"

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from astra_tacos.errors import AstraTacosError
-from astra_tacos.judge.judges import Judge
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import Run
+from astra_tacos.solver.judges import Judge
+from astra_tacos.support.errors import AstraTacosError
 
 Known = Mapping[Backend, RunOutcome | str]
 """Replays that are there already: their outcome, or why there is none."""

@@ -10,11 +10,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.config.system import SystemConfig
 from astra_tacos.planner.instances import Instances
 from astra_tacos.run.chunks import cut_into_chunks
 from astra_tacos.run.groups import ALL_RANKS
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS, pattern_key
+from astra_tacos.run.system import SystemConfig
 
 
 def differently_numbered(

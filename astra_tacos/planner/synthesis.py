@@ -14,12 +14,9 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from astra_tacos.collective import COLLECTIVES
-from astra_tacos.config.network import NetworkConfig
-from astra_tacos.config.ns3 import Ns3Config
-from astra_tacos.config.system import SystemConfig
-from astra_tacos.converter.candidate import Candidate
-from astra_tacos.errors import AstraTacosError, ConfigError, ReplayError, SynthesisError, VerificationError
-from astra_tacos.judge.packet_search import search_on
+from astra_tacos.export.candidate import Candidate
+from astra_tacos.network.network_config import NetworkConfig
+from astra_tacos.network.ns3 import Ns3Config
 from astra_tacos.planner.case_candidates import Task, list_tasks
 from astra_tacos.planner.defects import defect_note
 from astra_tacos.planner.distinct_collective import DistinctCollective
@@ -28,15 +25,18 @@ from astra_tacos.planner.solution import Solution
 from astra_tacos.planner.synthesis_cache import SynthesisCache, Wanted
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.run import PATTERN_KEYS
+from astra_tacos.run.system import SystemConfig
+from astra_tacos.run.trace.schema import CommType
 from astra_tacos.schedule.instant import holds_no_link
 from astra_tacos.schedule.schedule import LinkOrder, Schedule
+from astra_tacos.solver.packet_search import search_on
+from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError, SynthesisError, VerificationError
+from astra_tacos.support.version import package_version
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS, auto_synthesizers
 from astra_tacos.synthesizer.search.search import SearchResult
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.synthesizer.work import AUTO_BUDGET
-from astra_tacos.trace.schema import CommType
 from astra_tacos.verifier.schedule_oracle import check, verify
-from astra_tacos.version import package_version
 
 _WORTH_MORE_SENDS = 0.99
 _FIGURES = {"together_ns": "ns or None", "is_exact": "bool", "was_cut_off": "bool", "link_order": "link order or None"}

@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from astra_tacos.archive import one_line
 from astra_tacos.collective.collective import Collective
-from astra_tacos.config.json_text import read_json_object
-from astra_tacos.errors import AstraTacosError, ConfigError
-from astra_tacos.files import replaced_file
-from astra_tacos.input_file import forget_inputs, open_regular
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import LINK_ORDERS, Schedule
 from astra_tacos.schedule.storage import load_schedule, save_schedule
-from astra_tacos.topology.topology import Topology
+from astra_tacos.support.archive import one_line
+from astra_tacos.support.errors import AstraTacosError, ConfigError
+from astra_tacos.support.files import replaced_file
+from astra_tacos.support.input_file import forget_inputs, open_regular
+from astra_tacos.support.json_text import read_json_object
 from astra_tacos.verifier.schedule_oracle import check
 
 _log = logging.getLogger(__name__)

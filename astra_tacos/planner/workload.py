@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.config.network import configured
-from astra_tacos.config.system import COMM_KEYS
-from astra_tacos.errors import ConfigError
+from astra_tacos.network.composition import build_topology
+from astra_tacos.network.network_config import configured
 from astra_tacos.planner.collective_nodes import IssueOrder, find_collective_nodes, find_issue_order
 from astra_tacos.planner.distinct_collective import DistinctCollective, find_distinct_collectives
 from astra_tacos.planner.global_order import MergedGraph, has_circle, merge
@@ -18,7 +17,8 @@ from astra_tacos.planner.native_configuration import native_run
 from astra_tacos.planner.run_files import RunInputs
 from astra_tacos.run.patterns import carrying_type
 from astra_tacos.run.run import Run, read_run
-from astra_tacos.topology.composition import build_topology
+from astra_tacos.run.system import COMM_KEYS
+from astra_tacos.support.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, eq=False)

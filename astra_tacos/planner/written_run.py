@@ -21,9 +21,9 @@ from astra_tacos.planner.workload import Workload
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.patterns import COLLECTIVE_NAMES
 from astra_tacos.run.run import NATIVE
+from astra_tacos.run.trace.schema import CommType
 from astra_tacos.run.trace_parts import TraceParts, part_of
 from astra_tacos.schedule.joint import JOINT
-from astra_tacos.trace.schema import CommType
 
 
 @dataclass(frozen=True, slots=True, eq=False)

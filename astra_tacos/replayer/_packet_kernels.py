@@ -21,8 +21,6 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.kernels.arrays import I32, I32_2D_OUT, I32_OUT, I64, I64_OUT, Layout
-from astra_tacos.kernels.compiled import helper, inlined, kernel
 from astra_tacos.replayer._run_replay_kernels import ARRIVES, advance_until, push_event
 from astra_tacos.replayer._run_table_kernels import (
     AHEAD,
@@ -38,6 +36,8 @@ from astra_tacos.replayer._run_table_kernels import (
     Code,
     Progress,
 )
+from astra_tacos.support.kernels.arrays import I32, I32_2D_OUT, I32_OUT, I64, I64_OUT, Layout
+from astra_tacos.support.kernels.compiled import helper, inlined, kernel
 
 # What `advance` returns besides, for packets: call again with more room for packets and queue pairs; a switch would pause a port.
 CROWDED = 16

@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.config.network import NetworkConfig
-from astra_tacos.errors import ConfigError
+from astra_tacos.network.composition import build_topology
+from astra_tacos.network.network_config import NetworkConfig
+from astra_tacos.network.packet_links import PacketLinks
 from astra_tacos.replayer.ns3_files import CONFIG_FILE, LOGICAL_FILE, write_ns3_files
 from astra_tacos.run.backend import BACKENDS, Backend, default_backend
-from astra_tacos.temporaries import scratch_directory
-from astra_tacos.topology.composition import build_topology
-from astra_tacos.topology.packet_links import PacketLinks
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.temporaries import scratch_directory
 
 BINARY_VARIABLE = "ASTRA_SIM_BIN"
 _FINISHED = re.compile(r"sys\[(\d+)\] finished, (\d+) cycles, exposed communication (-?\d+) cycles")

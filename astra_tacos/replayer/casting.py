@@ -15,9 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.csr import group_by
-from astra_tacos.distinct import row_places
-from astra_tacos.errors import ConfigError, ReplayError
 from astra_tacos.replayer.collective_program import CollectiveProgram
 from astra_tacos.replayer.native import native_program
 from astra_tacos.replayer.node_check import check_collective
@@ -33,9 +30,12 @@ from astra_tacos.run.groups import (
     used_groups,
 )
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS, Run, pattern_key
-from astra_tacos.trace.schema import CommType, NodeType
-from astra_tacos.trace.trace import Trace
-from astra_tacos.units import NS_PER_US
+from astra_tacos.run.trace.schema import CommType, NodeType
+from astra_tacos.run.trace.trace import Trace
+from astra_tacos.support.csr import group_by
+from astra_tacos.support.distinct import row_places
+from astra_tacos.support.errors import ConfigError, ReplayError
+from astra_tacos.support.units import NS_PER_US
 
 NO_CAST = -1
 NO_LIST = -1

@@ -9,7 +9,6 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.errors import ConfigError
 from astra_tacos.replayer import _run_layout_kernels as layout
 from astra_tacos.replayer import _run_table_kernels as kernels
 from astra_tacos.replayer.casting import Casts
@@ -17,8 +16,9 @@ from astra_tacos.replayer.collective_program import CollectiveProgram, LocalKind
 from astra_tacos.replayer.routes import NetworkModel
 from astra_tacos.replayer.workload_actions import Actions
 from astra_tacos.run.tags import TAGS
-from astra_tacos.trace.schema import NodeType
-from astra_tacos.trace.trace import Trace
+from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.run.trace.trace import Trace
+from astra_tacos.support.errors import ConfigError
 
 _POINT_TO_POINT = 0
 _NATIVE_SPACE = 1

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.config.network import NetworkConfig
+from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.replayer import _run_table_kernels as kernels
 from astra_tacos.replayer.casting import Casts
 from astra_tacos.replayer.compilation import Compiled

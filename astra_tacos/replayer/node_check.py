@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.errors import AstraTacosError, ConfigError, ReplayError
-from astra_tacos.trace.schema import CommType, NodeType
-from astra_tacos.trace.trace import ABSENT, DANGLING, Trace
-from astra_tacos.units import MAX_SIZE_BYTES, NS_PER_US
+from astra_tacos.run.trace.schema import CommType, NodeType
+from astra_tacos.run.trace.trace import ABSENT, DANGLING, Trace
+from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError
+from astra_tacos.support.units import MAX_SIZE_BYTES, NS_PER_US
 
 LONGEST_NS = 1 << 60
 """Longest delay, so that sums of a few delays fit int64."""

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from astra_tacos.config.ns3 import Ns3Config
-from astra_tacos.topology.packet_links import PacketLinks
+from astra_tacos.network.ns3 import Ns3Config
+from astra_tacos.network.packet_links import PacketLinks
 
 CONFIG_FILE = "ns3_config.txt"
 TOPOLOGY_FILE = "ns3_topology.txt"

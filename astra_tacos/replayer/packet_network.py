@@ -9,14 +9,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.config.network import NetworkConfig
-from astra_tacos.errors import ConfigError, ReplayError
+from astra_tacos.network.network_config import NetworkConfig
+from astra_tacos.network.packet_links import PacketLinks, check_timed, transmission_ns
 from astra_tacos.replayer import _packet_kernels as kernels
 from astra_tacos.replayer import _run_table_kernels as tables
 from astra_tacos.replayer.compilation import Compiled
 from astra_tacos.replayer.routes import END, Engine, Routes, topology_of
-from astra_tacos.topology.packet_links import PacketLinks, check_timed, transmission_ns
-from astra_tacos.units import bytes_per_ns
+from astra_tacos.support.errors import ConfigError, ReplayError
+from astra_tacos.support.units import bytes_per_ns
 
 _MOST_MESSAGE_BYTES = (1 << 31) - 1
 _ROOM = 1024

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.config.network import NetworkConfig, check_block_sizes
-from astra_tacos.errors import ConfigError
+from astra_tacos.network.composition import build_topology
+from astra_tacos.network.device_routes import DeviceRoutes
+from astra_tacos.network.network_config import NetworkConfig, check_block_sizes
+from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.replayer._packet_kernels import advance, no_packets
 from astra_tacos.replayer._run_table_kernels import Code, Progress
 from astra_tacos.run.backend import CONGESTION_UNAWARE
-from astra_tacos.topology.composition import build_topology
-from astra_tacos.topology.device_routes import DeviceRoutes
-from astra_tacos.topology.topology import NO_LINK, Topology
-from astra_tacos.units import bytes_per_ns
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.units import bytes_per_ns
 
 if TYPE_CHECKING:
     from astra_tacos.replayer.compilation import Compiled

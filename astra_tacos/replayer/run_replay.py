@@ -9,10 +9,6 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.config.remote_memory import RemoteMemory
-from astra_tacos.csr import group_by
-from astra_tacos.distinct import distinct
-from astra_tacos.errors import ConfigError, ReplayError
 from astra_tacos.replayer import _run_table_kernels as kernels
 from astra_tacos.replayer.casting import Casts, cast_collectives
 from astra_tacos.replayer.compilation import Compiled, compile_run
@@ -23,9 +19,13 @@ from astra_tacos.replayer.stall import explain_stall
 from astra_tacos.replayer.workload_actions import workload_actions
 from astra_tacos.run.backend import Backend, choose_backend
 from astra_tacos.run.outcome import RunOutcome, Transmissions
+from astra_tacos.run.remote_memory import RemoteMemory
 from astra_tacos.run.run import Run
-from astra_tacos.trace.schema import NodeType
-from astra_tacos.trace.trace import Trace
+from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.run.trace.trace import Trace
+from astra_tacos.support.csr import group_by
+from astra_tacos.support.distinct import distinct
+from astra_tacos.support.errors import ConfigError, ReplayError
 
 _Integer = TypeVar("_Integer", np.int32, np.int64)
 _EVENTS_A_TURN = 2_000_000

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.csr import group_by
-from astra_tacos.errors import ReplayError
+from astra_tacos.network.topology import NO_LINK
 from astra_tacos.schedule.dependencies import operations
 from astra_tacos.schedule.partial_sums import addition_ns
 from astra_tacos.schedule.schedule import Schedule, check_rows
-from astra_tacos.topology.topology import NO_LINK
+from astra_tacos.support.csr import group_by
+from astra_tacos.support.errors import ReplayError
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.config.communicator import CommunicatorGroups
-from astra_tacos.config.network import NetworkConfig
-from astra_tacos.config.system import SystemConfig
+from astra_tacos.network.network_config import NetworkConfig
+from astra_tacos.run.communicator import CommunicatorGroups
 from astra_tacos.run.run import NATIVE, Run
-from astra_tacos.trace.schema import NodeType
-from astra_tacos.trace.trace import ABSENT, Trace, WorkloadColumns
+from astra_tacos.run.system import SystemConfig
+from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.run.trace.trace import ABSENT, Trace, WorkloadColumns
 
 
 def single_collective_run(

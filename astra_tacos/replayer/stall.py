@@ -10,7 +10,7 @@ from astra_tacos.replayer.casting import Casts
 from astra_tacos.replayer.collective_program import CollectiveProgram
 from astra_tacos.replayer.compilation import Compiled
 from astra_tacos.run.run import Run
-from astra_tacos.trace.trace import Trace
+from astra_tacos.run.trace.trace import Trace
 
 _CHAIN_ENDS = 4
 _SHORT_WAY = 2

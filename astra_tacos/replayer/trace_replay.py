@@ -7,9 +7,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.config.network import NetworkConfig
-from astra_tacos.config.system import SystemConfig
-from astra_tacos.errors import ConfigError, ReplayError
+from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.replayer.casting import cast_collectives
 from astra_tacos.replayer.compilation import compile_run
 from astra_tacos.replayer.network_models import NETWORK_MODELS
@@ -18,8 +16,10 @@ from astra_tacos.replayer.single_collective import single_collective_run
 from astra_tacos.replayer.stall import explain_stall
 from astra_tacos.replayer.workload_actions import workload_actions
 from astra_tacos.run.backend import Backend, choose_backend
-from astra_tacos.trace.schema import CommType
-from astra_tacos.trace.trace import Trace
+from astra_tacos.run.system import SystemConfig
+from astra_tacos.run.trace.schema import CommType
+from astra_tacos.run.trace.trace import Trace
+from astra_tacos.support.errors import ConfigError, ReplayError
 
 
 @dataclass(frozen=True, slots=True, eq=False)

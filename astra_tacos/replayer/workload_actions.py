@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.config.remote_memory import RemoteMemory
-from astra_tacos.errors import ConfigError, ReplayError
 from astra_tacos.replayer import _run_table_kernels as kernels
 from astra_tacos.replayer.node_check import LONGEST_NS, NodeCheck, unsupported_pattern
+from astra_tacos.run.remote_memory import RemoteMemory
 from astra_tacos.run.run import PATTERN_KEYS, Run
-from astra_tacos.trace.schema import CommType, NodeType
-from astra_tacos.trace.trace import WORKLOAD_ATTRIBUTES
-from astra_tacos.units import MAX_SIZE_BYTES, NS_PER_US
+from astra_tacos.run.trace.schema import CommType, NodeType
+from astra_tacos.run.trace.trace import WORKLOAD_ATTRIBUTES
+from astra_tacos.support.errors import ConfigError, ReplayError
+from astra_tacos.support.units import MAX_SIZE_BYTES, NS_PER_US
 
 _OPS_PER_TERA = 1e12
 _BYTES_PER_GB = 1e9

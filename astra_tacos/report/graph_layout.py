@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.topology.topology import Topology
+from astra_tacos.network.topology import Topology
 
 _MOST_BY_PATHS = 64
 """Number of devices up to which Kamada and Kawai's layout, which compares all pairs, is fast."""

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.topology.topology import Topology
+from astra_tacos.network.topology import Topology
 
 _BETWEEN_GROUPS = 0.7
 """Room between the NPUs of two nodes, in distances between neighbours of a row."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.link_use import link_use
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.topology.topology import Topology
 
 Shares = NDArray[np.float32]
 _SENDS_AT_A_TIME = 1 << 22

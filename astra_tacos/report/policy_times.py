@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from astra_tacos.errors import ConfigError
+from astra_tacos.support.errors import ConfigError
 
 AS_IS = "as it is"
 FIFO = "fifo"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from astra_tacos.files import check_replaceable, replaced_directory, write_json
 from astra_tacos.run.recording import REPLAY_FILE, Recording, save_recording
+from astra_tacos.support.files import check_replaceable, replaced_directory, write_json
 
 RESULT_FILE = "replay.json"
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from astra_tacos.files import replaced_file
 from astra_tacos.report.csv_table import write_table
 from astra_tacos.run.critical_path import summarize_path
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.recording import RecordedReplay, Recording
 from astra_tacos.run.run import Run
-from astra_tacos.trace.schema import CommType, NodeType
-from astra_tacos.units import format_size, format_time
+from astra_tacos.run.trace.schema import CommType, NodeType
+from astra_tacos.support.files import replaced_file
+from astra_tacos.support.units import format_size, format_time
 
 _RANKS_SHOWN = 16
 _LINKS_SHOWN = 5

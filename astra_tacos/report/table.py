@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from astra_tacos.bounds.certificate import below_bound
-from astra_tacos.units import format_size, format_time
+from astra_tacos.support.units import format_size, format_time
 
 _MOST_SIZES = 4
 """Distinct sizes of chunks that are listed."""

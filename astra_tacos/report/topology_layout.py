@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.blocks.building_block import Drawing
-from astra_tacos.config.network import Dimension
+from astra_tacos.network.blocks.building_block import Drawing
+from astra_tacos.network.network_config import Dimension
+from astra_tacos.network.topology import Topology
 from astra_tacos.report.graph_layout import lay_out_graph
 from astra_tacos.report.layered_layout import lay_out_layers
-from astra_tacos.topology.topology import Topology
 
 Points = NDArray[np.float64]
 

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.run.groups import ALL_RANKS, UNKNOWN, group_ids
-from astra_tacos.trace.schema import CommType, NodeType
-from astra_tacos.trace.trace import Trace
-from astra_tacos.units import format_size
+from astra_tacos.run.trace.schema import CommType, NodeType
+from astra_tacos.run.trace.trace import Trace
+from astra_tacos.support.units import format_size
 
 _SHOWN = 20
 _MOST_US = 1 << 40

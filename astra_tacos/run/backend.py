@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeGuard
 
-from astra_tacos.errors import ConfigError
+from astra_tacos.support.errors import ConfigError
 
 if TYPE_CHECKING:
-    from astra_tacos.config.network import Dimension, NetworkConfig
+    from astra_tacos.network.network_config import Dimension, NetworkConfig
     from astra_tacos.schedule.timing import LinkModel
 
 STOCK = "ASTRA-sim"

@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.errors import ConfigError
+from astra_tacos.support.errors import ConfigError
 
 
 class SplitSystem(Protocol):

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.run.recording import COLLECTIVE, KINDS, Nodes, RecordedReplay, Recording
-from astra_tacos.trace.schema import CommType
-from astra_tacos.units import format_size
+from astra_tacos.run.trace.schema import CommType
+from astra_tacos.support.units import format_size
 
 _MOST_LONGEST = 10
 

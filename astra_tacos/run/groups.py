@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.config.communicator import group_id
-from astra_tacos.distinct import row_places
-from astra_tacos.errors import ConfigError
-from astra_tacos.trace.trace import WorkloadColumns
+from astra_tacos.run.communicator import group_id
+from astra_tacos.run.trace.trace import WorkloadColumns
+from astra_tacos.support.distinct import row_places
+from astra_tacos.support.errors import ConfigError
 
 if TYPE_CHECKING:
     from astra_tacos.run.run import Run

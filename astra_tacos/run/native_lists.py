@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from astra_tacos.errors import ConfigError
 from astra_tacos.run.groups import used_groups
 from astra_tacos.run.patterns import pattern_name
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS, Run
-from astra_tacos.trace.schema import NodeType
+from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.support.errors import ConfigError
 
 _ONE_PREFIX = "one"
 

@@ -7,7 +7,7 @@ of these four types; an attribute of the node keeps the original pattern, so tha
 from __future__ import annotations
 
 from astra_tacos.run.run import PATTERN_KEYS
-from astra_tacos.trace.schema import CommType
+from astra_tacos.run.trace.schema import CommType
 
 COLLECTIVE_NAMES = {
     CommType.ALL_REDUCE: "all-reduce",

@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.errors import ConfigError
+from astra_tacos.support.errors import ConfigError
 
 Matrix = tuple[tuple[int, ...], ...]
 Rows = tuple[tuple[str, tuple[int, ...]], ...]

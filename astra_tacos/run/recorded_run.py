@@ -8,13 +8,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.network.composition import build_topology
+from astra_tacos.network.topology import Topology
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.recording import COLLECTIVE, COMPUTE, MEMORY, OTHER, RECEIVE, SEND, Nodes, RecordedReplay, Recording
 from astra_tacos.run.run import Run
-from astra_tacos.topology.composition import build_topology
-from astra_tacos.topology.topology import Topology
-from astra_tacos.trace.reader import read_names
-from astra_tacos.trace.schema import NodeType
+from astra_tacos.run.trace.reader import read_names
+from astra_tacos.run.trace.schema import NodeType
 
 _KIND_OF = {
     NodeType.COMP: COMPUTE,

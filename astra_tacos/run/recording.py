@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.archive import Archive, opened_archive, text, whole, write_archive
-from astra_tacos.config.network import MAX_NPUS
-from astra_tacos.config.yaml_text import describe
-from astra_tacos.errors import ConfigError
+from astra_tacos.network.network_config import MAX_NPUS
+from astra_tacos.support.archive import Archive, opened_archive, text, whole, write_archive
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.yaml_text import describe
 
 REPLAY_FILE = "replay.npz"
 """Name of the recording's file in the directory of a plan or replay."""

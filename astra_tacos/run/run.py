@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.config.communicator import CommunicatorGroups, read_communicator_groups
-from astra_tacos.config.network import NetworkConfig, read_network
-from astra_tacos.config.remote_memory import RemoteMemory, read_remote_memory
-from astra_tacos.config.system import SystemConfig, read_system
-from astra_tacos.distinct import distinct
-from astra_tacos.errors import ConfigError
+from astra_tacos.network.network_config import NetworkConfig, read_network
+from astra_tacos.run.communicator import CommunicatorGroups, read_communicator_groups
 from astra_tacos.run.groups import ALL_RANKS, group_ids
-from astra_tacos.trace.reader import read_trace
-from astra_tacos.trace.schema import CommType, NodeType
-from astra_tacos.trace.trace import Trace, WorkloadColumns
+from astra_tacos.run.remote_memory import RemoteMemory, read_remote_memory
+from astra_tacos.run.system import SystemConfig, read_system
+from astra_tacos.run.trace.reader import read_trace
+from astra_tacos.run.trace.schema import CommType, NodeType
+from astra_tacos.run.trace.trace import Trace, WorkloadColumns
+from astra_tacos.support.distinct import distinct
+from astra_tacos.support.errors import ConfigError
 
 PATTERN_KEYS = {
     CommType.ALL_REDUCE: "all-reduce",

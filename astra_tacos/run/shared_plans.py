@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.run.groups import ALL_RANKS, group_ids
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS, Run
-from astra_tacos.trace.schema import CommType, NodeType
+from astra_tacos.run.trace.schema import CommType, NodeType
 
 Shared = dict[CommType, tuple[int, int, int]]
 """By pattern, a rank and two of its groups whose plans share an algorithm."""

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from astra_tacos.archive import whole
 from astra_tacos.collective import ROOTED, make_collective
 from astra_tacos.collective.collective import MAX_CHUNKS, Collective
-from astra_tacos.config.json_text import read_json_object
-from astra_tacos.config.network import MAX_NPUS
-from astra_tacos.errors import ConfigError
-from astra_tacos.units import MAX_SIZE_BYTES
+from astra_tacos.network.network_config import MAX_NPUS
+from astra_tacos.support.archive import whole
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.json_text import read_json_object
+from astra_tacos.support.units import MAX_SIZE_BYTES
 
 _KEYS = ("collective", "size_bytes", "chunks_per_npu", "num_owners", "root", "members")
 

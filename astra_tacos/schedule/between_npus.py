@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.errors import ConfigError
+from astra_tacos.network.device_routes import DeviceRoutes
+from astra_tacos.network.topology import NO_DIMENSION, Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import compute_timing
-from astra_tacos.topology.device_routes import DeviceRoutes
-from astra_tacos.topology.topology import NO_DIMENSION, Topology
+from astra_tacos.support.errors import ConfigError
 
 
 def between_npus(schedule: Schedule) -> Schedule:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.csr import group_by
-from astra_tacos.distinct import distinct
 from astra_tacos.schedule.partial_sums import Additions
 from astra_tacos.schedule.places import Places
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.trips import row_before, stop_keys
 from astra_tacos.schedule.windows import awaited_results
+from astra_tacos.support.csr import group_by
+from astra_tacos.support.distinct import distinct
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
-from astra_tacos.errors import ConfigError
 from astra_tacos.schedule.messages import first_rows
 from astra_tacos.schedule.partial_sums import PartialSums, join_sums
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing, compute_timing
+from astra_tacos.support.errors import ConfigError
 
 JOINT = "together"
 """Name of a collective that stands for several. What its chunks are for is for the single ones to say."""

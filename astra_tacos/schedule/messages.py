@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.distinct import distinct_places
-from astra_tacos.errors import ConfigError
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing, timing_of_sizes
-from astra_tacos.topology.topology import Topology
+from astra_tacos.support.distinct import distinct_places
+from astra_tacos.support.errors import ConfigError
 
 if TYPE_CHECKING:
     from astra_tacos.collective.collective import Collective

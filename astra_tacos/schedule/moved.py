@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import compute_timing
-from astra_tacos.topology.topology import NO_LINK, Topology
 
 
 def moved_to(schedule: Schedule, topology: Topology, link: NDArray[np.int64]) -> Schedule:

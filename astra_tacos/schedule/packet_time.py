@@ -15,15 +15,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.config.ns3 import Ns3Config
+from astra_tacos.network.ns3 import Ns3Config
+from astra_tacos.network.packet_links import PacketLinks, transmission_ns, whole_rates
+from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.schedule.link_use import link_use
 from astra_tacos.schedule.partial_sums import addition_ns
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import class_sizes, settle, time_by
 from astra_tacos.schedule.timing import compute_timing
-from astra_tacos.topology.packet_links import PacketLinks, transmission_ns, whole_rates
-from astra_tacos.topology.topology import NO_LINK, Topology
-from astra_tacos.units import BYTES_PER_GIB, NS_PER_S
+from astra_tacos.support.units import BYTES_PER_GIB, NS_PER_S
 
 _SIMULATED = 1024
 """Packets of a message that are timed one by one."""

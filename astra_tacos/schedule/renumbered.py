@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import compute_timing
-from astra_tacos.topology.topology import Topology
 
 
 def renumbered(schedule: Schedule, topology: Topology, collective: Collective, npu: NDArray[np.int64]) -> Schedule | None:

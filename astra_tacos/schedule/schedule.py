@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
-from astra_tacos.errors import ConfigError
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.messages import MessageSizes, check_messages, message_sizes
 from astra_tacos.schedule.partial_sums import Additions, PartialSums, addition_ends, addition_ns, check_values
 from astra_tacos.schedule.sends import Sends
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.schedule.trips import check_endpoints
-from astra_tacos.topology.topology import Topology
-from astra_tacos.units import NS_PER_US
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.units import NS_PER_US
 
 LinkOrder = Literal["serial", "tokens", "window", "none"]
 LINK_ORDERS: tuple[LinkOrder, ...] = ("serial", "tokens", "none", "window")

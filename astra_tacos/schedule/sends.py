@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
-from astra_tacos.csr import members_of
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.messages import whole_messages
 from astra_tacos.schedule.partial_sums import NO_ADDITIONS, Additions, PartialSums, find_additions, needed_totals
-from astra_tacos.topology.topology import Topology
+from astra_tacos.support.csr import members_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
-from astra_tacos.csr import group_by
-from astra_tacos.errors import SynthesisError
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.messages import MessageSizes, message_sizes
 from astra_tacos.schedule.partial_sums import Additions, PartialSums, addition_ends, addition_ns
 from astra_tacos.schedule.places import Places
@@ -20,7 +19,8 @@ from astra_tacos.schedule.timing import Timing, adding_time, untruncated
 from astra_tacos.schedule.trips import stop_keys
 from astra_tacos.schedule.windows import awaited_results
 from astra_tacos.schedule.work_meter import count_work
-from astra_tacos.topology.topology import Topology
+from astra_tacos.support.csr import group_by
+from astra_tacos.support.errors import SynthesisError
 
 UNITS_PER_NS = 1 << 10
 """Units of exact times in a nanosecond."""

@@ -11,27 +11,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.archive import opened_archive, text, whole, write_archive
-from astra_tacos.blocks import BUILDING_BLOCKS
 from astra_tacos.collective import PERSONALISED, ROOTED, UNEQUAL, make_collective
 from astra_tacos.collective.all_to_allv import check_parts, of_chunks
 from astra_tacos.collective.collective import MAX_CHUNKS, Collective
-from astra_tacos.config.network import (
-    MAX_BANDWIDTH_GIBPS,
-    MAX_LATENCY_NS,
-    MAX_NPUS,
-    MIN_BANDWIDTH_GIBPS,
-    Dimension,
-)
-from astra_tacos.config.node_table import FORWARDING_KINDS, ForwardingDevice
-from astra_tacos.config.reducing import ReducingDevice, check_reducing
-from astra_tacos.config.yaml_text import describe
-from astra_tacos.errors import ConfigError
+from astra_tacos.network.blocks import BUILDING_BLOCKS
+from astra_tacos.network.network_config import MAX_BANDWIDTH_GIBPS, MAX_LATENCY_NS, MAX_NPUS, MIN_BANDWIDTH_GIBPS, Dimension
+from astra_tacos.network.node_table import FORWARDING_KINDS, ForwardingDevice
+from astra_tacos.network.reducing import ReducingDevice, check_reducing
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.partial_sums import NO_NPU, PartialSums
 from astra_tacos.schedule.schedule import LINK_ORDERS, Schedule
 from astra_tacos.schedule.timing import LINK_MODELS, Timing, compute_timing
-from astra_tacos.topology.topology import Topology
-from astra_tacos.units import MAX_SIZE_BYTES
+from astra_tacos.support.archive import opened_archive, text, whole, write_archive
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.units import MAX_SIZE_BYTES
+from astra_tacos.support.yaml_text import describe
 
 FORMAT = "astra_tacos schedule 1"
 _SENDS = {"chunk": np.int32, "channel": np.int32, "reduces": np.bool_, "start_ns": np.int64, "end_ns": np.int64}

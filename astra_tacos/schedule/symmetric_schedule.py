@@ -9,16 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.collective import COLLECTIVES
-from astra_tacos.config.network import MAX_NPUS, Dimension, NetworkConfig
-from astra_tacos.errors import ConfigError
+from astra_tacos.network.composition import build_topology
+from astra_tacos.network.network_config import MAX_NPUS, Dimension, NetworkConfig
+from astra_tacos.network.topology import Topology
+from astra_tacos.network.translation_group import ClassTable, LinkClass, TranslationGroup, class_table, star, why_not_symmetric
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.sends import Sends
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import LinkModel, Timing, compute_timing, refuse_instant, timing_of_sizes
-from astra_tacos.topology.composition import build_topology
-from astra_tacos.topology.topology import Topology
-from astra_tacos.topology.translation_group import ClassTable, LinkClass, TranslationGroup, class_table, star, why_not_symmetric
-from astra_tacos.units import MAX_SIZE_BYTES, bytes_per_ns
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.units import MAX_SIZE_BYTES, bytes_per_ns
 
 SYMMETRIC_COLLECTIVES = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all")
 """Collectives in which all NPUs play the same part."""

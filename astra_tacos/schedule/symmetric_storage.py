@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.archive import opened_archive, text, whole, write_archive
 from astra_tacos.collective.collective import MAX_CHUNKS
-from astra_tacos.config.yaml_text import describe
-from astra_tacos.errors import ConfigError
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.storage import check_times, dimension, load_schedule, number
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask
 from astra_tacos.schedule.timing import LINK_MODELS
-from astra_tacos.units import MAX_SIZE_BYTES
+from astra_tacos.support.archive import opened_archive, text, whole, write_archive
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.units import MAX_SIZE_BYTES
+from astra_tacos.support.yaml_text import describe
 
 FORMAT = "astra_tacos symmetric schedule 1"
 MOST_SENDS = 20_000_000

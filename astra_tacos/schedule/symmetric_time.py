@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from astra_tacos.network.translation_group import star
 from astra_tacos.schedule.settle import LONG_NS, UNITS_PER_NS, links_of
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule
 from astra_tacos.schedule.timing import untruncated
-from astra_tacos.topology.translation_group import star
 
 
 def exact_symmetric_ns(schedule: SymmetricSchedule) -> float:

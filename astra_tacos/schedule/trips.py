@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
-from astra_tacos.errors import ConfigError
-from astra_tacos.topology.topology import Topology
+from astra_tacos.network.topology import Topology
+from astra_tacos.support.errors import ConfigError
 
 
 def check_endpoints(topology: Topology, collective: Collective) -> None:

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.sends import Sends
 from astra_tacos.schedule.trips import stop_keys
-from astra_tacos.topology.topology import Topology
 
 
 def awaited_results(topology: Topology, collective: Collective, sends: Sends) -> NDArray[np.int64] | None:

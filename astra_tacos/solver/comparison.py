@@ -11,24 +11,24 @@ from astra_tacos.bounds import lower_bound
 from astra_tacos.bounds.certificate import certify, efficiency_of
 from astra_tacos.collective import make_collective
 from astra_tacos.collective.collective import Collective
-from astra_tacos.config.network import NetworkConfig
-from astra_tacos.converter.candidate import Candidate
-from astra_tacos.errors import ConfigError, ReplayError, SynthesisError
-from astra_tacos.judge.judgement import Judgement, judge_schedule, with_other_choices
-from astra_tacos.judge.judges import backend_in_use, backend_that_runs, judges_of_run, timed_for
-from astra_tacos.judge.native import native_time_ns, native_times
-from astra_tacos.judge.packet_level import MOST_PACKETS_BESIDE
-from astra_tacos.judge.packet_search import search_and_replay
-from astra_tacos.judge.robust import robust_order
+from astra_tacos.export.candidate import Candidate
+from astra_tacos.network.network_config import NetworkConfig
+from astra_tacos.network.topology import Topology
 from astra_tacos.report.compare_rows import IMPOSSIBLE_NATIVE, NATIVE, CompareRow
 from astra_tacos.run.backend import PACKET, Backend, backend_of_model
 from astra_tacos.schedule.schedule import LinkOrder, Schedule
 from astra_tacos.schedule.timing import timing_of_sizes
+from astra_tacos.solver.judgement import Judgement, judge_schedule, with_other_choices
+from astra_tacos.solver.judges import backend_in_use, backend_that_runs, judges_of_run, timed_for
+from astra_tacos.solver.native import native_time_ns, native_times
+from astra_tacos.solver.packet_level import MOST_PACKETS_BESIDE
+from astra_tacos.solver.packet_search import search_and_replay
+from astra_tacos.solver.robust import robust_order
 from astra_tacos.solver.schedule_check import check_schedule
+from astra_tacos.support.errors import ConfigError, ReplayError, SynthesisError
 from astra_tacos.synthesizer import AUTO
 from astra_tacos.synthesizer.search.search import SearchResult, search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
-from astra_tacos.topology.topology import Topology
 
 
 @dataclass(frozen=True, slots=True, eq=False)

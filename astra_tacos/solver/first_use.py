@@ -12,8 +12,8 @@ from astra_tacos.solver.progress import Progress, silent
 
 if TYPE_CHECKING:
     from astra_tacos.collective.collective import Collective
+    from astra_tacos.network.topology import Topology
     from astra_tacos.synthesizer.search.search_options import SearchOptions
-    from astra_tacos.topology.topology import Topology
 
 _MATCHING = "astra_tacos.synthesizer.matching._matching_kernels"
 _PACKING = "astra_tacos.synthesizer.packing._packing_kernels"
@@ -21,23 +21,23 @@ _BRANCHINGS = "astra_tacos.synthesizer.branchings._branching_kernels"
 _ROUTING = "astra_tacos.synthesizer.routing"
 _TWO_LEVEL = "astra_tacos.synthesizer.two_level._plan_kernels"
 _SYMMETRIC = "astra_tacos.synthesizer.symmetric._symmetric_kernels"
-_SCAN = "astra_tacos.trace._scan_kernels"
-_LINT = "astra_tacos.linter._order_kernels"
+_SCAN = "astra_tacos.run.trace._scan_kernels"
+_LINT = "astra_tacos.workload.linter._order_kernels"
 _PLAN = "astra_tacos.planner._order_kernels"
 _LAYOUT = "astra_tacos.replayer._run_layout_kernels"
 _PROGRAM = "astra_tacos.verifier._order_kernels"
-_SORT = "astra_tacos.kernels.graph:topological_order"
+_SORT = "astra_tacos.support.kernels.graph:topological_order"
 
 READING = (
     *(f"{_SCAN}:{name}" for name in ("count_nodes", "scan_nodes", "read_lists")),
-    "astra_tacos.trace._row_kernels:ids_to_rows",
+    "astra_tacos.run.trace._row_kernels:ids_to_rows",
 )
 """Traces, from files."""
 NODES = (f"{_SCAN}:find_nodes",)
 """Single nodes of traces, as for their names."""
 INSPECTING = (*READING, "astra_tacos.report._path_kernels:longest_chains")
 """A summary of traces."""
-WRITING = ("astra_tacos.trace._wire_kernels:encode_nodes",)
+WRITING = ("astra_tacos.run.trace._wire_kernels:encode_nodes",)
 """Traces, to files."""
 CHECKING = (
     "astra_tacos.verifier._contribution_kernels:follow_contributions",
@@ -89,13 +89,13 @@ PROGRAMS = (f"{_PROGRAM}:topological_order", f"{_PROGRAM}:comes_before", f"{_PRO
 """What ranks' traces or XML programs compute."""
 LINTING = (
     *(f"{_LINT}:{name}" for name in ("transpose", "rank_orders", "unordered_pairs", "merged_edges")),
-    "astra_tacos.trace._row_kernels:precedes",
+    "astra_tacos.run.trace._row_kernels:precedes",
     _SORT,
     *READING,
 )
 PLANNING = (
     *(f"{_PLAN}:{name}" for name in ("issue_order", "levels", "rough_run")),
-    "astra_tacos.trace._row_kernels:precedes",
+    "astra_tacos.run.trace._row_kernels:precedes",
     _SORT,
     *READING,
     *NODES,
@@ -141,7 +141,7 @@ def finding_optimum(topology: Topology, collective: Collective, options: SearchO
 
 def compile_ahead(*names: str, later: Iterable[str] = (), progress: Progress = silent) -> None:
     """Have kernels compiled that are not yet, with a line that says so; those for later while the caller goes on."""
-    from astra_tacos.kernels.first_use import compile_kernels, missing_kernels
+    from astra_tacos.support.kernels.first_use import compile_kernels, missing_kernels
 
     missing = missing_kernels(dict.fromkeys(names))
     following = missing_kernels(dict.fromkeys(name for name in later if name not in names))

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 
 from astra_tacos.bounds import lower_bound
 from astra_tacos.collective import make_collective
-from astra_tacos.errors import ConfigError, SynthesisError
+from astra_tacos.network.composition import first_npus
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.solver.schedule_check import check_schedule
+from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
-from astra_tacos.topology.composition import first_npus
-from astra_tacos.topology.topology import Topology
 
 HOST, NETWORK = "column-generation", "in-network"
 

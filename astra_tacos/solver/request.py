@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from astra_tacos.collective import make_collective
 from astra_tacos.collective.collective import Collective
-from astra_tacos.config.network import NetworkConfig
-from astra_tacos.config.sketch import Sketch
-from astra_tacos.errors import ConfigError
+from astra_tacos.network.network_config import NetworkConfig
+from astra_tacos.network.sketch import Sketch
+from astra_tacos.network.topology import Topology
 from astra_tacos.run.backend import Backend, is_packet_level
 from astra_tacos.schedule.schedule import LinkOrder
+from astra_tacos.support.errors import ConfigError
 from astra_tacos.synthesizer.search.search_options import SearchOptions
-from astra_tacos.topology.topology import Topology
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from astra_tacos.errors import VerificationError
 from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.support.errors import VerificationError
 from astra_tacos.verifier.schedule_oracle import check
 
 

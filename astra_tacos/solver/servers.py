@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from astra_tacos.blocks.switch import SWITCH
 from astra_tacos.bounds import lower_bound
 from astra_tacos.collective import make_collective
 from astra_tacos.collective.collective import Collective
-from astra_tacos.config.network import Dimension, LinkSpec, NetworkConfig
+from astra_tacos.network.blocks.switch import SWITCH
+from astra_tacos.network.composition import build_topology
+from astra_tacos.network.network_config import Dimension, LinkSpec, NetworkConfig
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.solver.schedule_check import check_schedule
+from astra_tacos.support.units import bytes_per_ns
 from astra_tacos.synthesizer.algorithms.column_generation import schedule_columns
 from astra_tacos.synthesizer.algorithms.parameter_server import parameter_server, server_solution
 from astra_tacos.synthesizer.columns.demand import Demands
 from astra_tacos.synthesizer.columns.programme import Solution
 from astra_tacos.synthesizer.columns.stars import server_stars
 from astra_tacos.synthesizer.server_shares import colocated, dedicated, mixed, server_share
-from astra_tacos.topology.composition import build_topology
-from astra_tacos.topology.topology import Topology
-from astra_tacos.units import bytes_per_ns
 
 NONE, ONLY_SERVERS, MIXED, BOX = "colocated", "dedicated", "mixed", "box"
 

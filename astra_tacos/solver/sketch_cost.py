@@ -8,11 +8,11 @@ from typing import Any
 from astra_tacos.bounds import lower_bound
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.bounds.certificate import efficiency_of
-from astra_tacos.config.sketch import Sketch
+from astra_tacos.network.sketch import Sketch
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import compute_timing
-from astra_tacos.topology.topology import Topology
-from astra_tacos.units import format_time
+from astra_tacos.support.units import format_time
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,18 +11,18 @@ from astra_tacos.bounds.certificate import certify
 from astra_tacos.bounds.symmetric_certificate import certify_symmetric
 from astra_tacos.export.chakra import order_of_traces
 from astra_tacos.export.run_directory import RESULT_FILE, RunDirectory, write_run_directory
-from astra_tacos.files import replaced_directory, write_json
-from astra_tacos.judge.judgement import Judgement
-from astra_tacos.judge.judges import FIGURES
-from astra_tacos.judge.native import NativeTimes
-from astra_tacos.judge.symmetric import symmetric_times
 from astra_tacos.run.backend import backend_of_model
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.storage import save_schedule
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule
 from astra_tacos.schedule.symmetric_storage import save_symmetric_schedule
+from astra_tacos.solver.judgement import Judgement
+from astra_tacos.solver.judges import FIGURES
+from astra_tacos.solver.native import NativeTimes
 from astra_tacos.solver.request import Request
 from astra_tacos.solver.sketch_cost import SketchCost
+from astra_tacos.solver.symmetric_judgement import symmetric_times
+from astra_tacos.support.files import replaced_directory, write_json
 from astra_tacos.synthesizer.search.search import SearchResult
 
 

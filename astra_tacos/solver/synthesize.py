@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from astra_tacos.collective.collective import Collective
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LinkModel
 from astra_tacos.solver.schedule_check import check_schedule
@@ -13,7 +14,6 @@ from astra_tacos.synthesizer import AUTO
 from astra_tacos.synthesizer.chunk_counts import MAX_SENDS
 from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
-from astra_tacos.topology.topology import Topology
 
 
 def synthesize(

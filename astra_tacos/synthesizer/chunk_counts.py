@@ -23,10 +23,10 @@ from astra_tacos.bounds.port import egress, ingress, volume
 from astra_tacos.bounds.way_volume import fewest_crossings
 from astra_tacos.collective import COLLECTIVES, cut_into, make_collective
 from astra_tacos.collective.collective import Collective
-from astra_tacos.errors import ConfigError, SynthesisError
+from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.schedule.timing import MOST_TRUNCATED, LinkModel, Timing, choose_link_model, compute_timing
-from astra_tacos.topology.topology import NO_LINK, Topology
-from astra_tacos.units import bytes_per_ns
+from astra_tacos.support.errors import ConfigError, SynthesisError
+from astra_tacos.support.units import bytes_per_ns
 
 MAX_SENDS = 2_000_000
 """Sends that a schedule has at most, unless more are asked for."""

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from astra_tacos.collective.collective import Collective
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LinkModel, Timing, compute_timing
 from astra_tacos.synthesizer.chunk_counts import advise_for_trips
 from astra_tacos.synthesizer.pairs.pairs import network_of_pairs, num_pairs
 from astra_tacos.synthesizer.pairs.trips import over_devices
 from astra_tacos.synthesizer.synthesizer import Synthesizer
-from astra_tacos.topology.topology import Topology
 
 _MOST_PAIRS = 1 << 18
 _MOST_SENDS = 1 << 22

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from astra_tacos.collective.collective import Collective
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule
 from astra_tacos.schedule.timing import LinkModel, Timing
 from astra_tacos.synthesizer.work import dispatch_work
-from astra_tacos.topology.topology import Topology
 
 
 def never(topology: Topology, collective: Collective) -> str | None:

@@ -16,9 +16,9 @@ import numpy as np
 
 from astra_tacos.bounds.way_volume import fewest_crossings
 from astra_tacos.collective.collective import Collective
-from astra_tacos.errors import ConfigError
+from astra_tacos.network.topology import NO_LINK, Topology
+from astra_tacos.support.errors import ConfigError
 from astra_tacos.synthesizer.routing.route import may_have_idle_roots
-from astra_tacos.topology.topology import NO_LINK, Topology
 
 SENDS_PER_SECOND = 1_000_000
 """Sends examined that count as a second of budget, on every machine: about what a core of 2026 does."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from astra_tacos.kernels.arrays import I64, I64_OUT
-from astra_tacos.kernels.compiled import helper, kernel
+from astra_tacos.support.kernels.arrays import I64, I64_OUT
+from astra_tacos.support.kernels.compiled import helper, kernel
 
 READ = 0
 ADD = 1

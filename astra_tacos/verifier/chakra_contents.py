@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.csr import members_of
-from astra_tacos.errors import ConfigError
-from astra_tacos.trace.schema import NodeType
-from astra_tacos.trace.trace import ABSENT, ChunkColumns, NumberLists, Trace
+from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.run.trace.trace import ABSENT, ChunkColumns, NumberLists, Trace
+from astra_tacos.support.csr import members_of
+from astra_tacos.support.errors import ConfigError
 from astra_tacos.verifier.program_form import MAX_LOCATIONS, expand
 from astra_tacos.verifier.violation import Violation
 

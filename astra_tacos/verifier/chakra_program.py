@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.csr import members_of
-from astra_tacos.errors import ConfigError
-from astra_tacos.trace.schema import NodeType
-from astra_tacos.trace.trace import ABSENT, DANGLING, ChunkColumns, Trace
+from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.run.trace.trace import ABSENT, DANGLING, ChunkColumns, Trace
+from astra_tacos.support.csr import members_of
+from astra_tacos.support.errors import ConfigError
 from astra_tacos.verifier.chakra_contents import Contents, at_node, contents_of, uneven_sizes
 from astra_tacos.verifier.messages import match_messages, successors
 from astra_tacos.verifier.program_form import NOWHERE, Action, Buffers, Program, Region, expand

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.config.xml_text import read_xml
-from astra_tacos.errors import ConfigError
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.xml_text import read_xml
 from astra_tacos.verifier.program_form import MAX_LOCATIONS
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from math import gcd
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.errors import ConfigError
+from astra_tacos.support.errors import ConfigError
 from astra_tacos.verifier.msccl_file import BUFFERS, STEP_TYPES, MscclFile
 from astra_tacos.verifier.program_form import NOWHERE, Region
 from astra_tacos.verifier.violation import Violation

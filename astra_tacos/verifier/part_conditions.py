@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from astra_tacos.collective.collective import Collective
-from astra_tacos.trace.trace import Trace
+from astra_tacos.run.trace.trace import Trace
 from astra_tacos.verifier.program_form import Action, Program
 from astra_tacos.verifier.program_order import Order
 from astra_tacos.verifier.program_values import Naming, Value, compare, run

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from astra_tacos.collective.collective import Collective
-from astra_tacos.errors import ConfigError
-from astra_tacos.topology.topology import Topology
-from astra_tacos.trace.trace import Trace
+from astra_tacos.network.topology import Topology
+from astra_tacos.run.trace.trace import Trace
+from astra_tacos.support.errors import ConfigError
 from astra_tacos.verifier.chakra_program import chakra_program
 from astra_tacos.verifier.msccl_conditions import check_msccl_values, check_values
 from astra_tacos.verifier.msccl_file import MscclFile, read_msccl_xml

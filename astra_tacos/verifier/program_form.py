@@ -9,7 +9,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.distinct import distinct
+from astra_tacos.support.distinct import distinct
 
 MAX_LOCATIONS = 1 << 26
 """Most locations of all ranks together; a file with more is broken."""

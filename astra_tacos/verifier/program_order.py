@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.csr import group_by
+from astra_tacos.support.csr import group_by
 from astra_tacos.verifier.program_form import Action, Program, expand
 from astra_tacos.verifier.violation import Violation
 

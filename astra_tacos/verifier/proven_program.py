@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from astra_tacos.errors import VerificationError
-from astra_tacos.trace.reader import read_trace
-from astra_tacos.trace.schema import NodeType
-from astra_tacos.trace.trace import ABSENT
+from astra_tacos.run.trace.reader import read_trace
+from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.run.trace.trace import ABSENT
+from astra_tacos.support.errors import VerificationError
 from astra_tacos.verifier.msccl_conditions import stated_values
 from astra_tacos.verifier.msccl_file import MscclFile, read_msccl_xml
 from astra_tacos.verifier.mscclpp_file import read_mscclpp_plan

@@ -22,8 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
-from astra_tacos.config.network import NetworkConfig
-from astra_tacos.errors import ConfigError
+from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.run.groups import ALL_RANKS, group_ids, members_of
 from astra_tacos.run.patterns import (
     COLLECTIVE_NAMES,
@@ -34,11 +33,12 @@ from astra_tacos.run.patterns import (
     pattern_name,
 )
 from astra_tacos.run.run import NATIVE, Run
+from astra_tacos.run.trace.node_bytes import attribute, load_rank, node_at
+from astra_tacos.run.trace.reader import read_trace
+from astra_tacos.run.trace.schema import CommType, NodeType
+from astra_tacos.run.trace.trace import Trace
 from astra_tacos.run.trace_parts import TraceParts
-from astra_tacos.trace.node_bytes import attribute, load_rank, node_at
-from astra_tacos.trace.reader import read_trace
-from astra_tacos.trace.schema import CommType, NodeType
-from astra_tacos.trace.trace import Trace
+from astra_tacos.support.errors import ConfigError
 from astra_tacos.verifier.chakra_program import chakra_program
 from astra_tacos.verifier.part_conditions import check_parts, shortest_message
 from astra_tacos.verifier.program_order import judge_order

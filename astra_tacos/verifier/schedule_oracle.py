@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
-from astra_tacos.errors import VerificationError
+from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.schedule.joint import join
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.topology.topology import NO_LINK, Topology
+from astra_tacos.support.errors import VerificationError
 from astra_tacos.verifier.device_oracle import check_devices
 from astra_tacos.verifier.trip_oracle import check_trips
 from astra_tacos.verifier.value_oracle import check_values

@@ -22,10 +22,10 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.blocks.building_block import BlockLinks, BuildingBlock
-from astra_tacos.config.network import Dimension
-from astra_tacos.errors import VerificationError
+from astra_tacos.network.blocks.building_block import BlockLinks, BuildingBlock
+from astra_tacos.network.network_config import Dimension
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule
+from astra_tacos.support.errors import VerificationError
 from astra_tacos.verifier.schedule_oracle import comp_ns
 from astra_tacos.verifier.violation import Violation
 

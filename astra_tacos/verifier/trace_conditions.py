@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.distinct import distinct
+from astra_tacos.support.distinct import distinct
 from astra_tacos.verifier.program_form import Action, Program
 from astra_tacos.verifier.program_order import Order
 from astra_tacos.verifier.program_values import Naming, Value, compare, run

@@ -18,12 +18,12 @@ from astra_tacos.bounds.any_algorithm.carrying import smallest_time_ns, smallest
 from astra_tacos.bounds.certificate import below_bound, certify, efficiency_of, is_optimal
 from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED, make_collective
 from astra_tacos.collective.collective import Collective
-from astra_tacos.errors import SynthesisError
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
 from astra_tacos.solver.synthesize import synthesize
+from astra_tacos.support.errors import SynthesisError
 from astra_tacos.synthesizer import SYNTHESIZERS
-from astra_tacos.topology.topology import Topology
 
 GIB = 1 << 30
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from astra_tacos.bounds import CHUNKED_BOUNDS, chunked_lower_bound, distance
 from astra_tacos.collective import COLLECTIVES, ROOTED, make_collective
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import compute_timing
-from astra_tacos.topology.topology import Topology
 
 
 @examples(20)

@@ -18,9 +18,9 @@ from astra_tacos.bounds.grouping import is_symmetric, is_transitive
 from astra_tacos.bounds.partition import partition
 from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED, make_collective
 from astra_tacos.collective.collective import Collective
-from astra_tacos.config.network import LinkSpec
+from astra_tacos.network.network_config import LinkSpec
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import LINK_MODELS, Timing, compute_timing
-from astra_tacos.topology.topology import Topology
 
 SPEEDS = (5.0, 12.5, 50.0, 77.7)
 

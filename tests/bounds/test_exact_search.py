@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from astra_tacos.bounds import lower_bound
 from astra_tacos.collective import make_collective
-from astra_tacos.errors import ConfigError
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import compute_timing
+from astra_tacos.support.errors import ConfigError
 from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
-from astra_tacos.topology.topology import Topology
 
 BYTE_NS = 1e9 / (50 << 30)
 

@@ -17,10 +17,10 @@ from astra_tacos.bounds import BOUNDS, lower_bound
 from astra_tacos.bounds.any_algorithm import flow_programme
 from astra_tacos.bounds.certificate import certify
 from astra_tacos.collective import make_collective
-from astra_tacos.config.network import LinkSpec
+from astra_tacos.network.network_config import LinkSpec
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.solver.synthesize import synthesize
-from astra_tacos.topology.topology import Topology
 
 GIB = 1 << 30
 

@@ -13,9 +13,9 @@ from scipy.optimize import linprog
 from astra_tacos.bounds import all_bounds, chunked_lower_bound, lower_bound
 from astra_tacos.collective import COLLECTIVES, ROOTED, make_collective
 from astra_tacos.schedule.timing import compute_timing
+from astra_tacos.support.units import bytes_per_ns
 from astra_tacos.synthesizer.columns.demand import Demands
 from astra_tacos.synthesizer.columns.programme import solve
-from astra_tacos.units import bytes_per_ns
 
 
 def gathering_ns(topology, size: int) -> float:

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from helpers.command import PROGRAM, run, run_process
 
 from astra_tacos.cli.main import COMMANDS, cli
-from astra_tacos.errors import ConfigError
+from astra_tacos.support.errors import ConfigError
 
 NETWORK = "topology: [ Ring, Switch ]\nnpus_count: [ 2, 4 ]\nbandwidth: [ 100.0, 25.0 ]\nlatency: [ 50.0, 500.0 ]\n"
 RING = "topology: [ Ring ]\nnpus_count: [ 4 ]\nbandwidth: [ 50.0 ]\nlatency: [ 500.0 ]\n"

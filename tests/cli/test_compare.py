@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 
 from astra_tacos.cli.compare import Names, Sizes
 from astra_tacos.cli.main import cli
-from astra_tacos.errors import ConfigError, VerificationError
 from astra_tacos.report.compare_rows import COLUMNS, NATIVE
+from astra_tacos.support.errors import ConfigError, VerificationError
 from astra_tacos.synthesizer import SYNTHESIZERS, auto_synthesizers
 
 RING = "topology: [ Ring ]\nnpus_count: [ 4 ]\nbandwidth: [ 50.0 ]\nlatency: [ 500.0 ]\n"
@@ -217,7 +217,7 @@ def test_networks_with_too_many_sends_to_list_are_refused_before_the_work(
     def build(*arguments: object, **options: object) -> None:
         raise AssertionError("the topology was built")
 
-    monkeypatch.setattr("astra_tacos.topology.composition.build_topology", build)
+    monkeypatch.setattr("astra_tacos.network.composition.build_topology", build)
     path = tmp_path / "n.yml"
     path.write_text("topology: [Ring, Ring]\nnpus_count: [1000, 1000]\nbandwidth: [50, 50]\nlatency: [500, 500]\n")
     result = compare("--network", str(path), "--sizes", "1GiB")

@@ -18,8 +18,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 import click
 from astra_tacos.cli import main as room
-from astra_tacos.files import replaced_directory, replaced_file
-from astra_tacos.temporaries import scratch_directory
+from astra_tacos.support.files import replaced_directory, replaced_file
+from astra_tacos.support.temporaries import scratch_directory
 
 def work(seconds=60):
     \"\"\"In C, without the interpreter's lock, as kernels do.\"\"\"

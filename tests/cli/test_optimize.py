@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from astra_tacos.cli.main import BAD_INPUT, main
-from astra_tacos.config.network import read_network
-from astra_tacos.optimizer.shape import network_shape
+from astra_tacos.network.network_config import read_network
+from astra_tacos.study.optimizer.shape import network_shape
 
 REPOSITORY = Path(__file__).parents[2]
 LIBRA = {

@@ -13,8 +13,8 @@ from helpers.lint_runs import RunFiles, coll, comp
 from astra_tacos.cli.console import points_to_lint
 from astra_tacos.cli.plan import plan
 from astra_tacos.cli.report import report
-from astra_tacos.errors import ConfigError
-from astra_tacos.files import replaced_file
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.files import replaced_file
 
 
 @pytest.fixture(autouse=True)

@@ -11,10 +11,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from astra_tacos.cli.main import cli
-from astra_tacos.errors import ConfigError
 from astra_tacos.report.compare_rows import COLUMNS, read_rows
 from astra_tacos.report.sweep_columns import SweepColumns
-from astra_tacos.sweep.table import write_table
+from astra_tacos.study.sweep.table import write_table
+from astra_tacos.support.errors import ConfigError
 
 REPOSITORY = Path(__file__).parents[2]
 PAGE = REPOSITORY / "docs" / "plots.md"
@@ -125,7 +125,7 @@ def test_rows_of_a_comparison_come_back_as_they_were(here: Path) -> None:
 
 
 def test_the_sweep_that_was_written_is_the_sweep_that_is_read(here: Path) -> None:
-    from astra_tacos.sweep.table import read_sweep
+    from astra_tacos.study.sweep.table import read_sweep
 
     table = read_sweep(Path("swept"))
     assert isinstance(table, SweepColumns) and table.num_rows == 4

@@ -22,10 +22,10 @@ from helpers.sweeps import nothing_left_behind, point_processes, wait_for
 
 from astra_tacos.cli.main import cli
 from astra_tacos.cli.sweep_progress import describe
-from astra_tacos.errors import ConfigError
-from astra_tacos.sweep import cluster
-from astra_tacos.sweep.run_sweep import Progress
-from astra_tacos.sweep.table import read_sweep, write_table
+from astra_tacos.study.sweep import cluster
+from astra_tacos.study.sweep.run_sweep import Progress
+from astra_tacos.study.sweep.table import read_sweep, write_table
+from astra_tacos.support.errors import ConfigError
 
 _POINT = """
 point:
@@ -220,7 +220,7 @@ def test_a_signal_after_the_last_point_waits_for_the_summary(cause: signal.Signa
         os.kill(os.getpid(), cause)
         write_table(*arguments)
 
-    monkeypatch.setattr("astra_tacos.sweep.table.write_table", write)
+    monkeypatch.setattr("astra_tacos.study.sweep.table.write_table", write)
     done = sweep("small.yml", "--output", "out", "--workers", "1")
     assert done.exit_code == 128 + cause
     assert "points  4: 4 ok" in done.output and "shortest times" in done.output

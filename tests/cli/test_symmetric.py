@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from astra_tacos.cli.main import cli
-from astra_tacos.errors import ConfigError
 from astra_tacos.export import run_directory
-from astra_tacos.judge import symmetric
+from astra_tacos.solver import symmetric_judgement as symmetric
+from astra_tacos.support.errors import ConfigError
 
 NETWORK = "topology: [ Ring, {} ]\nnpus_count: [ 4, 3 ]\nbandwidth: [ 50.0, 50.0 ]\nlatency: [ 500.0, 500.0 ]\n"
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED, make_collective
-from astra_tacos.errors import ConfigError
+from astra_tacos.support.errors import ConfigError
 
 
 @pytest.mark.parametrize("name", COLLECTIVES)

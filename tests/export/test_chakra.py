@@ -19,21 +19,21 @@ from hypothesis import strategies as st
 
 from astra_tacos.collective import COLLECTIVES, make_collective
 from astra_tacos.collective.all_to_allv import all_to_allv
-from astra_tacos.config.network import NetworkConfig
-from astra_tacos.errors import ConfigError
 from astra_tacos.export.astra_sim_network import astra_sim_network
 from astra_tacos.export.chakra import export_chakra, schedule_trace
-from astra_tacos.judge.judgement import judge_schedule
+from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.backend import CONGESTION_AWARE
+from astra_tacos.run.trace.reader import read_names, read_trace
+from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.schedule.schedule import LINK_ORDERS
 from astra_tacos.schedule.timing import compute_timing
+from astra_tacos.solver.judgement import judge_schedule
 from astra_tacos.solver.synthesize import synthesize
+from astra_tacos.support.errors import ConfigError
 from astra_tacos.synthesizer.algorithms.themis import balanced_orders
 from astra_tacos.synthesizer.dimension_order.dimension_order import send_graph_over_dimensions
 from astra_tacos.synthesizer.dispatch.dispatch import dispatch
-from astra_tacos.trace.reader import read_names, read_trace
-from astra_tacos.trace.schema import NodeType
 
 
 @examples(20)

@@ -17,14 +17,14 @@ from helpers.schedules import changed, columns, schedule, schedules
 from hypothesis import HealthCheck, given, settings
 
 from astra_tacos.collective import COLLECTIVES
-from astra_tacos.errors import ConfigError, VerificationError
 from astra_tacos.export import EXPORTERS
 from astra_tacos.export.exporter import Exported, export_schedule
+from astra_tacos.run.trace.reader import read_trace
+from astra_tacos.run.trace.schema import schema_module
 from astra_tacos.schedule.link_use import link_use
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.storage import load_schedule
-from astra_tacos.trace.reader import read_trace
-from astra_tacos.trace.schema import schema_module
+from astra_tacos.support.errors import ConfigError, VerificationError
 from astra_tacos.verifier.program import verify_msccl_xml, verify_trace
 
 every = pytest.mark.parametrize("name", EXPORTERS)

@@ -15,9 +15,9 @@ from helpers.schedules import schedule, schedules
 from hypothesis import given
 
 from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED
-from astra_tacos.errors import ConfigError
 from astra_tacos.export.msccl_xml import export_msccl_xml, why_no_msccl_xml
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.support.errors import ConfigError
 from astra_tacos.verifier.program import verify_msccl_xml
 
 

@@ -15,19 +15,19 @@ from helpers.networks import ALL, topology
 from helpers.schedules import schedule
 
 from astra_tacos.collective import make_collective
-from astra_tacos.config.ns3 import DEFAULT_NS3, read_ns3_config
-from astra_tacos.config.reducing import ReducingDevice
-from astra_tacos.errors import ConfigError
 from astra_tacos.export.exporter import export_schedule
-from astra_tacos.fabric.kinds import make_fabric
-from astra_tacos.fabric.ns3_topology import read_ns3_topology
-from astra_tacos.judge.packet_level import packet_level
+from astra_tacos.network.composition import build_topology
+from astra_tacos.network.fabric.kinds import make_fabric
+from astra_tacos.network.fabric.ns3_topology import read_ns3_topology
+from astra_tacos.network.ns3 import DEFAULT_NS3, read_ns3_config
+from astra_tacos.network.reducing import ReducingDevice
 from astra_tacos.replayer.trace_replay import replay_trace
+from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.schedule.schedule import LinkOrder
 from astra_tacos.schedule.storage import load_schedule
+from astra_tacos.solver.packet_level import packet_level
 from astra_tacos.solver.synthesize import synthesize
-from astra_tacos.topology.composition import build_topology
-from astra_tacos.trace.reader import read_trace
+from astra_tacos.support.errors import ConfigError
 
 MIXED = (("Ring", 2, 93.13225746154785, 500.0), ("Switch", 3, 23.283064365386963, 250.0))
 STAND_IN = """#!/bin/sh

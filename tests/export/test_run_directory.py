@@ -12,14 +12,14 @@ import yaml
 from helpers.networks import ALL, graph, topology
 from helpers.schedules import schedule
 
-from astra_tacos.config.network import LinkSpec, read_network
-from astra_tacos.errors import ConfigError
 from astra_tacos.export import run_directory
 from astra_tacos.export.astra_sim_network import astra_sim_network
 from astra_tacos.export.run_directory import write_run_directory
+from astra_tacos.network.network_config import LinkSpec, read_network
 from astra_tacos.run.backend import CONGESTION_AWARE, CONGESTION_UNAWARE
-from astra_tacos.trace.reader import read_trace
-from astra_tacos.trace.schema import CommType, NodeType
+from astra_tacos.run.trace.reader import read_trace
+from astra_tacos.run.trace.schema import CommType, NodeType
+from astra_tacos.support.errors import ConfigError
 
 
 @pytest.mark.parametrize("collective", ["all-reduce", "all-gather", "reduce-scatter"])

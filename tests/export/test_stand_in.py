@@ -15,14 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.collective import COLLECTIVES, make_collective
-from astra_tacos.config.network import read_network
-from astra_tacos.errors import ConfigError
 from astra_tacos.export.exporter import export_schedule
 from astra_tacos.export.stand_in import stand_in_of
+from astra_tacos.network.network_config import read_network
 from astra_tacos.replayer.trace_replay import replay_trace
+from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.schedule.timing import compute_timing
+from astra_tacos.support.errors import ConfigError
 from astra_tacos.synthesizer.algorithms.column_generation import column_generation
-from astra_tacos.trace.reader import read_trace
 
 UNEQUAL = graph((0, 1, 50.0, 20.0), (1, 2, 5.0, 20.0), (2, 0, 12.5, 20.0), (1, 0, 7.0, 20.0), (0, 2, 3.0, 20.0))
 

@@ -6,8 +6,8 @@ import importlib
 import pkgutil
 
 import astra_tacos
-from astra_tacos.kernels.compiled import Kernel
-from astra_tacos.kernels.first_use import compile_kernels, missing_kernels
+from astra_tacos.support.kernels.compiled import Kernel
+from astra_tacos.support.kernels.first_use import compile_kernels, missing_kernels
 
 
 def kernel_names() -> list[str]:

@@ -6,9 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
-from astra_tacos.repairer.change import Change
-from astra_tacos.trace.node_messages import read_messages
-from astra_tacos.trace.schema import NodeType
+from astra_tacos.run.trace.node_messages import read_messages
+from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.workload.repairer.change import Change
 
 
 def _durations(file: Path) -> list[tuple[int, str, int]]:

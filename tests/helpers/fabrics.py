@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from astra_tacos.config.network import LinkSpec, NetworkConfig
-from astra_tacos.config.node_table import ForwardingDevice
-from astra_tacos.config.reducing import ReducingDevice
-from astra_tacos.topology.composition import build_topology
-from astra_tacos.topology.topology import Topology
+from astra_tacos.network.composition import build_topology
+from astra_tacos.network.network_config import LinkSpec, NetworkConfig
+from astra_tacos.network.node_table import ForwardingDevice
+from astra_tacos.network.reducing import ReducingDevice
+from astra_tacos.network.topology import Topology
 
 
 def fabric(num_forwarding: int, *links: tuple[int, int, float, float], name: str = "fabric") -> Topology:

@@ -10,10 +10,10 @@ from typing import Any
 from google.protobuf.internal.decoder import _DecodeVarint32
 from hypothesis import strategies as st
 
-from astra_tacos.generator.model import Transformer
-from astra_tacos.generator.parallelism import AXES, Parallelism
-from astra_tacos.generator.step import Step
-from astra_tacos.trace.schema import schema_module
+from astra_tacos.run.trace.schema import schema_module
+from astra_tacos.workload.generator.model import Transformer
+from astra_tacos.workload.generator.parallelism import AXES, Parallelism
+from astra_tacos.workload.generator.step import Step
 
 _schema: Any = schema_module()
 

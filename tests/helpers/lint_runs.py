@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from astra_tacos.trace.schema import CommType, NodeType, schema_module
+from astra_tacos.run.trace.schema import CommType, NodeType, schema_module
 
 Node = Any
 _schema: Any = schema_module()

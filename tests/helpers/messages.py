@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from astra_tacos.collective import make_collective
 from astra_tacos.collective.collective import Collective
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.messages import first_rows
 from astra_tacos.schedule.partial_sums import NO_NPU, PartialSums
 from astra_tacos.schedule.schedule import Schedule
@@ -21,7 +22,6 @@ from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.synthesizer.dispatch.dispatch import dispatch
 from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
-from astra_tacos.topology.topology import Topology
 
 
 def grouped(of: Schedule, source: random.Random, percent: int = 70) -> Schedule:

@@ -10,10 +10,10 @@ from typing import Any
 from helpers.lint_runs import Node, RunFiles, coll, comp, drop, node, recv, send
 from hypothesis import strategies as st
 
-from astra_tacos.config.network import read_network
-from astra_tacos.trace.node_messages import read_messages
-from astra_tacos.trace.reader import trace_files
-from astra_tacos.trace.schema import CommType, NodeType
+from astra_tacos.network.network_config import read_network
+from astra_tacos.run.trace.node_messages import read_messages
+from astra_tacos.run.trace.reader import trace_files
+from astra_tacos.run.trace.schema import CommType, NodeType
 
 _PATTERNS = (CommType.ALL_REDUCE, CommType.ALL_GATHER, CommType.REDUCE_SCATTER, CommType.ALL_TO_ALL)
 _SHAPES = ((("Ring",), (3,)), (("FullyConnected",), (4,)), (("Switch",), (4,)), (("Ring", "Switch"), (2, 2)), (("Ring",), (2,)))

@@ -8,9 +8,9 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from typing import Any
 
-from astra_tacos.config.network import Dimension, NetworkConfig
-from astra_tacos.trace.schema import NodeType
-from astra_tacos.trace.trace import Trace
+from astra_tacos.network.network_config import Dimension, NetworkConfig
+from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.run.trace.trace import Trace
 
 # ---- Replay of traces ----
 

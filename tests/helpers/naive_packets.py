@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from helpers.naive import naive_route
 
-from astra_tacos.config.network import NetworkConfig
+from astra_tacos.network.network_config import NetworkConfig
 
 Action = Callable[[], None]
 

@@ -9,8 +9,8 @@ import numpy as np
 from scipy.optimize import linprog
 from scipy.sparse import lil_array
 
-from astra_tacos.topology.topology import Topology
-from astra_tacos.units import bytes_per_ns
+from astra_tacos.network.topology import Topology
+from astra_tacos.support.units import bytes_per_ns
 
 
 def cut_bound_ns(network: Topology, gathered_bytes: int) -> float:

@@ -18,10 +18,10 @@ from typing import Any
 from helpers.naive import NaiveHashSet, naive_direct_delay, naive_route
 from helpers.naive_packets import NaivePackets
 
-from astra_tacos.config.network import NetworkConfig
+from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.run.run import Run
-from astra_tacos.trace.schema import CommType, NodeType
-from astra_tacos.trace.trace import Trace
+from astra_tacos.run.trace.schema import CommType, NodeType
+from astra_tacos.run.trace.trace import Trace
 
 KEYS = {
     CommType.ALL_REDUCE: "all-reduce",

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from astra_tacos.trace.schema import NodeType, schema_module
-from astra_tacos.trace.trace import ABSENT, DANGLING, WORKLOAD_ATTRIBUTES, ChunkColumns, NumberLists, Trace, WorkloadColumns
+from astra_tacos.run.trace.schema import NodeType, schema_module
+from astra_tacos.run.trace.trace import ABSENT, DANGLING, WORKLOAD_ATTRIBUTES, ChunkColumns, NumberLists, Trace, WorkloadColumns
 
 INTEGERS = ("int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64", "sfixed32", "sfixed64", "bool")
 TEXTS = ("string_val", "bytes_val")

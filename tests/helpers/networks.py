@@ -6,11 +6,11 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from astra_tacos.blocks import BUILDING_BLOCKS
-from astra_tacos.config.network import Dimension, LinkSpec, NetworkConfig
-from astra_tacos.errors import ConfigError
-from astra_tacos.topology.composition import build_topology
-from astra_tacos.topology.topology import Topology
+from astra_tacos.network.blocks import BUILDING_BLOCKS
+from astra_tacos.network.composition import build_topology
+from astra_tacos.network.network_config import Dimension, LinkSpec, NetworkConfig
+from astra_tacos.network.topology import Topology
+from astra_tacos.support.errors import ConfigError
 
 RING8 = (("Ring", 8, 50.0, 500.0),)
 TORUS = (("Ring", 4, 50.0, 500.0), ("Ring", 3, 50.0, 500.0))

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from astra_tacos.bounds.certificate import certify
-from astra_tacos.files import write_json
 from astra_tacos.report.html.synthesis import synthesis_page
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.storage import save_schedule
+from astra_tacos.support.files import write_json
 
 
 def written(schedule: Schedule, directory: Path, **more: Any) -> Path:

@@ -8,16 +8,16 @@ from typing import Any
 
 from helpers.lint_runs import RunFiles
 
-from astra_tacos.linter.lint import LintReport, lint
 from astra_tacos.planner.plan import plan
 from astra_tacos.planner.plan_result import PlanResult
 from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.run_files import RunInputs, planned_inputs
 from astra_tacos.planner.solution import PLAN_OPTIONS
 from astra_tacos.planner.workload import read_inputs
+from astra_tacos.run.trace.node_bytes import load_rank, node_at
+from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.synthesizer.search.search_options import SearchOptions
-from astra_tacos.trace.node_bytes import load_rank, node_at
-from astra_tacos.trace.reader import read_trace
+from astra_tacos.workload.linter.lint import LintReport, lint
 
 QUICK = replace(PLAN_OPTIONS, synthesizer="tacos", trials=1)
 PLANNED = ("workload", "collective", "comm_group.json", "per_node.yml", "system.json", "network.yml", "run_astra_sim.sh")

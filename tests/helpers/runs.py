@@ -12,13 +12,13 @@ from typing import Any
 from helpers.lint_runs import Node, RunFiles, coll, comp, node, recv, send
 from helpers.networks import sizes_of
 
-from astra_tacos.blocks import BUILDING_BLOCKS
-from astra_tacos.config.network import Dimension, NetworkConfig
-from astra_tacos.config.network_yaml import write_network
-from astra_tacos.errors import AstraTacosError
+from astra_tacos.network.blocks import BUILDING_BLOCKS
+from astra_tacos.network.network_config import Dimension, NetworkConfig
+from astra_tacos.network.network_yaml import write_network
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.run import Run, read_run
-from astra_tacos.trace.schema import CommType, NodeType
+from astra_tacos.run.trace.schema import CommType, NodeType
+from astra_tacos.support.errors import AstraTacosError
 
 BYTE_PER_NS = 1e9 / 2**30
 """A bandwidth in GiB/s at which a byte takes a nanosecond."""

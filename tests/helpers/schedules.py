@@ -10,12 +10,12 @@ from helpers.networks import topologies
 from hypothesis import strategies as st
 
 from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED, make_collective
-from astra_tacos.errors import SynthesisError
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import choose_link_model, compute_timing
 from astra_tacos.solver.synthesize import synthesize
+from astra_tacos.support.errors import SynthesisError
 from astra_tacos.synthesizer import SYNTHESIZERS
-from astra_tacos.topology.topology import Topology
 
 _TIMED = {"synthesizer", "trials", "link_model", "reduce_bandwidth_gbps", "seed"}
 

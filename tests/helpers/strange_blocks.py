@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from astra_tacos.blocks.building_block import BlockLinks, BuildingBlock
+from astra_tacos.network.blocks.building_block import BlockLinks, BuildingBlock
 
 
 class OneWay(BuildingBlock):

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from astra_tacos.sweep.sweep_file import Sweep, read_sweep_file
+from astra_tacos.study.sweep.sweep_file import Sweep, read_sweep_file
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 RING = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50.0], "latency": [500.0]}

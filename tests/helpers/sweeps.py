@@ -10,8 +10,8 @@ from typing import Any
 
 import psutil
 
-from astra_tacos.config.network import Dimension, NetworkConfig
-from astra_tacos.sweep.point import CollectiveTask, Point
+from astra_tacos.network.network_config import Dimension, NetworkConfig
+from astra_tacos.study.sweep.point import CollectiveTask, Point
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 SMALL = NetworkConfig("small.yml", (Dimension("Ring", 4, 50.0, 500.0), Dimension("Switch", 2, 25.0, 500.0)))
@@ -37,7 +37,7 @@ def point_processes(of: int | None = None) -> list[psutil.Process]:
     found = []
     for child in psutil.Process(of).children(recursive=True):
         try:
-            if "astra_tacos.sweep.point_process" in child.cmdline() and child.status() != psutil.STATUS_ZOMBIE:
+            if "astra_tacos.study.sweep.point_process" in child.cmdline() and child.status() != psutil.STATUS_ZOMBIE:
                 found.append(child)
         except psutil.NoSuchProcess:
             continue

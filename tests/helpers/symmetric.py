@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from astra_tacos.config.network import Dimension
+from astra_tacos.network.network_config import Dimension
 from astra_tacos.schedule.symmetric_schedule import SYMMETRIC_COLLECTIVES, SymmetricTask
 from astra_tacos.schedule.timing import LINK_MODELS
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from astra_tacos.trace.trace import WORKLOAD_ATTRIBUTES
+from astra_tacos.run.trace.trace import WORKLOAD_ATTRIBUTES
 
 VARINT, FIXED64, SPAN, OPEN, CLOSE, FIXED32 = range(6)
 WIRE_OF = dict.fromkeys(range(3, 29, 2), VARINT)

@@ -15,9 +15,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.topology.topology import Topology
-from astra_tacos.units import bytes_per_ns
+from astra_tacos.support.units import bytes_per_ns
 
 
 def kept_by_truncation(topology: Topology, timing: Timing, size_bytes: NDArray[np.int64]) -> float:

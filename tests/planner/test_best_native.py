@@ -13,9 +13,6 @@ from helpers.lint_runs import RunFiles, coll, comp
 from helpers.plans import planned, written
 from numpy.typing import NDArray
 
-from astra_tacos.config.system import COMM_KEYS
-from astra_tacos.errors import AstraTacosError
-from astra_tacos.judge.possibility import RunEnd, end_with_queues, judge_end
 from astra_tacos.planner import best_native as search
 from astra_tacos.planner import message_limit, rewrite
 from astra_tacos.planner.best_native import BestNative, best_native
@@ -28,9 +25,12 @@ from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import CONGESTION_AWARE, CONGESTION_UNAWARE, CUT_THROUGH, Backend
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import Run
+from astra_tacos.run.system import COMM_KEYS
+from astra_tacos.run.trace.schema import CommType
+from astra_tacos.run.trace.trace import Trace
+from astra_tacos.solver.possibility import RunEnd, end_with_queues, judge_end
+from astra_tacos.support.errors import AstraTacosError
 from astra_tacos.synthesizer.search.search_options import SearchOptions
-from astra_tacos.trace.schema import CommType
-from astra_tacos.trace.trace import Trace
 from astra_tacos.verifier.run_oracle import verify_run
 
 QUICK = SearchOptions("ring", trials=1, threads=1, chunks_per_npu=1)

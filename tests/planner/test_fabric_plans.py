@@ -15,12 +15,12 @@ from helpers.plans import golden_inputs, lint_plan, quickly_planned
 from hypothesis import given
 from hypothesis import strategies as st
 
+from astra_tacos.network.device_routes import DeviceRoutes
+from astra_tacos.network.topology import Topology
 from astra_tacos.planner.fabric_groups import fabric_views
 from astra_tacos.planner.run_files import RunInputs
 from astra_tacos.planner.workload import read_inputs
 from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.topology.device_routes import DeviceRoutes
-from astra_tacos.topology.topology import Topology
 
 SMALL = ("--layers", "2", "--hidden", "128", "--heads", "8", "--sequence", "64", "--vocab", "512", "--buckets", "2")
 RUNS = {

@@ -12,6 +12,7 @@ from helpers.lint_runs import RunFiles, coll, comp
 from helpers.plans import QUICK, attributes, contents, lint_plan, messages, planned, quickly_planned, written
 
 from astra_tacos.collective import make_collective
+from astra_tacos.network.composition import build_topology
 from astra_tacos.planner.joint_sets import joint_sets
 from astra_tacos.planner.joint_synthesis import JointCollective
 from astra_tacos.planner.joint_workload import joined
@@ -20,11 +21,10 @@ from astra_tacos.planner.run_files import RunInputs
 from astra_tacos.planner.workload import find_workload, read_inputs
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.patterns import GROUP_ATTRIBUTE
+from astra_tacos.run.trace.schema import CommType
 from astra_tacos.run.trace_parts import part_of, read_trace_parts
 from astra_tacos.schedule.joint import join
 from astra_tacos.synthesizer.routing.joint_routing import together
-from astra_tacos.topology.composition import build_topology
-from astra_tacos.trace.schema import CommType
 from astra_tacos.verifier.run_oracle import verify_run
 
 PAIRS = {"1": [0, 1], "2": [2, 3], "3": [4, 5], "4": [6, 7]}

@@ -18,7 +18,6 @@ from helpers.plans import QUICK, attributes, contents, lint_plan, messages, plan
 
 from astra_tacos.cli.main import cli
 from astra_tacos.cli.verify import verify
-from astra_tacos.errors import ConfigError
 from astra_tacos.planner.plan import plan
 from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.run_files import RunInputs
@@ -29,10 +28,11 @@ from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import CONGESTION_AWARE
 from astra_tacos.run.recording import load_recording
 from astra_tacos.run.run import NATIVE
+from astra_tacos.run.trace.schema import CommType
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.storage import load_schedule
+from astra_tacos.support.errors import ConfigError
 from astra_tacos.synthesizer.search.search_options import SearchOptions
-from astra_tacos.trace.schema import CommType
 
 AG, RS = CommType.ALL_GATHER, CommType.REDUCE_SCATTER
 

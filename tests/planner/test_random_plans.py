@@ -12,11 +12,11 @@ from helpers.runs import ONE_DIMENSION, SEVERAL_DIMENSIONS, Tastes, random_run, 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from astra_tacos.errors import ConfigError
 from astra_tacos.planner.run_files import RunInputs
 from astra_tacos.planner.run_judgement import replay_or_reason
 from astra_tacos.planner.workload import read_inputs
 from astra_tacos.run.backend import CONGESTION_AWARE
+from astra_tacos.support.errors import ConfigError
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 TASTES = Tastes(lost=0, empty=0, replay_only=0, same_tag=0, broadcast=0, invalid=0, roofline=0, cycle=0, instant=0)

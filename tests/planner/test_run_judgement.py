@@ -11,8 +11,7 @@ from helpers.lint_runs import RunFiles, coll, comp
 from helpers.plans import planned, written
 
 from astra_tacos.cli.plan import _native_rows
-from astra_tacos.config.network import read_network
-from astra_tacos.judge.judges import Judge
+from astra_tacos.network.network_config import read_network
 from astra_tacos.planner.best_native import best_native
 from astra_tacos.planner.plan_result import PlanResult
 from astra_tacos.planner.run_files import RunInputs
@@ -20,6 +19,7 @@ from astra_tacos.planner.run_judgement import JudgedRun, fair_judges, notes_on_o
 from astra_tacos.planner.workload import find_workload, read_inputs
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CONGESTION_UNAWARE
+from astra_tacos.solver.judges import Judge
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 NETWORK = "topology: [FullyConnected, Switch]\nnpus_count: [4, 2]\nbandwidth: [100, 25]\nlatency: [300, 1000]\n"

@@ -10,8 +10,8 @@ from helpers.plans import attributes, lint_plan, messages, planned, same_or_fast
 
 from astra_tacos.planner.plan_result import PlanResult
 from astra_tacos.planner.run_files import RunInputs
+from astra_tacos.run.trace.schema import CommType
 from astra_tacos.synthesizer.search.search_options import SearchOptions
-from astra_tacos.trace.schema import CommType
 
 STAYS = CommType.ALL_TO_ALL
 """What `tacos` does not do."""

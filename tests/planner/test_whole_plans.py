@@ -18,7 +18,7 @@ from astra_tacos.planner.run_files import RunInputs
 from astra_tacos.planner.solution import PLAN_OPTIONS
 from astra_tacos.planner.workload import read_inputs
 from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.trace.schema import NodeType
+from astra_tacos.run.trace.schema import NodeType
 
 NETWORKS = {
     "torus": (("Ring", 4), ("Ring", 4)),

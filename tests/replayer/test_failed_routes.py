@@ -14,10 +14,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from astra_tacos.config.network import LinkSpec, NetworkConfig
-from astra_tacos.errors import ConfigError
+from astra_tacos.network.composition import build_topology
+from astra_tacos.network.network_config import LinkSpec, NetworkConfig
 from astra_tacos.replayer.routes import CongestionAware, crossed_pairs
-from astra_tacos.topology.composition import build_topology
+from astra_tacos.support.errors import ConfigError
 
 SHAPES = (
     (("Ring", 6, 50.0, 500.0),),

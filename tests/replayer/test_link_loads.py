@@ -9,9 +9,9 @@ import pytest
 from helpers.lint_runs import coll, recv, send
 from helpers.runs import BYTE_PER_NS, SEVERAL_DIMENSIONS, ending_runs, load_run, make_run
 
-from astra_tacos.errors import AstraTacosError
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.run import Run
+from astra_tacos.support.errors import AstraTacosError
 
 AWARE, UNAWARE = "congestion-aware", "congestion-unaware"
 

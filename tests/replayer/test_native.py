@@ -17,14 +17,14 @@ from helpers.naive import naive_direct_delay, naive_route
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos.config.network import Dimension, NetworkConfig
-from astra_tacos.config.system import SystemConfig
-from astra_tacos.errors import ConfigError
+from astra_tacos.network.network_config import Dimension, NetworkConfig
 from astra_tacos.replayer.collective_program import CollectiveProgram, LocalKind
 from astra_tacos.replayer.native import NATIVE_ALGORITHMS, native_program
 from astra_tacos.replayer.native.phase import PATTERNS
-from astra_tacos.trace.schema import NodeType
-from astra_tacos.trace.trace import ABSENT
+from astra_tacos.run.system import SystemConfig
+from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.run.trace.trace import ABSENT
+from astra_tacos.support.errors import ConfigError
 
 SYSTEM = SystemConfig("system.json", preferred_dataset_splits=1, collective_optimization="baseline", local_mem_bw_gbps=50.0)
 

@@ -20,16 +20,16 @@ from helpers.runs import Dimensions, Tastes, make_run, random_run
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos.config.network import LinkSpec, NetworkConfig, configured, read_network
-from astra_tacos.config.node_table import ForwardingDevice
-from astra_tacos.config.ns3 import Ns3Config, read_ns3_config
-from astra_tacos.errors import ConfigError, ReplayError
+from astra_tacos.network.composition import build_topology
+from astra_tacos.network.network_config import LinkSpec, NetworkConfig, configured, read_network
+from astra_tacos.network.node_table import ForwardingDevice
+from astra_tacos.network.ns3 import Ns3Config, read_ns3_config
+from astra_tacos.network.packet_links import PacketLinks
+from astra_tacos.network.topology import Topology
 from astra_tacos.replayer import packet_network
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.run import Run, read_run
-from astra_tacos.topology.composition import build_topology
-from astra_tacos.topology.packet_links import PacketLinks
-from astra_tacos.topology.topology import Topology
+from astra_tacos.support.errors import ConfigError, ReplayError
 
 VARIABLE = "ASTRA_TACOS_NS3_RUNS"
 _BESIDE = Path(__file__).resolve().parents[3] / "shared" / "golden_ns3"

@@ -32,13 +32,13 @@ from helpers.runs import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos.errors import AstraTacosError, ConfigError, ReplayError
 from astra_tacos.replayer import run_replay
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import BACKENDS, CUT_THROUGH
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import Run, read_run
-from astra_tacos.trace.schema import CommType, NodeType
+from astra_tacos.run.trace.schema import CommType, NodeType
+from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError
 
 AWARE, UNAWARE = BACKENDS
 ANALYTICAL = BACKENDS | {CUT_THROUGH.name: CUT_THROUGH}

@@ -11,8 +11,8 @@ from helpers.schedules import changed, columns, schedule, schedules
 from hypothesis import given
 
 from astra_tacos.collective import COLLECTIVES
-from astra_tacos.errors import ReplayError
 from astra_tacos.replayer.schedule_replay import replay_schedule
+from astra_tacos.support.errors import ReplayError
 
 
 def assert_as_predicted(of) -> None:

@@ -16,13 +16,13 @@ from helpers.naive import NaiveHashSet, naive_trace_replay
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos.config.network import Dimension, LinkSpec, NetworkConfig, read_network
-from astra_tacos.errors import AstraTacosError, ConfigError, ReplayError
+from astra_tacos.network.network_config import Dimension, LinkSpec, NetworkConfig, read_network
 from astra_tacos.replayer.trace_replay import TraceReplay, replay_trace
 from astra_tacos.run.backend import BACKENDS
-from astra_tacos.trace.reader import read_trace
-from astra_tacos.trace.schema import NodeType, schema_module
-from astra_tacos.trace.trace import Trace
+from astra_tacos.run.trace.reader import read_trace
+from astra_tacos.run.trace.schema import NodeType, schema_module
+from astra_tacos.run.trace.trace import Trace
+from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError
 
 AWARE, UNAWARE = BACKENDS
 BYTE_PER_NS = 1e9 / 2**30

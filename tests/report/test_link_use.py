@@ -9,11 +9,11 @@ from helpers.schedules import schedule, schedules
 from hypothesis import given
 from hypothesis import strategies as st
 
+from astra_tacos.network.topology import Topology
 from astra_tacos.report.arrivals import arrivals
 from astra_tacos.report.link_use import links_by_dimension, shares_of_time
 from astra_tacos.schedule.link_use import link_use
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.topology.topology import Topology
 
 
 @examples(20)

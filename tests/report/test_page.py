@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 from helpers.browser import PHONE, opened, saved
 
-from astra_tacos.errors import ConfigError
 from astra_tacos.report.html import page as frame
 from astra_tacos.report.html.encoding import encode
 from astra_tacos.report.html.page import Section, render_page
+from astra_tacos.support.errors import ConfigError
 
 NASTY = "<script>alert(1)</script> & \"quotes\" 'single' </title>"
 NUM_BARS, NUM_ROWS = 9_000, 30

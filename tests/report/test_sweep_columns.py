@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos.errors import ConfigError
 from astra_tacos.report.sweep_columns import SweepColumns
 from astra_tacos.report.sweep_measures import MEASURES, measure_of, pareto_front
+from astra_tacos.support.errors import ConfigError
 
 
 def test_columns_have_one_length() -> None:

@@ -15,7 +15,6 @@ from helpers.browser import PHONE, opened, saved
 from helpers.sweep_tables import as_columns, made_up_sweep, odd_sweep, real_sweep, workload_sweep
 
 from astra_tacos.cli.main import cli
-from astra_tacos.errors import ConfigError
 from astra_tacos.report.figure.figure_style import SYNTHESIZER_STYLES
 from astra_tacos.report.html import sweep_data
 from astra_tacos.report.html.page import MOST_PAGE_BYTES
@@ -24,6 +23,7 @@ from astra_tacos.report.html.sweep_data import varying_columns
 from astra_tacos.report.html.sweep_encoding import as_numbers, as_texts, round_to
 from astra_tacos.report.html.sweep_headline import Best, best_points
 from astra_tacos.report.sweep_columns import SweepColumns
+from astra_tacos.support.errors import ConfigError
 
 SIZE = 1 << 28
 """The largest of the real sweep, which pictures start with."""
@@ -401,7 +401,7 @@ def test_rows_that_are_none_are_refused() -> None:
 
 
 def test_report_of_the_directory_of_a_sweep(tmp_path: Path) -> None:
-    from astra_tacos.sweep.table import read_sweep, write_table
+    from astra_tacos.study.sweep.table import read_sweep, write_table
 
     table = workload_sweep()
     kinds = {name: "str" if isinstance(values[0], str | None) else "float" for name, values in table.columns.items()} | {

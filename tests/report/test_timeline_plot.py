@@ -14,13 +14,13 @@ from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import to_hex, to_rgb
 
 from astra_tacos import all_gather, all_reduce, synthesize
-from astra_tacos.errors import ConfigError
+from astra_tacos.network.topology import Topology
 from astra_tacos.report.figure import timeline_plot
 from astra_tacos.report.figure.figure_style import COPY, REDUCE, WIDTHS, time_unit
 from astra_tacos.report.figure.timeline_plot import draw_timeline, save_timeline
 from astra_tacos.report.figure.timeline_rows import bars_of, busy_shares, coverage, link_rows
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.topology.topology import Topology
+from astra_tacos.support.errors import ConfigError
 
 
 def made(dimensions, chunks: int = 2, link_model: str = "blocking") -> Schedule:

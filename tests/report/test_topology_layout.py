@@ -8,11 +8,11 @@ from helpers import networks
 from helpers.fabrics import fabrics
 from hypothesis import given, settings
 
-from astra_tacos.config.network import LinkSpec
-from astra_tacos.fabric.kinds import KINDS, make_fabric
+from astra_tacos.network.composition import build_topology
+from astra_tacos.network.fabric.kinds import KINDS, make_fabric
+from astra_tacos.network.network_config import LinkSpec
+from astra_tacos.network.topology import Topology
 from astra_tacos.report.topology_layout import curves, layout
-from astra_tacos.topology.composition import build_topology
-from astra_tacos.topology.topology import Topology
 
 B = (50.0, 500.0)
 LARGE = {

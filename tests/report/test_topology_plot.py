@@ -13,14 +13,14 @@ from helpers.figures import check_nothing_is_cut, check_same_bytes, drawn
 from matplotlib.collections import LineCollection, PathCollection
 
 from astra_tacos import all_reduce, synthesize
-from astra_tacos.config.network import LinkSpec
-from astra_tacos.fabric.kinds import make_fabric
+from astra_tacos.network.composition import build_topology
+from astra_tacos.network.fabric.kinds import make_fabric
+from astra_tacos.network.network_config import LinkSpec
+from astra_tacos.network.topology import Topology
 from astra_tacos.report.figure.figure_style import WIDTHS
 from astra_tacos.report.figure.topology_groups import MOST_DEVICES, MOST_LINKS, group
 from astra_tacos.report.figure.topology_plot import draw_topology, save_topology
 from astra_tacos.report.topology_layout import layout
-from astra_tacos.topology.composition import build_topology
-from astra_tacos.topology.topology import Topology
 
 B = (50.0, 500.0)
 LARGE = {

@@ -14,9 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.cli.replay import replay
-from astra_tacos.config.network import Dimension, LinkSpec, NetworkConfig, read_network
-from astra_tacos.errors import ConfigError
-from astra_tacos.linter.lint import lint
+from astra_tacos.network.network_config import Dimension, LinkSpec, NetworkConfig, read_network
 from astra_tacos.replayer.astra_sim import backend_of
 from astra_tacos.replayer.network_models import NETWORK_MODELS
 from astra_tacos.replayer.run_replay import replay_run
@@ -31,6 +29,8 @@ from astra_tacos.run.backend import (
     default_backend,
 )
 from astra_tacos.run.run import read_run
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.workload.linter.lint import lint
 
 BLOCKS = ("Ring", "FullyConnected", "Switch", "Mesh")
 

@@ -11,16 +11,16 @@ from helpers.generated import small_model, write_network
 from helpers.lint_runs import coll, comp, recv, send
 from helpers.runs import EVERY_BLOCK, ONE_DIMENSION, SEVERAL_DIMENSIONS, Dimensions, ending_runs, make_run
 
-from astra_tacos.generator.device import Device
-from astra_tacos.generator.directory import generate
-from astra_tacos.generator.parallelism import Parallelism
-from astra_tacos.generator.step import Step
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.critical_path import CriticalPath, critical_path, summarize_path
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.recorded_run import record_run
 from astra_tacos.run.run import Run, read_run
-from astra_tacos.trace.schema import NodeType
+from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.workload.generator.device import Device
+from astra_tacos.workload.generator.directory import generate
+from astra_tacos.workload.generator.parallelism import Parallelism
+from astra_tacos.workload.generator.step import Step
 
 BACKENDS: dict[str, tuple[Dimensions, ...]] = {
     "congestion-unaware": ONE_DIMENSION + SEVERAL_DIMENSIONS,

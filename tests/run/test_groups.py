@@ -11,8 +11,6 @@ from helpers.runs import make_run
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos.config.system import SystemConfig
-from astra_tacos.errors import ConfigError
 from astra_tacos.run.chunks import count_chunks, cut_into_chunks
 from astra_tacos.run.groups import (
     ALL_RANKS,
@@ -25,6 +23,8 @@ from astra_tacos.run.groups import (
     sorted_position,
     used_groups,
 )
+from astra_tacos.run.system import SystemConfig
+from astra_tacos.support.errors import ConfigError
 
 
 def test_group_of_a_name(tmp_path: Path) -> None:

@@ -11,14 +11,14 @@ import pytest
 from helpers.lint_runs import RunFiles, coll
 from helpers.plans import quickly_planned, written
 
-from astra_tacos.endpoint.endpoint import divide_endpoint
-from astra_tacos.errors import ConfigError
+from astra_tacos.planner.endpoint.endpoint import divide_endpoint
 from astra_tacos.planner.place import place
 from astra_tacos.planner.plan import plan
 from astra_tacos.planner.plan_result import PlanResult
 from astra_tacos.planner.request import PlanRequest
+from astra_tacos.planner.retime.schedule_run import schedule_run
 from astra_tacos.planner.run_files import RunInputs
-from astra_tacos.scheduler.schedule_run import schedule_run
+from astra_tacos.support.errors import ConfigError
 
 GROUPS = {"1": list(range(8)), "2": [0, 1], "3": [2, 3], "4": [4, 5], "5": [6, 7]}
 

@@ -12,12 +12,12 @@ import pytest
 from helpers.lint_runs import coll, comp, recv, send
 from helpers.runs import ONE_DIMENSION, SEVERAL_DIMENSIONS, ending_runs, load_run, make_run
 
-from astra_tacos.errors import ConfigError
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.recorded_run import record_run
 from astra_tacos.run.recording import FORMAT, KINDS, Recording, load_recording, save_recording
 from astra_tacos.run.run import Run
+from astra_tacos.support.errors import ConfigError
 
 AWARE, UNAWARE = "congestion-aware", "congestion-unaware"
 

@@ -18,7 +18,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.bounds.certificate import certify
-from astra_tacos.errors import ConfigError
 from astra_tacos.export.chakra import export_chakra, schedule_trace
 from astra_tacos.export.exporter import Exporter
 from astra_tacos.export.msccl_xml import export_msccl_xml, why_no_msccl_xml
@@ -28,9 +27,10 @@ from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.report.arrivals import arrivals
 from astra_tacos.report.figure.timeline_rows import bars_of, link_rows, sends_of_chunk
 from astra_tacos.report.html.synthesis_data import collect
+from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.storage import load_schedule, save_schedule
-from astra_tacos.trace.reader import read_trace
+from astra_tacos.support.errors import ConfigError
 from astra_tacos.verifier.program import verify_msccl_xml, verify_trace
 from astra_tacos.verifier.schedule_oracle import verify
 

@@ -15,15 +15,15 @@ from helpers.schedules import schedule
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos.config.network import Dimension, NetworkConfig, read_network
-from astra_tacos.config.ns3 import Ns3Config
 from astra_tacos.export.chakra import schedule_trace
+from astra_tacos.network.composition import build_topology
+from astra_tacos.network.network_config import Dimension, NetworkConfig, read_network
+from astra_tacos.network.ns3 import Ns3Config
+from astra_tacos.network.topology import Topology
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.run import read_run
 from astra_tacos.schedule.packet_time import message_ns, on_links_of, packet_time_ns, packet_view
-from astra_tacos.topology.composition import build_topology
-from astra_tacos.topology.topology import Topology
 from astra_tacos.verifier.schedule_oracle import verify
 
 VARIABLE = "ASTRA_TACOS_NS3_RUNS"

@@ -11,11 +11,11 @@ from helpers.schedules import schedule, schedules
 from hypothesis import given
 
 from astra_tacos.collective import COLLECTIVES
-from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.schedule.dependencies import data_dependencies, previous_on_link
 from astra_tacos.schedule.sends import Sends
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import choose_link_model, compute_timing, least_bytes
+from astra_tacos.support.errors import ConfigError, SynthesisError
 
 
 def awaited(of) -> list[list[int]]:

@@ -11,8 +11,8 @@ from helpers.messages import one_shot
 from helpers.networks import ALL, topology
 from helpers.schedules import schedule
 
-from astra_tacos.errors import ConfigError
 from astra_tacos.schedule.storage import load_schedule, save_schedule
+from astra_tacos.support.errors import ConfigError
 
 
 @pytest.mark.parametrize("name", ALL)

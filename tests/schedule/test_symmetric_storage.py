@@ -11,8 +11,6 @@ from helpers.examples import examples
 from helpers.symmetric import task, tasks
 from hypothesis import given
 
-from astra_tacos.archive import write_archive
-from astra_tacos.errors import ConfigError
 from astra_tacos.schedule.storage import save_schedule
 from astra_tacos.schedule.symmetric_schedule import SymmetricTask
 from astra_tacos.schedule.symmetric_storage import (
@@ -22,6 +20,8 @@ from astra_tacos.schedule.symmetric_storage import (
     load_symmetric_schedule,
     save_symmetric_schedule,
 )
+from astra_tacos.support.archive import write_archive
+from astra_tacos.support.errors import ConfigError
 from astra_tacos.synthesizer.symmetric.symmetric import synthesize_symmetric
 
 COLUMNS = ("chunk", "src", "dst", "reduces", "start_ns", "end_ns")

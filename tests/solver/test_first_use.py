@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from helpers.command import run, run_process
 
-from astra_tacos.kernels import first_use as compiling
-from astra_tacos.kernels.compiled import Kernel
-from astra_tacos.kernels.first_use import find
 from astra_tacos.solver import first_use
+from astra_tacos.support.kernels import first_use as compiling
+from astra_tacos.support.kernels.compiled import Kernel
+from astra_tacos.support.kernels.first_use import find
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 WORKLOAD = CONFIGS / "workload" / "transformer_16"

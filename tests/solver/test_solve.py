@@ -10,9 +10,9 @@ import pytest
 from helpers.command import run
 
 from astra_tacos import CompactSolution, Request, SearchOptions, read_network, verify
-from astra_tacos.errors import ConfigError
 from astra_tacos.run.backend import PACKET
 from astra_tacos.solver.solve import solve
+from astra_tacos.support.errors import ConfigError
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs" / "network"
 CASES = {

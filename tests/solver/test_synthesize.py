@@ -9,13 +9,13 @@ from helpers.networks import topology
 
 from astra_tacos import all_gather, synthesize, verify
 from astra_tacos.collective.collective import Collective
-from astra_tacos.errors import VerificationError
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.support.errors import VerificationError
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.algorithms.direct import direct
 from astra_tacos.synthesizer.synthesizer import Synthesizer
-from astra_tacos.topology.topology import Topology
 
 
 def too_good(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.collective import make_collective
+from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.branchings.branchings import pack_branchings
-from astra_tacos.topology.topology import NO_LINK, Topology
 from astra_tacos.verifier.schedule_oracle import verify
 
 MIB = 1 << 20

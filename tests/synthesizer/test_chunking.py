@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from astra_tacos.bounds import chunked_lower_bound
 from astra_tacos.bounds.way_volume import fewest_crossings
 from astra_tacos.collective import COLLECTIVES
-from astra_tacos.errors import ConfigError, SynthesisError
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.solver.synthesize import synthesize
+from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.synthesizer.chunk_counts import choose_chunks, counts_of_whole_ns
-from astra_tacos.topology.topology import Topology
 
 
 @examples(20)

@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 from astra_tacos.bounds import chunked_lower_bound, lower_bound
 from astra_tacos.bounds.certificate import certify
 from astra_tacos.collective import COLLECTIVES, ROOTED, make_collective
-from astra_tacos.config.network import LinkSpec, NetworkConfig
-from astra_tacos.config.node_table import ForwardingDevice
-from astra_tacos.errors import ConfigError
+from astra_tacos.network.composition import build_topology
+from astra_tacos.network.network_config import LinkSpec, NetworkConfig
+from astra_tacos.network.node_table import ForwardingDevice
 from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.storage import load_schedule, save_schedule
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.solver.synthesize import synthesize
+from astra_tacos.support.errors import ConfigError
 from astra_tacos.synthesizer.algorithms.column_generation import column_generation
 from astra_tacos.synthesizer.columns.arborescence import cheapest_arborescence
-from astra_tacos.topology.composition import build_topology
 from astra_tacos.verifier.schedule_oracle import verify
 
 
@@ -80,7 +80,7 @@ def test_an_all_reduce_takes_no_longer_than_its_halves(network: str) -> None:
 )
 def test_programme_reaches_forestcolls_optimum(file: str, num_npus: int, gbps: float) -> None:
     """The rate of the linear programme, without the chunks of a schedule, which `make bench-fabrics` measures."""
-    from astra_tacos.config.link_table import read_link_table
+    from astra_tacos.network.link_table import read_link_table
     from astra_tacos.synthesizer.columns.demand import Demands
     from astra_tacos.synthesizer.columns.programme import solve
 

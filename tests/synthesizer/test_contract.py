@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from astra_tacos.bounds import chunked_lower_bound, lower_bound
 from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED
-from astra_tacos.config.network import LinkSpec
-from astra_tacos.errors import ConfigError, SynthesisError
+from astra_tacos.network.network_config import LinkSpec
 from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.solver.synthesize import synthesize
+from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.algorithms.column_generation import refuse_without_forwarding
 from astra_tacos.synthesizer.algorithms.in_network import refuse_without_devices

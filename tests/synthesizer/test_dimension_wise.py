@@ -13,21 +13,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.collective import all_gather, all_reduce, make_collective
-from astra_tacos.config.network import read_network
-from astra_tacos.errors import SynthesisError
+from astra_tacos.network.composition import build_topology
+from astra_tacos.network.network_config import read_network
+from astra_tacos.network.topology import Topology
 from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.storage import load_schedule, save_schedule
 from astra_tacos.schedule.timing import LinkModel, compute_timing
+from astra_tacos.support.errors import SynthesisError
+from astra_tacos.support.units import reduction_ns, reduction_us
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.dispatch.dispatch import dispatch
 from astra_tacos.synthesizer.exchange.gathered import one_shot_of
 from astra_tacos.synthesizer.exchange.level import DOUBLING, SHORTEST, Level, dimension_levels, whole_level
 from astra_tacos.synthesizer.exchange.plan import Form, Plan, send_graph_of
-from astra_tacos.topology.composition import build_topology
-from astra_tacos.topology.topology import Topology
-from astra_tacos.units import reduction_ns, reduction_us
 from astra_tacos.verifier.schedule_oracle import verify
 
 ONE_WAY = graph((0, 1, 50.0, 5.0), (1, 2, 25.0, 6.0), (2, 0, 12.5, 7.0), (2, 3, 50.0, 1.0), (3, 1, 50.0, 1.0))

@@ -16,20 +16,20 @@ from pyarrow.parquet import read_table
 
 from astra_tacos.bounds import chunked_lower_bound, lower_bound
 from astra_tacos.collective import COLLECTIVES, ROOTED, make_collective
-from astra_tacos.errors import SynthesisError
-from astra_tacos.fabric.kinds import make_fabric
-from astra_tacos.judge.native import native_times
+from astra_tacos.network.composition import build_topology
+from astra_tacos.network.fabric.kinds import make_fabric
 from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.run.backend import CONGESTION_AWARE
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import compute_timing
+from astra_tacos.solver.native import native_times
 from astra_tacos.solver.synthesize import synthesize
+from astra_tacos.support.errors import SynthesisError
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.pairs.pairs import network_of_pairs
 from astra_tacos.synthesizer.rings.rings import rings_of_fabric
 from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
-from astra_tacos.topology.composition import build_topology
 from astra_tacos.verifier.schedule_oracle import verify
 
 ON_FABRICS = sorted(name for name, entry in SYNTHESIZERS.items() if entry.does_forwarding)

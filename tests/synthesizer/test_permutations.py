@@ -16,16 +16,16 @@ from hypothesis import strategies as st
 
 from astra_tacos.bounds import chunked_lower_bound, lower_bound
 from astra_tacos.collective import make_collective
-from astra_tacos.errors import SynthesisError
 from astra_tacos.export.chakra import export_chakra
 from astra_tacos.replayer.schedule_replay import replay_schedule
+from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.storage import load_schedule, save_schedule
 from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.solver.synthesize import synthesize
+from astra_tacos.support.errors import SynthesisError
 from astra_tacos.synthesizer.two_level.plan import plan_exchange
-from astra_tacos.trace.reader import read_trace
 from astra_tacos.verifier.program import verify_trace, verify_trace_of
 from astra_tacos.verifier.schedule_oracle import verify
 

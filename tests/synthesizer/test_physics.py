@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from astra_tacos.bounds.certificate import certify
 from astra_tacos.collective import COLLECTIVES, ROOTED, UNEQUAL, make_collective
-from astra_tacos.errors import ConfigError, SynthesisError
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LINK_MODELS
+from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search.search import SearchResult, search
 from astra_tacos.synthesizer.search.search_options import SearchOptions

@@ -14,12 +14,12 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import lil_array
 
 from astra_tacos.collective import ROOTED
-from astra_tacos.errors import SynthesisError
+from astra_tacos.network.topology import Topology
 from astra_tacos.replayer.schedule_replay import replay_schedule
+from astra_tacos.support.errors import SynthesisError
 from astra_tacos.synthesizer.rounds.frontier import Task, frontier
 from astra_tacos.synthesizer.rounds.lanes import Demand, Lanes, lanes_of
 from astra_tacos.synthesizer.rounds.schedules import Algorithm, composed, crossovers
-from astra_tacos.topology.topology import Topology
 from astra_tacos.verifier.schedule_oracle import verify
 
 DGX1 = dgx1()

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from astra_tacos.bounds import CHUNKED_BOUNDS, chunked_lower_bound, lower_bound
 from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED, UNEQUAL, make_collective
-from astra_tacos.errors import SynthesisError
 from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.schedule.storage import load_schedule, save_schedule
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
+from astra_tacos.support.errors import SynthesisError
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.algorithms.routed import routed
 from astra_tacos.synthesizer.dispatch.dispatch import dispatch

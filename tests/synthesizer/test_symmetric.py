@@ -14,18 +14,18 @@ from hypothesis import strategies as st
 from astra_tacos.bounds import chunked_lower_bound, lower_bound
 from astra_tacos.bounds.symmetric import chunked_symmetric_bound, symmetric_bounds
 from astra_tacos.collective import make_collective
-from astra_tacos.config.network import NetworkConfig
-from astra_tacos.errors import ConfigError
+from astra_tacos.network.composition import build_topology
+from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.symmetric_schedule import SYMMETRIC_COLLECTIVES, SymmetricTask
 from astra_tacos.schedule.symmetric_time import exact_symmetric_ns
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
+from astra_tacos.support.errors import ConfigError
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.symmetric.chunks import best_symmetric, fastest_symmetric, is_near_bound, near_bound
 from astra_tacos.synthesizer.symmetric.symmetric import _reduced_and_gathered, _reversed, synthesize_symmetric
 from astra_tacos.synthesizer.symmetric.trees import grow
-from astra_tacos.topology.composition import build_topology
 from astra_tacos.verifier.schedule_oracle import verify
 from astra_tacos.verifier.symmetric_oracle import verify_symmetric
 

@@ -9,10 +9,10 @@ from tacos_cases import CASES, GIB
 
 from astra_tacos.bounds import chunked_lower_bound
 from astra_tacos.collective import COLLECTIVES
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.solver.synthesize import synthesize
 from astra_tacos.synthesizer.algorithms.tacos import tacos
-from astra_tacos.topology.topology import Topology
 from astra_tacos.verifier.schedule_oracle import verify
 
 

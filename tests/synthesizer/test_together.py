@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.collective import COLLECTIVES, ROOTED, make_collective
-from astra_tacos.errors import ConfigError
 from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.schedule.joint import join
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
+from astra_tacos.support.errors import ConfigError
 from astra_tacos.synthesizer.algorithms.routed import routed
 from astra_tacos.synthesizer.routing.joint_routing import together
 from astra_tacos.verifier.schedule_oracle import verify, verify_together

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
+from astra_tacos.support.units import bytes_per_ns
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.algorithms.trees import refuse_too_large, trees
 from astra_tacos.synthesizer.dispatch.dispatch import dispatch
@@ -21,7 +22,6 @@ from astra_tacos.synthesizer.packing.chunk_count import suggest_chunks
 from astra_tacos.synthesizer.packing.justify import justify
 from astra_tacos.synthesizer.packing.mirror import mirror, mirrored
 from astra_tacos.synthesizer.packing.pack import pack
-from astra_tacos.units import bytes_per_ns
 from astra_tacos.verifier.schedule_oracle import verify
 
 GIB = 1 << 30

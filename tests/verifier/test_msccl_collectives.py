@@ -13,7 +13,7 @@ from helpers.msccl_programs import COLLS, direct_program, ring_all_reduce
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos.errors import ConfigError
+from astra_tacos.support.errors import ConfigError
 from astra_tacos.verifier.msccl_file import read_msccl_xml
 from astra_tacos.verifier.program import ProgramVerdict, verify_msccl_xml
 

@@ -19,14 +19,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED
-from astra_tacos.csr import group_by
-from astra_tacos.errors import ConfigError
 from astra_tacos.export.chakra import export_chakra
 from astra_tacos.export.msccl_xml import export_msccl_xml
+from astra_tacos.run.trace.reader import read_trace
+from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.run.trace.trace import ABSENT, DANGLING, ChunkColumns, Trace
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.trace.reader import read_trace
-from astra_tacos.trace.schema import NodeType
-from astra_tacos.trace.trace import ABSENT, DANGLING, ChunkColumns, Trace
+from astra_tacos.support.csr import group_by
+from astra_tacos.support.errors import ConfigError
 from astra_tacos.verifier.chakra_program import chakra_program
 from astra_tacos.verifier.msccl_file import read_msccl_xml
 from astra_tacos.verifier.msccl_layout import lay_out

@@ -14,7 +14,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from astra_tacos.collective import PERSONALISED
-from astra_tacos.errors import VerificationError
+from astra_tacos.support.errors import VerificationError
 from astra_tacos.verifier.schedule_oracle import check, verify
 
 

@@ -11,10 +11,10 @@ from helpers.symmetric import task, tasks
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos.blocks import BUILDING_BLOCKS
-from astra_tacos.blocks.building_block import BlockLinks
-from astra_tacos.blocks.translations import BitwiseTranslations
-from astra_tacos.config.network import Dimension
+from astra_tacos.network.blocks import BUILDING_BLOCKS
+from astra_tacos.network.blocks.building_block import BlockLinks
+from astra_tacos.network.blocks.translations import BitwiseTranslations
+from astra_tacos.network.network_config import Dimension
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule
 from astra_tacos.synthesizer.symmetric.symmetric import synthesize_symmetric
 from astra_tacos.verifier.schedule_oracle import verify

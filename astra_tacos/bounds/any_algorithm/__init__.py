@@ -12,8 +12,8 @@ from astra_tacos.bounds.any_algorithm.ports import egress, ingress
 from astra_tacos.bounds.any_algorithm.rounds import rounds
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.collective.collective import Collective
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.topology.topology import Topology
 
 ANY_ALGORITHM: dict[str, Callable[[Topology, Collective, Timing], Bound]] = {
     "ingress": ingress,

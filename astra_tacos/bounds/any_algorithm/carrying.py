@@ -14,8 +14,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.topology.topology import NO_LINK, Topology
-from astra_tacos.units import bytes_per_ns
+from astra_tacos.network.topology import NO_LINK, Topology
+from astra_tacos.support.units import bytes_per_ns
 
 _ROUNDING = 1e-12
 """Relative error of sums in double precision, generously."""

@@ -26,8 +26,8 @@ from astra_tacos.bounds.bound import Bound
 from astra_tacos.bounds.chosen_cuts import chosen_sides, describe_side, links_into
 from astra_tacos.bounds.cut import crossing, tightest_sides
 from astra_tacos.collective.collective import Collective
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.topology.topology import Topology
 
 _CHOSEN = 4
 """Of the sets that are only tried, those that take longest without latency."""

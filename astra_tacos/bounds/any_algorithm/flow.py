@@ -24,8 +24,8 @@ from astra_tacos.bounds.bound import Bound
 from astra_tacos.bounds.grouping import is_transitive
 from astra_tacos.bounds.way_volume import link_sets
 from astra_tacos.collective.collective import Collective
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.topology.topology import Topology
 
 _MOST_SOURCES = 1024
 _MOST_STEPS = 50_000_000

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.bounds.grouping import is_transitive, translation_classes
-from astra_tacos.topology.topology import Topology
+from astra_tacos.network.topology import Topology
 
 MOST_UNKNOWNS = 60_000
 """HiGHS takes about 5 s for so many: random graphs of 128 NPUs with four links each, meshes of 11 x 11."""

@@ -12,8 +12,8 @@ from astra_tacos.bounds.any_algorithm.amounts import pair_bytes
 from astra_tacos.bounds.any_algorithm.carrying import link_latency_ns
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.collective.collective import Collective
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.topology.topology import Topology
 
 MOST_STEPS = 20_000_000
 """Links, times devices from which distances are wanted: more are not computed."""

@@ -14,8 +14,8 @@ from astra_tacos.bounds.any_algorithm.carrying import first_arrival_ns, rate_byt
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.bounds.partition import links_between, weak_partitions
 from astra_tacos.collective.collective import Collective
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.topology.topology import Topology
 
 
 def partition(topology: Topology, collective: Collective, timing: Timing) -> Bound:

@@ -14,8 +14,8 @@ from astra_tacos.bounds.any_algorithm.latency import MOST_STEPS, distances_ns
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.bounds.grouping import is_transitive
 from astra_tacos.collective.collective import Collective
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.topology.topology import Topology
 
 _FEW = 16
 """NPUs that are examined with distances where the network is too large for all: those whose links take longest."""

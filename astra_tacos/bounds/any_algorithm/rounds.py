@@ -20,8 +20,8 @@ from astra_tacos.bounds.any_algorithm.amounts import pair_bytes
 from astra_tacos.bounds.any_algorithm.carrying import first_arrival_ns
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.collective.collective import Collective
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.topology.topology import Topology
 
 
 def rounds(topology: Topology, collective: Collective, timing: Timing) -> Bound:

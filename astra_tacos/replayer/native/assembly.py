@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.errors import ConfigError
 from astra_tacos.replayer.collective_program import CollectiveProgram, LocalKind
 from astra_tacos.replayer.native.phase import MAX_NODES, NUM_POOLS, Phase, Role
-from astra_tacos.trace.trace import ABSENT
+from astra_tacos.run.trace.trace import ABSENT
+from astra_tacos.support.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from astra_tacos.errors import ConfigError
 from astra_tacos.replayer.collective_program import CollectiveProgram
 from astra_tacos.replayer.native.assembly import Block, LogicalDimension, assemble
 from astra_tacos.replayer.native.direct import direct
@@ -23,6 +22,7 @@ from astra_tacos.replayer.native.kept_programs import KeptPrograms
 from astra_tacos.replayer.native.phase import PATTERNS, Phase, PhaseRequest
 from astra_tacos.replayer.native.ring import ring
 from astra_tacos.run.chunks import SplitSystem, cut_into_chunks
+from astra_tacos.support.errors import ConfigError
 
 NATIVE_ALGORITHMS: dict[str, Callable[[PhaseRequest], Phase]] = {
     "ring": ring,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.errors import ConfigError
 from astra_tacos.replayer.native.phase import Phase, PhaseRequest, Role
-from astra_tacos.trace.schema import NodeType
-from astra_tacos.trace.trace import ABSENT
+from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.run.trace.trace import ABSENT
+from astra_tacos.support.errors import ConfigError
 
 _COMP, _SEND, _RECV = NodeType.COMP, NodeType.COMM_SEND, NodeType.COMM_RECV
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from astra_tacos.replayer.collective_program import LocalKind
 from astra_tacos.replayer.native.phase import Phase, PhaseRequest
 from astra_tacos.replayer.native.role_builder import RoleBuilder
-from astra_tacos.trace.schema import NodeType
+from astra_tacos.run.trace.schema import NodeType
 
 _RECEIVED, _PASSED, _OPEN, _END = range(4)
 """Pools: messages received, packets completed, tokens that open the barrier, end of the phase (nothing waits for that one)."""

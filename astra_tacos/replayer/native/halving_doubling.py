@@ -7,9 +7,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.errors import ConfigError
 from astra_tacos.replayer.native.exchange import exchange, packets_reduced
 from astra_tacos.replayer.native.phase import Phase, PhaseRequest
+from astra_tacos.support.errors import ConfigError
 
 
 def halving_doubling(request: PhaseRequest) -> Phase:

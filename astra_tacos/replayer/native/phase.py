@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.errors import ConfigError
-from astra_tacos.units import BYTES_PER_GB, MAX_SIZE_BYTES, NS_PER_S
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.units import BYTES_PER_GB, MAX_SIZE_BYTES, NS_PER_S
 
 PATTERNS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 NUM_POOLS = 4

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.csr import group_by
 from astra_tacos.replayer.native.phase import Role
-from astra_tacos.trace.trace import ABSENT
+from astra_tacos.run.trace.trace import ABSENT
+from astra_tacos.support.csr import group_by
 
 _Values = NDArray[np.int64] | int
 

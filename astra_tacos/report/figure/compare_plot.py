@@ -17,7 +17,7 @@ from astra_tacos.report.figure.figure_style import (
     shape_text,
     time_unit,
 )
-from astra_tacos.units import format_size
+from astra_tacos.support.units import format_size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

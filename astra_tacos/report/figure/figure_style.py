@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from astra_tacos.errors import ConfigError
-from astra_tacos.extras import require
-from astra_tacos.files import check_writable, replaced_file
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.extras import require
+from astra_tacos.support.files import check_writable, replaced_file
 
 if TYPE_CHECKING:
     from matplotlib.colors import Colormap

@@ -10,7 +10,7 @@ import numpy as np
 from astra_tacos.report.figure.figure_style import RANK_STATES, WIDTH_INCHES, save_figure, shape_text, time_unit, wrapped
 from astra_tacos.report.figure.timeline_rows import coverage
 from astra_tacos.report.rank_states import STATES, Segments, find_segments
-from astra_tacos.units import format_time
+from astra_tacos.support.units import format_time
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

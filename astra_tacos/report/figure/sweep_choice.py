@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from astra_tacos.errors import ConfigError
 from astra_tacos.report.figure.sweep_reduction import column, is_number, varying
 from astra_tacos.report.sweep_columns import SweepColumns
+from astra_tacos.support.errors import ConfigError
 
 KINDS = ("lines", "heatmap", "pareto")
 MOST_SERIES = 12

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from astra_tacos.errors import ConfigError
 from astra_tacos.report.figure.figure_style import colours_from
 from astra_tacos.report.figure.sweep_axis import label_style, ordered, scale_of, texts
 from astra_tacos.report.figure.sweep_choice import Choice
 from astra_tacos.report.figure.sweep_reduction import Panel, describe_reduction, measure, numbers, representative
 from astra_tacos.report.sweep_columns import SweepColumns
 from astra_tacos.report.sweep_measures import HIGHER, LOWER, NEITHER
+from astra_tacos.support.errors import ConfigError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from astra_tacos.errors import ConfigError
 from astra_tacos.report.figure.figure_style import WIDTH_INCHES, save_figure, wrapped
 from astra_tacos.report.figure.sweep_axis import texts
 from astra_tacos.report.figure.sweep_choice import MOST_SERIES, Choice
@@ -16,6 +15,7 @@ from astra_tacos.report.figure.sweep_lines import draw_lines
 from astra_tacos.report.figure.sweep_pareto import draw_fronts
 from astra_tacos.report.figure.sweep_reduction import Panel, column, measure, numbers, tasks
 from astra_tacos.report.sweep_columns import SweepColumns
+from astra_tacos.support.errors import ConfigError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

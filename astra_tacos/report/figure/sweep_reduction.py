@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from astra_tacos.errors import ConfigError
 from astra_tacos.report.sweep_columns import SweepColumns
 from astra_tacos.report.sweep_measures import HIGHER, LOWER, MEASURES, Measure, measure_of
+from astra_tacos.support.errors import ConfigError
 
 MOST_PANELS = 6
 _TASK = tuple(name for name, measure in MEASURES.items() if measure.role == "task")

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.config.network import Dimension, describe_dimensions
-from astra_tacos.errors import ConfigError
+from astra_tacos.network.network_config import Dimension, describe_dimensions
 from astra_tacos.report.figure.figure_style import (
     COPY,
     REDUCE,
@@ -25,7 +24,8 @@ from astra_tacos.report.figure.figure_style import (
 from astra_tacos.report.figure.timeline_plot import MOST_BARS, add_bars
 from astra_tacos.report.figure.timeline_rows import Bars, coverage
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask
-from astra_tacos.units import format_size, format_time
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.units import format_size, format_time
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

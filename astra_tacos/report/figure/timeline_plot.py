@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from astra_tacos.config.node_table import SWITCH_KIND
-from astra_tacos.errors import ConfigError
+from astra_tacos.network.node_table import SWITCH_KIND
+from astra_tacos.network.topology import Topology
 from astra_tacos.report.figure.figure_style import (
     COPY,
     REDUCE,
@@ -29,8 +29,8 @@ from astra_tacos.report.figure.timeline_rows import (
     sends_of_chunk,
 )
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.topology.topology import Topology
-from astra_tacos.units import format_size, format_time
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.units import format_size, format_time
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

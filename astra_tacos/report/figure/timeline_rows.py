@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.errors import ConfigError
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.dependencies import data_dependencies
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.topology.topology import Topology
+from astra_tacos.support.errors import ConfigError
 
 NO_ROW = -1
 _MOST_BANDWIDTHS = 6

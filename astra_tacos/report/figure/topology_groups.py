@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.blocks.building_block import BuildingBlock
-from astra_tacos.config.network import Dimension
-from astra_tacos.config.node_table import SWITCH_KIND, ForwardingDevice
+from astra_tacos.network.blocks.building_block import BuildingBlock
+from astra_tacos.network.network_config import Dimension
+from astra_tacos.network.node_table import SWITCH_KIND, ForwardingDevice
+from astra_tacos.network.topology import NO_DIMENSION, Topology
 from astra_tacos.report.topology_layout import IN_GRIDS, layout
-from astra_tacos.topology.topology import NO_DIMENSION, Topology
 
 MOST_DEVICES = 320
 MOST_LINKS = 1_500

@@ -8,7 +8,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
-from astra_tacos.errors import ConfigError
+from astra_tacos.support.errors import ConfigError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

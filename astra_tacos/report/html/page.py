@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-from astra_tacos.errors import ConfigError
 from astra_tacos.report.html.encoding import compress, encode
+from astra_tacos.support.errors import ConfigError
 
 MOST_PAGE_BYTES = 8_000_000
 MOST_DATA_BYTES = 5_000_000

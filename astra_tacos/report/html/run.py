@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from astra_tacos.config.json_text import read_json_object
-from astra_tacos.errors import ConfigError
 from astra_tacos.report.html.encoding import encode
 from astra_tacos.report.html.page import MOST_DATA_BYTES, Section, render_page
 from astra_tacos.report.html.rank_timeline import MOST_SEGMENTS, choose_rows, timeline_data
@@ -24,7 +22,9 @@ from astra_tacos.report.rank_states import STATES, Segments, coarser, find_segme
 from astra_tacos.report.replay_directory import RESULT_FILE
 from astra_tacos.report.run_report import recorded_collectives
 from astra_tacos.run.recording import REPLAY_FILE, RecordedReplay, Recording, load_recording
-from astra_tacos.trace.schema import CommType
+from astra_tacos.run.trace.schema import CommType
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.json_text import read_json_object
 
 PLAN_FILE = "plan.json"
 _MOST_RANK_BARS = 128

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from astra_tacos.units import format_size
+from astra_tacos.support.units import format_size
 
 
 def plan_cases(result: dict[str, Any]) -> dict[str, Any]:

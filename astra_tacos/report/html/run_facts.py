@@ -7,7 +7,7 @@ from typing import Any
 
 from astra_tacos.report.html.page import escape
 from astra_tacos.run.recording import RecordedReplay, Recording
-from astra_tacos.units import format_size
+from astra_tacos.support.units import format_size
 
 _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "\N{MICRO SIGN}s"), (1, "ns"))
 

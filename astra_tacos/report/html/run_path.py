@@ -7,7 +7,7 @@ from astra_tacos.report.html.page import Section, escape
 from astra_tacos.report.rank_states import COMPUTES, EXPOSED, IDLE, WAITS
 from astra_tacos.run.critical_path import PathShare, PathSummary, critical_path, describe_kind, summarize_path
 from astra_tacos.run.recording import COLLECTIVE, COMPUTE, RECEIVE, SEND, RecordedReplay, Recording
-from astra_tacos.units import format_time
+from astra_tacos.support.units import format_time
 
 _WIDTH = 720
 _HEIGHT = 22

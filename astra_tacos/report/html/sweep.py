@@ -6,11 +6,11 @@ from dataclasses import replace
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from astra_tacos.errors import ConfigError
 from astra_tacos.report.html.page import Section, escape, render_page
 from astra_tacos.report.html.sweep_data import sweep_data, varying_columns
 from astra_tacos.report.html.sweep_headline import failures_html, headline_html
 from astra_tacos.report.sweep_measures import as_one_value, measure_of
+from astra_tacos.support.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from astra_tacos.report.html.page import escape
 from astra_tacos.report.html.sweep_encoding import as_texts, is_number
 from astra_tacos.report.sweep_measures import HIGHER, MEASURES, measure_of
-from astra_tacos.units import format_size, format_time
+from astra_tacos.support.units import format_size, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

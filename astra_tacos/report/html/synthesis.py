@@ -10,7 +10,7 @@ from astra_tacos.report.html.page import Section, escape, render_page
 from astra_tacos.report.html.synthesis_data import MOST_DRAWN_DEVICES, MOST_DRAWN_LINKS, MOST_INTERVALS, collect, compared
 from astra_tacos.report.table import describe_efficiency, sends_text, synthesis_rows
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.units import format_size, format_time
+from astra_tacos.support.units import format_size, format_time
 
 _SCRIPTS = ("topology.js", "synthesis_parts.js", "synthesis.js")
 _TIMES = " \N{MULTIPLICATION SIGN} "

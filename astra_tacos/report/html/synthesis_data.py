@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.network.topology import Topology
 from astra_tacos.report.arrivals import arrivals
 from astra_tacos.report.compare_rows import CompareRow, best_bound_ns
 from astra_tacos.report.link_use import links_by_dimension, shares_of_time
@@ -16,7 +17,6 @@ from astra_tacos.report.topology_layout import layout
 from astra_tacos.schedule.link_use import link_use
 from astra_tacos.schedule.partial_sums import PartialSums
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.topology.topology import Topology
 
 MOST_INTERVALS = 400_000
 """Uses of links by sends that a page holds one by one: 2 to 4 MB, and a tenth of a second to look through in a browser."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from astra_tacos.collective.collective import Collective
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.branchings.branchings import choose_branchings
@@ -18,7 +19,6 @@ from astra_tacos.synthesizer.dispatch.dispatch import dispatch
 from astra_tacos.synthesizer.packing.mirror import mirror, mirrored
 from astra_tacos.synthesizer.packing.pack import Packing
 from astra_tacos.synthesizer.packing.tree_sends import send_graph_along_trees
-from astra_tacos.topology.topology import Topology
 
 
 def branchings(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:

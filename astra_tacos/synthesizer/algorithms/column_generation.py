@@ -15,6 +15,8 @@ import numpy as np
 
 from astra_tacos.collective import make_collective
 from astra_tacos.collective.collective import Collective
+from astra_tacos.network.rotations import find_rotations
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.columns.demand import Demands
@@ -24,8 +26,6 @@ from astra_tacos.synthesizer.columns.trip_sends import choose_columns, make_send
 from astra_tacos.synthesizer.dispatch.dispatch import dispatch
 from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
 from astra_tacos.synthesizer.packing.mirror import mirror, mirrored
-from astra_tacos.topology.rotations import find_rotations
-from astra_tacos.topology.topology import Topology
 
 _REFERENCE_BYTES = 1 << 30
 _MOST_NPUS, _MOST_ALIKE, _MOST_ORBITS = 128, 2048, 4

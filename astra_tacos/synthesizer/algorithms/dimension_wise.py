@@ -11,6 +11,7 @@ needs, whatever number of chunks is asked for.
 from __future__ import annotations
 
 from astra_tacos.collective.collective import Collective
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.dimension_order.dimension_order import refuse_without_dimensions
@@ -19,7 +20,6 @@ from astra_tacos.synthesizer.exchange.by_dimension import best_mix, num_mixes
 from astra_tacos.synthesizer.exchange.cost import MOST_CELLS
 from astra_tacos.synthesizer.exchange.least import least_ns
 from astra_tacos.synthesizer.work import dispatch_work, exchange_work
-from astra_tacos.topology.topology import Topology
 
 
 def dimension_wise(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from astra_tacos.blocks.spreading import binomial_tree
 from astra_tacos.collective.collective import Collective
+from astra_tacos.network.blocks.spreading import binomial_tree
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.dispatch.dispatch import dispatch
 from astra_tacos.synthesizer.routing.routing import Spread, make_send_graph
-from astra_tacos.topology.topology import Topology
 
 
 def halving_doubling(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:

@@ -14,15 +14,15 @@ import numpy as np
 
 from astra_tacos.collective import make_collective
 from astra_tacos.collective.collective import Collective
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LinkModel, Timing
+from astra_tacos.support.units import format_size
 from astra_tacos.synthesizer.algorithms.column_generation import refuse_without_forwarding, schedule_columns
 from astra_tacos.synthesizer.chunk_counts import advise_for_trips
 from astra_tacos.synthesizer.columns.demand import Demands
 from astra_tacos.synthesizer.columns.device_trees import DeviceTrees
 from astra_tacos.synthesizer.columns.programme import Solution, solve
-from astra_tacos.topology.topology import Topology
-from astra_tacos.units import format_size
 
 NAME = "in-network"
 _MOST_NPUS = 128

@@ -11,15 +11,15 @@ import numpy as np
 
 from astra_tacos.collective.all_gather import all_gather
 from astra_tacos.collective.collective import Collective
-from astra_tacos.errors import SynthesisError
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import Timing, compute_timing
+from astra_tacos.support.errors import SynthesisError
+from astra_tacos.support.units import bytes_per_ns
 from astra_tacos.synthesizer.algorithms.tacos import tacos
 from astra_tacos.synthesizer.algorithms.trees import trees
 from astra_tacos.synthesizer.exchange.gathered import one_shot_of
-from astra_tacos.topology.topology import Topology
-from astra_tacos.units import bytes_per_ns
 
 _PIECES = (1, 4, 8)
 _MOST_SENDS = 1 << 15

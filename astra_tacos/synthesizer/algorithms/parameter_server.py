@@ -13,6 +13,7 @@ import numpy as np
 
 from astra_tacos.collective import make_collective
 from astra_tacos.collective.collective import Collective
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.algorithms.column_generation import schedule_columns
@@ -20,7 +21,6 @@ from astra_tacos.synthesizer.columns.demand import Demands
 from astra_tacos.synthesizer.columns.device_trees import DeviceTrees
 from astra_tacos.synthesizer.columns.programme import Solution, solve
 from astra_tacos.synthesizer.columns.routes import RouteFinder
-from astra_tacos.topology.topology import Topology
 
 NAME = "parameter-server"
 _REFERENCE_BYTES = 1 << 30

@@ -12,6 +12,7 @@ import numpy as np
 
 from astra_tacos.collective.all_to_allv import of_chunks
 from astra_tacos.collective.collective import Collective
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import Timing, compute_timing
@@ -19,7 +20,6 @@ from astra_tacos.synthesizer.dispatch.dispatch import dispatch
 from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
 from astra_tacos.synthesizer.two_level.nodes import nodes_of
 from astra_tacos.synthesizer.two_level.plan import plan_exchange
-from astra_tacos.topology.topology import Topology
 
 _ROUNDS = 8
 

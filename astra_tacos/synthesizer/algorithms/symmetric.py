@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from astra_tacos.collective.collective import Collective
-from astra_tacos.errors import SynthesisError
+from astra_tacos.network.topology import Topology
+from astra_tacos.network.translation_group import is_whole_product, why_not_symmetric
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask
 from astra_tacos.schedule.timing import LinkModel, Timing
+from astra_tacos.support.errors import SynthesisError
 from astra_tacos.synthesizer.symmetric.chunks import near_bound
 from astra_tacos.synthesizer.symmetric.symmetric import synthesize_symmetric
-from astra_tacos.topology.topology import Topology
-from astra_tacos.topology.translation_group import is_whole_product, why_not_symmetric
 
 
 def symmetric(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:

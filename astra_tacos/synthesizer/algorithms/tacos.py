@@ -16,13 +16,13 @@ from astra_tacos.bounds.distance import diameter
 from astra_tacos.bounds.port import egress, ingress, volume
 from astra_tacos.collective.all_gather import all_gather
 from astra_tacos.collective.collective import Collective
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.sends import Sends
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.matching.matching import Matching, match_all_gather
 from astra_tacos.synthesizer.overlap.overlap import overlap_phases
-from astra_tacos.topology.topology import Topology
 
 _MOST_LINKS = 8192
 _MOST_SENDS = 4_000_000

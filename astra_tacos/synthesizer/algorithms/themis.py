@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
-from astra_tacos.config.network import Dimension
+from astra_tacos.network.network_config import Dimension
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.dimension_order.dimension_order import fastest_over_dimensions
-from astra_tacos.topology.topology import Topology
 
 
 def themis(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:

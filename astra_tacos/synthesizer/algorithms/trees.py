@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.dispatch.dispatch import dispatch
@@ -24,7 +25,6 @@ from astra_tacos.synthesizer.packing.mirror import mirror, mirrored
 from astra_tacos.synthesizer.packing.pack import pack
 from astra_tacos.synthesizer.packing.roots import middle_npus, share_trees
 from astra_tacos.synthesizer.packing.tree_sends import send_graph_along_trees
-from astra_tacos.topology.topology import Topology
 
 _MOST_TREES = 2048
 _MOST_PRICES = 1 << 22

@@ -7,12 +7,12 @@ from numpy.typing import NDArray
 
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.collective.collective import MAX_CHUNKS, Collective
-from astra_tacos.errors import ConfigError, SynthesisError
+from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.schedule.timing import LinkModel, compute_timing
+from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.synthesizer.branchings.branchings import choose_branchings
 from astra_tacos.synthesizer.packing.chunk_count import wanted_chunk_ns
 from astra_tacos.synthesizer.packing.mirror import mirror
-from astra_tacos.topology.topology import NO_LINK, Topology
 
 _OF_LATENCY = 0.25
 """A chunk that holds links for this share of the latency is short."""

@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
+from astra_tacos.network.rotations import Rotations, find_rotations
+from astra_tacos.network.topology import Topology
+from astra_tacos.support.units import bytes_per_ns
 from astra_tacos.synthesizer.columns.arborescence import cheapest_arborescence
 from astra_tacos.synthesizer.columns.column import Column, Trip
 from astra_tacos.synthesizer.columns.device_trees import DeviceTrees
 from astra_tacos.synthesizer.columns.routes import RouteFinder, Routes
-from astra_tacos.topology.rotations import Rotations, find_rotations
-from astra_tacos.topology.topology import Topology
-from astra_tacos.units import bytes_per_ns
 
 NOISE = 3e-4
 """By so much of their cost at most, routes count as dearer that lead from NPUs far from the root, so that trees are shallow,

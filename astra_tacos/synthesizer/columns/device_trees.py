@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
+from astra_tacos.network.topology import Topology
+from astra_tacos.support.units import bytes_per_ns
 from astra_tacos.synthesizer.columns.column import Column, Trip, column_of
 from astra_tacos.synthesizer.columns.routes import RouteFinder, Routes
 from astra_tacos.synthesizer.columns.steiner import NearestPaths, steiner_tree
-from astra_tacos.topology.topology import Topology
-from astra_tacos.units import bytes_per_ns
 
 
 class DeviceTrees:

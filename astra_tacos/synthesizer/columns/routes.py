@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.topology.rotations import Rotations
-from astra_tacos.topology.topology import Topology
+from astra_tacos.network.rotations import Rotations
+from astra_tacos.network.topology import Topology
 
 _LEAST = 1e-9
 """Of the dearest link: shortest paths in a sparse graph need lengths above 0."""

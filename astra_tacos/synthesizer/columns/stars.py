@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from astra_tacos.collective.collective import Collective
-from astra_tacos.errors import ConfigError
+from astra_tacos.network.topology import Topology
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.units import bytes_per_ns
 from astra_tacos.synthesizer.columns.column import Trip, column_of
 from astra_tacos.synthesizer.columns.programme import Solution
 from astra_tacos.synthesizer.columns.routes import RouteFinder
-from astra_tacos.topology.topology import Topology
-from astra_tacos.units import bytes_per_ns
 
 
 def server_stars(topology: Topology, collective: Collective, servers: Sequence[int]) -> Solution:

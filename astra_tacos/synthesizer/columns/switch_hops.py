@@ -12,12 +12,12 @@ from dataclasses import replace
 import numpy as np
 
 from astra_tacos.collective.collective import Collective
+from astra_tacos.network.composition import with_switches_forwarding
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.sends import Sends
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import Timing, compute_timing
-from astra_tacos.topology.composition import with_switches_forwarding
-from astra_tacos.topology.topology import Topology
 
 
 def as_hops(topology: Topology, collective: Collective, timing: Timing) -> tuple[Topology, Collective, Timing]:

@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
-from astra_tacos.csr import group_by, members_of
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.support.csr import group_by, members_of
 from astra_tacos.synthesizer.columns.column import Column, Trip
 from astra_tacos.synthesizer.columns.demand import Demands
 from astra_tacos.synthesizer.columns.programme import Solution
 from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
-from astra_tacos.topology.topology import Topology
 
 _STAGGER = 0.9
 """Share of the busiest link's time over which chunks of one demand are due, one after another."""

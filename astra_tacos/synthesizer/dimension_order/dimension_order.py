@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.blocks.spreading import Spreads, spread_directly
 from astra_tacos.collective.collective import Collective
+from astra_tacos.network.blocks.spreading import Spreads, spread_directly
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.dispatch.dispatch import dispatch
 from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
 from astra_tacos.synthesizer.routing.routing import Spread, make_send_graph
-from astra_tacos.topology.topology import Topology
 
 
 def refuse_without_dimensions(topology: Topology, collective: Collective) -> str | None:

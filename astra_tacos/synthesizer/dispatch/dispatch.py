@@ -6,17 +6,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
-from astra_tacos.csr import group_by
-from astra_tacos.errors import SynthesisError
+from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.schedule.messages import message_sizes
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.schedule.work_meter import count_work
+from astra_tacos.support.csr import group_by
+from astra_tacos.support.errors import SynthesisError
 from astra_tacos.synthesizer.dispatch.occupancy import link_occupancy
 from astra_tacos.synthesizer.dispatch.send_graph import SendGraph, find_slots
 from astra_tacos.synthesizer.work import EXAMINED_CHANNEL
-from astra_tacos.topology.topology import NO_LINK, Topology
 
 
 def dispatch(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.network.topology import NO_LINK
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.topology.topology import NO_LINK
 
 
 def link_occupancy(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-from astra_tacos.errors import SynthesisError
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import MOST_TRUNCATED, TRUNCATION_HANDICAP, Timing, compute_timing, least_bytes
 from astra_tacos.schedule.work_meter import count_work
+from astra_tacos.support.errors import SynthesisError
 from astra_tacos.synthesizer.dispatch.dispatch import dispatch
 from astra_tacos.synthesizer.exchange.cost import (
     MOST_CELLS,
@@ -21,7 +22,6 @@ from astra_tacos.synthesizer.exchange.cost import (
 )
 from astra_tacos.synthesizer.exchange.level import Level, dimension_levels, whole_level
 from astra_tacos.synthesizer.exchange.plan import Plan, send_graph_of
-from astra_tacos.topology.topology import Topology
 
 _MOST_SCHEDULED = 6
 _MOST_ROWS = 100_000

@@ -7,14 +7,14 @@ from itertools import islice, product
 import numpy as np
 
 from astra_tacos.collective.collective import Collective
-from astra_tacos.errors import SynthesisError
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.support.errors import SynthesisError
 from astra_tacos.synthesizer.dimension_order.dimension_order import Ways, send_graph_over_dimensions
 from astra_tacos.synthesizer.dispatch.dispatch import dispatch
 from astra_tacos.synthesizer.exchange.level import DOUBLING, SHORTEST, dimension_levels
-from astra_tacos.topology.topology import Topology
 
 MOST_MIXES = 16
 _MOST_SENDS = 200_000

@@ -9,13 +9,13 @@ from itertools import permutations, product
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.blocks.spreading import Spreads
+from astra_tacos.network.blocks.spreading import Spreads
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import MOST_TRUNCATED, LinkModel
+from astra_tacos.support.units import bytes_per_ns
 from astra_tacos.synthesizer.exchange.level import DOUBLING, SHORTEST, Level
 from astra_tacos.synthesizer.exchange.plan import Form, Plan
 from astra_tacos.synthesizer.exchange.relays import over_channels
-from astra_tacos.topology.topology import Topology
-from astra_tacos.units import bytes_per_ns
 
 MOST_ROWS = 1 << 18
 MOST_CELLS = 1 << 25

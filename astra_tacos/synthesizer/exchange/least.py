@@ -6,11 +6,11 @@ from functools import lru_cache
 
 import numpy as np
 
+from astra_tacos.network.topology import Topology
+from astra_tacos.support.units import bytes_per_ns
 from astra_tacos.synthesizer.exchange.cost import list_plans
 from astra_tacos.synthesizer.exchange.level import dimension_levels
 from astra_tacos.synthesizer.exchange.plan import Form, Plan
-from astra_tacos.topology.topology import Topology
-from astra_tacos.units import bytes_per_ns
 
 
 @lru_cache(maxsize=4)

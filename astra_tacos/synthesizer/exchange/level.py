@@ -10,10 +10,10 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.blocks.spreading import Spreads, binomial_tree, spread_directly, spread_over_shortest_routes
-from astra_tacos.csr import group_by
-from astra_tacos.topology.topology import Topology
-from astra_tacos.units import bytes_per_ns
+from astra_tacos.network.blocks.spreading import Spreads, binomial_tree, spread_directly, spread_over_shortest_routes
+from astra_tacos.network.topology import Topology
+from astra_tacos.support.csr import group_by
+from astra_tacos.support.units import bytes_per_ns
 
 SHORTEST, DOUBLING = "shortest", "doubling"
 """Names of ways to spread: over shortest routes (directly, where there are channels), or by doubling who has it."""

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.topology.topology import Topology
+from astra_tacos.network.topology import Topology
 
 
 def over_channels(

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.csr import group_by
+from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.support.csr import group_by
 from astra_tacos.synthesizer.dispatch.occupancy import link_occupancy
 from astra_tacos.synthesizer.matching.neighbourhood import neighbourhood
-from astra_tacos.topology.topology import NO_LINK, Topology
 
 if TYPE_CHECKING:
     from astra_tacos.synthesizer.matching._table_kernels import Network, Space, State

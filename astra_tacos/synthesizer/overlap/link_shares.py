@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.distinct import distinct
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.topology.topology import Topology
+from astra_tacos.support.distinct import distinct
 
 _SLACK = 0.01
 

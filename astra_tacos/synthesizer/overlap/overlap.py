@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.dispatch.dispatch import dispatch
 from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
 from astra_tacos.synthesizer.matching.matching import match_all_gather
 from astra_tacos.synthesizer.overlap.link_shares import LinkShares, link_shares
-from astra_tacos.topology.topology import Topology
 
 _STEPS = 64
 _HOP_WEIGHT = 2.0

@@ -7,9 +7,9 @@ import numpy as np
 from astra_tacos.bounds.port import egress, ingress, volume
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.collective.collective import MAX_CHUNKS
-from astra_tacos.errors import ConfigError, SynthesisError
+from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.schedule.timing import LinkModel, compute_timing
-from astra_tacos.topology.topology import NO_LINK, Topology
+from astra_tacos.support.errors import ConfigError, SynthesisError
 
 _HANDING_ON = 0.01
 """Share of the whole time that chunks may take from one end of a tree to the other."""

@@ -8,11 +8,11 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.sends import Sends
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.topology.topology import Topology
 
 
 @dataclass(frozen=True, slots=True)

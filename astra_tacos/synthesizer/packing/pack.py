@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.csr import group_by
-from astra_tacos.errors import SynthesisError
+from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.schedule.work_meter import count_work
+from astra_tacos.support.csr import group_by
+from astra_tacos.support.errors import SynthesisError
 from astra_tacos.synthesizer.packing.branches import Branches, measure
-from astra_tacos.topology.topology import NO_LINK, Topology
 
 if TYPE_CHECKING:
     from astra_tacos.synthesizer.packing._packing_kernels import Channels, Space

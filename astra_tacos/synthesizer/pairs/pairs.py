@@ -11,8 +11,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.topology.device_routes import DeviceRoutes
-from astra_tacos.topology.topology import NO_DIMENSION, Topology
+from astra_tacos.network.device_routes import DeviceRoutes
+from astra_tacos.network.topology import NO_DIMENSION, Topology
 
 
 @lru_cache(maxsize=4)

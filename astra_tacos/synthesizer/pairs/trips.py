@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from astra_tacos.collective.collective import Collective
-from astra_tacos.errors import SynthesisError
+from astra_tacos.network.device_routes import DeviceRoutes
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.support.errors import SynthesisError
 from astra_tacos.synthesizer.dispatch.dispatch import dispatch
 from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
-from astra_tacos.topology.device_routes import DeviceRoutes
-from astra_tacos.topology.topology import Topology
 
 _MOST_ROUTES = 64
 """Equally good routes of a pair among which its chunks take turns."""

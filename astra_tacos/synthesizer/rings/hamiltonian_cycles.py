@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.blocks.building_block import NO_MEMBER
-from astra_tacos.config.network import Dimension
+from astra_tacos.network.blocks.building_block import NO_MEMBER
+from astra_tacos.network.network_config import Dimension
 
 _NO_EDGE = -2
 _UNUSED = -1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.topology.topology import Topology
+from astra_tacos.network.topology import Topology
 
 _ATTEMPTS = 30
 _MOST_STEPS = 20_000

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from astra_tacos.blocks.building_block import COMPLETE
-from astra_tacos.config.network import Dimension
+from astra_tacos.network.blocks.building_block import COMPLETE
+from astra_tacos.network.device_routes import DeviceRoutes
+from astra_tacos.network.network_config import Dimension
+from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.synthesizer.rings.hamiltonian_cycles import disjoint_cycles
 from astra_tacos.synthesizer.rings.hamiltonian_search import search_cycles
-from astra_tacos.topology.device_routes import DeviceRoutes
-from astra_tacos.topology.topology import NO_LINK, Topology
 
 _MOST_NESTED = 64
 _MOST_SEARCHED = 1 << 12

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.errors import SynthesisError
-from astra_tacos.topology.topology import Topology
+from astra_tacos.network.topology import Topology
+from astra_tacos.support.errors import SynthesisError
 
 _NEARLY_WHOLE = 1e-6
 MOST_NPUS = 64

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.errors import SynthesisError
+from astra_tacos.support.errors import SynthesisError
 from astra_tacos.synthesizer.rounds.lanes import Demand, Lanes
 
 if TYPE_CHECKING:  # SciPy's solvers take longer to import than most commands take, and few need them

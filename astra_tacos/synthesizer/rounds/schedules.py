@@ -9,14 +9,14 @@ import numpy as np
 
 from astra_tacos.collective import make_collective
 from astra_tacos.collective.collective import Collective
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.sends import Sends
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import LinkModel, compute_timing
+from astra_tacos.support.units import bytes_per_ns
 from astra_tacos.synthesizer.rounds.frontier import Point, Task
 from astra_tacos.synthesizer.rounds.lanes import Lanes
-from astra_tacos.topology.topology import Topology
-from astra_tacos.units import bytes_per_ns
 
 _OF_SHARES = ("reduce-scatter", "scatter", "all-reduce")
 """Collectives whose size is that of the parts of all NPUs together."""

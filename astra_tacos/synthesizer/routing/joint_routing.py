@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.joint import join_collectives, split
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LinkModel, Timing, compute_timing
@@ -20,7 +21,6 @@ from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
 from astra_tacos.synthesizer.packing.justify import justify
 from astra_tacos.synthesizer.packing.mirror import mirror
 from astra_tacos.synthesizer.routing.route import BUSY_SHARE, Route, find_route, may_have_idle_roots, send_graph_along_route
-from astra_tacos.topology.topology import Topology
 
 _ROUNDS = 8
 _PATIENCE = 2

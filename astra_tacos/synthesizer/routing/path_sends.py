@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
 from astra_tacos.synthesizer.routing.paths import Paths
-from astra_tacos.topology.topology import Topology
 
 
 def send_graph_along_paths(topology: Topology, collective: Collective, timing: Timing, paths: Paths) -> SendGraph:

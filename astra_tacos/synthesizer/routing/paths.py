@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
-from astra_tacos.csr import group_by
-from astra_tacos.errors import SynthesisError
+from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.schedule.work_meter import count_work
-from astra_tacos.topology.topology import NO_LINK, Topology
+from astra_tacos.support.csr import group_by
+from astra_tacos.support.errors import SynthesisError
 
 _LINKS_A_ROUND = 1 << 24
 """Bundles times links: what a round looks at."""

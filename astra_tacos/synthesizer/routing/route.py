@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
 from astra_tacos.synthesizer.packing.pack import Packing
@@ -20,7 +21,6 @@ from astra_tacos.synthesizer.packing.tree_sends import send_graph_along_trees
 from astra_tacos.synthesizer.routing.path_sends import send_graph_along_paths
 from astra_tacos.synthesizer.routing.paths import Paths, find_paths
 from astra_tacos.synthesizer.routing.tree_growth import grow_trees
-from astra_tacos.topology.topology import Topology
 
 BUSY_SHARE = 0.8
 """What routed sends are dispatched with, see `dispatch`."""

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
-from astra_tacos.csr import group_by
-from astra_tacos.distinct import distinct_places
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.support.csr import group_by
+from astra_tacos.support.distinct import distinct_places
 from astra_tacos.synthesizer.dispatch.occupancy import link_occupancy
 from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
-from astra_tacos.topology.topology import Topology
 
 _MUCH = 500_000_000
 """Limit on the number of trees of paths times channels; above it, paths are computed only once."""

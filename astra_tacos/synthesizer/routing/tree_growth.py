@@ -15,15 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
-from astra_tacos.csr import group_by
-from astra_tacos.errors import SynthesisError
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.schedule.work_meter import count_work
+from astra_tacos.support.csr import group_by
+from astra_tacos.support.errors import SynthesisError
 from astra_tacos.synthesizer.packing.branches import Branches, measure
 from astra_tacos.synthesizer.packing.pack import Packing
 from astra_tacos.synthesizer.packing.roots import middle_npus, share_trees, spread_evenly
 from astra_tacos.synthesizer.routing.paths import link_graph
-from astra_tacos.topology.topology import Topology
 
 _LOOKS_A_ROUND = 1 << 24
 """Trees times links, and where there are switches times members: what a round looks at."""

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
 
-from astra_tacos.errors import SynthesisError
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import LinkModel
 from astra_tacos.schedule.work_meter import Allowance, OutOfWorkError, metered
+from astra_tacos.support.errors import SynthesisError
 from astra_tacos.synthesizer.search.candidates import Candidate, TimedSchedule
 from astra_tacos.synthesizer.search.leaderboard import Leaderboard
-from astra_tacos.topology.topology import Topology
 
 _OVERSHOOT = 1.25
 """A candidate that examines more than what is left of a budget that was asked for, times this, is stopped."""

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from astra_tacos.collective.collective import Collective
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import MOST_TRUNCATED, LinkModel, Timing
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search.joining import join_messages
-from astra_tacos.topology.topology import Topology
 
 MAX_TRIALS = 32
 _CHEAP = 500_000

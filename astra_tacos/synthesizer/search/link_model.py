@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import LINK_MODELS, LinkModel, can_replay_blocking, choose_link_model
 from astra_tacos.synthesizer.search.search_options import FASTEST, SearchOptions
-from astra_tacos.topology.topology import Topology
 
 FASTEST_REASON = "ASTRA-sim's congestion-unaware model has no queues to replay here, so the faster of both models is taken"
 _HELD_REASON = "ASTRA-sim's congestion-unaware model replays held links exactly, and queues may be faster: both models are tried"

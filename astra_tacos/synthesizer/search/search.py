@@ -13,11 +13,12 @@ from astra_tacos.bounds import chunked_lower_bound, lower_bound
 from astra_tacos.bounds.way_volume import fewest_crossings
 from astra_tacos.collective import cut_into
 from astra_tacos.collective.collective import Collective
-from astra_tacos.errors import ConfigError, SynthesisError
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.symmetric_time import exact_symmetric_ns
 from astra_tacos.schedule.timing import LinkModel, compute_timing, timing_of_sizes
+from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.chunk_counts import choose_chunks, counts_for_trips, counts_of_whole_ns
 from astra_tacos.synthesizer.search.candidate_runner import CandidateRunner
@@ -25,7 +26,6 @@ from astra_tacos.synthesizer.search.candidates import Candidate, Cut, in_order, 
 from astra_tacos.synthesizer.search.leaderboard import Leaderboard
 from astra_tacos.synthesizer.search.link_model import handicaps, link_models_of
 from astra_tacos.synthesizer.search.search_options import SearchOptions
-from astra_tacos.topology.topology import Topology
 
 MAX_CHUNKS_PER_NPU = 512
 """Most chunks per NPU that the search tries, unless a synthesizer advises more."""

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from astra_tacos.errors import ConfigError
 from astra_tacos.schedule.timing import LINK_MODELS, LinkModel
+from astra_tacos.support.errors import ConfigError
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS, auto_synthesizers
 from astra_tacos.synthesizer.chunk_counts import MAX_SENDS
 from astra_tacos.synthesizer.work import AUTO_BUDGET

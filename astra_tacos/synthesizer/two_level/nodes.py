@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.topology.topology import Topology
+from astra_tacos.network.topology import Topology
 
 
 @dataclass(frozen=True, slots=True, eq=False)

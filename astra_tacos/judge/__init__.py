@@ -1,1 +1,0 @@
-"""Judges: how long schedules and runs take on each of ASTRA-sim's network models, whichever they were made for."""

@@ -1,0 +1,87 @@
+"""Ring: every NPU has a link to each of its two neighbours; two NPUs have one link each way."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.network.blocks.building_block import COMPLETE, BlockLinks, BuildingBlock, Drawing, SharedPart, Tour
+from astra_tacos.network.blocks.mesh import MESH, line_axis
+from astra_tacos.network.blocks.spreading import Spreads
+from astra_tacos.network.blocks.translations import CyclicTranslations
+
+
+class _Ring(BuildingBlock):
+    """A bidirectional ring (`astra-network-analytical`, `Ring.cpp`)."""
+
+    __slots__ = ()
+
+    name = "Ring"
+    is_in_astra_sim = True
+    drawing = Drawing.RING
+
+    def links(self, size: int) -> BlockLinks:
+        npus = np.arange(size)
+        following = (npus + 1) % size
+        if size == 2:
+            return BlockLinks(npus, following)
+        return BlockLinks(np.concatenate((npus, following)), np.concatenate((following, npus)))
+
+    def estimated_channels(self, size: int) -> int:
+        return 2 * size
+
+    def links_per_npu(self, size: int) -> int:
+        return min(2, size - 1)
+
+    def num_crossed(self, size: int, src: NDArray[np.int64], dst: NDArray[np.int64]) -> NDArray[np.int64]:
+        up = (dst - src) % size
+        crossed: NDArray[np.int64] = np.minimum(up, size - up)
+        return crossed
+
+    def next_member(self, size: int, here: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The next member in the shorter direction; the next higher one if both are equally short (`Ring.cpp`)."""
+        up = (target - here) % size
+        following: NDArray[np.int64] = (here + np.where(size - up < up, -1, np.minimum(up, 1))) % size
+        return following
+
+    def translations(self, size: int) -> CyclicTranslations:
+        return CyclicTranslations(size)
+
+    def spread(self, size: int) -> Spreads:
+        """Around the ring: one variant upwards, the other downwards."""
+        place, hop = np.arange(size)[:, None], np.arange(1, size)[None]
+        ways = [np.stack(((place + way * (hop - 1)) % size, (place + way * hop) % size, hop - 1 + 0 * place)) for way in (1, -1)]
+        return np.stack(ways).transpose(0, 2, 1, 3).astype(np.int32)
+
+    def tour(self, size: int) -> Tour:
+        return Tour(np.arange(size), is_closed=True)
+
+    def axes(self, size: int) -> NDArray[np.int64]:
+        return ring_axis(size)
+
+    def part(self, size: int, members: NDArray[np.int64]) -> str | None:
+        return self.name if len(members) == size else MESH.part(size, members)
+
+    def shared_part(self, size: int, members: NDArray[np.int64]) -> SharedPart:
+        """A line, or a ring if the members are spread over the whole ring, with a share of the links between them."""
+        apart = int(members[1] - members[0])
+        if len(members) * apart != size:
+            return MESH.shared_part(size, members)
+        # A ring of two has one link each way, but both halves of the whole ring connect these two members.
+        both_ways = 2 if apart > 1 and len(members) == 2 else 1
+        return SharedPart(self.name, both_ways / apart, apart)
+
+    def aware_substitute(self, size: int) -> str | None:
+        """FullyConnected for two NPUs: a Ring makes their link twice, at which ASTRA-sim aborts (`Device.cpp`, `connect`)."""
+        return COMPLETE if size == 2 else None
+
+    def most_links_between(self, size: int, stretches: int) -> int:
+        return 2 * stretches
+
+
+def ring_axis(size: int) -> NDArray[np.int64]:
+    """int64[1, size], the axis of a ring of consecutive members; for two members, of a line."""
+    return line_axis(size) if size == 2 else (np.arange(1, size + 1) % size)[None]
+
+
+RING = _Ring()

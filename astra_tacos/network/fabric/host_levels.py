@@ -1,0 +1,179 @@
+"""Levels of a network by clustering what was measured between hosts, and the network that they make.
+
+A partition of the hosts is a level if all pairs inside a part are closer than all pairs across parts, by more than a pair differs
+from the same pair the other way round (the median over pairs: that much is noise). Closer is less latency, or more bandwidth.
+Single linkage finds all such partitions of one measure, which are nested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.network.blocks.switch import SWITCH
+from astra_tacos.network.fabric.draft import GIB_PER_GB, FabricDraft
+from astra_tacos.network.fabric.host_matrix import HostMatrix
+from astra_tacos.network.network_config import Dimension, NetworkConfig
+from astra_tacos.network.node_table import NPU_KIND, SWITCH_KIND
+from astra_tacos.support.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HostLevel:
+    """A level: hosts of one part meet there at the latest.
+
+    Parameters
+    ----------
+    part
+        int64[hosts], the part of each host, numbered by their first hosts.
+    latency_ns, bandwidth_gbps
+        Medians over the pairs that meet at this level and at no lower one.
+    spread
+        Largest bandwidth over smallest of these pairs, and largest latency over smallest.
+    """
+
+    part: NDArray[np.int64]
+    latency_ns: float
+    bandwidth_gbps: float
+    spread: tuple[float, float]
+
+    @property
+    def num_parts(self) -> int:
+        """Number of parts."""
+        return int(self.part.max()) + 1
+
+
+def find_levels(matrix: HostMatrix) -> tuple[HostLevel, ...]:
+    """The levels of the hosts, innermost first; the last one has all hosts in one part."""
+    chain = [np.zeros(matrix.num_hosts, np.int64)]
+    for distance in (matrix.latency_ns, 1 / matrix.bandwidth_gbps):
+        for part in _clear_partitions(distance):
+            if all(_refines(part, other) or _refines(other, part) for other in chain) and not any(
+                np.array_equal(part, other) for other in chain
+            ):
+                chain.append(part)
+    chain.sort(key=lambda part: -int(part.max()))
+    met = np.eye(matrix.num_hosts, dtype=np.bool_)
+    levels = []
+    latency_ns = 0.0
+    for part in chain:
+        together = part[:, None] == part[None, :]
+        pairs = together & ~met
+        met |= together
+        delays, rates = matrix.latency_ns[pairs], matrix.bandwidth_gbps[pairs]
+        latency_ns = max(latency_ns, float(np.median(delays)))  # what is outside passes what is inside
+        spread = float(rates.max() / rates.min()), float(delays.max() / delays.min())
+        levels.append(HostLevel(part, latency_ns, float(np.median(rates)), spread))
+    return tuple(levels)
+
+
+def _clear_partitions(distance: NDArray[np.float64]) -> list[NDArray[np.int64]]:
+    """Partitions into several parts of at least two hosts each, closer inside than across."""
+    between = (distance + distance.T) / 2
+    upper = np.triu_indices(len(distance), 1)
+    noise = float(np.median(np.abs(distance - distance.T)[upper]))
+    found = []
+    for height in sorted(set(between[upper].tolist())):
+        part = _components(between <= height)
+        if part.max() == 0:
+            break
+        together = (part[:, None] == part[None, :])[upper]
+        inside, across = between[upper][together].max(), between[upper][~together].min()
+        if np.bincount(part).min() > 1 and across - inside > noise:
+            found.append(part)
+    return found
+
+
+def _components(near: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """int64[hosts], components of a symmetric graph, numbered by their first hosts."""
+    part = np.full(len(near), -1, np.int64)
+    for host in range(len(near)):
+        if part[host] >= 0:
+            continue
+        reached = np.zeros(len(near), np.bool_)
+        front = reached.copy()
+        front[host] = True
+        while front.any():
+            reached |= front
+            front = near[front].any(axis=0) & ~reached
+        part[reached] = part.max() + 1
+    return part
+
+
+def _refines(fine: NDArray[np.int64], coarse: NDArray[np.int64]) -> bool:
+    """Whether every part of one partition lies in one part of the other."""
+    return len(set(zip(fine.tolist(), coarse.tolist(), strict=True))) == int(fine.max()) + 1
+
+
+def is_contiguous(levels: Sequence[HostLevel], order: NDArray[np.int64]) -> bool:
+    """Whether the hosts of every part follow one another."""
+    return all(np.count_nonzero(np.diff(level.part[order])) == level.num_parts - 1 for level in levels)
+
+
+def made_contiguous(levels: Sequence[HostLevel], order: NDArray[np.int64]) -> NDArray[np.int64]:
+    """An order in which the hosts of every part follow one another, parts and hosts by their first places."""
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    keys = [place]
+    for level in levels:
+        first = np.full(level.num_parts, len(order), np.int64)
+        np.minimum.at(first, level.part, place)
+        keys.append(first[level.part])
+    return np.lexsort(keys)
+
+
+def as_graph(matrix: HostMatrix, levels: Sequence[HostLevel], order: NDArray[np.int64]) -> NetworkConfig:
+    """A graph in which every host has one port, and parts have a switch each.
+
+    A switch has a link up for each host below it: pairs were measured one at a time, and say nothing of links that they share.
+
+    Parameters
+    ----------
+    matrix
+        What was measured.
+    levels
+        Its levels.
+    order
+        int64[hosts], the host that each NPU is.
+    """
+    draft = FabricDraft(matrix.source)
+    below: dict[int, list[int]] = {host: [draft.add(NPU_KIND), 1] for host in order.tolist()}
+    up_ns = 0.0
+    for number, level in enumerate(levels):
+        parts: dict[int, list[int]] = {}
+        switch_of: dict[int, int] = {}
+        for host, (device, count) in below.items():
+            own = int(level.part[host])
+            if own not in switch_of:
+                switch_of[own] = draft.add(SWITCH_KIND, f"level{number + 1}.{len(switch_of)}")
+                parts[host] = [switch_of[own], 0]
+            first = next(one for one in parts if level.part[one] == own)
+            parts[first][1] += count
+            for _ in range(count):
+                draft.connect(device, switch_of[own], level.bandwidth_gbps, level.latency_ns / 2 - up_ns)
+        below, up_ns = parts, level.latency_ns / 2
+    return draft.to_network()
+
+
+def as_dimensions(matrix: HostMatrix, levels: Sequence[HostLevel]) -> NetworkConfig:
+    """A network with a dimension of kind Switch for each level, in which every host has a port in each.
+
+    Raises
+    ------
+    ConfigError
+        If the parts of a level differ in size.
+    """
+    inside = matrix.num_hosts
+    dimensions = []
+    for number, level in enumerate(levels):
+        sizes = np.bincount(level.part)
+        if len(set(sizes.tolist())) > 1:
+            found = ", ".join(map(str, sorted(set(sizes.tolist()))))
+            raise ConfigError(f"{matrix.source}: parts of level {number + 1} have {found} hosts, expected as many in each")
+        size = int(sizes[0]) if number == 0 else int(sizes[0]) // inside
+        inside = int(sizes[0])
+        dimensions.append(Dimension(SWITCH.name, size, level.bandwidth_gbps * GIB_PER_GB, level.latency_ns / 2))
+    return NetworkConfig(matrix.source, tuple(dimensions))

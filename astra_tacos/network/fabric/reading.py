@@ -1,0 +1,70 @@
+"""Files of other tools that describe a fabric, told apart by their content."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from astra_tacos.network.fabric.infragraph import is_infragraph, read_infragraph
+from astra_tacos.network.fabric.nccl_topology import read_nccl_topology
+from astra_tacos.network.fabric.ns3_topology import read_ns3_topology
+from astra_tacos.network.network_config import NetworkConfig, read_network
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.foreign import BEGIN, refuse_foreign
+from astra_tacos.support.input_file import read_begin
+from astra_tacos.support.yaml_text import read_yaml_mapping
+
+_YAML = (".yml", ".yaml")
+
+
+def read_fabric(
+    path: Path, latency_ns: float, cpu_gbps: float, others: Sequence[Path] = (), gbps: float | None = None
+) -> tuple[str, NetworkConfig]:
+    """What kind of file this is, and its network.
+
+    Parameters
+    ----------
+    path
+        A network YAML, an InfraGraph YAML, NCCL's XML, ns-3's physical topology (.txt), or a directory of InfraGraph files.
+    latency_ns
+        Of each link, where the file gives none.
+    cpu_gbps
+        Decimal GB/s between CPUs, which NCCL's file does not give.
+    others
+        More InfraGraph files, or directories of them, which belong to the first.
+    gbps
+        Decimal GB/s of an InfraGraph's links that have none.
+
+    Raises
+    ------
+    ConfigError
+        If it is none of them.
+    """
+    if others or path.is_dir():
+        return "InfraGraph", read_infragraph([file for each in (path, *others) for file in _files(each)], latency_ns, gbps)
+    refuse_foreign(path, read_begin(path, BEGIN), workloads=True)
+    if path.suffix == ".xml":
+        return "NCCL topology", read_nccl_topology(path, latency_ns, cpu_gbps)
+    if path.suffix == ".txt":
+        return "ns-3 topology", read_ns3_topology(path)
+    if path.suffix in _YAML:
+        if is_infragraph(read_yaml_mapping(path)):
+            return "InfraGraph", read_infragraph([path], latency_ns, gbps)
+        return "network", read_network(path)
+    raise ConfigError(
+        f"{path}: found the suffix {path.suffix!r}, expected .yml, .yaml (network, InfraGraph), .xml (NCCL) or .txt (ns-3)"
+    )
+
+
+def _files(path: Path) -> list[Path]:
+    """An InfraGraph file, or those of a directory."""
+    if not path.is_dir():
+        if path.suffix not in _YAML:
+            raise ConfigError(
+                f"{path}: found the suffix {path.suffix!r}, expected .yml or .yaml: only InfraGraph files are read together"
+            )
+        return [path]
+    found = sorted(file for file in path.iterdir() if file.suffix in _YAML)
+    if not found:
+        raise ConfigError(f"{path}: found no .yml or .yaml, expected the files of an InfraGraph")
+    return found

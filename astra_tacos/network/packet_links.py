@@ -1,0 +1,236 @@
+"""Links of ASTRA-sim's ns-3 backend: full duplex, in whole bits and nanoseconds, with windows and the buffers of switches."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.network.device_routes import DeviceRoutes
+from astra_tacos.network.ns3 import CONTROLS, Ns3Config
+from astra_tacos.network.topology import NO_LINK, Topology
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.units import BYTES_PER_GIB, NS_PER_S
+
+_BITS = 8
+_RATE_STEP = 1000
+"""Rates are whole kbit/s: network files have bandwidths with too few digits for whole bits."""
+_FRACTION = 64
+"""Bits of a time in ns-3 after the binary point, before it is rounded to ns (`int64x64_t`)."""
+_MOST_DELAY_NS = 1 << 20
+_PORT_SHIFT = 3
+_HEADROOM = 3
+"""A port's headroom in a switch, in products of bandwidth and delay (`common.h`)."""
+_MOST_PORTS = 1024
+"""Of a switch (`SwitchMmu::pCnt` without port 0)."""
+_WITHOUT_SWITCHES = (1, 3, 8)
+"""Values of CC_MODE that change rates only by what switches write into packets."""
+
+
+class PacketLinks:
+    """The links of a topology as ns-3 has them: all devices but NPUs are its switches.
+
+    A message takes a way with the fewest links that passes no NPU. Of several such ways ns-3 takes one by a hash of the message;
+    here those of a pair of NPUs all take the fixed one of `DeviceRoutes`.
+
+    Parameters
+    ----------
+    source
+        What error messages call the network.
+    topology, ns3
+        The network, and how ns-3 is configured.
+
+    Raises
+    ------
+    ConfigError
+        If a link has no reverse like it, links are parallel, a latency is too long, a switch has too many ports, or devices add.
+    """
+
+    def __init__(self, source: str, topology: Topology, ns3: Ns3Config) -> None:
+        self.topology, self.ns3, self._source = topology, ns3, source
+        if topology.reducing:
+            raise ConfigError(f"{source}: found devices that add (reducing), expected none: switches of ns-3 pass packets on")
+        self.bits_per_s: NDArray[np.int64] = whole_rates(topology.link_bandwidth_gibps)
+        self.delay_ns: NDArray[np.int64] = np.round(topology.link_latency_ns).astype(np.int64)
+        self._check_links()
+
+    def _check_links(self) -> None:
+        """Every link of ns-3 is two of one rate and delay, one in each direction."""
+        src, dst = self.topology.link_src, self.topology.link_dst
+        self._check_ports()
+        back = np.empty(len(src), np.int64)
+        back[np.lexsort((dst, src))] = np.lexsort((src, dst))
+        fits = (
+            (src[back] == dst)
+            & (dst[back] == src)
+            & (self.bits_per_s[back] == self.bits_per_s)
+            & (self.delay_ns[back] == self.delay_ns)
+        )
+        if not fits.all():
+            link = self.topology.describe_link(int(np.argmin(fits)))
+            raise ConfigError(
+                f"{self._source}: the link {link} has no reverse of its bandwidth and latency, which a link of ns-3 has"
+            )
+        if len(fits) and self.delay_ns.max() > _MOST_DELAY_NS:
+            latency = f"a latency of {self.delay_ns.max():,} ns"
+            raise ConfigError(f"{self._source}: {latency}, expected at most {_MOST_DELAY_NS:,} for packets")
+
+    def _check_ports(self) -> None:
+        """Two nodes of ns-3 have one link, and a switch has so many ports."""
+        topology = self.topology
+        ends = topology.link_src.astype(np.int64) * topology.num_devices + topology.link_dst
+        order = np.argsort(ends, kind="stable")
+        again = order[1:][ends[order[1:]] == ends[order[:-1]]]
+        if len(again):
+            link = topology.describe_link(int(again.min()))
+            raise ConfigError(f"{self._source}: {link} are parallel links, expected one, of the summed bandwidth, for packets")
+        ports = np.bincount(topology.link_src, minlength=topology.num_devices)[topology.num_endpoints :]
+        if len(ports) and ports.max() > _MOST_PORTS:
+            device = topology.describe_device(topology.num_endpoints + int(ports.argmax()))
+            raise ConfigError(f"{self._source}: {device} has {ports.max():,} ports, expected at most {_MOST_PORTS:,} for packets")
+
+    @property
+    def rates(self) -> list[int]:
+        """The rates of all links in bit/s, ascending."""
+        return sorted(set(self.bits_per_s.tolist()))
+
+    def describe(self) -> str:
+        """The links as ns-3 reads them: the numbers of nodes, switches and links, the switches, and a line per pair of links."""
+        topology = self.topology
+        src, dst = topology.link_src, topology.link_dst
+        pairs = np.flatnonzero(src < dst)
+        columns = (src[pairs], dst[pairs], self.bits_per_s[pairs], self.delay_ns[pairs])
+        switches = range(topology.num_endpoints, topology.num_devices)
+        lines = [f"{topology.num_devices} {len(switches)} {len(pairs)}", " ".join(map(str, switches))]
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        lines += [f"{here} {there} {rate}bps {delay}ns 0" for here, there, rate, delay in rows]
+        return "\n".join(lines) + "\n"
+
+    def windows(self, src: NDArray[np.int64], dst: NDArray[np.int64]) -> NDArray[np.int64]:
+        """int64[num_pairs], bytes that a queue pair may have on their way: bandwidth times round trip (`common.h`)."""
+        if not self.ns3.has_window:
+            return np.zeros(len(src), np.int64)
+        ends = self._all_pairs() if self.ns3.global_window else (src, dst)
+        first, link = self.routes(*ends)
+        begin = first[:-1]
+        payload = self.ns3.payload_bytes * NS_PER_S * _BITS
+        delay = np.add.reduceat(self.delay_ns[link], begin)
+        taken = np.add.reduceat(payload // self.bits_per_s[link], begin)
+        rate = np.minimum.reduceat(self.bits_per_s[link], begin)
+        columns = zip(delay.tolist(), taken.tolist(), rate.tolist(), strict=True)  # products go beyond 64 bits
+        window = np.array([(2 * far + sent) * bits // NS_PER_S // _BITS for far, sent, bits in columns], np.int64)
+        return np.full(len(src), window.max(initial=0), np.int64) if self.ns3.global_window else window
+
+    def _all_pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The ends of all pairs of NPUs that can exchange messages."""
+        topology = self.topology
+        if not topology.forwarding:
+            return topology.channel_src.astype(np.int64), topology.channel_dst.astype(np.int64)
+        relays = self._device_routes.relays()
+        np.fill_diagonal(relays, 1)
+        src, dst = np.nonzero(relays == 0)
+        return src, dst
+
+    def routes(self, src: NDArray[np.int64], dst: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The links that messages of pairs of NPUs cross.
+
+        Parameters
+        ----------
+        src, dst
+            int64[num_pairs] each, the ends.
+
+        Returns
+        -------
+        first, link
+            int64[num_pairs + 1] and int64[...]: the route of pair p is `link[first[p]:first[p + 1]]`, in order.
+
+        Raises
+        ------
+        ConfigError
+            If two of them are no neighbours and no way between them passes switches only.
+        """
+        topology = self.topology
+        if topology.forwarding:
+            first, link = self._device_routes.find(src, dst)
+            owner = np.repeat(np.arange(len(src)), np.diff(first))
+            entered = np.bincount(owner, topology.link_dst[link] < topology.num_endpoints, len(src))
+            missing = np.flatnonzero(entered != 1)
+        else:
+            channel = topology.channel_of(src, dst)
+            missing = np.flatnonzero(channel < 0)
+            hops = np.stack((topology.channel_link[channel], topology.channel_down_link[channel]), axis=1).astype(np.int64)
+            used = hops != NO_LINK
+            first, link = np.concatenate(([0], np.cumsum(used.sum(axis=1)))).astype(np.int64), hops[used]
+        if len(missing):
+            ends = f"rank {src[missing[0]]} sends to rank {dst[missing[0]]}"
+            raise ConfigError(
+                f"{self._source}: {ends}, which is no neighbour of it and shares no switch with it: ns-3 relays at "
+                "switches only, expected messages between such ranks"
+            )
+        return first, link
+
+    @cached_property
+    def _device_routes(self) -> DeviceRoutes:
+        return DeviceRoutes(self.topology)
+
+    def buffers(self, reserved_bytes: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """int64[num_switches], bytes that the ports of each switch share; int64[num_links], see `Packets.shift`.
+
+        Parameters
+        ----------
+        reserved_bytes
+            Buffer that a port has of its own.
+        """
+        topology = self.topology
+        at = topology.link_dst.astype(np.int64) - topology.num_endpoints
+        into = at >= 0
+        headroom = self.bits_per_s * self.delay_ns // _BITS // NS_PER_S * _HEADROOM
+        kept = np.zeros(topology.num_devices - topology.num_endpoints, np.int64)
+        np.add.at(kept, at[into], headroom[into] + reserved_bytes)
+        shift = np.full(topology.num_links, _PORT_SHIFT, np.int64)
+        if into.any():
+            rate, first = self.bits_per_s.copy(), self.bits_per_s[int(np.argmax(topology.link_src == 0))]
+            for _ in range(_PORT_SHIFT):
+                faster = rate > first
+                shift[faster] -= 1
+                rate[faster] //= 2
+        return (self.ns3.buffer_mib << 20) - kept, shift
+
+
+def whole_rates(bandwidth_gibps: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Rates in bit/s, whole kbit/s, of bandwidths in GiB/s."""
+    steps = bandwidth_gibps * (BYTES_PER_GIB * _BITS / _RATE_STEP)
+    return np.maximum(np.round(steps), 1).astype(np.int64) * _RATE_STEP
+
+
+def transmission_ns(size: int, bits_per_s: int) -> int:
+    """Time that a packet takes a port, in ns-3's arithmetic (`DataRate::CalculateBytesTxTime`)."""
+    seconds = (size * _BITS << _FRACTION) // bits_per_s
+    return (seconds * NS_PER_S + (1 << (_FRACTION - 1))) >> _FRACTION
+
+
+def check_timed(source: str, topology: Topology, ns3: Ns3Config) -> None:
+    """Check that a configuration asks for nothing on a network that the packet level does not time.
+
+    Raises
+    ------
+    ConfigError
+        If it does.
+    """
+
+    def refuse(found: str, expected: str) -> None:
+        raise ConfigError(f"{ns3.source}: {found}, which the packet backend does not time, expected {expected}")
+
+    control = CONTROLS.get(ns3.cc_mode)
+    if control is not None and (topology.num_devices > topology.num_endpoints or ns3.cc_mode not in _WITHOUT_SWITCHES):
+        where = f" with the switches of {source}" if ns3.cc_mode in _WITHOUT_SWITCHES else ""
+        refuse(f"CC_MODE {ns3.cc_mode} ({control}){where} changes rates", "a mode without control, such as 12")
+    if ns3.ack_interval != 1:
+        refuse(f"L2_ACK_INTERVAL is {ns3.ack_interval}", "1, an acknowledgement for each packet")
+    if ns3.error_rate > 0:
+        refuse(f"ERROR_RATE_PER_LINK is {ns3.error_rate:g}", "0")
+    if ns3.link_down_us > 0:
+        refuse("LINK_DOWN takes a link down", "0 0 0")
+    if ns3.nic_pauses > 0:
+        refuse(f"NIC_TOTAL_PAUSE_TIME is {ns3.nic_pauses}", "0")

@@ -1,0 +1,161 @@
+"""The key `astra_tacos: reducing`: devices that add what comes to them, and copy what they have to several others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.units import format_size, parse_size
+from astra_tacos.support.yaml_text import describe, describe_keys
+
+ALL = "all"
+_KEYS = ("devices", "window", "ports", "reduction_ns")
+_MOST = 1 << 40
+
+
+@dataclass(frozen=True, slots=True)
+class ReducingDevice:
+    """A device that adds and copies, and what it can do at a time.
+
+    Parameters
+    ----------
+    device
+        Its id.
+    window_bytes
+        Bytes that each sender may have under way in it: sent there to be added, and the result not yet back at the sender. None
+        if it has slots for everything. (SwitchML's pool of slots, Sapio et al., NSDI 2021.)
+    ports
+        From how many others it can add up a chunk, at most; None for any number.
+    reduction_ns
+        Time that it takes to add a chunk that has arrived; 0 is as fast as ASTRA-sim can, 1 ns.
+    """
+
+    device: int
+    window_bytes: int | None = None
+    ports: int | None = None
+    reduction_ns: int = 0
+
+    def describe(self) -> str:
+        """`window 256 KiB, 32 ports, 100 ns`, or `no limits`."""
+        fields = [] if self.window_bytes is None else [f"window {format_size(self.window_bytes)}"]
+        fields += [] if self.ports is None else [f"{self.ports} ports"]
+        fields += [f"{self.reduction_ns} ns a reduction"] if self.reduction_ns else []
+        return ", ".join(fields) or "no limits"
+
+
+def reducing_text(devices: Sequence[ReducingDevice]) -> str:
+    """The value of the key for some devices: a list of ids, or of mappings where they have limits."""
+    alike: dict[tuple[int | None, int | None, int], list[int]] = {}
+    for each in devices:
+        alike.setdefault((each.window_bytes, each.ports, each.reduction_ns), []).append(each.device)
+    if list(alike) == [(None, None, 0)]:
+        return f"[ {', '.join(str(each.device) for each in devices)} ]"
+    entries = []
+    for (window, ports, takes), ids in alike.items():
+        fields = [f"devices: [ {', '.join(map(str, ids))} ]"]
+        fields += [] if window is None else [f"window: {window}"]
+        fields += [] if ports is None else [f"ports: {ports}"]
+        fields += [f"reduction_ns: {takes}"] if takes else []
+        entries.append(f"{{ {', '.join(fields)} }}")
+    return f"[ {', '.join(entries)} ]"
+
+
+def read_reducing(
+    path: Path, value: object, every: Callable[[], Sequence[int]], first: int, end: int
+) -> tuple[ReducingDevice, ...]:
+    """The devices that the key lists, by id.
+
+    Parameters
+    ----------
+    path
+        The network file, for messages.
+    value
+        What the key has: `all`, a list of ids, a mapping of `devices` (one of these two), `window`, `ports` and `reduction_ns`,
+        or a list of such mappings.
+    every
+        The ids that `all` stands for.
+    first, end
+        Ids of devices that are no NPUs: from `first` up to, but not with, `end`.
+
+    Raises
+    ------
+    ConfigError
+        If it is something else, or names a device twice or one that is no such device.
+    """
+    key = "astra_tacos.reducing"
+    entries = value if isinstance(value, list) and any(isinstance(entry, dict) for entry in value) else [value]
+    found: dict[int, ReducingDevice] = {}
+    for index, entry in enumerate(entries):
+        where = f"{path}: {key}[{index}]" if entries is value else f"{path}: {key}"
+        settings = entry if isinstance(entry, dict) else {"devices": entry}
+        if not set(settings) <= set(_KEYS) or "devices" not in settings:
+            raise ConfigError(
+                f"{where} is {describe_keys(settings)}, expected devices and none or more of {', '.join(_KEYS[1:])}"
+            )
+        limits = _limits(where, settings)
+        for device in _ids(where, settings["devices"], every, first, end):
+            if device in found:
+                raise ConfigError(f"{where} names device {device} again, expected each once")
+            found[device] = ReducingDevice(device, *limits)
+    if not found:
+        raise ConfigError(f"{path}: {key} names no device, expected switches of the network")
+    return tuple(found[device] for device in sorted(found))
+
+
+def check_reducing(source: str, devices: Sequence[ReducingDevice], first: int, end: int) -> None:
+    """Check the devices of a network that a program made, as `read_reducing` checks those of a file.
+
+    Raises
+    ------
+    ConfigError
+        If one is none of the devices from `first` up to `end`, comes before one of a smaller id, or has limits out of range.
+    """
+    ids = [each.device for each in devices]
+    if ids != sorted(set(ids)) or not all(first <= device < end for device in ids):
+        raise ConfigError(f"{source}: reducing devices are {ids}, expected {_range(first, end)}, ascending")
+    for each in devices:
+        for name, value, least in (
+            ("window_bytes", each.window_bytes, 1),
+            ("ports", each.ports, 2),
+            ("reduction_ns", each.reduction_ns, 0),
+        ):
+            if value is not None and not least <= value <= _MOST:
+                raise ConfigError(f"{source}: {name} of device {each.device} is {value}, expected {least} to {_MOST}")
+
+
+def _ids(where: str, value: object, every: Callable[[], Sequence[int]], first: int, end: int) -> Sequence[int]:
+    if value == ALL:
+        return every()
+    if not isinstance(value, list) or not value:
+        raise ConfigError(f"{where} is {describe(value)}, expected {ALL} or a list of ids, {_range(first, end)}")
+    for device in value:
+        if isinstance(device, bool) or not isinstance(device, int) or not first <= device < end:
+            raise ConfigError(f"{where} names {describe(device)}, expected {_range(first, end)}")
+    return value
+
+
+def _range(first: int, end: int) -> str:
+    return f"devices after the NPUs, {first} to {end - 1}" if end > first else "a network with switches, which this has none of"
+
+
+def _limits(where: str, settings: Mapping[str, Any]) -> tuple[int | None, int | None, int]:
+    window = settings.get("window")
+    if isinstance(window, str):
+        try:
+            window = parse_size(window)
+        except ConfigError:
+            raise ConfigError(f"{where}: window is {describe(window)}, expected a size, as 256KiB") from None
+    window = _whole(where, "window", window, 1, "bytes")
+    ports = _whole(where, "ports", settings.get("ports"), 2, "ports")
+    return window, ports, _whole(where, "reduction_ns", settings.get("reduction_ns"), 0, "ns") or 0
+
+
+def _whole(where: str, key: str, value: object, least: int, unit: str) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _MOST:
+        raise ConfigError(f"{where}: {key} is {describe(value)}, expected a whole number of {unit}, {least} to {_MOST}")
+    return value

@@ -1,0 +1,252 @@
+"""Rotations: automorphisms of a graph that turn one digit of all NPUs' numbers, found from its links.
+
+In most fabrics the numbers of NPUs that are alike say where they are: NPU 8 n + k is the k-th of node n. Then taking every node
+to the next one maps links onto links of the same kind. `find_rotations` tries the digits of NPU numbers in mixed radix and keeps
+those whose rotation it can prove: that of every link there is a link that it goes to.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.network.topology import Topology
+
+_ROUNDS = 8
+_ODD = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+_Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Digit:
+    """A digit of NPU numbers, `number // stride % size`, whose rotation is an automorphism.
+
+    `powers`: int64[size, num_links], where each link goes if the digit is turned so many times.
+    """
+
+    stride: int
+    size: int
+    powers: _Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rotations:
+    """A group of automorphisms that leaves no NPU in its place but for the identity: it turns some digits.
+
+    Elements are numbers, 0 to `order` - 1, of which 0 is the identity. An NPU is `move(element_of(npu), first_of(npu))`.
+    """
+
+    digits: tuple[Digit, ...]
+    num_links: int
+
+    @property
+    def order(self) -> int:
+        """Number of elements."""
+        return int(np.prod([digit.size for digit in self.digits], dtype=np.int64))
+
+    def element_of(self, npu: _Ints) -> _Ints:
+        """The element that takes the first NPU of each orbit to `npu[i]`."""
+        element, weight = np.zeros(np.shape(npu), np.int64), 1
+        for digit in self.digits:
+            element = element + weight * (npu // digit.stride % digit.size)
+            weight *= digit.size
+        return element
+
+    def first_of(self, npu: _Ints) -> _Ints:
+        """The first NPU of the orbit of `npu[i]`: the one whose turning digits are 0."""
+        first = np.array(npu, np.int64)
+        for digit in self.digits:
+            first = first - digit.stride * (npu // digit.stride % digit.size)
+        return first
+
+    def move(self, element: _Ints, npu: _Ints) -> _Ints:
+        """Where `element[i]` takes `npu[i]`. Arguments broadcast."""
+        return self._moved(element, npu, 1)
+
+    def back(self, element: _Ints, npu: _Ints) -> _Ints:
+        """The NPU that `element[i]` takes to `npu[i]`. Arguments broadcast."""
+        return self._moved(element, npu, -1)
+
+    def _moved(self, element: _Ints, npu: _Ints, way: int) -> _Ints:
+        moved, rest = np.broadcast_to(npu, np.broadcast_shapes(np.shape(element), np.shape(npu))).astype(np.int64), element
+        for digit in self.digits:
+            rest, turns = np.divmod(rest, digit.size)
+            here = moved // digit.stride % digit.size
+            moved = moved + digit.stride * ((here + way * turns) % digit.size - here)
+        return moved
+
+    def move_links(self, element: _Ints, link: _Ints) -> _Ints:
+        """Where `element[i]` takes link `link[i]`. Arguments broadcast."""
+        moved, rest = np.asarray(link), np.asarray(element)
+        for digit in self.digits:
+            rest, turns = np.divmod(rest, digit.size)
+            moved = digit.powers[turns, moved]
+        return moved
+
+    def link_orbits(self) -> tuple[_Ints, _Ints]:
+        """int64[num_links], the orbit that each link is in; and int64[num_orbits], how many links each has."""
+        least = np.arange(self.num_links)
+        for digit in self.digits:  # the digits' rotations commute
+            least = least[digit.powers].min(axis=0)
+        orbit, size = np.unique(least, return_inverse=True, return_counts=True)[1:]
+        return orbit.astype(np.int64), size.astype(np.int64)
+
+
+@lru_cache(maxsize=4)
+def find_rotations(topology: Topology) -> Rotations:
+    """The largest group of rotations that is found; of the identity alone if there is no other.
+
+    Parameters
+    ----------
+    topology
+        A graph of NPUs and devices that forward.
+    """
+    npus, graph = topology.num_endpoints, _Graph.of(topology)
+    found: dict[tuple[int, int], _Ints | None] = {}
+
+    def turn(stride: int, size: int) -> _Ints | None:
+        if (stride, size) not in found:
+            found[stride, size] = _rotation(graph, stride, size)
+        return found[stride, size]
+
+    divisors = [size for size in range(1, npus + 1) if npus % size == 0]
+    best: dict[int, tuple[int, tuple[tuple[int, int], ...]]] = {1: (1, ())}
+    for stride in divisors:
+        order, chain = best[stride]
+        for size in divisors[1:]:
+            end = stride * size
+            if npus % end:
+                continue
+            turns = turn(stride, size) is not None
+            other = (order * size, (*chain, (stride, size))) if turns else (order, chain)
+            if end not in best or (other[0], -len(other[1])) > (best[end][0], -len(best[end][1])):
+                best[end] = other
+    digits = []
+    for stride, size in best[npus][1]:
+        once = turn(stride, size)
+        assert once is not None
+        powers = itertools.accumulate([once] * (size - 1), lambda before, more: more[before], initial=np.arange(len(once)))
+        digits.append(Digit(stride, size, np.stack(list(powers))))
+    group = Rotations(tuple(digits), topology.num_links)
+    return group if all(_is_back_after_a_turn(digit) for digit in digits) else Rotations((), topology.num_links)
+
+
+def _is_back_after_a_turn(digit: Digit) -> bool:
+    """Whether as many turns as a digit has values leave all links in their places."""
+    return bool(np.array_equal(digit.powers[1][digit.powers[-1]], np.arange(digit.powers.shape[1])))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Graph:
+    """What all rotations of a topology are checked against.
+
+    Parameters
+    ----------
+    num_npus
+        Number of NPUs, whose numbers come before those of devices that forward.
+    src, dst, kind
+        int64[num_links]; `kind` is equal for links of equal bandwidth and latency.
+    sums
+        The links out of devices and those into them, over which colours add up.
+    colour
+        uint64[num_devices], colours with NPUs as they are.
+    order
+        int64[num_links], the links by source, destination and kind.
+    """
+
+    num_npus: int
+    src: _Ints
+    dst: _Ints
+    kind: _Ints
+    sums: tuple[_Ends, _Ends]
+    colour: NDArray[np.uint64]
+    order: _Ints
+
+    @classmethod
+    def of(cls, topology: Topology) -> _Graph:
+        """The graph of a topology."""
+        src, dst = topology.link_src.astype(np.int64), topology.link_dst.astype(np.int64)
+        kind = _kinds(topology)
+        sums = _Ends.of(src, dst, kind, 0), _Ends.of(dst, src, kind, 1)
+        npus, devices = topology.num_endpoints, topology.num_devices
+        colour = _colours(sums, devices, np.arange(npus))
+        return cls(npus, src, dst, kind, sums, colour, np.lexsort((kind, dst, src)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ends:
+    """The links at one end of devices, grouped by device: where each group begins, whose it is, and of each link the other end.
+
+    `mark` tells links of different kinds and directions apart.
+    """
+
+    first: _Ints
+    device: _Ints
+    other: _Ints
+    mark: NDArray[np.uint64]
+
+    @classmethod
+    def of(cls, end: _Ints, other: _Ints, kind: _Ints, way: int) -> _Ends:
+        """Links between these ends, of these kinds, in one of the ways 0 and 1."""
+        order = np.argsort(end, kind="stable")
+        device, first = np.unique(end[order], return_index=True)
+        return cls(first, device, other[order], (2 * kind[order] + way).astype(np.uint64))
+
+
+def _rotation(graph: _Graph, stride: int, size: int) -> _Ints | None:
+    """Where links go if a digit is turned once; None if that is found to be no automorphism.
+
+    A device that forwards goes to one that has the same links to where its neighbours go. Of devices that have all neighbours in
+    common, the k-th goes to the k-th.
+    """
+    npus, devices = graph.num_npus, len(graph.colour)
+    npu = np.arange(npus)
+    image = npu + stride * ((npu // stride % size + 1) % size - npu // stride % size)
+    here, there = graph.colour, _colours(graph.sums, devices, image)
+    # A device that gets a colour because of where its NPUs go takes the place of the one that has that colour.
+    place, goer = np.argsort(here[npus:], kind="stable"), np.argsort(there[npus:], kind="stable")
+    if not np.array_equal(here[npus:][place], there[npus:][goer]):
+        return None
+    moved = np.empty(devices, np.int64)
+    moved[:npus] = image
+    moved[npus + goer] = npus + place
+    src, dst, kind, old = graph.src, graph.dst, graph.kind, graph.order
+    new = np.lexsort((kind, moved[dst], moved[src]))
+    is_same = (src[old] == moved[src][new]) & (dst[old] == moved[dst][new]) & (kind[old] == kind[new])
+    if not is_same.all():
+        return None
+    turned = np.empty(len(src), np.int64)
+    turned[new] = old
+    return turned
+
+
+def _kinds(topology: Topology) -> _Ints:
+    """int64[num_links], equal for links of equal bandwidth and latency."""
+    both = np.stack((topology.link_bandwidth_gibps, topology.link_latency_ns), axis=1)
+    return np.unique(both, axis=0, return_inverse=True)[1].ravel().astype(np.int64)
+
+
+def _colours(sums: tuple[_Ends, _Ends], num_devices: int, name: _Ints) -> NDArray[np.uint64]:
+    """uint64[num_devices], colours of devices that tell apart what NPUs of these names they lead to, and how."""
+    colour = np.zeros(num_devices, np.uint64)
+    colour[: len(name)] = mixed(name.astype(np.uint64) + np.uint64(1))
+    own = colour[: len(name)].copy()
+    for _ in range(_ROUNDS):
+        fresh = colour * np.uint64(_ODD[0])
+        for ends in sums:
+            fresh[ends.device] += np.add.reduceat(mixed(colour[ends.other] + ends.mark), ends.first)
+        colour = mixed(fresh)
+        colour[: len(name)] = own
+    return colour
+
+
+def mixed(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Numbers that depend on all bits (Steele, Lea, Flood 2014: SplitMix64)."""
+    value = value + np.uint64(_ODD[0])
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(_ODD[1])
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(_ODD[2])
+    return value ^ (value >> np.uint64(31))

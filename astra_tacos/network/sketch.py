@@ -1,0 +1,115 @@
+"""Communication sketches: which links of a network a synthesizer may use, and how finely it cuts.
+
+The idea is that of TACCL (Shah et al., "TACCL: Guiding collective algorithm synthesis using communication sketches", NSDI 2023):
+a person who knows the machine rules out what is of no use. The format is our own, in YAML.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.yaml_text import describe, read_yaml_mapping
+
+_KEYS = ("chunks", "allow", "forbid", "relays")
+_RELAY_KEYS = ("dimension", "senders", "receivers")
+_MOST_CHUNKS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Relay:
+    """NPUs that alone send, or receive, over a dimension.
+
+    Parameters
+    ----------
+    dimension
+        Number of the dimension, from 0 on.
+    senders, receivers
+        Places of NPUs among those that differ from them in lower dimensions only; None for all.
+    """
+
+    dimension: int
+    senders: frozenset[int] | None
+    receivers: frozenset[int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sketch:
+    """A sketch.
+
+    Parameters
+    ----------
+    path
+        Its file.
+    chunks
+        Chunks per NPU; None for what the search chooses.
+    allow
+        Links, as the devices at their ends, that alone may be used; None for all.
+    forbid
+        Links that may not be used.
+    relays
+        By dimension.
+    """
+
+    path: Path
+    chunks: int | None = None
+    allow: frozenset[tuple[int, int]] | None = None
+    forbid: frozenset[tuple[int, int]] = frozenset()
+    relays: tuple[Relay, ...] = ()
+
+
+def read_sketch(path: Path) -> Sketch:
+    """Read a sketch.
+
+    Raises
+    ------
+    ConfigError
+        If the file cannot be read, or has other keys or values.
+    """
+    given = read_yaml_mapping(path)
+    unknown = [key for key in given if key not in _KEYS]
+    if unknown:
+        raise ConfigError(f"{path}: found key {describe(unknown[0])}, expected {', '.join(_KEYS)}")
+    if not given:
+        raise ConfigError(f"{path}: says nothing, expected one of {', '.join(_KEYS)}")
+    chunks = given.get("chunks")
+    if chunks is not None and not (type(chunks) is int and 1 <= chunks <= _MOST_CHUNKS):
+        raise ConfigError(f"{path}: chunks is {describe(chunks)}, expected 1 to {_MOST_CHUNKS}")
+    allow = _links(path, "allow", given["allow"]) if "allow" in given else None
+    relays = given.get("relays", [])
+    if not isinstance(relays, list):
+        raise ConfigError(f"{path}: relays is {describe(relays)}, expected a list")
+    return Sketch(
+        path,
+        chunks,
+        allow,
+        _links(path, "forbid", given.get("forbid", [])),
+        tuple(_relay(path, number, entry) for number, entry in enumerate(relays)),
+    )
+
+
+def _links(path: Path, key: str, value: Any) -> frozenset[tuple[int, int]]:
+    if not isinstance(value, list):
+        raise ConfigError(f"{path}: {key} is {describe(value)}, expected a list of [src, dst]")
+    for number, pair in enumerate(value):
+        if not isinstance(pair, list) or len(pair) != 2 or not all(type(end) is int and end >= 0 for end in pair):
+            raise ConfigError(f"{path}: {key}[{number}] is {describe(pair)}, expected [src, dst]")
+    return frozenset((src, dst) for src, dst in value)
+
+
+def _relay(path: Path, number: int, entry: Any) -> Relay:
+    where = f"{path}: relays[{number}]"
+    if not isinstance(entry, dict) or not set(entry) <= set(_RELAY_KEYS) or "dimension" not in entry or len(entry) < 2:
+        raise ConfigError(f"{where} is {describe(entry)}, expected dimension, and senders or receivers or both")
+    dimension = entry["dimension"]
+    if type(dimension) is not int or dimension < 0:
+        raise ConfigError(f"{where}: dimension is {describe(dimension)}, expected a number from 0 on")
+    places: list[frozenset[int] | None] = []
+    for key in _RELAY_KEYS[1:]:
+        value = entry.get(key)
+        if key in entry and not (isinstance(value, list) and value and all(type(at) is int and at >= 0 for at in value)):
+            raise ConfigError(f"{where}: {key} is {describe(value)}, expected a list of places in a node, from 0 on")
+        places.append(None if value is None else frozenset(value))
+    return Relay(dimension, *places)

@@ -1,0 +1,306 @@
+"""`divide_endpoint`: a run whose NPUs give a part of their cores and memory bandwidth to communication.
+
+Stock ASTRA-sim has no contention between compute and communication. A partition that never changes can be written into its
+inputs: compute gets the rest of peak performance and memory bandwidth (with the roofline, in the system file; else durations
+get longer), and links are capped at what the NPU can drive. This is pessimistic for phases with nothing to compute, or
+nothing to send. The other side of the truth, never overlapping with all resources for each in turn, is the end of the run
+with nothing hidden.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+
+from astra_tacos.network.composition import build_topology
+from astra_tacos.planner.endpoint.npu import Mode, Npu, Partition, needed_memory_gbps, network_gbps
+from astra_tacos.planner.endpoint.traffic import Traffic, traffic_of
+from astra_tacos.planner.run_files import NETWORK, SYSTEM, WORKLOAD, RunInputs, check_output, write_configurations, write_plan
+from astra_tacos.planner.workload import read_inputs
+from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.run.backend import Backend, choose_backend
+from astra_tacos.run.native_lists import check_dimensions
+from astra_tacos.run.outcome import RunOutcome
+from astra_tacos.run.run import Run
+from astra_tacos.run.trace.node_messages import encode_messages, read_messages
+from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.files import replaced_directory, write_json
+from astra_tacos.support.json_text import read_json_object
+
+_GB_PER_GIB = (1 << 30) / 1e9
+_CORE_SHARES = (1, 2, 4, 6, 8, 16)
+"""Numbers of cores of 80 that are tried, scaled to the cores that there are."""
+_MEMORY_SHARES = (0.25, 0.5, 1.0)
+"""Shares of the memory bandwidth that lets communication drive all links."""
+
+
+@dataclass(frozen=True, slots=True)
+class Divided:
+    """A run with a partition.
+
+    Parameters
+    ----------
+    mode, partition
+        Who drives communication, and what it takes.
+    network_gbps
+        Network bandwidth that an NPU drives, in 10**9 bytes per second.
+    end_ns, exposed_ns
+        End of the run, and the longest exposed communication of a rank.
+    network_use
+        Bytes that the busiest NPU sends, over what its links could carry until the end.
+    """
+
+    mode: Mode
+    partition: Partition
+    network_gbps: float
+    end_ns: int
+    exposed_ns: int
+    network_use: float
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointResult:
+    """Partitions of a run.
+
+    Parameters
+    ----------
+    npu, traffic, links_gbps, backend
+        The NPU, the busiest NPU's bytes, the bandwidth of its links together, and the network model that judged.
+    written
+        The partition that was written.
+    tried
+        All that were tried, `written` among them; the ideal endpoint last.
+    in_turn_ns
+        End of the run if nothing overlaps: the longest time of a rank that computes and communicates in turn, with all resources.
+    """
+
+    npu: Npu
+    traffic: Traffic
+    links_gbps: float
+    backend: Backend
+    written: Divided
+    tried: tuple[Divided, ...]
+    in_turn_ns: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry `endpoint` of `plan.json`."""
+        reads = {str(mode): round(self.traffic.read_per_sent_byte(mode), 6) for mode in (Mode.HOST, Mode.ACE)}
+        return {
+            "npu": asdict(self.npu),
+            "backend": str(self.backend),
+            "traffic": asdict(self.traffic),
+            "reads_per_sent_byte": reads,
+            "needed_memory_gbps": {mode: round(self.links_gbps * value, 6) for mode, value in reads.items()},
+            "links_gbps": self.links_gbps,
+            "written": _json(self.written),
+            "tried": [_json(one) for one in self.tried],
+            "in_turn_ns": self.in_turn_ns,
+        }
+
+
+def _json(one: Divided) -> dict[str, Any]:
+    return {
+        "endpoint": str(one.mode),
+        "cores": one.partition.cores,
+        "memory_gbps": one.partition.memory_gbps,
+        "network_gbps": one.network_gbps,
+        "end_ns": one.end_ns,
+        "exposed_ns": one.exposed_ns,
+        "network_use": round(one.network_use, 6),
+    }
+
+
+def divide_endpoint(
+    inputs: RunInputs,
+    output: Path,
+    mode: Mode | str = Mode.HOST,
+    npu: Npu | None = None,
+    partition: Partition | None = None,
+    *,
+    backend: Backend | str | None = None,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> EndpointResult:
+    """Write a run whose NPUs are divided between compute and communication; without a partition, the best one that is tried.
+
+    The best partition of the other mode and the ideal endpoint are tried, too.
+
+    Parameters
+    ----------
+    inputs
+        The run.
+    output
+        Directory to write; a plan that is there is replaced.
+    mode
+        Who drives communication: cores of the NPU (`host`), an engine (`ace`), or nothing that takes anything (`ideal`).
+    npu, partition
+        The NPU, and what communication takes; None for the default NPU, and for a search.
+    backend
+        The network model that judges, or its name; None for the network's default.
+    on_progress
+        Called with how many partitions were tried, and how many there are.
+
+    Raises
+    ------
+    ConfigError
+        If an input is not what it should be, the network is no product of dimensions, or a partition leaves nothing.
+    ReplayError
+        If the run does not end.
+    """
+    mode, npu = Mode(mode), npu or Npu()
+    check_output(output, inputs)
+    run = read_inputs(inputs)
+    check_dimensions(run)
+    network = run.network
+    if not network.dimensions or network.failed_links or network.link_overrides:
+        raise ConfigError(
+            f"{network.source}: a list of links or failed links, expected dimensions alone: links are capped in step"
+        )
+    if run.prefixes:
+        raise ConfigError(
+            f"{run.system.source}: collectives run custom traces, expected native ones: counts of additions are theirs"
+        )
+    if partition is not None:
+        npu.check(partition, mode)
+    if npu.peak_tflops is not None:
+        if not run.system.roofline_enabled:
+            raise ConfigError(
+                f"{run.system.source}: no roofline (roofline-enabled 1), expected one for an NPU of another peak performance"
+            )
+        run = replace(run, system=replace(run.system, peak_perf_tflops=npu.peak_tflops))
+    model = choose_backend(backend, network)
+    whole = replay_run(run, model)
+    traffic = traffic_of(run, whole)
+    topology = build_topology(network)
+    out = np.bincount(topology.link_src, topology.link_bandwidth_gibps, network.num_npus)[: network.num_npus]
+    links = float(out.max()) * _GB_PER_GIB
+    modes = (Mode.HOST, Mode.ACE) if mode != Mode.IDEAL else ()
+    asked = [(own, one) for own in modes for one in _partitions(npu, own, partition if own == mode else None, links, traffic)]
+    tried = []
+    for number, (own, one) in enumerate(asked):
+        reads = traffic.read_per_sent_byte(own)
+        if network_gbps(npu, own, one, links, reads) > 0:
+            tried.append(_divided(run, model, npu, own, one, links, reads))
+        on_progress(number + 1, len(asked))
+    tried.append(_result(Mode.IDEAL, Partition(), links, links, traffic, whole))
+    own_mode = [one for one in tried if one.mode == mode]
+    if not own_mode:
+        raise ConfigError("communication gets no cores or no memory bandwidth, so that it would take for ever")
+    best = min(own_mode, key=lambda one: one.end_ns)
+    with replaced_directory(output) as folder:
+        divided = divided_run(run, npu, best.mode, best.partition, best.network_gbps / links)
+        _write(folder, inputs, run, divided, model)
+        result = EndpointResult(npu, traffic, links, model, best, tuple(tried), _in_turn(run, whole))
+        write_plan(folder, {"endpoint": result.to_json()}, [], ())
+    return result
+
+
+def _partitions(npu: Npu, mode: Mode, given: Partition | None, links: float, traffic: Traffic) -> list[Partition]:
+    """What is tried: the given partition, else a grid."""
+    if given is not None:
+        return [given]
+    needed = needed_memory_gbps(links, traffic.read_per_sent_byte(mode))
+    memory = sorted({round(min(share * needed, 0.95 * npu.memory_gbps), 6) for share in _MEMORY_SHARES})
+    if mode == Mode.ACE:
+        return [Partition(0, one) for one in memory]
+    cores = sorted({max(1, round(share * npu.cores / 80)) for share in _CORE_SHARES} - {npu.cores})
+    return [Partition(count, one) for count in cores if count < npu.cores for one in memory]
+
+
+def _divided(run: Run, model: Backend, npu: Npu, mode: Mode, partition: Partition, links: float, reads: float) -> Divided:
+    driven = network_gbps(npu, mode, partition, links, reads)
+    outcome = replay_run(divided_run(run, npu, mode, partition, driven / links), model)
+    return _result(mode, partition, driven, links, traffic_of(run, outcome), outcome)
+
+
+def _result(mode: Mode, partition: Partition, driven: float, links: float, traffic: Traffic, outcome: RunOutcome) -> Divided:
+    exposed = int(outcome.exposed_comm_ns.max())
+    return Divided(mode, partition, driven, outcome.end_ns, exposed, traffic.sent / (links * max(outcome.end_ns, 1)))
+
+
+def divided_run(run: Run, npu: Npu, mode: Mode, partition: Partition, share: float) -> Run:
+    """A run with its network and compute scaled, in memory.
+
+    Parameters
+    ----------
+    run, npu, mode, partition
+        The run, its NPUs, who drives communication, and what this takes.
+    share
+        Share of the links' bandwidth that an NPU drives.
+    """
+    compute, memory = _left(npu, mode, partition)
+    dimensions = tuple(replace(one, bandwidth_gibps=one.bandwidth_gibps * share) for one in run.network.dimensions)
+    network = replace(run.network, dimensions=dimensions)
+    system = replace(
+        run.system,
+        peak_perf_tflops=run.system.peak_perf_tflops * compute,
+        local_mem_bw_gbps=run.system.local_mem_bw_gbps * memory,
+    )
+    if run.system.roofline_enabled:
+        return replace(run, network=network, system=system)
+    trace = run.workload
+    longer = np.where(_computes(run), [_longer(us, compute, memory) for us in trace.duration_us.tolist()], trace.duration_us)
+    return replace(run, network=network, workload=replace(trace, duration_us=longer))
+
+
+def _computes(run: Run) -> NDArray[np.bool_]:
+    """bool[num_nodes], nodes that occupy the NPU's cores."""
+    return np.asarray((run.workload.kind == NodeType.COMP) & ~run.columns.is_cpu_op)
+
+
+def _left(npu: Npu, mode: Mode, partition: Partition) -> tuple[float, float]:
+    """Shares of peak performance and of memory bandwidth that are left to compute with."""
+    cores = partition.cores if mode == Mode.HOST else 0
+    taken = 0.0 if mode == Mode.IDEAL else partition.memory_gbps
+    return (npu.cores - cores) / npu.cores, (npu.memory_gbps - taken) / npu.memory_gbps
+
+
+def _longer(duration_us: int, compute: float, memory: float) -> int:
+    """A duration without a roofline: nobody knows what limits the node, so the smaller share does."""
+    return math.ceil(duration_us / min(compute, memory) - 1e-9)
+
+
+def _in_turn(run: Run, outcome: RunOutcome) -> int:
+    """The longest time of a rank that computes, communicates and waits in turn."""
+    kind = run.workload.kind
+    talking = np.isin(kind, (NodeType.COMM_COLL, NodeType.COMM_SEND))
+    took = np.where(talking, outcome.node_finish_ns - outcome.node_issue_ns, 0)
+    first = run.workload.rank_first
+    of_rank = [int(took[begin:end].sum()) for begin, end in zip(first[:-1].tolist(), first[1:].tolist(), strict=True)]
+    return max(outcome.end_ns, int((outcome.compute_ns + np.array(of_rank)).max()))
+
+
+def _write(folder: Path, inputs: RunInputs, run: Run, divided: Run, model: Backend) -> None:
+    """Write what of the divided run differs into the files of the run."""
+    trace = divided.workload
+    computes = _computes(run)
+    (folder / WORKLOAD).mkdir()
+    for rank in range(run.workload.num_ranks):
+        source = Path(f"{run.workload.prefix}.{rank}.et")
+        target = folder / WORKLOAD / f"{inputs.workload.name}.{rank}.et"
+        head, nodes = read_messages(source)
+        if not run.system.roofline_enabled:
+            rows = slice(trace.rank_first[rank], trace.rank_first[rank + 1])
+            for node, is_compute, duration_us in zip(nodes, computes[rows], trace.duration_us[rows].tolist(), strict=True):
+                if is_compute:
+                    node.duration_micros = duration_us
+        target.write_bytes(encode_messages(head, nodes))
+    write_configurations(folder, inputs, run.groups.members, {}, run.network, model, {})
+    system = read_json_object(folder / SYSTEM)
+    if run.system.roofline_enabled:
+        system["peak-perf"] = divided.system.peak_perf_tflops
+        system["local-mem-bw"] = divided.system.local_mem_bw_gbps
+        write_json(folder / SYSTEM, system)
+    if divided.network != run.network:
+        document = yaml.safe_load(inputs.network.read_text(encoding="utf-8"))
+        document["bandwidth"] = [one.bandwidth_gibps for one in divided.network.dimensions]
+        lines = (f"{key}: {json.dumps(value)}" for key, value in document.items())
+        (folder / NETWORK).write_text("\n".join(lines) + "\n", encoding="utf-8")

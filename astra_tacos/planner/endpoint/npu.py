@@ -1,0 +1,109 @@
+"""An NPU that computes and communicates: cores and memory bandwidth, and how they are divided."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from astra_tacos.support.argument_types import check_fields
+from astra_tacos.support.errors import ConfigError
+
+
+class Mode(StrEnum):
+    """Who drives communication: cores of the NPU, an engine beside it, or nobody that takes anything."""
+
+    HOST = "host"
+    ACE = "ace"
+    IDEAL = "ideal"
+
+
+@dataclass(frozen=True, slots=True)
+class Npu:
+    """Cores and memory of an NPU; by default those that the ACE paper assumes.
+
+    Parameters
+    ----------
+    cores
+        Number of cores (streaming multiprocessors).
+    core_gbps
+        10**9 bytes per second that a core moves for communication: 64 bytes a cycle at 1.245 GHz.
+    memory_gbps
+        Memory bandwidth in 10**9 bytes per second.
+    peak_tflops
+        Peak performance in 10**12 operations per second; None for that of the run's system file.
+
+    Raises
+    ------
+    ConfigError
+        If a number is out of range.
+    """
+
+    cores: int = 80
+    core_gbps: float = 64 * 1.245
+    memory_gbps: float = 900.0
+    peak_tflops: float | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if not 1 <= self.cores <= 1 << 20:
+            raise ConfigError(f"cores: found {self.cores:,}, expected 1 to {1 << 20:,}")
+        rates = {"core-bandwidth": self.core_gbps, "memory-bandwidth": self.memory_gbps, "peak": self.peak_tflops}
+        for name, value in rates.items():
+            if value is not None and not (math.isfinite(value) and 0 < value <= 1e9):
+                raise ConfigError(f"{name}: found {value}, expected a number above 0")
+
+    def check(self, partition: Partition, mode: Mode) -> None:
+        """Check that a partition leaves something to compute with, and that communication can take it.
+
+        Raises
+        ------
+        ConfigError
+            If it does not: an engine takes no cores, and an ideal endpoint nothing.
+        """
+        if mode == Mode.ACE and partition.cores:
+            raise ConfigError(f"cores for communication: found {partition.cores}, expected 0: an engine takes none")
+        if mode == Mode.IDEAL and partition != Partition():
+            raise ConfigError(f"a partition: found {partition}, expected none: an ideal endpoint takes nothing")
+        if not 0 <= partition.cores < self.cores:
+            raise ConfigError(f"cores for communication: found {partition.cores}, expected 0 to {self.cores - 1}")
+        if not 0 <= partition.memory_gbps < self.memory_gbps:
+            raise ConfigError(
+                f"memory bandwidth for communication: found {partition.memory_gbps:g} GB/s, "
+                f"expected 0 to less than {self.memory_gbps:g}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """What communication takes: cores, and memory bandwidth in 10**9 bytes per second."""
+
+    cores: int = 0
+    memory_gbps: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.cores} cores, {self.memory_gbps:g} GB/s"
+
+
+def network_gbps(npu: Npu, mode: Mode, partition: Partition, links_gbps: float, reads: float) -> float:
+    """Network bandwidth that an NPU can drive, in 10**9 bytes per second: X = min(B_net, m / rho, k * b).
+
+    Parameters
+    ----------
+    npu, mode, partition
+        The NPU, who drives, and what of the NPU is taken.
+    links_gbps
+        Bandwidth of its links together.
+    reads
+        Bytes of memory that are read for each byte that is sent.
+    """
+    if mode == Mode.IDEAL:
+        return links_gbps
+    by_memory = partition.memory_gbps / reads if reads > 0 else math.inf
+    by_cores = partition.cores * npu.core_gbps if mode == Mode.HOST else math.inf
+    return min(links_gbps, by_memory, by_cores)
+
+
+def needed_memory_gbps(links_gbps: float, reads: float) -> float:
+    """Memory bandwidth that lets an NPU drive all its links, in 10**9 bytes per second."""
+    return links_gbps * reads

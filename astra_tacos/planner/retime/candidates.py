@@ -1,0 +1,191 @@
+"""Candidates: a run rewritten by policies, in memory, and replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.planner.retime.collectives import SynthesizedCollectives
+from astra_tacos.planner.retime.durations import CollectiveDurations
+from astra_tacos.planner.retime.exposure import exposed_of_ranks
+from astra_tacos.planner.retime.iteration import steps_of
+from astra_tacos.planner.retime.list_schedule import list_schedule
+from astra_tacos.planner.retime.policies import POLICIES
+from astra_tacos.planner.retime.policy import Setting
+from astra_tacos.planner.retime.reading import Source, read_graph, read_source
+from astra_tacos.planner.retime.request import Request, describe
+from astra_tacos.planner.retime.tasks import Operation, TaskGraph
+from astra_tacos.planner.retime.written import Ordered, ordered, rows_of, run_of
+from astra_tacos.planner.workload import Workload
+from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.run.backend import Backend
+from astra_tacos.run.outcome import RunOutcome
+from astra_tacos.run.patterns import pattern_name
+from astra_tacos.run.run import Run
+from astra_tacos.run.shared_plans import shared_plans
+from astra_tacos.support.errors import AstraTacosError, ConfigError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidate:
+    """A rewritten run.
+
+    Parameters
+    ----------
+    requests
+        The policies that were applied.
+    new
+        Its tasks in order.
+    outcome
+        Its replay.
+    notes
+        What policies could not do.
+    exposed_ns
+        int64[num_ranks], time for which each rank communicates and computes nothing.
+    iteration_ns
+        An iteration in steady state, if it is to be short; else None.
+    is_ordered
+        Whether the order of collectives was searched, instead of decided by urgency.
+    """
+
+    requests: tuple[Request, ...]
+    new: Ordered
+    outcome: RunOutcome
+    notes: tuple[str, ...]
+    exposed_ns: NDArray[np.int64]
+    iteration_ns: int | None = None
+    is_ordered: bool = False
+
+    @property
+    def end_ns(self) -> int:
+        """End of the run."""
+        return self.outcome.end_ns
+
+    @property
+    def cost_ns(self) -> int:
+        """What is to be short: an iteration, or the whole run."""
+        return self.end_ns if self.iteration_ns is None else self.iteration_ns
+
+    @property
+    def name(self) -> str:
+        """The policies in words."""
+        return describe(self.requests) + (" in the best order" if self.is_ordered else "")
+
+
+def replay_with(collectives: SynthesizedCollectives | None, run: Run, backend: Backend) -> RunOutcome:
+    """The replay of a run with other collectives, or with its own.
+
+    Raises
+    ------
+    ConfigError, ReplayError
+        As `replay_run` does.
+    """
+    return replay_run(run if collectives is None else collectives.implemented(run), backend)
+
+
+class Candidates:
+    """Rewrites one run.
+
+    Parameters
+    ----------
+    workload, before, backend
+        The run, its replay, and the network model that judges.
+    collectives
+        What replaces its collectives in all replays; None for its own.
+    per_iteration
+        Whether an iteration in steady state is to be short, not the whole run.
+
+    Raises
+    ------
+    ConfigError
+        If collectives run traces of their own, or some node never runs.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        before: RunOutcome,
+        backend: Backend,
+        collectives: SynthesizedCollectives | None = None,
+        per_iteration: bool = False,
+    ) -> None:
+        run = workload.run
+        self.steps = steps_of(run) if per_iteration else None
+        self.cost_as_is_ns = before.end_ns
+        if self.steps is not None:
+            self.cost_as_is_ns = self.steps.iteration_ns(np.arange(run.workload.num_nodes), before)
+        self.workload, self.before, self.backend, self._collectives = workload, before, backend, collectives
+        self.source: Source = read_source(workload)
+        self._graph = read_graph(workload, self.source, before)
+        self.setting = Setting(
+            CollectiveDurations(run, backend, collectives),
+            run.network.num_npus,
+            run.system.roofline_enabled,
+            run.workload.duration_us,
+            run.columns.num_ops,
+            run.columns.tensor_size,
+            run.workload.size_bytes,
+            int(run.workload.tag.max(initial=-1)) + 1,
+        )
+        self._made: dict[tuple[Request, ...], Candidate | str] = {}
+        self._shared = shared_plans(self._implemented(run)).keys()
+
+    def _implemented(self, run: Run) -> Run:
+        return run if self._collectives is None else self._collectives.implemented(run)
+
+    def rewritten(self, requests: Sequence[Request]) -> tuple[TaskGraph, tuple[str, ...]]:
+        """The run's tasks after some policies, and what these could not do."""
+        graph, notes = self._graph.copy(), []
+        for request in requests:
+            notes += POLICIES[request.name].apply(graph, self.setting, dict(request.values))
+        return graph, tuple(dict.fromkeys(notes))
+
+    def make(self, requests: Sequence[Request]) -> Candidate | str:
+        """A candidate, or the reason why there is none: its replay does not end, or policies contradict one another."""
+        key = tuple(requests)
+        if key not in self._made:
+            try:
+                graph, notes = self.rewritten(key)
+                self._made[key] = self._replayed(key, graph, notes)
+            except AstraTacosError as error:
+                self._made[key] = str(error)
+        return self._made[key]
+
+    def in_sequence(self, candidate: Candidate, graph: TaskGraph, sequence: Sequence[Operation]) -> Candidate | str:
+        """The same candidate with another order of its collectives, or the reason why there is none.
+
+        Parameters
+        ----------
+        candidate
+            The candidate.
+        graph, sequence
+            Its tasks as `rewritten` made them, and all their operations in their order.
+        """
+        try:
+            return self._replayed(candidate.requests, graph, candidate.notes, sequence)
+        except AstraTacosError as error:
+            return str(error)
+
+    def _replayed(
+        self,
+        requests: tuple[Request, ...],
+        graph: TaskGraph,
+        notes: tuple[str, ...],
+        sequence: Sequence[Operation] | None = None,
+    ) -> Candidate:
+        new = ordered(graph, list_schedule(graph, self.setting.duration_of, sequence))
+        run = run_of(new, self.workload.run)
+        implemented = self._implemented(run)
+        if more := shared_plans(implemented).keys() - self._shared:
+            pattern = pattern_name(min(more))
+            raise ConfigError(
+                f"two groups of a rank would run {pattern} by one algorithm: ASTRA-sim may abort at its end (lint: G10)"
+            )
+        outcome = replay_run(implemented, self.backend)
+        found = None
+        if self.steps is not None:
+            found = self.steps.iteration_ns(rows_of(new, self.workload.run.workload), outcome)
+        return Candidate(requests, new, outcome, notes, exposed_of_ranks(run, outcome), found, sequence is not None)

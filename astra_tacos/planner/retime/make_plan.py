@@ -1,0 +1,137 @@
+"""`make_plan`: what `plan` does, from a request to the written run: collectives, placement, and communication moved in time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from astra_tacos.planner.fastest_plan import write_fastest
+from astra_tacos.planner.placed_plan import plan_placed
+from astra_tacos.planner.plan import plan
+from astra_tacos.planner.plan_result import PlanResult
+from astra_tacos.planner.request import PlanRequest
+from astra_tacos.planner.retime.request import check_asked
+from astra_tacos.planner.retime.schedule_run import ScheduleResult, schedule_run
+from astra_tacos.planner.run_files import add_to_plan, check_output, planned_inputs, write_plan
+from astra_tacos.planner.synthesis_cache import SynthesisCache
+from astra_tacos.planner.workload import read_inputs
+from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.run.recorded_run import record_run
+from astra_tacos.run.recording import REPLAY_FILE, save_recording
+from astra_tacos.solver.progress import OnProgress
+from astra_tacos.support.files import replaced_directory
+from astra_tacos.support.temporaries import scratch_directory
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A run that was planned.
+
+    Parameters
+    ----------
+    result
+        What was planned; None if collectives keep their algorithms.
+    scheduled
+        How communication was moved in time; None if it was not asked for.
+    """
+
+    result: PlanResult | None
+    scheduled: ScheduleResult | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """All figures, ready for JSON."""
+        planned = {} if self.result is None else self.result.to_json()
+        return planned | ({} if self.scheduled is None else {"schedule": self.scheduled.to_json()})
+
+
+def make_plan(
+    request: PlanRequest,
+    output: Path,
+    on_native: OnProgress = lambda done, total: None,
+    on_progress: OnProgress = lambda done, total: None,
+) -> Plan:
+    """Write a training run with synthesized collectives, and replay the run before and after.
+
+    Parameters
+    ----------
+    request
+        What is asked.
+    output
+        Directory to write; a plan that is there is replaced.
+    on_native, on_progress
+        Called with how many native configurations, and distinct collectives or combinations of policies, are done, and how many
+        there are.
+
+    Raises
+    ------
+    ConfigError
+        If an input is not what it should be, or ranks disagree on their collectives.
+    ReplayError
+        If neither a planned run nor the run before goes to its end.
+    VerificationError
+        If the planned run does not do what the run before did: a defect of this package.
+    """
+    check_output(output, request.inputs)
+    if request.schedule is not None:
+        check_asked(request.schedule)
+        if request.keep_collectives:
+            return Plan(None, _schedule_only(request, output, on_progress))
+        return _scheduled_plan(request, output, on_native, on_progress)
+    return Plan((plan_placed if request.place else plan)(request, output, on_native, on_progress))
+
+
+def _schedule(request: PlanRequest, folder: Path, cache: SynthesisCache | None, on_progress: OnProgress) -> ScheduleResult:
+    assert request.schedule is not None
+    return schedule_run(
+        request.inputs,
+        folder,
+        request.schedule,
+        backend=request.backend,
+        most_replays=request.schedule_replays,
+        cache=cache,
+        per_iteration=request.per_iteration,
+        on_progress=on_progress,
+    )
+
+
+def _schedule_only(request: PlanRequest, output: Path, on_progress: OnProgress) -> ScheduleResult:
+    """Write a run whose communication is scheduled, and its recording; its collectives keep their algorithms."""
+    with replaced_directory(output) as folder:
+        result = _schedule(request, folder, None, on_progress)
+        run = read_inputs(planned_inputs(folder, request.inputs))
+        recording = record_run(run, replay_run(run, result.backend, route_loads=True))
+        write_plan(folder, {"schedule": result.to_json()}, [], ())
+        save_recording(recording, folder / REPLAY_FILE)
+    return result
+
+
+def _scheduled_plan(request: PlanRequest, output: Path, on_native: OnProgress, on_progress: OnProgress) -> Plan:
+    """Schedule the communication of a run, then plan it; also plan the run as it is, and keep what ends first.
+
+    Policies are judged with synthesized collectives, as the plan will have them. The plan's `before` is the scheduled run with
+    its own collectives. `plan.json` has the scheduling in `schedule`, with the end of the run as its files say, and that of its
+    plan.
+    """
+    with scratch_directory() as scratch:
+        folder = scratch / "scheduled"
+        folder.mkdir()
+        scheduled = _schedule(request, folder, SynthesisCache(request.cache), on_progress)
+        chosen = request.inputs if scheduled.is_as_is else planned_inputs(folder, request.inputs)
+        more_figures: dict[str, Any] = {}
+        own = plan(replace(request, inputs=chosen), scratch / "planned", on_native)
+        plans = [(scratch / "planned", own)]
+        if not scheduled.is_as_is:
+            as_is = plan(request, scratch / "as_is", on_native)
+            plans.append((scratch / "as_is", as_is))
+            more_figures["as_is_planned_ns"] = as_is.after_ns
+            scheduled = replace(scheduled, before_ns=as_is.before_ns, kept_as_is=as_is.after_end.is_before(own.after_end))
+            if scheduled.kept_as_is:
+                note = (
+                    f"planned, the run as it is ends at {as_is.after_ns:,} ns, the scheduled one at {own.after_ns:,} ns: "
+                    "the run as it is was kept"
+                )
+                scheduled = replace(scheduled, notes=(*scheduled.notes, note))
+        for place, _ in plans:
+            add_to_plan(place, "schedule", scheduled.to_json() | more_figures)
+        return Plan(write_fastest(output, plans), scheduled)

@@ -1,0 +1,111 @@
+"""Decoupling: an All-Reduce as a Reduce-Scatter early and an All-Gather late (DeAR, Zhang et al. 2023, arXiv:2302.12445).
+
+Reduce-Scatters go in the order in which gradients become ready, and All-Gathers after the last of them, in the order in which the
+next forward pass needs them, which they overlap. The optimizer runs after the All-Gather, on all ranks, as it does in the run
+before: whatever waited for the All-Reduce waits for the All-Gather. Inputs are padded to a multiple of the ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from astra_tacos.planner.retime.list_schedule import levels
+from astra_tacos.planner.retime.policy import Option, Policy, Setting, ancestors, readiness
+from astra_tacos.planner.retime.tasks import Operation, Task, TaskGraph, relations
+from astra_tacos.run.trace.schema import CommType
+
+_EARLY, _LATE = 0.0, 1.0
+_CHEAPER = 0.95
+"""Of the time of whole All-Reduces: halves that take less are worth a note."""
+
+
+def _apply(graph: TaskGraph, setting: Setting, values: Mapping[str, Any]) -> list[str]:
+    candidates = [one for one in graph.operations if one.pattern == CommType.ALL_REDUCE and len(one.members) > 1]
+    wave = _waves(graph, candidates)
+    count: dict[tuple[int, int], int] = {}
+    for one in candidates:
+        count[one.group, wave[one]] = count.get((one.group, wave[one]), 0) + 1
+    chosen = [one for one in candidates if count[one.group, wave[one]] > 1]
+    if not chosen:
+        return ["decouple: no two All-Reduces of a group could overlap: each waits for the one before"]
+    ready = readiness(graph, setting.duration_of)
+    level = levels(graph, setting.duration_of)
+    after = relations(graph)[0]
+    halves: dict[Operation, tuple[Operation, Operation]] = {}
+    gone: dict[Task, list[Task]] = {}
+    for one in chosen:
+        needed = max((level[later] for later in after.get(one, ())), default=0)
+        halves[one] = early, late = _halves(one, setting)
+        early.urgency, late.urgency = (_EARLY, ready[one]), (_LATE, -needed)
+        for place, task in enumerate(one.tasks):
+            scatter, gather = early.tasks[place], late.tasks[place]
+            gather.data, gather.ctrl = [scatter], []
+            graph.ranks[task.rank].append(scatter)
+            gone[task] = [gather]
+    if values["barrier"] == "yes":
+        _bar(chosen, wave, ready, halves)
+    kept = [one for one in graph.operations if one not in halves]
+    graph.replace(gone, kept + [half for pair in halves.values() for half in pair])
+    return _cheaper(halves, setting)
+
+
+def _cheaper(halves: Mapping[Operation, tuple[Operation, Operation]], setting: Setting) -> list[str]:
+    """Say so where the halves alone are faster than the whole: ASTRA-sim's own All-Reduces in several dimensions send more."""
+    whole = sum(map(setting.duration_of, halves))
+    both = sum(setting.duration_of(half) for pair in halves.values() for half in pair)
+    if both >= whole * _CHEAPER:
+        return []
+    return [
+        f"decouple: All-Reduces alone take {whole:,} ns, their halves {both:,} ns: so much is gained by another algorithm, "
+        "not by overlap"
+    ]
+
+
+def _waves(graph: TaskGraph, candidates: list[Operation]) -> dict[Operation, int]:
+    """The longest chain of All-Reduces that each one waits for: those of one backward pass have the same."""
+    above = ancestors(graph, candidates)
+    order = sorted(range(len(candidates)), key=lambda at: above[candidates[at]].bit_count())
+    wave: dict[int, int] = {}
+    for at in order:
+        bits, highest = above[candidates[at]], -1
+        for other in range(bits.bit_length()):
+            if bits >> other & 1:
+                highest = max(highest, wave[other])
+        wave[at] = highest + 1
+    return {candidates[at]: number for at, number in wave.items()}
+
+
+def _halves(one: Operation, setting: Setting) -> tuple[Operation, Operation]:
+    ranks = len(one.members)
+    shard = max(-(-one.size_bytes // ranks), setting.least_bytes)
+    early = one.like(CommType.REDUCE_SCATTER, shard * ranks, one.content, "_reduce_scatter")
+    late = one.like(CommType.ALL_GATHER, shard, one.content, "_all_gather", 0.5)
+    return early, late
+
+
+def _bar(
+    chosen: list[Operation],
+    wave: dict[Operation, int],
+    ready: dict[Operation, int],
+    halves: dict[Operation, tuple[Operation, Operation]],
+) -> None:
+    """Let the All-Gathers of a wave wait for its last Reduce-Scatter, behind which a rank has no other."""
+    last: dict[tuple[int, int], Task] = {}
+    for one in sorted(chosen, key=lambda one: (ready[one], one.place)):
+        for task in halves[one][0].tasks:
+            last[task.rank, wave[one]] = task
+    for one in chosen:
+        for task in halves[one][1].tasks:
+            final = last[task.rank, wave[one]]
+            if final not in task.data:
+                task.ctrl.append(final)
+
+
+POLICY = Policy(
+    "decouple",
+    "All-Reduces as Reduce-Scatters early and All-Gathers late",
+    _apply,
+    {"barrier": Option(("yes", "no"), "yes", "whether All-Gathers wait for the last Reduce-Scatter")},
+    lambda graph: ({"barrier": "no"},),
+)

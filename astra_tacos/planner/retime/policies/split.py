@@ -1,0 +1,106 @@
+"""Partitions: collectives in pieces, between which others can go.
+
+P3 (Jayarajan et al. 2019, arXiv:1905.03960) slices parameters, ByteScheduler (Peng et al. 2019, SOSP) partitions tensors, PACE
+cuts fused All-Reduces into the segments at which they can be preempted, and Lina (Li et al. 2023, USENIX ATC) makes
+micro-operations of All-to-Alls, too. ASTRA-sim never preempts a collective, so a piece is what an urgent one has to wait for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from astra_tacos.planner.retime.policy import Option, Policy, Setting, check_growth
+from astra_tacos.planner.retime.tasks import Extent, Operation, Task, TaskGraph
+from astra_tacos.run.trace.schema import CommType
+
+_PATTERNS = {
+    "all-reduce": (CommType.ALL_REDUCE,),
+    "all-to-all": (CommType.ALL_TO_ALL,),
+    "both": (CommType.ALL_REDUCE, CommType.ALL_TO_ALL),
+}
+
+
+def _apply(graph: TaskGraph, setting: Setting, values: Mapping[str, Any]) -> list[str]:
+    gone: dict[Task, list[Task]] = {}
+    operations: list[Operation] = []
+    least = max(values["partition"], setting.least_bytes)
+    cut = [one for one in graph.operations if one.pattern in _PATTERNS[values["of"]] and one.size_bytes > least]
+    check_growth(graph, sum(-(-one.size_bytes // least) * len(one.tasks) for one in cut), "split")
+    for one in graph.operations:
+        count = -(-one.size_bytes // values["partition"])
+        pieces = pieces_of(one, count, setting) if one.pattern in _PATTERNS[values["of"]] else []
+        if len(pieces) < 2:
+            operations.append(one)
+            continue
+        operations += pieces
+        gone |= {task: [piece.tasks[at] for piece in pieces] for at, task in enumerate(one.tasks)}
+    if not gone:
+        return [f"split: no collective has more than {values['partition']:,} bytes"]
+    graph.replace(gone, operations)
+    return []
+
+
+def pieces_of(operation: Operation, count: int, setting: Setting) -> list[Operation]:
+    """An operation in about equal pieces, as many as asked for or fewer; [] if it cannot be cut.
+
+    All pieces but the last one have one size, a multiple of the ranks, so that they can share a synthesized trace.
+
+    Parameters
+    ----------
+    operation
+        The operation, which carries no padding.
+    count
+        Number of pieces.
+    setting
+        The smallest size of a piece.
+    """
+    total = operation.size_bytes
+    if operation.num_bytes != total:
+        return []
+    unit = max(len(operation.members), 1)
+    size = max(-(-total // max(count, 1)), setting.least_bytes)
+    size = -(-size // unit) * unit
+    ends = [*range(size, total, size), total]
+    if len(ends) > 1 and ends[-1] - ends[-2] < setting.least_bytes:
+        del ends[-2]
+    if len(ends) < 2:
+        return []
+    starts = [0, *ends[:-1]]
+    return [
+        operation.like(operation.pattern, end - begin, _content(operation, begin, end), f"_piece{at}", at / len(ends))
+        for at, (begin, end) in enumerate(zip(starts, ends, strict=True))
+    ]
+
+
+def _content(operation: Operation, begin: int, end: int) -> list[Extent]:
+    """The part of an operation's content from one of its bytes to another."""
+    found = []
+    at = 0
+    for extent in operation.content:
+        size = extent.end - extent.begin
+        first, last = max(begin - at, 0), min(end - at, size)
+        if first < last:
+            found.append(Extent(extent.instance, extent.begin + first, extent.begin + last))
+        at += size
+    return found
+
+
+def _variants(graph: TaskGraph) -> Iterator[Mapping[str, Any]]:
+    """Parts of the largest collective."""
+    largest = max((one.size_bytes for one in graph.operations), default=1)
+    for parts in (2, 4, 8, 16):
+        yield {"partition": max(-(-largest // parts), 1)}
+    yield {"partition": max(-(-largest // 8), 1), "of": "both"}
+
+
+POLICY = Policy(
+    "split",
+    "collectives in pieces, so that urgent ones can go in between",
+    _apply,
+    {
+        "partition": Option("size", 4_000_000, "cut what is larger into equal pieces of at most so many bytes"),
+        "of": Option(tuple(_PATTERNS), "all-reduce", "what is cut"),
+    },
+    _variants,
+)

@@ -1,0 +1,158 @@
+"""The `Policy` class: one way to change when and in which parts a run communicates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from astra_tacos.planner.retime.list_schedule import Durations, list_schedule
+from astra_tacos.planner.retime.tasks import Operation, TaskGraph, Vertex, relations, vertex_of
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.units import parse_size
+
+MAX_COUNT = 1024
+MAX_NODES_OF_RANK = 20_000
+"""Of runs that are scheduled, before and after: a search replays hundreds of them."""
+_MOST = {"count": MAX_COUNT, "per cent": 100}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What policies know of a run beside its tasks.
+
+    Parameters
+    ----------
+    duration_of
+        The duration of a collective, alone on the network.
+    least_bytes
+        Smallest collective that ASTRA-sim does not raise: a byte per rank.
+    has_roofline
+        Whether operations and bytes say how long tasks compute; else whole microseconds do.
+    duration_us, num_ops, tensor_size, size_bytes
+        By row of the workload.
+    free_tag
+        The first tag behind those of the workload's messages.
+    """
+
+    duration_of: Durations
+    least_bytes: int
+    has_roofline: bool
+    duration_us: Any
+    num_ops: Any
+    tensor_size: Any
+    size_bytes: Any
+    free_tag: int
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option of a policy.
+
+    Parameters
+    ----------
+    kind
+        `size` of bytes, `count`, `per cent`, or the words that it may be.
+    default
+        Its value where it is not given.
+    text
+        What it means.
+    """
+
+    kind: str | tuple[str, ...]
+    default: Any
+    text: str
+
+    def parse(self, text: str, where: str) -> Any:
+        """The value of a text.
+
+        Raises
+        ------
+        ConfigError
+            If it is no value of the option's kind.
+        """
+        if self.kind == "size":
+            return parse_size(text, where)
+        if self.kind in _MOST:
+            most = _MOST[str(self.kind)]
+            if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= most):
+                raise ConfigError(f"{where}: found {text[:40]!r}, expected 1 to {most:,}")
+            return int(text)
+        if text not in self.kind:
+            raise ConfigError(f"{where}: found {text[:40]!r}, expected {' or '.join(self.kind)}")
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A policy.
+
+    Parameters
+    ----------
+    name
+        As users type it.
+    summary
+        What it does, in one line.
+    apply
+        Changes a graph in place; takes its setting and a value of each option, and returns what it could not do, and why.
+    options
+        Options by name.
+    variants
+        Options that a search tries beside the defaults; takes the graph of the run before.
+    """
+
+    name: str
+    summary: str
+    apply: Callable[[TaskGraph, Setting, Mapping[str, Any]], list[str]]
+    options: Mapping[str, Option] = field(default_factory=dict)
+    variants: Callable[[TaskGraph], Iterable[Mapping[str, Any]]] = lambda graph: ()
+
+
+def readiness(graph: TaskGraph, duration_of: Durations) -> dict[Operation, int]:
+    """When each collective could start in a simulation of the graph, in ns."""
+    schedule = list_schedule(graph, duration_of)
+
+    def end(vertex: Vertex) -> int:
+        own = duration_of(vertex) if isinstance(vertex, Operation) else vertex.duration_ns
+        return schedule.start_ns[vertex] + own
+
+    return {
+        operation: max((end(vertex_of(dep)) for task in operation.tasks for dep in task.deps), default=0)
+        for operation in graph.operations
+    }
+
+
+def ancestors(graph: TaskGraph, chosen: list[Operation]) -> dict[Operation, int]:
+    """For each of some operations, the set of those that it waits for, as bits by their place in the list."""
+    bit = {operation: 1 << number for number, operation in enumerate(chosen)}
+    after, order = relations(graph)
+    above: dict[Vertex, int] = dict.fromkeys(order, 0)
+    for vertex in order:
+        own = above[vertex] | (bit.get(vertex, 0) if isinstance(vertex, Operation) else 0)
+        for later in after.get(vertex, ()):
+            above[later] |= own
+    return {operation: above[operation] for operation in chosen}
+
+
+def check_growth(graph: TaskGraph, num_pieces: int, policy: str) -> None:
+    """Check that a policy does not cut tasks of all ranks into too many pieces, before it makes them.
+
+    Parameters
+    ----------
+    graph
+        The run as it is.
+    num_pieces
+        How many pieces there will be, on all ranks together.
+    policy
+        Whose option is too small or too large.
+
+    Raises
+    ------
+    ConfigError
+        If there would be more than `MAX_NODES_OF_RANK` a rank.
+    """
+    most = MAX_NODES_OF_RANK * len(graph.ranks)
+    if num_pieces > most:
+        raise ConfigError(
+            f"{policy}: {num_pieces // len(graph.ranks):,} pieces a rank, expected at most {MAX_NODES_OF_RANK:,}: larger ones"
+        )

@@ -1,0 +1,324 @@
+"""`schedule_run`: from a run to the same run with its communication scheduled."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from astra_tacos.planner.request import DEFAULT_REPLAYS
+from astra_tacos.planner.retime.candidates import Candidate, Candidates, replay_with
+from astra_tacos.planner.retime.collectives import SynthesizedCollectives
+from astra_tacos.planner.retime.exposure import exposed_ns, exposed_of_ranks
+from astra_tacos.planner.retime.legality import violations
+from astra_tacos.planner.retime.policy import MAX_NODES_OF_RANK
+from astra_tacos.planner.retime.request import AS_IS, SEARCH, describe, parse_schedule
+from astra_tacos.planner.retime.search import Found, Tried, names_of, search
+from astra_tacos.planner.retime.search import tried as tried_candidate
+from astra_tacos.planner.retime.written import on_all_ranks, write_scheduled
+from astra_tacos.planner.run_files import WORKLOAD, RunInputs, planned_inputs, write_configurations
+from astra_tacos.planner.synthesis_cache import SynthesisCache
+from astra_tacos.planner.workload import Workload, find_workload, read_inputs
+from astra_tacos.replayer.network_models import NETWORK_MODELS
+from astra_tacos.run.backend import Backend, choose_backend
+from astra_tacos.run.critical_path import PathSummary, summarize_path
+from astra_tacos.run.native_lists import check_dimensions
+from astra_tacos.run.outcome import RunOutcome
+from astra_tacos.run.recorded_run import record_run
+from astra_tacos.run.run import Run
+from astra_tacos.run.trace.reader import read_names
+from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.support.errors import ConfigError
+
+_MOST_LAYERS = 1000
+_MOST_RANKS = 4
+"""Ranks of a group that names of equal collectives list."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScheduleResult:
+    """A scheduled run.
+
+    Parameters
+    ----------
+    asked, name
+        The policies that were asked for, and those of the run that was written; `as-is` for the run before.
+    backend
+        The network model that judged.
+    collectives
+        What collectives the times are of: `native` or `synthesized`.
+    iteration_as_is_ns, iteration_ns
+        An iteration in steady state, before and after, if it was to be short; else None.
+    as_is_ns, after_ns
+        End of the run before, and of the one that was written, with the same collective algorithms.
+    exposed_as_is_ns, exposed_after_ns
+        The longest time for which a rank computes nothing while it communicates.
+    means_as_is_ns
+        Compute, and communication without compute, of the run before; means over ranks.
+    tried
+        What was tried.
+    layers
+        Exposed communication of each collective of the run before and after, by name (with ranks, if several groups have one of
+        that name): the mean over its ranks, in ns.
+    path_as_is, path_after
+        The critical paths of both runs, with the collectives that the times are of.
+    notes
+        What policies could not do, and why the run before was written, if it was.
+    before_ns
+        End of the run as its files say, with its own collectives, where it was planned beside the scheduled run; else None.
+    kept_as_is
+        Whether the plan of the run as it is was kept, because it ends first.
+    """
+
+    asked: str
+    name: str
+    backend: Backend
+    collectives: str
+    iteration_as_is_ns: int | None
+    iteration_ns: int | None
+    as_is_ns: int
+    after_ns: int
+    exposed_as_is_ns: int
+    exposed_after_ns: int
+    means_as_is_ns: tuple[int, int]
+    tried: tuple[Tried, ...]
+    layers: tuple[tuple[str, int, int], ...]
+    path_as_is: PathSummary
+    path_after: PathSummary
+    notes: tuple[str, ...]
+    before_ns: int | None = None
+    kept_as_is: bool = False
+
+    @property
+    def speed_up(self) -> float:
+        """How many times faster the run is."""
+        return self.as_is_ns / max(self.after_ns, 1)
+
+    @property
+    def is_as_is(self) -> bool:
+        """Whether the run before was written."""
+        return self.name == AS_IS
+
+    @property
+    def plan_starts_scheduled(self) -> bool:
+        """Whether the run before the plan is the scheduled one, with its own collectives, and not that of the files."""
+        return not self.is_as_is and not self.kept_as_is
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry `schedule` of `plan.json`."""
+        return {
+            "asked": self.asked,
+            "policies": self.name,
+            "backend": str(self.backend),
+            "collectives": self.collectives,
+            "iteration_as_is_ns": self.iteration_as_is_ns,
+            "iteration_ns": self.iteration_ns,
+            "as_is_ns": self.as_is_ns,
+            "after_ns": self.after_ns,
+            "speed_up": round(self.speed_up, 6),
+            "exposed_as_is_ns": self.exposed_as_is_ns,
+            "exposed_after_ns": self.exposed_after_ns,
+            "as_is": {"end_ns": self.as_is_ns, "compute_ns": self.means_as_is_ns[0], "exposed_ns": self.means_as_is_ns[1]},
+            "tried": [
+                {
+                    "policies": one.name,
+                    "uses": list(one.uses),
+                    "end_ns": one.end_ns,
+                    "iteration_ns": one.iteration_ns,
+                    "compute_ns": one.compute_ns,
+                    "exposed_ns": one.exposed_ns,
+                    "note": one.reason,
+                }
+                for one in self.tried
+            ],
+            "layers": [{"collective": name, "exposed_as_is_ns": was, "exposed_after_ns": now} for name, was, now in self.layers],
+            "critical_path": {"as_is": self.path_as_is.to_json(), "after": self.path_after.to_json()},
+            "notes": list(self.notes),
+            "before_ns": self.before_ns,
+            "kept_as_is": self.kept_as_is,
+        }
+
+
+def schedule_run(
+    inputs: RunInputs,
+    folder: Path,
+    asked: str = SEARCH,
+    *,
+    backend: Backend | str | None = None,
+    most_replays: int = DEFAULT_REPLAYS,
+    cache: SynthesisCache | None = None,
+    per_iteration: bool = False,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> ScheduleResult:
+    """Write a run whose communication is scheduled by policies; its collectives keep their algorithms.
+
+    Parameters
+    ----------
+    inputs
+        The run.
+    folder
+        Empty directory to write.
+    asked
+        `search`, `as-is`, or policies and systems with options (`request.parse_schedule`).
+    backend
+        The network model that judges, or its name; None for the network's default.
+    most_replays
+        For `search`, how many combinations are tried beside each policy alone.
+    cache
+        Where synthesized collectives are kept, with which all is judged; None to judge with the run's own. The written run has
+        its own in either case.
+    per_iteration
+        Whether an iteration in steady state is to be short, not the whole run: of runs whose nodes are named by steps.
+    on_progress
+        Called with how many were tried, and how many there are at most.
+
+    Raises
+    ------
+    ConfigError
+        If an input is not what it should be, or collectives run custom traces.
+    ReplayError
+        If the run before does not end.
+    """
+    requests = None if asked in (AS_IS, SEARCH) else parse_schedule(asked)
+    workload = find_workload(inputs)
+    check_dimensions(workload.run)
+    most = int(np.diff(workload.run.workload.rank_first).max())
+    if most > MAX_NODES_OF_RANK:
+        raise ConfigError(
+            f"{workload.run.workload.prefix}: found {most:,} nodes of a rank, expected at most {MAX_NODES_OF_RANK:,} to schedule"
+        )
+    model = choose_backend(backend, workload.run.network)
+    NETWORK_MODELS[model](workload.run.network)
+    collectives = None if cache is None else SynthesizedCollectives(workload, model, cache=cache)
+    before = replay_with(collectives, workload.run, model)
+    notes: list[str] = []
+    tried: tuple[Tried, ...] = ()
+    best: Candidate | None = None
+    candidates = None
+    if asked != AS_IS:
+        candidates = Candidates(workload, before, model, collectives, per_iteration)
+        found = search(candidates, most_replays, on_progress) if requests is None else _one(candidates, requests, before, notes)
+        best, tried = found.best, found.tried
+        if best is not None:
+            write_scheduled(folder, inputs, workload, candidates.source, best.new, model)
+            best, problems = _checked(best, folder, inputs, workload, model, collectives)
+            notes += problems
+        if best is None:
+            notes.append("the run is written as it is: nothing that was tried is faster")
+    if best is None:
+        _copy(folder, inputs, workload, model)
+        after, run = before, workload.run
+    else:
+        notes += best.notes
+        after, run = best.outcome, read_inputs(planned_inputs(folder, inputs))
+    return ScheduleResult(
+        asked,
+        AS_IS if best is None else best.name,
+        model,
+        "native" if collectives is None else "synthesized",
+        None if candidates is None or not per_iteration else candidates.cost_as_is_ns,
+        None if candidates is None or not per_iteration else candidates.cost_as_is_ns if best is None else best.cost_ns,
+        before.end_ns,
+        after.end_ns,
+        int(before.exposed_comm_ns.max()),
+        int(after.exposed_comm_ns.max()),
+        (int(before.compute_ns.mean()), int(exposed_of_ranks(workload.run, before).mean())),
+        tried,
+        _layers(workload, before, run, after, best),
+        _path(workload.run, before),
+        _path(run, after),
+        tuple(dict.fromkeys(notes)),
+    )
+
+
+def _path(run: Run, outcome: RunOutcome) -> PathSummary:
+    recording = record_run(run, outcome)
+    return summarize_path(recording, recording.after)
+
+
+def _one(candidates: Candidates, requests: tuple[Any, ...], before: RunOutcome, notes: list[str]) -> Found:
+    made = candidates.make(requests)
+    if isinstance(made, str):
+        notes.append(f"{describe(requests)}: {made}")
+        return Found(None, (Tried(describe(requests), names_of(requests), None, made),))
+    tried = (tried_candidate(made),)
+    if made.end_ns > before.end_ns:
+        notes += made.notes
+        notes.append(f"{made.name} ends at {made.end_ns:,} ns, later than the run as it is at {before.end_ns:,} ns")
+        return Found(None, tried)
+    return Found(made, tried)
+
+
+def _checked(
+    best: Candidate,
+    folder: Path,
+    inputs: RunInputs,
+    workload: Workload,
+    model: Backend,
+    collectives: SynthesizedCollectives | None,
+) -> tuple[Candidate | None, list[str]]:
+    """The candidate if its files are legal and take what it took in memory, else None and what is wrong."""
+    planned = planned_inputs(folder, inputs)
+    problems = [f"DEFECT of astra_tacos: {best.name}: {text}" for text in violations(workload, planned.workload)]
+    if not problems:
+        end_ns = replay_with(collectives, read_inputs(planned), model).end_ns
+        if end_ns != best.end_ns:
+            problems = [f"DEFECT of astra_tacos: {best.name}: its files end at {end_ns:,} ns, expected {best.end_ns:,} ns"]
+    if not problems:
+        return best, []
+    for entry in folder.iterdir():
+        shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    return None, problems
+
+
+def _copy(folder: Path, inputs: RunInputs, workload: Workload, model: Backend) -> None:
+    """Write the run as it is."""
+    (folder / WORKLOAD).mkdir()
+    run = workload.run
+    if run.prefixes:
+        raise ConfigError(f"{run.system.source}: collectives run custom traces, expected native ones to schedule")
+    for rank in range(run.workload.num_ranks):
+        shutil.copyfile(f"{run.workload.prefix}.{rank}.et", folder / WORKLOAD / f"{inputs.workload.name}.{rank}.et")
+    write_configurations(folder, inputs, run.groups.members, {}, run.network, model, {})
+
+
+def _layers(
+    workload: Workload, before: RunOutcome, run: Run, after: RunOutcome, best: Candidate | None
+) -> tuple[tuple[str, int, int], ...]:
+    """Exposed communication by the collective of the run before, whose parts share what they expose by their bytes."""
+    instances = workload.instances
+    nodes = instances.nodes
+    num = instances.num_instances
+    if not 1 <= num <= _MOST_LAYERS:
+        return ()
+    was, now = np.zeros(num), np.zeros(num)
+    np.add.at(was, instances.instance, exposed_ns(workload.run, before)[nodes.row])
+    if best is None:
+        now = was
+    else:
+        exposed = exposed_ns(run, after)
+        tasks = (task for own in on_all_ranks(best.new, workload).ranks for task in own)
+        for row, task in enumerate(tasks):
+            if task.kind != NodeType.COMM_COLL or task.operation is None or not exposed[row]:
+                continue
+            total = max(task.operation.num_bytes, 1)
+            for extent in task.operation.content:
+                now[extent.instance] += exposed[row] * (extent.end - extent.begin) / total
+    first = np.unique(instances.instance, return_index=True)[1]
+    names = read_names(workload.run.workload, nodes.row[first].tolist())
+    repeated = {name for name, number in Counter(names).items() if number > 1}
+    groups = (instances.nodes.members[group] for group in instances.group.tolist())
+    names = [
+        f"{name} (ranks {', '.join(map(str, members[:_MOST_RANKS]))}{', ...' if len(members) > _MOST_RANKS else ''})"
+        if name in repeated
+        else name
+        for name, members in zip(names, groups, strict=True)
+    ]
+    count = np.maximum(instances.num_members, 1)
+    pairs = zip(names, (was / count).round().tolist(), (now / count).round().tolist(), strict=True)
+    return tuple((name, int(one), int(other)) for name, one, other in pairs)

@@ -1,0 +1,193 @@
+"""The search over combinations of policies, judged by replays.
+
+All policies are tried alone, with several values of their options, and all published systems. Then, in the best combination and
+in the best one with partitions by priority, one policy after the other is added, exchanged or left out, until no change helps. At
+last, if there are few collectives, every order of them that dependencies allow is tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import permutations
+
+from astra_tacos.planner.retime.candidates import Candidate, Candidates
+from astra_tacos.planner.retime.list_schedule import list_schedule
+from astra_tacos.planner.retime.policies import POLICIES
+from astra_tacos.planner.retime.request import SYSTEMS, Request, default_request, parse_schedule
+from astra_tacos.planner.retime.tasks import Operation, TaskGraph, Vertex, relations
+from astra_tacos.support.errors import ConfigError
+
+Combination = dict[str, Request]
+FEW_COLLECTIVES = 6
+"""As many have at most 720 orders."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tried:
+    """What a combination of policies took, and an iteration if that is to be short; None and a reason if its run does not end.
+
+    `name` has the policies in words, `uses` their names. `compute_ns` and `exposed_ns` are means over ranks: compute, and
+    communication without compute.
+    """
+
+    name: str
+    uses: tuple[str, ...]
+    end_ns: int | None
+    reason: str
+    iteration_ns: int | None = None
+    compute_ns: int = 0
+    exposed_ns: int = 0
+
+    @property
+    def cost_ns(self) -> int | None:
+        """What is to be short."""
+        return self.end_ns if self.iteration_ns is None else self.iteration_ns
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """The fastest candidate, None if none is faster than the run as it is, and all that were tried."""
+
+    best: Candidate | None
+    tried: tuple[Tried, ...]
+
+
+def search(candidates: Candidates, most_replays: int, on_progress: Callable[[int, int], None]) -> Found:
+    """Find the fastest combination of policies.
+
+    Parameters
+    ----------
+    candidates
+        The run.
+    most_replays
+        How many combinations are replayed at most, beside each policy alone.
+    on_progress
+        Called with how many were tried, and how many there are at most.
+    """
+    return _Search(candidates, most_replays, on_progress).run()
+
+
+def names_of(requests: tuple[Request, ...]) -> tuple[str, ...]:
+    """The names of policies."""
+    return tuple(request.name for request in requests)
+
+
+def _exposed(made: Candidate) -> int:
+    return int(made.exposed_ns.sum())
+
+
+def tried(made: Candidate) -> Tried:
+    """What a candidate took."""
+    means = (int(column.mean()) for column in (made.outcome.compute_ns, made.exposed_ns))
+    return Tried(made.name, names_of(made.requests), made.end_ns, "; ".join(made.notes), made.iteration_ns, *means)
+
+
+class _Search:
+    def __init__(self, candidates: Candidates, most_replays: int, on_progress: Callable[[int, int], None]) -> None:
+        self.candidates, self.on_progress = candidates, on_progress
+        graph = candidates.rewritten(())[0]
+        self.variants = {
+            name: [default_request(name, **values) for values in ({}, *policy.variants(graph))]
+            for name, policy in POLICIES.items()
+        }
+        self.most = most_replays + sum(map(len, self.variants.values())) + len(SYSTEMS)
+        self.tried: dict[tuple[Request, ...], Tried] = {}
+        self.best: Candidate | None = None
+        self.best_ns = candidates.cost_as_is_ns
+        self.combination: Combination = {}
+
+    def run(self) -> Found:
+        self.take({})
+        best_of: dict[str, tuple[int, Request]] = {}
+        for name, variants in self.variants.items():
+            for request in variants:
+                cost_ns = self.take({name: request})
+                if cost_ns is not None and (name not in best_of or cost_ns < best_of[name][0]):
+                    best_of[name] = cost_ns, request
+        for system in SYSTEMS:
+            self.take({request.name: request for request in parse_schedule(system) or ()})
+        start = dict(self.combination)
+        for combination in (start, start | {name: best_of[name][1] for name in ("split", "priority") if name in best_of}):
+            self.improve(combination)
+        self.try_orders()
+        in_order = [tried(self.best)] if self.best is not None and self.best.is_ordered else []
+        return Found(self.best, (*self.tried.values(), *in_order))
+
+    def improve(self, combination: Combination) -> None:
+        """Take the best variant of one policy after the other, or none, until no policy can be changed for the better."""
+        cost_ns = self.take(combination)
+        unchanged, names = 0, list(self.variants)[::-1]
+        while cost_ns is not None and unchanged < len(names):
+            name = names[0]
+            names = [*names[1:], name]
+            unchanged += 1
+            rest = {key: value for key, value in combination.items() if key != name}
+            for other in (rest, *(rest | {name: request} for request in self.variants[name])):
+                if len(self.tried) >= self.most:
+                    return
+                took = self.take(other)
+                if took is not None and took < cost_ns:
+                    cost_ns, combination, unchanged = took, other, 0
+
+    def take(self, combination: Combination) -> int | None:
+        """Try a combination; returns its cost, None if its run does not end."""
+        requests = tuple(combination[name] for name in POLICIES if name in combination)
+        if requests in self.tried:
+            return self.tried[requests].cost_ns
+        made = self.candidates.make(requests)
+        if isinstance(made, str):
+            name = ",".join(map(str, requests)) or "fifo"
+            self.tried[requests] = Tried(name, names_of(requests), None, made)
+        else:
+            self.tried[requests] = tried(made)
+            if self.keep(made):
+                self.combination = dict(combination)
+        self.on_progress(min(len(self.tried), self.most), self.most)
+        return self.tried[requests].cost_ns
+
+    def keep(self, made: Candidate) -> bool:
+        """Make a candidate the best one if it is; its run must not end later than the run as it is."""
+        if made.cost_ns > self.best_ns or made.end_ns > self.candidates.before.end_ns:
+            return False
+        if made.cost_ns == self.best_ns and (self.best is None or _exposed(made) >= _exposed(self.best)):
+            return False
+        self.best, self.best_ns = made, made.cost_ns
+        return True
+
+    def try_orders(self) -> None:
+        """Try all orders of few collectives: of the run as it is, and of the best combination."""
+        for requests in dict.fromkeys(((), self.best.requests if self.best else ())):
+            made = self.candidates.make(requests)
+            graph, _ = self.candidates.rewritten(requests)
+            if isinstance(made, str) or not 2 <= len(graph.operations) <= FEW_COLLECTIVES:
+                continue
+            for sequence in _allowed_orders(graph):
+                try:
+                    estimate = list_schedule(graph, self.candidates.setting.duration_of, sequence).end_ns
+                except ConfigError:
+                    continue
+                if self.candidates.steps is None and estimate >= 1.01 * self.best_ns:
+                    continue
+                other = self.candidates.in_sequence(made, graph, sequence)
+                if not isinstance(other, str):
+                    self.keep(other)
+
+
+def _allowed_orders(graph: TaskGraph) -> Iterator[tuple[Operation, ...]]:
+    """All orders of a graph's operations in which none comes before what it waits for."""
+    after, order = relations(graph)
+    number = {operation: at for at, operation in enumerate(graph.operations)}
+    above: dict[Vertex, int] = dict.fromkeys(order, 0)
+    for vertex in order:
+        own = above[vertex] | (1 << number[vertex] if isinstance(vertex, Operation) else 0)
+        for later in after.get(vertex, ()):
+            above[later] |= own
+    for sequence in permutations(graph.operations):
+        seen = 0
+        for operation in sequence:
+            if above[operation] & ~seen:
+                break
+            seen |= 1 << number[operation]
+        else:
+            yield sequence

@@ -1,0 +1,84 @@
+"""Runs whose ranks all have the same program: one rank stands for all of them, so that scheduling takes as long for any number.
+
+Data, tensor and expert parallelism give such runs, pipelines do not. Rank r has node k of the same kind, work and dependencies as
+rank 0, and members of a collective have it at the same place of their programs. One order of the nodes of rank 0, kept by all
+ranks, is then an order of the whole run.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.planner.retime.tasks import Extent, Operation, Task, TaskGraph
+from astra_tacos.planner.workload import Workload
+from astra_tacos.run.trace.schema import NodeType
+
+
+def are_alike(workload: Workload) -> bool:
+    """Whether all ranks of a run have the same program."""
+    trace, columns, instances = workload.run.workload, workload.run.columns, workload.instances
+    per_rank = np.diff(trace.rank_first)
+    if not len(per_rank) or (per_rank != per_rank[0]).any():
+        return False
+    if np.isin(trace.kind, (NodeType.COMM_SEND, NodeType.COMM_RECV)).any():
+        return False
+    place = workload.issue.place - np.repeat(trace.rank_first[:-1], per_rank)
+    same = (
+        *(trace.node_id, trace.kind, trace.duration_us, trace.size_bytes, np.diff(trace.dep_first)),
+        *(columns.comm_type, columns.num_ops, columns.tensor_size, columns.is_cpu_op, place),
+    )
+    if not all((column.reshape(len(per_rank), -1) == column[: per_rank[0]]).all() for column in same):
+        return False
+    count = len(trace.dep) // len(per_rank)
+    dep = trace.dep.reshape(len(per_rank), count) - trace.rank_first[:-1, None]
+    if not (dep == dep[0]).all():
+        return False
+    nodes = instances.nodes
+    local = nodes.row - trace.rank_first[nodes.rank]
+    first = np.full(instances.num_instances, -1, np.int64)
+    first[instances.instance] = local
+    return bool((first[instances.instance] == local).all())
+
+
+def instance_table(workload: Workload) -> NDArray[np.int64]:
+    """int64[num_ranks, num_instances]; for ranks that are alike, the instance that each has where rank 0 has one, -1 for none."""
+    trace, instances = workload.run.workload, workload.instances
+    nodes = instances.nodes
+    at_row = np.full(trace.num_nodes, -1, np.int64)
+    at_row[nodes.row] = instances.instance
+    table = np.full((trace.num_ranks, instances.num_instances), -1, np.int64)
+    own = nodes.rank == 0
+    for rank in range(trace.num_ranks):
+        table[rank, instances.instance[own]] = at_row[nodes.row[own] + trace.rank_first[rank]]
+    return table
+
+
+def expanded(graph: TaskGraph, workload: Workload) -> TaskGraph:
+    """A graph of rank 0 as the graph of all ranks, whose tasks have the same places in the lists of their ranks."""
+    trace, instances = workload.run.workload, workload.instances
+    table = instance_table(workload)
+    group_of, members = instances.group.tolist(), instances.nodes.members
+    ranks: list[list[Task]] = []
+    operations: list[Operation] = []
+    made: dict[tuple[Operation, int], Operation] = {}
+    for rank in range(trace.num_ranks):
+        shift = int(trace.rank_first[rank])
+        other_of = {task: task.twin(rank, task.row + shift) for task in graph.ranks[0]}
+        for task, other in other_of.items():
+            other.data, other.ctrl = [other_of[dep] for dep in task.data], [other_of[dep] for dep in task.ctrl]
+            if task.operation is None:
+                continue
+            one = task.operation
+            numbers = [int(table[rank, extent.instance]) for extent in one.content]
+            group = group_of[numbers[0]]
+            if (one, group) not in made:
+                content = tuple(Extent(at, each.begin, each.end) for at, each in zip(numbers, one.content, strict=True))
+                own = Operation(one.pattern, group, one.size_bytes, members[group], content, one.place)
+                own.urgency, own.is_changed, own.suffix = one.urgency, one.is_changed, one.suffix
+                made[one, group] = own
+                operations.append(own)
+            other.operation = made[one, group]
+            made[one, group].tasks.append(other)
+        ranks.append(list(other_of.values()))
+    return TaskGraph(ranks, operations, graph.credit_bytes, graph.reorders_compute, graph.moves_when_idle)

@@ -1,0 +1,324 @@
+"""The `TaskGraph` class: a run as tasks of ranks, which policies change in place.
+
+Of a run's dependencies some only fix an order: control dependencies between two communication nodes of a rank, which ASTRA-sim
+runs one at a time anyway. They are left out; the schedule puts others in their place. All other dependencies stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.support.errors import ConfigError
+
+SAME_TAG = -1
+_ON_NETWORK = (NodeType.COMM_COLL, NodeType.COMM_SEND)
+
+
+class Task:
+    """A node of a rank.
+
+    Attributes
+    ----------
+    rank, row
+        Its rank, and the row of the workload whose node it is, or is a part of.
+    kind
+        Its `NodeType`.
+    part, parts
+        Which one of how many equal parts of that node's work it is.
+    duration_ns
+        How long it takes by itself; of a send, how long the message takes.
+    data, ctrl
+        Tasks of the same rank that it waits for, by data and by control dependencies.
+    operation
+        The collective that it is a member of.
+    place
+        Its place in the order in which the rank issued the nodes of the run.
+    on_cpu
+        Whether it runs on the CPU.
+    moves
+        Whether its place among the compute tasks of the rank is free.
+    sends_to
+        Of a send, the receive of its message.
+    urgency
+        Of a send, as that of an `Operation`.
+    tag
+        Of a part of a message, its tag; SAME_TAG for that of the message.
+    """
+
+    __slots__ = (
+        "ctrl",
+        "data",
+        "duration_ns",
+        "kind",
+        "moves",
+        "on_cpu",
+        "operation",
+        "part",
+        "parts",
+        "place",
+        "rank",
+        "row",
+        "sends_to",
+        "tag",
+        "urgency",
+    )
+
+    def __init__(self, rank: int, row: int, kind: int, place: float, duration_ns: int = 0) -> None:
+        self.rank, self.row, self.kind, self.place, self.duration_ns = rank, row, kind, place, duration_ns
+        self.part, self.parts = 0, 1
+        self.data: list[Task] = []
+        self.ctrl: list[Task] = []
+        self.operation: Operation | None = None
+        self.sends_to: Task | None = None
+        self.moves = self.on_cpu = False
+        self.urgency: tuple[float, ...] = ()
+        self.tag = SAME_TAG
+
+    @property
+    def deps(self) -> list[Task]:
+        """What it waits for."""
+        return self.data + self.ctrl
+
+    @property
+    def computes(self) -> bool:
+        """Whether it occupies the rank's GPU."""
+        return self.kind == NodeType.COMP and not self.on_cpu
+
+    @property
+    def is_on_network(self) -> bool:
+        """Whether it occupies the rank's network slot."""
+        return self.kind in _ON_NETWORK
+
+    def twin(self, rank: int, row: int) -> Task:
+        """The same task of a rank, without dependencies and without what it belongs to."""
+        other = Task(rank, row, self.kind, self.place, self.duration_ns)
+        other.part, other.parts, other.moves, other.urgency = self.part, self.parts, self.moves, self.urgency
+        other.on_cpu, other.tag = self.on_cpu, self.tag
+        return other
+
+    def cut(self, parts: int) -> list[Task]:
+        """Equal parts of its work, each after the one before, with the same dependencies; a part of a part cannot be cut."""
+        if self.parts != 1:
+            raise ValueError("a part cannot be cut")
+        pieces: list[Task] = []
+        for part in range(parts):
+            piece = Task(self.rank, self.row, self.kind, self.place + part / parts, 0)
+            begin, end = (self.duration_ns * at // parts for at in (part, part + 1))
+            piece.duration_ns = end - begin
+            piece.part, piece.parts, piece.moves, piece.on_cpu = part, parts, self.moves, self.on_cpu
+            piece.data, piece.ctrl = list(self.data), list(self.ctrl)
+            if pieces:
+                piece.ctrl.append(pieces[-1])
+            pieces.append(piece)
+        return pieces
+
+
+@dataclass(slots=True, eq=False)
+class Extent:
+    """Bytes of the input of a collective of the run.
+
+    Parameters
+    ----------
+    instance
+        Number of the collective in the run.
+    begin, end
+        First byte, and byte after the last one.
+    """
+
+    instance: int
+    begin: int
+    end: int
+
+
+@dataclass(slots=True, eq=False)
+class Operation:
+    """A collective.
+
+    Parameters
+    ----------
+    pattern, group, size_bytes
+        Its `CommType`, communicator group, and input of a rank.
+    members
+        Ranks of the group.
+    content
+        What it carries of collectives of the run.
+    tasks
+        Its task on each member.
+    urgency
+        Of operations that could start, the one with the smallest urgency goes first; then the one that was ready first.
+    place
+        Its place among the collectives of the run.
+    is_changed
+        Whether it is no collective of the run as it was.
+    suffix
+        End of the names of its nodes.
+    """
+
+    pattern: int
+    group: int
+    size_bytes: int
+    members: tuple[int, ...]
+    content: tuple[Extent, ...]
+    place: float
+    tasks: list[Task] = field(default_factory=list)
+    urgency: tuple[float, ...] = ()
+    is_changed: bool = False
+    suffix: str = ""
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the run's collectives that it carries, without padding."""
+        return sum(extent.end - extent.begin for extent in self.content)
+
+    def like(self, pattern: int, size_bytes: int, content: Iterable[Extent], suffix: str, shift: float = 0.0) -> Operation:
+        """Another operation of the same group, with a task on each member that has the same dependencies.
+
+        Parameters
+        ----------
+        pattern, size_bytes, content
+            Of the new operation.
+        suffix
+            What is added to the names of its nodes.
+        shift
+            How much later its place is.
+        """
+        made = Operation(int(pattern), self.group, size_bytes, self.members, tuple(content), self.place + shift)
+        made.urgency, made.is_changed, made.suffix = self.urgency, True, f"{self.suffix}{suffix}"
+        for task in self.tasks:
+            other = Task(task.rank, task.row, task.kind, task.place + shift)
+            other.data, other.ctrl, other.operation = list(task.data), list(task.ctrl), made
+            made.tasks.append(other)
+        return made
+
+
+Vertex = Task | Operation
+"""A task that is in no operation, or an operation."""
+
+
+@dataclass(slots=True, eq=False)
+class TaskGraph:
+    """The tasks of all ranks, or of rank 0 alone if all have the same program (`symmetry`).
+
+    Parameters
+    ----------
+    ranks
+        Tasks of each rank.
+    operations
+        The collectives.
+    credit_bytes
+        How many bytes of collectives may be committed ahead of a decision; 0 for those that could start at once.
+    reorders_compute
+        Whether tasks that may move take their turn by the longest way to the end.
+    moves_when_idle
+        Whether they do so only when no other task of the rank is ready.
+    """
+
+    ranks: list[list[Task]]
+    operations: list[Operation]
+    credit_bytes: int = 0
+    reorders_compute: bool = False
+    moves_when_idle: bool = False
+
+    def tasks(self) -> Iterator[Task]:
+        """All tasks."""
+        for tasks in self.ranks:
+            yield from tasks
+
+    def replace(self, gone: dict[Task, list[Task]], operations: list[Operation]) -> None:
+        """Replace tasks by others; what waited for a task waits for all that take its place.
+
+        Parameters
+        ----------
+        gone
+            The tasks that take the place of each one. Their own dependencies stay as they are.
+        operations
+            All operations from now on.
+        """
+        new = {task for tasks in gone.values() for task in tasks}
+        for rank, tasks in enumerate(self.ranks):
+            kept: list[Task] = []
+            for task in tasks:
+                if task in gone:
+                    kept += [other for other in gone[task] if other not in kept[-len(gone[task]) :]]
+                else:
+                    kept.append(task)
+            self.ranks[rank] = list(dict.fromkeys(kept))
+        for task in self.tasks():
+            for deps in (task.data, task.ctrl):
+                if any(dep in gone for dep in deps):
+                    found = dict.fromkeys(other for dep in deps for other in gone.get(dep, (dep,)))
+                    if task in new:
+                        found.pop(task, None)
+                    deps[:] = found
+        self.operations = operations
+
+    def copy(self) -> TaskGraph:
+        """The same graph, of tasks and operations of its own."""
+        other_of: dict[Task, Task] = {}
+        for task in self.tasks():
+            other_of[task] = task.twin(task.rank, task.row)
+        for task, other in other_of.items():
+            other.data = [other_of[dep] for dep in task.data]
+            other.ctrl = [other_of[dep] for dep in task.ctrl]
+            other.sends_to = None if task.sends_to is None else other_of[task.sends_to]
+        operations = []
+        for one in self.operations:
+            made = Operation(one.pattern, one.group, one.size_bytes, one.members, one.content, one.place)
+            made.urgency, made.tasks = one.urgency, [other_of[task] for task in one.tasks]
+            made.is_changed, made.suffix = one.is_changed, one.suffix
+            for task in made.tasks:
+                task.operation = made
+            operations.append(made)
+        ranks = [[other_of[task] for task in tasks] for tasks in self.ranks]
+        return TaskGraph(ranks, operations, self.credit_bytes, self.reorders_compute, self.moves_when_idle)
+
+
+def vertex_of(task: Task) -> Vertex:
+    """The operation of a task, or the task itself."""
+    return task if task.operation is None else task.operation
+
+
+def tasks_of(vertex: Vertex) -> list[Task]:
+    """The tasks that start together."""
+    return [vertex] if isinstance(vertex, Task) else vertex.tasks
+
+
+def relations(graph: TaskGraph) -> tuple[dict[Vertex, list[Vertex]], list[Vertex]]:
+    """What waits for each vertex, and all vertices in an order in which nothing comes before what it waits for.
+
+    Raises
+    ------
+    ConfigError
+        If vertices wait for one another in a circle.
+    """
+    waits: dict[Vertex, int] = {}
+    for task in graph.tasks():
+        waits[task.operation or task] = 0
+    later: dict[Vertex, dict[Vertex, None]] = {}
+    for task in graph.tasks():
+        vertex = task.operation or task
+        for deps in (task.data, task.ctrl):
+            for dep in deps:
+                behind = later.setdefault(dep.operation or dep, {})
+                if vertex not in behind:
+                    behind[vertex] = None
+                    waits[vertex] += 1
+    after = {vertex: list(behind) for vertex, behind in later.items()}
+    for task in graph.tasks():
+        if task.sends_to is not None:
+            after.setdefault(task, []).append(task.sends_to)
+            waits[task.sends_to] += 1
+    ready = [vertex for vertex, count in waits.items() if count == 0]
+    order: list[Vertex] = []
+    while ready:
+        vertex = ready.pop()
+        order.append(vertex)
+        for behind_it in after.get(vertex, ()):
+            waits[behind_it] -= 1
+            if waits[behind_it] == 0:
+                ready.append(behind_it)
+    if len(order) < len(waits):
+        raise ConfigError("collectives would wait for one another in a circle")
+    return after, order

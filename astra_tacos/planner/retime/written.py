@@ -1,0 +1,233 @@
+"""From a task graph and an order to the run that it is: its columns in memory, and its files.
+
+All collectives and sends of a rank are chained by control dependencies in the order of the schedule, and ids ascend in it. A node
+has an attribute `astra_tacos_from` that says what of the run it was made of: `17` is node 17, `17:1/4` the second of four equal
+parts of its work, and `17[0:4096] 23[0:100]` bytes of the inputs of collectives 17 and 23.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.planner.retime.list_schedule import ListSchedule
+from astra_tacos.planner.retime.reading import Source
+from astra_tacos.planner.retime.symmetry import expanded
+from astra_tacos.planner.retime.tasks import SAME_TAG, Task, TaskGraph, tasks_of
+from astra_tacos.planner.run_files import WORKLOAD, RunInputs, write_configurations
+from astra_tacos.planner.workload import Workload
+from astra_tacos.run.backend import Backend
+from astra_tacos.run.run import NATIVE, Run
+from astra_tacos.run.trace.node_bytes import set_attribute
+from astra_tacos.run.trace.node_messages import encode_messages
+from astra_tacos.run.trace.schema import CommType
+from astra_tacos.run.trace.trace import Trace
+
+FROM = "astra_tacos_from"
+"""Attribute of a node of a scheduled run: the nodes of the run before that it was made of."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ordered:
+    """A task graph in the order in which it is written: of all ranks, or of rank 0 for all of them.
+
+    Parameters
+    ----------
+    ranks
+        Tasks of each rank by id.
+    id_of
+        The id of each task.
+    before
+        The communication that each collective and send waits for, as it is before it on its rank.
+    """
+
+    ranks: list[list[Task]]
+    id_of: dict[Task, int]
+    before: dict[Task, Task]
+
+
+def ordered(graph: TaskGraph, schedule: ListSchedule) -> Ordered:
+    """Number the tasks of a graph in the order of a schedule, and chain its communication."""
+    ranks: list[list[Task]] = [[] for _ in graph.ranks]
+    for vertex in schedule.order:
+        for task in tasks_of(vertex):
+            ranks[task.rank].append(task)
+    return _numbered(ranks)
+
+
+def on_all_ranks(new: Ordered, workload: Workload) -> Ordered:
+    """The same for all ranks, where rank 0 stands for them."""
+    if len(new.ranks) == workload.run.workload.num_ranks:
+        return new
+    return _numbered(expanded(TaskGraph(new.ranks, []), workload).ranks)
+
+
+def _numbered(ranks: list[list[Task]]) -> Ordered:
+    id_of = {task: number for tasks in ranks for number, task in enumerate(tasks)}
+    before: dict[Task, Task] = {}
+    for tasks in ranks:
+        last: Task | None = None
+        last_compute: Task | None = None
+        for task in tasks:
+            if task.is_on_network:
+                if last is not None and last not in task.deps:
+                    before[task] = last
+                last = task
+            elif task.computes and last_compute is not None and _needs_order(last_compute, task):
+                before[task] = last_compute
+            if task.computes:
+                last_compute = task
+    return Ordered(ranks, id_of, before)
+
+
+def _needs_order(task: Task, later: Task) -> bool:
+    """Whether nothing but the schedule says that a compute task comes after another."""
+    return (task.moves or later.moves) and task not in later.deps
+
+
+def rows_of(ordered_graph: Ordered, trace: Trace) -> NDArray[np.int64]:
+    """int64, the row of the workload before that each task of all ranks is of."""
+    own = np.array([task.row for tasks in ordered_graph.ranks for task in tasks], np.int64)
+    copies = trace.num_ranks // len(ordered_graph.ranks)
+    first = trace.rank_first[:-1] if copies > 1 else np.zeros(1, np.int64)
+    return np.asarray(np.tile(own, copies) + np.repeat(first, len(own)))
+
+
+def run_of(ordered_graph: Ordered, run: Run) -> Run:
+    """The run in memory, without files: what reading the written files would give, except for byte offsets."""
+    trace, columns = run.workload, run.columns
+    copies = trace.num_ranks // len(ordered_graph.ranks)
+    tasks = [task for own in ordered_graph.ranks for task in own]
+    count = len(tasks)
+    rows = rows_of(ordered_graph, trace)
+    rank_first = np.cumsum([0, *(len(own) for own in ordered_graph.ranks * copies)]).astype(np.int64)
+    row_of = {task: place for place, task in enumerate(tasks)}
+    num_deps = np.zeros(count, np.int64)
+    dep: list[int] = []
+    own = rows[:count]
+    size, pattern = trace.size_bytes[own], columns.comm_type[own]
+    duration, num_ops, tensor_size = trace.duration_us[own], columns.num_ops[own], columns.tensor_size[own]
+    tag = trace.tag[own]
+    for place, task in enumerate(tasks):
+        before = len(dep)
+        dep += (row_of[other] for other in task.deps)
+        if task in ordered_graph.before:
+            dep.append(row_of[ordered_graph.before[task]])
+        num_deps[place] = len(dep) - before
+        if task.operation is not None and task.operation.is_changed:
+            size[place], pattern[place] = task.operation.size_bytes, task.operation.pattern
+        if task.parts > 1:
+            for column in (duration, num_ops, tensor_size, *((size,) if task.tag != SAME_TAG else ())):
+                column[place] = _share(int(column[place]), task)
+        if task.tag != SAME_TAG:
+            tag[place] = task.tag
+    changed = replace(
+        columns,
+        comm_type=np.tile(pattern, copies),
+        num_ops=np.tile(num_ops, copies),
+        tensor_size=np.tile(tensor_size, copies),
+        **{
+            name: getattr(columns, name)[rows]
+            for name in (
+                *("comm_priority", "is_cpu_op", "own", "group", "involved_dims", "involved_count", "wrong_type", "no_value"),
+                "byte_offset",
+            )
+        },
+    )
+    ids = np.tile(np.array([ordered_graph.id_of[task] for task in tasks], np.uint64), copies)
+    whose = np.repeat(np.arange(copies) * count, len(dep))
+    workload = Trace(
+        trace.prefix,
+        rank_first,
+        ids,
+        trace.kind[rows],
+        np.tile(duration, copies),
+        np.tile(size, copies),
+        trace.peer[rows],
+        np.tile(tag, copies),
+        np.concatenate(([0], np.cumsum(np.tile(num_deps, copies)))),
+        np.tile(np.array(dep, np.int64), copies) + whose,
+        None,
+        changed,
+    )
+    return replace(run, workload=workload, implementation=np.full(count * copies, NATIVE, np.int32))
+
+
+def _share(total: int, task: Task) -> int:
+    """A part of a number; the parts add up to it."""
+    if total < 0:
+        return total
+    return total * (task.part + 1) // task.parts - total * task.part // task.parts
+
+
+def write_scheduled(folder: Path, inputs: RunInputs, workload: Workload, source: Source, new: Ordered, backend: Backend) -> None:
+    """Write the run into an empty directory: workload, groups, system, network, memory and the script.
+
+    Nodes keep their unknown fields and attributes.
+
+    Parameters
+    ----------
+    folder
+        Empty directory to write into.
+    inputs
+        Files of the run before.
+    workload, source
+        The run before, and its messages.
+    new
+        The tasks in their order.
+    backend
+        The model that the script runs.
+    """
+    run, new = workload.run, on_all_ranks(new, workload)
+    first_of = _ids_by_instance(workload)
+    (folder / WORKLOAD).mkdir()
+    for rank, tasks in enumerate(new.ranks):
+        messages = (_message(task, new, source, first_of[rank]) for task in tasks)
+        encoded = encode_messages(source.heads[rank], messages)
+        (folder / WORKLOAD / f"{inputs.workload.name}.{rank}.et").write_bytes(encoded)
+    write_configurations(folder, inputs, run.groups.members, {}, run.network, backend, {})
+
+
+def _ids_by_instance(workload: Workload) -> list[dict[int, int]]:
+    """For each rank, the id of its node of each collective."""
+    trace, instances = workload.run.workload, workload.instances
+    found: list[dict[int, int]] = [{} for _ in range(trace.num_ranks)]
+    nodes = instances.nodes
+    for row, rank, number in zip(nodes.row.tolist(), nodes.rank.tolist(), instances.instance.tolist(), strict=True):
+        found[rank][number] = int(trace.node_id[row])
+    return found
+
+
+def _message(task: Task, new: Ordered, source: Source, id_of_instance: dict[int, int]) -> object:
+    old = source.nodes[task.row]
+    node = type(old)()
+    node.CopyFrom(old)
+    node.id = new.id_of[task]
+    del node.data_deps[:]
+    del node.ctrl_deps[:]
+    node.data_deps.extend(new.id_of[dep] for dep in task.data)
+    node.ctrl_deps.extend(new.id_of[dep] for dep in task.ctrl if dep not in task.data)
+    if task in new.before:
+        node.ctrl_deps.append(new.id_of[new.before[task]])
+    origin = str(old.id)
+    if task.parts > 1:
+        origin = f"{old.id}:{task.part}/{task.parts}"
+        node.name = f"{old.name}_part{task.part}"
+        node.duration_micros = _share(int(old.duration_micros), task)
+        for attribute in node.attr:
+            kind = attribute.WhichOneof("value")
+            if attribute.name in ("num_ops", "tensor_size", *(("comm_size",) if task.tag != SAME_TAG else ())):
+                setattr(attribute, kind, _share(int(getattr(attribute, kind)), task))
+            elif attribute.name == "comm_tag":
+                setattr(attribute, kind, task.tag)
+    elif task.operation is not None and task.operation.is_changed:
+        operation = task.operation
+        origin = " ".join(f"{id_of_instance[one.instance]}[{one.begin}:{one.end}]" for one in operation.content)
+        node.name = f"{old.name}{operation.suffix}"
+        set_attribute(node, "comm_size", "int64_val", operation.size_bytes)
+        set_attribute(node, "comm_type", "int64_val", int(CommType(operation.pattern)))
+    set_attribute(node, FROM, "string_val", origin)
+    return node

@@ -1,0 +1,126 @@
+"""In-place edits of the nodes of a trace file: a node's message is parsed, changed and written back; all other bytes are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.run.trace.file_bytes import read_file
+from astra_tacos.run.trace.schema import schema_module
+from astra_tacos.run.trace.trace import Trace
+from astra_tacos.support.errors import ConfigError
+
+_PADDING = 8
+
+
+def load_rank(trace: Trace, rank: int) -> bytes:
+    """The decompressed bytes of a rank's trace file.
+
+    Raises
+    ------
+    ConfigError
+        If it cannot be read.
+    """
+    file = read_file(Path(f"{trace.prefix}.{rank}.et"), _PADDING)
+    return file.data[: file.size].tobytes()
+
+
+def node_at(data: bytes, offset: int) -> Any:
+    """The `Node` whose length prefix begins at an offset, with all its fields, known or not."""
+    size, begin = _length(data, offset)
+    node = _node_class()()
+    node.ParseFromString(data[begin : begin + size])
+    return node
+
+
+def replace_nodes(data: bytes, offset: NDArray[np.int64], nodes: Mapping[int, Any], path: str) -> bytes:
+    """A trace file's bytes with some of its nodes replaced.
+
+    Parameters
+    ----------
+    data
+        Its bytes.
+    offset
+        int64[num_nodes], where each node of the file begins.
+    nodes
+        New messages, by their place among the nodes.
+    path
+        The trace file, for errors.
+
+    Raises
+    ------
+    ConfigError
+        If the file is not the one that was read before.
+    """
+    parts: list[bytes] = []
+    at = 0
+    for place in sorted(nodes):
+        begin = int(offset[place])
+        size, body = _length(data, begin)
+        if body + size > len(data):
+            raise ConfigError(f"{path}: has changed since it was read, expected a file that stays as it is")
+        encoded = nodes[place].SerializeToString(deterministic=True)
+        parts += (data[at:begin], _varint(len(encoded)), encoded)
+        at = body + size
+    return b"".join((*parts, data[at:]))
+
+
+def attribute(node: Any, *names: str) -> Any:
+    """Value of the first attribute with one of these names; None if there is none or it has no value."""
+    for entry in node.attr:
+        if entry.name in names:
+            kind = entry.WhichOneof("value")
+            return getattr(entry, kind) if kind else None
+    return None
+
+
+def set_attribute(node: Any, name: str, kind: str, value: object) -> None:
+    """Give the first attribute of that name a value of one of the schema's kinds (`string_val`), or add one.
+
+    Parameters
+    ----------
+    node
+        The node's message.
+    name
+        Name of the attribute.
+    kind
+        Kind of the value, a field of the schema.
+    value
+        The value.
+    """
+    for entry in node.attr:
+        if entry.name == name:
+            break
+    else:
+        entry = node.attr.add(name=name)
+    setattr(entry, kind, value)
+
+
+@cache
+def _node_class() -> Any:
+    """Looked for once: an import that fails is slow."""
+    return schema_module().Node
+
+
+def _length(data: bytes, at: int) -> tuple[int, int]:
+    """The varint at an offset, and the offset of its end."""
+    size = shift = 0
+    while True:
+        byte = data[at] if at < len(data) else 0
+        size |= (byte & 127) << shift
+        shift, at = shift + 7, at + 1
+        if byte < 128:
+            return size, at
+
+
+def _varint(number: int) -> bytes:
+    digits = bytearray()
+    while number > 127:
+        digits.append(number & 127 | 128)
+        number >>= 7
+    return bytes((*digits, number))

@@ -1,0 +1,231 @@
+"""The nodes of one trace file: from bytes to columns."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.run.trace.file_bytes import FileBytes
+from astra_tacos.run.trace.trace import NO_LISTS, NumberLists
+from astra_tacos.support.errors import ConfigError
+
+NODE_NUMBERS = ("node_id", "duration_us", "size_bytes", "peer", "tag")
+CHUNK_NUMBERS = ("chunk", "num_chunks", "total_chunks")
+WORKLOAD_NUMBERS = (
+    *("comm_type", "num_ops", "tensor_size", "comm_priority", "own"),
+    *("involved_dims", "involved_count", "byte_offset"),
+)
+FLAGS = ("kind", "reduces", "is_cpu_op", "lists")
+MARKS = ("wrong_type", "no_value", "group")
+_MAX_NODES = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """The numbers of nodes and bytes in a trace file.
+
+    Parameters
+    ----------
+    num_nodes, num_deps
+        Number of nodes and of dependencies before the first fault.
+    most_held
+        Largest number of control dependencies of one node.
+    size
+        Number of bytes to read: fewer than the file has if two of the nodes in them must have the same id.
+    file_size
+        Number of bytes of the file.
+    """
+
+    num_nodes: int
+    num_deps: int
+    most_held: int
+    size: int
+    file_size: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Columns:
+    """Columns of all ranks, which `fill` fills rank by rank.
+
+    Parameters
+    ----------
+    numbers
+        int64[5, 8, 13 or 16, num_nodes]: `NODE_NUMBERS`, then `CHUNK_NUMBERS` and `WORKLOAD_NUMBERS` if they are wanted.
+    flags
+        uint8[4, num_nodes], `FLAGS`; those not wanted have no meaning. Bits of `lists`: `msg_chunk_list`, `place_list`.
+    marks
+        uint32[3 or 0, num_nodes], `MARKS`, if the workload's columns are wanted; `group` is 0 for none, else the number plus 1.
+    dep_first, dep
+        As in `Trace`.
+    """
+
+    numbers: NDArray[np.int64]
+    flags: NDArray[np.uint8]
+    marks: NDArray[np.uint32]
+    dep_first: NDArray[np.int64]
+    dep: NDArray[np.int64]
+
+
+def room_for(num_nodes: int, num_deps: int, *, chunks: bool, workload: bool) -> Columns:
+    """Allocate columns.
+
+    Parameters
+    ----------
+    num_nodes
+        Number of nodes of all ranks.
+    num_deps
+        Number of dependencies of all ranks.
+    chunks
+        Whether there are columns of custom collectives.
+    workload
+        Whether there are columns of workloads.
+    """
+    num_numbers = len(NODE_NUMBERS) + chunks * len(CHUNK_NUMBERS) + workload * len(WORKLOAD_NUMBERS)
+    return Columns(
+        np.empty((num_numbers, num_nodes), np.int64),
+        np.empty((len(FLAGS), num_nodes), np.uint8),
+        np.empty((workload * len(MARKS), num_nodes), np.uint32),
+        np.zeros(num_nodes + 1, np.int64),
+        np.empty(num_deps, np.int64),
+    )
+
+
+def measure(file: FileBytes) -> Extent:
+    """Count the nodes and dependencies of a file, without checking that it is a trace.
+
+    Raises
+    ------
+    ConfigError
+        If there are too many nodes.
+    """
+    from astra_tacos.run.trace._scan_kernels import count_nodes
+
+    num_nodes, num_deps, most_held, size = count_nodes(file.data, file.size)
+    if num_nodes > _MAX_NODES:
+        raise ConfigError(f"{file.path}: {num_nodes} nodes, expected at most {_MAX_NODES} in a file")
+    return Extent(num_nodes, num_deps, most_held, size, file.size)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Variable:
+    """What of a rank is of no size known before.
+
+    Parameters
+    ----------
+    group_names
+        Names of groups, as they are numbered within the rank.
+    chunk_lists, place_lists
+        As in `ChunkColumns`.
+    """
+
+    group_names: tuple[str, ...]
+    chunk_lists: NumberLists = NO_LISTS
+    place_lists: NumberLists = NO_LISTS
+
+
+def fill(file: FileBytes, extent: Extent, columns: Columns, first_row: int, first_dep: int) -> Variable:
+    """Fill one rank's rows of the columns; returns the rest.
+
+    Raises
+    ------
+    ConfigError
+        If the bytes are not a Chakra trace, there are no nodes, two nodes have the same id, or the file does not have the
+        measured extent. The message names file and byte offset.
+    """
+    from astra_tacos.run.trace._row_kernels import UNIQUE, ids_to_rows
+    from astra_tacos.run.trace._scan_kernels import FINE, NO_ROOM, GroupNames, Table, scan_nodes
+
+    if file.size != extent.file_size:
+        raise ConfigError(_describe_fault(file, NO_ROOM, 0, 0))
+    end_row, end_dep = first_row + extent.num_nodes, first_dep + extent.num_deps
+    # Room for the largest possible number of group names; pages that are never touched take no memory.
+    most = extent.num_nodes if len(columns.marks) else 0
+    slots, names = np.zeros(1 << (2 * most).bit_length(), np.int32), np.empty((2, most), np.int64)
+    # Hashes of ids and names are seeded with a secret, so that nobody can make a file that takes quadratic time.
+    seed = np.uint64(int.from_bytes(os.urandom(8), "little"))
+    room = np.array([first_row, end_row, first_dep, end_dep])
+    table = Table(room, columns.numbers, columns.flags, columns.marks, columns.dep_first, columns.dep)
+    held = np.empty(extent.most_held, np.int64)
+    code, message_at, fault_at, num_names = scan_nodes(file.data, extent.size, seed, table, held, GroupNames(slots, names))
+    if code != FINE:
+        raise ConfigError(_describe_fault(file, code, message_at, fault_at))
+    if not extent.num_nodes:
+        raise ConfigError(f"{file.path}: no nodes, expected at least one (ASTRA-sim needs it)")
+    second = ids_to_rows(columns.numbers[0, first_row:end_row], columns.dep[first_dep:end_dep], first_row, seed)
+    if second != UNIQUE:
+        (message_at,), (node_id,), _ = find(file, np.array([second]))
+        raise ConfigError(f"{file.at(message_at)}: a second node has the id {node_id}, expected ids to be unique")
+    group_names = _texts(file, names[:, :num_names])
+    if len(columns.numbers) in (len(NODE_NUMBERS), len(NODE_NUMBERS) + len(WORKLOAD_NUMBERS)):
+        return Variable(group_names)
+    lists = columns.flags[FLAGS.index("lists"), first_row:end_row]
+    return Variable(group_names, *_lists(file, lists, first_row))
+
+
+def _lists(file: FileBytes, has: NDArray[np.uint8], first_row: int) -> tuple[NumberLists, NumberLists]:
+    """The lists of chunks and of places of the nodes that have them, bits 0 and 1 of `has`."""
+    if not has.any():
+        return NO_LISTS, NO_LISTS
+    from astra_tacos.run.trace._scan_kernels import CHUNK_LIST, PLACE_LIST, read_lists
+
+    found = []
+    for bit, key in ((1, CHUNK_LIST), (2, PLACE_LIST)):
+        rows = np.flatnonzero(has & bit)
+        ends = np.zeros(len(rows), np.int64)
+        entries = np.empty(read_lists(file.data, file.size, rows, key, ends, np.empty(0, np.int32)), np.int32)
+        read_lists(file.data, file.size, rows, key, ends, entries)
+        found.append(NumberLists(rows + first_row, np.concatenate(([0], ends)), entries))
+    return found[0], found[1]
+
+
+def find(file: FileBytes, rows: NDArray[np.int64]) -> tuple[list[int], list[int], tuple[str, ...]]:
+    """Byte offsets, ids and names of the nodes at some ascending rows; fewer if the file has fewer nodes."""
+    from astra_tacos.run.trace._scan_kernels import find_nodes
+
+    places = np.empty((4, len(rows)), np.int64)
+    places = places[:, : find_nodes(file.data, file.size, rows, places)]
+    return places[0].tolist(), places[1].view(np.uint64).tolist(), _texts(file, places[2:])
+
+
+def _texts(file: FileBytes, places: NDArray[np.int64]) -> tuple[str, ...]:
+    """Texts at offsets `places[0]`, of sizes `places[1]`; a group name may be of protobuf's type bytes and then hold anything."""
+    parts = (file.data[at : at + size] for at, size in places.T.tolist())
+    return tuple(part.tobytes().decode(errors="backslashreplace") for part in parts)
+
+
+def _describe_fault(file: FileBytes, code: int, message_at: int, fault_at: int) -> str:
+    from astra_tacos.run.trace import _scan_kernels as kernels
+
+    where = file.at(message_at)
+    if code == kernels.NO_ROOM:
+        return f"{file.path}: has changed while it was read, expected a file that stays as it is"
+    if code == kernels.FRAME:
+        return f"{where}: not the length of a message, expected a Chakra trace"
+    if code == kernels.TRUNCATED:
+        size, left = _length(file, message_at)
+        return f"{where}: a message of {size} bytes, but {left} are left: truncated?"
+    what = {
+        kernels.TAG: "no field begins like this",
+        kernels.WIRE_TYPE: "a field of wire type 6 or 7",
+        kernels.VARINT: "a number that does not end",
+        kernels.LENGTH: f"a length of more than {kernels.MAX_SIZE} bytes",
+        kernels.PAST_END: "a length that reaches beyond the end",
+        kernels.PACKED: "a packed list whose last number is cut off",
+        kernels.TEXT: "text that is not UTF-8",
+        kernels.GROUP: "a group without beginning or end",
+        kernels.DEPTH: "groups that are nested too deep",
+    }
+    return f"{where}: not a Chakra message (at byte {fault_at}: {what[code]})"
+
+
+def _length(file: FileBytes, at: int) -> tuple[int, int]:
+    """The length that a message states, and the number of bytes that follow."""
+    size, digits, byte = 0, 0, 128
+    while byte >= 128:
+        byte = int(file.data[at + digits])
+        size |= (byte & 127) << 7 * digits
+        digits += 1
+    return size & ((1 << 64) - 1), file.size - at - digits

@@ -1,0 +1,54 @@
+"""The Chakra ET wire schema: MLCommons' own module where it is installed, else the wire-compatible one of this package."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from functools import cache
+from types import ModuleType
+from typing import cast
+
+SCHEMA_VERSION = "0.0.4"
+
+
+class NodeType(IntEnum):
+    """`NodeType` of the schema, without the `_NODE`."""
+
+    INVALID = 0
+    METADATA = 1
+    MEM_LOAD = 2
+    MEM_STORE = 3
+    COMP = 4
+    COMM_SEND = 5
+    COMM_RECV = 6
+    COMM_COLL = 7
+
+
+class CommType(IntEnum):
+    """`CollectiveCommType` of the schema."""
+
+    ALL_REDUCE = 0
+    REDUCE = 1
+    ALL_GATHER = 2
+    GATHER = 3
+    SCATTER = 4
+    BROADCAST = 5
+    ALL_TO_ALL = 6
+    REDUCE_SCATTER = 7
+    REDUCE_SCATTER_BLOCK = 8
+    BARRIER = 9
+
+
+@cache
+def schema_module() -> ModuleType:
+    """The module with the message classes `GlobalMetadata`, `Node` and `AttributeProto`.
+
+    The `chakra` package registers its names in protobuf's default pool. The definition of this package has names of its own
+    (see `third_party/chakra_et`), so both can live in one process.
+    """
+    try:
+        from chakra.schema.protobuf import et_def_pb2
+    except ImportError:
+        from astra_tacos.run.trace import et_schema_pb2
+
+        return et_schema_pb2
+    return cast(ModuleType, et_def_pb2)

@@ -1,0 +1,142 @@
+"""Writing of Chakra traces from columns, in protobuf's wire format."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.run.trace.schema import SCHEMA_VERSION
+
+ATTRIBUTE_FIELDS = {
+    "is_cpu_op": "bool",
+    "comm_type": "int64",
+    "comm_size": "int64",
+    "comm_src": "int32",
+    "comm_dst": "int32",
+    "comm_tag": "int32",
+    "msg_chunk_cnt": "int32",
+    "msg_chunk_idx": "int32",
+    "total_chunk_cnt": "int32",
+    "is_rrc": "bool",
+    "num_ops": "int64",
+    "tensor_size": "uint64",
+    "pg_name": "string",
+    "msg_chunk_list": "int32_list",
+    "place_list": "int32_list",
+}
+"""The attributes that are written, with value types that every reader of Chakra traces accepts.
+
+Values are numbers; a string is the decimal text of one (groups have numbers for names), a list has the number of one in
+`NodeTable.list_first`."""
+ATTRIBUTE_KEYS = {name: key for key, name in enumerate(ATTRIBUTE_FIELDS)}
+_VARINT, _LENGTH = 0, 2
+_TAGS = {"int32": 7 << 3 | _VARINT, "int64": 9 << 3 | _VARINT, "uint64": 13 << 3 | _VARINT, "bool": 27 << 3 | _VARINT}
+_TAGS |= {"string": 29 << 3 | _LENGTH, "int32_list": 8 << 3 | _LENGTH}
+_LIST_KEYS = [key for name, key in ATTRIBUTE_KEYS.items() if ATTRIBUTE_FIELDS[name] == "int32_list"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeTable:
+    """Nodes to write, as columns. `*_first` are the first entries of each node in the column that follows (CSR).
+
+    Parameters
+    ----------
+    node_id, kind, duration_us
+        int64, uint8 and int64 [num_nodes].
+    names, name, name_number
+        The name of node i is `names[name[i]]` followed by `name_number[i]`; uint16 and int64 [num_nodes].
+    ctrl_first, ctrl, data_first, data
+        Ids of the nodes that each node depends on.
+    attr_first, attr_key, attr_value
+        Attributes: key in `ATTRIBUTE_KEYS`, value int64.
+    list_first, list_entry
+        int64[num_lists + 1] and int32[...], the lists that attributes have; none by default.
+    """
+
+    node_id: NDArray[np.int64]
+    kind: NDArray[np.uint8]
+    duration_us: NDArray[np.int64]
+    names: tuple[str, ...]
+    name: NDArray[np.uint16]
+    name_number: NDArray[np.int64]
+    ctrl_first: NDArray[np.int64]
+    ctrl: NDArray[np.int64]
+    data_first: NDArray[np.int64]
+    data: NDArray[np.int64]
+    attr_first: NDArray[np.int64]
+    attr_key: NDArray[np.uint8]
+    attr_value: NDArray[np.int64]
+    list_first: NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))
+    list_entry: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+
+
+def encode_trace(table: NodeTable, begin: int, end: int) -> bytes:
+    """The bytes of a trace file: metadata and the nodes `begin` to `end - 1`."""
+    from astra_tacos.run.trace._wire_kernels import Nodes, Texts, encode_nodes
+
+    name_first, name_bytes = _strings(table.names)
+    key_first, key_bytes = _strings(tuple(ATTRIBUTE_FIELDS))
+    fields = np.array([_TAGS[kind] for kind in ATTRIBUTE_FIELDS.values()], np.int64)
+    longest_key = max(map(len, ATTRIBUTE_FIELDS))
+    entries = (table.ctrl_first, table.data_first)
+    longest_name = int(np.diff(name_first).max(initial=0))
+    bound = (end - begin) * (128 + longest_name) + 10 * sum(int(first[end] - first[begin]) for first in entries)
+    bound += int(table.attr_first[end] - table.attr_first[begin]) * (longest_key + 48)
+    if len(table.list_first) > 1:
+        attributes = slice(int(table.attr_first[begin]), int(table.attr_first[end]))
+        lists = table.attr_value[attributes][np.isin(table.attr_key[attributes], _LIST_KEYS)]
+        bound += 10 * int(np.diff(table.list_first)[lists].sum())
+    out = np.empty(bound, np.uint8)
+    nodes = Nodes(
+        table.node_id,
+        table.kind,
+        table.duration_us,
+        table.name,
+        table.name_number,
+        table.ctrl_first,
+        table.ctrl,
+        table.data_first,
+        table.data,
+        table.attr_first,
+        table.attr_key,
+        table.attr_value,
+        table.list_first,
+        table.list_entry,
+    )
+    size = encode_nodes(out, begin, end, nodes, Texts(name_first, name_bytes), Texts(key_first, key_bytes), fields)
+    return _METADATA + out[:size].tobytes()
+
+
+def write_trace(path: Path, table: NodeTable, begin: int, end: int) -> None:
+    """Write `encode_trace` to a file.
+
+    Parameters
+    ----------
+    path
+        File to write.
+    table
+        Nodes of all ranks.
+    begin
+        First row of the file.
+    end
+        Row after the last one of the file.
+    """
+    path.write_bytes(encode_trace(table, begin, end))
+
+
+def _strings(texts: tuple[str, ...]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    encoded = [text.encode() for text in texts]
+    first = np.concatenate(([0], np.cumsum([len(text) for text in encoded]))).astype(np.int64)
+    return first, np.frombuffer(b"".join(encoded), np.uint8)
+
+
+def _metadata() -> bytes:
+    version = SCHEMA_VERSION.encode()
+    body = bytes((1 << 3 | 2, len(version))) + version
+    return bytes((len(body),)) + body
+
+
+_METADATA = _metadata()

@@ -1,0 +1,168 @@
+"""The judges of a network: the models of ASTRA-sim on which its collectives and runs are timed, whichever they are made for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from astra_tacos.export.astra_sim_network import stock_network
+from astra_tacos.network.network_config import NetworkConfig
+from astra_tacos.network.topology import Topology
+from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, MODELS, STOCK, Backend, default_backend, is_packet_level
+from astra_tacos.schedule.instant import stops_queues
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.timing import LINK_MODELS, LinkModel
+from astra_tacos.synthesizer.search.link_model import either, link_models_of
+from astra_tacos.synthesizer.search.search_options import FASTEST, SearchOptions
+
+STOCK_FIGURE = "stock_ns"
+"""What results call the time that stock ASTRA-sim prints."""
+FIGURES = (STOCK_FIGURE, *(backend.figure for backend in MODELS.values() if backend.models_congestion))
+"""What results call the times of all judges."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """A network model that traces are timed on.
+
+    Parameters
+    ----------
+    figure
+        What results call its time.
+    network
+        The network that it runs them on.
+    backend
+        The network model.
+    """
+
+    figure: str
+    network: NetworkConfig
+    backend: Backend
+
+    @property
+    def is_stock(self) -> bool:
+        """Whether it stands for stock ASTRA-sim."""
+        return self.figure == STOCK_FIGURE
+
+    @property
+    def label(self) -> str:
+        """Its name in print."""
+        return f"stock {STOCK}" if self.is_stock else str(self.backend)
+
+    @property
+    def program(self) -> str:
+        """What runs it beside the embedded replay."""
+        if self.is_stock:
+            return f"{self.backend} backend"
+        return self.backend.exact_to(self.network) or "embedded replay alone"
+
+    def describe(self) -> str:
+        """The judge in words."""
+        return f"{self.label} ({self.program})"
+
+
+def judges_of_collective(
+    topology: Topology, network: NetworkConfig, link_model: LinkModel, backend: Backend | None = None
+) -> tuple[Judge, ...]:
+    """The judges of a schedule's traces: stock ASTRA-sim, the analytical model with congestion, the packet level where asked for.
+
+    Parameters
+    ----------
+    topology, network
+        The network, built and as its file has it.
+    link_model
+        How the schedule is timed.
+    backend
+        The model that the schedule was asked for; None for the one for which schedules are timed so.
+    """
+    if topology.forwarding:  # no network of ASTRA-sim has such devices: its own judge is a stand-in run
+        return (Judge(CONGESTION_AWARE.figure, network, CONGESTION_AWARE),)
+    stock = stock_network(topology, link_model, backend)
+    return (Judge(STOCK_FIGURE, stock.to_config(), stock.backend), *_congested(network, backend))
+
+
+def judges_of_run(network: NetworkConfig, backend: Backend | None = None) -> tuple[Judge, ...]:
+    """The judges of a run: stock ASTRA-sim, if it runs the network at all, then as `judges_of_collective`.
+
+    Parameters
+    ----------
+    network
+        The network, as its file has it.
+    backend
+        The model that was asked for; None for the network's default.
+    """
+    first = default_backend(network) if backend is None or is_packet_level(backend) else backend
+    wanted = (first, *BACKENDS.values())
+    stock = next((each for each in wanted if not each.refusals(network)), None)
+    own = () if stock is None else (Judge(STOCK_FIGURE, network, stock),)
+    return (*own, *_congested(network, backend))
+
+
+def timed_for(
+    options: SearchOptions, topology: Topology, backend: Backend | None
+) -> tuple[SearchOptions, tuple[LinkModel, ...], str]:
+    """The options with the link model that a backend asks for, the models to compare, and why, "" where the options say it.
+
+    A backend without queues takes schedules of both models where it does not replay those that hold links exactly; the packet
+    level takes those of both.
+
+    Parameters
+    ----------
+    options
+        What is asked of the search.
+    topology
+        The network.
+    backend
+        The network model that was asked for; None for what stock ASTRA-sim comes closest to.
+    """
+    if options.link_model != "auto":
+        return options, *link_models_of(topology, options)
+    if backend is None:
+        models, reason = link_models_of(topology, options)
+    elif not backend.is_analytical:
+        models, reason = LINK_MODELS, f"the replay on the {backend} backend decides"
+    else:
+        own, reason = backend.link_model, f"schedules for the {backend} backend are timed so"
+        models, reason = ((own,), reason) if backend.models_congestion else either(topology, own, reason)
+    return replace(options, link_model=models[0] if len(models) == 1 else FASTEST), models, reason
+
+
+def backend_in_use(network: NetworkConfig, models: tuple[LinkModel, ...], backend: Backend | None) -> Backend | None:
+    """The backend that schedules are judged on; None for the one for which they are timed.
+
+    Parameters
+    ----------
+    network
+        The network, as its file has it.
+    models
+        The link models of its schedules: with several, the network's default decides.
+    backend
+        The network model that was asked for, None for none.
+    """
+    return default_backend(network) if backend is None and len(models) > 1 else backend
+
+
+def backend_that_runs(schedule: Schedule, in_use: Backend | None, asked: Backend | None) -> Backend | None:
+    """The backend in use, unless nobody asked for it and it stops at a schedule's messages: then the one that it is timed for.
+
+    Parameters
+    ----------
+    schedule
+        The schedule that was found.
+    in_use
+        The backend on which schedules are judged (`backend_in_use`).
+    asked
+        The network model that was asked for, None for none.
+    """
+    stops = asked is None and in_use is not None and in_use.models_congestion and stops_queues(schedule)
+    return None if stops else in_use
+
+
+def _congested(network: NetworkConfig, backend: Backend | None) -> tuple[Judge, ...]:
+    """The models with congestion; the packet level is one of them only where it is asked for, as its replays take longer."""
+    asked = () if backend is None or backend in BACKENDS.values() else (backend,)
+    return tuple(Judge(each.figure, network, each) for each in (*BACKENDS.values(), *asked) if each.models_congestion)
+
+
+def differ(judges: tuple[Judge, ...]) -> bool:
+    """Whether judges differ in whether they model congestion, or packets, so that one time does not speak for all."""
+    return len({(judge.backend.models_congestion, judge.backend.is_analytical) for judge in judges}) > 1

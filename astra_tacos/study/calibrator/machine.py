@@ -1,0 +1,225 @@
+"""A machine in a few constants for each protocol, fitted to measured times of programs.
+
+A program of a given size takes
+
+    launch + extra (if its messages are at least so large) + sqrt((U / thread_block)^2 + (V / link)^2)
+
+U are the bytes that the busiest thread block moves or adds, V those that cross the busiest link in one direction: thread blocks
+limit programs of few of them, links those of many, and in between both do. The larger messages of a protocol may take turns with
+their receiver, which costs the extra time once. Constants are fitted to logarithms of times, so that errors are relative.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.study.calibrator.measurements import Measurements, Placement
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.verifier.msccl_file import STEP_TYPES, read_msccl_xml
+from astra_tacos.verifier.program_form import Action
+from astra_tacos.verifier.proven_program import ProvenProgram, prove_msccl_file
+
+_LEAST_POINTS = 6
+_WORTH = 0.95
+"""An extra time has to make the error that much smaller."""
+_ROBUST = 0.03
+_IDLE = STEP_TYPES.index("nop")
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a program does, in shares of its buffer.
+
+    Parameters
+    ----------
+    name, protocol, placements
+        Name of its file, and the protocol and the placements of buffers that the file states (in place: True).
+    num_npus, collective
+        Its ranks, and what it computes.
+    block, link, message
+        Shares of the buffer: what the busiest thread block moves, what crosses the busiest link, the largest message.
+    depth
+        Messages that follow one another at most.
+    """
+
+    name: str
+    protocol: str
+    placements: tuple[bool, ...]
+    num_npus: int
+    collective: str
+    block: float
+    link: float
+    message: float
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Constants:
+    """The constants of a protocol.
+
+    Parameters
+    ----------
+    launch_us, extra_us
+        See above.
+    threshold_bytes
+        Messages of at least so many bytes cost the extra time; None if there is none.
+    block_gbps, link_gbps
+        Decimal GB/s of a thread block, and of a link in one direction.
+    """
+
+    launch_us: float
+    extra_us: float
+    threshold_bytes: int | None
+    block_gbps: float
+    link_gbps: float
+
+    def time_us(self, load: Load, size_bytes: int) -> float:
+        """The time of a program."""
+        is_large = self.threshold_bytes is not None and load.message * size_bytes >= self.threshold_bytes
+        block, link = (share * size_bytes / (rate * 1e3) for share, rate in (
+            (load.block, self.block_gbps), (load.link, self.link_gbps)))  # fmt: skip
+        return self.launch_us + (self.extra_us if is_large else 0.0) + float(np.hypot(block, link))
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A measured time of a program, with its buffers in place (True), out of place (False), or where the file does not say."""
+
+    load: Load
+    size_bytes: int
+    time_us: float
+    placement: Placement = None
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """Relative errors of predictions."""
+
+    count: int
+    median: float
+    p90: float
+    worst: float
+
+    @classmethod
+    def of(cls, errors: list[float]) -> Errors:
+        """Their summary."""
+        return cls(len(errors), float(np.median(errors)), float(np.percentile(errors, 90)), max(errors))
+
+
+def load_of(path: Path) -> Load:
+    """What a program does.
+
+    Raises
+    ------
+    ConfigError, VerificationError
+        If the file is no MSCCL XML, or the oracle does not prove it.
+    """
+    file = read_msccl_xml(path)
+    proven = prove_msccl_file(file)
+    program = proven.program
+    whole = float(proven.whole)
+    moved = np.bincount(file.block_of, np.where(file.kind == _IDLE, 0, file.cnt), len(file.blocks)) * (whole / file.num_chunks)
+    sends = np.flatnonzero(program.action_kind == Action.SEND)
+    src, dst = program.op_rank[program.action_op[sends]], program.action_peer[sends]
+    _, pair = np.unique(src * file.num_npus + dst, return_inverse=True)
+    crossing = np.bincount(pair, program.action_count[sends])
+    return Load(
+        path.name,
+        file.protocol or "",
+        file.placements,
+        file.num_npus,
+        proven.collective,
+        float(moved.max()) / whole,
+        float(crossing.max()) / whole,
+        float(program.action_count[sends].max()) / whole,
+        _depth(proven),
+    )
+
+
+def _depth(proven: ProvenProgram) -> int:
+    """Messages that follow one another at most."""
+    program, place = proven.program, proven.order.place
+    depth = np.zeros(program.num_ops, np.int64)
+    sent = program.action_op[program.message_send], program.action_op[program.message_recv]
+    before = np.concatenate((program.before, sent[0]))
+    after = np.concatenate((program.after, sent[1]))
+    weight = np.concatenate((np.zeros(len(program.before), np.int64), np.ones(len(sent[0]), np.int64)))
+    for edge in np.argsort(place[before], kind="stable").tolist():
+        depth[after[edge]] = max(depth[after[edge]], depth[before[edge]] + weight[edge])
+    return int(depth.max(initial=0))
+
+
+def points_of(load: Load, measured: Measurements, least_bytes: int) -> list[Point]:
+    """Measured times of a program from a size on, of the placements of buffers that it is for.
+
+    Raises
+    ------
+    ConfigError
+        If all times are of the other placement.
+    """
+    rows = measured.for_program(load.placements)
+    return [Point(load, size, time, placement) for placement, size, time in rows if size >= least_bytes]
+
+
+def fit(points: list[Point]) -> Constants:
+    """The constants that fit some points of one protocol best.
+
+    Raises
+    ------
+    ConfigError
+        If there are too few points.
+    """
+    from scipy.optimize import least_squares
+
+    if len(points) < _LEAST_POINTS:
+        name = points[0].load.protocol if points else "a protocol"
+        raise ConfigError(f"{name}: {len(points)} measured times, expected at least {_LEAST_POINTS}")
+    size = np.array([point.size_bytes for point in points], np.float64)
+    block, link, message = (
+        np.array([getattr(point.load, name) for point in points]) * size for name in ("block", "link", "message")
+    )
+    time = np.array([point.time_us for point in points])
+    slope = float(time.max() / block.max())
+    start = np.log([float(time.min()), 0.1 * float(time.min()), slope, 0.1 * slope])
+    best: tuple[float, int | None, NDArray[np.float64]] | None = None
+    thresholds = [1 << power for power in range(8, 40) if message.min() < 1 << power <= message.max()]
+    for threshold in (None, *thresholds):
+        is_large = np.zeros(len(points)) if threshold is None else (message >= threshold).astype(np.float64)
+
+        def residuals(x: NDArray[np.float64], is_large: NDArray[np.float64] = is_large) -> NDArray[np.float64]:
+            launch, extra, per_block, per_link = np.exp(x)
+            return np.asarray(np.log((launch + extra * is_large + np.hypot(per_block * block, per_link * link)) / time))
+
+        found = least_squares(residuals, start, loss="soft_l1", f_scale=_ROBUST)
+        if best is None or found.cost < _WORTH * best[0]:
+            best = float(found.cost), threshold, np.exp(found.x)
+    assert best is not None
+    _, threshold, (launch, extra, per_block, per_link) = best
+    return Constants(
+        float(launch),
+        0.0 if threshold is None else float(extra),
+        threshold,
+        float(1e-3 / per_block),
+        float(1e-3 / per_link),
+    )
+
+
+def errors_of(constants: Constants, points: list[Point]) -> list[float]:
+    """Relative errors of the times of some points."""
+    return [abs(constants.time_us(point.load, point.size_bytes) / point.time_us - 1) for point in points]
+
+
+def cross_validated(points: list[Point]) -> list[float] | None:
+    """Errors of points by constants that were fitted to the other half of the programs; None for fewer than four programs."""
+    names = list(dict.fromkeys(point.load.name for point in points))
+    if len(names) < 4:
+        return None
+    errors: list[float] = []
+    for half in (set(names[::2]), set(names[1::2])):
+        constants = fit([point for point in points if point.load.name in half])
+        errors += errors_of(constants, [point for point in points if point.load.name not in half])
+    return errors

@@ -1,0 +1,238 @@
+"""Readers of LIBRA's files (ISPASS 2024): network, communicator, cost model and workload; unknown keys and types are refused.
+
+A workload is the text of ASTRA-sim 1.0: one line per layer with twelve columns: name, reserved, then compute (ns), collective and
+bytes of the forward pass, of the gradient of the input and of that of the weights, and the time of the update.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from astra_tacos.network.blocks import ASTRA_SIM_BLOCKS, building_block
+from astra_tacos.network.network_config import MAX_NPUS, check_block_names
+from astra_tacos.study.optimizer.demand import Demand, Job, Profile
+from astra_tacos.study.optimizer.shape import Shape
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.units import MAX_SIZE_BYTES
+from astra_tacos.support.yaml_text import describe, read_text, read_yaml_mapping
+
+PHASES = ("Forward", "InputGrad", "WeightGrad")
+NOT_INVOLVED = -1
+_NETWORK_KEYS = ("Topology", "NpusCount", "CostDimension")
+_LINK, _SWITCH_PORT, _NIC = _PART_KEYS = ("Link", "Switch", "Nic")
+_MAX_DIMENSIONS = 16
+_MAX_PRICE = 1e12
+_LONGEST_NAME = 60
+PATTERNS = {
+    "ALLREDUCE": "all-reduce",
+    "ALLGATHER": "all-gather",
+    "REDUCESCATTER": "reduce-scatter",
+    "ALLTOALL": "all-to-all",
+}
+_NONE = "NONE"
+_COLUMNS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class CostModel:
+    """Dollars per GB/s of the parts of each tier; `dimensions` is the tier of each dimension, if the file states it."""
+
+    source: str
+    tiers: Mapping[str, Mapping[str, float]]
+    dimensions: tuple[str, ...] | None
+
+    def prices(self, shape: Shape) -> tuple[float, ...]:
+        """Dollars per GB/s of one NPU in each dimension.
+
+        The sum is the price of a link and, if it leads to a switch, of a switch port, and of a NIC if the tier prices one.
+
+        Raises
+        ------
+        ConfigError
+            If the tier of a dimension is not known or not in the file, or lacks the price of a link or switch.
+        """
+        tiers = shape.tiers or self.dimensions
+        if tiers is None:
+            raise ConfigError(f"{self.source}: CostDimension is missing, expected the tier of each dimension of {shape.source}")
+        if len(tiers) != shape.num_dimensions:
+            raise ConfigError(
+                f"{self.source}: CostDimension has {len(tiers)} entries, {shape.source} has {shape.num_dimensions} dimensions"
+            )
+        return tuple(self._price(*row) for row in zip(tiers, shape.blocks, shape.sizes, strict=True))
+
+    def _price(self, tier: str, block: str, size: int) -> float:
+        if tier not in self.tiers:
+            raise ConfigError(
+                f"{self.source}: the tier {tier} is missing, expected its prices; there are {', '.join(self.tiers)}"
+            )
+        parts = self.tiers[tier]
+        has_ports = building_block(block).num_switches(size) > 0
+        needed = (_LINK, _SWITCH_PORT) if has_ports else (_LINK,)
+        for part in needed:
+            if part not in parts:
+                raise ConfigError(f"{self.source}: {tier}.{part} is missing, expected dollars per GB/s for a {block}")
+        return sum(parts[part] for part in needed) + (parts.get(_NIC, 0.0) if has_ports else 0.0)
+
+
+def read_libra_network(path: Path, latency_ns: float) -> Shape:
+    """Read a LIBRA network. All links get `latency_ns`, as the format has no latencies.
+
+    Raises
+    ------
+    ConfigError
+        One line that names the file, the key, what was found and what was expected.
+    """
+    document = read_yaml_mapping(path)
+    _check_keys(path, document, _NETWORK_KEYS)
+    blocks = _list(path, document, "Topology")
+    check_block_names(f"{path}: Topology", blocks, ASTRA_SIM_BLOCKS)
+    sizes = _list(path, document, "NpusCount", len(blocks))
+    for index, size in enumerate(sizes):
+        if isinstance(size, bool) or not isinstance(size, int) or size < 2:
+            raise ConfigError(f"{path}: NpusCount[{index}] is {describe(size)}, expected a whole number above 1")
+    if math.prod(sizes) > MAX_NPUS:
+        raise ConfigError(f"{path}: NpusCount gives {describe(math.prod(sizes))} NPUs, expected at most {MAX_NPUS:,}")
+    tiers = None
+    if "CostDimension" in document:
+        tiers = _tiers(path, _list(path, document, "CostDimension", len(blocks)))
+    return Shape(str(path), tuple(blocks), tuple(sizes), (latency_ns,) * len(blocks), tiers)
+
+
+def read_communicator(path: Path, shape: Shape) -> dict[str, tuple[int, ...]]:
+    """For each of `PHASES`, the number of members of its communicator per dimension; 1 in dimensions that are not involved.
+
+    Raises
+    ------
+    ConfigError
+        One line that names the file, the key, what was found and what was expected.
+    """
+    document = read_yaml_mapping(path)
+    _check_keys(path, document, PHASES)
+    members: dict[str, tuple[int, ...]] = {}
+    for phase in PHASES:
+        entries = _list(path, document, phase, shape.num_dimensions)
+        for index, (entry, size) in enumerate(zip(entries, shape.sizes, strict=True)):
+            if isinstance(entry, bool) or not isinstance(entry, int) or not (entry == NOT_INVOLVED or 1 <= entry <= size):
+                expected = f"expected 1 to {size} members, or -1 for a dimension that takes no part"
+                raise ConfigError(f"{path}: {phase}[{index}] is {describe(entry)}, {expected}")
+            if entry > 0 and size % entry:
+                raise ConfigError(f"{path}: {phase}[{index}] is {entry}, expected a divisor of the dimension's {size} NPUs")
+        members[phase] = tuple(max(entry, 1) for entry in entries)
+    return members
+
+
+def read_cost_model(path: Path) -> CostModel:
+    """Read a cost model: `Link`, `Switch` and `Nic` of each tier.
+
+    `CostDimension` names the tier of each dimension if the network file does not.
+
+    Raises
+    ------
+    ConfigError
+        One line that names the file, the key, what was found and what was expected.
+    """
+    document = read_yaml_mapping(path)
+    tiers: dict[str, dict[str, float]] = {}
+    dimensions = None
+    for tier, parts in document.items():
+        if tier == "CostDimension":
+            dimensions = _tiers(path, _list(path, document, tier))
+            continue
+        if not _is_name(tier) or not isinstance(parts, dict) or not parts:
+            raise ConfigError(f"{path}: {describe(tier)} is {describe(parts)}, expected a tier with {', '.join(_PART_KEYS)}")
+        for part, price in parts.items():
+            if part not in _PART_KEYS:
+                raise ConfigError(f"{path}: {tier} has the key {describe(part)}, expected {', '.join(_PART_KEYS)}")
+            if isinstance(price, bool) or not isinstance(price, (int, float)) or not 0 <= price <= _MAX_PRICE:
+                raise ConfigError(f"{path}: {tier}.{part} is {describe(price)}, expected dollars per GB/s, 0 or more")
+        tiers[tier] = {part: float(price) for part, price in parts.items()}
+    return CostModel(str(path), tiers, dimensions)
+
+
+def _check_keys(path: Path, document: Mapping[Any, Any], keys: tuple[str, ...]) -> None:
+    for key in document:
+        if key not in keys:
+            raise ConfigError(f"{path}: found the key {describe(key)}, expected {', '.join(keys)}")
+
+
+def _list(path: Path, document: Mapping[Any, Any], key: str, length: int | None = None) -> list[Any]:
+    expected = f"a list of {length or 'one'} entr{'ies' if length and length > 1 else 'y'}{'' if length else ' per dimension'}"
+    if key not in document:
+        raise ConfigError(f"{path}: {key} is missing, expected {expected}")
+    value = document[key]
+    if not isinstance(value, list) or not 1 <= len(value) <= _MAX_DIMENSIONS or (length is not None and len(value) != length):
+        found = f"a list of {len(value)}" if isinstance(value, list) else describe(value)
+        raise ConfigError(f"{path}: {key} is {found}, expected {expected}")
+    return value
+
+
+def _tiers(path: Path, names: list[Any]) -> tuple[str, ...]:
+    for index, name in enumerate(names):
+        if not _is_name(name):
+            raise ConfigError(f"{path}: CostDimension[{index}] is {describe(name)}, expected the name of a tier")
+    return tuple(names)
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and value.isprintable() and 0 < len(value) <= _LONGEST_NAME
+
+
+def read_libra_workload(path: Path, shape: Shape, communicator: Mapping[str, tuple[int, ...]]) -> Job:
+    """Read a workload. The collectives of each phase run in the communicator of that phase.
+
+    If a group takes only a part of a dimension, its members are neighbours in Forward and InputGrad (tensor parallelism), and as
+    far apart as possible in WeightGrad (data parallelism), so that both fit into one dimension.
+
+    Raises
+    ------
+    ConfigError
+        One line that names the file, the line, what was found and what was expected.
+    """
+    strides = {
+        phase: tuple(
+            size // count if phase == "WeightGrad" and count > 1 else 1
+            for size, count in zip(shape.sizes, communicator[phase], strict=True)
+        )
+        for phase in PHASES
+    }
+    compute_ns = 0
+    counts: Counter[Demand] = Counter()
+    free: Counter[str] = Counter()
+    lines = [(number, text.split()) for number, text in enumerate(read_text(path).splitlines(), 1) if text.strip()]
+    if not lines:
+        raise ConfigError(f"{path}: no layers, expected a line of {_COLUMNS} columns for each")
+    for number, fields in lines:
+        where = f"{path}:{number}"
+        if len(fields) != _COLUMNS:
+            raise ConfigError(
+                f"{where}: {len(fields)} columns, expected {_COLUMNS}: name, reserved, 3 x (ns, collective, bytes), ns"
+            )
+        compute_ns += _whole(where, "update time", fields[11])
+        for phase, place in zip(PHASES, (2, 5, 8), strict=True):
+            compute_ns += _whole(where, f"{phase} compute time", fields[place])
+            name, size = fields[place + 1], _whole(where, f"{phase} bytes", fields[place + 2])
+            if name == _NONE:
+                continue
+            if name not in PATTERNS:
+                raise ConfigError(f"{where}: {phase} collective is {describe(name)}, expected {', '.join(PATTERNS)} or {_NONE}")
+            demand = Demand(PATTERNS[name], size, communicator[phase], strides[phase])
+            if demand.num_npus == 1:
+                free[phase] += 1
+            elif size > 0:
+                counts[demand] += 1
+    notes = tuple(
+        f"{number} collective{'s' * (number > 1)} of {phase} in groups of one NPU: free" for phase, number in free.items()
+    )
+    profile = Profile(0, shape.num_npus, float(compute_ns), tuple(counts.values()))
+    return Job(str(path), tuple(counts), (profile,), notes)
+
+
+def _whole(where: str, name: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 16) or int(text) > MAX_SIZE_BYTES:
+        raise ConfigError(f"{where}: {name} is {describe(text)}, expected a whole number, 0 to 2**53")
+    return int(text)

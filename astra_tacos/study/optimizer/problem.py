@@ -1,0 +1,113 @@
+"""The optimizer's input, and its result by LIBRA's model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from astra_tacos.study.optimizer.demand import Job
+from astra_tacos.study.optimizer.libra_files import CostModel
+from astra_tacos.study.optimizer.model import Floats, Model, libra_model
+from astra_tacos.study.optimizer.shape import Shape
+from astra_tacos.study.optimizer.solve import Solution, minimise_time, minimise_time_cost
+from astra_tacos.study.optimizer.space import Constraint, Space, make_space, parse_constraint
+from astra_tacos.support.errors import ConfigError
+
+TIME, TIME_COST = "time", "time-cost"
+OBJECTIVES = (TIME, TIME_COST)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Problem:
+    """An optimization problem: find the split of a network that is best for a job.
+
+    Parameters
+    ----------
+    prices
+        float64[num_dimensions], dollars of the whole network per GB/s of an NPU; None without a cost model.
+    total
+        Total bandwidth to split, if it is given.
+    current
+        Split of the network as its file states it; None for LIBRA's networks, which have no bandwidths.
+    """
+
+    shape: Shape
+    job: Job
+    model: Model
+    space: Space
+    objective: str
+    prices: Floats | None
+    total: float | None
+    current: Floats | None
+
+    def solve(self, model: Model, space: Space) -> Solution:
+        """The best split of a model in a space."""
+        if self.objective == TIME:
+            return minimise_time(model, space)
+        assert self.prices is not None  # make_problem
+        return minimise_time_cost(model, space, self.prices)
+
+    def value(self, split: Floats, time_ns: float) -> float:
+        """The objective of a split whose step takes `time_ns`."""
+        return time_ns if self.objective == TIME or self.prices is None else time_ns * float(self.prices @ split)
+
+    def equal_shares(self) -> Floats | None:
+        """The split with equal bandwidths: of the given total, else the largest that the constraints allow."""
+        if self.total is not None:
+            return np.full(self.shape.num_dimensions, self.total / self.shape.num_dimensions)
+        return self.space.equal_shares()
+
+
+def make_problem(
+    shape: Shape,
+    job: Job,
+    *,
+    objective: str = TIME,
+    cost_model: CostModel | None = None,
+    total_bandwidth: float | None = None,
+    budget_cost: float | None = None,
+    constraints: Sequence[str] = (),
+    min_bandwidth: float = 0.1,
+    current: Sequence[float] | None = None,
+) -> Problem:
+    """Make a problem and check it.
+
+    If the network has a split, the problem is to split its total anew, unless a total or a budget is given, or a constraint
+    contains one of them.
+
+    Raises
+    ------
+    ConfigError
+        If the job never uses the network, a number is out of range, a cost model is missing, a constraint cannot be parsed, or
+        the constraints allow no split or unlimited bandwidth.
+    """
+    if objective not in OBJECTIVES:
+        raise ConfigError(f"objective: found {objective!r}, expected {' or '.join(OBJECTIVES)}")
+    if not job.demands:
+        raise ConfigError(f"{job.source}: no communication between NPUs, expected some: every split takes as long")
+    numbers = {"total bandwidth": total_bandwidth, "cost budget": budget_cost, "least bandwidth": min_bandwidth}
+    for name, number in numbers.items():
+        if number is not None and not (number > 0 and math.isfinite(number)):
+            raise ConfigError(f"{name}: found {number:g}, expected a number above 0")
+    prices = None if cost_model is None else np.array(cost_model.prices(shape), np.float64) * shape.num_npus
+    if prices is None and (objective == TIME_COST or budget_cost is not None):
+        raise ConfigError("cost: there is no cost model, expected one (--cost-model)")
+    if (objective == TIME_COST or budget_cost is not None) and prices is not None and not prices.any():
+        raise ConfigError("cost: every dimension is free, expected prices above 0")
+    is_limited = budget_cost is not None or any(word in text for text in constraints for word in ("total", "cost"))
+    if current is not None and total_bandwidth is None and not is_limited:
+        total_bandwidth = float(sum(current))
+    texts = list(constraints)
+    if total_bandwidth is not None:
+        texts.insert(0, f"total == {total_bandwidth!r}")
+    if budget_cost is not None:
+        texts.insert(0, f"cost <= {budget_cost!r}")
+    parsed: list[Constraint] = []
+    for text in texts:
+        parsed += parse_constraint(text, shape.num_dimensions, None if prices is None else prices.tolist())
+    space = make_space(parsed, shape.num_dimensions, min_bandwidth)
+    split = None if current is None else np.array(current, np.float64)
+    return Problem(shape, job, libra_model(job, shape), space, objective, prices, total_bandwidth, split)

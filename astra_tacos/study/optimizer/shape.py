@@ -1,0 +1,91 @@
+"""A network without its bandwidths: the link bandwidths that follow from a bandwidth per NPU.
+
+A split is in LIBRA's unit: decimal GB/s that one NPU sends into a dimension (the same as bytes per ns). ASTRA-sim's files state
+GiB/s of one link (`astra-network-analytical`, `common/Type.cpp`). The building block of a dimension knows the number of links of
+an NPU, which is that of the NPU with the fewest: in a Mesh, an open line, 1 as at its ends.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from astra_tacos.network.blocks import building_block
+from astra_tacos.network.network_config import Dimension, NetworkConfig
+from astra_tacos.network.network_yaml import network_yaml
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.units import BYTES_PER_GB, BYTES_PER_GIB
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Dimensions of a network; `blocks`, `sizes`, `latency_ns` (of a link) and `tiers` (None: unknown) have one entry each."""
+
+    source: str
+    blocks: tuple[str, ...]
+    sizes: tuple[int, ...]
+    latency_ns: tuple[float, ...]
+    tiers: tuple[str, ...] | None = None
+
+    @property
+    def num_dimensions(self) -> int:
+        """Number of dimensions."""
+        return len(self.sizes)
+
+    @property
+    def num_npus(self) -> int:
+        """Number of NPUs."""
+        return math.prod(self.sizes)
+
+    @property
+    def links(self) -> list[int]:
+        """Number of links by which an NPU sends into each dimension, the fewest of all NPUs."""
+        return [links_per_npu(block, size) for block, size in zip(self.blocks, self.sizes, strict=True)]
+
+    def describe(self) -> str:
+        """The dimensions in words, like `Ring 4 x Switch 8`."""
+        return " x ".join(f"{block} {size}" for block, size in zip(self.blocks, self.sizes, strict=True))
+
+    def dimensions(self, split: Sequence[float]) -> tuple[Dimension, ...]:
+        """The dimensions of ASTRA-sim's network file for a split in GB/s per NPU."""
+        rows = zip(self.blocks, self.sizes, split, self.latency_ns, strict=True)
+        return tuple(Dimension(block, size, link_gibps(block, size, gbps), latency) for block, size, gbps, latency in rows)
+
+    def to_yaml(self, split: Sequence[float]) -> str:
+        """Text of ASTRA-sim's network file for a split in GB/s per NPU."""
+        per_npu = ", ".join(f"{gbps:.6g}" for gbps in split)
+        return f"# {per_npu} GB/s (10^9 bytes/s) per NPU and dimension\n{network_yaml(self.dimensions(split))}"
+
+
+def links_per_npu(block: str, size: int) -> int:
+    """Number of links by which an NPU sends into a dimension, the fewest of all NPUs."""
+    return building_block(block).links_per_npu(size)
+
+
+def link_gibps(block: str, size: int, gbps_per_npu: float) -> float:
+    """GiB/s of each link, given the decimal GB/s of an NPU in the dimension."""
+    return gbps_per_npu * BYTES_PER_GB / BYTES_PER_GIB / links_per_npu(block, size)
+
+
+def npu_gbps(dimension: Dimension) -> float:
+    """Decimal GB/s of an NPU in a dimension of an ASTRA-sim network."""
+    links = links_per_npu(dimension.block, dimension.size)
+    return dimension.bandwidth_gibps * links * BYTES_PER_GIB / BYTES_PER_GB
+
+
+def network_shape(network: NetworkConfig) -> tuple[Shape, tuple[float, ...]]:
+    """Shape and split of an ASTRA-sim network.
+
+    Raises
+    ------
+    ConfigError
+        If it has no dimensions, or links that fail or differ within one.
+    """
+    if not network.dimensions:
+        raise ConfigError(f"{network.source}: astra_tacos.links lists links one by one, expected dimensions to split between")
+    for key, links in (("failed_links", network.failed_links), ("link_overrides", network.link_overrides)):
+        if links:
+            raise ConfigError(f"{network.source}: astra_tacos.{key} has {len(links)}, expected dimensions of equal links")
+    columns = zip(*((d.block, d.size, d.latency_ns) for d in network.dimensions), strict=True)
+    return Shape(network.source, *columns), tuple(npu_gbps(dimension) for dimension in network.dimensions)

@@ -1,0 +1,337 @@
+"""The `axes` of a sweep file: blocks of axes that vary together (`grid`, `zip`, `list`); all blocks are combined."""
+
+from __future__ import annotations
+
+import itertools
+import keyword
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from astra_tacos.study.sweep.field import check_keys
+from astra_tacos.study.sweep.outcome import RESULT_COLUMNS
+from astra_tacos.study.sweep.point import INPUT_COLUMNS
+from astra_tacos.study.sweep.settings import SETTINGS, read_number, read_size
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.expression import FUNCTIONS, MAX_INTEGER
+from astra_tacos.support.units import parse_sizes
+from astra_tacos.support.yaml_text import describe, describe_keys
+
+FAILED_LINKS, NETWORK = "failed_links", "network"
+POINT_KEYS = (NETWORK, FAILED_LINKS, *SETTINGS)
+DERIVED = {
+    "total_bandwidth": "total_bandwidth_gbps",
+    "cost": "cost",
+    "num_npus": "num_npus",
+    "num_links": "num_links",
+    "bandwidth": "bandwidth_per_npu_gbps",
+    "npus_count": "topology",
+}
+"""Names that conditions may use beside axes and definitions, and the column of the point's network that has the value (of
+`npus_count`, the sizes of the dimensions)."""
+MAX_POINTS = 1_000_000
+_BLOCKS = ("grid", "zip", "list")
+MAX_VALUES = 1_000_000
+_SIZE = "size"
+_NUMBERED = ("chunks_per_npu", "max_sends", "trials", "seed", "budget", "reduce_bandwidth", "root", _SIZE)
+"""Keys of `point` whose values can be a range."""
+_STEPS = ("step", "factor", "count")
+_ROUNDING = 1e-9
+"""Tolerance at the end of a range, in steps: three times 0.1 is slightly more than 0.3 and still belongs to the range."""
+# Columns of rows that are neither inputs nor axes.
+_RESULTS = frozenset({"point", "key", "status", "error", *RESULT_COLUMNS})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """What one value of an axis, or one entry of a list, sets.
+
+    Parameters
+    ----------
+    names
+        Values of the axes in expressions, by name.
+    given
+        Keys of `point` that the part sets, with their values after reading.
+    """
+
+    names: dict[str, Any] = field(default_factory=dict)
+    given: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def joined(cls, parts: Iterable[Part]) -> Part:
+        """Some parts as one; where several set a name, the last one counts."""
+        names: dict[str, Any] = {}
+        given: dict[str, Any] = {}
+        for part in parts:
+            names.update(part.names)
+            given.update(part.given)
+        return cls(names, given)
+
+
+Read = Callable[[str, Any, str], Part]
+"""A function from the name of an axis, a value, and its place in the file to the part that the value sets."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Axes:
+    """All axes of a sweep file.
+
+    Parameters
+    ----------
+    places
+        Place of each axis in the file, by name, in the order of the file.
+    blocks
+        Blocks of axes that vary together; a point has one part of each block.
+    """
+
+    places: dict[str, str]
+    blocks: tuple[tuple[Part, ...], ...]
+
+    @property
+    def num_combinations(self) -> int:
+        """Number of combinations of all blocks."""
+        return math.prod(len(block) for block in self.blocks)
+
+    def combinations(self) -> Iterator[Part]:
+        """Yield every combination of one part of each block, joined; the last block changes fastest."""
+        yield from map(Part.joined, itertools.product(*self.blocks))
+
+
+def read_axes(document: object, where: str, read_key: Read, missing: Callable[[str], Part]) -> Axes:
+    """Read the axes of a sweep file.
+
+    Parameters
+    ----------
+    document
+        The value of `axes` in the sweep file.
+    where
+        The place of that value in the file, for errors.
+    read_key
+        Reads the value of an axis that is a key of `point`.
+    missing
+        Returns the part of such an axis, by name, for entries of a list that have no value for it.
+
+    Raises
+    ------
+    ConfigError
+        One line with the key, the value, and what was expected.
+    """
+    reader = _AxesReader(read_key, missing)
+    if isinstance(document, Mapping):
+        for key in document:
+            if key in _BLOCKS:
+                raise ConfigError(f"{where} has the key {key!r}, expected names of axes, or a list with `- {key}: ...` in it")
+        blocks = [reader.grid(document, where)]
+    elif isinstance(document, list):
+        blocks = [reader.block(entry, f"{where}[{index}]") for index, entry in enumerate(document)]
+    else:
+        raise ConfigError(f"{where} is {describe(document)}, expected a mapping of axes, or a list of grid, zip and list")
+    axes = Axes(reader.places, tuple(tuple(block) for block in blocks))
+    if axes.num_combinations > MAX_POINTS:
+        raise ConfigError(f"{where} makes {axes.num_combinations:,} points, expected at most {MAX_POINTS:,}")
+    return axes
+
+
+@dataclass(slots=True)
+class _AxesReader:
+    read_key: Read
+    missing: Callable[[str], Part]
+    places: dict[str, str] = field(default_factory=dict)
+
+    def block(self, entry: object, where: str) -> list[Part]:
+        if not isinstance(entry, Mapping) or len(entry) != 1 or next(iter(entry)) not in _BLOCKS:
+            found = describe_keys(entry) if isinstance(entry, Mapping) else describe(entry)
+            raise ConfigError(f"{where} is {found}, expected one of {', '.join(_BLOCKS)}")
+        ((kind, content),) = entry.items()
+        if kind == "list":
+            return self.listed(content, f"{where}.list")
+        return self.grid(content, f"{where}.{kind}") if kind == "grid" else self.zipped(content, f"{where}.zip")
+
+    def grid(self, content: object, where: str) -> list[Part]:
+        axes = self.axes(content, where)
+        size = math.prod(len(parts) for parts in axes.values())
+        if size > MAX_POINTS:
+            raise ConfigError(f"{where} makes {size:,} points, expected at most {MAX_POINTS:,}")
+        return list(map(Part.joined, itertools.product(*axes.values())))
+
+    def zipped(self, content: object, where: str) -> list[Part]:
+        axes = self.axes(content, where)
+        (first, length), *others = ((name, len(parts)) for name, parts in axes.items())
+        for name, other in others:
+            if other != length:
+                raise ConfigError(f"{where}.{name} has {other} values, expected {length}, as many as {first}")
+        return list(map(Part.joined, zip(*axes.values(), strict=True)))
+
+    def axes(self, content: object, where: str) -> dict[str, list[Part]]:
+        if not isinstance(content, Mapping) or not content:
+            found = "an empty mapping" if content == {} else describe(content)
+            raise ConfigError(f"{where} is {found}, expected axes with their values")
+        axes = {}
+        for name, values in content.items():
+            place = f"{where}.{name}"
+            self.enter(name, where)
+            axes[name] = [self.part(name, value, key) for key, value in list_values(name, values, place)]
+        return axes
+
+    def listed(self, content: object, where: str) -> list[Part]:
+        if not isinstance(content, list) or not content:
+            found = "an empty list" if content == [] else describe(content)
+            raise ConfigError(f"{where} is {found}, expected a list of mappings")
+        for index, entry in enumerate(content):
+            if not isinstance(entry, Mapping) or not entry:
+                found = "an empty mapping" if entry == {} else describe(entry)
+                raise ConfigError(f"{where}[{index}] is {found}, expected axes with a value each")
+        names = dict.fromkeys(name for entry in content for name in entry)
+        for name in names:
+            self.enter(name, where)
+        parts = []
+        for index, entry in enumerate(content):
+            place = f"{where}[{index}]"
+            for name in names:
+                if name not in entry and name not in POINT_KEYS:
+                    raise ConfigError(f"{place} lacks {name}, expected a value, as other entries have one")
+            of_axes = (self.part(name, entry[name], f"{place}.{name}") if name in entry else self.missing(name) for name in names)
+            parts.append(Part.joined(of_axes))
+        return parts
+
+    def enter(self, name: object, where: str) -> None:
+        """Check the name of an axis and remember the axis's place in the file."""
+        place = f"{where}.{name}"
+        if not isinstance(name, str) or name not in POINT_KEYS:
+            check_name(name, where)
+        if name in self.places:
+            raise ConfigError(f"{place}: the axis stands at {self.places[str(name)]} already, expected each name once")
+        self.places[str(name)] = place
+
+    def part(self, name: str, value: object, where: str) -> Part:
+        if name in POINT_KEYS:
+            return self.read_key(name, value, where)
+        return Part({name: read_variable(value, where)})
+
+
+def check_name(name: object, where: str) -> None:
+    """Check that a name is allowed in expressions and as a column of a sweep's rows.
+
+    Raises
+    ------
+    ConfigError
+        If the name is not an identifier or has another meaning already.
+    """
+    if not isinstance(name, str) or not name.isidentifier() or not name.isascii() or keyword.iskeyword(name) or len(name) > 60:
+        raise ConfigError(f"{where} has the key {describe(name)}, expected a name of letters, digits and _, or a key of point")
+    if name in FUNCTIONS or name in DERIVED:
+        what = "a function of expressions" if name in FUNCTIONS else "derived from the network"
+        raise ConfigError(f"{where}.{name}: {name} is {what}, expected another name")
+    if name in INPUT_COLUMNS or name in _RESULTS:
+        hint = next((f", or {key}" for key, setting in SETTINGS.items() if setting.column == name), "")
+        raise ConfigError(f"{where}.{name}: every row has a column {name}, expected another name{hint}")
+
+
+def list_values(name: str, value: object, where: str) -> list[tuple[str, Any]]:
+    """The values of an axis as the file has them, each with its place in the file, as (place, value) pairs.
+
+    Parameters
+    ----------
+    name
+        Name of the axis.
+    value
+        The value of the axis in the file: a list or a range.
+    where
+        The place of that value, for errors.
+
+    Raises
+    ------
+    ConfigError
+        If the value is neither a list of at least one value nor a range.
+    """
+    if isinstance(value, Mapping) and (name not in SETTINGS or name in _NUMBERED) and "from" in value:
+        return [(where, number) for number in _range(value, where, name == _SIZE)]
+    if name == _SIZE and isinstance(value, str):
+        return [(where, size) for size in parse_sizes(value, where)]
+    if not isinstance(value, list) or not value:
+        expected = "a list" if name in SETTINGS and name not in _NUMBERED else "a list, or {from, to, step, factor or count}"
+        raise ConfigError(f"{where} is {'an empty list' if value == [] else describe(value)}, expected {expected}")
+    values: list[tuple[str, Any]] = []
+    for index, entry in enumerate(value):
+        place = f"{where}[{index}]"
+        if name == _SIZE and isinstance(entry, str):
+            values += [(place, size) for size in parse_sizes(entry, place)]
+        else:
+            values.append((place, entry))
+    return values
+
+
+def read_variable(value: object, where: str) -> bool | int | float | str:
+    """Read a value of an axis that is no key of `point`; only expressions use such an axis.
+
+    Raises
+    ------
+    ConfigError
+        If the value is not a number, a string or a truth value, or if it is an expression.
+    """
+    if isinstance(value, str):
+        if value.lstrip().startswith("="):
+            raise ConfigError(f"{where} is {describe(value)}, expected a plain value: expressions go under point or define")
+        return value
+    if isinstance(value, int):
+        if abs(value) > MAX_INTEGER:
+            raise ConfigError(f"{where} is {describe(value)}, expected a whole number of 64 bits")
+        return value
+    return read_number(value, where, "a number, a string, true or false", math.isfinite)
+
+
+def _range(mapping: Mapping[str, Any], where: str, of_sizes: bool) -> list[float]:
+    """The numbers of a range {from, to, and one of step, factor and count}; `to` is among them where a step meets it."""
+    check_keys(mapping, where, ("from", "to", *_STEPS))
+    steps = [key for key in _STEPS if key in mapping]
+    if "to" not in mapping or len(steps) != 1:
+        raise ConfigError(f"{where} has {', '.join(mapping)}, expected from, to and one of {', '.join(_STEPS)}")
+    first, last = (_number(mapping[key], f"{where}.{key}", of_sizes) for key in ("from", "to"))
+    if last < first:
+        raise ConfigError(f"{where}.to is {describe(mapping['to'])}, expected at least {first!r}, where the range begins")
+    (key,) = steps
+    place = f"{where}.{key}"
+    if key == "factor":
+        return _powers(first, last, read_number(mapping[key], place, "a number above 1", lambda number: number > 1), where)
+    if key == "count":
+        count = int(read_number(mapping[key], place, "a whole number from 2 on", lambda n: n >= 2 and n.is_integer()))
+        _check_count(count, where)
+        return [_exact(first + (last - first) * index / (count - 1)) for index in range(count - 1)] + [last]
+    step = _number(mapping[key], place, of_sizes)
+    if step <= 0:
+        raise ConfigError(f"{place} is {describe(mapping[key])}, expected a number above 0")
+    length = (last - first) / step + 1 + _ROUNDING
+    _check_count(length, where)
+    return [_exact(first + index * step) for index in range(int(length))]
+
+
+def _powers(first: float, last: float, factor: float, where: str) -> list[float]:
+    if first <= 0:
+        raise ConfigError(f"{where}.from is {first!r}, expected a number above 0, as there is a factor")
+    numbers: list[float] = []
+    number = float(first)
+    while number <= last * (1 + _ROUNDING):
+        numbers.append(_exact(number))
+        number = first * factor ** len(numbers)
+        _check_count(len(numbers), where)
+    return numbers
+
+
+def _number(value: object, where: str, of_sizes: bool) -> float:
+    if of_sizes:
+        return read_size(value, where)
+    number = read_number(value, where, "a number", math.isfinite)
+    return value if isinstance(value, int) else number
+
+
+def _exact(number: float) -> float:
+    """A whole number as an integer, any other number rounded to 12 digits: three times 0.05 is 0.15, not 0.15000000000000002."""
+    if isinstance(number, int) or number.is_integer():
+        return int(number)
+    return float(f"{number:.12g}")
+
+
+def _check_count(count: float, where: str) -> None:
+    if count > MAX_VALUES:
+        raise ConfigError(f"{where} gives {count:,.0f} values, expected at most {MAX_VALUES:,}")

@@ -1,0 +1,231 @@
+"""The content of a sweep file; every part is read and checked before any point is made from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import Any
+
+from astra_tacos.study.optimizer.libra_files import CostModel, read_cost_model
+from astra_tacos.study.sweep.axes import (
+    DERIVED,
+    FAILED_LINKS,
+    NETWORK,
+    POINT_KEYS,
+    Axes,
+    Part,
+    check_name,
+    read_axes,
+    read_variable,
+)
+from astra_tacos.study.sweep.field import MARK, Field, check_keys, naming, read_field
+from astra_tacos.study.sweep.networks import NetworkSpec, read_failure_spec, read_network_spec
+from astra_tacos.study.sweep.point import COLLECTIVE, WORKLOAD
+from astra_tacos.study.sweep.settings import REQUIRED, SETTINGS
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.expression import Expression, parse_expression
+from astra_tacos.support.yaml_text import describe, read_yaml_mapping
+
+_KEYS = ("name", "point", "axes", "define", "where", "cost_model")
+_COST = "cost"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Document:
+    """The content of a sweep file.
+
+    Parameters
+    ----------
+    name, path
+        Name of the sweep, and path of its file.
+    network, failures
+        Network and failed links of `point`; None where `point` has no such key.
+    constants, fields
+        Other keys of `point`, by name: those with constant values, after reading, and those with expressions.
+    axes, definitions, conditions, cost_model
+        Values of the keys `axes`, `define`, `where` and `cost_model`. Each definition stands after those that it uses, and
+        conditions with values derived from the network after the others.
+    """
+
+    name: str
+    path: Path
+    network: NetworkSpec | None
+    failures: Field | None
+    constants: dict[str, Any]
+    fields: dict[str, Field]
+    axes: Axes
+    definitions: dict[str, Expression]
+    conditions: tuple[Expression, ...]
+    cost_model: CostModel | None
+
+
+def read_document(path: Path) -> Document:
+    """Read a sweep file. Of the files that it names, only the cost model is read.
+
+    Raises
+    ------
+    ConfigError
+        One line that names the file, the key, what was found and what was expected.
+    """
+    document = read_yaml_mapping(path)
+    check_keys(document, str(path), _KEYS)
+    name = document.get("name", path.stem)
+    if not isinstance(name, str) or not name.strip() or len(name) > 200 or "\n" in name:
+        raise ConfigError(f"{path}: name is {describe(name)}, expected one line of text")
+    if "point" not in document:
+        raise ConfigError(f"{path}: point is missing, expected a mapping with a network and what to run on it")
+    reader = _PointReader(path)
+    reader.read(document["point"])
+    axes = Axes({}, ())
+    if "axes" in document:
+        axes = read_axes(document["axes"], f"{path}: axes", reader.of_axis, reader.missing)
+    definitions = _read_definitions(document.get("define", {}), f"{path}: define", axes.places)
+    conditions = _read_conditions(document.get("where", []), f"{path}: where")
+    cost_model = None
+    if "cost_model" in document:
+        if not isinstance(document["cost_model"], str):
+            raise ConfigError(f"{path}: cost_model is {describe(document['cost_model'])}, expected the path of a cost model")
+        with naming(f"{path}: cost_model"):
+            cost_model = read_cost_model(path.parent / document["cost_model"])
+    point = reader.network, reader.failures, reader.constants, reader.fields
+    file = Document(name, path, *point, axes, definitions, conditions, cost_model)
+    _check_names(reader.expressions, file)
+    return file
+
+
+def _read_definitions(document: object, where: str, axes: Mapping[str, str]) -> dict[str, Expression]:
+    if not isinstance(document, Mapping):
+        raise ConfigError(f"{where} is {describe(document)}, expected a mapping of names to expressions")
+    found: dict[str, Expression] = {}
+    for name, text in document.items():
+        check_name(name, where)
+        place = f"{where}.{name}"
+        if name in POINT_KEYS or name in axes:
+            taken = f"{axes[name]} is called so" if name in axes else f"{name} is a key of point"
+            raise ConfigError(f"{place}: {taken}, expected another name")
+        found[name] = _expression(text if isinstance(text, str) else repr(read_variable(text, place)), place)
+    sorter: TopologicalSorter[str] = TopologicalSorter(dict.fromkeys(found, ()))
+    for name, expression in found.items():
+        sorter.add(name, *sorted(expression.names & found.keys()))
+    try:
+        return {name: found[name] for name in sorter.static_order()}
+    except CycleError as error:
+        circle = error.args[1][::-1]
+        raise ConfigError(f"{found[circle[0]].where}: {' needs '.join(circle)}, expected no circle") from None
+
+
+def _expression(text: str, where: str) -> Expression:
+    """Parse an expression; the mark `=`, which other keys of the file require, is optional here."""
+    return parse_expression(text.strip().removeprefix(MARK), where)
+
+
+def _read_conditions(document: object, where: str) -> tuple[Expression, ...]:
+    texts = {where: document} if isinstance(document, str) else document
+    if isinstance(document, list):
+        texts = {f"{where}[{index}]": text for index, text in enumerate(document)}
+    if not isinstance(texts, dict) or texts is document:
+        raise ConfigError(f"{where} is {describe(document)}, expected a list of expressions")
+    for place, text in texts.items():
+        if not isinstance(text, str):
+            raise ConfigError(f"{place} is {describe(text)}, expected an expression such as 'b0 >= 20'")
+    found = [_expression(text, place) for place, text in texts.items()]
+    return tuple(sorted(found, key=lambda condition: not condition.names.isdisjoint(DERIVED)))
+
+
+@dataclass(slots=True)
+class _PointReader:
+    """Reads keys of `point`, under `point` and as axes."""
+
+    path: Path
+    network: NetworkSpec | None = None
+    failures: Field | None = None
+    constants: dict[str, Any] = field(default_factory=dict)
+    fields: dict[str, Field] = field(default_factory=dict)
+    expressions: list[Expression] = field(default_factory=list)
+    labels: dict[str, object] = field(default_factory=dict)
+    """The network (path or template) that each label of an axis stands for."""
+
+    def read(self, document: object) -> None:
+        where = f"{self.path}: point"
+        if not isinstance(document, Mapping):
+            raise ConfigError(f"{where} is {describe(document)}, expected a mapping with a network and what to run on it")
+        check_keys(document, where, POINT_KEYS)
+        for key, value in document.items():
+            place = f"{where}.{key}"
+            if key == NETWORK:
+                self.network = read_network_spec(value, place, self.path)
+                self.expressions += self.network.field.expressions
+            elif key == FAILED_LINKS:
+                self.failures = read_failure_spec(value, place)
+                self.expressions += self.failures.expressions if self.failures else ()
+            else:
+                found = read_field(value, place)
+                self.expressions += found.expressions
+                if found.is_constant:
+                    self.constants[key] = SETTINGS[key].read(value, place)
+                else:
+                    self.fields[key] = found
+
+    def of_axis(self, key: str, value: Any, where: str) -> Part:
+        """The part that a value of an axis sets."""
+        if key == NETWORK:
+            spec = read_network_spec(value, where, self.path)
+            self.expressions += spec.field.expressions
+            label = self.label(value, where)
+            return Part({key: label}, {key: replace(spec, name=label)})
+        if key == FAILED_LINKS:
+            failures = read_failure_spec(value, where)
+            self.expressions += failures.expressions if failures else ()
+            return Part({}, {key: failures})
+        found = read_field(value, where)
+        if not found.is_constant:
+            raise ConfigError(f"{where} is {describe(value)}, expected a plain value: expressions go under point or define")
+        setting = SETTINGS[key].read(value, where)
+        return Part({key: value if setting is None else setting}, {key: setting})
+
+    def label(self, value: Any, where: str) -> str:
+        """The name that rows give a network of an axis."""
+        if isinstance(value, Mapping):
+            label = value.get("name")
+            if not isinstance(label, str) or not label or label.lstrip().startswith("="):
+                found = "is missing" if label is None else f"is {describe(label)}"
+                raise ConfigError(f"{where}.name {found}, expected a plain name: rows identify the networks of an axis by it")
+            if self.labels.setdefault(label, value) != value:
+                raise ConfigError(f"{where}.name is {describe(label)}, as that of another network, expected another name")
+            return label
+        if value.lstrip().startswith("="):
+            raise ConfigError(f"{where} is {describe(value)}, expected the path of a network YAML, or a template with a name")
+        stem = Path(value).stem
+        label = stem if self.labels.setdefault(stem, value) == value else value
+        if self.labels.setdefault(label, value) != value:
+            raise ConfigError(f"{where} is {describe(value)}, the name of another network, expected another path")
+        return label
+
+    def missing(self, key: str) -> Part:
+        """The part of an axis for an entry of a list that has no value for it: the value of `point`, if that is a constant."""
+        if key in (NETWORK, FAILED_LINKS) or key in self.fields:
+            return Part()
+        kind = WORKLOAD if "workload" in self.constants or "workload" in self.fields else COLLECTIVE
+        value = self.constants.get(key, SETTINGS[key].default(kind))
+        return Part() if value is REQUIRED else Part({key: value})
+
+
+def _check_names(expressions: Iterable[Expression], file: Document) -> None:
+    """Check that every name in an expression is known, and that every axis is used."""
+    known = [*file.axes.places, *file.definitions]
+    used: set[str] = set()
+    for expression in (*expressions, *file.definitions.values(), *file.conditions):
+        if expression in file.conditions:
+            if _COST in expression.names and file.cost_model is None:
+                raise expression.refuse("found cost, expected a cost_model that says it")
+            listed = [*known, *(name for name in DERIVED if name != _COST or file.cost_model is not None)]
+        else:
+            listed = known
+        for name in sorted(expression.names.difference(listed)):
+            raise expression.refuse(f"found the name {name}, expected {', '.join(listed) or 'no names: there are no axes'}")
+        used |= expression.names
+    for name, place in file.axes.places.items():
+        if name not in used and name not in POINT_KEYS:
+            raise ConfigError(f"{place}: nothing uses {name}, expected a key of point, or an expression with it")

@@ -1,0 +1,201 @@
+"""A point of a sweep: a network, a task to run on it, and the columns of its row that are known before it runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass
+from functools import lru_cache
+from typing import Any
+
+from astra_tacos.network.network_config import LinkSpec, NetworkConfig
+from astra_tacos.synthesizer.search.search_options import SearchOptions
+
+ROW_FORMAT = "astra_tacos sweep 1"
+"""Format of the rows. Whoever changes the meaning of a column changes this text, and thereby every key."""
+COLLECTIVE, WORKLOAD = "collective", "workload"
+KINDS = (COLLECTIVE, WORKLOAD)
+BEST_PLACEMENT = "best"
+"""What a point asks for whose ranks are placed as `plan --place` does."""
+INPUT_COLUMNS: dict[str, str] = {
+    "kind": "str",
+    "network": "str",
+    "topology": "str",
+    "num_npus": "int",
+    "num_links": "int",
+    "link_bandwidth_gibps": "floats",
+    "latency_ns": "floats",
+    "bandwidth_per_npu_gbps": "floats",
+    "total_bandwidth_gbps": "float",
+    "cost": "float",
+    "failed_links": "int",
+    "failed_fraction": "float",
+    "failed_seed": "int",
+    "collective": "str",
+    "root": "int",
+    "size_bytes": "int",
+    "synthesizer": "str",
+    "chunks_per_npu": "int",
+    "trials": "int",
+    "seed": "int",
+    "budget_sends": "int",
+    "link_model": "str",
+    "reduce_bandwidth_gbps": "float",
+    "workload": "str",
+    "baseline": "str",
+    "placement": "str",
+    "endpoint": "str",
+    "backend": "str",
+}
+"""Columns of every row that are known before a point runs, in order, with their types; all but the first two may be null."""
+Scalar = bool | int | float | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveTask:
+    """A collective to synthesize, with the options of `astra-tacos synthesize`.
+
+    `backend` is the name of a backend, or None for the default one.
+    """
+
+    collective: str
+    root: int | None
+    size_bytes: int
+    options: SearchOptions
+    backend: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadTask:
+    """A training run to plan and replay, with the options of `astra-tacos plan`.
+
+    Parameters
+    ----------
+    backend, baseline
+        The arguments of `plan` with these names.
+    options
+        Options of the searches.
+    workload, system, comm_group, remote_memory, directory
+        Absolute paths: prefix of the trace files, system file, communicator group file, remote memory file, and the directory
+        in which ASTRA-sim is started.
+    digest
+        SHA-256 over the content of all these files and of the traces that the system file names.
+    placement
+        Where ranks are: a matrix as in `generate --placement`, or `BEST_PLACEMENT`; None for where they are in the files.
+    endpoint
+        What drives communication, as `parse_endpoint` reads it; None for the run as it is.
+    """
+
+    workload: str
+    system: str
+    comm_group: str | None
+    remote_memory: str | None
+    directory: str
+    backend: str | None
+    baseline: str | None
+    options: SearchOptions
+    digest: str
+    placement: str | None = None
+    endpoint: str | None = None
+
+
+_PATHS = frozenset({"workload", "system", "comm_group", "remote_memory", "directory"})
+"""Fields that are not part of the key, because the digest identifies the content of the files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One point of a sweep, resolved.
+
+    Parameters
+    ----------
+    index
+        Number of the point in the sweep, from 0.
+    axes
+        Values of the axes and definitions, by name.
+    network
+        The network as it is built, with its links read and its failed links drawn.
+    task
+        What runs on the network.
+    inputs
+        Values of `INPUT_COLUMNS` and of the columns of other axes and definitions, by name.
+    error
+        Why the point cannot run, if that was found while the sweep file was read; its row has the status "error".
+    """
+
+    index: int
+    axes: dict[str, Scalar]
+    network: NetworkConfig
+    task: CollectiveTask | WorkloadTask
+    inputs: dict[str, Any]
+    error: str | None = None
+
+    @property
+    def kind(self) -> str:
+        """One of `KINDS`."""
+        return COLLECTIVE if isinstance(self.task, CollectiveTask) else WORKLOAD
+
+    @property
+    def key(self) -> str:
+        """SHA-256, in hexadecimal, of everything that the result depends on; points with equal keys share one result.
+
+        Names, such as that of the network file, are not part of it.
+        """
+        task = {name: getattr(self.task, name) for name in self.task.__slots__ if name not in _PATHS}
+        task["options"] = self.task.options.identity()
+        about = [ROW_FORMAT, _version(), _network_digest(_Same(self.network)), self.kind, task]
+        return _digest(about)
+
+
+class _Same:
+    """A network that is compared by identity, because comparing thousands of links would take longer than everything else."""
+
+    __slots__ = ("network",)
+
+    def __init__(self, network: NetworkConfig) -> None:
+        self.network = network
+
+    def __hash__(self) -> int:
+        return id(self.network)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.network is self.network
+
+
+@lru_cache(maxsize=1024)
+def _network_digest(same: _Same) -> str:
+    network = same.network
+    about = {
+        "dimensions": [[d.block, d.size, d.bandwidth_gibps, d.latency_ns] for d in network.dimensions],
+        "links": [_link(link) for link in network.links],
+        "failed_links": network.failed_links,
+        "link_overrides": [_link(link) for link in network.link_overrides],
+        "forwarding": [[device.kind, device.name] for device in network.forwarding],
+        "reducing": [astuple(device) for device in network.reducing],
+    }
+    return _digest(about)
+
+
+def _link(link: LinkSpec) -> list[float | None]:
+    return [link.src, link.dst, link.bandwidth_gibps, link.latency_ns]
+
+
+def _digest(about: object) -> str:
+    return hashlib.sha256(_ENCODER.encode(about).encode()).hexdigest()
+
+
+def synthesizers_of(points: Iterable[Point]) -> tuple[str, ...]:
+    """Names of all synthesizers that points try, each once."""
+    options = dict.fromkeys(point.task.options.synthesizers for point in points)
+    return tuple(dict.fromkeys(name for names in options for name in names))
+
+
+@lru_cache(maxsize=1)
+def _version() -> str:
+    from astra_tacos.support.version import package_version
+
+    return package_version()
+
+
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)

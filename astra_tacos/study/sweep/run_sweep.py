@@ -1,0 +1,206 @@
+"""Computation of a sweep's points on Dask: each missing key is computed once, and stored as soon as it is done."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import pickle
+import statistics
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from astra_tacos.study.sweep.cluster import check_version, num_threads
+from astra_tacos.study.sweep.guard import compute_points, stop_points
+from astra_tacos.study.sweep.outcome import DIED, ERROR, FAILED, Conditions, Outcome
+from astra_tacos.study.sweep.point import Point
+from astra_tacos.study.sweep.store import Store
+from astra_tacos.support.errors import ConfigError
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+_LOOK_S = 0.05
+"""Interval in s at which results are collected and points submitted, as Dask handles several at a time more cheaply."""
+_COUNT_S = 2.0
+"""Interval in s at which workers are counted, as their number may change."""
+_PER_THREAD, _IN_FLIGHT = 4, 16
+"""Most tasks at the scheduler: `_PER_THREAD` per thread and `_IN_FLIGHT` more, which keeps workers busy between two intervals."""
+_TASK_S, _MOST_TOGETHER, _RECENT = 0.5, 64, 64
+"""Several points form a task of about `_TASK_S` s, by the times of the last `_RECENT` points, as a task costs Dask some ms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Numbers of results done, reused from before, failed and requested; and the number of workers' threads."""
+
+    done: int
+    reused: int
+    failed: int
+    total: int
+    threads: int
+
+
+class SweepRun:
+    """The points of a sweep and their results. Points of the same key have one result.
+
+    Attributes
+    ----------
+    outcomes
+        Known outcomes, by key.
+    missing
+        Points to compute, by key, in order.
+    num_reused
+        Number of outcomes that were known at the start.
+    warnings
+        Messages that were logged while points were computed, each once.
+    """
+
+    def __init__(self, points: Sequence[Point], store: Store, conditions: Conditions, retry_failed: bool = False) -> None:
+        self._points = points
+        self._store = store
+        self._conditions = conditions
+        wanted: dict[str, Point] = {}
+        self._key_of = [wanted.setdefault(point.key, point).key if point.error is None else None for point in points]
+        rows = store.read(wanted)
+        self.outcomes = {key: row.outcome for key, row in rows.items() if row.stands(conditions, retry_failed)}
+        self.missing = {key: point for key, point in wanted.items() if key not in self.outcomes}
+        self.num_reused = len(self.outcomes)
+        self.warnings: dict[str, None] = {}
+        self._seconds: deque[float] = deque(maxlen=_RECENT)
+        self._num_again = 0
+        self._num_failed = sum(outcome.status in FAILED for outcome in self.outcomes.values())
+
+    def results(self) -> Iterator[tuple[Point, Outcome]]:
+        """All points with a known outcome, in order."""
+        for point, key in zip(self._points, self._key_of, strict=True):
+            if key is None:
+                yield point, Outcome(ERROR, point.error, {})
+            elif key in self.outcomes:
+                yield point, self.outcomes[key]
+
+    def compute(self, client: Client, on_progress: Callable[[Progress], None] = lambda progress: None) -> None:
+        """Compute the missing points. On any exit, results so far are kept, and no computation continues on the workers.
+
+        Raises
+        ------
+        ConfigError
+            If the scheduler is lost, or a worker has another version of this package.
+        """
+        from distributed import as_completed
+
+        running: dict[Future[Any], list[str]] = {}
+        finished = as_completed(loop=client.loop)
+        waiting = deque(self.missing.items())
+        threads, counted = 0, -_COUNT_S
+        address = client.scheduler.address if client.scheduler is not None else "Dask"  # unknown once the connection is lost
+        try:
+            while self.missing:
+                if time.monotonic() - counted >= _COUNT_S:
+                    threads, counted = num_threads(client), time.monotonic()
+                groups = self._groups(waiting, threads, _PER_THREAD * threads + _IN_FLIGHT - len(running))
+                if groups:
+                    futures = self._submit(client, groups)
+                    running |= zip(futures, map(list, groups), strict=True)
+                    finished.update(futures)
+                for future, outcomes in _outcomes(client, finished.next_batch(block=False)):
+                    if outcomes is None:
+                        finished.add(future)
+                        continue
+                    keys = running.pop(future)
+                    again = self._keep(keys, [outcomes] * len(keys) if isinstance(outcomes, Outcome) else outcomes)
+                    self._num_again += len(again)
+                    waiting.extend((key, self.missing[key]) for key in again)
+                done = len(self.outcomes)
+                on_progress(Progress(done, self.num_reused, self._num_failed, done + len(self.missing), threads))
+                if self.missing:
+                    time.sleep(_LOOK_S)
+        except (OSError, CancelledError) as error:
+            if _is_connected(client) and isinstance(error, OSError):
+                raise
+            raise ConfigError(
+                f"{address}: the connection to the scheduler was lost; finished points are kept, "
+                "and the same command resumes the sweep"
+            ) from error
+        finally:
+            _give_up(client, running)
+
+    def _groups(self, waiting: deque[tuple[str, Point]], threads: int, room: int) -> list[dict[str, Point]]:
+        """The next points, grouped into tasks: several per task if points take little time, fewer towards the end."""
+        usual = statistics.median(self._seconds) if self._seconds else _TASK_S
+        most = min(_TASK_S / max(usual, 1e-3), _MOST_TOGETHER)
+        groups = []
+        for _ in range(room):
+            size = max(1, int(min(most, len(waiting) / (_PER_THREAD * max(threads, 1)))))
+            group = dict(waiting.popleft() for _ in range(min(size, len(waiting))))
+            if not group:
+                break
+            groups.append(group)
+        return groups
+
+    def _submit(self, client: Client, groups: list[dict[str, Point]]) -> list[Future[Any]]:
+        about = repr(self._conditions)
+        # Another name for what is done again: by the old one Dask may have the result that was no good.
+        names = [f"points-{hashlib.sha256(repr([about, self._num_again, *group]).encode()).hexdigest()}" for group in groups]
+        requests = [pickle.dumps(list(group.items())) for group in groups]
+        return list(client.map(compute_points, requests, conditions=self._conditions, key=names, pure=True))
+
+    def _keep(self, keys: list[str], outcomes: Sequence[Outcome]) -> list[str]:
+        """Keep outcomes; returns the keys of points to compute again, as another sweep that shared them has stopped them."""
+        again = []
+        for key, outcome in zip(keys, outcomes, strict=True):
+            if outcome.is_given_up:
+                again.append(key)
+                continue
+            self._store.write(key, outcome, self._conditions)
+            self.outcomes[key] = outcome
+            self.warnings |= dict.fromkeys(outcome.warnings)
+            del self.missing[key]
+            self._num_failed += outcome.status in FAILED
+            self._seconds.append(outcome.results.get("seconds", _TASK_S))
+        return again
+
+
+def _outcomes(client: Client, futures: list[Future[Any]]) -> list[tuple[Future[Any], list[Outcome] | Outcome | None]]:
+    """What the points of tasks came to, those that went well fetched together.
+
+    One outcome stands for all points of a task that Dask has given up (tasks themselves raise nothing), None for what was lost
+    with a worker, and is computed again.
+    """
+    status = [future.status for future in futures]
+    if "cancelled" in status:
+        raise CancelledError("the connection was lost")  # so Dask cancels then
+    good = [future for future, how in zip(futures, status, strict=True) if how == "finished"]
+    found: dict[Future[Any], list[Outcome] | Outcome] = {}
+    if good:
+        found |= zip(good, map(_unpacked, client.gather(good)), strict=True)
+    found |= {future: _failure(future) for future, how in zip(futures, status, strict=True) if how == "error"}
+    return [(future, found.get(future)) for future in futures]
+
+
+def _unpacked(result: tuple[str, list[Outcome]]) -> list[Outcome]:
+    check_version(result[0], "a worker")
+    return result[1]
+
+
+def _failure(future: Future[Any]) -> Outcome:
+    """Of a task that Dask has given up."""
+    error = future.exception()
+    if isinstance(error, ImportError):
+        raise ConfigError(f"a worker cannot load astra_tacos ({error}): install the same version there as here")
+    return Outcome(DIED, f"{type(error).__name__}: {' '.join(str(error).split())}", {})
+
+
+def _is_connected(client: Client) -> bool:
+    return str(client.status) == "running"
+
+
+def _give_up(client: Client, running: dict[Future[Any], list[str]]) -> None:
+    """Stop the computation of points that are no longer needed on all workers."""
+    if running and _is_connected(client):
+        with contextlib.suppress(OSError):
+            client.cancel(list(running))
+            client.run(stop_points, {key for keys in running.values() for key in keys})

@@ -1,0 +1,246 @@
+"""Reading of a sweep file into points that are ready to run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from astra_tacos.collective import ROOTED
+from astra_tacos.collective.collective import check_root
+from astra_tacos.study.sweep.axes import DERIVED, FAILED_LINKS, NETWORK, POINT_KEYS, Part
+from astra_tacos.study.sweep.document import Document, read_document
+from astra_tacos.study.sweep.networks import Networks, NetworkSpec, PointNetwork
+from astra_tacos.study.sweep.point import COLLECTIVE, INPUT_COLUMNS, WORKLOAD, CollectiveTask, Point, WorkloadTask
+from astra_tacos.study.sweep.run_source import RUN_KEYS, RunSource, read_run_source
+from astra_tacos.study.sweep.settings import REQUIRED, SETTINGS
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.yaml_text import describe
+from astra_tacos.synthesizer.search.search_options import SearchOptions
+
+_NOTHING = dict.fromkeys(INPUT_COLUMNS)
+_MOST_NAMES = 8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sweep:
+    """All points of a sweep file.
+
+    Parameters
+    ----------
+    name, path
+        Name of the sweep, and path of its file.
+    axes
+        Columns of the rows that hold the values of the axes, in the order of the file.
+    points
+        Points that meet all conditions.
+    num_combinations
+        Number of points before conditions are applied.
+    left_out
+        Number of points that each condition leaves out, by its text; the first condition that a point does not meet counts.
+    """
+
+    name: str
+    path: Path
+    axes: tuple[str, ...]
+    points: tuple[Point, ...]
+    num_combinations: int
+    left_out: dict[str, int]
+
+
+def read_sweep_file(path: str | Path, backend: str | None = None) -> Sweep:
+    """Read a sweep file and the files that it names, and resolve all points.
+
+    Parameters
+    ----------
+    path
+        The sweep file.
+    backend
+        Name of the backend of all points; with None the file decides, or else the default of each network.
+
+    Raises
+    ------
+    ConfigError
+        If `backend` is given and the file has backends of its own, or the file is invalid: one line that names the file, the
+        key, what was found and what was expected, for the first error. A network that cannot be built is no such error; its
+        points have an `error` instead.
+    """
+    file = read_document(Path(path))
+    left_out = dict.fromkeys((condition.text for condition in file.conditions), 0)
+    if backend is not None and "backend" in {*file.constants, *file.fields, *file.axes.places}:
+        raise ConfigError(f"{path}: has a backend, and so has the command, expected one of them")
+    points = tuple(_Resolver(file, left_out, backend).points())
+    if not points:
+        refused = "; ".join(f"{text} refuses {count:,}" for text, count in left_out.items() if count)
+        raise ConfigError(f"{path}: where leaves none of {file.axes.num_combinations:,} points ({refused}), expected some")
+    return Sweep(file.name, file.path, tuple(_columns(file.axes.places)), points, file.axes.num_combinations, left_out)
+
+
+def _columns(axes: Iterable[str]) -> list[str]:
+    columns: list[str] = []
+    for name in axes:
+        if name == FAILED_LINKS:
+            columns += ["failed_fraction", "failed_seed"]
+        else:
+            columns.append(SETTINGS[name].column if name in SETTINGS else name)
+    return columns
+
+
+_Recipe = tuple[str, dict[str, Any], tuple[str, ...]]
+"""How to make the points whose axes set the same keys of `point`: one of `KINDS`; constant settings and defaults, by key; and the
+keys of the settings that differ between points, because axes set them or because they are expressions."""
+
+
+@dataclass(slots=True)
+class _Resolver:
+    file: Document
+    left_out: dict[str, int]
+    backend: str | None
+    networks: Networks = field(init=False)
+    recipes: dict[frozenset[str], _Recipe] = field(default_factory=dict)
+    read: dict[tuple[Any, ...], Any] = field(default_factory=dict)
+    runs: dict[tuple[Any, ...], RunSource] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.networks = Networks(self.file.cost_model)
+
+    def points(self) -> Iterable[Point]:
+        index = 0
+        for part in self.file.axes.combinations():
+            try:
+                point = self.point(index, part)
+            except ConfigError as error:
+                raise ConfigError(f"{error}{_at(part.names)}") from None
+            if point is not None:
+                yield point
+                index += 1
+
+    def point(self, index: int, part: Part) -> Point | None:
+        """The point with this number and these values of the axes; None if it does not meet a condition."""
+        names, file = part.names, self.file
+        given = frozenset(part.given)
+        if given not in self.recipes:
+            self.recipes[given] = self.new_recipe(given)
+        kind, constants, varying = self.recipes[given]
+        for name, expression in file.definitions.items():
+            names[name] = expression.value(names)
+            if isinstance(names[name], (list, tuple)):
+                raise ConfigError(f"{expression.where} {describe(expression.text)} is a list, expected a single value")
+        network = None
+        known = names
+        for condition in file.conditions:
+            if network is None and not condition.names.isdisjoint(DERIVED):
+                network = self.network(part)
+                known = names | network.derived
+            if not condition.holds(known):
+                self.left_out[condition.text] += 1
+                return None
+        network = network or self.network(part)
+        settings = constants.copy()
+        for name in varying:
+            value = part.given[name] if name in part.given else self.computed(name, names)
+            if value is not None:
+                settings[name] = value
+        task, error = self.collective(settings, network) if kind == COLLECTIVE else self.workload(settings, network)
+        inputs = _NOTHING | network.columns
+        inputs["kind"] = kind
+        for name, value in settings.items():
+            column = SETTINGS[name].column
+            if column in inputs or name in part.given:
+                inputs[column] = value
+        for name, value in names.items():
+            if name not in POINT_KEYS:
+                inputs[name] = value
+        return Point(index, names, network.config, task, inputs, network.error or error)
+
+    def new_recipe(self, given: frozenset[str]) -> _Recipe:
+        """The recipe of points whose axes set these keys.
+
+        Raises
+        ------
+        ConfigError
+            If a key is missing, or is for another kind of points.
+        """
+        file = self.file
+        there = {*file.constants, *file.fields, *given}
+        kind = WORKLOAD if "workload" in there else COLLECTIVE
+        if file.network is None and NETWORK not in given:
+            raise ConfigError(
+                f"{file.path}: point.network is missing, expected the path of a network YAML, a template, or an axis"
+            )
+        of_kind = {name: setting for name, setting in SETTINGS.items() if kind in setting.kinds}
+        for name in SETTINGS:
+            if name in there and name not in of_kind:
+                where = file.axes.places[name] if name in given else f"{file.path}: point.{name}"
+                what = "collectives, but there is a workload" if kind == WORKLOAD else "a workload, but there is none"
+                raise ConfigError(f"{where}: {name} is for {what}, expected some of {', '.join(of_kind)}")
+        constants = {name: setting.default(kind) for name, setting in of_kind.items()}
+        constants |= {name: value for name, value in file.constants.items() if value is not None}
+        constants["backend"] = self.backend or constants["backend"]
+        for name, value in constants.items():
+            if value is REQUIRED and name not in there:
+                raise ConfigError(f"{file.path}: point.{name} is missing, expected it there or as an axis")
+        return kind, constants, tuple(name for name in SETTINGS if name in given or name in file.fields)
+
+    def network(self, part: Part) -> PointNetwork:
+        spec = part.given.get(NETWORK, self.file.network)
+        assert isinstance(spec, NetworkSpec)  # `new_recipe` has checked it
+        return self.networks.resolve(spec, part.given.get(FAILED_LINKS, self.file.failures), part.names)
+
+    def computed(self, name: str, names: dict[str, Any]) -> Any:
+        """The value of a key of `point` that contains expressions, for given values of the names."""
+        found = self.file.fields[name]
+        key = (name, *found.depends_on(names))
+        if key not in self.read:
+            self.read[key] = SETTINGS[name].read(found.value(names), found.where)
+        return self.read[key]
+
+    def collective(self, settings: dict[str, Any], network: PointNetwork) -> tuple[CollectiveTask, str | None]:
+        name, root = settings["collective"], settings["root"]
+        error = None
+        if name in ROOTED:
+            root = settings["root"] = root or 0
+            if root >= network.config.num_npus:
+                try:
+                    check_root(name, network.config.num_npus, root)
+                except ConfigError as reason:
+                    error = str(reason)
+        elif root is not None:
+            rooted = ", ".join(sorted(ROOTED))
+            raise ConfigError(
+                f"{self.file.path}: root is {root} and collective {name}, expected {rooted}, as only these have a root"
+            )
+        return CollectiveTask(name, root, settings["size"], _search_options(settings), settings["backend"]), error
+
+    def workload(self, settings: dict[str, Any], network: PointNetwork) -> tuple[WorkloadTask, str | None]:
+        key = tuple(settings[name] for name in RUN_KEYS)
+        if key not in self.runs:
+            places = {name: self.file.axes.places.get(name, f"{self.file.path}: point.{name}") for name in RUN_KEYS}
+            self.runs[key] = read_run_source(places, self.file.path.parent, *key)
+        run = self.runs[key]
+        error = None
+        if run.num_ranks != network.config.num_npus:
+            error = (
+                f"{settings['workload']}: traces of {run.num_ranks} ranks, expected {network.config.num_npus}, as many as NPUs"
+            )
+        asked = settings["backend"], settings["baseline"], _search_options(settings)
+        return WorkloadTask(*run.paths, *asked, run.digest, settings["placement"], settings["endpoint"]), error
+
+
+def _search_options(settings: dict[str, Any]) -> SearchOptions:
+    """The search options of some settings, with one thread, because points run in parallel."""
+    asked: dict[str, Any] = {"chunks_per_npu": "auto", "threads": 1}
+    for option in SearchOptions.__slots__:
+        name = option.removesuffix("_gbps")
+        if settings.get(name) is not None:
+            asked[option] = settings[name]
+    return SearchOptions(**asked)
+
+
+def _at(names: dict[str, Any]) -> str:
+    """The values of the axes at a point, as text that is appended to an error; empty without axes."""
+    if not names:
+        return ""
+    listed = [f"{name} = {describe(value)}" for name, value in list(names.items())[:_MOST_NAMES]]
+    return f" (at {', '.join(listed)}{', ...' if len(names) > _MOST_NAMES else ''})"

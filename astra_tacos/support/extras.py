@@ -1,0 +1,32 @@
+"""Extras: what an installation can leave out, and which of them brings a package that is not there."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from astra_tacos.support.errors import MissingExtraError
+
+EXTRAS = {
+    "sweep": ("distributed", "psutil", "pyarrow"),
+    "report": ("jinja2", "plotly"),
+    "plot": ("matplotlib",),
+}
+"""The packages that each extra of `pyproject.toml` brings, by the names under which they are imported."""
+
+
+def require(extra: str) -> None:
+    """Check, before any work, that an extra is installed.
+
+    Parameters
+    ----------
+    extra
+        Key of `EXTRAS`.
+
+    Raises
+    ------
+    MissingExtraError
+        If a package of it is missing. The message names the package and the command that installs it.
+    """
+    for package in EXTRAS[extra]:
+        if find_spec(package) is None:
+            raise MissingExtraError(f"this needs {package}, which is not installed: pip install 'astra-tacos[{extra}]'")

@@ -1,0 +1,124 @@
+"""All conversions between units.
+
+Inside the package sizes are bytes and times integer nanoseconds, ASTRA-sim's own tick. "GB/s" in ASTRA-sim's network files
+means 2**30 bytes per second (`astra-network-analytical`, `common/Type.cpp`), so those bandwidths are called `gibps` here.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from astra_tacos.support.errors import ConfigError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+NS_PER_S = 1_000_000_000
+NS_PER_US = 1_000
+BYTES_PER_GIB = 1 << 30
+BYTES_PER_GB = 1_000_000_000
+MAX_SIZE_BYTES = 1 << 53
+"""Largest collective: sizes go through double precision, as in ASTRA-sim, and stay exact up to here."""
+
+MAX_SIZES = 64
+"""Most sizes that `parse_sizes` takes."""
+_SIZE_STEP = 4
+
+_SIZE_PATTERN = re.compile(r"\s*(-?[0-9]{1,40}(?:\.[0-9]{1,40})?)\s*([A-Za-z]*)\s*")
+_SIZE_UNITS: dict[str, int] = {"": 1, "b": 1} | {
+    f"{prefix}{suffix}": base**power
+    for power, prefix in enumerate("kmgt", start=1)
+    for suffix, base in (("ib", 1024), ("b", 1000))
+}
+
+
+def bytes_per_ns(bandwidth_gibps: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Bandwidth in bytes per nanosecond, in the order of operations that ASTRA-sim uses (the last bit matters)."""
+    return bandwidth_gibps * float(BYTES_PER_GIB) / float(NS_PER_S)
+
+
+def parse_size(text: str, where: str = "size") -> int:
+    """Bytes of `64MiB` (2**20), `1GB` (10**9) or `4096`; `where` is what errors call it.
+
+    Raises
+    ------
+    ConfigError
+        If the text is no size, not a whole number of bytes, zero, or above `MAX_SIZE_BYTES`.
+    """
+    match = _SIZE_PATTERN.fullmatch(text)
+    unit = _SIZE_UNITS.get(match[2].lower()) if match else None
+    if match is None or unit is None:
+        raise ConfigError(f"{where}: found {text[:60]!r}, expected bytes such as 4096, 64MiB or 1GB")
+    whole, _, fraction = match[1].partition(".")
+    denominator: int = 10 ** len(fraction)
+    size, remainder = divmod(int(whole + fraction) * unit, denominator)
+    if remainder:
+        raise ConfigError(f"{where}: {text[:60]!r} is not a whole number of bytes")
+    if not 0 < size <= MAX_SIZE_BYTES:
+        raise ConfigError(f"{where}: found {text[:60]!r}, expected a size above 0 and at most {format_size(MAX_SIZE_BYTES)}")
+    return size
+
+
+def parse_sizes(text: str, where: str = "sizes") -> tuple[int, ...]:
+    """Sizes of `64KiB,1MiB`, or of `64KiB:1GiB`: every size from the first on, four times larger each, up to the second.
+
+    Errors call them `where`.
+
+    Returns
+    -------
+    sizes
+        In ascending order, each once.
+
+    Raises
+    ------
+    ConfigError
+        If a part is no size or no range of sizes, or there are more than `MAX_SIZES`.
+    """
+    sizes: set[int] = set()
+    for part in text.split(","):
+        first, colon, last = part.partition(":")
+        size, end = (parse_size(bound, where) for bound in (first, last if colon else first))
+        if size > end:
+            raise ConfigError(f"{where}: found {part!r}, expected the smaller size first")
+        while size <= end:
+            sizes.add(size)
+            size *= _SIZE_STEP
+    if len(sizes) > MAX_SIZES:
+        raise ConfigError(f"{where}: found {len(sizes)}, expected at most {MAX_SIZES}")
+    return tuple(sorted(sizes))
+
+
+def format_size(size_bytes: int) -> str:
+    """A short text for a size: `64 MiB`, `1.50 KiB`, `17 B`."""
+    value = float(size_bytes)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if value < 1024 or unit == "TiB":
+            break
+        value /= 1024
+    return f"{value:.0f} {unit}" if value == int(value) else f"{value:.2f} {unit}"
+
+
+def format_time(time_ns: float) -> str:
+    """A short text for a time: `940 ns`, `12.34 us`, `5.60 ms`."""
+    if time_ns < 10_000:
+        return f"{time_ns:,.0f} ns"
+    if time_ns < 10_000_000:
+        return f"{time_ns / 1e3:,.2f} us"
+    return f"{time_ns / 1e6:,.2f} ms" if time_ns < 10_000_000_000 else f"{time_ns / 1e9:,.2f} s"
+
+
+def reduction_us(size_bytes: int, reduce_bandwidth_gbps: float) -> int:
+    """Whole microseconds, rounded to nearest, to reduce a chunk at a decimal GB/s; 0 for an infinitely fast one.
+
+    Chakra's `duration_micros` is an integer, which is why the duration is not finer.
+    """
+    if reduce_bandwidth_gbps == 0:
+        return 0
+    return round(size_bytes / (reduce_bandwidth_gbps * BYTES_PER_GB) * 1e6)
+
+
+def reduction_ns(duration_us: int) -> int:
+    """Nanoseconds that ASTRA-sim gives a COMP node of this `duration_micros`: 1 ns when it is 0."""
+    return duration_us * NS_PER_US or 1

@@ -1,0 +1,226 @@
+"""Strict YAML for configuration files: one document, no aliases, no duplicate keys; an error is one line that names the file.
+
+Where PyYAML (YAML 1.1) and yaml-cpp, by which ASTRA-sim reads the same files, differ, yaml-cpp is followed: tabs separate, lines
+end in a newline only, `:[` and `:{` begin no value behind a plain key, and only decimal numbers are numbers (`decimal_text`).
+What yaml-cpp takes for another number is text here, and refused where a number is expected. There are no dates and no merge keys.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from astra_tacos.support.decimal_text import NUMBER, WHOLE_NUMBER, parse_decimal, parse_whole
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.foreign import refuse_foreign
+from astra_tacos.support.input_file import read_bounded
+
+_MAX_FILE_BYTES = 64 << 20
+_MAX_YAML_BYTES = 16 << 20
+_MAX_YAML_VALUES = 1_000_000
+"""PyYAML takes about half a minute for them, and a kilobyte of memory for each."""
+_KEYS_SHOWN = 12
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """SafeLoader that reads tabs and numbers as yaml-cpp does, and refuses aliases and duplicate keys.
+
+    Without aliases a short file cannot expand without bound, and has no cycles.
+    """
+
+    num_values = 0
+
+    def scan_to_next_token(self) -> None:
+        """Pass over blanks, tabs, comments and line ends.
+
+        In a block a tab ends the indentation: what follows it is no key (yaml-cpp, `Scanner::ScanToNextToken`).
+        """
+        while True:
+            while (blank := self.peek()) in " \t":
+                if blank == "\t" and not self.flow_level:
+                    self.allow_simple_key = False
+                self.forward()
+            if blank == "#":
+                while self.peek() not in "\0\r\n\x85\u2028\u2029":
+                    self.forward()
+            if not self.scan_line_break():  # type: ignore[no-untyped-call]
+                return
+            if not self.flow_level:
+                self.allow_simple_key = True
+
+    def scan_plain_spaces(self, indent: int, start_mark: yaml.Mark) -> list[str]:
+        """Blanks and line ends in or behind a plain scalar; yaml-cpp takes no tab there for a part of the indentation."""
+        chunks: list[str] = super().scan_plain_spaces(indent, start_mark) or []
+        if self.peek() == "\t" and not self.flow_level and self.column < indent and self.line > start_mark.line:
+            raise yaml.scanner.ScannerError(None, None, "found a tab in the indentation", self.get_mark())
+        return chunks
+
+    def fetch_value(self) -> None:
+        """A colon in a flow; yaml-cpp takes one right before a bracket for a part of the plain key (`Exp::ValueInFlow`)."""
+        key = self.tokens[-1] if self.tokens else None
+        if self.flow_level and self.peek(1) in "[{" and isinstance(key, yaml.ScalarToken) and key.plain:
+            raise yaml.scanner.ScannerError(None, None, "expected a blank between the colon and the bracket", self.get_mark())
+        super().fetch_value()
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.constructor.ConstructorError(None, None, "aliases (*name) are not accepted", mark)
+        self.num_values += 1
+        if self.num_values > _MAX_YAML_VALUES:
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.constructor.ConstructorError(None, None, f"more than {_MAX_YAML_VALUES:,} values", mark)
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        mapping = super().construct_mapping(node, deep=deep)
+        if len(mapping) != len(node.value):
+            seen: set[Any] = set()
+            for key_node, _ in node.value:
+                key = self.construct_object(key_node, deep=True)
+                if key in seen:
+                    raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is given twice", key_node.start_mark)
+                seen.add(key)
+        return mapping
+
+    def construct_int(self, node: yaml.ScalarNode) -> int:
+        number = parse_whole(self.construct_scalar(node))
+        if number is None:
+            raise _unlike(node, "a decimal whole number of at most 400 digits")
+        return number
+
+    def construct_float(self, node: yaml.ScalarNode) -> float:
+        text = self.construct_scalar(node)
+        if _NOT_FINITE.match(text):
+            return float(text.replace(".", ""))
+        number = parse_decimal(text)
+        if number is None:
+            raise _unlike(node, "a decimal number")
+        return number
+
+    def construct_truth(self, node: yaml.ScalarNode) -> bool:
+        if not _TRUTH.match(self.construct_scalar(node)):
+            raise _unlike(node, "true or false")
+        return self.bool_values[node.value.lower()]
+
+
+class _TextLoader(_StrictLoader):
+    """Loader that keeps scalars as they are written; only an empty scalar is None."""
+
+
+def _unlike(node: yaml.ScalarNode, expected: str) -> yaml.YAMLError:
+    problem = f"found {describe(node.value)}, expected {expected}"
+    return yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+
+
+_OTHER_LINE_END = re.compile("\r(?!\n)|[\x85\u2028\u2029]")
+"""What ends a line for PyYAML, but not for yaml-cpp."""
+_NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)\Z|\.(?:nan|NaN|NAN)\Z")
+_NOTHING = re.compile(r"(?:~|null|Null|NULL|)\Z")
+_TRUTH = re.compile(r"(?:yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF)\Z")
+_TAG = "tag:yaml.org,2002:{}".format
+_StrictLoader.yaml_constructors = {
+    _TAG("int"): _StrictLoader.construct_int,
+    _TAG("float"): _StrictLoader.construct_float,
+    _TAG("bool"): _StrictLoader.construct_truth,
+    **{tag: yaml.SafeLoader.yaml_constructors[tag] for tag in (*map(_TAG, ("null", "str", "seq", "map")), None)},
+}
+_TextLoader.yaml_constructors = _StrictLoader.yaml_constructors
+_TextLoader.yaml_implicit_resolvers = {None: [(_TAG("null"), _NOTHING)]}
+_StrictLoader.yaml_implicit_resolvers = {
+    None: [
+        (_TAG("null"), _NOTHING),
+        (_TAG("bool"), _TRUTH),
+        (_TAG("int"), WHOLE_NUMBER),
+        (_TAG("float"), NUMBER),
+        (_TAG("float"), _NOT_FINITE),
+    ]
+}
+
+
+def read_text(path: Path, max_bytes: int = _MAX_FILE_BYTES) -> str:
+    """Text of a UTF-8 file.
+
+    Raises
+    ------
+    ConfigError
+        If it cannot be read, is too large for a configuration, is not UTF-8, or is a file of another tool.
+    """
+    content = read_bounded(path, max_bytes, "a configuration")
+    refuse_foreign(path, content)
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: byte {error.start} is not UTF-8 text, expected a text file") from None
+
+
+def read_yaml_mapping(path: Path) -> dict[Any, Any]:
+    """The mapping at the top of a YAML file.
+
+    Raises
+    ------
+    ConfigError
+        If the file is unreadable, empty, not YAML, nested too deeply or something else than a mapping.
+    """
+    return _read_mapping(path, _StrictLoader)
+
+
+def read_yaml_texts(path: Path) -> dict[Any, Any]:
+    """As `read_yaml_mapping`, with every scalar as it is written: `010` and `true` are text.
+
+    Raises
+    ------
+    ConfigError
+        As `read_yaml_mapping`.
+    """
+    return _read_mapping(path, _TextLoader)
+
+
+def _read_mapping(path: Path, loader: type[_StrictLoader]) -> dict[Any, Any]:
+    text = read_text(path, _MAX_YAML_BYTES)
+    if other := _OTHER_LINE_END.search(text):
+        line = text.count("\n", 0, other.start()) + 1
+        raise ConfigError(f"{path}: not valid YAML: line {line}: found {other[0]!r}, expected lines that end in a newline")
+    try:
+        document = yaml.load(text, Loader=loader)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: not valid YAML: {_one_line(error)}") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: not valid YAML: nested too deeply") from None
+    except (ValueError, OverflowError) as error:  # PyYAML lets a Unicode escape that is no character escape
+        raise ConfigError(f"{path}: not valid YAML: {error}") from None
+    if document is None:
+        raise ConfigError(f"{path}: file is empty, expected a YAML mapping")
+    if not isinstance(document, dict):
+        raise ConfigError(f"{path}: found {describe(document)} at the top, expected a YAML mapping")
+    return document
+
+
+def describe(value: object) -> str:
+    """A value as an error message shows it: short, on one line."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, (list, tuple)) and len(value) > 8:
+        return f"a list of {len(value)}"
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def describe_keys(mapping: Mapping[Any, Any]) -> str:
+    """A mapping as an error message shows it where its keys are wrong."""
+    text = f"a mapping of {', '.join(str(key) for key in islice(mapping, _KEYS_SHOWN))}"
+    return text if len(text) <= 120 and len(mapping) <= _KEYS_SHOWN else text[:117] + "..."
+
+
+def _one_line(error: yaml.YAMLError) -> str:
+    problem = getattr(error, "problem", None) or str(error)
+    mark = getattr(error, "problem_mark", None)
+    place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
+    return place + " ".join(str(problem).split())

@@ -1,0 +1,169 @@
+"""The directory of a generated run, which has all files of the run except the network."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from astra_tacos.network.network_config import read_network
+from astra_tacos.run.system import COMM_KEYS
+from astra_tacos.run.trace.schema import CommType, NodeType
+from astra_tacos.run.trace.writer import encode_trace
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.files import check_replaceable, replaced_directory, write_json
+from astra_tacos.workload.generator.columns import StageColumns, stage_columns
+from astra_tacos.workload.generator.device import Device
+from astra_tacos.workload.generator.layered_step import LayeredStep, layered_nodes
+from astra_tacos.workload.generator.parallelism import GroupKind, Groups, number_groups
+from astra_tacos.workload.generator.program import Node
+from astra_tacos.workload.generator.stage import stage_nodes
+from astra_tacos.workload.generator.step import Step
+
+MAX_NODES = 50_000_000
+MAX_NODES_OF_RANK = 1_000_000
+RESULT_FILE = "generated.json"
+PREFIX = "workload/w"
+_FILES = {"workload", "comm_group.json", "system.json", "remote_memory.json", RESULT_FILE}
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedRun:
+    """The directory of a generated run, and the content of its `generated.json`."""
+
+    path: Path
+    result: dict[str, Any]
+
+    @property
+    def comm_group(self) -> Path | None:
+        """Path of the communicator groups, None if there are none."""
+        path = self.path / "comm_group.json"
+        return path if path.is_file() else None
+
+
+def check_output(path: Path) -> None:
+    """Check that a generated run may be written to `path`: it does not exist, or contains only files that this module writes.
+
+    Raises
+    ------
+    ConfigError
+        If it contains anything else, or is the current directory.
+    """
+    check_replaceable(path, "generated run", lambda names: not names or RESULT_FILE in names <= _FILES)
+
+
+def generate(
+    step: Step | LayeredStep, path: str | Path, device: Device | None = None, network: str | Path | None = None
+) -> GeneratedRun:
+    """Write `workload/w.<rank>.et`, `comm_group.json` if there are groups, and `{system,remote_memory,generated}.json`.
+
+    Nothing is left behind on failure; a directory that this function wrote before is replaced.
+
+    Parameters
+    ----------
+    step
+        The training steps, of a transformer or of a list of layers.
+    path
+        Directory to write.
+    device
+        The device of every rank; None for the default one.
+    network
+        Network file of the run: its number of NPUs is checked, and the system file names an algorithm for each dimension.
+
+    Raises
+    ------
+    ConfigError
+        If `path` contains anything but a generated run, the network has another number of NPUs, or the step is too large.
+    """
+    path, device, split = Path(path), device or Device(), step.parallelism
+    num_dimensions = 1
+    if network is not None:
+        config = read_network(network)
+        num_dimensions = max(1, len(config.dimensions))  # a list of links has none
+        if config.num_npus != split.num_ranks:
+            raise ConfigError(f"{network}: found {config.num_npus:,} NPUs, expected dp x tp x pp = {split.num_ranks:,}")
+        sizes = tuple(dimension.size for dimension in reversed(config.dimensions))
+        if split.placement and sizes != split.levels:
+            levels, found = (" x ".join(map(str, each)) for each in (split.levels, sizes))
+            raise ConfigError(f"placement: levels of {levels}, outermost first, expected {found or 'none'} as in {network}")
+    check_output(path)
+    _check_size(step, [step.least_nodes] * split.pp)
+    stages = [layered_nodes(step, device)] if isinstance(step, LayeredStep) else [stage_nodes(step, at) for at in range(split.pp)]
+    _check_size(step, [len(nodes) for nodes in stages])
+    groups = number_groups(split, step.group_kinds)
+    result = _result(step, device, stages, groups)
+    with replaced_directory(path) as directory:
+        (directory / "workload").mkdir()
+        _write_traces(step, groups, [stage_columns(nodes, device) for nodes in stages], directory / PREFIX)
+        if groups.members:
+            lines = ",\n".join(f'  "{group}": {json.dumps(ranks)}' for group, ranks in groups.members.items())
+            (directory / "comm_group.json").write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
+        write_json(directory / "system.json", _system(device, num_dimensions))
+        write_json(directory / "remote_memory.json", {"memory-type": "NO_MEMORY_EXPANSION"})
+        write_json(directory / RESULT_FILE, result)
+    return GeneratedRun(path, result)
+
+
+def _check_size(step: Step | LayeredStep, nodes: list[int]) -> None:
+    """Check the total size; `nodes` is the number of nodes of a rank of each stage."""
+    total = sum(nodes) * (step.parallelism.num_ranks // step.parallelism.pp)
+    for what, number, most in (("of a rank", max(nodes), MAX_NODES_OF_RANK), ("in all", total, MAX_NODES)):
+        if number > most:
+            remedy = "choose fewer layers, micro-batches or ranks"
+            raise ConfigError(f"found {number:,} nodes {what} or more, expected at most {most:,}: {remedy}")
+
+
+def _write_traces(step: Step | LayeredStep, groups: Groups, stages: list[StageColumns], prefix: Path) -> None:
+    split = step.parallelism
+    npu = split.npu
+    stage, lane, num_lanes = split.coordinate("pp").tolist(), split.lane().tolist(), split.num_ranks // split.pp
+    for rank in range(split.num_ranks):
+        columns = stages[stage[rank]]
+        table = columns.of_rank(rank, npu, groups, split.stride["pp"], lane[rank], num_lanes)
+        Path(f"{prefix}.{npu[rank]}.et").write_bytes(encode_trace(table, 0, columns.num_nodes))
+
+
+def _system(device: Device, num_dimensions: int) -> dict[str, Any]:
+    rates = {"peak-perf": device.peak_tflops, "local-mem-bw": device.memory_gbps}
+    return {
+        "scheduling-policy": "FIFO",
+        "preferred-dataset-splits": 1,
+        "active-chunks-per-dimension": 1,
+        "collective-optimization": "baseline",
+        **{f"{key}-implementation": ["ring"] * num_dimensions for key in COMM_KEYS},
+        "endpoint-delay": 10,
+        "local-reduction-delay": 1,
+        "roofline-enabled": int(not device.writes_durations),
+        **rates,
+    }
+
+
+def _result(step: Step | LayeredStep, device: Device, stages: list[list[Node]], groups: Groups) -> dict[str, Any]:
+    """The content of `generated.json`; totals are over all ranks."""
+    split = step.parallelism
+    lanes = split.num_ranks // split.pp
+    collectives: dict[str, dict[str, int]] = {}
+    ops = 0
+    for node in (node for nodes in stages for node in nodes):
+        ops += lanes * node.cost.num_ops if node.cost else 0
+        if node.kind in (NodeType.COMM_COLL, NodeType.COMM_SEND):
+            name = "SEND" if node.comm_type is None else CommType(node.comm_type).name
+            name = name if node.group is None else f"{name} {GroupKind(node.group).name}"
+            entry = collectives.setdefault(name.lower().replace("_", "-"), {"nodes": 0, "bytes": 0})
+            entry["nodes"] += lanes
+            entry["bytes"] += lanes * node.size_bytes
+    kinds = {kind.name.lower().replace("_", "-"): np.unique(groups.of_rank[kind]).tolist() for kind in sorted(step.group_kinds)}
+    return {
+        "num_ranks": split.num_ranks,
+        "num_nodes": lanes * sum(map(len, stages)),
+        "parameters": step.model.parameters,
+        "tokens": step.samples * step.micro_batches * split.dp * step.steps,
+        "num_ops": ops,
+        "communication": dict(sorted(collectives.items())),
+        "groups": kinds,
+        "step": asdict(step),
+        "device": asdict(device),
+    }

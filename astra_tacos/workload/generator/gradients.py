@@ -1,0 +1,237 @@
+"""Gradients, gathered in buckets; each bucket is reduced over the copies of the model as soon as it is complete.
+
+Buckets are parts of a layer's gradients, or have a least size: PyTorch's DistributedDataParallel adds tensors in the order in
+which their gradients become ready, and closes a bucket once it has as many bytes as its cap, which is smaller for the first one
+(`torch/csrc/distributed/c10d/reducer.cpp`; Li et al. 2020, arXiv:2006.15704, section 3.2.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from astra_tacos.run.trace.schema import CommType
+from astra_tacos.workload.generator import cost
+from astra_tacos.workload.generator.parallelism import GroupKind, Parallelism
+from astra_tacos.workload.generator.program import Label, Program
+
+
+class Reduction(Protocol):
+    """How a training step reduces gradients and updates parameters."""
+
+    @property
+    def parallelism(self) -> Parallelism:
+        """Parallelism of the training."""
+
+    @property
+    def gradient_bytes(self) -> int:
+        """Bytes of a gradient, and of a parameter."""
+
+    @property
+    def buckets(self) -> int:
+        """Number of parts of the gradients of a layer, where buckets have no least size."""
+
+    @property
+    def bucket_bytes(self) -> int:
+        """Least size of a bucket; 0 for buckets of each layer's own."""
+
+    @property
+    def first_bucket_bytes(self) -> int:
+        """Least size of the first bucket of a step; 0 for that of the others."""
+
+    @property
+    def shards_optimizer(self) -> bool:
+        """Whether the copies of the model divide the update among them."""
+
+
+@dataclass(slots=True)
+class _Reduced:
+    """Gradients that are reduced: name, copies, number of parameters, what they belong to, and the nodes to wait for."""
+
+    label: Label
+    group: GroupKind
+    weights: int
+    owners: tuple[str, ...]
+    nodes: tuple[int, ...]
+    updated: tuple[int, ...] | None = None
+
+
+@dataclass(slots=True)
+class _Open:
+    """A bucket of a least size that takes further gradients."""
+
+    number: int = 0
+    weights: int = 0
+    sources: list[int] = field(default_factory=list)
+    owners: list[str] = field(default_factory=list)
+
+
+class Gradients:
+    """The reduction of all gradients of a stage, in its last backward pass."""
+
+    def __init__(self, step: Reduction, program: Program) -> None:
+        self._step, self._program = step, program
+        self._reduced: list[_Reduced] = []
+        self._before: list[_Reduced] = []
+        self._open: dict[GroupKind, _Open] = {}
+
+    @property
+    def reduced(self) -> list[int]:
+        """Ids of the nodes after which all gradients so far are reduced."""
+        return [node for one in self._reduced for node in one.nodes]
+
+    def buckets(self, owner: str, group: GroupKind, weights: int, count: int = 0) -> Buckets | SizedBuckets:
+        """Make the buckets for the gradients of `weights` parameters.
+
+        Parameters
+        ----------
+        owner
+            What the parameters belong to, for labels and updates.
+        group
+            The copies of the model over which gradients are reduced.
+        weights
+            Number of parameters.
+        count
+            Number of buckets; 0 for as many as the step asks for.
+        """
+        if self._step.bucket_bytes:
+            return SizedBuckets(self, owner, group)
+        return Buckets(self, owner, group, weights, count or self._step.buckets)
+
+    def add_tensor(self, owner: str, group: GroupKind, weights: int, source: int) -> None:
+        """Add the gradient of a tensor to the open bucket, and reduce this bucket if it has become large enough.
+
+        Parameters
+        ----------
+        owner
+            What the tensor belongs to.
+        group
+            The copies of the model over which gradients are reduced.
+        weights
+            Number of parameters.
+        source
+            Id of the node that computed the gradient.
+        """
+        bucket = self._open.setdefault(group, _Open())
+        bucket.weights += weights
+        bucket.sources.append(source)
+        bucket.owners.append(owner)
+        cap = self._step.bucket_bytes if bucket.number else self._step.first_bucket_bytes or self._step.bucket_bytes
+        if bucket.weights * self._step.gradient_bytes >= cap:
+            self._close(group)
+
+    def _close(self, group: GroupKind) -> None:
+        bucket = self._open[group]
+        name = "expert_gradient_bucket" if group == GroupKind.EXPERT_DATA else "gradient_bucket"
+        self.reduce(Label(name, bucket.number), group, bucket.weights, bucket.sources, bucket.owners)
+        self._open[group] = _Open(bucket.number + 1)
+
+    def flush(self) -> None:
+        """Reduce what is left in open buckets, at the end of the backward pass."""
+        for group in sorted(self._open):
+            if self._open[group].weights:
+                self._close(group)
+        self._open.clear()
+
+    def reduce(self, label: Label, group: GroupKind, weights: int, sources: list[int], owners: Iterable[str]) -> None:
+        """Add the reduction over a group of gradients that `sources` computed, padded to shards of equal size.
+
+        Parameters
+        ----------
+        label
+            Label of the node.
+        group
+            The copies of the model over which gradients are reduced.
+        weights
+            Number of parameters.
+        sources
+            Ids of the nodes that computed the gradients.
+        owners
+            What the parameters belong to.
+        """
+        size = self._step.parallelism.group_size(group)
+        nodes = tuple(sources)
+        if size > 1:
+            pattern = CommType.REDUCE_SCATTER if self._step.shards_optimizer else CommType.ALL_REDUCE
+            num_bytes = -(-weights // size) * size * self._step.gradient_bytes
+            nodes = (self._program.collective(label, pattern, group, num_bytes, *sources),)
+        self._reduced.append(_Reduced(label, group, weights, tuple(dict.fromkeys(owners)), nodes))
+
+    def gather_parameters(self, updated: int) -> None:
+        """Add the All-Gathers of updated parameters after node `updated`, in the order in which the next step needs them."""
+        for one in reversed(self._reduced):
+            self._gather(one, updated)
+
+    def end_step(self) -> None:
+        """Say that the next node belongs to the next training step, which updates parameters before it uses them.
+
+        If the copies of the model divide the update among them, all updates and All-Gathers come first.
+        """
+        self._before, self._reduced = self._reduced, []
+        if self._step.shards_optimizer:
+            for one in reversed(self._before):
+                updated = self._update(one)
+                gathered = self._gather(one, updated)
+                one.updated = (updated if gathered is None else gathered,)
+
+    def updated(self, owner: str) -> tuple[int, ...]:
+        """Add the updates of an owner's parameters that are not there yet; returns the ids of the nodes to wait for."""
+        found: list[int] = []
+        for one in self._before:
+            if owner in one.owners:
+                if one.updated is None:
+                    one.updated = (self._update(one),)
+                found += one.updated
+        return tuple(dict.fromkeys(found))
+
+    def _update(self, one: _Reduced) -> int:
+        label = Label(one.label.text.replace("gradient", "update"), one.label.number)
+        size = self._step.parallelism.group_size(one.group) if self._step.shards_optimizer else 1
+        price = cost.optimizer(-(-one.weights // size), self._step.gradient_bytes)
+        return self._program.compute(label, price, *one.nodes)
+
+    def _gather(self, one: _Reduced, updated: int) -> int | None:
+        """Add the All-Gather of a bucket's parameters; None where there are no copies."""
+        size = self._step.parallelism.group_size(one.group)
+        if size == 1:
+            return None
+        name = Label(one.label.text.replace("gradient", "parameter"), one.label.number)
+        num_bytes = -(-one.weights // size) * self._step.gradient_bytes
+        return self._program.collective(name, CommType.ALL_GATHER, one.group, num_bytes, updated)
+
+
+class Buckets:
+    """Gradients that are computed in parts; bucket b of n ends at parameter weights * b / n."""
+
+    def __init__(self, gradients: Gradients, owner: str, group: GroupKind, weights: int, count: int) -> None:
+        self._gradients, self._owner, self._group = gradients, owner, group
+        count = min(count, weights)
+        self._ends = [weights * (number + 1) // count for number in range(count)]
+        self._reduced = 0
+        self._known = 0
+        self._sources: list[tuple[int, int]] = []
+
+    def add(self, tensors: Iterable[int], source: int) -> None:
+        """Add the next gradients, which node `source` computes; reduces each bucket that becomes complete."""
+        self._known += sum(tensors)
+        self._sources.append((self._known, source))
+        while self._reduced < len(self._ends) and self._ends[self._reduced] <= self._known:
+            begin, end = self._ends[self._reduced - 1] if self._reduced else 0, self._ends[self._reduced]
+            starts = [0, *(last for last, _ in self._sources)]
+            over = [node for start, (last, node) in zip(starts, self._sources, strict=False) if start < end and last > begin]
+            label = Label(f"{self._owner}_gradient_bucket", self._reduced)
+            self._gradients.reduce(label, self._group, end - begin, over, (self._owner,))
+            self._reduced += 1
+
+
+class SizedBuckets:
+    """Gradients that go to the buckets of a least size, which all layers share."""
+
+    def __init__(self, gradients: Gradients, owner: str, group: GroupKind) -> None:
+        self._gradients, self._owner, self._group = gradients, owner, group
+
+    def add(self, tensors: Iterable[int], source: int) -> None:
+        """Add the gradients of tensors, given in order of registration, which node `source` computes; the last one is first."""
+        for weights in reversed(tuple(tensors)):
+            self._gradients.add_tensor(self._owner, self._group, weights, source)

@@ -1,0 +1,126 @@
+"""Models that are lists of layers, each with its own tensors and costs: for data-parallel training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from astra_tacos.support.argument_types import check_fields
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.workload.generator.cost import Cost
+
+MAX_LAYERS = 10_000
+_MOST = 1 << 60
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLayer:
+    """A layer of a model. Costs are for one sample, and for what does not depend on the number of samples.
+
+    Parameters
+    ----------
+    name
+        Its name.
+    tensors
+        Numbers of parameters of its tensors, in order of registration; empty for a layer without parameters.
+    forward_ops, input_gradient_ops, weight_gradient_ops
+        Operations for a sample, forward, for the gradient of its input, and for that of its weights.
+    input_values, output_values
+        Numbers of activations that it reads and writes for a sample.
+    forward_us, input_gradient_us, weight_gradient_us
+        Durations of a micro-batch in microseconds, which count instead of operations if any of them is not None.
+    exchanged_values
+        For a layer whose parameters are divided among the ranks, number of values for a sample that an All-to-All brings to the
+        ranks that need them (and the same number of gradients back); such a layer reads the input of the model. 0 for all others.
+    joins
+        For a layer with an All-to-All, the number of the layer that reads its output beside that of the layer before.
+    """
+
+    name: str
+    tensors: tuple[int, ...]
+    forward_ops: int = 0
+    input_gradient_ops: int = 0
+    weight_gradient_ops: int = 0
+    input_values: int = 0
+    output_values: int = 0
+    forward_us: float | None = None
+    input_gradient_us: float | None = None
+    weight_gradient_us: float | None = None
+    exchanged_values: int = 0
+    joins: int = 0
+
+    @property
+    def parameters(self) -> int:
+        """Number of its parameters."""
+        return sum(self.tensors)
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether its parameters are divided among the ranks."""
+        return self.exchanged_values > 0
+
+    def costs(self, samples: int, dtype_bytes: int, ops_per_us: float) -> tuple[Cost, Cost, Cost]:
+        """Forward, input gradient and weight gradient of a micro-batch.
+
+        Parameters
+        ----------
+        samples
+            Samples of a micro-batch.
+        dtype_bytes
+            Bytes of a value.
+        ops_per_us
+            Operations that stand for a microsecond, where the layer has durations.
+        """
+        if self.forward_us is not None:
+            times = (self.forward_us, self.input_gradient_us or 0.0, self.weight_gradient_us or 0.0)
+            forward, inputs, weights = (Cost(round(us * ops_per_us), 1) for us in times)
+            return forward, inputs, weights
+        # A layer with divided parameters reads only the rows that it is asked for, which its activations count.
+        own = 0 if self.is_divided else self.parameters
+        moved = dtype_bytes * (own + samples * (self.input_values + self.output_values))
+        return (
+            Cost(samples * self.forward_ops, moved),
+            Cost(samples * self.input_gradient_ops, moved),
+            Cost(samples * self.weight_gradient_ops, moved + dtype_bytes * own),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LayeredModel:
+    """A model as a list of layers, in the order of the forward pass.
+
+    Parameters
+    ----------
+    name
+        Its name.
+    layers
+        Its layers.
+    dtype_bytes
+        Bytes per parameter, activation or gradient.
+
+    Raises
+    ------
+    ConfigError
+        If there is no layer, or a number is out of range.
+    """
+
+    name: str
+    layers: tuple[ModelLayer, ...]
+    dtype_bytes: int = 4
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if not 1 <= len(self.layers) <= MAX_LAYERS:
+            raise ConfigError(f"{self.name}: found {len(self.layers):,} layers, expected 1 to {MAX_LAYERS:,}")
+        if not 1 <= self.dtype_bytes <= 64:
+            raise ConfigError(f"dtype-bytes: found {self.dtype_bytes}, expected 1 to 64")
+        for number, layer in enumerate(self.layers):
+            ops = (layer.forward_ops, layer.input_gradient_ops, layer.weight_gradient_ops)
+            if not all(0 <= value <= _MOST for value in (*layer.tensors, *ops, layer.input_values, layer.output_values)):
+                raise ConfigError(f"{self.name}: layer {layer.name}: a number is below 0 or above 2**60")
+            if layer.is_divided and not number < layer.joins < len(self.layers):
+                raise ConfigError(f"{self.name}: layer {layer.name}: joins layer {layer.joins}, expected a later one")
+
+    @property
+    def parameters(self) -> int:
+        """Number of all parameters."""
+        return sum(layer.parameters for layer in self.layers)

@@ -1,0 +1,139 @@
+"""A block whose matrices are sharded over tensor-parallel ranks, forward and backward (Shoeybi et al. 2019, arXiv:1909.08053)."""
+
+from __future__ import annotations
+
+from astra_tacos.run.trace.schema import CommType
+from astra_tacos.workload.generator.cost import Block
+from astra_tacos.workload.generator.parallelism import GroupKind
+from astra_tacos.workload.generator.program import Label, Program
+from astra_tacos.workload.generator.step import Step
+
+
+class ShardedBlock:
+    """The nodes of a block: attention, MLP, experts or head.
+
+    Without sequence parallelism every rank has the whole input and a partial sum of the output. With it, ranks gather the input
+    (and once more for the gradient of the weights), and reduce the output into shards.
+
+    Parameters
+    ----------
+    name, layer
+        Text and layer in the nodes' names; None for a block that no layer has.
+    block
+        Costs of the block.
+    rows
+        Number of rows of the whole input: tokens, or tokens times the experts of each token.
+    """
+
+    def __init__(self, step: Step, program: Program, name: str, layer: int | None, block: Block, rows: int) -> None:
+        self._step, self._program, self._name, self._layer, self._block = step, program, name, layer, block
+        self._rows = rows
+        self._owner = name if layer is None else f"layer{layer}" + ("_expert" if name == "experts" else "")
+        self._forward: dict[int, tuple[int, int]] = {}
+        self._backward: dict[int, tuple[int, int]] = {}
+
+    @property
+    def weights(self) -> int:
+        """Parameters that a rank holds."""
+        return self._block.weights
+
+    @property
+    def tensors(self) -> tuple[int, ...]:
+        """Numbers of parameters of its tensors, in order of registration."""
+        return self._block.tensors
+
+    def label(self, what: str, micro_batch: int) -> Label:
+        """Name of a node."""
+        if self._layer is None:
+            return Label(f"{self._name}_{what}_mb", micro_batch)
+        return Label(f"mb{micro_batch}_{self._name}_{what}_layer", self._layer)
+
+    def forward(self, micro_batch: int, source: int) -> int:
+        """Add the forward pass, and return the id of the node with the output, which is not reduced yet."""
+        whole = self._gather("forward", micro_batch, source)
+        ready = self._program.updated(self._owner)
+        computed = self._program.compute(self.label("forward", micro_batch), self._block.forward, whole, *ready)
+        self._forward[micro_batch] = source, computed
+        return computed
+
+    def input_gradient(self, micro_batch: int, source: int, *, gathers: bool = True) -> int:
+        """Add the gradient of the input, and return the id of its node; it is not reduced yet.
+
+        With `gathers` unset, `source` is whole already.
+        """
+        given, activations = self._forward.pop(micro_batch)
+        whole = self._gather("backward", micro_batch, source) if gathers else source
+        again = self._gather("input", micro_batch, given)
+        label = self.label("input_gradient", micro_batch)
+        computed = self._program.compute(label, self._block.input_gradient, whole, activations)
+        self._backward[micro_batch] = again, computed
+        return computed
+
+    def weight_gradient(self, micro_batch: int) -> int:
+        """Add the gradient of the weights, which accumulates over micro-batches, and return the id of its node."""
+        label = self.label("weight_gradient", micro_batch)
+        total = self.label("weight_gradient", 0)
+        return self._program.accumulate(total, label, self._block.weight_gradient, *self._backward.pop(micro_batch))
+
+    def reduce(self, what: str, micro_batch: int, source: int, rows: int) -> int:
+        """Add the reduction of partial outputs or gradients over the tensor-parallel ranks, and return its id.
+
+        Parameters
+        ----------
+        what
+            Name of the pass, for labels.
+        micro_batch
+            Number of the micro-batch.
+        source
+            Id of the node that computed the partial sums.
+        rows
+            Number of rows.
+        """
+        return sum_rows(self._step, self._program, self.label(what, micro_batch), rows, source)
+
+    def _gather(self, what: str, micro_batch: int, source: int) -> int:
+        return gather_rows(self._step, self._program, self.label(what, micro_batch), self._rows, source)
+
+
+def sum_rows(step: Step, program: Program, label: Label, rows: int, source: int) -> int:
+    """Add the reduction of activations over the tensor-parallel ranks (into shards with sequence parallelism); returns its id.
+
+    Parameters
+    ----------
+    step
+        The training step.
+    program
+        Nodes of the stage, to which a collective is added.
+    label
+        Label of the node.
+    rows
+        Number of rows.
+    source
+        Id of the node that computed the partial sums.
+    """
+    num_bytes = rows * step.model.hidden * step.model.dtype_bytes
+    if step.sequence_parallel:
+        return program.collective(label.of("reduce_scatter"), CommType.REDUCE_SCATTER, GroupKind.TENSOR, num_bytes, source)
+    return program.collective(label.of("all_reduce"), CommType.ALL_REDUCE, GroupKind.TENSOR, num_bytes, source)
+
+
+def gather_rows(step: Step, program: Program, label: Label, rows: int, source: int) -> int:
+    """Add the All-Gather of activations over the tensor-parallel ranks if sequence parallelism shards them; returns its id.
+
+    Parameters
+    ----------
+    step
+        The training step.
+    program
+        Nodes of the stage, to which a collective is added.
+    label
+        Label of the node.
+    rows
+        Number of rows.
+    source
+        Id of the node that computed the shards.
+    """
+    if not step.sequence_parallel:
+        return source
+    num_bytes = rows * step.model.hidden * step.model.dtype_bytes // step.parallelism.tp
+    return program.collective(label.of("all_gather"), CommType.ALL_GATHER, GroupKind.TENSOR, num_bytes, source)

@@ -1,0 +1,167 @@
+"""The input of the generator: one training step, and the nodes of each of its pipeline stages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from astra_tacos.support.argument_types import check_fields
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.units import MAX_SIZE_BYTES
+from astra_tacos.workload.generator.model import Transformer
+from astra_tacos.workload.generator.parallelism import GroupKind, Parallelism
+from astra_tacos.workload.generator.pipeline import PIPELINE_SCHEDULES
+
+MAX_MICRO_BATCHES = 4096
+MAX_BUCKETS = 1024
+MAX_STEPS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Training steps: forward and backward passes of all micro-batches, reduction of gradients, update of parameters.
+
+    Parameters
+    ----------
+    model, parallelism
+        The model that is trained, and its parallelism.
+    micro_batches, batch
+        For each copy of the model: number of micro-batches per step, and of sequences per micro-batch.
+    schedule
+        The pipeline schedule, a key of `PIPELINE_SCHEDULES`.
+    buckets
+        Number of parts into which the gradients of a layer are cut. Each part is reduced as soon as it is complete.
+    shards_optimizer
+        Whether the copies of the model divide the update among them: a Reduce-Scatter of gradients and, after the update, an
+        All-Gather of parameters (ZeRO stage 2, Rajbhandari et al. 2020, arXiv:1910.02054) replace the All-Reduce of gradients.
+    sequence_parallel
+        Whether activations between blocks are sharded over the tensor-parallel ranks: an All-Gather before a block and a
+        Reduce-Scatter after it (Korthikanti et al. 2022, arXiv:2205.05198) replace an All-Reduce.
+    steps
+        Number of training steps, one after another: the forward pass of a layer waits for the update of its parameters.
+    bucket_bytes, first_bucket_bytes
+        Least size of a bucket of gradients, and of the first bucket of a step, by the rule of PyTorch's DistributedDataParallel;
+        0 for `buckets` buckets of each layer's own.
+    virtual_stages
+        Number of chunks of layers of each pipeline stage.
+
+    Raises
+    ------
+    ConfigError
+        If the model cannot be divided by this parallelism, or a number is out of range.
+    """
+
+    model: Transformer
+    parallelism: Parallelism
+    micro_batches: int = 1
+    batch: int = 1
+    schedule: str = "1f1b"
+    buckets: int = 1
+    shards_optimizer: bool = False
+    sequence_parallel: bool = False
+    steps: int = 1
+    bucket_bytes: int = 0
+    first_bucket_bytes: int = 0
+    virtual_stages: int = 1
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if not 1 <= self.micro_batches <= MAX_MICRO_BATCHES:
+            raise ConfigError(f"micro-batches: found {self.micro_batches:,}, expected 1 to {MAX_MICRO_BATCHES:,}")
+        if self.batch < 1:
+            raise ConfigError(f"batch: found {self.batch}, expected 1 or more")
+        check_reduction(self.steps, self.buckets, self.bucket_bytes, self.first_bucket_bytes)
+        if self.virtual_stages < 1:
+            raise ConfigError(f"virtual-stages: found {self.virtual_stages}, expected 1 or more")
+        if self.virtual_stages > 1 and self.parallelism.pp == 1:
+            raise ConfigError(
+                f"virtual-stages: found {self.virtual_stages} without pipeline parallelism, expected --pp 2 or more"
+            )
+        if self.virtual_stages > 1 and self.schedule == "1f1b" and self.micro_batches % self.parallelism.pp:
+            raise ConfigError(
+                f"micro-batches: found {self.micro_batches}, expected a multiple of pp, which is {self.parallelism.pp}, as "
+                "interleaved 1F1B takes turns after so many (--schedule breadth-first takes any number)"
+            )
+        if self.schedule not in PIPELINE_SCHEDULES:
+            raise ConfigError(f"schedule: found {self.schedule!r}, expected {' or '.join(PIPELINE_SCHEDULES)}")
+        for what, value, name, degree in self._divisions():
+            if value % degree:
+                raise ConfigError(f"{what}: found {value:,}, expected a multiple of {name}, which is {degree}")
+        if self.parallelism.ep > 1 and not self.model.experts:
+            raise ConfigError(f"ep: found {self.parallelism.ep}, but the model has no experts (--experts)")
+
+    def _divisions(self) -> Iterator[tuple[str, int, str, int]]:
+        model, split = self.model, self.parallelism
+        of_chunks = "pp" if self.virtual_stages == 1 else "pp x virtual-stages"
+        yield "layers", model.layers, of_chunks, split.pp * self.virtual_stages
+        yield "heads", model.heads, "tp", split.tp
+        yield "kv-heads", model.kv_heads, "tp", split.tp
+        yield "ffn", model.ffn, "tp", split.tp
+        yield "experts", model.experts, "ep", split.ep
+        if self.sequence_parallel:
+            yield "sequence", model.sequence, "tp", split.tp
+
+    @property
+    def tokens(self) -> int:
+        """Number of tokens of a micro-batch of one copy of the model."""
+        return self.batch * self.model.sequence
+
+    @property
+    def boundary_bytes(self) -> int:
+        """Bytes of the activations that a rank has between blocks, and sends to the next stage."""
+        whole = self.tokens * self.model.hidden * self.model.dtype_bytes
+        return whole // self.parallelism.tp if self.sequence_parallel else whole
+
+    @property
+    def least_nodes(self) -> int:
+        """Lower bound on the nodes of a rank: six computations per layer and micro-batch."""
+        return 6 * self.layers_per_chunk * self.virtual_stages * self.micro_batches * self.steps
+
+    @property
+    def layers_per_chunk(self) -> int:
+        """Layers of the model in each chunk of a pipeline stage."""
+        return self.model.layers // (self.parallelism.pp * self.virtual_stages)
+
+    @property
+    def gradient_bytes(self) -> int:
+        """Bytes of a gradient, and of a parameter."""
+        return self.model.dtype_bytes
+
+    @property
+    def samples(self) -> int:
+        """Number of tokens of a micro-batch of one copy of the model."""
+        return self.tokens
+
+    @property
+    def group_kinds(self) -> set[GroupKind]:
+        """Kinds of groups that communicate."""
+        kinds = {GroupKind.TENSOR, GroupKind.DATA} | ({GroupKind.EXPERT, GroupKind.EXPERT_DATA} if self.model.experts else set())
+        return {kind for kind in kinds if self.parallelism.group_size(kind) > 1}
+
+
+def check_reduction(steps: int, buckets: int, bucket_bytes: int, first_bucket_bytes: int) -> None:
+    """Check numbers that all kinds of training steps have.
+
+    Parameters
+    ----------
+    steps
+        Number of training steps.
+    buckets
+        Number of buckets of a layer.
+    bucket_bytes, first_bucket_bytes
+        Least sizes of buckets, 0 for none.
+
+    Raises
+    ------
+    ConfigError
+        If one is out of range.
+    """
+    if not 1 <= steps <= MAX_STEPS:
+        raise ConfigError(f"steps: found {steps:,}, expected 1 to {MAX_STEPS}")
+    if not 1 <= buckets <= MAX_BUCKETS:
+        raise ConfigError(f"buckets: found {buckets:,}, expected 1 to {MAX_BUCKETS:,}")
+    for name, size in (("bucket-mb", bucket_bytes), ("first-bucket-mb", first_bucket_bytes)):
+        if not 0 <= size <= MAX_SIZE_BYTES:
+            raise ConfigError(f"{name}: found {size:,} bytes, expected 0 to {MAX_SIZE_BYTES:,}")
+    if bucket_bytes and buckets > 1:
+        raise ConfigError("buckets: found both a number for each layer (--buckets) and a least size (--bucket-mb), expected one")

@@ -1,0 +1,171 @@
+"""PyTorch's execution traces of the host: operators without times, with tensors and communication.
+
+Two layouts: up to schema 1.0.1 a node's entries are its own (`parent`, `inputs`, `rf_id`), later ones are in `attrs` and in
+`inputs.values`. Every call of a communication library is a node `record_param_comms` (PyTorch `ParamCommsUtils.cpp`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from astra_tacos.run.communicator import MAX_RANK
+from astra_tacos.run.trace.reader import MAX_RANKS
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.workload.importer.communication import (
+    DEFAULT_GROUP,
+    MAX_BYTES,
+    Communication,
+    communication_of,
+    element_bytes,
+    sound_text,
+    whole_number,
+)
+from astra_tacos.workload.importer.documents import Document
+from astra_tacos.workload.repairer.names import groups_of_text
+
+_COMMUNICATION = "record_param_comms"
+_GROUPS = "process_group:init"
+_TENSOR_ENTRIES = 6
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HostTrace:
+    """What a run takes from the host trace of one rank.
+
+    Parameters
+    ----------
+    name
+        Where it is from.
+    communications
+        Calls of a communication library, in order.
+    groups
+        Ranks of each group that the trace defines; none stands for all ranks.
+    world_size
+        Number of ranks of the job, None if the trace does not say.
+    num_nodes
+        Number of nodes of the trace.
+    """
+
+    name: str
+    communications: tuple[Communication, ...]
+    groups: dict[str, list[int]]
+    world_size: int | None
+    num_nodes: int
+
+
+def is_host_trace(document: Document) -> bool:
+    """Whether a document is an execution trace of the host."""
+    return isinstance(document.content.get("nodes"), list) and "schema" in document.content
+
+
+def read_host_trace(document: Document) -> HostTrace:
+    """Read a host trace.
+
+    Raises
+    ------
+    ConfigError
+        If a node is no object.
+    """
+    nodes = document.content["nodes"]
+    for place, node in enumerate(nodes):
+        if not isinstance(node, dict) or not isinstance(node.get("name"), str) or not isinstance(node.get("id"), int):
+            raise ConfigError(f"{document.name}: nodes[{place}] has no id and name, expected a node of an execution trace")
+    groups: dict[str, list[int]] = {}
+    world_size: int | None = None
+    calls = []
+    pointers: dict[int, str] = {}
+    for node in sorted(nodes, key=_place):
+        if _GROUPS in node["name"]:
+            for value in _inputs(node):
+                if isinstance(value, str):
+                    groups |= dict(groups_of_text(value))
+        elif node["name"] == _COMMUNICATION:
+            call = _communication(node, pointers)
+            if call is not None:
+                calls.append(call)
+                size = whole_number(_attribute(node, "pg_size"), MAX_RANKS)
+                if call.group == DEFAULT_GROUP and size is not None and size > 1:
+                    world_size = max(world_size or 0, size)
+    if len(pointers) == 1:  # one communicator in all: that of all ranks
+        calls = [_in_group(call, DEFAULT_GROUP) for call in calls]
+    return HostTrace(document.name, tuple(calls), groups, world_size, len(nodes))
+
+
+def _place(node: dict[str, Any]) -> int:
+    """The place of a node in the order of the host."""
+    return whole_number(_attribute(node, "rf_id"), MAX_BYTES) or int(node["id"])
+
+
+def _in_group(call: Communication, group: str) -> Communication:
+    return Communication(call.name, call.pattern, call.size_bytes, group, call.is_send, call.peer)
+
+
+def _attribute(node: dict[str, Any], name: str) -> Any:
+    if name in node:
+        return node[name]
+    attributes = node.get("attrs")
+    if not isinstance(attributes, list):
+        return None
+    return next((entry.get("value") for entry in attributes if isinstance(entry, dict) and entry.get("name") == name), None)
+
+
+def _inputs(node: dict[str, Any]) -> list[Any]:
+    inputs = node.get("inputs")
+    values = inputs.get("values") if isinstance(inputs, dict) else inputs
+    return values if isinstance(values, list) else []
+
+
+def _communication(node: dict[str, Any], pointers: dict[int, str]) -> Communication | None:
+    inputs = _inputs(node)
+    name = _attribute(node, "collective_name") or next((value for value in inputs if isinstance(value, str)), "")
+    if not isinstance(name, str):
+        return None
+    size = _size(node, inputs)
+    return communication_of(name, size, _group(node, inputs, name, pointers), _peer(node, inputs, name))
+
+
+def _group(node: dict[str, Any], inputs: list[Any], name: str, pointers: dict[int, str]) -> str:
+    """Name of the group: an attribute, the tuple (name, description), or a number for the address of a communicator."""
+    given = _attribute(node, "pg_name")
+    if isinstance(given, str) and given:
+        return sound_text(given)
+    pair = next((value for value in inputs if isinstance(value, list) and len(value) == 2 and isinstance(value[0], str)), None)
+    if pair is not None:
+        return sound_text(pair[0]) or DEFAULT_GROUP
+    at = next((place for place, value in enumerate(inputs) if value == name), None)
+    # ..., sequence number, address of the communicator, rank, name, ...
+    address = inputs[at - 2] if at is not None and at >= 2 else 0
+    if not isinstance(address, int) or not address or communication_of(name, None, "") is None:
+        return DEFAULT_GROUP
+    return pointers.setdefault(address, f"communicator {len(pointers) + 1}")
+
+
+def _peer(node: dict[str, Any], inputs: list[Any], name: str) -> int | None:
+    given = _attribute(node, "dst_rank" if name.startswith("send") else "src_rank")
+    if whole_number(given, MAX_RANK) is not None:
+        return int(given)
+    at = next((place for place, value in enumerate(inputs) if value == name), None)
+    return whole_number(inputs[at - 1] if at else None, MAX_RANK)
+
+
+def _size(node: dict[str, Any], inputs: list[Any]) -> int | None:
+    elements, kind = whole_number(_attribute(node, "in_msg_nelems"), MAX_BYTES), _attribute(node, "dtype")
+    width = element_bytes(kind) if isinstance(kind, str) else None
+    if elements is not None and width is not None:
+        return whole_number(elements * width, MAX_BYTES)
+    sizes = [tensor[3] * tensor[4] for tensor in _tensors(inputs)]
+    return whole_number(sum(sizes), MAX_BYTES) if sizes else None
+
+
+def _tensors(values: Any) -> Iterator[list[Any]]:
+    """Tensors in a value: lists of id, storage, offset, number of elements, bytes of each, and device."""
+    if not isinstance(values, list):
+        return
+    is_tensor = len(values) == _TENSOR_ENTRIES and isinstance(values[5], str)
+    if is_tensor and all(isinstance(value, int) for value in values[:5]):
+        yield values
+        return
+    for value in values:
+        yield from _tensors(value)

@@ -1,0 +1,322 @@
+"""Kineto traces: what ran on the GPUs of one rank and when, and the host's calls that launched it.
+
+Format: Chrome trace events (`ph` X: name, `cat`, `ts` and `dur` in us, `args`). Events of GPUs and the runtime calls that
+launched them have one `correlation` number. Newer versions of PyTorch give NCCL kernels the arguments of their collective.
+"""
+
+from __future__ import annotations
+
+import bisect
+import functools
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from astra_tacos.run.communicator import MAX_RANK
+from astra_tacos.run.trace.reader import MAX_RANKS
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.workload.importer.communication import (
+    DEFAULT_GROUP,
+    MAX_BYTES,
+    Communication,
+    communication_of,
+    element_bytes,
+    rank_list,
+    sound_text,
+    whole_number,
+)
+from astra_tacos.workload.importer.documents import Document
+
+_ON_GPU = frozenset(("kernel", "gpu_memcpy", "gpu_memset"))
+_ON_HOST = frozenset(("cpu_op", "user_annotation", "python_function"))
+_RUNTIME = frozenset(("cuda_runtime", "cuda_driver", "hip_runtime"))
+_SYNCHRONISES = ("StreamSynchronize", "DeviceSynchronize", "EventSynchronize")
+_WAITS = "StreamWaitEvent"
+_NUMBER = (int, float)
+_MOST_US = 1 << 53
+"""Times beyond this are damage; Unix time is far below it."""
+_RANK = re.compile(r"[0-9]{1,9}")
+_LIBRARIES = ("nccl", "rccl")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GpuOperation:
+    """Something that ran on a stream of a GPU.
+
+    Parameters
+    ----------
+    name
+        Its name.
+    stream
+        Its stream.
+    begin_us, end_us
+        When it ran.
+    launch_us
+        When the host launched it; its begin where the trace has no launch.
+    communication
+        What it communicates; None for computation and copies.
+    """
+
+    name: str
+    stream: int
+    begin_us: float
+    end_us: float
+    launch_us: float
+    communication: Communication | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HostCall:
+    """A call of the runtime that orders the host or streams.
+
+    Parameters
+    ----------
+    begin_us, end_us
+        When it ran.
+    blocks_host
+        Whether the host waits in it for GPUs; otherwise a stream waits for an event.
+    """
+
+    begin_us: float
+    end_us: float
+    blocks_host: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KinetoTrace:
+    """What a run takes from the Kineto trace of one rank.
+
+    Parameters
+    ----------
+    name
+        Where it is from.
+    rank, world_size
+        Of the job, None if the trace does not say.
+    operations
+        What ran on GPUs, in the order of launches.
+    calls
+        Calls that order, by the time when they end.
+    groups
+        Ranks of each group that the trace names.
+    begin_us
+        When the first event began.
+    """
+
+    name: str
+    rank: int | None
+    world_size: int | None
+    operations: tuple[GpuOperation, ...]
+    calls: tuple[HostCall, ...]
+    groups: dict[str, list[int]]
+    begin_us: float
+
+
+def is_kineto_trace(document: Document) -> bool:
+    """Whether a document is a Kineto trace."""
+    return isinstance(document.content.get("traceEvents"), list)
+
+
+def read_kineto_trace(document: Document) -> KinetoTrace:
+    """Read a Kineto trace.
+
+    Raises
+    ------
+    ConfigError
+        If it has no GPU events: a trace of the host alone has no durations of kernels.
+    """
+    on_gpu, runtime, annotated = [], [], []
+    begin_us = float("inf")
+    for event in document.content["traceEvents"]:
+        category = _category_of_span(event)
+        if category in _ON_GPU:
+            on_gpu.append(event)
+        elif category in _RUNTIME:
+            runtime.append(event)
+        elif category in _ON_HOST:
+            if _names_communication(event):
+                annotated.append(event)
+        else:
+            continue
+        if event["ts"] < begin_us:
+            begin_us = event["ts"]
+    launches = {_correlation(event): event for event in runtime}
+    annotations = _Annotations(annotated)
+    groups: dict[str, list[int]] = {}
+    operations = []
+    for event in on_gpu:
+        launch = launches.get(_correlation(event))
+        begin = float(event["ts"])
+        operations.append(
+            GpuOperation(
+                name=event["name"],
+                stream=_stream(event),
+                begin_us=begin,
+                end_us=begin + float(event["dur"]),
+                launch_us=min(float(launch["ts"]), begin) if launch else begin,
+                communication=_communication(event, launch, annotations, groups),
+            )
+        )
+    if not operations:
+        raise ConfigError(f"{document.name}: no events of GPUs, expected a Kineto trace with kernels")
+    operations.sort(key=lambda each: (each.launch_us, each.begin_us, each.stream))
+    info = document.content.get("distributedInfo")
+    info = info if isinstance(info, dict) else {}
+    return KinetoTrace(
+        name=document.name,
+        rank=whole_number(info.get("rank"), MAX_RANKS),
+        world_size=whole_number(info.get("world_size"), MAX_RANKS),
+        operations=tuple(operations),
+        calls=tuple(sorted(_calls(runtime), key=lambda call: call.end_us)),
+        groups=groups | _listed_groups(info),
+        begin_us=float(begin_us),
+    )
+
+
+def _category_of_span(event: Any) -> str | None:
+    """The category of an event that has a name, a begin and a duration; None for others."""
+    if not isinstance(event, dict) or event.get("ph") != "X":
+        return None
+    category, begin, duration = event.get("cat"), event.get("ts"), event.setdefault("dur", 0)
+    if (
+        isinstance(category, str)
+        and isinstance(event.get("name"), str)
+        and isinstance(begin, _NUMBER)
+        and isinstance(duration, _NUMBER)
+        and -_MOST_US <= begin <= _MOST_US
+        and 0 <= duration <= _MOST_US
+    ):
+        return category
+    return None
+
+
+def _correlation(event: dict[str, Any]) -> int | None:
+    number = _args(event).get("correlation")
+    return number if isinstance(number, int) else None
+
+
+def _args(event: dict[str, Any]) -> dict[str, Any]:
+    args = event.get("args")
+    return args if isinstance(args, dict) else {}
+
+
+def _stream(event: dict[str, Any]) -> int:
+    stream = _args(event).get("stream", event.get("tid"))
+    return stream if isinstance(stream, int) else 0
+
+
+def _names_communication(event: dict[str, Any]) -> bool:
+    name = event["name"]
+    return name.startswith(_LIBRARIES) or (name == "record_param_comms" and "Collective name" in _args(event))
+
+
+def _thread(event: dict[str, Any]) -> tuple[str, str]:
+    return str(event.get("pid")), str(event.get("tid"))
+
+
+class _Annotations:
+    """The host's annotations of communication, found by thread and time."""
+
+    def __init__(self, events: list[dict[str, Any]]) -> None:
+        self._by_thread: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        for event in sorted(events, key=lambda event: float(event["ts"])):
+            self._by_thread.setdefault(_thread(event), []).append(event)
+        self._begins = {thread: [float(event["ts"]) for event in own] for thread, own in self._by_thread.items()}
+
+    def around(self, launch: dict[str, Any]) -> dict[str, Any] | None:
+        """The innermost annotation in which a call was made."""
+        thread, at = _thread(launch), float(launch["ts"])
+        own = self._by_thread.get(thread, [])
+        for place in range(bisect.bisect_right(self._begins.get(thread, []), at) - 1, -1, -1):
+            if at <= float(own[place]["ts"]) + float(own[place]["dur"]):
+                return own[place]
+            if at - float(own[place]["ts"]) > 1e6:  # no call of a library takes a second on the host
+                break
+        return None
+
+
+@functools.lru_cache(1 << 12)
+def _is_of_a_library(name: str) -> bool:
+    """Whether a kernel's name is that of one of a communication library; a trace has few names."""
+    lowered = name.lower()
+    return any(library in lowered for library in _LIBRARIES)
+
+
+def _communication(
+    event: dict[str, Any], launch: dict[str, Any] | None, annotations: _Annotations, groups: dict[str, list[int]]
+) -> Communication | None:
+    """What a kernel communicates: by its own arguments, by the annotation around its launch, or by its name."""
+    if not _is_of_a_library(event["name"]):
+        return None
+    around = annotations.around(launch) if launch else None
+    for source in (event, *((around,) if around else ())):
+        args = _args(source)
+        name = args.get("Collective name")
+        if isinstance(name, str):
+            found = communication_of(name, _args_size(args), _group(args, groups), _peer(args, name))
+            if found is not None:
+                return found
+    if around is not None:
+        found = communication_of(around["name"], _tensor_size(_args(around)), DEFAULT_GROUP)
+        if found is not None:
+            return found
+    return communication_of(event["name"], None, DEFAULT_GROUP)
+
+
+def _args_size(args: dict[str, Any]) -> int | None:
+    elements, kind = whole_number(args.get("In msg nelems"), MAX_BYTES), args.get("dtype")
+    width = element_bytes(kind) if isinstance(kind, str) else None
+    return whole_number(elements * width, MAX_BYTES) if elements is not None and width is not None else None
+
+
+def _tensor_size(args: dict[str, Any]) -> int | None:
+    """Bytes of the first tensor in `Input Dims` and `Input type`."""
+    dims, kinds = args.get("Input Dims"), args.get("Input type")
+    if not (isinstance(dims, list) and isinstance(kinds, list) and dims and kinds and isinstance(kinds[0], str)):
+        return None
+    width, count = element_bytes(kinds[0]), 1
+    if width is None or not isinstance(dims[0], list):
+        return None
+    for extent in dims[0]:
+        if whole_number(extent, MAX_BYTES) is None:
+            return None
+        count *= extent
+    return whole_number(count * width, MAX_BYTES)
+
+
+def _group(args: dict[str, Any], groups: dict[str, list[int]]) -> str:
+    name, ranks = args.get("Process Group Name"), args.get("Process Group Ranks")
+    if not isinstance(name, str) or not name:
+        return DEFAULT_GROUP
+    if isinstance(ranks, str):
+        numbers = ranks.strip("[] ").replace(" ", "").split(",")  # long lists end with "...": they say nothing
+        ranks = [int(number) for number in numbers] if all(_RANK.fullmatch(number) for number in numbers) else []
+    name = sound_text(name)
+    if rank_list(ranks):
+        groups[name] = rank_list(ranks)
+    return name
+
+
+def _peer(args: dict[str, Any], name: str) -> int | None:
+    return whole_number(args.get("Dst Rank" if name.startswith("send") else "Src Rank"), MAX_RANK)
+
+
+def _listed_groups(info: dict[str, Any]) -> dict[str, list[int]]:
+    configured = info.get("pg_config")
+    if not isinstance(configured, list):
+        return {}
+    found = {}
+    for entry in configured:
+        ranks = rank_list(entry.get("ranks")) if isinstance(entry, dict) else []
+        if ranks:
+            found[sound_text(str(entry.get("pg_name", "")))] = ranks
+    return found
+
+
+def _calls(runtime: list[dict[str, Any]]) -> list[HostCall]:
+    found = []
+    for event in runtime:
+        blocks = event["name"].endswith(_SYNCHRONISES)
+        if blocks or event["name"].endswith(_WAITS):
+            begin = float(event["ts"])
+            found.append(HostCall(begin, begin + float(event["dur"]), blocks))
+    return found

@@ -1,0 +1,240 @@
+"""The nodes of one rank: measured computation, communication, and what has to wait for what."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.workload.importer.communication import Communication, sound_text
+from astra_tacos.workload.importer.host_trace import HostTrace
+from astra_tacos.workload.importer.kineto import GpuOperation, HostCall, KinetoTrace
+from astra_tacos.workload.importer.rank_sources import RankSource
+from astra_tacos.workload.repairer.change import Log
+from astra_tacos.workload.repairer.node import DraftNode
+
+_LOOKED_BACK = 64
+"""Operations of another stream that are looked at for the one that an operation waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankNode:
+    """A node of a rank, whose id is its place among them.
+
+    Parameters
+    ----------
+    name
+        Its name.
+    kind
+        COMP, COMM_COLL, COMM_SEND or COMM_RECV.
+    duration_us
+        Its measured duration.
+    deps
+        Ids of the nodes that it waits for, all lower.
+    on_cpu
+        Whether it is the host's time.
+    call
+        What it communicates, None for computation.
+    peer, tag
+        The other rank and the tag of a message.
+    """
+
+    name: str
+    kind: NodeType
+    duration_us: int
+    deps: tuple[int, ...]
+    on_cpu: bool = False
+    call: Communication | None = None
+    peer: int = 0
+    tag: int = 0
+
+    def to_draft(self, node_id: int) -> DraftNode:
+        """The node of a draft."""
+        attributes: dict[str, object] = {"is_cpu_op": self.on_cpu}
+        if self.call is not None and self.call.size_bytes is not None:
+            attributes["comm_size"] = self.call.size_bytes
+        if self.call is not None and self.call.pattern is not None:
+            attributes |= {"comm_type": int(self.call.pattern), "pg_name": self.call.group}
+        elif self.call is not None:
+            attributes |= {"comm_dst" if self.kind == NodeType.COMM_SEND else "comm_src": self.peer, "comm_tag": self.tag}
+        node = DraftNode.make(node_id, sound_text(self.name), self.kind, **attributes)
+        node.message.duration_micros = self.duration_us
+        node.message.data_deps.extend(self.deps)
+        return node
+
+
+def rank_nodes(rank: int, source: RankSource, log: Log) -> list[RankNode]:
+    """The nodes of a rank.
+
+    Parameters
+    ----------
+    rank
+        The rank.
+    source
+        Its traces.
+    log
+        Gets what is assumed.
+    """
+    if source.device is None:
+        return _of_host(rank, source) if source.host is not None else []
+    return _of_device(rank, source.device, source.host, source.groups, log)
+
+
+def _of_host(rank: int, source: RankSource) -> list[RankNode]:
+    """Communication in the order of the host: a trace of the host has no times."""
+    builder = _Builder(rank, source.groups)
+    previous: tuple[int, ...] = ()
+    for call in source.host.communications if source.host else ():
+        previous = (builder.communicate(call, 0, previous),)
+    return builder.nodes
+
+
+@dataclass(slots=True)
+class Rounding:
+    """Whole us of parts of a sum: no us is lost or gained in the sum."""
+
+    exact: float = 0.0
+    given: int = 0
+
+    def take(self, us: float) -> int:
+        """The whole us of the next part."""
+        self.exact += us
+        whole = max(round(self.exact) - self.given, 0)
+        self.given += whole
+        return whole
+
+
+@dataclass(slots=True)
+class _Builder:
+    """The nodes of a rank, as they are added."""
+
+    rank: int
+    groups: dict[str, list[int]]
+    nodes: list[RankNode] = field(default_factory=list)
+    tags: Counter[tuple[int, int]] = field(default_factory=Counter)
+
+    def compute(self, name: str, us: int, deps: tuple[int, ...], *, on_cpu: bool) -> int:
+        """Add a compute node; returns its id."""
+        return self._add(RankNode(name, NodeType.COMP, us, tuple(dict.fromkeys(deps)), on_cpu))
+
+    def communicate(self, call: Communication, us: int, deps: tuple[int, ...]) -> int:
+        """Add a collective or a message with its measured time; returns its id."""
+        waits = tuple(dict.fromkeys(deps))
+        if call.pattern is not None:
+            return self._add(RankNode(call.name, NodeType.COMM_COLL, us, waits, call=call))
+        members = self.groups.get(call.group, [])
+        peer = call.peer or 0
+        peer = members[peer] if peer < len(members) else peer
+        ends = (self.rank, peer) if call.is_send else (peer, self.rank)
+        tag = self.tags[ends]
+        self.tags[ends] += 1
+        kind = NodeType.COMM_SEND if call.is_send else NodeType.COMM_RECV
+        return self._add(RankNode(call.name, kind, us, waits, call=call, peer=peer, tag=tag))
+
+    def _add(self, node: RankNode) -> int:
+        self.nodes.append(node)
+        return len(self.nodes) - 1
+
+
+def _of_device(rank: int, device: KinetoTrace, host: HostTrace | None, groups: dict[str, list[int]], log: Log) -> list[RankNode]:
+    """Operations in the order in which the host launched them.
+
+    An operation waits for the one before it on its stream and for the host's time until its launch. A communication also waits
+    for the computation before it, and computation after a wait for an event for the communication before that: of each stream,
+    for the last operation that had ended when the waiting one began. The host waits where it synchronises.
+    """
+    builder = _Builder(rank, groups)
+    calls = _described(rank, device, host, log)
+    timeline = _HostTime(builder, device.begin_us)
+    busy: dict[int, Rounding] = {}
+    streams: dict[int, list[tuple[GpuOperation, int, bool]]] = {}
+    waits = False
+    pending = list(reversed(device.calls))
+    for event, call in zip(device.operations, calls, strict=True):
+        while pending and pending[-1].end_us <= event.launch_us:
+            host_call = pending.pop()
+            if host_call.blocks_host:
+                ended = (_last_ended(own, host_call.end_us, None) for own in streams.values())
+                timeline.block(host_call, tuple(found for found in ended if found is not None))
+            waits = waits or not host_call.blocks_host
+        launched = timeline.advance(event.launch_us)
+        own = streams.setdefault(event.stream, [])
+        deps = [*((own[-1][1],) if own else ()), *launched]
+        for stream, others in streams.items():
+            if stream != event.stream and (call is not None or waits):
+                found = _last_ended(others, event.begin_us, call is None)
+                deps += [] if found is None else [found]
+        waits = False  # a communication's own launch waits for an event, too
+        us = busy.setdefault(event.stream, Rounding()).take(event.end_us - event.begin_us)
+        if call is not None:
+            added = builder.communicate(call, us, tuple(deps))
+        else:
+            added = builder.compute(event.name, us, tuple(deps), on_cpu=False)
+        own.append((event, added, call is not None))
+    return builder.nodes
+
+
+def _last_ended(own: list[tuple[GpuOperation, int, bool]], until_us: float, communicates: bool | None) -> int | None:
+    """The last operation of a stream that had ended at some time: of communication, of computation, or (None) of both."""
+    for event, added, is_communication in reversed(own[-_LOOKED_BACK:]):
+        if event.end_us <= until_us and communicates in (None, is_communication):
+            return added
+    return None
+
+
+@dataclass(slots=True)
+class _HostTime:
+    """The time that the host takes from launch to launch, as a chain of CPU nodes."""
+
+    builder: _Builder
+    at_us: float
+    last: tuple[int, ...] = ()
+    rounding: Rounding = field(default_factory=Rounding)
+
+    def advance(self, until_us: float) -> tuple[int, ...]:
+        """Add the host's time until then; returns the nodes that come before it."""
+        us = self.rounding.take(max(until_us - self.at_us, 0))
+        self.at_us = max(self.at_us, until_us)
+        if us:
+            self.last = (self.builder.compute("host", us, self.last, on_cpu=True),)
+        return self.last
+
+    def block(self, call: HostCall, ended: tuple[int, ...]) -> None:
+        """Have the host wait for operations; the time of the wait is none of its own, but for launches by other threads."""
+        self.last = tuple(dict.fromkeys((*self.advance(call.begin_us), *ended)))
+        self.at_us = max(self.at_us, call.end_us)
+
+
+def _described(rank: int, device: KinetoTrace, host: HostTrace | None, log: Log) -> list[Communication | None]:
+    """What each operation communicates; sizes and groups are those of the host's trace where the two traces agree.
+
+    The n-th communication of a kind in one trace is the n-th in the other if both have as many.
+    """
+    calls = [each.communication for each in device.operations]
+    for each in device.operations:
+        if each.communication is None and "nccl" in each.name.lower():
+            log.add(
+                f"{each.name} is computation of its {each.end_us - each.begin_us:g} us",
+                "it communicates, and nothing says what",
+                rank,
+                is_assumed=True,
+            )
+    if host is None:
+        return calls
+    counts = Counter(call.kind for call in calls if call is not None)
+    known = Counter(call.kind for call in host.communications)
+    of_kind: dict[tuple[str, int | None], Iterator[Communication]] = {
+        kind: iter([other for other in host.communications if other.kind == kind]) for kind in known
+    }
+    for number, call in enumerate(calls):
+        if call is None or counts[call.kind] != known[call.kind]:
+            continue
+        there = next(of_kind[call.kind])
+        size = there.size_bytes if there.size_bytes is not None else call.size_bytes
+        calls[number] = replace(call, size_bytes=size, group=there.group)
+    for kind in sorted(counts.keys() | known.keys(), key=str):
+        if counts[kind] != known[kind]:
+            what = f"{kind[0]}: {counts[kind]} on the GPU, {known[kind]} on the host: those of the GPU count"
+            log.add(what, "the host's trace and Kineto's differ, as where they begin at other times", rank, is_assumed=True)
+    return calls

@@ -1,0 +1,274 @@
+"""SimAI's workload text: a header with the degrees of parallelism, then a row of twelve columns per layer.
+
+Format and order of work: `workload/Workload.cc`, `workload/Layer.cc` and `system/MockNcclGroup.cc` of SimAI's ASTRA-sim.
+Times are ns. A size is that of the whole buffer: an All-Gather's is what a rank has in the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from astra_tacos.run.trace.schema import CommType
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.units import MAX_SIZE_BYTES
+from astra_tacos.support.yaml_text import describe, read_text
+
+POLICY = "HYBRID_TRANSFORMER_FWD_IN_BCKWD"
+_OTHER_POLICIES = frozenset(
+    (
+        "DATA",
+        "MODEL",
+        "MICRO",
+        "DISTRIBUTED_INFERENCE",
+        "HYBRID_CUSTOMIZED",
+        "HYBRID_DATA_MODEL",
+        "HYBRID_DLRM",
+        "HYBRID_DLRM_ENHANCED",
+        "HYBRID_MODEL_DATA",
+        "HYBRID_TRANSFORMER",
+    )
+)
+_COLUMNS = 12
+_MOST_BYTES = 1 << 26
+_BEGIN = 128
+"""Bytes of a file that tell whether it is such a text."""
+_MOST_DEGREE = 1 << 24
+_TENSOR, _DATA, _EXPERT, _EXPERT_DATA = "tp", "dp", "ep", "dp_ep"
+_PATTERNS = {
+    "ALLREDUCE": CommType.ALL_REDUCE,
+    "ALLGATHER": CommType.ALL_GATHER,
+    "REDUCESCATTER": CommType.REDUCE_SCATTER,
+    "ALLTOALL": CommType.ALL_TO_ALL,
+}
+_GROUPS = {"_EP": _EXPERT, "_DP_EP": _EXPERT_DATA}
+_NONE = "NONE"
+_GPUS = "all_gpus"
+
+
+@dataclass(frozen=True, slots=True)
+class LayerCollective:
+    """A collective of a layer.
+
+    Parameters
+    ----------
+    pattern
+        Its pattern.
+    axis
+        The group that it runs in: `tp`, `dp`, `ep` or `dp_ep`.
+    size_bytes
+        The whole buffer.
+    """
+
+    pattern: CommType
+    axis: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Computation of a layer and the collective after it: forward, or the gradient of the inputs or of the weights."""
+
+    compute_ns: int
+    collective: LayerCollective | None
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A row.
+
+    Parameters
+    ----------
+    name
+        Its name.
+    forward, input_gradient, weight_gradient
+        Its phases.
+    update_ns
+        What passes after each of its collectives before it counts as done.
+    """
+
+    name: str
+    forward: Phase
+    input_gradient: Phase
+    weight_gradient: Phase
+    update_ns: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SimaiWorkload:
+    """A workload text. All ranks of a pipeline stage run the same layers.
+
+    Parameters
+    ----------
+    source
+        The file.
+    tp, ep, pp, num_gpus
+        Degrees of tensor, expert and pipeline parallelism, and the GPUs of all stages.
+    layers
+        The rows, in the order of the forward pass.
+    recomputed_from
+        For layers before whose backward pass others are computed again: the first of those, which end before the layer.
+    """
+
+    source: str
+    tp: int
+    ep: int
+    pp: int
+    num_gpus: int
+    layers: tuple[Layer, ...]
+    recomputed_from: dict[int, int]
+
+    @property
+    def num_ranks(self) -> int:
+        """GPUs of one pipeline stage."""
+        return self.num_gpus // self.pp
+
+    @property
+    def dp(self) -> int:
+        """Degree of data parallelism."""
+        return self.num_ranks // self.tp
+
+    def groups(self) -> dict[str, dict[int, list[int]]]:
+        """For each axis, the ranks of each group by its lowest rank: neighbours share a tensor, then experts, then data."""
+        strides = {
+            _TENSOR: (1, self.tp),
+            _EXPERT: (self.tp, self.ep),
+            _EXPERT_DATA: (self.tp * self.ep, self.dp // self.ep),
+            _DATA: (self.tp, self.dp),
+        }
+        found: dict[str, dict[int, list[int]]] = {}
+        for axis, (stride, count) in strides.items():
+            first = (rank for rank in range(self.num_ranks) if rank // stride % count == 0)
+            found[axis] = {rank: list(range(rank, rank + stride * count, stride)) for rank in first}
+        return found
+
+    def work(self) -> Iterator[tuple[str, Phase, int, bool]]:
+        """What a rank does in turn: name, phase, time after the collective, and whether what follows waits for the collective."""
+        for layer in self.layers:
+            yield f"{layer.name} forward", layer.forward, layer.update_ns, True
+        for number in reversed(range(len(self.layers))):
+            layer = self.layers[number]
+            for again in range(self.recomputed_from.get(number, number), number):
+                repeated = self.layers[again]
+                yield f"{repeated.name} recomputation", repeated.forward, repeated.update_ns, True
+            yield f"{layer.name} input gradient", layer.input_gradient, layer.update_ns, True
+            yield f"{layer.name} weight gradient", layer.weight_gradient, layer.update_ns, False
+
+
+def is_simai_workload(path: Path) -> bool:
+    """Whether a file begins as a workload text of ASTRA-sim 1.0 or SimAI does."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        words = file.read(_BEGIN).split()
+    word = words[0].decode("ascii", "replace") if words else ""
+    return word == POLICY or word in _OTHER_POLICIES
+
+
+def read_simai_workload(path: Path, num_gpus: int | None = None) -> SimaiWorkload:
+    """Read a workload text.
+
+    Parameters
+    ----------
+    path
+        The file.
+    num_gpus
+        The GPUs of all stages, for a header that does not say them.
+
+    Raises
+    ------
+    ConfigError
+        One line that names the file, the line, what was found and what was expected.
+    """
+    lines = [(number, text.split()) for number, text in enumerate(read_text(path, _MOST_BYTES).splitlines(), 1) if text.strip()]
+    if len(lines) < 2:
+        raise ConfigError(f"{path}: {len(lines)} lines, expected a header, the number of layers, and a row for each")
+    (_, header), (second, count), *rows = lines
+    if header[0] != POLICY:
+        raise ConfigError(f"{path}:1: found the parallelism {describe(header[0])}, expected {POLICY}: others are not imported")
+    tp, ep, pp = (
+        _degree(path, header, key, default) for key, default in (("model_parallel_NPU_group", None), ("ep", 1), ("pp", 1))
+    )
+    says_gpus = f"{_GPUS}:" in header
+    if not says_gpus and num_gpus is None:
+        raise ConfigError(f"{path}:1: {_GPUS} is missing, expected --ranks N, the number of GPUs of all pipeline stages")
+    if says_gpus and num_gpus is not None:
+        raise ConfigError(f"{path}:1: says {_GPUS}, expected it without --ranks")
+    name = _GPUS if num_gpus is None else "--ranks"
+    num_gpus = num_gpus or _degree(path, header, _GPUS, None)
+    if num_gpus % (tp * pp) or num_gpus // (tp * pp) % ep:
+        raise ConfigError(f"{path}:1: {name} is {num_gpus}, expected a multiple of {tp} x {pp} x {ep} (tensor, pipeline, expert)")
+    if len(count) != 1 or _whole(f"{path}:{second}", "number of layers", count[0]) != len(rows):
+        raise ConfigError(
+            f"{path}:{second}: found {describe(' '.join(count))}, expected {len(rows)}, the number of rows that follow"
+        )
+    layers = tuple(_layer(f"{path}:{number}", fields) for number, fields in rows)
+    return SimaiWorkload(str(path), tp, ep, pp, num_gpus, layers, _recomputed(path, header, len(layers)))
+
+
+def _degree(path: Path, header: list[str], key: str, default: int | None) -> int:
+    value = next((after for word, after in pairwise(header) if word == f"{key}:"), None)
+    if value is None and default is not None:
+        return default
+    found = _whole(f"{path}:1", key, value) if value is not None else 0
+    if not 1 <= found <= _MOST_DEGREE:
+        shown = "missing" if value is None else describe(value)
+        raise ConfigError(f"{path}:1: {key} is {shown}, expected 1 to {_MOST_DEGREE:,}")
+    return found
+
+
+def _recomputed(path: Path, header: list[str], num_layers: int) -> dict[int, int]:
+    """For each layer of `checkpoint_initiates`, the last layer of `checkpoints` before it."""
+    kept = _listed(path, header, "checkpoints", num_layers)
+    found = {}
+    for layer in _listed(path, header, "checkpoint_initiates", num_layers):
+        before = [other for other in kept if other < layer]
+        if layer in kept or not before:
+            raise ConfigError(f"{path}:1: checkpoint_initiates has layer {layer}, expected a layer after a checkpoint")
+        found[layer] = max(before)
+    starts = list(found.values())
+    if len(set(starts)) < len(starts):
+        raise ConfigError(f"{path}:1: checkpoint_initiates has several layers after one checkpoint, expected one")
+    return found
+
+
+def _listed(path: Path, header: list[str], key: str, num_layers: int) -> list[int]:
+    if f"{key}:" not in header:
+        return []
+    words = header[header.index(f"{key}:") + 1 :]
+    count = _whole(f"{path}:1", key, words[0] if words else "")
+    if count >= len(words):
+        raise ConfigError(f"{path}:1: {key} has {len(words) - 1} layers, expected {count}")
+    layers = [_whole(f"{path}:1", key, word) for word in words[1 : count + 1]]
+    if any(layer >= num_layers for layer in layers) or len(set(layers)) < len(layers):
+        raise ConfigError(f"{path}:1: {key} is {describe(layers)}, expected each layer once, 0 to {num_layers - 1}")
+    return layers
+
+
+def _layer(where: str, fields: list[str]) -> Layer:
+    if len(fields) != _COLUMNS:
+        raise ConfigError(f"{where}: {len(fields)} columns, expected {_COLUMNS}: name, reserved, 3 x (ns, collective, bytes), ns")
+    axes = (_TENSOR, _TENSOR, _DATA)
+    phases = [_phase(where, fields[at : at + 3], axis) for at, axis in zip((2, 5, 8), axes, strict=True)]
+    return Layer(fields[0], phases[0], phases[1], phases[2], _whole(where, "update time", fields[11]))
+
+
+def _phase(where: str, fields: Iterable[str], axis: str) -> Phase:
+    time, name, size = fields
+    compute_ns, size_bytes = _whole(where, "compute time", time), _whole(where, "size", size)
+    if name == _NONE:
+        return Phase(compute_ns, None)
+    word, _, rest = name.partition("_")
+    if word not in _PATTERNS or (rest and f"_{rest}" not in _GROUPS):
+        expected = f"{_NONE} or {', '.join(_PATTERNS)}, with _EP or _DP_EP or without"
+        raise ConfigError(f"{where}: the collective is {describe(name)}, expected {expected}")
+    group = _GROUPS[f"_{rest}"] if rest else axis
+    return Phase(compute_ns, LayerCollective(_PATTERNS[word], group, size_bytes) if size_bytes else None)
+
+
+def _whole(where: str, name: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 16) or int(text) > MAX_SIZE_BYTES:
+        raise ConfigError(f"{where}: {name} is {describe(text)}, expected a whole number, 0 to 2**53")
+    return int(text)

@@ -1,0 +1,181 @@
+"""Which collective nodes of different ranks are one collective, and the implementation that each of them runs.
+
+ASTRA-sim numbers the collectives of a communicator group in the order in which a rank issues them (`system/Sys.cc`,
+`generate_collective`): messages of native algorithms match by that number, those of custom ones by the tags in their traces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.run.groups import NO_PLAN, group_ids, is_member, members_of, plan_numbers
+from astra_tacos.run.run import NATIVE, PATTERN_KEYS
+from astra_tacos.run.trace.reader import read_names
+from astra_tacos.support.distinct import count_before, row_places
+from astra_tacos.workload.linter.trace_view import TraceView
+
+_MOST_NAMES = 1_000_000
+"""Most collectives for which names of nodes are read to match the nodes of different ranks."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Collectives:
+    """The collective nodes of the workload that ASTRA-sim can run.
+
+    Parameters
+    ----------
+    row
+        int64[n], rows of the nodes, by rank and then by `TraceView.order`.
+    rank, group, comm_type, size_bytes
+        int64[n]; `group` is an id, ALL_RANKS for all ranks.
+    named, run
+        int64[n], entry of the custom traces, or NATIVE: the implementation that a node names, and the one that it runs, which is
+        that of the group's first node of the pattern (`system/CommunicatorGroup.cc`, `get_collective_plan`).
+    planner
+        int64[n], entry of the node that named the implementation that runs.
+    sort
+        int64[n], equal for interchangeable nodes, those for which it makes no difference which one runs first: they have the same
+        group and implementation and, if native, the same pattern and size.
+    turn
+        int64[n], number of earlier nodes of the same sort on the same rank.
+    number
+        int64[n], number of earlier nodes of the same group on the same rank.
+    instance
+        int64[n], number of the collective, equal for its nodes on different ranks.
+    certain
+        bool[n], whether `instance` is certain: dependencies order all nodes of the group on each of its ranks.
+    members
+        Ranks of each group that is used, in the order of its file.
+    """
+
+    row: NDArray[np.int64]
+    rank: NDArray[np.int64]
+    group: NDArray[np.int64]
+    comm_type: NDArray[np.int64]
+    size_bytes: NDArray[np.int64]
+    named: NDArray[np.int64]
+    run: NDArray[np.int64]
+    planner: NDArray[np.int64]
+    sort: NDArray[np.int64]
+    turn: NDArray[np.int64]
+    number: NDArray[np.int64]
+    instance: NDArray[np.int64]
+    certain: NDArray[np.bool_]
+    members: Mapping[int, tuple[int, ...]]
+
+    @property
+    def num_instances(self) -> int:
+        """Number of collectives, each of which has nodes on several ranks."""
+        return int(self.instance.max(initial=-1)) + 1
+
+
+def find_collectives(
+    view: TraceView, groups: Mapping[int, tuple[int, ...]], num_npus: int, implementation: NDArray[np.int32]
+) -> Collectives:
+    """Find all collectives of a workload.
+
+    Parameters
+    ----------
+    view
+        The workload.
+    groups
+        Communicator groups of the run.
+    num_npus
+        Number of NPUs of the network.
+    implementation
+        int32[num_nodes], the custom trace that each node of the workload names, or NATIVE.
+    """
+    group = group_ids(view.columns)
+    runnable = (view.trace.kind == 7) & np.isin(view.columns.comm_type, [int(pattern) for pattern in PATTERN_KEYS]) & view.runs
+    members = members_of(groups, num_npus, np.unique(group[runnable]))
+    rows = np.flatnonzero(runnable)
+    rows = rows[is_member(members, group[rows], view.rank[rows])]
+    rows = rows[np.argsort(view.place[rows])]
+    rank, group, comm_type, size = view.rank[rows], group[rows], view.columns.comm_type[rows], view.trace.size_bytes[rows]
+    named = implementation[rows].astype(np.int64)
+    planner = _planners(rank, group, comm_type)
+    run = named[planner]
+    keys = (group, run, np.where(run == NATIVE, comm_type, 0), np.where(run == NATIVE, size, 0))
+    sort = row_places(*keys)[1]
+    chained = _chained(view, rows, group)
+    certain = ~np.isin(group, np.unique(group[~chained]))
+    turn = _turns(view, rows, rank, sort, certain)
+    return Collectives(
+        row=rows,
+        rank=rank,
+        group=group,
+        comm_type=comm_type,
+        size_bytes=size,
+        named=named,
+        run=run,
+        planner=planner,
+        sort=sort,
+        turn=turn,
+        number=count_before(group, rank),
+        instance=row_places(sort, turn)[1],
+        certain=certain,
+        members=members,
+    )
+
+
+def _planners(rank: NDArray[np.int64], group: NDArray[np.int64], comm_type: NDArray[np.int64]) -> NDArray[np.int64]:
+    """int64[n], for each node the entry of the node that decides what it runs: the first one of its plan."""
+    planner = np.arange(len(rank))
+    plan, _ = plan_numbers(rank, group, comm_type)
+    shared = np.flatnonzero(plan != NO_PLAN)
+    _, first = np.unique(plan[shared], return_index=True)
+    planner[shared] = shared[first][plan[shared]]
+    return planner
+
+
+def _chained(view: TraceView, rows: NDArray[np.int64], group: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """bool[n], whether dependencies order each node after the previous node of its group on its rank."""
+    order = np.lexsort((view.place[rows], group, view.rank[rows]))
+    rows, sorted_group = rows[order], group[order]
+    follows = (sorted_group[1:] == sorted_group[:-1]) & (view.rank[rows[1:]] == view.rank[rows[:-1]])
+    chained = np.ones(len(rows), np.bool_)
+    second = np.flatnonzero(follows) + 1
+    chained[order[second]] = view.precede(rows[second - 1], rows[second])
+    return chained
+
+
+def _turns(
+    view: TraceView,
+    rows: NDArray[np.int64],
+    rank: NDArray[np.int64],
+    sort: NDArray[np.int64],
+    certain: NDArray[np.bool_],
+) -> NDArray[np.int64]:
+    """int64[n], number of earlier nodes of the same sort on the same rank.
+
+    The order is that of dependencies. Nodes that they leave unordered are sorted by name if all ranks have the same names.
+    """
+    name = np.zeros(len(rows), np.int64)
+    open_ = np.flatnonzero(~certain)
+    if 0 < len(open_) <= _MOST_NAMES:
+        _, name[open_] = np.unique(np.array(read_names(view.trace, rows[open_])), return_inverse=True)
+        order = np.lexsort((name[open_], rank[open_], sort[open_]))
+        name[open_[~_names_agree(sort[open_][order], rank[open_][order], name[open_][order])[np.argsort(order)]]] = 0
+    order = np.lexsort((view.place[rows], name))
+    turn = np.empty(len(rows), np.int64)
+    turn[order] = count_before(sort[order], rank[order])
+    return turn
+
+
+def _names_agree(sort: NDArray[np.int64], rank: NDArray[np.int64], name: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """bool[n], whether all ranks have the same names among the nodes of a sort; arrays are sorted by sort, rank and name."""
+    agree = np.ones(len(sort), np.bool_)
+    begins = np.flatnonzero(np.concatenate(([True], (sort[1:] != sort[:-1]) | (rank[1:] != rank[:-1])))) if len(sort) else sort
+    lists: dict[int, bytes] = {}
+    bad: set[int] = set()
+    for begin, end in zip(begins.tolist(), np.append(begins[1:], len(sort)).tolist(), strict=True):
+        key = int(sort[begin])
+        names = name[begin:end].tobytes()
+        if lists.setdefault(key, names) != names:
+            bad.add(key)
+    agree[np.isin(sort, np.array(sorted(bad), np.int64))] = False
+    return agree

@@ -1,0 +1,161 @@
+"""Facts derived from the inputs of a run, computed once when a check first asks for them."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.run.groups import ALL_RANKS
+from astra_tacos.run.run import NATIVE, implementations
+from astra_tacos.run.system import SystemConfig
+from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.support.distinct import row_places
+from astra_tacos.workload.linter.collectives import Collectives, find_collectives
+from astra_tacos.workload.linter.inputs import Inputs, TraceFiles, read_trace_files
+from astra_tacos.workload.linter.messages import Messages, match_messages, sound_messages
+from astra_tacos.workload.linter.run_order import RunOrder, order_run
+from astra_tacos.workload.linter.trace_view import TraceView
+
+
+class UnknownFact(Exception):
+    """No file that could be read says what a check asks for: the check has no more to find."""
+
+
+class Facts:
+    """The inputs of a run, and the facts that checks derive from them.
+
+    Facts about nodes raise `UnknownFact` if no trace is readable, facts about messages also if the workload sends none.
+    """
+
+    def __init__(self, inputs: Inputs) -> None:
+        self.inputs = inputs
+
+    @property
+    def system(self) -> SystemConfig:
+        """The system; one with ASTRA-sim's defaults if its file cannot be used."""
+        return self.inputs.system or SystemConfig(str(self.inputs.system_path))
+
+    @property
+    def queues(self) -> bool:
+        """Whether messages queue on links under the backend."""
+        return self.inputs.backend.models_congestion
+
+    @property
+    def communicates(self) -> bool:
+        """Whether communication nodes send messages; under `replay-only` they only take their duration."""
+        return not self.system.replay_only
+
+    @cached_property
+    def num_npus(self) -> int:
+        """Number of NPUs of the network; if it cannot be read, number of ranks of the workload."""
+        network = self.inputs.network
+        if network is not None:
+            return network.num_npus
+        return max(self.inputs.workload.ranks, default=-1) + 1
+
+    @cached_property
+    def workload(self) -> TraceView:
+        """The workload, as far as its files are readable."""
+        if self.inputs.workload.trace is None:
+            raise UnknownFact
+        return TraceView(self.inputs.workload, is_workload=True)
+
+    @property
+    def communicating(self) -> TraceView:
+        """The workload, where it communicates."""
+        if not self.communicates:
+            raise UnknownFact
+        return self.workload
+
+    @cached_property
+    def implementations(self) -> tuple[tuple[str, ...], NDArray[np.int32]]:
+        """Prefixes of the custom traces that nodes of the workload name, and int32[num_nodes], the entry of each node."""
+        if self.inputs.workload.trace is None:
+            return (), np.empty(0, np.int32)
+        return implementations(self.workload.trace, self.system)
+
+    @cached_property
+    def custom_files(self) -> tuple[TraceFiles, ...]:
+        """Files of these custom traces, without positions beyond the largest group that uses them, which nobody opens."""
+        sizes = {number: [self.group_size(group) for group in groups] for number, groups in self.uses.items()}
+        return tuple(
+            read_trace_files(prefix, self.inputs.directory / prefix, max(sizes.get(number, ()), default=None))
+            for number, prefix in enumerate(self.implementations[0])
+        )
+
+    @cached_property
+    def custom(self) -> dict[int, TraceView]:
+        """The custom traces that have a readable file, by their place among the prefixes."""
+        return {
+            number: TraceView(files, is_workload=False)
+            for number, files in enumerate(self.custom_files)
+            if files.trace is not None
+        }
+
+    @cached_property
+    def views(self) -> tuple[TraceView, ...]:
+        """The workload and the custom traces, as far as they are readable."""
+        return (*((self.workload,) if self.inputs.workload.trace is not None else ()), *self.custom.values())
+
+    @cached_property
+    def collectives(self) -> Collectives:
+        """Collective nodes of the workload."""
+        return find_collectives(self.communicating, self.inputs.groups, self.num_npus, self.implementations[1])
+
+    @cached_property
+    def uses(self) -> dict[int, list[int]]:
+        """Ids of the groups that run each custom trace, by its place among the prefixes."""
+        if self.inputs.workload.trace is None or not self.communicates:
+            return {}
+        collectives = self.collectives
+        first, _ = row_places(collectives.run, collectives.group)
+        found: dict[int, list[int]] = {}
+        for run, group in zip(collectives.run[first].tolist(), collectives.group[first].tolist(), strict=True):
+            if run != NATIVE:
+                found.setdefault(run, []).append(group)
+        return found
+
+    def group_size(self, group: int) -> int:
+        """Number of ranks of a group."""
+        return self.num_npus if group == ALL_RANKS else len(self.inputs.groups[group])
+
+    def spans_network(self, group: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """bool[len(group)], whether each of these groups has as many ranks as the network."""
+        numbers, which = np.unique(group, return_inverse=True)
+        return np.array([self.group_size(number) == self.num_npus for number in numbers.tolist()], np.bool_)[which]
+
+    @cached_property
+    def messages(self) -> Messages:
+        """Point-to-point messages of the workload."""
+        return match_messages(self.communicating, self.num_npus)
+
+    @cached_property
+    def custom_messages(self) -> dict[int, Messages]:
+        """Messages within each custom trace."""
+        return {number: match_messages(view, view.num_ranks) for number, view in self.custom.items()}
+
+    @cached_property
+    def order(self) -> RunOrder:
+        """The order of nodes across ranks."""
+        sends = sound_messages(self.workload, self.num_npus) & self.workload.rows(NodeType.COMM_SEND)
+        return order_run(self.workload, self.collectives, self.messages, self._synchronises, np.flatnonzero(sends))
+
+    @cached_property
+    def _synchronises(self) -> dict[int, bool]:
+        """Whether every rank waits, directly or indirectly, for every other one; by custom trace."""
+        return {number: self._connected(number) for number in range(len(self.custom_files))}
+
+    def _connected(self, number: int) -> bool:
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import connected_components
+
+        if number not in self.custom:
+            return False
+        view, messages = self.custom[number], self.custom_messages[number]
+        source, target = view.rank[messages.send], view.rank[messages.recv]
+        size = view.trace.num_ranks
+        graph = coo_array((np.ones(len(source)), (source, target)), shape=(size, size))
+        count, _ = connected_components(graph, connection="strong")
+        return bool(count == 1)

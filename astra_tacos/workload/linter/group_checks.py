@@ -1,0 +1,217 @@
+"""Checks G: communicator groups, and the nodes that use them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from astra_tacos.run.groups import ALL_RANKS, UNKNOWN, group_ids, is_member
+from astra_tacos.run.patterns import pattern_name
+from astra_tacos.run.run import NATIVE, PATTERN_KEYS
+from astra_tacos.run.shared_plans import twice_freed
+from astra_tacos.run.trace.schema import CommType, NodeType
+from astra_tacos.support.units import format_size
+from astra_tacos.workload.linter.facts import Facts
+from astra_tacos.workload.linter.finding import Check, Found, FoundRows, Severity
+from astra_tacos.workload.linter.trace_view import listed
+
+
+def group_id_bad(facts: Facts) -> Iterator[Found]:
+    """A group's name is not an integer of 1 or more.
+
+    ASTRA-sim reserves 0 for the group of all ranks. It aborts at "0" and negative ids with `Assertion 'id > 0' failed`, at words
+    with `std::invalid_argument: stoi` (`CommunicatorGroup.cc`, `set_id`; `workload/Workload.cc`, `initialize_comm_groups`). If
+    two names stand for one number ("1" and "01"), it uses the last one.
+
+    Remedy: number the groups from 1. Nodes without pg_name, or with "0", use all ranks.
+    """
+    for problem in facts.inputs.problems.get("group_id", ()):
+        yield Found(problem.message, "number the groups from 1", problem.file)
+
+
+def group_members_bad(facts: Facts) -> Iterator[Found]:
+    """A group is not a list of distinct ranks.
+
+    ASTRA-sim aborts at entries that are not numbers. If a rank is listed twice, it has the first of these positions only: the
+    other ranks wait for messages from the second one and stall (`CommunicatorGroup.cc`).
+
+    Remedy: list each rank once, in ascending order.
+    """
+    for problem in facts.inputs.problems.get("group_members", ()):
+        yield Found(problem.message, "list each rank once", problem.file)
+
+
+def group_unsorted(facts: Facts) -> Iterator[Found]:
+    """A group that runs a custom collective does not list its ranks in ascending order.
+
+    ASTRA-sim chooses a rank's trace by its place in the *sorted* list, but converts the positions in that trace into ranks by the
+    list *as it is written* (`CommunicatorGroup.cc`, pos_in_group; `CustomAlgorithm.cc`, `convert_algo_rank_to_real_rank`).
+    Messages then go to the wrong ranks, and the run aborts or stalls. Native collectives work with any order.
+
+    Remedy: sort the list, and number the positions in the trace by ascending rank.
+    """
+    used = sorted({group for groups in facts.uses.values() for group in groups} - {ALL_RANKS})
+    for group in used:
+        members = facts.inputs.groups[group]
+        if list(members) != sorted(members):
+            message = f"group {group} is [{listed(members)}]: custom collectives need ascending ranks"
+            yield Found(message, "sort it", str(facts.inputs.groups_path))
+
+
+def group_unknown(facts: Facts) -> Iterator[FoundRows]:
+    """A node uses a group that does not exist.
+
+    ASTRA-sim exits: `communicator group not found` (`workload/Workload.cc`, `extract_comm_group`).
+
+    Remedy: add the group to the file that `--comm-group` names.
+    """
+    view, inputs = facts.communicating, facts.inputs
+    if inputs.groups_ignored or "groups" in inputs.problems:
+        return
+    group = group_ids(view.columns)
+    bad = [problem.group for problem in inputs.problems.get("group_members", ()) if problem.group]
+    where = view.rows(NodeType.COMM_COLL) & ~np.isin(group, [ALL_RANKS, UNKNOWN, *inputs.groups, *bad])
+    remedy = f"add it to {inputs.groups_path}" if inputs.groups_path else "give a file of groups (--comm-group)"
+    yield view.each(where, lambda row: f"uses group {group[row]}, which does not exist", remedy)
+
+
+def group_name_bad(facts: Facts) -> Iterator[FoundRows]:
+    """A node's pg_name is not a number.
+
+    ASTRA-sim throws in `std::stoi` (`workload/Workload.cc`, `extract_comm_group`): it aborts at time 0; later, the rank stalls.
+
+    Remedy: set pg_name to the id of a group, or to "" or "0" for all ranks.
+    """
+    view = facts.communicating
+    names = view.columns.group_names
+    where = view.rows(NodeType.COMM_COLL) & (group_ids(view.columns) == UNKNOWN)
+    yield view.each(
+        where,
+        lambda row: f"pg_name is {names[view.columns.group[row]]!r}, no group's number",
+        'write a number, or "" for all ranks',
+    )
+
+
+def rank_outside(facts: Facts) -> Iterator[FoundRows]:
+    """A rank uses a group that it is not in.
+
+    For a native collective ASTRA-sim aborts with `Assertion 'index_in_ring >= 0' failed` (`RingTopology.cc`); for a custom one it
+    looks for the trace `PREFIX.-1.et`. A BROADCAST does not check its group's ranks.
+
+    Remedy: add the rank to the group, or use another group.
+    """
+    view = facts.communicating
+    group = group_ids(view.columns)
+    coll = view.rows(NodeType.COMM_COLL) & np.isin(group, list(facts.inputs.groups))
+    coll &= view.columns.comm_type != CommType.BROADCAST
+    where = coll & ~is_member(facts.inputs.groups, np.where(coll, group, ALL_RANKS), view.rank)
+
+    def describe(row: int) -> str:
+        return f"uses group {group[row]}, whose ranks are {listed(facts.inputs.groups[int(group[row])])}"
+
+    yield view.each(where, describe, "use a group that holds the rank")
+
+
+def group_beyond(facts: Facts) -> Iterator[Found]:
+    """A group that is used contains ranks beyond the network.
+
+    ASTRA-sim aborts when one of its ranks sends to such a rank, and stalls when one waits for it.
+
+    Remedy: list ranks from 0 to the number of NPUs minus 1 only.
+    """
+    collectives = facts.collectives
+    for group, members in collectives.members.items():
+        beyond = [rank for rank in members if rank >= facts.num_npus]
+        if beyond:
+            message = f"group {group} holds rank {listed(beyond)}, the network has {facts.num_npus:,} NPUs"
+            yield Found(message, "take it out", str(facts.inputs.groups_path))
+
+
+def group_of_one(facts: Facts) -> Iterator[FoundRows]:
+    """A native collective in a group of one rank.
+
+    Such a collective has no phases, and ASTRA-sim never notices its end: the rank stalls silently (`system/Sys.cc`,
+    `generate_collective`, dataset->active). Custom collectives of one rank do end.
+
+    Remedy: leave the node out.
+    """
+    view, collectives = facts.workload, facts.collectives
+    single = [group for group, members in collectives.members.items() if len(members) == 1]
+    rows = collectives.row[np.isin(collectives.group, single) & (collectives.run == NATIVE)]
+    group = group_ids(view.columns)
+    yield view.each(rows, lambda row: f"{view.kind_name(row)} in group {group[row]} of one rank never ends", "leave it out")
+
+
+def plan_clash(facts: Facts) -> Iterator[Found]:
+    """A node runs the collective of another node, because its group remembers one plan per pattern.
+
+    In a communicator group the first node of a pattern decides what all later nodes of that pattern run on that rank: ASTRA-sim
+    ignores the per-node traces of later nodes (`CommunicatorGroup.cc`, `get_collective_plan`). Nodes of other sizes then move the
+    wrong data. The group of all ranks remembers no plan.
+
+    Remedy: for each distinct trace, add a group of the same ranks under a new id, and use that id as pg_name.
+    """
+    view, collectives = facts.workload, facts.collectives
+    prefixes = facts.implementations[0]
+    for entry in np.flatnonzero(collectives.named != collectives.run).tolist():
+        planner = int(collectives.planner[entry])
+        pattern, group = pattern_name(int(collectives.comm_type[entry])), int(collectives.group[entry])
+        sizes = [int(collectives.size_bytes[which]) for which in (entry, planner)]
+        names = [_program(prefixes, int(collectives.named[which])) for which in (entry, planner)]
+        what = f"runs {names[1]}, which node {view.node(int(collectives.row[planner]))} names, not {names[0]}"
+        if sizes[0] != sizes[1]:
+            what += f": made for {format_size(sizes[1])}, not {format_size(sizes[0])}"
+        harmless = sizes[0] == sizes[1] and _alike(facts, int(collectives.named[entry]), int(collectives.run[entry]))
+        severity = Severity.WARNING if harmless else Severity.ERROR
+        remedy = f"copy group {group} under a new id for it: a group keeps one plan for {pattern}"
+        yield view.at(int(collectives.row[entry]), what, remedy, severity)
+
+
+def plans_shared(facts: Facts) -> Iterator[Found]:
+    """Two groups of a rank run one pattern by one algorithm, which ASTRA-sim frees twice when it ends.
+
+    It may abort then (`free(): invalid pointer`, `malloc_consolidate(): unaligned fastbin chunk detected`), after all cycles are
+    printed, or not: that depends on the memory allocator alone. The plan of a group of fewer than all ranks frees a list of one
+    algorithm, which plans share (`CommunicatorGroup.cc`, `get_collective_plan`; `CollectivePlan.cc`).
+
+    Remedy: take the cycles and ignore the abort, or give the nodes custom traces of their own (`plan` does).
+    """
+    view, collectives, system = facts.workload, facts.collectives, facts.system
+    has_own = np.isin(view.trace.node_id[collectives.row[collectives.planner]], list(system.per_node))
+    is_shared = np.zeros(len(collectives.row), np.bool_)
+    for pattern, key in PATTERN_KEYS.items():
+        is_shared |= (collectives.comm_type == pattern) & (key in system.custom or len(system.native.get(key, ())) == 1)
+    is_shared &= ~has_own
+    is_shared &= ~facts.spans_network(collectives.group)
+    columns = (column[is_shared] for column in (collectives.rank, collectives.group, collectives.comm_type))
+    for kind, (rank, first, second) in twice_freed(*columns).items():
+        message = f"rank {rank} runs {pattern_name(kind)} in groups {first} and {second} by one algorithm, which is freed twice"
+        yield Found(f"{message}: ASTRA-sim may abort at its end", "ignore that abort: all cycles are printed before")
+
+
+def _program(prefixes: tuple[str, ...], number: int) -> str:
+    return "the native algorithm" if number == NATIVE else prefixes[number]
+
+
+def _alike(facts: Facts, first: int, second: int) -> bool:
+    """Whether two traces have the same number of ranks and move the same number of bytes."""
+    if first not in facts.custom or second not in facts.custom:
+        return False
+    views = [facts.custom[number] for number in (first, second)]
+    moved = [int(view.trace.size_bytes[view.rows(NodeType.COMM_SEND)].clip(0).sum()) for view in views]
+    return views[0].num_ranks == views[1].num_ranks and moved[0] == moved[1]
+
+
+CHECKS = (
+    Check("G01", Severity.ERROR, "group id", group_id_bad),
+    Check("G02", Severity.ERROR, "group members", group_members_bad),
+    Check("G03", Severity.ERROR, "group not in ascending order", group_unsorted),
+    Check("G04", Severity.ERROR, "unknown group", group_unknown),
+    Check("G05", Severity.ERROR, "pg_name that is no number", group_name_bad),
+    Check("G06", Severity.ERROR, "rank outside its group", rank_outside),
+    Check("G07", Severity.ERROR, "group beyond the network", group_beyond),
+    Check("G08", Severity.ERROR, "native collective in a group of one", group_of_one),
+    Check("G09", Severity.ERROR, "plan of another node", plan_clash),
+    Check("G10", Severity.WARNING, "algorithm freed twice", plans_shared),
+)

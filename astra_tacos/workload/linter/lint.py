@@ -1,0 +1,135 @@
+"""`lint`: all findings of all checks of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from astra_tacos.run.backend import Backend
+from astra_tacos.workload.linter import (
+    algorithm_checks,
+    attribute_checks,
+    custom_checks,
+    file_checks,
+    group_checks,
+    message_checks,
+    network_checks,
+    node_checks,
+    order_checks,
+    system_checks,
+)
+from astra_tacos.workload.linter.facts import Facts, UnknownFact
+from astra_tacos.workload.linter.finding import Check, Finding, Found, FoundRows, Severity
+from astra_tacos.workload.linter.inputs import read_inputs
+
+_FAMILIES = (
+    file_checks,
+    network_checks,
+    system_checks,
+    algorithm_checks,
+    group_checks,
+    attribute_checks,
+    node_checks,
+    message_checks,
+    custom_checks,
+    order_checks,
+)
+_LETTERS = "FNSGADMTC"
+"""Letters of the families, in the order in which their codes are listed."""
+_ALL = [check for family in _FAMILIES for check in family.CHECKS]
+CHECKS: dict[str, Check] = {
+    check.code: check for check in sorted(_ALL, key=lambda check: (_LETTERS.index(check.code[0]), check.code))
+}
+if len(CHECKS) != len(_ALL):
+    raise ValueError("two checks have one code")
+
+
+@dataclass(frozen=True, slots=True)
+class LintReport:
+    """The result of `lint`.
+
+    Parameters
+    ----------
+    findings
+        Errors first, then by code.
+    errors, warnings
+        Number of findings of each code, including those beyond the limit.
+    num_npus, num_ranks, num_nodes
+        Number of NPUs of the network, and of ranks and nodes of the workload that were read.
+    backend
+        The network model that the run was checked for.
+    """
+
+    findings: tuple[Finding, ...]
+    errors: Mapping[str, int]
+    warnings: Mapping[str, int]
+    num_npus: int
+    num_ranks: int
+    num_nodes: int
+    backend: Backend
+
+
+def lint(
+    workload: str | Path,
+    system: str | Path,
+    network: str | Path,
+    comm_group: str | Path | None = None,
+    remote_memory: str | Path | None = None,
+    directory: str | Path = Path(),
+    backend: Backend | str | None = None,
+    limit: int | None = None,
+) -> LintReport:
+    """Find faults that would make ASTRA-sim stall, abort or compute something else. Bad files are findings, not exceptions.
+
+    Parameters
+    ----------
+    workload
+        Prefix of the traces: `PREFIX.<rank>.et`.
+    system, network, comm_group, remote_memory
+        Paths of the files.
+    directory
+        The directory in which ASTRA-sim is started: paths in the system JSON and in the per-node YAML start there.
+    backend
+        The network model, or its name; None stands for the network's default (`run.backend`).
+    limit
+        Most findings of a code and severity in `findings`; all are counted. None for no limit.
+    """
+    facts = Facts(read_inputs(workload, system, network, comm_group, remote_memory, directory, backend))
+    findings: list[Finding] = []
+    counts: dict[Severity, dict[str, int]] = {severity: {} for severity in Severity}
+    for check in CHECKS.values():
+        with suppress(UnknownFact):
+            for found in check.find(facts):
+                _add(check, found, findings, counts, limit)
+    findings.sort(key=lambda finding: (finding.severity != Severity.ERROR, finding.code))
+    trace = facts.inputs.workload.trace
+    return LintReport(
+        findings=tuple(findings),
+        errors=counts[Severity.ERROR],
+        warnings=counts[Severity.WARNING],
+        num_npus=facts.num_npus,
+        num_ranks=len(facts.inputs.workload.ranks),
+        num_nodes=trace.num_nodes if trace else 0,
+        backend=facts.inputs.backend,
+    )
+
+
+def _add(
+    check: Check,
+    found: Found | FoundRows,
+    findings: list[Finding],
+    counts: Mapping[Severity, dict[str, int]],
+    limit: int | None,
+) -> None:
+    severity = check.severity if isinstance(found, FoundRows) else found.severity or check.severity
+    seen = counts[severity].get(check.code, 0)
+    number = len(found.rows) if isinstance(found, FoundRows) else 1
+    if not number:
+        return
+    counts[severity][check.code] = seen + number
+    room = number if limit is None else max(limit - seen, 0)
+    shown = [found.describe(row) for row in found.rows[:room].tolist()] if isinstance(found, FoundRows) else [found][:room]
+    for one in shown:
+        findings.append(Finding(check.code, severity, one.message, one.remedy, one.file, one.rank, one.node))

@@ -1,0 +1,170 @@
+"""A trace as the checks use it: its rows, their topological order, and the names of nodes in findings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.run.patterns import pattern_name
+from astra_tacos.run.tags import TAGS
+from astra_tacos.run.trace.precedence import precede
+from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.run.trace.trace import ChunkColumns, Trace, WorkloadColumns
+from astra_tacos.support.units import format_size
+from astra_tacos.workload.linter.finding import Found, FoundRows, Severity
+from astra_tacos.workload.linter.inputs import TraceFiles
+
+_UINT32 = 0xFFFF_FFFF
+_INT32_MAX = 0x7FFF_FFFF
+
+
+class TraceView:
+    """The readable nodes of a workload or of a custom collective.
+
+    Parameters
+    ----------
+    files
+        The files of the trace; its `trace` is not None.
+    is_workload
+        Whether this is the workload.
+    """
+
+    def __init__(self, files: TraceFiles, *, is_workload: bool) -> None:
+        if files.trace is None or files.trace.workload is None or files.trace.chunks is None:
+            raise ValueError("the trace has to be read with all its columns")
+        self.files = files
+        self.is_workload = is_workload
+        self.trace: Trace = files.trace
+        self.columns: WorkloadColumns = files.trace.workload
+        self.chunks: ChunkColumns = files.trace.chunks
+        self.rank: NDArray[np.int64] = files.trace.rank
+
+    @property
+    def num_ranks(self) -> int:
+        """Number of ranks that have a file, readable or not."""
+        return self.files.ranks[-1] + 1
+
+    def rows(self, *kinds: NodeType) -> NDArray[np.bool_]:
+        """bool[num_nodes], whether a node is of one of these kinds."""
+        wanted = np.zeros(256, np.bool_)
+        wanted[list(kinds)] = True
+        return wanted[self.trace.kind]
+
+    @cached_property
+    def tags(self) -> NDArray[np.int64]:
+        """int64[num_nodes], tags as ASTRA-sim reads them: signed 32-bit integers, modulo `TAGS`; -1 for negative ones."""
+        unsigned = self.trace.tag & _UINT32
+        return np.where(unsigned > _INT32_MAX, -1, unsigned % TAGS)
+
+    def file(self, row: int) -> str:
+        """Name of the file that has a node."""
+        return self.files.file(int(self.rank[row]))
+
+    def node(self, row: int) -> int:
+        """Id of a node."""
+        return int(self.trace.node_id[row])
+
+    def at(self, row: int, message: str, remedy: str = "", severity: Severity | None = None) -> Found:
+        """A finding at a node.
+
+        Parameters
+        ----------
+        row
+            Row of the node.
+        message
+            What is wrong.
+        remedy
+            What to do about it.
+        severity
+            The severity, if not that of the check.
+        """
+        return Found(message, remedy, self.file(row), int(self.rank[row]), self.node(row), severity)
+
+    def each(
+        self, where: NDArray[np.bool_] | NDArray[np.int64], describe: str | Callable[[int], str], remedy: str = ""
+    ) -> FoundRows:
+        """A finding at each of these nodes, given as a mask or as rows.
+
+        `describe` is a function from a row to its message, or a format such as `{kind} of {size}` with the names of `_fields`.
+        """
+        rows = np.flatnonzero(where) if where.dtype == np.bool_ else where.astype(np.int64, copy=False)
+        if isinstance(describe, str):
+            return FoundRows(rows, lambda row: self.at(row, describe.format_map(self._fields(row)), remedy))
+        return FoundRows(rows, lambda row: self.at(row, describe(row), remedy))
+
+    def _fields(self, row: int) -> dict[str, str]:
+        """The values that a format may name, as texts."""
+        trace, sends = self.trace, self.trace.kind[row] == NodeType.COMM_SEND
+        peer = "rank" if self.is_workload else "position"
+        return {
+            "kind": self.kind_name(row),
+            "rank": str(self.rank[row]),
+            "size": format_size(max(int(trace.size_bytes[row]), 0)),
+            "bytes": f"{int(trace.size_bytes[row]):,}",
+            "us": f"{int(trace.duration_us[row]):,}",
+            "tag": str(trace.tag[row]),
+            "towards": f"{'sends to' if sends else 'receives from'} {peer} {trace.peer[row]}",
+            "own": f"{'comm_src' if sends else 'comm_dst'} is {self.columns.own[row]}",
+        }
+
+    def kind_name(self, row: int) -> str:
+        """Name of a node's kind, like COMP; for a collective its pattern, like ALL_REDUCE."""
+        kind = int(self.trace.kind[row])
+        if kind != NodeType.COMM_COLL:
+            return NodeType(kind).name if kind <= max(NodeType) else f"a node of type {kind}"
+        return pattern_name(int(self.columns.comm_type[row]))
+
+    @cached_property
+    def children(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The rows that depend on each row (CSR): first entry of each row, and rows."""
+        from astra_tacos.workload.linter import _order_kernels as kernels
+
+        first, after = kernels.transpose(self.trace.dep_first, self.trace.dep, self.trace.num_nodes)
+        return first, after
+
+    @cached_property
+    def _orders(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        from astra_tacos.workload.linter import _order_kernels as kernels
+
+        order, ordered = kernels.rank_orders(self.trace.rank_first, self.trace.dep_first, self.trace.dep, *self.children)
+        return order, ordered
+
+    @property
+    def order(self) -> NDArray[np.int64]:
+        """int64[num_nodes], rows in topological order, rank by rank; rows in or behind a cycle come last in their rank."""
+        return self._orders[0]
+
+    @property
+    def ordered(self) -> NDArray[np.int64]:
+        """int64[num_ranks], number of rows of each rank that are not in a cycle and do not depend on one."""
+        return self._orders[1]
+
+    @cached_property
+    def place(self) -> NDArray[np.int64]:
+        """int64[num_nodes], place of each row in `order`."""
+        place = np.empty(self.trace.num_nodes, np.int64)
+        place[self.order] = np.arange(self.trace.num_nodes)
+        return place
+
+    @cached_property
+    def runs(self) -> NDArray[np.bool_]:
+        """bool[num_nodes], whether a row is not in a cycle and does not depend on one."""
+        return self.place - self.trace.rank_first[self.rank] < self.ordered[self.rank]
+
+    @cached_property
+    def depends(self) -> NDArray[np.bool_]:
+        """bool[num_nodes], whether a row depends on anything."""
+        return np.diff(self.trace.dep_first) > 0
+
+    def precede(self, before: NDArray[np.int64], after: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """bool[num_queries], whether a chain of dependencies leads from `before[i]` to `after[i]`, two rows of one rank."""
+        return precede(self.trace, self.place, self.order, before, after)
+
+
+def listed(ranks: NDArray[np.int64] | tuple[int, ...] | list[int], most: int = 6) -> str:
+    """Ranks in words: `0, 1, 5`, or the first `most` and the number of all."""
+    texts = [str(int(rank)) for rank in ranks[:most]]
+    return ", ".join(texts) + (f", ... ({len(ranks):,})" if len(ranks) > most else "")

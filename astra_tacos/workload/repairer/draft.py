@@ -1,0 +1,264 @@
+"""The `Draft` class: a run under repair, whose parts the steps change in place."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from astra_tacos.export.run_script import SCRIPT, check_script_name, write_run_script
+from astra_tacos.network.network_config import NetworkConfig
+from astra_tacos.planner.run_files import (
+    COLLECTIVE,
+    GROUPS,
+    MEMORY,
+    NETWORK,
+    PER_NODE,
+    SYSTEM,
+    WORKLOAD,
+    RunInputs,
+)
+from astra_tacos.run.backend import Backend
+from astra_tacos.run.system import COMM_KEYS, PER_NODE_KEY
+from astra_tacos.run.trace.node_messages import framed
+from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.files import write_json
+from astra_tacos.support.temporaries import scratch_directory
+from astra_tacos.workload.linter.finding import Finding
+from astra_tacos.workload.linter.lint import LintReport, lint
+from astra_tacos.workload.repairer.change import Log
+from astra_tacos.workload.repairer.names import ALL_RANKS
+from astra_tacos.workload.repairer.node import DraftNode
+from astra_tacos.workload.repairer.rank_nodes import RankNodes
+
+_OPS_OF_PAUSE = 1500
+"""Operations that take more than 1 ns and less than 2 at 1 TFLOP/s."""
+
+
+@dataclass(slots=True)
+class Draft:
+    """A run under repair.
+
+    Parameters
+    ----------
+    name
+        Name of the workload's files.
+    metadata, ranks
+        The head and the nodes of each rank's trace.
+    compressed
+        Ranks whose trace was compressed.
+    surplus
+        Ranks beyond the network that have a trace, which is not read.
+    groups
+        Members of each communicator group by the name that the file gives it, as far as they are a list.
+    system
+        The system JSON.
+    network_text, network
+        The network file and what it says.
+    network_tables
+        The tables that the network file names: each as it is named there, and the file.
+    memory
+        The remote memory JSON.
+    custom
+        The files of each custom collective, by the prefix that the system's files give.
+    per_node
+        Prefix of the custom collective that a node id runs.
+    backend
+        The network model that the run is for.
+    """
+
+    name: str
+    metadata: list[Any]
+    ranks: list[RankNodes]
+    compressed: tuple[int, ...]
+    surplus: tuple[int, ...]
+    groups: dict[str, list[Any]]
+    system: dict[str, Any]
+    network_text: str
+    network: NetworkConfig
+    network_tables: tuple[tuple[Path, Path], ...]
+    memory: dict[str, Any]
+    custom: dict[str, tuple[Path, ...]]
+    per_node: dict[int, str]
+    backend: Backend
+    _report: LintReport | None = field(default=None, repr=False)
+
+    @property
+    def num_ranks(self) -> int:
+        """Number of ranks that have a trace."""
+        return len(self.ranks)
+
+    def nodes(self, *kinds: int) -> Iterator[tuple[int, DraftNode]]:
+        """Rank and node of all nodes of some types."""
+        return ((rank, node) for rank, nodes in enumerate(self.ranks) for node in nodes.of_kind(*kinds))
+
+    def collectives(self) -> Iterator[tuple[int, DraftNode]]:
+        """Rank and node of all collectives."""
+        return self.nodes(NodeType.COMM_COLL)
+
+    def messages(self) -> Iterator[tuple[int, DraftNode]]:
+        """Rank and node of all sends and receives."""
+        return self.nodes(NodeType.COMM_SEND, NodeType.COMM_RECV)
+
+    def fault(self, rank: int, node: DraftNode, message: str) -> ConfigError:
+        """The error that nothing says how to mend a node."""
+        return ConfigError(f"{self.name}.{rank}.et node {node.id}: {message}")
+
+    def members(self, name: str) -> list[int] | None:
+        """Ranks of a group that a node names, None if there is none."""
+        if name in ALL_RANKS:
+            return list(range(self.num_ranks))
+        return self.groups.get(name)
+
+    def new_group(self, members: list[int]) -> str:
+        """The name of another group of these ranks, numbered after all that are there."""
+        name = str(1 + max((int(name) for name in self.groups if name.isdecimal()), default=0))
+        self.groups[name] = members
+        return name
+
+    def new_id(self, rank: int) -> int:
+        """An id that no node of the rank has."""
+        return 1 + self.ranks[rank].highest_id()
+
+    def pause(self, rank: int, name: str) -> DraftNode:
+        """A new compute node that takes 1 ns on the GPU, with or without the roofline."""
+        node = DraftNode.make(self.new_id(rank), name, NodeType.COMP, is_cpu_op=False)
+        if self.system.get("roofline-enabled"):
+            node.set("num_ops", int(float(self.system.get("peak-perf", 0)) * _OPS_OF_PAUSE))
+            node.set("tensor_size", 1)
+        return node
+
+    def remove(self, log: Log, rank: int, gone: Iterable[tuple[DraftNode, str, str]]) -> None:
+        """Remove nodes of a rank as `bypass` does, and say of each what it is and why it goes."""
+        gone = list(gone)
+        for node, what, reason in gone:
+            log.add(f"removed {what}", reason, rank, node.id)
+        self.bypass(rank, [node for node, _, _ in gone])
+
+    def bypass(self, rank: int, gone: Iterable[DraftNode]) -> None:
+        """Remove nodes of a rank; what depended on them depends on what they depended on."""
+        removed = {node.id: node for node in gone}
+        if not removed:
+            return
+        behind: dict[int, tuple[int, ...]] = {}
+
+        def past(node_id: int) -> tuple[int, ...]:
+            if node_id not in removed:
+                return (node_id,)
+            if node_id not in behind:
+                behind[node_id] = tuple(self._past(node_id, removed))
+            return behind[node_id]
+
+        for node in self.ranks[rank].depending_on(removed.values()):
+            if node.id not in removed:
+                node.replace_deps(past)
+        self.ranks[rank].remove(removed.values())
+
+    @staticmethod
+    def _past(node_id: int, removed: dict[int, DraftNode]) -> list[int]:
+        found: dict[int, None] = {}
+        seen, stack = {node_id}, [node_id]
+        while stack:
+            for dep in removed[stack.pop()].deps:
+                if dep not in removed:
+                    found[dep] = None
+                elif dep not in seen:
+                    seen.add(dep)
+                    stack.append(dep)
+        return list(found)
+
+    def report(self) -> LintReport:
+        """What `lint` finds in the run as it is when this is first called after `changed`."""
+        if self._report is None:
+            with scratch_directory() as folder:
+                self.write(folder)
+                run = self.inputs(folder)
+                report = lint(run.workload, run.system, run.network, run.groups, run.remote_memory, run.directory, self.backend)
+                self._report = replace(report, findings=tuple(_within(folder, finding) for finding in report.findings))
+        return self._report
+
+    def changed(self) -> None:
+        """Say that the run is no longer the one that `report` was made for."""
+        self._report = None
+
+    def found(self, *codes: str) -> bool:
+        """Whether `lint` finds one of these codes."""
+        report = self.report()
+        return any(code in counts for code in codes for counts in (report.errors, report.warnings))
+
+    def inputs(self, folder: Path) -> RunInputs:
+        """The files of the run, once it is written to a folder."""
+        groups = folder / GROUPS
+        return RunInputs(
+            folder / WORKLOAD / self.name,
+            folder / SYSTEM,
+            folder / NETWORK,
+            groups if groups.is_file() else None,
+            folder / MEMORY,
+            folder,
+        )
+
+    def write(self, folder: Path) -> None:
+        """Write the run into an empty directory.
+
+        Raises
+        ------
+        ConfigError
+            If the script cannot hold the workload's name.
+        """
+        check_script_name(self.name)
+        (folder / WORKLOAD).mkdir()
+        for rank, (metadata, nodes) in enumerate(zip(self.metadata, self.ranks, strict=True)):
+            with (folder / WORKLOAD / f"{self.name}.{rank}.et").open("wb") as file:
+                file.write(framed(metadata))
+                file.writelines(nodes.encoded())
+        self._write_system(folder)
+        (folder / NETWORK).write_text(self.network_text, encoding="utf-8")
+        for name, source in self.network_tables:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, folder / name)
+        write_json(folder / MEMORY, self.memory)
+        if self.groups:
+            lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(ranks)}" for name, ranks in self.groups.items())
+            (folder / GROUPS).write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
+        needs = self.backend.needs(len(self.network.dimensions))
+        write_run_script(folder, f"{WORKLOAD}/{self.name}", self.backend, "Runs", needs=needs, has_groups=bool(self.groups))
+
+    def _write_system(self, folder: Path) -> None:
+        """The system JSON and the custom collectives, under names of this directory."""
+        names: dict[str, str] = {}
+        for prefix, files in self.custom.items():
+            base = name = Path(prefix).name
+            while f"{COLLECTIVE}/{name}" in names.values():
+                name = f"{base}_{len(names)}"
+            names[prefix] = f"{COLLECTIVE}/{name}"
+            (folder / COLLECTIVE).mkdir(exist_ok=True)
+            for position, file in enumerate(files):
+                shutil.copyfile(file, folder / COLLECTIVE / f"{name}.{position}.et")
+        system = dict(self.system)
+        for key in COMM_KEYS:
+            entry = system.get(f"{key}-implementation-custom")
+            if entry:
+                system[f"{key}-implementation-custom"] = [names.get(entry[0], entry[0])]
+        if self.per_node:
+            system[PER_NODE_KEY] = PER_NODE
+            lines = (f"{node}: {names.get(prefix, prefix)}\n" for node, prefix in sorted(self.per_node.items()))
+            (folder / PER_NODE).write_text("".join(lines), encoding="utf-8")
+        else:
+            system.pop(PER_NODE_KEY, None)
+        write_json(folder / SYSTEM, system)
+
+
+def _within(folder: Path, finding: Finding) -> Finding:
+    """A finding whose file and message do not name a temporary folder."""
+    begin = f"{folder}/"
+    file = None if finding.file is None else finding.file.removeprefix(begin)
+    return replace(finding, file=file, message=finding.message.replace(begin, ""), remedy=finding.remedy.replace(begin, ""))
+
+
+OWN_FILES = frozenset({SCRIPT, GROUPS, SYSTEM, NETWORK, MEMORY, PER_NODE, WORKLOAD, COLLECTIVE})
+"""Names of what `Draft.write` writes, but for a table of links."""

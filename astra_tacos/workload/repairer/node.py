@@ -1,0 +1,216 @@
+"""The `DraftNode` class: one node of a trace under repair."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from typing import Any
+
+from astra_tacos.run.trace.schema import NodeType, schema_module
+
+FIELDS = {
+    "is_cpu_op": "bool_val",
+    "comm_type": "int64_val",
+    "comm_size": "int64_val",
+    "num_ops": "int64_val",
+    "tensor_size": "uint64_val",
+    "comm_src": "int32_val",
+    "comm_dst": "int32_val",
+    "comm_tag": "int32_val",
+    "comm_priority": "int32_val",
+    "pg_name": "string_val",
+    "involved_dim": "bool_list",
+}
+"""The attributes that ASTRA-sim reads, with fields that all its readers accept."""
+INTEGERS = {
+    f"{kind}_val"
+    for kind in ("int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64", "sfixed32", "sfixed64")
+}
+
+
+def accepted_fields(name: str) -> set[str]:
+    """The fields in which ASTRA-sim reads an attribute."""
+    return INTEGERS if FIELDS[name] in INTEGERS else {FIELDS[name]}
+
+
+_TEXT_OF_TENSORS = 1 << 20
+"""Longest text of a node's tensors that is searched for their sizes."""
+
+
+class DraftNode:
+    """A node: a protobuf message whose attributes are looked up by name; what nobody changes keeps its bytes."""
+
+    __slots__ = ("message",)
+
+    def __init__(self, message: Any) -> None:
+        self.message = message
+
+    @classmethod
+    def make(cls, node_id: int, name: str, kind: NodeType, **attributes: object) -> DraftNode:
+        """A new node with some attributes.
+
+        Parameters
+        ----------
+        node_id
+            Its id.
+        name
+            Its name.
+        kind
+            Its type.
+        **attributes
+            Values of `FIELDS`.
+        """
+        node = cls(schema_module().Node(id=node_id, name=name, type=int(kind)))
+        for key, value in attributes.items():
+            node.set(key, value)
+        return node
+
+    @property
+    def seen(self) -> Any:
+        """Its message, to be looked at only."""
+        return self.message
+
+    @property
+    def id(self) -> int:
+        """Its id, unique within the rank."""
+        return int(self.seen.id)
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return str(self.seen.name)
+
+    @property
+    def kind(self) -> int:
+        """Its `NodeType`, or another number."""
+        return int(self.seen.type)
+
+    @property
+    def duration_us(self) -> int:
+        """Its duration."""
+        return int(self.seen.duration_micros)
+
+    @property
+    def compute_us(self) -> int:
+        """The duration, if it is a compute node."""
+        return self.duration_us if self.kind == NodeType.COMP else 0
+
+    @property
+    def is_cpu_op(self) -> bool:
+        """Whether it runs on the CPU."""
+        return bool(self.get("is_cpu_op"))
+
+    @property
+    def group(self) -> str:
+        """Name of the communicator group, one of `ALL_RANKS` for all ranks."""
+        return self.get("pg_name") or ""
+
+    @property
+    def pattern(self) -> int | None:
+        """Pattern of the collective."""
+        return self.number("comm_type")
+
+    @property
+    def size(self) -> int | None:
+        """Bytes of the collective or message."""
+        return self.number("comm_size")
+
+    @property
+    def is_collective(self) -> bool:
+        """Whether it is a collective."""
+        return self.kind == NodeType.COMM_COLL
+
+    @property
+    def is_message(self) -> bool:
+        """Whether it is a send or a receive."""
+        return self.kind in (NodeType.COMM_SEND, NodeType.COMM_RECV)
+
+    @property
+    def deps(self) -> list[int]:
+        """Ids of the nodes that it depends on, data first."""
+        return [*self.seen.data_deps, *self.seen.ctrl_deps]
+
+    def _attribute(self, name: str) -> Any:
+        return next((entry for entry in self.seen.attr if entry.name == name), None)
+
+    def field(self, name: str) -> str | None:
+        """Name of the field that holds an attribute's value: None without the attribute, "" for one without a value."""
+        entry = self._attribute(name)
+        return None if entry is None else entry.WhichOneof("value") or ""
+
+    def get(self, name: str) -> Any:
+        """Value of an attribute, None where it has none."""
+        entry = self._attribute(name)
+        kind = None if entry is None else entry.WhichOneof("value")
+        return None if kind is None else getattr(entry, kind)
+
+    def number(self, name: str) -> int | None:
+        """Value of an attribute if it is a whole number, else None."""
+        return int(self.get(name)) if self.field(name) in INTEGERS else None
+
+    def set(self, name: str, value: object) -> None:
+        """Set an attribute; a node has it once afterwards."""
+        self.drop(name)
+        entry = self.message.attr.add(name=name)
+        if FIELDS[name] == "bool_list":
+            entry.bool_list.values.extend(value)
+        else:
+            setattr(entry, FIELDS[name], value)
+
+    def drop(self, name: str) -> None:
+        """Remove an attribute."""
+        if self._attribute(name) is not None:
+            kept = [entry for entry in self.message.attr if entry.name != name]
+            copies = [type(entry).FromString(entry.SerializeToString()) for entry in kept]
+            del self.message.attr[:]
+            self.message.attr.extend(copies)
+
+    def depend(self, ids: Iterable[int]) -> None:
+        """Add control dependencies that it does not have."""
+        have = set(self.deps)
+        self.message.ctrl_deps.extend(dep for dep in dict.fromkeys(ids) if dep not in have)
+
+    def replace_deps(self, keep: Any) -> None:
+        """Replace each dependency by the ids that `keep(id)` gives; each id stays once, data before control."""
+        seen: set[int] = set()
+        for deps in (self.message.data_deps, self.message.ctrl_deps):
+            new = []
+            for dep in deps:
+                for other in keep(dep):
+                    if other not in seen:
+                        seen.add(other)
+                        new.append(other)
+            if new != list(deps):
+                deps[:] = new
+
+    def copy(self) -> DraftNode:
+        """Another node with the same contents."""
+        message = type(self.seen)()
+        message.CopyFrom(self.seen)
+        return DraftNode(message)
+
+    def texts(self) -> list[Any]:
+        """Values of its `inputs`, as the Python literal that converters write; empty if they are something else."""
+        text = self.seen.inputs.values
+        if not text or len(text) > _TEXT_OF_TENSORS:
+            return []
+        try:
+            values = ast.literal_eval(text)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            return []
+        return list(values) if isinstance(values, (list, tuple)) else []
+
+    def tensor_bytes(self) -> int | None:
+        """Size of the tensors among its inputs, each counted once; None without any."""
+        found: dict[tuple[int, ...], int] = {}
+        stack = self.texts()
+        while stack:
+            value = stack.pop()
+            if not isinstance(value, (list, tuple)):
+                continue
+            numbers = value[:5]
+            if len(value) == 6 and isinstance(value[5], str) and all(type(number) is int for number in numbers):
+                found[tuple(numbers)] = max(numbers[3], 0) * max(numbers[4], 0)
+            else:
+                stack.extend(value)
+        return sum(found.values()) if found else None

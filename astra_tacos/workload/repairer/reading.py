@@ -1,0 +1,214 @@
+"""Reading of a broken run into a `Draft`; what is missing gets defaults, which are told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from astra_tacos.network.network_config import NetworkConfig, read_network
+from astra_tacos.planner.run_files import network_tables
+from astra_tacos.run.backend import Backend, choose_backend
+from astra_tacos.run.per_node import read_per_node
+from astra_tacos.run.remote_memory import read_remote_memory
+from astra_tacos.run.system import COMM_KEYS, PER_NODE_KEY, parse_system
+from astra_tacos.run.trace.node_messages import read_messages, read_metadata
+from astra_tacos.run.trace.reader import MAX_RANKS, load_file, trace_files
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.json_text import read_json_object
+from astra_tacos.support.temporaries import scratch_directory
+from astra_tacos.support.yaml_text import read_text
+from astra_tacos.workload.linter.inputs import is_compressed, rank_files
+from astra_tacos.workload.repairer.draft import Draft
+from astra_tacos.workload.repairer.inputs import (
+    DEFAULT_BANDWIDTH_GIBPS,
+    DEFAULT_LATENCY_NS,
+    DEFAULT_MEMORY,
+    RepairInputs,
+    default_network,
+    default_system,
+)
+from astra_tacos.workload.repairer.node import DraftNode
+from astra_tacos.workload.repairer.rank_nodes import RankNodes
+
+
+def read_draft(inputs: RepairInputs, backend: Backend | str | None, num_ranks: int | None) -> tuple[Draft, tuple[str, ...]]:
+    """Read a run, and say which of its files are defaults.
+
+    Parameters
+    ----------
+    inputs
+        The files.
+    backend
+        The network model, or its name; None for that of the network.
+    num_ranks
+        How many ranks the run is to have; None for as many as there are traces.
+
+    Raises
+    ------
+    ConfigError
+        If a file is given that cannot be read, or there is no trace.
+    """
+    defaults: list[str] = []
+    most = read_network(inputs.network).num_npus if inputs.network is not None else MAX_RANKS
+    metadata, ranks, compressed = [], [], []
+    for rank, path in enumerate(trace_files(inputs.workload, most)):
+        head, nodes = _read_rank(path)
+        metadata.append(head)
+        ranks.append(nodes)
+        if is_compressed(path):
+            compressed.append(rank)
+    text, network, tables = _network(inputs, str(inputs.workload), num_ranks or len(ranks), defaults)
+    system = _system(inputs, len(network.dimensions), defaults)
+    custom, per_node = _custom(inputs, system)
+    surplus = [rank for rank in rank_files(inputs.workload) if rank >= most]
+    return (
+        Draft(
+            name=inputs.workload.name,
+            metadata=metadata,
+            ranks=ranks,
+            compressed=tuple(compressed),
+            surplus=tuple(surplus),
+            groups=_groups(inputs, defaults),
+            system=system,
+            network_text=text,
+            network=network,
+            network_tables=tables,
+            memory=_memory(inputs, defaults),
+            custom=custom,
+            per_node=per_node,
+            backend=choose_backend(backend, network),
+        ),
+        tuple(defaults),
+    )
+
+
+def _read_rank(path: Path) -> tuple[Any, RankNodes]:
+    try:
+        file = load_file(path)
+        return read_metadata(file), RankNodes.of_file(file)
+    except ConfigError:  # no trace, or one with faults that only messages can show
+        head, nodes = read_messages(path)
+        return head, RankNodes(DraftNode(message) for message in nodes)
+
+
+def draft_of(
+    name: str,
+    source: str,
+    ranks: list[list[DraftNode]],
+    groups: dict[str, list[Any]],
+    inputs: RepairInputs,
+    backend: Backend | str | None,
+    num_ranks: int,
+) -> tuple[Draft, tuple[str, ...]]:
+    """A draft of nodes that come from elsewhere than traces of ASTRA-sim; the files of `inputs` are used where there are any.
+
+    Parameters
+    ----------
+    name
+        Name of the workload.
+    source
+        What the nodes come from, for messages.
+    ranks
+        Nodes of each rank; heads of their traces are to be added.
+    groups
+        Communicator groups by name; those of a file are added, and count where both have one.
+    inputs
+        Further files.
+    backend
+        The network model, or its name; None for that of the network.
+    num_ranks
+        How many ranks the run is to have.
+
+    Raises
+    ------
+    ConfigError
+        If a file is given that cannot be read.
+    """
+    defaults: list[str] = []
+    text, network, tables = _network(inputs, source, num_ranks, defaults)
+    system = _system(inputs, len(network.dimensions), defaults)
+    custom, per_node = _custom(inputs, system)
+    memory = _memory(inputs, defaults)
+    model = choose_backend(backend, network)
+    groups = groups | _groups(inputs, defaults)
+    of_ranks = [RankNodes(nodes) for nodes in ranks]
+    draft = Draft(name, [], of_ranks, (), (), groups, system, text, network, tables, memory, custom, per_node, model)
+    return draft, tuple(defaults)
+
+
+def network_of(text: str) -> NetworkConfig:
+    """The network that a text describes."""
+    with scratch_directory() as folder:
+        (folder / "network.yml").write_text(text, encoding="utf-8")
+        return read_network(folder / "network.yml")
+
+
+def _network(
+    inputs: RepairInputs, source: str, num_npus: int, defaults: list[str]
+) -> tuple[str, NetworkConfig, tuple[tuple[Path, Path], ...]]:
+    if inputs.network is not None:
+        network = read_network(inputs.network)
+        tables = tuple((table, inputs.network.parent / table) for table in network_tables(inputs.network))
+        return read_text(inputs.network), network, tables
+    if num_npus < 2:
+        raise ConfigError(
+            f"{source}: traces of 1 rank, expected 2 or more, as ASTRA-sim has no network of 1 NPU "
+            "(--ranks N replicates the rank, as data parallelism would)"
+        )
+    text = default_network(num_npus)
+    defaults.append(
+        f"network.yml: {num_npus:,} NPUs, each connected with every other one at {DEFAULT_BANDWIDTH_GIBPS} GB/s (2^30 B/s) "
+        f"and {DEFAULT_LATENCY_NS} ns"
+    )
+    return text, network_of(text), ()
+
+
+def _system(inputs: RepairInputs, num_dimensions: int, defaults: list[str]) -> dict[str, Any]:
+    if inputs.system is None:
+        defaults.append("system.json: native rings, one chunk per collective")
+        return default_system(num_dimensions)
+    system = read_json_object(inputs.system)
+    parse_system(inputs.system, system)
+    return system
+
+
+def _memory(inputs: RepairInputs, defaults: list[str]) -> dict[str, Any]:
+    if inputs.remote_memory is None:
+        defaults.append("remote_memory.json: none")
+        return dict(DEFAULT_MEMORY)
+    read_remote_memory(inputs.remote_memory)
+    return read_json_object(inputs.remote_memory)
+
+
+def _groups(inputs: RepairInputs, defaults: list[str]) -> dict[str, list[Any]]:
+    if inputs.comm_group is None:
+        defaults.append("comm_group.json: groups as the traces name them")
+        return {}
+    groups: dict[str, list[Any]] = {}
+    for name, ranks in read_json_object(inputs.comm_group).items():
+        if not isinstance(ranks, list) or not all(type(rank) is int and rank >= 0 for rank in ranks):
+            raise ConfigError(f"{inputs.comm_group}: group {name!r} is no list of ranks, expected one: nothing else says which")
+        groups[name] = list(ranks)
+    return groups
+
+
+def _custom(inputs: RepairInputs, system: dict[str, Any]) -> tuple[dict[str, tuple[Path, ...]], dict[int, str]]:
+    """Files of the custom collectives that the system names, and the prefixes by node id."""
+    per_node: dict[int, str] = {}
+    if PER_NODE_KEY in system:
+        per_node = read_per_node(_beside(inputs, str(system[PER_NODE_KEY]), ""))
+    prefixes = [str(system[key][0]) for pattern in COMM_KEYS if system.get(key := f"{pattern}-implementation-custom")]
+    custom = {}
+    for prefix in dict.fromkeys((*prefixes, *per_node.values())):
+        place = _beside(inputs, prefix, ".0.et")
+        count = len(trace_files(place, 1))
+        while Path(f"{place}.{count}.et").is_file():
+            count += 1
+        custom[prefix] = tuple(Path(f"{place}.{position}.et") for position in range(count))
+    return custom, per_node
+
+
+def _beside(inputs: RepairInputs, path: str, suffix: str) -> Path:
+    """Where a path of the system's files leads: from the directory ASTRA-sim is started in, else from the system file's."""
+    places: list[Path] = [inputs.directory / path, *((inputs.system.parent / path,) if inputs.system else ())]
+    return next((place for place in places if Path(f"{place}{suffix}").is_file()), places[0])

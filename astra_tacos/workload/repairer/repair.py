@@ -1,0 +1,240 @@
+"""`repair`: from a run that ASTRA-sim does not finish to one that it does, and a report of every change."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from astra_tacos.export.run_script import LOG, check_script_name
+from astra_tacos.planner.run_files import own_tables
+from astra_tacos.planner.workload import read_inputs
+from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.run.backend import Backend
+from astra_tacos.run.outcome import RunOutcome
+from astra_tacos.support.errors import AstraTacosError, ConfigError
+from astra_tacos.support.files import check_outside, check_replaceable, replaced_directory
+from astra_tacos.workload.linter.finding import Finding, Severity
+from astra_tacos.workload.repairer.change import Change, Log
+from astra_tacos.workload.repairer.draft import OWN_FILES, Draft
+from astra_tacos.workload.repairer.inputs import RepairInputs
+from astra_tacos.workload.repairer.reading import read_draft
+from astra_tacos.workload.repairer.steps import STEPS, Step
+
+REPAIR_FILE = "repair.json"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RepairResult:
+    """A run that was repaired.
+
+    Parameters
+    ----------
+    path
+        The directory that was written.
+    defaults
+        Files that were missing, and what stands for them.
+    notes
+        What the run was made of, for one that was imported.
+    changes
+        Every change, in the order in which it was made.
+    skipped
+        Names of the steps that were switched off.
+    warnings
+        What `lint` still warns of.
+    outcome
+        The replay of the repaired run.
+    compute_us
+        Sum of the durations of compute nodes before and after, over all ranks.
+    """
+
+    path: Path
+    defaults: tuple[str, ...]
+    notes: tuple[str, ...]
+    changes: tuple[Change, ...]
+    skipped: tuple[str, ...]
+    warnings: tuple[Finding, ...]
+    outcome: RunOutcome
+    compute_us: tuple[int, int]
+
+    def to_json(self) -> dict[str, Any]:
+        """What `repair.json` holds."""
+        return {
+            "path": str(self.path),
+            "backend": self.outcome.backend.name,
+            "defaults": list(self.defaults),
+            "notes": list(self.notes),
+            "skipped_steps": list(self.skipped),
+            "compute_us_before": self.compute_us[0],
+            "compute_us_after": self.compute_us[1],
+            "finish_ns": self.outcome.finish_ns.tolist(),
+            "exposed_comm_ns": self.outcome.exposed_comm_ns.tolist(),
+            "warnings": [asdict(finding) for finding in self.warnings],
+            "changes": [asdict(change) for change in self.changes],
+        }
+
+
+def check_repair_output(path: Path, inputs: RepairInputs, traces: Iterable[Path] = ()) -> None:
+    """Check that a repaired run may be written to `path`: it does not exist, or holds only one.
+
+    Parameters
+    ----------
+    path
+        The directory.
+    inputs
+        The files of the run.
+    traces
+        The files that are imported, for a run of which the workload's prefix has no meaning.
+
+    Raises
+    ------
+    ConfigError
+        If anything else is there, it is the current directory, or an input is inside.
+    """
+    check_script_name(inputs.workload.name)
+    check_replaceable(path, "repaired or imported run of astra_tacos", _is_own, own_tables(path))
+    check_outside(path, (*(traces or (inputs.workload,)), inputs.system, inputs.network, inputs.comm_group, inputs.remote_memory))
+
+
+def _is_own(names: set[str]) -> bool:
+    return names <= {*OWN_FILES, REPAIR_FILE, LOG} and (not names or REPAIR_FILE in names)
+
+
+def repair(
+    inputs: RepairInputs,
+    output: str | Path,
+    *,
+    backend: Backend | str | None = None,
+    num_ranks: int | None = None,
+    without: Iterable[str] = (),
+) -> RepairResult:
+    """Mend a run that ASTRA-sim does not finish, and write it as a run directory with a report of every change.
+
+    The repaired run has no errors that `lint` finds, and its embedded replay ends; otherwise nothing is written.
+
+    Parameters
+    ----------
+    inputs
+        The files of the run; what is missing gets defaults.
+    output
+        Directory to write; a repaired run that is there is replaced.
+    backend
+        The network model, or its name; None for that of the network.
+    num_ranks
+        Number of ranks to replicate a single rank's trace over, as data parallelism would; None for as many as the network has.
+    without
+        Names of steps that are not taken.
+
+    Raises
+    ------
+    ConfigError
+        If a file cannot be read, or the run has a fault that no step mends; the message is one line with the reason.
+    ReplayError
+        If the repaired run would not end; the message names what waits.
+    """
+    output = Path(output)
+    check_repair_output(output, inputs)
+    steps = chosen_steps(without)
+    draft, defaults = read_draft(inputs, backend, num_ranks)
+    if num_ranks is not None and draft.network.num_npus != num_ranks:
+        raise ConfigError(f"--ranks: found {num_ranks}, but {draft.network.source} has {draft.network.num_npus} NPUs")
+    if num_ranks is None and draft.num_ranks == 1 and draft.network.num_npus > 1:
+        raise ConfigError(
+            f"{inputs.workload}.1.et: no such file: the network has {draft.network.num_npus:,} NPUs, and there is one trace "
+            "(--ranks N replicates it, as data parallelism would)"
+        )
+    return finish_run(draft, output, steps, defaults, tuple(without))
+
+
+def chosen_steps(without: Iterable[str]) -> tuple[Step, ...]:
+    """All steps but some.
+
+    Raises
+    ------
+    ConfigError
+        If there is no step of that name.
+    """
+    names = {step.name for step in STEPS}
+    unknown = [name for name in without if name not in names]
+    if unknown:
+        raise ConfigError(f"--without: found {unknown[0]!r}, expected one of {', '.join(step.name for step in STEPS)}")
+    return tuple(step for step in STEPS if step.name not in set(without))
+
+
+def finish_run(
+    draft: Draft,
+    output: Path,
+    steps: Iterable[Step],
+    defaults: tuple[str, ...],
+    skipped: tuple[str, ...] = (),
+    *,
+    notes: tuple[str, ...] = (),
+    changes: Iterable[Change] = (),
+) -> RepairResult:
+    """Take steps on a draft, check and replay what comes of it, and write it.
+
+    Parameters
+    ----------
+    draft
+        The run, which the steps change.
+    output
+        Directory to write.
+    steps
+        The steps to take.
+    defaults
+        Files that were missing, and what stands for them.
+    skipped
+        Names of the steps that are not taken.
+    notes
+        What the run was made of.
+    changes
+        What is to be reported before the changes of steps.
+
+    Raises
+    ------
+    ConfigError
+        If the run has a fault that no step mends.
+    ReplayError
+        If the run would not end.
+    """
+    before = _compute_us(draft)
+    changes = list(changes)
+    for step in steps:
+        log = Log(step.name)
+        try:
+            step.apply(draft, log)
+        except ConfigError as error:
+            raise ConfigError(f"cannot be repaired ({step.name}): {error}") from None
+        if log.changes:
+            draft.changed()
+        changes += log.changes
+    after = _compute_us(draft)
+    if after != before + sum(change.compute_us for change in changes):
+        raise RuntimeError(f"compute time went from {before} to {after} us, which the changes do not say")
+    report = draft.report()
+    errors = [finding for finding in report.findings if finding.severity is Severity.ERROR]
+    if errors:
+        more = f" ({sum(report.errors.values()):,} errors: {', '.join(sorted(report.errors))})" if len(errors) > 1 else ""
+        raise ConfigError(f"cannot be repaired: {errors[0].code}: {_placed(errors[0])}{more}")
+    with replaced_directory(output) as folder:
+        draft.write(folder)
+        try:
+            outcome = replay_run(read_inputs(draft.inputs(folder)), draft.backend)
+        except AstraTacosError as error:
+            raise type(error)(f"cannot be repaired: {str(error).replace(f'{folder}/', '')}") from None
+        warnings = tuple(finding for finding in report.findings if finding.severity is Severity.WARNING)
+        result = RepairResult(output, defaults, notes, tuple(changes), skipped, warnings, outcome, (before, after))
+        (folder / REPAIR_FILE).write_text(json.dumps(result.to_json(), indent=1) + "\n", encoding="utf-8")
+    return result
+
+
+def _placed(finding: Finding) -> str:
+    """A finding in words, with the name of its file."""
+    place = Path(finding.file).name if finding.file else "the run"
+    return f"{place}{'' if finding.node is None else f' node {finding.node}'}: {finding.message}"
+
+
+def _compute_us(draft: Draft) -> int:
+    return sum(nodes.compute_us() for nodes in draft.ranks)

@@ -1,0 +1,321 @@
+"""Collectives: patterns and sizes that ASTRA-sim runs, the same ones in one order on all ranks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from typing import TypeVar
+
+from astra_tacos.planner.duration_estimates import estimate_durations
+from astra_tacos.planner.global_order import order_instances
+from astra_tacos.planner.order_dependencies import order_dependencies
+from astra_tacos.planner.solution import Solution
+from astra_tacos.planner.workload import find_workload
+from astra_tacos.run.run import PATTERN_KEYS
+from astra_tacos.run.trace.schema import CommType, NodeType
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.temporaries import scratch_directory
+from astra_tacos.workload.repairer.change import Log
+from astra_tacos.workload.repairer.draft import Draft
+from astra_tacos.workload.repairer.names import ALL_RANKS, pattern_of_name
+from astra_tacos.workload.repairer.node import DraftNode
+
+_Key = TypeVar("_Key", bound=Hashable)
+_STANDS_FOR = {
+    CommType.REDUCE: (CommType.REDUCE_SCATTER, "whose ring takes the time of a pipelined Reduce"),
+    CommType.GATHER: (CommType.ALL_GATHER, "in which every rank receives what the root of a Gather does"),
+    CommType.SCATTER: (CommType.REDUCE_SCATTER, "in which every rank sends what the root of a Scatter does"),
+    CommType.REDUCE_SCATTER_BLOCK: (CommType.REDUCE_SCATTER, "which is the same for equal blocks"),
+    CommType.BARRIER: (CommType.ALL_REDUCE, "of a byte per rank, in which all ranks wait for one another"),
+}
+
+
+def mend_patterns(draft: Draft, log: Log) -> None:
+    """Read absent patterns from names or other ranks, and let patterns that ASTRA-sim lacks run as others of the same time.
+
+    Reduce and Scatter run as Reduce-Scatter, Gather as All-Gather, a barrier as a small All-Reduce. A Broadcast sends nothing in
+    ASTRA-sim and takes its measured duration; without one it runs as the All-Gather of its parts. The pattern of other ranks is
+    that at the same place among the collectives of the group, on all ranks that say one there, where they run as many of them.
+    """
+    collectives = list(draft.collectives())
+    told = _told_by_ranks(draft) if any(_is_absent(node) for _, node in collectives) else {}
+    for rank, node in collectives:
+        pattern = node.pattern
+        if pattern is None or _is_absent(node):
+            named, reason = pattern_of_name(node.name), f"its name is {node.name!r}"
+            if named is None:
+                named, reason = told.get((rank, node.id)), "the same collective on other ranks is one"
+            if named is None:
+                why = f"a collective without comm_type; neither {node.name!r} nor other ranks tell it"
+                raise draft.fault(rank, node, why)
+            log.add(f"comm_type became {named.name}", reason, rank, node.id)
+            node.set("comm_type", int(named))
+            pattern = int(named)
+        if pattern in PATTERN_KEYS:
+            continue
+        if pattern == CommType.BROADCAST:
+            _broadcast(draft, log, rank, node)
+        elif 0 <= pattern <= max(CommType):
+            _stand_in(draft, log, rank, node, CommType(pattern))
+        else:
+            raise draft.fault(rank, node, f"comm_type {pattern} is no pattern of the Chakra schema")
+
+
+def _is_absent(node: DraftNode) -> bool:
+    return node.pattern is None or node.pattern < 0
+
+
+def _sequences(draft: Draft, key: Callable[[DraftNode], _Key]) -> dict[tuple[int, _Key], list[DraftNode]]:
+    """Collectives of each rank that have one key, in the order in which they are issued."""
+    found: dict[tuple[int, _Key], list[DraftNode]] = {}
+    for rank, nodes in enumerate(draft.ranks):
+        for node in nodes.issued():
+            if node.is_collective:
+                found.setdefault((rank, key(node)), []).append(node)
+    return found
+
+
+def _told_by_ranks(draft: Draft) -> dict[tuple[int, int], CommType]:
+    """Patterns that nodes lack, by rank and id: the only one that other ranks state, where the schema has it."""
+    stated: dict[tuple[str, int, int], set[int]] = {}
+    absent: dict[tuple[int, int], tuple[str, int, int]] = {}
+    for (rank, group), nodes in _sequences(draft, lambda node: node.group).items():
+        for place, node in enumerate(nodes):
+            key = group, len(nodes), place
+            if _is_absent(node):
+                absent[rank, node.id] = key
+            else:
+                stated.setdefault(key, set()).add(node.pattern or 0)
+    found = {where: stated.get(key, set()) for where, key in absent.items()}
+    return {where: CommType(*one) for where, one in found.items() if len(one) == 1 and max(one) <= max(CommType)}
+
+
+def _broadcast(draft: Draft, log: Log, rank: int, node: DraftNode) -> None:
+    members = draft.members(node.group)
+    size = node.size or node.tensor_bytes() or 0
+    if node.duration_us or size <= 0 or not members:
+        return
+    log.add(
+        f"BROADCAST of {size:,} bytes became ALL_GATHER of {-(-size // len(members)):,} from each rank",
+        "ASTRA-sim sends nothing for a Broadcast, and the node has no duration",
+        rank,
+        node.id,
+        is_assumed=True,
+    )
+    node.set("comm_type", int(CommType.ALL_GATHER))
+    node.set("comm_size", -(-size // len(members)))
+
+
+def _stand_in(draft: Draft, log: Log, rank: int, node: DraftNode, pattern: CommType) -> None:
+    other, why = _STANDS_FOR[pattern]
+    log.add(
+        f"{pattern.name} became {other.name}, {why}",
+        "ASTRA-sim does not run this pattern",
+        rank,
+        node.id,
+        is_assumed=pattern != CommType.REDUCE_SCATTER_BLOCK,
+    )
+    node.set("comm_type", int(other))
+    if pattern == CommType.BARRIER:
+        node.set("comm_size", max(len(draft.members(node.group) or ()), 1))
+
+
+def find_sizes(draft: Draft, log: Log) -> None:
+    """Take the size of a collective that states none from its tensors, or from the same collective on other ranks.
+
+    The same collective is the one at the same place among those of the group and pattern, on ranks that run as many of them.
+    """
+    if all(_is_known(node) for _, node in draft.collectives()):
+        return
+    sequences = _sequences(draft, lambda node: (node.group, node.pattern or 0))
+    for (rank, key), nodes in sequences.items():
+        for place, node in enumerate(nodes):
+            if _is_known(node):
+                continue
+            size, reason = node.tensor_bytes(), "the size of its tensors"
+            if size is None:
+                peers = [
+                    (other, theirs[place])
+                    for (other, their_key), theirs in sequences.items()
+                    if their_key == key and len(theirs) == len(nodes) and _is_known(theirs[place])
+                ]
+                sizes = {there.size for _, there in peers}
+                if len(sizes) != 1:
+                    why = "a collective without a size, and neither its tensors nor other ranks tell it"
+                    raise draft.fault(rank, node, why)
+                size, reason = sizes.pop(), f"the size of the same collective on rank {peers[0][0]}, node {peers[0][1].id}"
+            given = "absent" if node.size is None else node.size
+            log.add(f"comm_size became {size:,}", f"{reason}; it was {given}", rank, node.id)
+            node.set("comm_size", size)
+
+
+def _is_known(node: DraftNode) -> bool:
+    return node.size is not None and node.size >= 0
+
+
+def drop_idle(draft: Draft, log: Log) -> None:
+    """Remove collectives of one rank, and of no bytes; what depended on them depends on what they depended on.
+
+    Nothing moves in them, but ASTRA-sim's native algorithms never end in a group of one, and an All-Gather of 0 bytes stalls.
+    """
+    for rank, nodes in enumerate(draft.ranks):
+        idle = ((node, _why_idle(draft, node)) for node in nodes.of_kind(NodeType.COMM_COLL))
+        draft.remove(log, rank, [(node, _pattern_name(node), reason) for node, reason in idle if reason])
+
+
+def _pattern_name(node: DraftNode) -> str:
+    return CommType(node.pattern or 0).name
+
+
+def _why_idle(draft: Draft, node: DraftNode) -> str | None:
+    if node.pattern == CommType.BROADCAST:
+        return None
+    if node.size == 0:
+        return "it has 0 bytes: nothing moves"
+    members = draft.members(node.group)
+    return f"group {node.get('pg_name')} has one rank: nothing moves" if members is not None and len(members) == 1 else None
+
+
+def match_ranks(draft: Draft, log: Log) -> None:
+    """Have all ranks of a group run the same collectives: remove those that a rank lacks, and equalise sizes.
+
+    If all ranks run as many collectives of each pattern, the n-th ones of a pattern belong together, and the largest size counts
+    on all ranks (an All-to-All of unequal parts), as ASTRA-sim has one size for all. Otherwise, all others have to run the
+    collectives of the rank with the fewest, in its order; what they run in between has no partner and would wait for ever. Ranks
+    that have other patterns in another order are refused.
+    """
+    sequences = _sequences(draft, lambda node: "" if node.group in ALL_RANKS else node.group)
+    for group in sorted({group for _, group in sequences}):
+        members = draft.members(group) or ()
+        own = {
+            rank: [node for node in sequences.get((rank, group), ()) if node.pattern != CommType.BROADCAST]
+            for rank in members
+            if rank < draft.num_ranks
+        }
+        if len(members) > 1 and not _agree(own):
+            _align(draft, log, group, own)
+
+
+def _agree(own: dict[int, list[DraftNode]]) -> bool:
+    """Whether all ranks run the same collectives, in any order."""
+    kinds = [sorted(map(_kind, nodes)) for nodes in own.values()]
+    return all(kind == kinds[0] for kind in kinds)
+
+
+def _kind(node: DraftNode) -> tuple[int, ...]:
+    return node.pattern or 0, node.size or 0
+
+
+def _pattern(node: DraftNode) -> tuple[int, ...]:
+    return (node.pattern or 0,)
+
+
+def _align(draft: Draft, log: Log, group: str, own: dict[int, list[DraftNode]]) -> None:
+    fewest = min(own, key=lambda rank: len(own[rank]))
+    if not own[fewest]:
+        most = max(own, key=lambda rank: len(own[rank]))
+        raise ConfigError(
+            f"{draft.name}: rank {fewest} runs no collective in group {group or 'of all ranks'}, rank {most} runs "
+            f"{len(own[most]):,}: which ranks take part is not known"
+        )
+    patterns = {rank: Counter(map(_pattern, nodes)) for rank, nodes in own.items()}
+    if all(counts == patterns[fewest] for counts in patterns.values()):
+        for pattern in patterns[fewest]:
+            _equalise(log, {rank: [node for node in nodes if _pattern(node) == pattern] for rank, nodes in own.items()})
+        return
+    for key in (_kind, _pattern):
+        model = [key(node) for node in own[fewest]]
+        places = {rank: _subsequence(model, [key(node) for node in nodes]) for rank, nodes in own.items()}
+        if all(place is not None for place in places.values()):
+            break
+    else:
+        rank = next(rank for rank, place in places.items() if place is None)
+        raise ConfigError(
+            f"{draft.name}: ranks {fewest} and {rank} run different collectives in group {group or 'of all ranks'}: "
+            f"{_told(own[fewest])} and {_told(own[rank])}"
+        )
+    for rank, nodes in own.items():
+        kept = set(places[rank] or ())
+        why = f"rank {fewest} runs no such collective: it would wait for ever"
+        gone = [(node, _pattern_name(node), why) for place, node in enumerate(nodes) if place not in kept]
+        draft.remove(log, rank, gone)
+    _equalise(log, {rank: [nodes[place] for place in places[rank] or ()] for rank, nodes in own.items()})
+
+
+def _equalise(log: Log, own: dict[int, list[DraftNode]]) -> None:
+    """Give the n-th nodes of all ranks the largest size of them."""
+    for nodes in zip(*own.values(), strict=True):
+        size = max(node.size or 0 for node in nodes)
+        for rank, node in zip(own, nodes, strict=True):
+            if node.size != size:
+                reason = "the ranks of the collective have different sizes: the largest one counts"
+                log.set(rank, node, "comm_size", size, reason, is_assumed=True)
+
+
+def _subsequence(model: Sequence[_Key], keys: Sequence[_Key]) -> list[int] | None:
+    """Places of `model` in `keys`, in order; None if it is not contained."""
+    found: list[int] = []
+    for wanted in model:
+        try:
+            found.append(keys.index(wanted, found[-1] + 1 if found else 0))
+        except ValueError:
+            return None
+    return found
+
+
+def _told(nodes: list[DraftNode], most: int = 3) -> str:
+    return ", ".join(map(_pattern_name, nodes[:most])) + (", ..." if len(nodes) > most else "")
+
+
+_ASSUMED = 4
+"""Dimensions that ASTRA-sim assumes where a node has no `involved_dim`."""
+
+
+def involve_dimensions(draft: Draft, log: Log) -> None:
+    """Write `involved_dim` with an entry per dimension, where ASTRA-sim would read past its end, or no dimension is involved.
+
+    Dimensions that the list lacks are involved, as they are where there is no list.
+    """
+    count = len(draft.network.dimensions)
+    for rank, node in draft.collectives():
+        if node.group not in ALL_RANKS or not count:
+            continue
+        given = node.get("involved_dim")
+        flags = None if given is None else list(given.values)
+        if flags is None and count <= _ASSUMED:
+            continue
+        if flags is not None and len(flags) >= count and any(flags[:count]):
+            continue
+        new = [*(flags or []), *[True] * count][:count]
+        new = new if any(new) else [True] * count
+        log.add(f"involved_dim became {new}", f"the network has {count} dimensions, and it was {flags}", rank, node.id)
+        node.set("involved_dim", new)
+
+
+def order_collectives(draft: Draft, log: Log) -> None:
+    """Chain the collectives of each rank by control dependencies, in one order for all ranks, where nothing orders them.
+
+    ASTRA-sim runs one collective of a rank at a time, and all ranks of a collective wait for one another. The order is that in
+    which a rough simulation starts them. Ranks whose dependencies contradict one another are refused.
+    """
+    if not draft.found("C04", "C05", "C06", "C07"):
+        return
+    with scratch_directory() as folder:
+        draft.write(folder)
+        run = draft.inputs(folder)
+        try:
+            workload = find_workload(run)
+            duration_ns, instance_ns = estimate_durations(workload, tuple(Solution(None) for _ in workload.cases))
+            trace, instances = workload.run.workload, workload.instances
+            on_cpu = workload.run.columns.is_cpu_op
+            order = order_instances(trace, workload.issue, instances, workload.graph, duration_ns, instance_ns, on_cpu)
+        except ConfigError as error:
+            raise ConfigError(str(error).replace(f"{run.workload}: ", "").replace(f"{folder}/", "")) from None
+        after, before = order_dependencies(trace, workload.issue, instances, workload.graph, order)
+        by_id = [nodes.finder() for nodes in draft.ranks]
+        for row, needed, rank in zip(after.tolist(), before.tolist(), trace.rank[after].tolist(), strict=True):
+            node, other = (by_id[rank](int(trace.node_id[one])) for one in (row, needed))
+            if node is None or other is None:
+                continue
+            node.depend((other.id,))
+            log.add(f"waits for node {other.id}", "one order of collectives on all ranks", rank, node.id)

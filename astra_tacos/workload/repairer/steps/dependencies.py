@@ -1,0 +1,138 @@
+"""Ids of a rank's nodes, and dependencies on them."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.workload.repairer.change import Log
+from astra_tacos.workload.repairer.draft import Draft
+from astra_tacos.workload.repairer.node import DraftNode
+
+
+def renumber(draft: Draft, log: Log) -> None:
+    """Give the later ones of several nodes with one id an id of their own.
+
+    ASTRA-sim keeps the last one of them, with the dependencies of all. A dependency on such an id may mean any of the nodes:
+    the run is refused.
+    """
+    for rank, nodes in enumerate(draft.ranks):
+        if nodes.has_unique_ids:
+            continue
+        seen: set[int] = set()
+        twice = [node for node in nodes if node.id in seen or seen.add(node.id)]  # type: ignore[func-returns-value]
+        if not twice:
+            continue
+        needed = {dep for node in nodes for dep in node.deps}
+        free = draft.new_id(rank)
+        for number, node in enumerate(twice, free):
+            if node.id in needed:
+                raise ConfigError(
+                    f"{draft.name}.{rank}.et: several nodes have the id {node.id}, and others depend on it: which one they mean "
+                    "is not known"
+                )
+            log.add(f"id {node.id} became {number}", "an earlier node has the same id", rank, node.id)
+            node.message.id = number
+
+
+_SHOWN = 4
+
+
+def drop_dangling(draft: Draft, log: Log) -> None:
+    """Remove dependencies on ids that no node of the rank has.
+
+    Converters leave nodes out (of threads, of operators without kernels) and keep the ids of those that others waited for. What
+    a missing node waited for is not in the file.
+    """
+    for rank, nodes in enumerate(draft.ranks):
+        find = nodes.finder()
+        for node in nodes.dangling():
+            missing = {dep: None for dep in node.deps if find(dep) is None}
+            if missing:
+                listed = ", ".join(map(str, list(missing)[:_SHOWN])) + (", ..." if len(missing) > _SHOWN else "")
+                what = f"no longer depends on {listed}"
+                log.add(what, "no node of the rank has that id", rank, node.id)
+                node.replace_deps(lambda dep, gone=missing: () if dep in gone else (dep,))
+
+
+_Edge = tuple[int, int]
+
+
+def cut_cycles(draft: Draft, log: Log) -> None:
+    """Cut cycles of dependencies, at the dependency that loses least.
+
+    A control dependency goes before one on data, one on a later id before one on an earlier id, and among equals the one that
+    cuts the most cycles of two. All others stay.
+    """
+    for rank, nodes in enumerate(draft.ranks):
+        # With each dependency on a lower id, there is no cycle: every other one spans the ids of the cycles that it is in.
+        by_id = {node.id: node for node in nodes.between(nodes.backward())}
+        pending = _components(by_id, {node_id: _needed(node, by_id) for node_id, node in by_id.items()})
+        while pending:
+            members = pending.pop()
+            inside = {node_id: _needed(by_id[node_id], members) for node_id in members}
+            node_id, dep = _cheapest(by_id, inside)
+            node = by_id[node_id]
+            node.replace_deps(lambda other, dep=dep: () if other == dep else (other,))
+            size = "itself" if node_id == dep else f"a cycle of {len(members):,} nodes"
+            log.add(f"no longer depends on {dep}", f"it waited for {size}", rank, node_id)
+            inside[node_id].discard(dep)
+            pending += _components(members, inside)
+
+
+def _needed(node: DraftNode, among: Container[int]) -> set[int]:
+    return {dep for dep in node.deps if dep in among}
+
+
+def _cheapest(by_id: dict[int, DraftNode], inside: dict[int, set[int]]) -> _Edge:
+    best, best_cost = (-1, -1), (2, 2, 2, 0, 0)
+    for node_id in sorted(inside):
+        data = set(by_id[node_id].message.data_deps)
+        for dep in sorted(inside[node_id]):
+            mutual = node_id in inside[dep]
+            cost = (dep != node_id, dep in data, dep < node_id, not mutual, node_id)
+            if best == (-1, -1) or cost < best_cost:
+                best, best_cost = (node_id, dep), cost
+    return best
+
+
+def _components(members: Iterable[int], needed: dict[int, set[int]]) -> list[set[int]]:
+    """Sets of nodes that depend on one another in cycles (Tarjan's strongly connected components, without recursion)."""
+    number: dict[int, int] = {}
+    low: dict[int, int] = {}
+    on_stack: set[int] = set()
+    stack: list[int] = []
+    found: list[set[int]] = []
+    for root in members:
+        if root in number:
+            continue
+        number[root] = low[root] = len(number)
+        stack.append(root)
+        on_stack.add(root)
+        work = [(root, iter(needed[root]))]
+        while work:
+            node, rest = work[-1]
+            for dep in rest:
+                if dep not in number:
+                    number[dep] = low[dep] = len(number)
+                    stack.append(dep)
+                    on_stack.add(dep)
+                    work.append((dep, iter(needed[dep])))
+                    break
+                if dep in on_stack:
+                    low[node] = min(low[node], number[dep])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
+                if low[node] == number[node]:
+                    component = set()
+                    while True:
+                        member = stack.pop()
+                        on_stack.discard(member)
+                        component.add(member)
+                        if member == node:
+                            break
+                    if len(component) > 1 or node in needed[node]:
+                        found.append(component)
+    return found

@@ -1,0 +1,186 @@
+"""Point-to-point messages: each send has its receive, of the same size and tag."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+
+from astra_tacos.run.tags import TAGS
+from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.workload.repairer.change import Log
+from astra_tacos.workload.repairer.draft import Draft
+from astra_tacos.workload.repairer.node import DraftNode
+
+_Message = tuple[int, DraftNode]
+
+
+def pair_messages(draft: Draft, log: Log) -> None:
+    """Pair sends and receives: own ranks, peers, sizes and tags; receives that nothing sends to are removed.
+
+    A message goes with the first one of the other side that agrees on peers, tag and size, then on peers and tag, on peers and
+    size, or on peers alone where as many are left on both sides; the send's size and tag count. A message of a rank to itself, of
+    0 bytes, or with a rank that does not exist moves nothing and is removed. A send that nobody receives gets a receive.
+    """
+    if not any(True for _ in draft.messages()):
+        return
+    for rank, node in draft.messages():
+        own = "comm_src" if node.kind == NodeType.COMM_SEND else "comm_dst"
+        if node.number(own) not in (None, rank):
+            log.set(rank, node, own, rank, "the node is in this rank's file")
+    _find_peers(draft, log)
+    for rank, nodes in enumerate(draft.ranks):
+        found = ((node, _why_idle(draft, rank, node)) for node in nodes.of_kind(NodeType.COMM_SEND, NodeType.COMM_RECV))
+        draft.remove(log, rank, [(node, NodeType(node.kind).name, reason) for node, reason in found if reason])
+    sends, receives = _by_pair(draft, NodeType.COMM_SEND), _by_pair(draft, NodeType.COMM_RECV)
+    for pair in sorted(sends.keys() | receives.keys()):
+        _pair(draft, log, pair, sends.get(pair, []), receives.get(pair, []))
+    if draft.found("M05"):
+        _separate(draft, log)
+
+
+def _peer_name(node: DraftNode) -> str:
+    return "comm_dst" if node.kind == NodeType.COMM_SEND else "comm_src"
+
+
+def _find_peers(draft: Draft, log: Log) -> None:
+    """Peers that a message does not state: the one rank that has an open message of its size and tag for this rank."""
+    for rank, node in draft.messages():
+        if node.number(_peer_name(node)) is not None:
+            continue
+        candidates = {
+            other
+            for other, there in draft.messages()
+            if there.kind != node.kind
+            and there.number(_peer_name(there)) == rank
+            and (there.number("comm_tag"), there.size) == (node.number("comm_tag"), node.size)
+        }
+        if len(candidates) != 1:
+            why = f"{len(candidates)} ranks have messages like it: which one it belongs to is not known"
+            raise draft.fault(rank, node, f"a message without {_peer_name(node)}, and {why}")
+        peer = candidates.pop()
+        log.add(f"{_peer_name(node)} became {peer}", f"only rank {peer} has a message of its size and tag", rank, node.id)
+        node.set(_peer_name(node), peer)
+
+
+def _why_idle(draft: Draft, rank: int, node: DraftNode) -> str | None:
+    peer = node.number(_peer_name(node)) or 0
+    if peer == rank:
+        return "a rank needs no network to send to itself"
+    if not 0 <= peer < draft.num_ranks:
+        return f"rank {peer} does not exist"
+    return "it has 0 bytes: nothing moves" if node.size == 0 else None
+
+
+def _by_pair(draft: Draft, kind: NodeType) -> dict[tuple[int, int], list[_Message]]:
+    """Messages by source and destination, in the order of their rank."""
+    found: dict[tuple[int, int], list[_Message]] = {}
+    for rank, nodes in enumerate(draft.ranks):
+        if not nodes.of_kind(kind):
+            continue
+        for node in nodes.issued():
+            if node.kind == kind:
+                peer = node.number(_peer_name(node)) or 0
+                pair = (rank, peer) if kind == NodeType.COMM_SEND else (peer, rank)
+                found.setdefault(pair, []).append((rank, node))
+    return found
+
+
+def _size(node: DraftNode) -> int | None:
+    return node.size if node.size and node.size > 0 else None
+
+
+def _tag(node: DraftNode) -> int | None:
+    tag = node.number("comm_tag")
+    return tag % TAGS if tag is not None and 0 <= tag < 1 << 31 else None
+
+
+_AGREEMENTS: tuple[Callable[[DraftNode], tuple[Hashable, ...]], ...] = (
+    lambda node: (_tag(node), _size(node)),
+    lambda node: (_tag(node),),
+    lambda node: (_size(node),),
+)
+
+
+def _pair(draft: Draft, log: Log, pair: tuple[int, int], sends: list[_Message], receives: list[_Message]) -> None:
+    pairs: list[tuple[_Message, _Message]] = []
+    for key in _AGREEMENTS:
+        waiting: dict[tuple[Hashable, ...], list[_Message]] = {}
+        for receive in receives:
+            waiting.setdefault(key(receive[1]), []).append(receive)
+        for send in list(sends):
+            found = waiting.get(key(send[1]))
+            if found and None not in key(send[1]):
+                pairs.append((send, found.pop(0)))
+                sends.remove(send)
+                receives.remove(pairs[-1][1])
+    if len(sends) == len(receives):
+        pairs += zip(sends, receives, strict=True)
+        sends, receives = [], []
+    taken = {_tag(node) for (_, node), _ in pairs}
+    for send, receive in pairs:
+        _agree(draft, log, send, receive, taken)
+    for rank, node in receives:
+        log.add("removed COMM_RECV", f"rank {pair[0]} sends nothing like it: it would wait for ever", rank, node.id)
+        draft.bypass(rank, [node])
+    for rank, node in sends:
+        _receive(draft, log, rank, node, pair[1], taken)
+
+
+def _agree(draft: Draft, log: Log, send: _Message, receive: _Message, taken: set[int | None]) -> None:
+    """Give both sides the send's size and tag; the receive's where the send has none."""
+    (src, sent), (dst, received) = send, receive
+    size = _size(sent) or _size(received) or sent.tensor_bytes() or received.tensor_bytes()
+    if not size:
+        raise draft.fault(src, sent, "a message without a size, and its receive has none either")
+    tag = _tag(sent) if _tag(sent) is not None else _tag(received)
+    if tag is None:
+        tag = _free_tag(taken)
+    for rank, node, other, there in ((src, sent, dst, received), (dst, received, src, sent)):
+        whose = f"of the message with rank {other}, node {there.id}"
+        if node.size != size:
+            log.set(rank, node, "comm_size", size, f"the size {whose}")
+        if _tag(node) != tag:
+            log.set(rank, node, "comm_tag", tag, f"the tag {whose}")
+
+
+def _free_tag(taken: set[int | None]) -> int:
+    """The lowest tag that is not taken, which then is."""
+    tag = next(number for number in range(len(taken) + 1) if number not in taken)
+    taken.add(tag)
+    return tag
+
+
+def _receive(draft: Draft, log: Log, rank: int, node: DraftNode, peer: int, taken: set[int | None]) -> None:
+    if _size(node) is None:
+        raise draft.fault(rank, node, f"a message without a size, and rank {peer} receives nothing like it")
+    if _tag(node) is None:
+        log.set(rank, node, "comm_tag", _free_tag(taken), "tags go from 0 to 499,999,999")
+    receive = DraftNode.make(
+        draft.new_id(peer),
+        f"receive of {node.name}",
+        NodeType.COMM_RECV,
+        is_cpu_op=False,
+        comm_size=node.size,
+        comm_src=rank,
+        comm_tag=node.number("comm_tag"),
+    )
+    draft.ranks[peer].append(receive)
+    log.add("COMM_RECV added", f"rank {rank}, node {node.id} sends it, and nothing receives it", peer, receive.id)
+
+
+def _separate(draft: Draft, log: Log) -> None:
+    """Tags of their own for messages that have the same tag, peers and size."""
+    sends, receives = _by_pair(draft, NodeType.COMM_SEND), _by_pair(draft, NodeType.COMM_RECV)
+    for pair, sent in sends.items():
+        seen: set[tuple[Hashable, ...]] = set()
+        taken = {_tag(node) for _, node in sent}
+        rest = list(receives.get(pair, []))
+        for rank, node in sent:
+            key = _AGREEMENTS[0](node)
+            there, received = next(message for message in rest if _AGREEMENTS[0](message[1]) == key)
+            rest.remove((there, received))
+            if key not in seen:
+                seen.add(key)
+                continue
+            tag = _free_tag(taken)
+            for place, one in ((rank, node), (there, received)):
+                log.set(place, one, "comm_tag", tag, "another message has the same tag, peers and size, and no order")

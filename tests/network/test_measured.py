@@ -1,0 +1,237 @@
+"""Networks of what was measured between hosts: levels that were planted are found, orders are the best, bad files are refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from itertools import permutations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers.command import run
+from helpers.examples import examples
+from helpers.peers import peers
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse.csgraph import dijkstra
+
+from astra_tacos.network.composition import build_topology
+from astra_tacos.network.fabric.host_levels import as_dimensions, as_graph, find_levels, is_contiguous, made_contiguous
+from astra_tacos.network.fabric.host_matrix import HostMatrix, read_host_matrix
+from astra_tacos.network.fabric.host_order import find_order, halving_doubling_ns, ring_ns
+from astra_tacos.network.network_config import read_network
+from astra_tacos.support.errors import ConfigError
+
+
+def matrix_of(latency_ns: np.ndarray, bandwidth_gbps: np.ndarray | float) -> HostMatrix:
+    count = len(latency_ns)
+    rate = np.full((count, count), bandwidth_gbps) if np.isscalar(bandwidth_gbps) else np.array(bandwidth_gbps)
+    np.fill_diagonal(rate, np.inf)
+    return HostMatrix("m", tuple(f"h{host}" for host in range(count)), np.array(latency_ns, float), rate)
+
+
+def racks(inside: float, across: float) -> np.ndarray:
+    """Eight hosts in two racks, those of one rack with numbers of one parity."""
+    rack = np.arange(8) % 2
+    cost = np.where(rack[:, None] == rack[None, :], inside, across)
+    np.fill_diagonal(cost, 0)
+    return cost
+
+
+def test_costs_of_all_orders_of_eight_hosts_in_two_racks() -> None:
+    """Best and worst of all 40,320: rings 14 and 32 by latency, 4 and 4 by bandwidth; halving-doubling 1.25 S and 3.5 S."""
+    by_latency = matrix_of(racks(1, 4), 1e12)
+    by_bandwidth = matrix_of(np.zeros((8, 8)), 1 / np.where(racks(1, 4) > 0, racks(1, 4), 1))
+    size = 1 << 20
+    sums, slowest, halving = set(), set(), set()
+    for order in permutations(range(8)):
+        if order[0]:
+            break
+        sums.add(round(ring_ns(by_latency, np.array(order), size) * 8 / 14, 3))
+        slowest.add(round(ring_ns(by_bandwidth, np.array(order), size) / 14 / (size / 8), 6))
+        halving.add(round((halving_doubling_ns(by_bandwidth, np.array(order), size) or 0) / 2 / size, 6))
+    assert (min(sums), max(sums)) == pytest.approx((14, 32), rel=1e-4)
+    assert slowest == {4.0}
+    assert (min(halving), max(halving)) == (1.25, 3.5)
+    for matrix, algorithm, figure in ((by_latency, "ring", 14 * 14 / 8), (by_bandwidth, "halving-doubling", 2.5 * size)):
+        found = find_order(matrix, algorithm, size, np.arange(8))
+        cost = ring_ns if algorithm == "ring" else halving_doubling_ns
+        assert found.is_best and cost(matrix, found.order, size) == pytest.approx(figure, rel=1e-4)
+
+
+@examples(20)
+@given(seed=st.integers(0, 1 << 20), count=st.integers(3, 7))
+def test_a_ring_takes_per_step_what_its_recurrence_does(seed: int, count: int) -> None:
+    """Sends of a pair follow one another, and a host passes on what it has: many steps one by one."""
+    random = np.random.default_rng(seed)
+    matrix = matrix_of(random.uniform(1, 50, (count, count)), random.uniform(1, 20, (count, count)))
+    size = int(random.integers(1, 2000)) * count
+    order = random.permutation(count)
+    edges = [(order[at], order[(at + 1) % count]) for at in range(count)]
+    held = [size / count / matrix.bandwidth_gbps[edge] for edge in edges]
+    delay = [matrix.latency_ns[edge] for edge in edges]
+    free, has = [0.0] * count, [0.0] * count
+    steps, middle = 40 * count, 0.0
+    for step in range(2 * steps):
+        middle = max(has) if step == steps else middle
+        begin = [max(free[at], has[at]) for at in range(count)]
+        free = [begin[at] + held[at] for at in range(count)]
+        has = [free[at - 1] + delay[at - 1] for at in range(count)]
+    rate = (max(has) - middle) / (steps - 1)
+    assert ring_ns(matrix, order, size) / (2 * (count - 1)) == pytest.approx(rate, rel=0.05)
+
+
+@st.composite
+def planted(draw: st.DrawFn) -> tuple[HostMatrix, list[int], np.ndarray]:
+    """Hosts in racks in rows, in random order, with noise that is far below the distance of levels."""
+    sizes = draw(st.sampled_from([(2, 4), (4, 2), (3, 3), (2, 2, 3), (4, 2, 2)]))
+    random = np.random.default_rng(draw(st.integers(0, 1 << 20)))
+    by_bandwidth = draw(st.booleans())
+    count = math.prod(sizes)
+    names = random.permutation(count)
+    level = np.zeros((count, count), np.int64)
+    for at in range(len(sizes)):
+        width = math.prod(sizes[: at + 1])
+        level += names[:, None] // width != names[None, :] // width
+    noise = random.uniform(0.98, 1.02, (count, count))
+    latency = (1000.0 if by_bandwidth else 1000.0 * 2**level) * noise
+    rate = (100.0 / 2**level if by_bandwidth else 50.0) * random.uniform(0.98, 1.02, (count, count))
+    return matrix_of(latency, rate), list(sizes), names
+
+
+@examples(30)
+@given(case=planted())
+def test_planted_levels_are_found(case: tuple[HostMatrix, list[int], np.ndarray]) -> None:
+    matrix, sizes, names = case
+    levels = find_levels(matrix)
+    assert [level.num_parts for level in levels] == [matrix.num_hosts // math.prod(sizes[: at + 1]) for at in range(len(sizes))]
+    for at, level in enumerate(levels):
+        width = math.prod(sizes[: at + 1])
+        assert len(set(zip(level.part.tolist(), (names // width).tolist(), strict=True))) == level.num_parts
+    order = made_contiguous(levels, np.arange(matrix.num_hosts))
+    assert is_contiguous(levels, order) and sorted(order.tolist()) == list(range(matrix.num_hosts))
+    assert [dimension.size for dimension in as_dimensions(matrix, levels).dimensions] == sizes
+    graph = as_graph(matrix, levels, order)
+    topology = build_topology(graph, may_forward=True)
+    assert np.all(np.bincount([link.src for link in graph.links])[: matrix.num_hosts] == 1)  # one port each
+    away_ns = dijkstra(topology.link_graph(topology.link_latency_ns), indices=range(0, matrix.num_hosts, 3))
+    for one, ways in zip(range(0, matrix.num_hosts, 3), away_ns, strict=True):
+        for other in set(range(matrix.num_hosts)) - {one}:
+            meets = next(level for level in levels if level.part[order[one]] == level.part[order[other]])
+            assert ways[other] == pytest.approx(meets.latency_ns)
+
+
+def test_noise_makes_no_levels() -> None:
+    random = np.random.default_rng(5)
+    levels = find_levels(matrix_of(random.uniform(900, 1100, (12, 12)), random.uniform(45, 55, (12, 12))))
+    assert [level.num_parts for level in levels] == [1]
+
+
+@examples(3)
+@given(seed=st.integers(0, 1 << 20), algorithm=st.sampled_from(["ring", "halving-doubling"]))
+def test_searches_keep_to_parts_and_are_no_worse_than_their_start(seed: int, algorithm: str) -> None:
+    random = np.random.default_rng(seed)
+    part = random.permutation(16) // 4
+    latency = np.where(part[:, None] == part[None, :], 100.0, 900.0) * random.uniform(0.9, 1.1, (16, 16))
+    matrix = matrix_of(latency, random.uniform(10, 20, (16, 16)))
+    levels = find_levels(matrix)
+    start = made_contiguous(levels, np.arange(16))
+    found = find_order(matrix, algorithm, 4096, start, lambda order: is_contiguous(levels, order))
+    cost = ring_ns if algorithm == "ring" else halving_doubling_ns
+    assert sorted(found.order.tolist()) == list(range(16)) and is_contiguous(levels, found.order) and not found.is_best
+    after, before = cost(matrix, found.order, 4096), cost(matrix, start, 4096)
+    assert after is not None and before is not None and after <= before
+    free = find_order(matrix, algorithm, 4096, start)
+    assert (cost(matrix, free.order, 4096) or 0) <= before
+
+
+GOOD = "host,a,b,c\na,0,1,2\nb,1,,2\nc,2,2.5,nan\n"
+BAD = [
+    ("", "file is empty, expected a matrix"),
+    ("host,a\na,1\n", "1 hosts in the first line, expected 2 to 128"),
+    ("host,a,a\n", "host 'a' in the first line, expected names, each once"),
+    ("host,a,\n", "host '' in the first line, expected names, each once"),
+    (GOOD.replace("a,0,1,2", "a,0,nan,2"), ":2: a to b: 'nan', expected a number above 0"),
+    (GOOD.replace("a,0,1,2", "a,0,,2"), ":2: a to b: '', expected a number above 0"),
+    (GOOD.replace("a,0,1,2", "a,0,-1,2"), ":2: a to b: '-1', expected a number above 0"),
+    (GOOD.replace("a,0,1,2", "a,0,1e999,2"), ":2: a to b: '1e999', expected a number above 0"),
+    (GOOD.replace("a,0,1,2", "a,0,1"), ":2: 2 entries, expected 3, one for each host"),
+    (GOOD.replace("a,0,1,2", "d,0,1,2"), ":2: row of 'd', expected one of the columns' hosts"),
+    (GOOD + "a,0,1,2\n", ":5: row of 'a', expected each host once"),
+    ("host,a,b\na,0,1\n", "no row of 'b', expected one for each host"),
+    ("host," + ",".join(map(str, range(200))) + "\n", "200 hosts in the first line"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), BAD)
+def test_bad_matrices_are_refused_in_one_line(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "good.csv").write_text(GOOD)
+    (tmp_path / "bad.csv").write_text(text)
+    options = ["--latency", "good.csv", "--latency-unit", "us", "--bandwidth", "bad.csv", "--bandwidth-unit", "GB/s"]
+    done = run("fabric", "measured", *options, "--output", "out", cwd=tmp_path)
+    assert done.returncode == 2 and not (tmp_path / "out").exists()
+    assert done.stderr.count("\n") == 1 and "bad.csv" in done.stderr and message in done.stderr
+
+
+def test_names_of_hosts_are_no_formulas(tmp_path: Path) -> None:
+    """A spreadsheet would evaluate them: as in all tables here, an apostrophe goes before such a name."""
+    (tmp_path / "m.csv").write_text("host,=cmd()|x,@b,-c\n=cmd()|x,0,1,1\n@b,1,0,1\n-c,1,1,0\n")
+    options = ["--latency", "m.csv", "--latency-unit", "us", "--bandwidth", "m.csv", "--bandwidth-unit", "GB/s"]
+    for _ in range(2):  # the second time into its own output
+        done = run("fabric", "measured", *options, "--output", "out", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    lines = (tmp_path / "out" / "hosts.csv").read_text().splitlines()
+    assert lines[0] == "npu,host" and sorted(line[2:] for line in lines[1:]) == ["'-c", "'=cmd()|x", "'@b"]
+
+
+def test_the_order_of_rows_does_not_matter_and_units_do(tmp_path: Path) -> None:
+    (tmp_path / "one.csv").write_text(GOOD)
+    (tmp_path / "other.csv").write_text("host,c,a,b\nb,2,1,\na,2,0,1\nc,nan,2,2.5\n")
+    matrix = read_host_matrix(tmp_path / "one.csv", "us", tmp_path / "other.csv", "Gb/s")
+    assert matrix.latency_ns[0].tolist() == [0, 1000, 2000]
+    assert matrix.bandwidth_gbps[2].tolist() == [0.25, 0.3125, math.inf]
+    (tmp_path / "other.csv").write_text("host,c,a\nc,1,1\na,1,1\n")
+    with pytest.raises(ConfigError, match=r"other.csv: host 'b' is missing, expected the same hosts in both files"):
+        read_host_matrix(tmp_path / "one.csv", "us", tmp_path / "other.csv", "Gb/s")
+
+
+def test_parts_of_unequal_size_are_no_dimensions() -> None:
+    part = np.array([0, 0, 0, 1, 1])
+    matrix = matrix_of(np.where(part[:, None] == part[None, :], 100.0, 900.0), 50.0)
+    levels = find_levels(matrix)
+    assert [level.num_parts for level in levels] == [2, 1]
+    with pytest.raises(ConfigError, match="parts of level 1 have 2, 3 hosts, expected as many in each"):
+        as_dimensions(matrix, levels)
+    build_topology(as_graph(matrix, levels, np.arange(5)), may_forward=True)
+
+
+def test_what_was_measured_on_two_hosts_of_eight_cards(tmp_path: Path) -> None:
+    found, missing = peers("measured_rccl_8/ib_let.csv", "measured_rccl_8/ib_bw.csv")
+    if not found:
+        pytest.skip(missing)
+    bandwidth, latency = found
+    files = ["--latency", str(latency), "--latency-unit", "us", "--bandwidth", str(bandwidth), "--bandwidth-unit", "MB/s"]
+    done = run("fabric", "measured", *files, "--levels", "--output", "net", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert [level["parts"] for level in result["levels"]] == [8, 1]
+    hosts = [line.split(",")[1] for line in (tmp_path / "net" / "hosts.csv").read_text().splitlines()[1:]]
+    assert hosts == result["order"] and len(set(hosts)) == 16
+    for one, other in zip(hosts[::2], hosts[1::2], strict=True):
+        assert {one[:-1], other[:-1]} == {"Local_mlx5_", "Remote_mlx5_"} and one[-1] == other[-1]
+    assert result["ring_ns"] < result["ring_before_ns"]
+    assert [dimension.size for dimension in read_network(tmp_path / "net" / "network.yml").dimensions] == [2, 8]
+    done = run(
+        "synthesize",
+        "--network",
+        "net/network.yml",
+        "--size",
+        "1MiB",
+        "--synthesizer",
+        "symmetric",
+        "--output",
+        "s",
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,265 @@
+"""Reading network files: what is good is read, what is bad gets one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from astra_tacos.network.composition import build_topology
+from astra_tacos.network.network_config import Dimension, LinkSpec, read_network
+from astra_tacos.support.errors import ConfigError
+
+GOOD = """
+topology: [ Ring, Switch ]
+npus_count: [ 4, 2 ]  # comment
+bandwidth: [ 50.0, 1e2 ]
+latency: [ 500, 0 ]
+boost: whatever ASTRA-sim ignores, so do we
+"""
+
+
+def write(tmp_path: Path, text: str | bytes) -> Path:
+    path = tmp_path / "net.yml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def test_reads_dimensions(tmp_path: Path) -> None:
+    network = read_network(write(tmp_path, GOOD))
+    assert network.name == "net"
+    assert network.dimensions == (Dimension("Ring", 4, 50.0, 500.0), Dimension("Switch", 2, 100.0, 0.0))
+    assert network.num_npus == 8
+
+
+def test_extension(tmp_path: Path) -> None:
+    text = GOOD + (
+        "astra_tacos:\n  topology: [Mesh, Ring]\n  failed_links: [[0, 1]]\n"
+        "  link_overrides:\n  - {src: 1, dst: 2, bandwidth: 7}\n  - {src: 2, dst: 1, latency: 9}\n"
+    )
+    network = read_network(write(tmp_path, text))
+    assert [dimension.block for dimension in network.dimensions] == ["Mesh", "Ring"]
+    assert network.failed_links == ((0, 1),)
+    assert network.link_overrides == (LinkSpec(1, 2, 7.0, None), LinkSpec(2, 1, None, 9.0))
+
+
+def test_link_table(tmp_path: Path) -> None:
+    (tmp_path / "links.csv").write_text("# three NPUs\nlatency, bandwidth, src, dst\n10,50,0,1\n20,25,1,2\n\n30,12.5,2,0\n")
+    network = read_network(write(tmp_path, "astra_tacos: {links: links.csv}"))
+    assert network.num_npus == 3
+    assert network.links[1] == LinkSpec(1, 2, 25.0, 20.0)
+
+
+BAD = {
+    "empty": ("", "file is empty"),
+    "comment only": ("# nothing\n", "file is empty"),
+    "not yaml": ("topology: [ Ring", "not valid YAML: line 1"),
+    "tab": ("topology:\n\t- Ring", "not valid YAML"),
+    "a list": ("- Ring", "expected a YAML mapping"),
+    "a scalar": ("Ring", "expected a YAML mapping"),
+    "alias": ("a: &a [1]\ntopology: *a", "aliases"),
+    "bomb": ("a: &a [x,x,x]\nb: &b [*a,*a,*a]\nc: &c [*b,*b,*b]\ntopology: *c", "aliases"),
+    "deep": ("topology: " + "[" * 5000, "not valid YAML"),
+    "not utf-8": (b"topology: [ Ring\xff ]", "not UTF-8"),
+    "null byte": (b"topology: [ \x00 ]", "not valid YAML"),
+    "duplicate key": (GOOD + "latency: [1, 2]", "key 'latency' is given twice"),
+    "a date": ("topology: 2024-13-45", "topology is '2024-13-45', expected a list"),
+    "sizes of 400 digits": (GOOD.replace("[ 4, 2 ]", f"[ {'9' * 399}, {'9' * 399} ]"), "expected at most 1,000,000"),
+    "size of 401 digits": (GOOD.replace("[ 4, 2 ]", f"[ {'9' * 401}, 2 ]"), "line 3, column 15: found '9999"),
+    "hexadecimal size": (GOOD.replace("[ 4, 2 ]", f"[ 0x{'f' * 6000}, 2 ]"), "npus_count[0] is '0xffff"),
+    "base 60": (GOOD.replace("50.0", "190:20:30"), "bandwidth[0] is '190:20:30', expected a number"),
+    "underscores": (GOOD.replace("50.0", "1_000"), "bandwidth[0] is '1_000', expected a number"),
+    "octal": (GOOD.replace("50.0", "010"), "bandwidth[0] is '010', expected a number"),
+    "10^40": (GOOD.replace("[ 4, 2 ]", f"[ 1{'0' * 40}, 2 ]"), "expected at most 1,000,000"),
+    "bandwidth minus 0": (GOOD.replace("50.0", "-0.0"), "bandwidth[0] is -0.0, expected a number of GB/s above 0"),
+    "bandwidth denormal": (GOOD.replace("50.0", "1.0e-320"), "bandwidth[0] is 1e-320, expected a number of GB/s at least 1e-09"),
+    "latency huge": (GOOD.replace("500", "1e300"), "latency[0] is 1e+300, expected a number of ns, 0 or more and at most 1e+30"),
+    "tags of lists": (GOOD.replace("[ 4, 2 ]", "!!int [ 4, 2 ]"), "expected a scalar node, but found sequence"),
+    "tag": (GOOD.replace("50.0", "!!bool 3"), "expected true or false"),
+    "tag of Python": (GOOD.replace("50.0", "!!python/name:os.system"), "could not determine a constructor"),
+    "missing": (GOOD.replace("bandwidth", "bw"), "bandwidth is missing"),
+    "scalar": (GOOD.replace("[ Ring, Switch ]", "Ring"), "topology is 'Ring', expected a list"),
+    "empty list": (GOOD.replace("[ Ring, Switch ]", "[]"), "topology is an empty list"),
+    "null": (GOOD.replace("[ 4, 2 ]", ""), "npus_count is nothing"),
+    "unknown": (GOOD.replace("Switch", "Torus"), "topology[1] is 'Torus', expected Ring or FullyConnected or Switch"),
+    "lower case": (GOOD.replace("Ring", "ring"), "topology[0] is 'ring'"),
+    "mesh above": (GOOD.replace("Ring", "Mesh"), "belong in astra_tacos.network"),
+    "unequal": (GOOD.replace("[ 4, 2 ]", "[ 4 ]"), "npus_count has 1 entry, topology has 2"),
+    "size 1": (GOOD.replace("[ 4, 2 ]", "[ 4, 1 ]"), "npus_count[1] is 1, expected a whole number above 1"),
+    "size float": (GOOD.replace("[ 4, 2 ]", "[ 4.0, 2 ]"), "npus_count[0] is 4.0"),
+    "size bool": (GOOD.replace("[ 4, 2 ]", "[ true, 2 ]"), "npus_count[0] is True"),
+    "too many": (GOOD.replace("[ 4, 2 ]", "[ 1000, 1001 ]"), "1,001,000 NPUs, expected at most 1,000,000"),
+    "bandwidth 0": (GOOD.replace("50.0", "0"), "bandwidth[0] is 0, expected a number of GB/s above 0 and at most 1e+12"),
+    "bandwidth nan": (GOOD.replace("50.0", ".nan"), "bandwidth[0] is nan"),
+    "bandwidth inf": (GOOD.replace("50.0", ".inf"), "bandwidth[0] is inf"),
+    "bandwidth huge": (GOOD.replace("50.0", "1" + "0" * 399), "bandwidth[0] is"),
+    "bandwidth tbd": (GOOD.replace("50.0", "tbd"), "bandwidth[0] is 'tbd'"),
+    "latency negative": (GOOD.replace("500", "-1"), "latency[0] is -1, expected a number of ns, 0 or more"),
+    "latency list": (GOOD.replace("500", "[500]"), "latency[0] is [500]"),
+    "extension scalar": (GOOD + "astra_tacos: 3", "astra_tacos is 3, expected a mapping"),
+    "extension key": (GOOD + "astra_tacos: {topologie: []}", "astra_tacos has the key 'topologie'"),
+    "extension block": (GOOD + "astra_tacos: {topology: [Mesh, Cube]}", "astra_tacos.network[1] is 'Cube'"),
+    "extension length": (GOOD + "astra_tacos: {topology: [Mesh]}", "npus_count has 2 entries, astra_tacos.network has 1"),
+    "both": (GOOD + "astra_tacos: {topology: [Mesh, Mesh], links: l.csv}", "both links and topology"),
+    "failed scalar": (GOOD + "astra_tacos: {failed_links: 3}", "failed_links is 3"),
+    "failed triple": (GOOD + "astra_tacos: {failed_links: [[0, 1, 2]]}", "failed_links[0] is [0, 1, 2]"),
+    "failed text": (GOOD + "astra_tacos: {failed_links: [[0, x]]}", "failed_links[0] is 'x', expected a device id"),
+    "failed twice": (GOOD + "astra_tacos: {failed_links: [[0, 1], [0, 1]]}", "failed_links[1] is [0, 1] again"),
+    "override twice": (
+        GOOD + "astra_tacos: {link_overrides: [{src: 0, dst: 1, latency: 1}, {src: 0, dst: 1, latency: 2}]}",
+        "link_overrides[1] is for 0 -> 1 again",
+    ),
+    "bandwidth too large": (GOOD.replace("50.0", "1.0e300"), "bandwidth[0] is 1e+300"),
+    "extension scalar list": (GOOD + "astra_tacos: {topology: Mesh}", "astra_tacos.network is 'Mesh', expected a list"),
+    "failed unknown": (GOOD + "astra_tacos: {failed_links: [[0, 2]]}", "failed_links names 0 -> 2, expected a link"),
+    "failed through switch": (GOOD + "astra_tacos: {failed_links: [[0, 4]]}", "whose ports are [0, 8] and [8, 4]"),
+    "override key": (GOOD + "astra_tacos: {link_overrides: [{src: 0, dst: 1, speed: 3}]}", "link_overrides[0]"),
+    "override nothing": (GOOD + "astra_tacos: {link_overrides: [{src: 0, dst: 1}]}", "link_overrides[0]"),
+    "override value": (GOOD + "astra_tacos: {link_overrides: [{src: 0, dst: 1, latency: -3}]}", "latency is -3"),
+    "links number": ("astra_tacos: {links: 3}", "links is 3, expected the path of a CSV"),
+    "links missing": ("astra_tacos: {links: none.csv}", "none.csv: cannot be read"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_gets_one_line(tmp_path: Path, name: str) -> None:
+    text, expected = BAD[name]
+    path = write(tmp_path, text)
+    with pytest.raises(ConfigError) as caught:
+        build_topology(read_network(path))
+    message = str(caught.value)
+    assert "\n" not in message
+    assert expected in message
+    assert message.startswith(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        ("src,dst,bandwidth,latency\n0,1,1_0,5", "csv:2: bandwidth is '1_0', expected a number"),
+        ("src,dst,bandwidth,latency\n0,1,inf,5", "csv:2: bandwidth is 'inf', expected a number"),
+        ("", "file is empty"),
+        ("src,dst,bandwidth\n0,1,50", "csv:1: header is"),
+        ("src,dst,bandwidth,latency\n0,1,50", "csv:2: 3 fields, expected 4"),
+        ("src,dst,bandwidth,latency\n0,1,x,5", "csv:2: bandwidth is 'x'"),
+        ("src,dst,bandwidth,latency\n0,-1,50,5", "csv:2: dst is '-1', expected a device id"),
+        ("src,dst,bandwidth,latency\n0,0,50,5", "from device 0 to itself"),
+        ("src,dst,bandwidth,latency\n0,1,50,5\n0,1,50,5", "csv:3: link 0 -> 1 was given in line 2"),
+        ("src,dst,bandwidth,latency\n", "no links"),
+        ("src,dst,bandwidth,latency\n0,1,50,5", "NPU 1 cannot reach NPU 0"),
+        ("src,dst,bandwidth,latency\n0,1,50,5\n1,0,50,5\n0,3,1,1\n3,0,1,1", "NPU 0 cannot reach NPU 2"),
+    ],
+)
+def test_bad_link_table(tmp_path: Path, table: str, expected: str) -> None:
+    (tmp_path / "l.csv").write_text(table)
+    with pytest.raises(ConfigError, match=expected):
+        build_topology(read_network(write(tmp_path, "astra_tacos: {links: l.csv}")))
+
+
+def test_missing_file_and_directory(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.yml", tmp_path):
+        with pytest.raises(ConfigError, match="cannot be read"):
+            read_network(path)
+
+
+class _Counted(int):
+    """A device id that counts comparisons."""
+
+    compared = 0
+    __hash__ = int.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        _Counted.compared += 1
+        return int.__eq__(self, other)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("key", "entry"),
+    [
+        ("failed_links", lambda device: [_Counted(device), _Counted(device + 1)]),
+        ("link_overrides", lambda device: {"src": _Counted(device), "dst": _Counted(device + 1), "latency": 1}),
+    ],
+)
+def test_many_links_are_not_each_compared_with_all_others(monkeypatch: pytest.MonkeyPatch, key: str, entry: Any) -> None:
+    dimensions = {"topology": ["Ring"], "npus_count": [1000], "bandwidth": [1.0], "latency": [1.0]}
+    document = dimensions | {"astra_tacos": {key: [entry(device) for device in range(999)]}}
+    monkeypatch.setattr("astra_tacos.network.network_config.read_yaml_mapping", lambda path: document)
+    monkeypatch.setattr(_Counted, "compared", 0)
+    assert len(getattr(read_network("x"), key)) == 999
+    assert _Counted.compared < 10 * 999
+
+
+def test_disconnected_by_failures(tmp_path: Path) -> None:
+    text = GOOD.replace("[ Ring, Switch ]", "[ Ring, Ring ]") + "astra_tacos: {failed_links: [[1,0],[3,0],[4,0]]}"
+    with pytest.raises(ConfigError, match="NPU 1 cannot reach NPU 0, expected a connected network"):
+        build_topology(read_network(write(tmp_path, text)))
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_give_a_network_or_one_line(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    path = tmp_path_factory.getbasetemp() / "fuzz.yml"
+    path.write_bytes(data)
+    try:
+        read_network(path)
+    except ConfigError as error:
+        assert "\n" not in str(error)
+
+
+def test_files_that_ship_with_astra_sim(astra_sim_inputs: Path) -> None:
+    files = sorted((astra_sim_inputs / "network").glob("*.yml"))
+    assert len(files) >= 10
+    for path in files:
+        if path.name == "dgx_v100_8gpu.yml":
+            with pytest.raises(ConfigError, match=r"bandwidth\[0\] is 'tbd'"):
+                read_network(path)
+        else:
+            topology = build_topology(read_network(path))
+            assert topology.num_npus == read_network(path).num_npus
+
+
+A_SWITCHED_BOX = "src,dst,bandwidth,latency\n" + "".join(f"{npu},8,300,500\n8,{npu},300,500\n" for npu in range(8))
+"""Eight NPUs around a switch, which has the next id, as other tools list their graphs."""
+
+
+@pytest.mark.parametrize("npus_count", ["[ 8 ]", "[ 4, 2 ]", "[ 10 ]"])
+def test_ids_of_a_link_table_past_npus_count_are_refused(tmp_path: Path, npus_count: str) -> None:
+    (tmp_path / "box.csv").write_text(A_SWITCHED_BOX)
+    path = write(tmp_path, f"npus_count: {npus_count}\nastra_tacos: {{links: box.csv}}")
+    with pytest.raises(ConfigError, match=r"net\.yml: astra_tacos\.links has NPUs 0 to 8, npus_count gives"):
+        read_network(path)
+    assert read_network(write(tmp_path, "npus_count: [ 9 ]\nastra_tacos: {links: box.csv}")).num_npus == 9
+    assert read_network(write(tmp_path, "astra_tacos: {links: box.csv}")).num_npus == 9
+
+
+@pytest.mark.parametrize("key", ["topology", "astra_tacos.network"])
+def test_blocks_that_astra_sim_lacks_belong_under_the_key(tmp_path: Path, key: str) -> None:
+    path = tmp_path / "n.yml"
+    rest = "npus_count: [8]\nbandwidth: [50.0]\nlatency: [500.0]\n"
+    path.write_text(f"{'topology: [Hypercube]' if key == 'topology' else 'astra_tacos: {topology: [Hypercube]}'}\n{rest}")
+    if key == "topology":
+        with pytest.raises(ConfigError) as refused:
+            read_network(path)
+        expected = "expected Ring or FullyConnected or Switch (blocks that ASTRA-sim lacks belong in astra_tacos.network)"
+        assert str(refused.value) == f"{path}: topology[0] is 'Hypercube', {expected}"
+    else:
+        assert read_network(path).dimensions == (Dimension("Hypercube", 8, 50.0, 500.0),)
+
+
+@pytest.mark.parametrize(
+    ("block", "size", "message"),
+    [
+        ("Hypercub", 8, "astra_tacos.network[0] is 'Hypercub', expected Ring or "),
+        ("[Ring]", 8, "astra_tacos.network[0] is ['Ring'], expected Ring or "),
+        ("Hypercube", 12, "npus_count[0] is 12, expected a power of two for a Hypercube"),
+        ("TwistedTorus", 12, "npus_count[0] is 12, expected k**2 with k above 2, or 2 * k**2 with k above 1 ("),
+    ],
+)
+def test_unknown_blocks_and_sizes_are_refused_when_a_file_is_read(tmp_path: Path, block: str, size: int, message: str) -> None:
+    path = tmp_path / "n.yml"
+    path.write_text(f"astra_tacos: {{topology: [{block}]}}\nnpus_count: [{size}]\nbandwidth: [50.0]\nlatency: [500.0]\n")
+    with pytest.raises(ConfigError) as refused:
+        read_network(path)
+    assert str(refused.value).startswith(f"{path}: {message}")

@@ -1,0 +1,29 @@
+"""Networks are written so that they are read back as they were."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from astra_tacos.network.network_config import Dimension, LinkSpec, NetworkConfig, read_network
+from astra_tacos.network.network_yaml import write_network
+
+_STOCK = (Dimension("Ring", 4, 0.1 + 0.2, 500.0), Dimension("Switch", 2, 50.0, 1e-3))
+_NETWORKS = (
+    NetworkConfig("", _STOCK),
+    NetworkConfig("", (Dimension("Mesh", 3, 50.0, 0.0), *_STOCK)),
+    NetworkConfig(
+        "", _STOCK, failed_links=((0, 1), (1, 0)), link_overrides=(LinkSpec(1, 2, 12.5, None), LinkSpec(2, 1, None, 7.0))
+    ),
+    NetworkConfig("", (Dimension("Mesh", 3, 50.0, 0.0), *_STOCK), failed_links=((0, 1),)),
+    NetworkConfig("", (), (LinkSpec(0, 1, 1 / 3, 500.0), LinkSpec(1, 0, 5e11, 0.0)), ((0, 1),), (LinkSpec(1, 0, 2.5, 1.5),)),
+)
+
+
+@pytest.mark.parametrize("network", _NETWORKS)
+def test_a_network_is_read_back_as_it_was(network: NetworkConfig, tmp_path: Path) -> None:
+    path = tmp_path / "network.yml"
+    write_network(network, path)
+    assert read_network(path) == replace(network, source=str(path))

@@ -1,0 +1,376 @@
+"""Every policy on generated runs of all kinds of parallelism: what is written is legal, ends, and is never slower."""
+
+from __future__ import annotations
+
+import tempfile
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.examples import examples
+from helpers.generated import small_model, write_network
+from hypothesis import given
+from hypothesis import strategies as st
+
+from astra_tacos.planner.retime.candidates import Candidates
+from astra_tacos.planner.retime.legality import violations
+from astra_tacos.planner.retime.policies import POLICIES
+from astra_tacos.planner.retime.policies.reorder import free_tasks
+from astra_tacos.planner.retime.reading import read_graph
+from astra_tacos.planner.retime.request import SYSTEMS, Request, describe, parse_schedule
+from astra_tacos.planner.retime.schedule_run import schedule_run
+from astra_tacos.planner.retime.search import search
+from astra_tacos.planner.retime.written import rows_of, write_scheduled
+from astra_tacos.planner.run_files import RunInputs, planned_inputs
+from astra_tacos.planner.workload import find_workload, read_inputs
+from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.run.shared_plans import shared_plans
+from astra_tacos.run.trace.node_bytes import attribute, set_attribute
+from astra_tacos.run.trace.node_messages import encode_messages, read_messages
+from astra_tacos.run.trace.reader import read_names
+from astra_tacos.run.trace.schema import CommType, NodeType
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.workload.generator.device import Device
+from astra_tacos.workload.generator.directory import generate
+from astra_tacos.workload.generator.layered_model import LayeredModel, ModelLayer
+from astra_tacos.workload.generator.layered_step import LayeredStep
+from astra_tacos.workload.generator.parallelism import Parallelism
+from astra_tacos.workload.generator.step import Step
+
+KINDS: dict[str, Any] = {
+    "dp": {"parallelism": Parallelism(dp=4), "buckets": 2},
+    "dp tp": {"parallelism": Parallelism(dp=2, tp=2)},
+    "pp": {"parallelism": Parallelism(dp=2, pp=2), "micro_batches": 2},
+    "zero": {"parallelism": Parallelism(dp=4), "shards_optimizer": True},
+    "moe": {"parallelism": Parallelism(dp=4, ep=2), "model": small_model(hidden=256, ffn=1024, layers=2, experts=4, top_k=2)},
+}
+SCHEDULES = [
+    *POLICIES,
+    "pipeline:messages=yes",
+    "reorder:when=idle,priority",
+    "reorder,pipeline:pieces=3,messages=yes,priority",
+    "bytescheduler:partition=100KB,credit=400KB",
+    "dear",
+    "lina:partition=100KB",
+    "p3",
+    "mgwfbp",
+]
+
+
+def made(folder: Path, kind: str, steps: int = 2) -> RunInputs:
+    more = {"model": small_model(hidden=256, ffn=1024, layers=2)} | KINDS[kind]
+    count = more["parallelism"].num_ranks
+    network = write_network(folder / "n.yml", ("FullyConnected", count), bandwidth=5)
+    run = generate(Step(batch=8, steps=steps, **more), folder / "run", Device(peak_tflops=20), network)
+    return RunInputs(
+        run.path / "workload" / "w", run.path / "system.json", network, run.comm_group, run.path / "remote_memory.json"
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_written_is_legal_and_never_slower(kind: str, tmp_path: Path) -> None:
+    inputs = made(tmp_path, kind)
+    workload = find_workload(inputs)
+    before = replay_run(workload.run)
+    changed = 0
+    for number, schedule in enumerate(SCHEDULES):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        result = schedule_run(inputs, folder, schedule)
+        assert not any("DEFECT" in note for note in result.notes), result.notes
+        after = replay_run(read_inputs(planned_inputs(folder, inputs)))
+        assert after.end_ns == result.after_ns <= before.end_ns == result.as_is_ns
+        assert after.compute_ns == pytest.approx(before.compute_ns, rel=1e-3)
+        changed += not result.is_as_is
+    assert changed >= 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_policies_that_are_slower_are_legal_too(kind: str, tmp_path: Path) -> None:
+    """Candidates are written whether or not they are faster, and judged by their files."""
+    inputs = made(tmp_path, kind, steps=1)
+    workload = find_workload(inputs)
+    candidates = Candidates(workload, replay_run(workload.run), replay_run(workload.run).backend)
+    for number, schedule in enumerate(
+        ("split:partition=60KB,of=both", "decouple:barrier=no,priority", "reorder,pipeline:pieces=2")
+    ):
+        candidate = candidates.make(parse_schedule(schedule) or ())
+        assert not isinstance(candidate, str), candidate
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        write_scheduled(folder, inputs, workload, candidates.source, candidate.new, candidates.backend)
+        planned = planned_inputs(folder, inputs)
+        assert violations(workload, planned.workload) == ()
+        assert replay_run(read_inputs(planned)).end_ns == candidate.end_ns
+
+
+def damaged(name: str, nodes: list[Any]) -> list[Any]:
+    """Nodes of a rank with one fault."""
+    collectives = [node for node in nodes if node.type == NodeType.COMM_COLL]
+    computed = [node for node in nodes if node.type == NodeType.COMP]
+    halves = [node for node in collectives if attribute(node, "comm_type") == CommType.ALL_GATHER]
+    if name == "gone":
+        users = collectives[-1].id
+        nodes = [node for node in nodes if node.id != users]
+        for node in nodes:
+            for deps in (node.data_deps, node.ctrl_deps):
+                deps[:] = [dep for dep in deps if dep != users]
+    elif name == "smaller":
+        set_attribute(collectives[0], "comm_size", "int64_val", attribute(collectives[0], "comm_size") - 4)
+    elif name == "work":
+        set_attribute(computed[0], "num_ops", "int64_val", attribute(computed[0], "num_ops") + 1)
+    elif name == "early":
+        del halves[0].data_deps[:], halves[0].ctrl_deps[:]
+    elif name == "unused":
+        for node in computed:
+            if any(dep in {half.id for half in halves} for dep in node.data_deps):
+                node.data_deps[:] = [dep for dep in node.data_deps if dep not in {half.id for half in halves}]
+    elif name == "group":
+        set_attribute(collectives[0], "pg_name", "string_val", "77")
+    elif name == "order":
+        of_compute = {node.id for node in computed}
+        for node in computed:
+            node.ctrl_deps[:] = [dep for dep in node.ctrl_deps if dep not in of_compute]
+    elif name == "origin":
+        set_attribute(computed[0], "astra_tacos_from", "string_val", attribute(computed[1], "astra_tacos_from"))
+    elif name == "twice":
+        set_attribute(collectives[0], "astra_tacos_from", "string_val", attribute(collectives[-1], "astra_tacos_from"))
+    return nodes
+
+
+def test_gradients_of_all_micro_batches_come_before_their_reduction(tmp_path: Path) -> None:
+    """Each micro-batch adds to the sum of the one before, so none can move behind the All-Reduce of the sum."""
+    inputs = made(tmp_path, "pp")
+    workload = find_workload(inputs)
+    before = replay_run(workload.run)
+    candidates = Candidates(workload, before, before.backend)
+    candidate = candidates.make(parse_schedule("reorder,priority") or ())
+    assert not isinstance(candidate, str), candidate
+    trace = workload.run.workload
+    name_of = read_names(trace, list(range(trace.num_nodes)))
+    rows = rows_of(candidate.new, trace).tolist()
+    issued: dict[tuple[int, str], int] = {}
+    computed: dict[tuple[int, str], list[int]] = {}
+    for at, row in enumerate(rows):
+        step, _, rest = name_of[row].partition("_")
+        layer, rank = rest.rpartition("layer")[2][:1], int(trace.rank[row])
+        if rest == f"layer{layer}_gradient_bucket0":
+            issued[rank, step + layer] = int(candidate.outcome.node_issue_ns[at])
+        elif "weight_gradient_layer" in rest:
+            computed.setdefault((rank, step + layer), []).append(int(candidate.outcome.node_finish_ns[at]))
+    assert len(issued) == 2 * 4 and issued.keys() == computed.keys()
+    for key, ends in computed.items():
+        assert len(ends) == 4 and max(ends) <= issued[key]
+    # Of a run that does not say so, the gradients of other micro-batches stay where they are.
+    graph = read_graph(workload, candidates.source, before)
+    free = free_tasks(graph)
+    assert all("weight_gradient" in name_of[task.row] or "embedding_backward" in name_of[task.row] for task in free)
+    gradients = [task for task in free if "mb0" in name_of[task.row]]
+    assert gradients
+    for task in graph.tasks():
+        task.data = [dep for dep in task.data if dep not in gradients]
+    assert not set(gradients) & set(free_tasks(graph))
+
+
+def test_gradients_of_weights_wait_until_nothing_else_is_ready(tmp_path: Path) -> None:
+    """On the last stage the next micro-batch is always ready, so the gradients of all of them come behind its backward passes."""
+    inputs = made(tmp_path, "pp", steps=1)
+    workload = find_workload(inputs)
+    before = replay_run(workload.run)
+    candidates = Candidates(workload, before, before.backend)
+    trace = workload.run.workload
+    name_of = read_names(trace, list(range(trace.num_nodes)))
+    last = trace.num_ranks - 1
+
+    def order(schedule: str) -> list[str]:
+        candidate = candidates.make(parse_schedule(schedule) or ())
+        assert not isinstance(candidate, str), candidate
+        rows = [task.row for task in candidate.new.ranks[last] if task.computes]
+        return [name_of[row] for row in rows]
+
+    idle = order("reorder:when=idle")
+    assert sorted(idle) == sorted(order("reorder"))
+    moved = [at for at, name in enumerate(idle) if "weight_gradient_layer" in name]
+    others = [at for at, name in enumerate(idle) if "input_gradient_layer" in name]
+    assert moved and others and min(moved) > max(others)
+
+
+@pytest.mark.parametrize("schedule", ["split:partition=1", "pipeline:pieces=1024,messages=yes"])
+def test_more_pieces_than_a_rank_may_have_are_refused(schedule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("astra_tacos.planner.retime.policy.MAX_NODES_OF_RANK", 3000)
+    inputs = made(tmp_path, "pp")
+    (tmp_path / "out").mkdir()
+    result = schedule_run(inputs, tmp_path / "out", schedule)
+    assert result.is_as_is
+    assert any("pieces a rank, expected at most 3,000" in note for note in result.notes), result.notes
+
+
+def test_cheaper_halves_are_no_gain_of_the_order(tmp_path: Path) -> None:
+    """ASTRA-sim's All-Reduce in two dimensions without localBWAware sends everything in each; its halves send less."""
+    for number, dimensions in enumerate(((("FullyConnected", 2), ("Ring", 2)), (("FullyConnected", 4),))):
+        (folder := tmp_path / str(number)).mkdir()
+        network = write_network(folder / "n.yml", *dimensions, bandwidth=5)
+        step = Step(small_model(hidden=256, ffn=1024, layers=2), Parallelism(dp=4), batch=8, steps=2)
+        run = generate(step, folder / "run", Device(peak_tflops=20), network)
+        inputs = RunInputs(run.path / "workload" / "w", run.path / "system.json", network, run.comm_group)
+        workload = find_workload(inputs)
+        before = replay_run(workload.run)
+        candidate = Candidates(workload, before, before.backend).make(parse_schedule("decouple") or ())
+        assert not isinstance(candidate, str), candidate
+        assert any("gained by another algorithm" in note for note in candidate.notes) == (len(dimensions) > 1)
+
+
+def test_buckets_that_would_wait_for_one_another_are_halved(tmp_path: Path) -> None:
+    """Tensor parallel groups and data parallel ones reduce in turns, so two buckets can each have what the other waits for."""
+    network = write_network(tmp_path / "n.yml", ("FullyConnected", 4), ("Ring", 2), bandwidth=5)
+    step = Step(small_model(hidden=64, ffn=256, layers=2), Parallelism(dp=1, tp=4, pp=2), 4, batch=1, steps=2)
+    run = generate(step, tmp_path / "run", Device(peak_tflops=20), network)
+    inputs = RunInputs(run.path / "workload" / "w", run.path / "system.json", network, run.comm_group)
+    workload = find_workload(inputs)
+    before = replay_run(workload.run)
+    candidates = Candidates(workload, before, before.backend)
+    for number, schedule in enumerate(("fuse", "dear", "fuse:rule=mgwfbp", "horovod")):
+        candidate = candidates.make(parse_schedule(schedule) or ())
+        assert not isinstance(candidate, str), candidate
+        (folder := tmp_path / str(number)).mkdir()
+        write_scheduled(folder, inputs, workload, candidates.source, candidate.new, candidates.backend)
+        planned = planned_inputs(folder, inputs)
+        assert violations(workload, planned.workload) == ()
+        assert replay_run(read_inputs(planned)).end_ns == candidate.end_ns
+
+
+def test_no_policy_makes_astra_sim_free_an_algorithm_twice(tmp_path: Path) -> None:
+    """Tensor parallel ranks gather and scatter, data parallel ones reduce: halves of All-Reduces would share plans with them."""
+    network = write_network(tmp_path / "n.yml", ("FullyConnected", 4), bandwidth=5)
+    model = small_model(hidden=256, ffn=1024, layers=2)
+    step = Step(model, Parallelism(dp=2, tp=2), batch=8, sequence_parallel=True)
+    run = generate(step, tmp_path / "run", Device(peak_tflops=20), network)
+    inputs = RunInputs(run.path / "workload" / "w", run.path / "system.json", network, run.comm_group)
+    workload = find_workload(inputs)
+    before = replay_run(workload.run)
+    candidates = Candidates(workload, before, before.backend)
+    # The loss is reduced in tensor parallel groups, gradients in others, so All-Reduces share plans already.
+    assert set(shared_plans(workload.run)) == {CommType.ALL_REDUCE}
+    assert not isinstance(candidates.make(parse_schedule("priority") or ()), str)
+    refused = candidates.make(parse_schedule("decouple") or ())
+    assert isinstance(refused, str) and "ASTRA-sim may abort at its end (lint: G10)" in refused
+
+
+FAULTS = ("gone", "smaller", "work", "early", "unused", "group", "order", "origin", "twice")
+
+
+def test_the_judge_finds_every_fault(tmp_path: Path) -> None:
+    inputs = made(tmp_path, "dp")
+    (tmp_path / "new").mkdir()
+    assert schedule_run(inputs, tmp_path / "new", "decouple:barrier=no").name == "decouple:barrier=no"
+    workload, prefix = find_workload(inputs), tmp_path / "new" / "workload" / "w"
+    assert violations(workload, prefix) == ()
+    path = Path(f"{prefix}.1.et")
+    whole = path.read_bytes()
+    for fault in FAULTS:
+        head, nodes = read_messages(path)
+        path.write_bytes(encode_messages(head, damaged(fault, nodes)))
+        assert violations(workload, prefix), fault
+        path.write_bytes(whole)
+
+
+@st.composite
+def loops(draw: st.DrawFn) -> LayeredStep:
+    count = draw(st.integers(2, 3))
+    times = st.integers(1, 40)
+    layers = tuple(
+        ModelLayer(
+            f"l{number}",
+            (draw(times) * 10_000,),
+            forward_us=draw(times),
+            input_gradient_us=draw(times),
+            weight_gradient_us=draw(times),
+        )
+        for number in range(count)
+    )
+    return LayeredStep(LayeredModel("loop", layers), Parallelism(dp=2), steps=2)
+
+
+@examples(3)
+@given(loops())
+def test_the_search_is_as_good_as_all_orders_and_as_every_policy(step: LayeredStep) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        network = write_network(folder / "n.yml", ("FullyConnected", 2), bandwidth=2)
+        run = generate(step, folder / "run", Device(1e6, 1e9, writes_durations=True), network)
+        inputs = RunInputs(run.path / "workload" / "w", run.path / "system.json", network, run.comm_group)
+        workload = find_workload(inputs)
+        before = replay_run(workload.run)
+        candidates = Candidates(workload, before, before.backend)
+        found = search(candidates, 4, lambda done, total: None)
+        best = found.best.end_ns if found.best else before.end_ns
+        assert best <= min(one.end_ns for one in found.tried if one.end_ns is not None)
+        # What is written is a row of tables and figures, also in an order that no policy found.
+        assert found.best is None or (found.best.name, best) in [(one.name, one.end_ns) for one in found.tried]
+        start = candidates.make(())
+        assert not isinstance(start, str)
+        graph, _ = candidates.rewritten(())
+        for sequence in permutations(graph.operations):
+            other = candidates.in_sequence(start, graph, sequence)
+            assert isinstance(other, str) or best <= other.end_ns
+
+
+RUNS = (Parallelism(dp=4), Parallelism(dp=8), Parallelism(dp=2, tp=2), Parallelism(dp=2, pp=2), Parallelism(dp=4, tp=2))
+NETWORKS = ("Ring", "FullyConnected", "Switch")
+
+
+@examples(3)
+@given(st.sampled_from(RUNS), st.sampled_from(NETWORKS), st.integers(1, 3), st.sampled_from([1, 4, 40]), st.data())
+def test_random_runs_are_never_slower(parallelism: Parallelism, block: str, layers: int, gibps: int, data: st.DataObject) -> None:
+    """Any policies on any run: what is written is legal, takes what the replay in memory took, and no longer than before."""
+    names = data.draw(st.lists(st.sampled_from([*POLICIES, *SYSTEMS]), min_size=1, max_size=3, unique=True))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        network = write_network(folder / "n.yml", (block, parallelism.num_ranks), bandwidth=gibps)
+        model = small_model(hidden=256, ffn=1024, layers=2 * layers)
+        step = Step(model, parallelism, 2, batch=8, steps=data.draw(st.integers(1, 2)))
+        run = generate(step, folder / "run", Device(peak_tflops=20), network)
+        inputs = RunInputs(run.path / "workload" / "w", run.path / "system.json", network, run.comm_group)
+        (folder / "out").mkdir()
+        result = schedule_run(inputs, folder / "out", ",".join(names))
+        assert not any("DEFECT" in note for note in result.notes), result.notes
+        after = replay_run(read_inputs(planned_inputs(folder / "out", inputs)))
+        assert after.end_ns == result.after_ns <= result.as_is_ns
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_every_system_stands_for_policies(name: str) -> None:
+    requests = parse_schedule(name)
+    assert requests is not None
+    assert parse_schedule(describe(requests)) == requests
+    for option, (policy, key) in SYSTEMS[name].options.items():
+        assert key in POLICIES[policy].options, option
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("fast", "schedule: found 'fast', expected as-is, search, fifo, reorder"),
+        ("split:size=4", "schedule: split: found option 'size', expected partition or of"),
+        ("split:partition=0", "schedule: split: partition"),
+        ("pipeline:pieces=0", "schedule: pipeline: pieces: found '0', expected 1 to 1,024"),
+        ("reorder:share=101", "reorder: share: found '101', expected 1 to 100"),
+        ("search,priority", "found 'search' in 'search,priority', expected it alone"),
+        ("as-is:cap=1", "expected it alone"),
+        ("decouple:barrier=maybe", "expected yes or no"),
+        ("dear:credit=4", "schedule: dear: found option 'credit', expected cap or barrier"),
+        ("partition=4MB", "expected a policy before its options"),
+        ("", "expected POLICY"),
+    ],
+)
+def test_what_is_no_schedule_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        parse_schedule(text)
+
+
+def test_options_of_several_policies_are_told_apart() -> None:
+    assert parse_schedule("bytescheduler:partition=1MB,credit=3MB") == parse_schedule("split:partition=1MB,priority:credit=3MB")
+    assert parse_schedule("as-is") is None
+    assert parse_schedule("wfbp") == ()
+    assert isinstance((parse_schedule("tictac") or ())[0], Request)

@@ -1,0 +1,65 @@
+"""`plan --schedule` as users call it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from helpers.command import run as command
+from helpers.generated import small_model, write_network
+
+from astra_tacos.workload.generator.device import Device
+from astra_tacos.workload.generator.directory import generate
+from astra_tacos.workload.generator.parallelism import Parallelism
+from astra_tacos.workload.generator.step import Step
+
+QUICK = ("--no-cache", "--synthesizer", "ring", "--trials", "1", "--threads", "1")
+
+
+def _run_of_two_steps(folder: Path) -> tuple[str, ...]:
+    """Files of a data-parallel run, as options."""
+    network = write_network(folder / "n.yml", ("Ring", 4), bandwidth=5)
+    step = Step(small_model(hidden=256, ffn=1024, layers=2), Parallelism(dp=4), batch=8, steps=2)
+    generate(step, folder / "run", Device(peak_tflops=20), network)
+    groups = ("--comm-group", "run/comm_group.json") if (folder / "run" / "comm_group.json").is_file() else ()
+    return ("--workload", "run/workload/w", "--system", "run/system.json", "--network", "n.yml", *groups)
+
+
+def test_a_run_is_scheduled_and_planned(tmp_path: Path) -> None:
+    given = _run_of_two_steps(tmp_path)
+    done = command("plan", *given, "--output", "out", "--schedule", "dear:cap=1MB", *QUICK, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "out" / "plan.json").read_text())
+    assert result["schedule"]["policies"] in ("fuse:cap=1000000,decouple", "as-is")
+    assert result["after_ns"] <= result["schedule"].get("as_is_planned_ns", result["after_ns"])
+    assert result["schedule"]["policies"] != "as-is" or "(as it was) ->" in done.stdout
+    kept = command("plan", *given, "--output", "kept", "--schedule", "priority", "--keep-collectives", cwd=tmp_path)
+    assert kept.returncode == 0, kept.stderr
+    assert "exposed communication" in kept.stdout
+    refused = command("verify", "kept", "--before", "run/workload/w", cwd=tmp_path)
+    assert refused.returncode == 2 and "scheduled (priority), so its nodes are made of pieces" in refused.stderr
+    told = json.loads((tmp_path / "kept" / "plan.json").read_text())["schedule"]
+    shown = command("report", "kept", "-o", "kept.html", cwd=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    page = (tmp_path / "kept.html").read_text()
+    assert "Scheduled training run" in page
+    assert f"{told['as_is_ns']:,} → {told['after_ns']:,} ns" in page
+    refused = command("plan", *given, "--output", "x", "--schedule", "faster", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "expected as-is, search" in refused.stderr
+
+
+def test_the_plan_of_a_scheduled_run_says_what_it_begins_with(tmp_path: Path) -> None:
+    given = _run_of_two_steps(tmp_path)
+    judged = command("replay", *given, "--json", cwd=tmp_path)
+    end_ns = max(json.loads(judged.stdout)["finish_ns"])
+    done = command("plan", *given, "--output", "out", "--schedule", "decouple", *QUICK, cwd=tmp_path)
+    result = json.loads((tmp_path / "out" / "plan.json").read_text())
+    schedule = result["schedule"]
+    assert (schedule["policies"], schedule["kept_as_is"], schedule["before_ns"]) == ("decouple", False, end_ns)
+    assert result["before_ns"] != end_ns, "a scheduled run with its own collectives is another run"
+    assert f"{result['before_ns']:,} ns (scheduled, with its own collectives) -> {result['after_ns']:,} ns" in done.stdout
+    assert f"{end_ns:,} ns (as it was) -> {result['after_ns']:,} ns, speed-up {end_ns / result['after_ns']:.3f}" in done.stdout
+    refused = command("verify", "out", "--before", "run/workload/w", cwd=tmp_path)
+    assert refused.returncode == 2 and "scheduled (decouple), so its nodes are made of pieces" in refused.stderr
+    assert command("verify", "out", cwd=tmp_path).returncode == 0

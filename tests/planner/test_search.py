@@ -1,0 +1,112 @@
+"""What the search judges with: one rank for all that are alike, synthesized collectives, and iterations in steady state."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.generated import small_model, write_network
+
+import astra_tacos.planner.retime.reading as reading
+from astra_tacos.planner.retime.candidates import Candidates
+from astra_tacos.planner.retime.iteration import steps_of
+from astra_tacos.planner.retime.legality import violations
+from astra_tacos.planner.retime.policies import POLICIES
+from astra_tacos.planner.retime.request import default_request, parse_schedule
+from astra_tacos.planner.retime.schedule_run import schedule_run
+from astra_tacos.planner.retime.search import search
+from astra_tacos.planner.retime.symmetry import are_alike
+from astra_tacos.planner.retime.written import write_scheduled
+from astra_tacos.planner.run_files import RunInputs
+from astra_tacos.planner.synthesis_cache import SynthesisCache
+from astra_tacos.planner.workload import find_workload
+from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.workload.generator.device import Device
+from astra_tacos.workload.generator.directory import generate
+from astra_tacos.workload.generator.layered_model import LayeredModel, ModelLayer
+from astra_tacos.workload.generator.layered_step import LayeredStep
+from astra_tacos.workload.generator.parallelism import Parallelism
+from astra_tacos.workload.generator.step import Step
+
+
+def inputs_of(folder: Path, parallelism: Parallelism, steps: int = 2) -> RunInputs:
+    network = write_network(folder / "n.yml", ("FullyConnected", 2), ("Ring", 2), bandwidth=5)
+    step = Step(small_model(hidden=256, ffn=1024, layers=2), parallelism, 2, batch=8, steps=steps)
+    run = generate(step, folder / "run", Device(peak_tflops=20), network)
+    return RunInputs(run.path / "workload" / "w", run.path / "system.json", network, run.comm_group)
+
+
+@pytest.mark.parametrize("parallelism", [Parallelism(dp=4), Parallelism(dp=2, tp=2), Parallelism(dp=2, pp=2)], ids=str)
+def test_one_rank_stands_for_all_that_are_alike(
+    parallelism: Parallelism, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs = inputs_of(tmp_path, parallelism)
+    workload = find_workload(inputs)
+    assert are_alike(workload) == (parallelism.pp == 1)
+    before = replay_run(workload.run)
+    alike = Candidates(workload, before, before.backend)
+    monkeypatch.setattr(reading, "are_alike", lambda workload: False)
+    apart = Candidates(workload, before, before.backend)
+    for number, schedule in enumerate(
+        ("fifo", "split:partition=100KB,of=both,priority:credit=300KB", "reorder,decouple", "fuse")
+    ):
+        requests = parse_schedule(schedule) or ()
+        one, other = alike.make(requests), apart.make(requests)
+        assert not isinstance(one, str) and not isinstance(other, str), (one, other)
+        assert one.end_ns == other.end_ns, schedule
+        (folder := tmp_path / str(number)).mkdir()
+        write_scheduled(folder, inputs, workload, alike.source, one.new, before.backend)
+        assert violations(workload, folder / "workload" / "w") == ()
+
+
+def test_policies_are_judged_with_synthesized_collectives(tmp_path: Path) -> None:
+    inputs = inputs_of(tmp_path, Parallelism(dp=2, tp=2))
+    (tmp_path / "out").mkdir()
+    result = schedule_run(inputs, tmp_path / "out", "split:partition=200KB,priority", cache=SynthesisCache(None))
+    assert not any("DEFECT" in note for note in result.notes), result.notes
+    assert result.collectives == "synthesized"
+    native = replay_run(find_workload(inputs).run)
+    assert result.after_ns <= result.as_is_ns < native.end_ns
+
+
+def test_an_iteration_is_the_period_of_a_long_loop(tmp_path: Path) -> None:
+    """Three layers of 1 forward, 2 backward, All-Reduces of 1, 2 and 6: FIFO takes 14 a step, an order by need 13."""
+    unit_us, unit_bytes = 1000, 4_000_000
+    network = tmp_path / "n.yml"
+    gibps = unit_bytes / (unit_us * 1e-6) / (1 << 30)
+    network.write_text(f"topology: [FullyConnected]\nnpus_count: [2]\nbandwidth: [{gibps:.12f}]\nlatency: [0.0]\n")
+    times: dict[str, Any] = {"forward_us": unit_us, "input_gradient_us": unit_us, "weight_gradient_us": unit_us}
+    layers = tuple(ModelLayer(f"l{number}", (size * unit_bytes // 4,), **times) for number, size in enumerate((1, 2, 6)))
+    step = LayeredStep(LayeredModel("loop", layers), Parallelism(dp=2), steps=3)
+    run = generate(step, tmp_path / "run", Device(1e6, 1e9, writes_durations=True), network)
+    workload = find_workload(RunInputs(run.path / "workload" / "w", run.path / "system.json", network, run.comm_group))
+    before = replay_run(workload.run)
+    candidates = Candidates(workload, before, before.backend, per_iteration=True)
+    assert candidates.cost_as_is_ns == pytest.approx(14 * unit_us * 1000, rel=1e-4)
+    made = candidates.make(parse_schedule("priority") or ())
+    assert not isinstance(made, str)
+    assert made.cost_ns == pytest.approx(13 * unit_us * 1000, rel=1e-4)
+    found = search(candidates, 10, lambda done, total: None)
+    assert found.best is not None and found.best.cost_ns == pytest.approx(12 * unit_us * 1000, rel=1e-2)
+    assert found.best.cost_ns <= min(one.cost_ns for one in found.tried if one.cost_ns and (one.end_ns or 0) <= before.end_ns)
+
+
+def test_steps_that_names_do_not_tell_are_refused(tmp_path: Path) -> None:
+    workload = find_workload(inputs_of(tmp_path, Parallelism(dp=4), steps=1))
+    with pytest.raises(ConfigError, match="expected names of nodes that begin with step0_"):
+        steps_of(workload.run)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_variants_are_values_of_options(name: str, tmp_path: Path) -> None:
+    workload = find_workload(inputs_of(tmp_path, Parallelism(dp=4)))
+    before = replay_run(workload.run)
+    graph, _ = Candidates(workload, before, before.backend).rewritten(())
+    variants = [dict(values) for values in POLICIES[name].variants(graph)]
+    for values in variants:
+        request = default_request(name, **values)
+        assert parse_schedule(str(request)) == (request,)
+    assert len({json.dumps(values, sort_keys=True) for values in variants}) == len(variants)

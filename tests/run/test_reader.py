@@ -1,0 +1,368 @@
+"""The reader: equal to protobuf's parser on recorded runs, and one line for whatever is no trace, however large or twisted."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from google.protobuf.internal.encoder import _VarintBytes
+from helpers.examples import examples
+from helpers.naive_trace import assert_equal, naive_columns, naive_messages, naive_trace
+from helpers.trace_bytes import Builder
+from hypothesis import given
+from hypothesis import strategies as st
+
+from astra_tacos.run.trace import _scan_kernels, ranks
+from astra_tacos.run.trace import et_schema_pb2 as schema
+from astra_tacos.run.trace._row_kernels import UNIQUE, ids_to_rows
+from astra_tacos.run.trace.file_bytes import FREE_UNPACKED_BYTES, FileBytes
+from astra_tacos.run.trace.ranks import read_ranks
+from astra_tacos.run.trace.reader import read_names, read_trace, trace_files
+from astra_tacos.run.trace.scan import measure
+from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.run.trace.trace import ABSENT, DANGLING, WORKLOAD_ATTRIBUTES, Trace, WorkloadColumns
+from astra_tacos.support.errors import ConfigError
+
+METADATA = b"\x07\x0a\x050.0.4"
+ID = st.one_of(st.integers(0, 20), st.integers(0, (1 << 64) - 1), st.integers((1 << 64) - 20, (1 << 64) - 1))
+
+
+def framed(*bodies: bytes) -> bytes:
+    return METADATA + b"".join(_VarintBytes(len(body)) + body for body in bodies)
+
+
+def message(*nodes: schema.Node) -> bytes:
+    return framed(*(node.SerializeToString() for node in nodes))
+
+
+def read(directory: Path, data: bytes, **wanted: bool) -> Trace:
+    (directory / "t.0.et").write_bytes(data)
+    return read_trace(directory / "t", **wanted)
+
+
+def refusal(directory: Path, data: bytes) -> str:
+    """The one line."""
+    with pytest.raises(ConfigError) as caught:
+        read(directory, data)
+    text = str(caught.value)
+    assert text.startswith(str(directory / "t.0.et")) and "\n" not in text
+    return text.removeprefix(str(directory / "t.0.et: "))
+
+
+def file_bytes(data: bytes) -> FileBytes:
+    array = np.frombuffer(bytearray(data + bytes(_scan_kernels.PADDING)), np.uint8)
+    return FileBytes(Path("t.0.et"), array, len(data), False)
+
+
+# ---- Recorded and made-up traces ----
+
+
+def check_folder(folder: Path) -> int:
+    """Every trace in a folder is read as protobuf reads it; how many there are."""
+    prefixes = [path.with_name(path.name[: -len(".0.et")]) for path in folder.rglob("*.0.et")]
+    for prefix in prefixes:
+        trace = read_trace(prefix, workload=True)
+        assert_equal(trace, naive_trace(prefix))
+        names = [node.name for path in trace_files(prefix) for _, node in naive_messages(path.read_bytes())]
+        rows = random.Random(1).choices(range(trace.num_nodes), k=50)
+        assert read_names(trace, rows) == [names[row] for row in rows]
+    return len(prefixes)
+
+
+@pytest.mark.golden_cases("*")
+def test_recorded_runs_are_read_as_protobuf_reads_them(golden: Path, golden_case: str) -> None:
+    assert check_folder(golden / golden_case)
+
+
+def test_inputs_of_others_are_read_as_protobuf_reads_them(astra_sim_inputs: Path) -> None:
+    assert check_folder(astra_sim_inputs)
+    assert check_folder(astra_sim_inputs.parent / "stage_dense16")
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("kept", [0, 5000, 1 << 28])
+def test_threads_and_memory_make_no_difference(monkeypatch: pytest.MonkeyPatch, threads: int, kept: int) -> None:
+    """Ranks number their groups by themselves, and files may have to be loaded twice."""
+    monkeypatch.setattr(ranks, "_KEPT_BYTES", kept)
+    builders = [Builder(random.Random(seed), False) for seed in range(40)]
+    data = [builder.framed(builder.messages()) for builder in builders]
+    expected = naive_columns(data)
+    assert expected.workload is not None and len(expected.workload.group_names) > 3
+    found = read_ranks("t", [partial(file_bytes, one) for one in data], threads=threads, chunks=True, workload=True)
+    assert_equal(found, expected)
+
+
+def test_columns_that_are_not_wanted_are_left_out(tmp_path: Path) -> None:
+    node = schema.Node(id=3, type=NodeType.COMM_SEND)
+    for name in ("comm_size", "comm_dst", "comm_src", "msg_chunk_idx", "num_ops"):
+        node.attr.add(name=name, int32_val=len(name))
+    whole = read(tmp_path, message(node), workload=True)
+    for chunks in (False, True):
+        for workload in (False, True):
+            trace = read(tmp_path, message(node), chunks=chunks, workload=workload)
+            assert (trace.chunks is not None, trace.workload is not None) == (chunks, workload)
+            assert_equal(trace, whole)
+
+
+# ---- What counts ----
+
+
+def attributes(directory: Path, *named: tuple[str, dict], kind: int = NodeType.COMM_SEND) -> tuple[Trace, WorkloadColumns]:
+    node = schema.Node(id=1, type=kind)
+    for name, value in named:
+        attribute = node.attr.add(name=name)
+        for field, of in value.items():
+            if field.endswith("_list"):
+                getattr(attribute, field).values.extend(of)
+                getattr(attribute, field).SetInParent()
+            else:
+                setattr(attribute, field, of)
+    trace = read(directory, message(node), workload=True)
+    assert_equal(trace, naive_trace(directory / "t"))
+    assert trace.workload is not None
+    return trace, trace.workload
+
+
+def marks(*names: str) -> list[int]:
+    return [sum(1 << WORKLOAD_ATTRIBUTES.index(name) for name in names)]
+
+
+def test_the_first_attribute_of_a_name_counts(tmp_path: Path) -> None:
+    trace, of = attributes(tmp_path, ("comm_size", {"int64_val": 5}), ("comm_size", {"int64_val": 6}), ("comm_size", {}))
+    assert (trace.size_bytes.tolist(), of.wrong_type.tolist(), of.no_value.tolist()) == ([5], [0], [0])
+    trace, of = attributes(tmp_path, ("comm_size", {}), ("comm_size", {"int64_val": 6}))
+    assert (trace.size_bytes.tolist(), of.wrong_type.tolist(), of.no_value.tolist()) == ([ABSENT], [0], marks("comm_size"))
+
+
+@pytest.mark.parametrize(
+    "value", [{"double_val": 1.0}, {"float_val": 1.0}, {"string_val": "1"}, {"bytes_val": b"1"}, {"int32_list": [1]}]
+)
+@pytest.mark.parametrize("name", [name for name in WORKLOAD_ATTRIBUTES if name not in ("pg_name", "involved_dim")])
+def test_types_that_astra_sim_refuses(tmp_path: Path, name: str, value: dict) -> None:
+    assert attributes(tmp_path, (name, value))[1].wrong_type.tolist() == marks(name)
+
+
+def test_every_integer_type_counts_and_is_bounded(tmp_path: Path) -> None:
+    most = (1 << 63) - 1
+    for kind, value, expected in (
+        *(
+            ("int32", -5, -5),
+            ("int64", -(1 << 63), -(1 << 63)),
+            ("uint32", (1 << 32) - 1, (1 << 32) - 1),
+            ("uint64", (1 << 64) - 1, most),
+        ),
+        *(("sint32", -(1 << 31), -(1 << 31)), ("sint64", -(1 << 63), -(1 << 63)), ("fixed32", 1 << 31, 1 << 31)),
+        *(("fixed64", 1 << 63, most), ("sfixed32", -7, -7), ("sfixed64", -8, -8), ("bool", True, 1)),
+    ):
+        trace, of = attributes(tmp_path, ("comm_size", {f"{kind}_val": value}), ("is_cpu_op", {f"{kind}_val": value}))
+        assert trace.size_bytes.tolist() == [expected], kind
+        assert (of.is_cpu_op.tolist(), of.wrong_type.tolist()) == ([True], [0])
+
+
+def test_groups_dimensions_and_own_rank(tmp_path: Path) -> None:
+    dims = [True, False, True]
+    trace, of = attributes(
+        tmp_path, ("pg_name", {"string_val": "7"}), ("involved_dim", {"bool_list": dims}), ("comm_src", {"int32_val": 4})
+    )
+    assert (of.group.tolist(), of.group_names, of.involved_dims.tolist(), of.involved_count.tolist()) == ([0], ("7",), [5], [3])
+    assert (of.own.tolist(), trace.peer.tolist()) == ([4], [ABSENT])
+    # In C++, string and bytes are one type; invalid UTF-8 there is shown somehow.
+    assert attributes(tmp_path, ("pg_name", {"bytes_val": b"a\xff"}))[1].group_names == ("a\\xff",)
+    _, of = attributes(tmp_path, ("pg_name", {"int64_val": 7}), ("involved_dim", {"bool_val": True}))
+    assert (of.group.tolist(), of.involved_dims.tolist()) == ([ABSENT], [ABSENT])
+    assert of.wrong_type.tolist() == marks("pg_name", "involved_dim")
+    _, of = attributes(tmp_path, ("involved_dim", {"bool_list": []}))
+    assert (of.involved_dims.tolist(), of.involved_count.tolist(), of.no_value.tolist()) == ([0], [0], [0])
+    _, of = attributes(tmp_path, ("involved_dim", {"bool_list": [True] * 70}))
+    assert (of.involved_dims.tolist(), of.involved_count.tolist()) == ([(1 << 63) - 1], [70])
+    trace, of = attributes(tmp_path, ("comm_src", {"int32_val": 4}), ("comm_dst", {"int32_val": 5}), kind=NodeType.COMM_RECV)
+    assert (of.own.tolist(), trace.peer.tolist()) == ([5], [4])
+    trace, of = attributes(tmp_path, ("comm_src", {"int32_val": 4}), ("comm_dst", {"int32_val": 5}), kind=NodeType.COMP)
+    assert (of.own.tolist(), trace.peer.tolist()) == ([ABSENT], [ABSENT])
+
+
+def test_many_groups(tmp_path: Path) -> None:
+    nodes = [schema.Node(id=number) for number in range(5000)]
+    for number, node in enumerate(nodes):
+        node.attr.add(name="pg_name", string_val="group " * (number % 7) + str(number % 3000))
+    of = read(tmp_path, message(*nodes), workload=True).workload
+    assert of is not None and of.group.tolist() == [number if number < 3000 else of.group[number] for number in range(5000)]
+    assert [of.group_names[group] for group in of.group.tolist()] == [node.attr[0].string_val for node in nodes]
+
+
+def test_the_kernels_names_are_the_traces() -> None:
+    names = _scan_kernels.ATTRIBUTES
+    assert names[: len(WORKLOAD_ATTRIBUTES)] == WORKLOAD_ATTRIBUTES
+    assert sorted(key for key in _scan_kernels._NAME_KEY.tolist() if key >= 0) == list(range(len(names)))
+
+
+# ---- From ids to rows ----
+
+
+@examples(20)
+@given(st.lists(ID, min_size=1, max_size=40, unique=True), st.lists(ID, max_size=20), st.booleans(), ID, st.data())
+def test_ids_become_rows(ids: list[int], other: list[int], shift: bool, seed: int, data: st.DataObject) -> None:
+    if shift:
+        ids = [(ids[0] + place) % (1 << 64) for place in range(len(ids))]
+    wanted = data.draw(st.lists(st.sampled_from(ids), max_size=40)) + other
+    dep = np.array(wanted, np.uint64).view(np.int64)
+    first = data.draw(st.integers(0, 1 << 40))
+    assert ids_to_rows(np.array(ids, np.uint64).view(np.int64), dep, first, np.uint64(seed)) == UNIQUE
+    assert dep.tolist() == [first + ids.index(one) if one in ids else DANGLING for one in wanted]
+
+
+@examples(20)
+@given(st.lists(ID, min_size=2, max_size=40), ID)
+def test_the_second_node_of_an_id_is_found(ids: list[int], seed: int) -> None:
+    expected = next((row for row, one in enumerate(ids) if one in ids[:row]), UNIQUE)
+    assert ids_to_rows(np.array(ids, np.uint64).view(np.int64), np.empty(0, np.int64), 0, np.uint64(seed)) == expected
+
+
+def test_dependencies_may_go_in_circles(tmp_path: Path) -> None:
+    nodes = [schema.Node(id=5, data_deps=[5, 6]), schema.Node(id=6, ctrl_deps=[5], data_deps=[6, 6, 1 << 63])]
+    trace = read(tmp_path, message(*nodes))
+    assert (trace.dep_first.tolist(), trace.dep.tolist()) == ([0, 2, 6], [0, 1, 1, 1, DANGLING, 0])
+
+
+# ---- Names ----
+
+
+def test_names_are_read_in_any_order(tmp_path: Path) -> None:
+    for rank in range(3):
+        nodes = [schema.Node(id=10 - number, name=f"node {rank} {number} ü") for number in range(4)]
+        (tmp_path / f"t.{rank}.et").write_bytes(message(*nodes))
+    trace = read_trace(tmp_path / "t")
+    assert read_names(trace, [11, 0, 5, 0]) == ["node 2 3 ü", "node 0 0 ü", "node 1 1 ü", "node 0 0 ü"]
+    assert read_names(trace, []) == []
+    for data in (message(*nodes[:2]), message(*reversed(nodes)), METADATA[:3]):
+        (tmp_path / "t.1.et").write_bytes(data)
+        with pytest.raises(ConfigError, match=r"t\.1\.et: has changed since it was read, expected node"):
+            read_names(trace, [4, 7])
+
+
+# ---- Files that are missing, cut off, compressed, empty, or made to do harm ----
+
+
+def test_missing_ranks(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none\.0\.et: no such file"):
+        read_trace(tmp_path / "none")
+    for name in ("gap", "g[a]p"):
+        for rank in (0, 1, 3):
+            (tmp_path / f"{name}.{rank}.et").write_bytes(message(schema.Node(id=1)))
+        with pytest.raises(ConfigError) as caught:
+            trace_files(tmp_path / name)
+        assert str(caught.value) == f"{tmp_path / name}.2.et: no such file, although there is one of rank 3"
+
+
+GOOD = message(schema.Node(id=1, type=NodeType.COMP))
+AT = len(GOOD)
+REFUSALS = {
+    "empty": (b"", "file is empty, expected a Chakra trace"),
+    "truncated": (GOOD[:-1], "byte 8: a message of 4 bytes, but 3 are left: truncated?"),
+    "only metadata": (METADATA, "no nodes, expected at least one (ASTRA-sim needs it)"),
+    "a length of 2**60": (_VarintBytes(1 << 60), "byte 0: a message of 1152921504606846976 bytes, but 0 are left: truncated?"),
+    "a field's length of 2**60": (
+        framed(b"\x12" + _VarintBytes(1 << 60)),
+        "byte 8: not a Chakra message (at byte 10: a length of more",
+    ),
+    "a list's length": (
+        framed(b"\x2a\x05\x01"),
+        "byte 8: not a Chakra message (at byte 10: a length that reaches beyond the end)",
+    ),
+    "a length without end": (b"\xff" * 40, "byte 0: not the length of a message, expected a Chakra trace"),
+    "a text": (
+        b"hello, world, this is no trace at all, only a text that goes on for a while. " * 3,
+        "byte 0: not a Chakra message",
+    ),
+    "field 0": (GOOD + b"\x03\x00\x01\x01", f"byte {AT}: not a Chakra message (at byte {AT + 1}: no field begins like this)"),
+    "wire type 6": (framed(b"\x0e\x01"), "byte 8: not a Chakra message (at byte 10: a field of wire type 6 or 7)"),
+    "a number without end": (
+        framed(b"\x08" + b"\x80" * 10),
+        "byte 8: not a Chakra message (at byte 10: a number that does not end)",
+    ),
+    "no UTF-8": (framed(b"\x12\x02a\xff"), "byte 8: not a Chakra message (at byte 11: text that is not UTF-8)"),
+    "a group's end": (framed(b"\x0c"), "byte 8: not a Chakra message (at byte 10: a group without beginning or end)"),
+    "half a packed list": (framed(b"\x52\x06\xa2\x01\x03\x0a\x01\x01"), "a packed list whose last number is cut off)"),
+    "one id twice": (
+        message(schema.Node(id=7), schema.Node(id=7)),
+        "byte 11: a second node has the id 7, expected ids to be unique",
+    ),
+    "a million levels": (framed(b"\x7b" * 1_000_000), "groups that are nested too deep)"),
+    "a million levels in an attribute": (framed(b"\x52" + _VarintBytes(1_000_000) + b"\x7b" * 1_000_000), "nested too deep)"),
+    "truncated gzip": (gzip.compress(GOOD)[:-9], "cannot be read (Compressed file ended before"),
+    "damaged gzip": (gzip.compress(GOOD)[:-5] + bytes(5), "cannot be read ("),
+    "gzip and more": (gzip.compress(GOOD) + b"more", "cannot be read ("),
+    "gzip of nothing": (gzip.compress(b""), "file is empty"),
+    "gzip's beginning": (b"\x1f\x8b", "cannot be read ("),
+    "gzip of a truncated one": (gzip.compress(GOOD[:-1]), "byte 8 of what it unpacks to: a message of 4 bytes, but 3 are left"),
+    "zeros": (bytes(3_000_000), "byte 2: a second node has the id 0, expected ids to be unique"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_a_bad_file_gets_one_line_with_file_and_offset(tmp_path: Path, case: str) -> None:
+    data, expected = REFUSALS[case]
+    assert expected in refusal(tmp_path, data)
+
+
+def test_compressed_files_are_read(tmp_path: Path) -> None:
+    expected = read(tmp_path, GOOD)
+    assert_equal(read(tmp_path, gzip.compress(GOOD)), expected)
+    assert_equal(read(tmp_path, gzip.compress(GOOD[:5]) + gzip.compress(GOOD[5:]) + bytes(7)), expected)
+
+
+def test_a_bomb_is_not_unpacked(tmp_path: Path) -> None:
+    data = gzip.compress(bytes(FREE_UNPACKED_BYTES + 1))
+    assert (
+        refusal(tmp_path, data) == f"{len(data)} bytes that unpack to more than {FREE_UNPACKED_BYTES}, expected a trace, of less"
+    )
+
+
+@pytest.mark.parametrize(("size", "ids"), [(0, 1), (2, 128), (3, 128**2)])
+def test_no_room_is_made_for_nodes_that_cannot_have_ids_of_their_own(size: int, ids: int) -> None:
+    body = b"" if size == 0 else b"\x08" + b"\x80" * (size - 2) + b"\x01"
+    extent = measure(file_bytes(framed(*[body] * (ids + 1000))))
+    assert extent.num_nodes == ids + 1
+    assert extent.size == len(framed(*[body] * (ids + 1)))
+
+
+def test_a_million_attributes(tmp_path: Path) -> None:
+    one = schema.Node(id=1)
+    one.attr.add(name="comm_size", int64_val=5)
+    node = one.SerializeToString() + b"\x52\x0d\x0a\x09comm_size\x48\x06" * 1_000_000
+    assert read(tmp_path, framed(node)).size_bytes.tolist() == [5]
+
+
+def test_long_lists(tmp_path: Path) -> None:
+    count = 300_000
+    node = schema.Node(id=1, data_deps=range(count), ctrl_deps=range(count))
+    trace = read(tmp_path, message(node, schema.Node(id=2)))
+    assert trace.dep_first.tolist() == [0, 2 * count, 2 * count]
+    assert np.flatnonzero(trace.dep >= 0).tolist() == [1, 2, count + 1, count + 2]
+
+
+def test_a_file_that_changes_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranks, "_KEPT_BYTES", 0)
+    small, large = schema.Node(id=1), schema.Node(id=2, data_deps=[1, 2], ctrl_deps=[1, 2])
+    for before, after in (
+        (message(small), message(small, large)),
+        (message(small, large), message(small)),
+        (GOOD, message(large)),
+    ):
+        loads = iter([GOOD, before, GOOD, after])
+        with pytest.raises(ConfigError, match=r"t\.0\.et: has changed while it was read, expected a file that stays as it is"):
+            read_ranks("t", [lambda loads=loads: file_bytes(next(loads))] * 2, threads=1, chunks=True, workload=False)
+
+
+def test_no_memory_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(ranks, "room_for", none)
+    (tmp_path / "t.0.et").write_bytes(GOOD)
+    with pytest.raises(ConfigError, match="traces are too large for this machine's memory"):
+        read_trace(tmp_path / "t")

@@ -1,0 +1,55 @@
+"""Reading remote memory files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from astra_tacos.run.remote_memory import KINDS, RemoteMemory, read_remote_memory
+from astra_tacos.support.errors import ConfigError
+
+
+def read(tmp_path: Path, document: object) -> RemoteMemory:
+    path = tmp_path / "memory.json"
+    path.write_text(json.dumps(document))
+    return read_remote_memory(path)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_kinds(tmp_path: Path, name: str) -> None:
+    memory = read(tmp_path, {"memory-type": name})
+    assert (memory.kind, memory.latency_ns, memory.bytes_per_ns) == (KINDS[name], 0, 0)
+
+
+def test_numbers_are_cut_off_as_astra_sim_does(tmp_path: Path) -> None:
+    document = {
+        "memory-type": "PER_NODE_MEMORY_EXPANSION",
+        "remote-mem-latency": 100.9,
+        "remote-mem-bw": 50.5,
+        "num-nodes": 2,
+        "num-npus-per-node": 8,
+        "more": "is ignored",
+    }
+    memory = read(tmp_path, document)
+    assert (memory.latency_ns, memory.bytes_per_ns, memory.num_nodes, memory.npus_per_node) == (100, 50, 2, 8)
+    assert memory.keys == set(document)
+
+
+BAD = {
+    "no type": ({}, "memory-type is missing, expected NO_MEMORY_EXPANSION or"),
+    "type": ({"memory-type": "DISK"}, "memory-type is 'DISK'"),
+    "text": ({"memory-type": "MEMORY_POOL", "remote-mem-bw": "50"}, "remote-mem-bw is '50', expected a whole number"),
+    "negative": ({"memory-type": "MEMORY_POOL", "remote-mem-latency": -1}, "remote-mem-latency is -1"),
+    "bool": ({"memory-type": "MEMORY_POOL", "num-nodes": True}, "num-nodes is True"),
+    "large": ({"memory-type": "MEMORY_POOL", "num-nodes": 1 << 31}, "num-nodes is 2147483648"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_files_get_one_line(tmp_path: Path, name: str) -> None:
+    document, message = BAD[name]
+    with pytest.raises(ConfigError) as error:
+        read(tmp_path, document)
+    assert message in str(error.value) and "\n" not in str(error.value)

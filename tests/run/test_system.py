@@ -1,0 +1,199 @@
+"""Reading system files: what ASTRA-sim takes is read, what would go wrong there gets one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from astra_tacos.run.system import READ_KEYS, SystemConfig, read_system
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.json_text import read_json_object
+
+
+def read(tmp_path: Path, document: dict[str, Any] | str | bytes) -> SystemConfig:
+    path = tmp_path / "system.json"
+    text = json.dumps(document) if isinstance(document, dict) else document
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return read_system(path, tmp_path)
+
+
+def test_defaults_are_astra_sims(tmp_path: Path) -> None:
+    system = read(tmp_path, {})
+    assert system == SystemConfig(str(tmp_path / "system.json"))
+    assert (system.endpoint_delay_ns, system.local_reduction_delay_ns, system.active_chunks_per_dimension) == (10, 1, 1)
+    assert system.preferred_dataset_splits is None and not system.roofline_enabled
+
+
+def test_reads_every_key(tmp_path: Path) -> None:
+    (tmp_path / "per_node.yml").write_text("3: collective/a\n7: collective/b\n")
+    document = {
+        "scheduling-policy": "EXPLICIT",
+        "collective-optimization": "localBWAware",
+        "local-reduction-delay": 2,
+        "active-chunks-per-dimension": 4,
+        "L": 1.5,
+        "o": 0,
+        "g": 0,
+        "G": 0.25,
+        "endpoint-delay": 12.7,
+        "model-shared-bus": 1,
+        "preferred-dataset-splits": 2,
+        "peak-perf": 900,
+        "local-mem-bw": 1600.5,
+        "roofline-enabled": 1,
+        "trace-enabled": 0,
+        "replay-only": True,
+        "track-local-mem": 1.0,
+        "local-mem-trace-filename": "mem",
+        "all-reduce-implementation": ["ring", "direct4", "oneDirect16", "halvingDoubling"],
+        "all-gather-implementation": ["oneHalvingDoubling"],
+        "reduce-scatter-implementation": ["doubleBinaryTree", "oneRing"],
+        "all-to-all-implementation": ["direct"],
+        "all-reduce-implementation-custom": ["collective/ar"],
+        "all-gather-implementation-custom": ["collective/ag"],
+        "reduce-scatter-implementation-custom": ["collective/rs"],
+        "all-to-all-implementation-custom": ["../a2a"],
+        "per-node-custom-implementation": "per_node.yml",
+    }
+    assert set(document) == set(READ_KEYS)
+    system = read(tmp_path, {**document, "boost-mode": 0})
+    assert system.keys == {*document, "boost-mode"}
+    assert system.scheduling_policy == "EXPLICIT" and system.collective_optimization == "localBWAware"
+    assert (system.local_reduction_delay_ns, system.endpoint_delay_ns) == (2, 12)
+    assert (system.preferred_dataset_splits, system.active_chunks_per_dimension) == (2, 4)
+    assert (system.peak_perf_tflops, system.local_mem_bw_gbps) == (900.0, 1600.5)
+    assert (system.roofline_enabled, system.replay_only, system.track_local_mem) == (True, True, True)
+    assert system.native["all-reduce"] == ("ring", "direct4", "oneDirect16", "halvingDoubling")
+    assert system.custom == {
+        "all-reduce": "collective/ar",
+        "all-gather": "collective/ag",
+        "reduce-scatter": "collective/rs",
+        "all-to-all": "../a2a",
+    }
+    assert system.per_node == {3: "collective/a", 7: "collective/b"} and system.per_node_source == "per_node.yml"
+
+
+BAD: dict[str, tuple[dict[str, Any] | str, str]] = {
+    "a list": ("[]", "found [] at the top, expected a JSON object"),
+    "nothing": ("", "file is empty"),
+    "not JSON": ('{"a": 1,}', "not valid JSON: line 1, column"),
+    "more than JSON": ('{"a": 1} {', "not valid JSON: line 1"),
+    "a comment": ('{"a": 1 /* one */}', "not valid JSON"),
+    "twice": ('{"L": 1, "L": 2}', "key 'L' is given twice"),
+    "nan": ('{"L": NaN}', "NaN is no JSON number"),
+    "infinite": ('{"L": 1e999}', "'1e999' is too large"),
+    "digits": ('{"L": 1' + "0" * 5000 + "}", "too many digits"),
+    "deep": ("[" * 100_000, "nested too deeply"),
+    "surrogate": ('{"\\ud800": 1}', "half a surrogate pair"),
+    "policy": ({"scheduling-policy": "SJF"}, "scheduling-policy is 'SJF', expected LIFO or FIFO or EXPLICIT"),
+    "policy type": ({"scheduling-policy": 1}, "scheduling-policy is 1"),
+    "optimization": ({"collective-optimization": "best"}, "expected baseline or localBWAware"),
+    "splits": ({"preferred-dataset-splits": "1"}, "preferred-dataset-splits is '1', expected a whole number"),
+    "splits fraction": ({"preferred-dataset-splits": 1.5}, "is 1.5, expected a whole number"),
+    "splits large": ({"preferred-dataset-splits": 1 << 31}, "expected a whole number"),
+    "chunks": ({"active-chunks-per-dimension": True}, "is True, expected a whole number"),
+    "delay": ({"endpoint-delay": -1}, "endpoint-delay is -1, expected a number, 0 or more"),
+    "delay large": ({"endpoint-delay": 1 << 31}, "below 2**31"),
+    "peak": ({"peak-perf": "900"}, "peak-perf is '900', expected a number"),
+    "bus": ({"model-shared-bus": None}, "model-shared-bus is nothing, expected a number"),
+    "roofline": ({"roofline-enabled": False}, "is False, which ASTRA-sim takes for on, expected 0 or 1"),
+    "roofline text": ({"roofline-enabled": "0"}, "is '0', which ASTRA-sim takes for on"),
+    "trace": ({"trace-enabled": None}, "trace-enabled is nothing, which ASTRA-sim takes for on"),
+    "memory trace": ({"local-mem-trace-filename": 3}, "expected a path"),
+    "native": ({"all-reduce-implementation": "ring"}, "is 'ring', expected a list of one algorithm per dimension"),
+    "native empty": ({"all-reduce-implementation": []}, "is an empty list"),
+    "algorithm": ({"all-reduce-implementation": ["ring", "tree"]}, "all-reduce-implementation[1] is 'tree', expected ring"),
+    "window": ({"all-to-all-implementation": ["direct0"]}, "all-to-all-implementation[0] is 'direct0'"),
+    "custom": ({"all-gather-implementation-custom": ["a", "b"]}, "has 2 entries, expected a list of exactly one prefix"),
+    "custom text": ({"all-gather-implementation-custom": "a"}, "is 'a', expected a list of exactly one prefix"),
+    "custom empty": ({"all-gather-implementation-custom": [""]}, "all-gather-implementation-custom[0] is '', expected a path"),
+    "zero byte": ({"all-gather-implementation-custom": ["a\0b"]}, "expected a path"),
+    "per node": ({"per-node-custom-implementation": 3}, "per-node-custom-implementation is 3, expected a path"),
+    "per node missing": ({"per-node-custom-implementation": "nowhere.yml"}, "nowhere.yml: cannot be read"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_systems_get_one_line(tmp_path: Path, name: str) -> None:
+    document, message = BAD[name]
+    with pytest.raises(ConfigError) as error:
+        read(tmp_path, document)
+    assert message in str(error.value) and "\n" not in str(error.value)
+    assert str(error.value).startswith(str(tmp_path))
+
+
+def test_paths_of_per_node_files_start_where_astra_sim_does(tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "per_node.yml").write_text("3: collective/a\n")
+    path = tmp_path / "config" / "system.json"
+    path.write_text('{"per-node-custom-implementation": "per_node.yml"}')
+    assert read_system(path, tmp_path).per_node == {3: "collective/a"}
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_system(path, tmp_path / "config")
+
+
+def test_a_per_node_file_beside_the_system_says_where_to_start(tmp_path: Path) -> None:
+    (tmp_path / "per_node.yml").write_text("3: collective/a\n")
+    path = tmp_path / "system.json"
+    path.write_text('{"per-node-custom-implementation": "per_node.yml"}')
+    with pytest.raises(ConfigError) as error:
+        read_system(path, "elsewhere")
+    assert f"but elsewhere has none: it is in {tmp_path}, expected --directory {tmp_path}" in str(error.value)
+
+
+PER_NODE_BAD = {
+    "text key": ("a: b", "found the key 'a', expected the id of a workload node"),
+    "bool key": ("true: b", "found the key 'true'"),
+    "negative": ("-1: b", "found the key '-1'"),
+    "large": (f"{1 << 31}: b", "expected the id of a workload node"),
+    "twice": ("1: a\n1: b", "key '1' is given twice"),
+    "list": ("1: [a]", "node 1 has ['a'], expected the prefix of a trace"),
+    "nothing": ("1:", "node 1 has nothing"),
+    "not a mapping": ("- 1", "expected a YAML mapping"),
+}
+
+
+@pytest.mark.parametrize("name", PER_NODE_BAD)
+def test_bad_per_node_files(tmp_path: Path, name: str) -> None:
+    text, message = PER_NODE_BAD[name]
+    (tmp_path / "p.yml").write_text(text)
+    with pytest.raises(ConfigError) as error:
+        read(tmp_path, {"per-node-custom-implementation": "p.yml"})
+    assert message in str(error.value) and str(error.value).startswith(str(tmp_path / "p.yml"))
+
+
+@given(st.binary(max_size=64))
+def test_any_bytes_are_an_object_or_one_line(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    path = tmp_path_factory.getbasetemp() / "fuzz.json"
+    path.write_bytes(data)
+    try:
+        assert isinstance(read_json_object(path), dict)
+    except ConfigError as error:
+        assert "\n" not in str(error)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text("ab/\0 1", max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("ab", max_size=3), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.dictionaries(st.sampled_from(READ_KEYS), json_values, max_size=4))
+def test_any_values_are_read_or_get_one_line(tmp_path_factory: pytest.TempPathFactory, document: dict[str, Any]) -> None:
+    path = tmp_path_factory.getbasetemp() / "fuzz_system.json"
+    path.write_text(json.dumps(document))
+    try:
+        read_system(path, path.parent)
+    except ConfigError as error:
+        assert "\n" not in str(error)
+
+
+def test_systems_that_ship_with_astra_sim(astra_sim_inputs: Path) -> None:
+    for path in sorted((astra_sim_inputs / "system").glob("*.json")):
+        assert read_system(path).preferred_dataset_splits in (1, 4)

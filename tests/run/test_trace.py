@@ -1,0 +1,210 @@
+"""Chakra traces: what is written, protobuf reads; what protobuf wrote is read; and the `chakra` package may be there too."""
+
+from __future__ import annotations
+
+import gzip
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+from google.protobuf.internal.encoder import _VarintBytes
+from helpers.examples import examples
+from hypothesis import given
+from hypothesis import strategies as st
+
+from astra_tacos.run.trace import et_schema_pb2 as schema
+from astra_tacos.run.trace.reader import read_trace
+from astra_tacos.run.trace.schema import NodeType, schema_module
+from astra_tacos.run.trace.trace import ABSENT, DANGLING
+from astra_tacos.run.trace.writer import ATTRIBUTE_FIELDS, ATTRIBUTE_KEYS, NodeTable, encode_trace
+
+INT64 = st.integers(0, (1 << 63) - 1)
+LISTS = st.lists(st.lists(st.integers(-(1 << 31), (1 << 31) - 1), max_size=300), min_size=3, max_size=3)
+
+
+def message(item) -> bytes:
+    data = item.SerializeToString()
+    return _VarintBytes(len(data)) + data
+
+
+@st.composite
+def nodes(draw: st.DrawFn) -> list[dict]:
+    count = draw(st.integers(1, 6))
+    return [
+        {
+            "id": draw(INT64),
+            "name": draw(st.integers(0, 2)),
+            "number": draw(st.integers(0, 10**12)),
+            "kind": draw(st.integers(0, 7)),
+            "duration": draw(INT64),
+            "ctrl": draw(st.lists(INT64, max_size=4)),
+            "data": draw(st.lists(INT64, max_size=40)),
+            "attributes": draw(
+                st.lists(st.tuples(st.sampled_from(sorted(ATTRIBUTE_KEYS)), st.integers(0, (1 << 31) - 1)), max_size=9)
+            ),
+        }
+        for _ in range(count)
+    ]
+
+
+def first(lists: list[list]) -> np.ndarray:
+    return np.concatenate(([0], np.cumsum([len(entry) for entry in lists]))).astype(np.int64)
+
+
+def flat(lists: list[list], dtype: type = np.int64) -> np.ndarray:
+    return np.array([value for entry in lists for value in entry], dtype)
+
+
+def as_stored(name: str, value: int) -> int:
+    return value % {"bool": 2, "int32_list": 3}.get(ATTRIBUTE_FIELDS[name], 1 << 62)
+
+
+def as_field(name: str, value: int) -> int | str:
+    return str(value) if ATTRIBUTE_FIELDS[name] == "string" else value
+
+
+@examples(20)
+@given(nodes(), LISTS)
+def test_encoding_is_protobufs_own(rows: list[dict], lists: list[list[int]]) -> None:
+    names = ("send_", "something longer_", "n" * 3000)
+    attributes = [[(name, as_stored(name, value)) for name, value in row["attributes"]] for row in rows]
+    table = NodeTable(
+        node_id=np.array([row["id"] for row in rows]),
+        kind=np.array([row["kind"] for row in rows], np.uint8),
+        duration_us=np.array([row["duration"] for row in rows]),
+        names=names,
+        name=np.array([row["name"] for row in rows], np.uint16),
+        name_number=np.array([row["number"] for row in rows]),
+        ctrl_first=first([row["ctrl"] for row in rows]),
+        ctrl=flat([row["ctrl"] for row in rows]),
+        data_first=first([row["data"] for row in rows]),
+        data=flat([row["data"] for row in rows]),
+        attr_first=first(attributes),
+        attr_key=flat([[ATTRIBUTE_KEYS[name] for name, _ in entry] for entry in attributes], np.uint8),
+        attr_value=flat([[value for _, value in entry] for entry in attributes]),
+        list_first=first(lists),
+        list_entry=flat(lists, np.int32),
+    )
+    expected = message(schema.GlobalMetadata(version="0.0.4"))
+    for row, entry in zip(rows, attributes, strict=True):
+        node = schema.Node(id=row["id"], name=names[row["name"]] + str(row["number"]), type=row["kind"])
+        node.ctrl_deps.extend(row["ctrl"])
+        node.data_deps.extend(row["data"])
+        node.duration_micros = row["duration"]
+        for name, value in entry:
+            if ATTRIBUTE_FIELDS[name] == "int32_list":
+                node.attr.add(name=name, int32_list=schema.Int32List(values=lists[value]))
+                continue
+            node.attr.add(name=name, **{f"{ATTRIBUTE_FIELDS[name]}_val": as_field(name, value)})
+        expected += message(node)
+    assert encode_trace(table, 0, len(rows)) == expected
+
+
+def write_rank(path: Path, *rows) -> None:
+    path.write_bytes(message(schema.GlobalMetadata(version="0.0.4")) + b"".join(message(row) for row in rows))
+
+
+def test_reads_what_other_tools_write(tmp_path: Path) -> None:
+    """Sparse ids that are no topological order, other integer types, attributes without a value, and unknown ones."""
+    send = schema.Node(id=70, type=NodeType.COMM_SEND, data_deps=[9], ctrl_deps=[12345])
+    send.attr.add(name="comm_size", uint64_val=4096)
+    send.attr.add(name="comm_dst", int64_val=1)
+    send.attr.add(name="comm_src", uint32_val=0)
+    send.attr.add(name="comm_tag", sint32_val=3)
+    send.attr.add(name="comm_type")
+    send.attr.add(name="colour", string_val="red")
+    comp = schema.Node(id=9, type=NodeType.COMP, duration_micros=5)
+    recv = schema.Node(id=0, type=NodeType.COMM_RECV)
+    recv.attr.add(name="comm_src", int32_val=0)
+    recv.attr.add(name="is_rrc", bool_val=True)
+    recv.attr.add(name="msg_chunk_idx", int32_val=6)
+    write_rank(tmp_path / "t.0.et", send, comp)
+    write_rank(tmp_path / "t.1.et", recv)
+    trace = read_trace(tmp_path / "t")
+    assert (trace.num_ranks, trace.num_nodes) == (2, 3)
+    assert trace.node_id.tolist() == [70, 9, 0]
+    assert trace.dep.tolist() == [1, DANGLING]
+    assert trace.size_bytes.tolist() == [4096, ABSENT, ABSENT]
+    assert trace.peer.tolist() == [1, ABSENT, 0]
+    assert trace.tag.tolist() == [3, ABSENT, ABSENT]
+    assert trace.chunks is not None and trace.workload is None
+    assert trace.chunks.chunk.tolist() == [ABSENT, ABSENT, 6]
+    assert trace.chunks.reduces.tolist() == [False, False, True]
+    assert trace.describe_node(2) == "rank 1, node 0"
+    packed = tmp_path / "z.0.et"
+    packed.write_bytes(gzip.compress((tmp_path / "t.0.et").read_bytes()))
+    assert read_trace(tmp_path / "z").num_nodes == 2
+
+
+STAND_IN = """
+    import sys, types
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+    from astra_tacos.run.trace import et_schema_pb2
+
+    own = descriptor_pb2.FileDescriptorProto()
+    et_schema_pb2.DESCRIPTOR.CopyToProto(own)
+    own.name, own.package = "et_def.proto", "ChakraProtoMsg"
+    for part in own.message_type:
+        for field in part.field:
+            if field.type_name:
+                field.type_name = field.type_name.replace("astra_tacos.chakra_et", "ChakraProtoMsg")
+    pool = descriptor_pool.Default()
+    pool.AddSerializedFile(own.SerializeToString())
+    module = types.ModuleType("chakra.schema.protobuf.et_def_pb2")
+    for name in ("Node", "GlobalMetadata", "AttributeProto"):
+        setattr(module, name, message_factory.GetMessageClass(pool.FindMessageTypeByName("ChakraProtoMsg." + name)))
+    for name in ("chakra", "chakra.schema", "chakra.schema.protobuf"):
+        sys.modules[name] = types.ModuleType(name)
+    sys.modules["chakra.schema.protobuf"].et_def_pb2 = module
+    sys.modules[module.__name__] = module
+
+    from astra_tacos.run.trace.reader import read_trace
+    from astra_tacos.run.trace.schema import schema_module
+    assert schema_module() is module
+    assert module.Node.DESCRIPTOR.full_name == "ChakraProtoMsg.Node"
+    trace = read_trace(sys.argv[1])
+    assert trace.num_nodes == 1 and trace.node_id[0] == 8, trace
+    assert et_schema_pb2.Node(id=8).SerializeToString() == module.Node(id=8).SerializeToString()
+"""
+
+
+def test_lives_beside_an_installed_chakra_package(tmp_path: Path) -> None:
+    """A stand-in registers MLCommons' names in protobuf's default pool; then its classes read, and both work."""
+    write_rank(tmp_path / "t.0.et", schema.Node(id=8))
+    run = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(STAND_IN), str(tmp_path / "t")], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+
+
+def test_own_schema_without_the_chakra_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "chakra", None)
+    assert schema_module() is schema
+
+
+def test_enums_are_the_schemas() -> None:
+    assert {kind.name + "_NODE": int(kind) for kind in NodeType} == dict(schema.NodeType.items())
+
+
+def test_generated_module_matches_the_proto(tmp_path: Path) -> None:
+    """Every message and field that the .proto states is in the generated module, with its number."""
+    text = (Path(__file__).parents[2] / "third_party" / "chakra_et" / "et_schema.proto").read_text()
+    stated, current = set(), ""
+    for line in text.splitlines():
+        words = line.split("//")[0].replace("{", " { ").replace(";", " ").split()
+        if words[:1] == ["message"]:
+            current = words[1]
+        if current and "=" in words and not words[0].isupper():
+            place = words.index("=")
+            stated.add((current, words[place - 1], int(words[place + 1])))
+        if words[:1] == ["enum"]:
+            current = ""
+    generated = {
+        (name, field.name, field.number)
+        for name, described in schema.DESCRIPTOR.message_types_by_name.items()
+        for field in described.fields
+    }
+    assert generated == stated

@@ -1,0 +1,426 @@
+"""Judges: what stock ASTRA-sim prints and what the same traces take under congestion, against a naive twin of both backends."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from helpers.naive import naive_trace_replay
+from helpers.networks import ALL, config, graph, topology
+from helpers.schedules import schedule
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from astra_tacos.cli.main import cli
+from astra_tacos.collective import make_collective
+from astra_tacos.export.astra_sim_network import astra_sim_network, stock_network
+from astra_tacos.export.chakra import schedule_trace
+from astra_tacos.export.run_directory import write_run_directory
+from astra_tacos.network.network_config import read_network
+from astra_tacos.replayer.network_models import NETWORK_MODELS
+from astra_tacos.replayer.trace_replay import replay_trace
+from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CONGESTION_UNAWARE, PACKET, STOCK, Backend
+from astra_tacos.run.trace.reader import read_trace
+from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.schedule.instant import stops_queues
+from astra_tacos.schedule.timing import LINK_MODELS
+from astra_tacos.solver import judgement
+from astra_tacos.solver.judgement import busiest_link_ns, judge_schedule, with_other_choices
+from astra_tacos.solver.judges import (
+    FIGURES,
+    STOCK_FIGURE,
+    backend_in_use,
+    backend_that_runs,
+    differ,
+    judges_of_collective,
+    judges_of_run,
+    timed_for,
+)
+from astra_tacos.solver.native import native_times
+from astra_tacos.solver.schedule_check import check_schedule
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.units import format_time
+from astra_tacos.synthesizer.search.search_options import SearchOptions
+
+HIERARCHY = (("FullyConnected", 4, 100.0, 300.0), ("Switch", 2, 25.0, 1000.0))
+OPTIONS = SearchOptions(synthesizer="tacos", chunks_per_npu="auto", trials=1, threads=1, budget=400_000)
+ANALYTICAL = tuple(figure for figure in FIGURES if figure != PACKET.figure)
+"""The packet level is a judge where it is asked for."""
+BLOCKS = ("Ring", "FullyConnected", "Switch", "Mesh")
+
+
+# ---- Times ----
+
+
+@settings(max_examples=20)
+@given(
+    dimensions=st.lists(
+        st.tuples(st.sampled_from(BLOCKS), st.integers(2, 3), st.sampled_from((25.0, 100.0)), st.sampled_from((0.0, 500.0))),
+        min_size=1,
+        max_size=3,
+    ),
+    collective=st.sampled_from(("all-reduce", "all-gather", "all-to-all")),
+    size=st.sampled_from((65_537, 100_003)),
+    backend=st.sampled_from([None, *BACKENDS.values()]),
+)
+def test_times_are_those_of_the_twin(
+    dimensions: list[tuple[str, int, float, float]], collective: str, size: int, backend: object
+) -> None:
+    network = config(*dimensions)
+    net = topology(*dimensions)
+    chosen = backend or CONGESTION_UNAWARE
+    model = chosen.link_model
+    made = schedule(net, collective, size, 2, link_model=model)
+    judged = judge_schedule(made, network, backend)
+    assert judged.backend == chosen
+    trace = schedule_trace(made, "x")
+    stock = stock_network(net, model, chosen)
+    assert judged.times_ns == {
+        "stock_ns": max(naive_trace_replay(trace, stock.to_config(), stock.backend.name)),
+        "congestion_aware_ns": max(naive_trace_replay(trace, network, "congestion-aware")),
+    }
+    assert tuple(judged.times_ns) == ANALYTICAL
+    written = astra_sim_network(net, model, chosen)
+    assert stock.needs is None
+    if written.is_exact:
+        assert max(naive_trace_replay(trace, written.to_config(), written.backend.name)) == made.collective_time_ns
+
+
+def test_where_the_prediction_speaks_for_all_nothing_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judgement, "replay_trace", lambda *_: pytest.fail("replayed"))
+    made = schedule(topology(*ALL["torus"]), link_model="pipelined")
+    judged = judge_schedule(made, config(*ALL["torus"]))
+    assert judged.times_ns == dict.fromkeys(ANALYTICAL, made.collective_time_ns)
+    assert judged.rows() == [] and judged.notes == ()
+
+
+def test_schedules_that_take_long_to_replay_are_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judgement, "MOST_SENDS", 3)
+    made = schedule(topology(*HIERARCHY))
+    judged = with_other_choices(judge_schedule(made, config(*HIERARCHY)), made, config(*HIERARCHY), OPTIONS)
+    assert judged.times_ns == dict.fromkeys(ANALYTICAL)
+    assert judged.notes == (f"not judged by replay: {made.num_sends:,} sends are more than 3",)
+
+
+def test_another_link_order_is_replayed() -> None:
+    ring = (("Ring", 4, 50.0, 500.0),)
+    made = schedule(topology(*ring), link_model="pipelined", chunks=4)
+    times = judge_schedule(made, config(*ring), link_order="serial").times_ns
+    assert times["stock_ns"] == times["congestion_aware_ns"]
+    assert times["stock_ns"] == replay_trace(schedule_trace(made, "x", "serial"), config(*ring)).collective_time_ns
+    assert times["stock_ns"] > made.collective_time_ns
+
+
+def test_a_judge_that_stops_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    fast = (("FullyConnected", 2, 1e6, 10.0), ("Switch", 2, 1e6, 10.0))
+    made = schedule(topology(*fast), size=4096, link_model="blocking")
+    judged = judge_schedule(made, config(*fast))
+    assert judged.times_ns["congestion_aware_ns"] is None
+    assert judged.times_ns["stock_ns"] == made.collective_time_ns
+    (note,) = judged.notes
+    assert note.startswith("congestion-aware (ASTRA-sim's branch will/congestion-multidim): ")
+
+
+# ---- What is possible, and what is faster ----
+
+
+@settings(max_examples=20)
+@given(name=st.sampled_from(sorted(ALL)), collective=st.sampled_from(("all-reduce", "all-to-all")), chunks=st.integers(1, 3))
+def test_the_busiest_link(name: str, collective: str, chunks: int) -> None:
+    net = topology(*ALL[name])
+    made = schedule(net, collective, 100_003, chunks)
+    sizes = made.collective.class_size_bytes[made.collective.chunk_class]
+    needed = np.zeros(net.num_links)
+    for chunk, channel in zip(made.chunk.tolist(), made.channel.tolist(), strict=True):
+        for link in (int(net.channel_link[channel]), int(net.channel_down_link[channel])):
+            if link >= 0:
+                needed[link] += int(sizes[chunk]) / (float(net.link_bandwidth_gibps[link]) * 2**30 / 1e9)
+    assert busiest_link_ns(made) == int(needed.max()) or busiest_link_ns(made) == int(np.nextafter(needed.max(), 0))
+    assert made.collective_time_ns >= 0.99 * busiest_link_ns(made)
+
+
+def test_a_time_that_links_cannot_carry_is_told() -> None:
+    made = schedule(topology(*HIERARCHY), chunks=16, link_model="pipelined")
+    judged = judge_schedule(made, config(*HIERARCHY), link_order="tokens")
+    stock_ns = judged.times_ns["stock_ns"]
+    assert stock_ns is not None and stock_ns < busiest_link_ns(made) <= made.collective_time_ns
+    assert judged.notes == (
+        "stock ASTRA-sim (congestion-unaware backend) prints less than the busiest link needs, "
+        f"{format_time(busiest_link_ns(made))}: it lets sends overlap on a link",
+    )
+
+
+def test_chunks_that_truncation_shortens_are_no_sends_that_overlap() -> None:
+    """13 B at 6.7 GB/s take 1.8 ns, which ASTRA-sim truncates to 1, queues or not."""
+    one = ("Switch", 8, 6.7, 1.0)
+    made = schedule(topology(one), "all-reduce", 3102, 32, synthesizer="ring", link_model="pipelined")
+    judged = judge_schedule(made, config(one), CONGESTION_AWARE, link_order="tokens")
+    (note,) = judged.notes
+    assert note.endswith(f"{format_time(busiest_link_ns(made))}: it truncates the time of such small chunks")
+
+
+def test_the_other_backend_is_named_where_it_is_faster() -> None:
+    network, net = config(*HIERARCHY), topology(*HIERARCHY)
+    made = schedule(net, chunks=2, link_model="blocking")
+    judged = with_other_choices(judge_schedule(made, network), made, network, OPTIONS)
+    ours = judged.times_ns["congestion_aware_ns"]
+    assert ours is not None
+    asked = replace(OPTIONS, link_model="pipelined", budget=OPTIONS.budget // 4, max_sends=100_000)
+    other = judgement.search(net, made.collective, asked).schedule
+    theirs = judge_schedule(other, network).times_ns["congestion_aware_ns"]
+    assert theirs is not None and theirs < ours
+    assert judged.notes == (
+        "on congestion-aware (ASTRA-sim's branch will/congestion-multidim) a pipelined schedule takes "
+        f"{format_time(theirs)} instead of {format_time(ours)}: --backend congestion-aware makes such",
+    )
+
+
+def test_there_is_no_other_choice_where_judges_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judgement, "search", lambda *_: pytest.fail("searched"))
+    made = schedule(topology(*ALL["torus"]), link_model="pipelined")
+    judged = judge_schedule(made, config(*ALL["torus"]))
+    assert with_other_choices(judged, made, config(*ALL["torus"]), OPTIONS) == judged
+
+
+# ---- Which judges ----
+
+
+def test_judges() -> None:
+    def of(name: str, model: str, backend: object = None) -> list[tuple[str, str]]:
+        judges = judges_of_collective(topology(*ALL[name]), config(*ALL[name]), model, backend)
+        return [(judge.backend.name, judge.program) for judge in judges]
+
+    branch = "ASTRA-sim's branch will/congestion-multidim"
+    both = [("congestion-unaware", "congestion-unaware backend"), ("congestion-aware", branch)]
+    assert of("mixed", "blocking") == of("mixed", "pipelined") == of("mixed", "pipelined", CONGESTION_UNAWARE) == both
+    assert of("switches", "pipelined") == both
+    assert of("switch", "pipelined") == [("congestion-aware", "congestion-aware backend"), ("congestion-aware", STOCK)]
+    assert of("switch", "blocking")[0] == both[0]
+    for name in ALL:
+        judges = judges_of_collective(topology(*ALL[name]), config(*ALL[name]), "pipelined")
+        assert [judge.figure for judge in judges] == list(ANALYTICAL)
+        assert judges[0].is_stock and not judges[1].is_stock
+    (only,) = judges_of_run(config(("Mesh", 3, 50.0, 5.0)))
+    assert (only.figure, only.backend) == ("congestion_aware_ns", CONGESTION_AWARE)
+    assert differ(judges_of_run(config(*ALL["torus"]))) and not differ(judges_of_run(config(*ALL["ring8"])))
+    assert judges_of_run(config(*ALL["ring8"]), CONGESTION_UNAWARE)[0].backend == CONGESTION_UNAWARE
+
+
+def test_a_backend_brings_its_link_model() -> None:
+    net = topology(*HIERARCHY)
+    for backend in BACKENDS.values():
+        options, models, reason = timed_for(SearchOptions(), topology(*ALL["hetero-torus"]), backend)
+        if backend.models_congestion:
+            assert (options.link_model,) == models == (backend.link_model,)
+            assert reason == f"schedules for the {backend} backend are timed so"
+        else:
+            assert (options.link_model, models) == ("fastest", LINK_MODELS) and "both models are tried" in reason
+    assert timed_for(SearchOptions(link_model="blocking"), net, CONGESTION_AWARE)[1:] == (("blocking",), "")
+
+
+@pytest.mark.parametrize("size", [1 << 20, 1 << 26])
+def test_queues_have_to_gain_where_held_links_are_replayed_exactly(size: int) -> None:
+    """Medium sizes gain from sends that follow one another; where next to nothing is gained, stock ASTRA-sim's times are kept."""
+    net = topology(("FullyConnected", 4, 64.0, 300.0), ("FullyConnected", 2, 50.0, 1000.0))
+    what = make_collective("all-reduce", 8, size, 1)
+    options = timed_for(replace(OPTIONS, chunks_per_npu="auto"), net, None)[0]
+    found = judgement.search(net, what, options)
+    alone = [judgement.search(net, what, replace(options, link_model=model)).exact_ns for model in LINK_MODELS]
+    held, queued = alone
+    model = found.schedule.timing.link_model
+    assert model == ("pipelined" if held > 1.005 * queued else "blocking")
+    assert found.exact_ns <= 1.006 * min(alone)
+    assert size > 1 << 20 or model == "pipelined"
+
+
+@pytest.mark.parametrize("backend", [None, CONGESTION_UNAWARE])
+def test_through_switches_the_faster_link_model_wins(backend: object) -> None:
+    """Stock ASTRA-sim has no queues there: neither a send that holds its links nor one that waits takes what it prints."""
+    net, network = topology(*HIERARCHY), config(*HIERARCHY)
+    what = make_collective("all-reduce", 8, 1 << 20, 1)
+    options, models, reason = timed_for(OPTIONS, net, backend)
+    assert (options.link_model, models) == ("fastest", LINK_MODELS) and "the faster of both" in reason
+    found = judgement.search(net, what, options)
+    alone = [judgement.search(net, what, replace(OPTIONS, link_model=model)) for model in LINK_MODELS]
+    assert found.exact_ns <= 1.001 * min(each.exact_ns for each in alone) < max(each.exact_ns for each in alone)
+    assert backend_in_use(network, models, backend) == CONGESTION_UNAWARE
+    judged = judge_schedule(found.schedule, network, CONGESTION_UNAWARE)
+    assert found.schedule.timing.link_model == "pipelined" and judged.own_time_ns is not None
+    assert judged.own_time_ns < 0.995 * found.exact_ns <= 0.995 * judged.possible_ns
+    graph_of_unequal = graph((0, 1, 50.0, 500.0), (1, 0, 25.0, 500.0))
+    assert timed_for(OPTIONS, graph_of_unequal, None)[1] == LINK_MODELS
+
+
+@pytest.mark.parametrize("collective", ["all-reduce", "all-gather", "all-to-all"])
+@pytest.mark.parametrize("name", ["switch", "hetero-torus", "mixed"])
+def test_messages_of_less_than_a_nanosecond_are_longer_on_the_wire(name: str, collective: str, tmp_path: Path) -> None:
+    """ASTRA-sim's queues would stop at shorter ones at time 0; the prediction is what they take."""
+    net, network = topology(*ALL[name]), config(*ALL[name])
+    what = make_collective(collective, net.num_npus, 3 if collective == "all-gather" else 3 * net.num_npus, 1)
+    asked = SearchOptions(trials=1, budget=100_000)
+    options, models, _ = timed_for(asked, net, CONGESTION_AWARE)
+    assert models == ("pipelined",)
+    made = judgement.search(net, what, options).schedule
+    check_schedule(made)
+    judged = judge_schedule(made, network, CONGESTION_AWARE)
+    latency = sum(dimension.latency_ns for dimension in network.dimensions)
+    assert judged.times_ns["congestion_aware_ns"] == pytest.approx(made.collective_time_ns, rel=0.01)
+    assert latency < made.collective_time_ns
+    trace = schedule_trace(made, collective)
+    sent = trace.size_bytes[trace.kind == NodeType.COMM_SEND]
+    rates = {dimension.bandwidth_gibps * 2**30 / 1e9 for dimension in network.dimensions}
+    assert set(sent.tolist()) - set(made.message_bytes.tolist()) <= {math.ceil(rate) for rate in rates}
+    assert sent.min() >= min(rates)
+
+
+@pytest.mark.parametrize(
+    "dimensions",
+    [
+        [("Ring", 4, 900.0, 500.0)],
+        [("Switch", 4, 900.0, 500.0)],
+        [("FullyConnected", 4, 100.0, 300.0), ("Switch", 2, 25.0, 1000.0)],
+    ],
+    ids=lambda dimensions: dimensions[0][0],
+)
+def test_schedules_at_whose_messages_queues_stop_run_without_queues(
+    dimensions: list[tuple[str, int, float, float]], tmp_path: Path
+) -> None:
+    """ASTRA-sim's congestion-aware backend aborts at a message that takes less than 1 ns of a link at time 0."""
+    net, network = topology(*dimensions), config(*dimensions)
+    made = schedule(net, size=3 * net.num_npus, synthesizer="ring", link_model="blocking")
+    assert stops_queues(made)
+    judged = judge_schedule(made, network, CONGESTION_AWARE)
+    assert judged.times_ns[CONGESTION_AWARE.figure] is None
+    assert any("where ASTRA-sim stops" in note for note in judged.notes)
+    with pytest.raises(ConfigError, match=r"hold a link for less than 1 ns.*--backend congestion-unaware"):
+        write_run_directory(made, tmp_path / "asked", backend=CONGESTION_AWARE)
+    assert not list(tmp_path.iterdir())
+
+    in_use = backend_in_use(network, LINK_MODELS, None)
+    assert backend_that_runs(made, in_use, None) in (None, CONGESTION_UNAWARE)
+    assert backend_that_runs(made, CONGESTION_AWARE, CONGESTION_AWARE) == CONGESTION_AWARE
+    larger = schedule(net, size=1 << 20, synthesizer="ring", link_model="blocking")
+    assert backend_that_runs(larger, in_use, None) == in_use
+    text = f"topology: [ {', '.join(each[0] for each in dimensions)} ]\n"
+    names = ("npus_count", "bandwidth", "latency")
+    text += "".join(f"{name}: [ {', '.join(str(each[at]) for each in dimensions)} ]\n" for at, name in enumerate(names, 1))
+    (tmp_path / "n.yml").write_text(text)
+    options = ["--size", str(3 * net.num_npus), "--synthesizer", "ring", "--link-model", "fastest", "--json"]
+    result = json.loads(run(tmp_path, "synthesize", *options, "--output", str(tmp_path / "run")).output)
+    own = BACKENDS[result["astra_sim_backend"]]
+    files = (tmp_path / "run" / "collective" / "all_reduce", read_network(tmp_path / "run" / "network.yml"))
+    replayed = replay_trace(read_trace(files[0]), files[1], own).collective_time_ns
+    assert replayed == (result["stock_ns"] if own == CONGESTION_UNAWARE else result["congestion_aware_ns"])
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "size", "backend"),
+    [
+        ((("Switch", 8, 50.0, 500.0),), 256, CONGESTION_AWARE),
+        ((("Switch", 8, 50.0, 500.0),), 65_536, CONGESTION_UNAWARE),
+        ((("Switch", 8, 450.0, 300.0), ("Switch", 4, 50.0, 1000.0)), 4096, CONGESTION_AWARE),
+        ((("Switch", 8, 450.0, 300.0), ("Switch", 4, 50.0, 1000.0)), 65_536, CONGESTION_UNAWARE),
+    ],
+)
+def test_no_slower_than_native_algorithms(
+    dimensions: tuple[tuple[str, int, float, float], ...], size: int, backend: Backend
+) -> None:
+    net, network = topology(*dimensions), config(*dimensions)
+    what = make_collective("all-reduce", net.num_npus, size, 1)
+    asked = SearchOptions(chunks_per_npu="auto", trials=1, budget=100_000)
+    found = judgement.search(net, what, timed_for(asked, net, backend)[0])
+    ours = judge_schedule(found.schedule, network, backend).possible_ns
+    native = native_times(network, what, backend).fastest_possible
+    assert native is not None and ours is not None and ours <= 1.005 * native.possible_ns
+
+
+def test_a_third_backend_is_a_third_judge(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backend is one object: judges, notes and figures take it from the list."""
+    packet_level = replace(CONGESTION_AWARE, name="packet-level", branch=None)
+    monkeypatch.setitem(BACKENDS, packet_level.name, packet_level)
+    monkeypatch.setitem(NETWORK_MODELS, packet_level, NETWORK_MODELS[CONGESTION_AWARE])
+    made = schedule(topology(*HIERARCHY), chunks=2, link_model="blocking")
+    judged = judge_schedule(made, config(*HIERARCHY))
+    assert list(judged.times_ns) == [*ANALYTICAL, "packet_level_ns"]
+    assert judged.times_ns["packet_level_ns"] == judged.times_ns["congestion_aware_ns"]
+    assert [label for label, _ in judged.rows()] == ["stock ASTRA-sim", "congestion-aware", "packet-level"]
+    notes = with_other_choices(judged, made, config(*HIERARCHY), OPTIONS).notes
+    assert any("on packet-level (embedded replay alone) a pipelined schedule" in note for note in notes)
+
+
+# ---- Run directories ----
+
+
+def test_a_run_directory_names_what_runs_it(tmp_path: Path) -> None:
+    made = schedule(topology(*ALL["hetero-torus"]), link_model="pipelined")
+    run = write_run_directory(made, tmp_path / "run")
+    needs = "branch will/congestion-multidim of https://github.com/astra-sim/astra-network-analytical"
+    assert run.figures == {"astra_sim_backend": "congestion-aware", "astra_sim_exact": True, "astra_sim_needs": needs}
+    assert run.notes[0] == f"stock ASTRA-sim has no congestion-aware model of this network: it runs on {needs}"
+    script = (run.path / "run_astra_sim.sh").read_text()
+    assert f"AstraSim_Analytical_Congestion_Aware, built with {needs}" in script
+    assert [d.block for d in run.network.dimensions] == ["Ring", "Ring"]
+    unaware = write_run_directory(made, tmp_path / "other", backend="congestion-unaware")
+    assert unaware.figures == {"astra_sim_backend": "congestion-unaware", "astra_sim_exact": False, "astra_sim_needs": None}
+    assert "has no queues" in unaware.notes[0]
+    mixed = astra_sim_network(topology(*ALL["mixed"]), "pipelined")
+    assert [d.block for d in mixed.dimensions] == ["Ring", "FullyConnected", "Switch"]
+    assert not mixed.is_exact and "in another order" in mixed.note
+    mesh = astra_sim_network(topology(*ALL["mesh"]), "pipelined")
+    assert ([d.block for d in mesh.dimensions], mesh.is_exact) == (["FullyConnected", "FullyConnected"], True)
+
+
+# ---- Commands ----
+
+FILE = "topology: [FullyConnected, Switch]\nnpus_count: [4, 2]\nbandwidth: [100, 25]\nlatency: [300, 1000]\n"
+
+
+def run(tmp_path: Path, *arguments: str) -> Result:
+    (tmp_path / "n.yml").write_text(FILE)
+    done = CliRunner().invoke(cli, [*arguments, "--network", str(tmp_path / "n.yml"), "--budget", "1", "--trials", "1"])
+    assert done.exit_code == 0, done.output
+    return done
+
+
+def test_synthesize_prints_both_judges(tmp_path: Path) -> None:
+    common = ("synthesize", "--size", "1MiB", "--synthesizer", "tacos")
+    text = run(tmp_path, *common, "--link-model", "blocking").stdout
+    made = json.loads(run(tmp_path, *common, "--link-model", "blocking", "--json").stdout)
+    assert made["backend"] == "congestion-unaware"
+    for label, figure, where in (
+        ("stock ASTRA-sim", STOCK_FIGURE, "congestion-unaware backend"),
+        ("congestion-aware", "congestion_aware_ns", "ASTRA-sim's branch will/congestion-multidim"),
+    ):
+        (line,) = [line for line in text.splitlines() if line.startswith(label)]
+        assert line.removeprefix(label).strip() == f"{format_time(made[figure])} ({where})"
+    assert made["congestion_aware_ns"] > made["stock_ns"]
+    note, native = made["notes"]
+    assert "--backend congestion-aware makes such" in note and note in text
+    assert "ASTRA-sim's own algorithm is faster" in native and native in text
+    other = json.loads(run(tmp_path, *common, "--json", "--backend", "congestion-aware", "--output", str(tmp_path / "r")).stdout)
+    assert (other["backend"], other["link_model"]) == ("congestion-aware", "pipelined")
+    assert other["congestion_aware_ns"] < made["congestion_aware_ns"]
+    assert other["astra_sim_needs"].startswith("branch will/congestion-multidim of ")
+    stored = json.loads((tmp_path / "r" / "result.json").read_text())
+    assert all(stored[figure] == other[figure] for figure in FIGURES)
+
+
+def test_compare_shows_both_judges(tmp_path: Path) -> None:
+    common = ("compare", "--sizes", "64KiB,1MiB", "--synthesizers", "tacos,ring", "--max-sends", "2000")
+    text = run(tmp_path, *common, "--link-model", "blocking").stdout
+    rows = json.loads(run(tmp_path, *common, "--link-model", "blocking", "--json").stdout)["rows"]
+    for row in rows:
+        assert row["backend"] == "congestion-unaware"
+        assert format_time(row["congestion_aware_ns"]) in text and format_time(row["stock_ns"]) in text
+    assert any("--backend congestion-aware makes such" in row["judge_notes"] for row in rows)
+    assert "what stock ASTRA-sim prints, and the time under congestion" in text
+    aware = json.loads(run(tmp_path, *common, "--json", "--backend", "congestion-aware").stdout)["rows"]
+    aware, rows = ([row for row in each if row["synthesizer"] in ("tacos", "ring")] for each in (aware, rows))
+    assert {row["link_model"] for row in aware} == {"pipelined"}
+    for theirs, ours in zip(aware, rows, strict=True):
+        assert theirs["congestion_aware_ns"] <= ours["congestion_aware_ns"]

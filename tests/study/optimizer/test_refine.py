@@ -1,0 +1,96 @@
+"""Refinement: measured times are those of real schedules, and the result is never worse than where it began."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from helpers.splits import DATA, EXPERTS, SHAPE, TENSOR, job
+
+from astra_tacos.bounds import chunked_lower_bound
+from astra_tacos.collective import make_collective
+from astra_tacos.network.composition import build_topology
+from astra_tacos.network.network_config import NetworkConfig
+from astra_tacos.schedule.timing import choose_link_model, compute_timing
+from astra_tacos.study.optimizer.demand import Demand, Job
+from astra_tacos.study.optimizer.measure import BY_DIMENSION, MODEL, SCHEDULE, Measure, Synthesis, check_synthesis
+from astra_tacos.study.optimizer.model import subnetwork, subnetwork_model
+from astra_tacos.study.optimizer.problem import Problem, make_problem
+from astra_tacos.study.optimizer.refine import REFINED, Step, refine
+from astra_tacos.study.optimizer.refine import refined as refined_result
+from astra_tacos.support.errors import ConfigError, SynthesisError
+from astra_tacos.synthesizer.search.search_options import SearchOptions
+
+HALF = Demand("all-reduce", 16 << 20, (1, 1, 2), (1, 1, 2))
+
+
+def problem(work: Job, *constraints: str) -> Problem:
+    return make_problem(SHAPE, work, total_bandwidth=300.0, constraints=constraints)
+
+
+def refined(asked: Problem, synthesis: Synthesis, steps: int = 4) -> tuple[Measure, tuple[Step, ...]]:
+    measure = Measure(asked.job, asked.shape, synthesis)
+    return measure, refine(asked, asked.solve(asked.model, asked.space).split, measure, steps)
+
+
+def test_never_worse_and_repeatable() -> None:
+    asked = problem(job(TENSOR, DATA, HALF), "B0 <= 250")
+    synthesis = Synthesis(options=SearchOptions(chunks_per_npu=2, trials=1))
+    _, steps = refined(asked, synthesis)
+    best = [step for step in steps if step.is_best]
+    assert best[-1].time_ns == min(step.time_ns for step in steps if asked.space.holds(step.split))
+    assert all(asked.space.holds(step.split) for step in best)
+    result = refined_result(asked, steps[0].split, synthesis, 4)
+    assert result["splits"][REFINED]["time_ns"] == best[-1].time_ns and all(gain >= 1 for gain in result["gain"].values())
+    _, again = refined(asked, synthesis)
+    assert [step.time_ns for step in steps] == [step.time_ns for step in again]
+
+
+def test_times_are_those_of_schedules() -> None:
+    measure = Measure(job(TENSOR, DATA), SHAPE, Synthesis(options=SearchOptions(chunks_per_npu=4, trials=1)))
+    split = [100.0, 50.0, 25.0]
+    for number, demand in enumerate(measure.job.demands):
+        topology = build_topology(NetworkConfig("n.yml", subnetwork(SHAPE, demand, split)))
+        collective = make_collective(demand.pattern, topology.num_npus, demand.size_bytes, 4)
+        timing = compute_timing(topology, collective, choose_link_model(topology)[0])
+        bound = chunked_lower_bound(topology, collective, timing).time_ns
+        assert bound <= measure.demand_ns(number, split) <= 2 * bound
+    # One dimension at a time, LIBRA's time is within reach of a schedule: 2 (n - 1) / n of the bytes at full rate.
+    assert measure.demand_ns(0, split) == pytest.approx(2 * TENSOR.size_bytes * 3 / 4 / 100.0, rel=0.01)
+    made = measure.num_schedules
+    assert measure.all_demands_ns(split).tolist() == [measure.demand_ns(number, split) for number in (0, 1)]
+    assert measure.num_schedules == made  # remembered
+
+
+def test_large_groups_are_timed_by_dimension() -> None:
+    measure = Measure(job(TENSOR, DATA), SHAPE, Synthesis(max_npus=4))
+    assert [measure.how(demand) for demand in measure.job.demands] == [SCHEDULE, BY_DIMENSION]
+    split = [100.0, 50.0, 25.0]
+    parts = measure.stages_ns(1, split)
+    assert set(parts) == {1, 2} and measure.demand_ns(1, split) == max(parts.values())
+    assert parts[2] == pytest.approx(2 * DATA.size_bytes / 2 * 3 / 4 / 25.0, rel=0.02)
+    _, steps = refined(problem(job(TENSOR, DATA)), Synthesis(max_npus=4), 2)
+    assert min(step.time_ns for step in steps) == next(step.time_ns for step in reversed(steps) if step.is_best)
+    assert Measure(job(DATA), SHAPE, Synthesis(max_npus=2)).how(DATA) == MODEL
+
+
+def test_what_cannot_be_synthesized_is_modelled() -> None:
+    message = Demand("message", 1000, (2, 1, 2), (1, 1, 1))
+    measure = Measure(job(message, EXPERTS), SHAPE, Synthesis(synthesizers=("themis",)))
+    assert measure.how(message) == measure.how(EXPERTS) == MODEL
+    assert measure.demand_ns(0, [100.0, 1.0, 25.0]) == 1000 + 1000 / 25
+    assert measure.demand_ns(1, [100.0, 50.0, 25.0]) == pytest.approx(1000 + EXPERTS.size_bytes * max(0.75 / 100, 0.5 / 50))
+
+
+def test_groups_of_a_part_of_a_dimension_get_a_part_of_it() -> None:
+    part = Demand("all-reduce", 1 << 20, (2, 1, 1), (1, 1, 1))
+    model = subnetwork_model(job(part), SHAPE)
+    # A line of two in a ring of four: one link of the two.
+    assert model.demand_ns(np.array([100.0, 1.0, 1.0])) == pytest.approx([500 + (1 << 20) / 50.0])
+
+
+def test_bad_questions() -> None:
+    with pytest.raises(ConfigError, match="synthesizer: found 'magic', expected symmetric"):
+        check_synthesis(Synthesis(("tacos", "magic")))
+    wide = Demand("all-reduce", 1 << 20, (3, 1, 1), (1, 1, 1))
+    with pytest.raises(SynthesisError, match="halving-doubling"):
+        Measure(job(wide), SHAPE, Synthesis(("halving-doubling",))).demand_ns(0, [1.0, 1.0, 1.0])

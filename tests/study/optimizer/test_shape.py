@@ -1,0 +1,77 @@
+"""Units: GB/s per NPU against the links that a network is built of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers.examples import examples
+from hypothesis import given
+from hypothesis import strategies as st
+
+from astra_tacos.network.composition import build_topology
+from astra_tacos.network.network_config import NetworkConfig, read_network
+from astra_tacos.study.optimizer.demand import Demand
+from astra_tacos.study.optimizer.model import sub_dimension
+from astra_tacos.study.optimizer.shape import Shape, network_shape
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.units import bytes_per_ns
+
+BLOCKS = st.tuples(st.sampled_from(["Ring", "FullyConnected", "Switch"]), st.integers(2, 5))
+
+
+@examples(20)
+@given(st.lists(BLOCKS, min_size=1, max_size=3), st.integers(0, 2**32))
+def test_an_npu_has_its_share_in_links(blocks: list[tuple[str, int]], seed: int) -> None:
+    split = np.random.default_rng(seed).uniform(0.1, 1000, len(blocks))
+    names, sizes = zip(*blocks, strict=True)
+    shape = Shape("n.yml", names, sizes, (500.0,) * len(blocks))
+    network = NetworkConfig("n.yml", shape.dimensions(split.tolist()))
+    topology = build_topology(network)
+    rates = bytes_per_ns(topology.link_bandwidth_gibps)
+    for npu in (0, topology.num_npus - 1):
+        for dimension, gbps in enumerate(split):
+            mine = (topology.link_src == npu) & (topology.link_dimension == dimension)
+            assert rates[mine].sum() == pytest.approx(gbps)  # 1 GB/s is a byte per ns
+    again, current = network_shape(network)
+    assert (again, current) == (shape, pytest.approx(split))
+
+
+@pytest.mark.parametrize("blocks", [("Ring", "FullyConnected", "Switch"), ("Mesh", "Ring")])
+def test_the_file_it_writes_is_read_back(tmp_path: Path, blocks: tuple[str, ...]) -> None:
+    shape = Shape(str(tmp_path / "n.yml"), blocks, (4,) * len(blocks), (10.0,) * len(blocks))
+    split = [300.0, 33.3, 7.7][: len(blocks)]
+    (tmp_path / "n.yml").write_text(shape.to_yaml(split))
+    assert network_shape(read_network(tmp_path / "n.yml")) == (shape, pytest.approx(split))
+
+
+def test_networks_without_equal_dimensions_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "n.yml").write_text(
+        Shape("", ("Ring",), (4,), (1.0,)).to_yaml([10.0]) + "astra_tacos: {failed_links: [[0, 1]]}\n"
+    )
+    with pytest.raises(ConfigError, match=r"n\.yml: astra_tacos\.failed_links has 1, expected"):
+        network_shape(read_network(tmp_path / "n.yml"))
+
+
+@pytest.mark.parametrize(
+    ("block", "members", "stride", "expected"),
+    [
+        ("Ring", 8, 1, ("Ring", 8, 0.5, 7.0)),
+        ("Ring", 4, 1, ("Mesh", 4, 0.5, 7.0)),
+        ("Ring", 4, 2, ("Ring", 4, 0.25, 14.0)),
+        ("Ring", 2, 4, ("Ring", 2, 0.25, 28.0)),
+        ("FullyConnected", 4, 2, ("FullyConnected", 4, 1 / 7, 7.0)),
+        ("Switch", 4, 2, ("Switch", 4, 1.0, 7.0)),
+        ("Mesh", 4, 1, ("Mesh", 4, 1.0, 7.0)),
+        ("Mesh", 4, 2, ("Mesh", 4, 0.5, 14.0)),
+    ],
+)
+def test_what_groups_have_of_a_dimension_of_eight(
+    block: str, members: int, stride: int, expected: tuple[str, int, float, float]
+) -> None:
+    shape = Shape("n.yml", (block,), (8,), (7.0,))
+    part = sub_dimension(shape, Demand("all-reduce", 1, (members,), (stride,)), 0, 1.0)
+    name, size, gbps_per_link, latency = expected
+    assert (part.block, part.size, part.latency_ns) == (name, size, latency)
+    assert part.bandwidth_gibps * 2**30 / 1e9 == pytest.approx(gbps_per_link)

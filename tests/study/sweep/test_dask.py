@@ -1,0 +1,182 @@
+"""A sweep on a real scheduler and workers, one of which is killed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from distributed import KilledWorker
+from helpers.dask_cluster import DaskCluster, dask_cluster
+from helpers.sweeps import collective_point, nothing_left_behind, wait_for
+
+from astra_tacos.study.sweep.cluster import check_version, open_client
+from astra_tacos.study.sweep.outcome import Conditions, Outcome
+from astra_tacos.study.sweep.point import Point
+from astra_tacos.study.sweep.run_sweep import Progress, SweepRun
+from astra_tacos.study.sweep.store import Store
+from astra_tacos.support.errors import ConfigError
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[DaskCluster]:
+    with nothing_left_behind(), dask_cluster(tmp_path / "dask") as cluster:
+        yield cluster
+
+
+def points() -> list[Point]:
+    names = ("tacos", "ring", "themis", "direct")
+    return [collective_point(n, seed=n, synthesizer=names[n % 4], size_bytes=1 << n % 20) for n in range(32)]
+
+
+def plain(outcomes: dict[str, Outcome]) -> dict[str, tuple[object, ...]]:
+    return {
+        key: (each.status, each.error, {name: each.results[name] for name in each.results if not name.endswith("seconds")})
+        for key, each in outcomes.items()
+    }
+
+
+def test_a_worker_that_is_killed_loses_nothing(cluster: DaskCluster, tmp_path: Path) -> None:
+    workers = [cluster.add_worker(), cluster.add_worker()]
+    seen: list[Progress] = []
+
+    def kill_one(progress: Progress) -> None:
+        seen.append(progress)
+        if progress.done >= 8 and workers[0].poll() is None:
+            workers[0].kill()
+
+    store = Store(tmp_path / "sweep")
+    with store.opened(b""), open_client(cluster.address, None) as client:
+        wait_for(lambda: sum(client.nthreads().values()) == 2, "two workers")
+        run = SweepRun(points(), store, Conditions())
+        run.compute(client, kill_one)
+    assert workers[0].returncode == -9
+    assert (seen[0].threads, seen[-1].done, seen[-1].total) == (2, 32, 32)
+
+    alone = Store(tmp_path / "alone")
+    with alone.opened(b""), open_client(None, 2) as client:
+        local = SweepRun(points(), alone, Conditions())
+        local.compute(client)
+    assert plain(run.outcomes) == plain(local.outcomes)
+    assert {outcome.status for outcome in run.outcomes.values()} == {"ok", "error"}
+    assert SweepRun(points(), store, Conditions()).missing == {}
+
+
+def test_workers_may_come_later_and_the_scheduler_may_go(cluster: DaskCluster, tmp_path: Path) -> None:
+    started = time.monotonic()
+    has_worker = []
+
+    def act(progress: Progress) -> None:
+        if not has_worker and time.monotonic() - started > 0.5:
+            assert (progress.threads, progress.done) == (0, 0)
+            has_worker.append(cluster.add_worker())
+        if progress.done >= 10:
+            cluster.stop()
+
+    store = Store(tmp_path / "sweep")
+    with store.opened(b""), open_client(cluster.address, None) as client:
+        run = SweepRun(points(), store, Conditions())
+        with pytest.raises(
+            ConfigError, match=r"tcp://127\.0\.0\.1:\d+: the connection to the scheduler was lost; finished points are kept"
+        ):
+            run.compute(client, act)
+    again = SweepRun(points(), store, Conditions())
+    assert again.num_reused == len(run.outcomes) >= 10
+
+
+def test_a_scheduler_that_is_not_there_is_an_error() -> None:
+    reasons = {
+        "tcp://127.0.0.1:9": "Connection refused",
+        "127.0.0.1:9": "Connection refused",
+        "nonsense://x": "unknown address scheme",
+    }
+    for address, reason in reasons.items():
+        with pytest.raises(ConfigError, match=rf"{address}: no Dask scheduler \({reason}"), open_client(address, None):
+            pass
+
+
+def test_what_dask_leaves_unawaited_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
+    with open_client(None, 1) as client:
+        loop = client.loop.asyncio_loop
+    loop.call_exception_handler({"message": "Future exception was never retrieved", "exception": TimeoutError("Timeout")})
+    assert not caplog.records
+
+
+def test_workers_of_another_version_are_an_error() -> None:
+    with pytest.raises(ConfigError, match=r"tcp://there: the worker has version 0\.0\.1 of astra-tacos, expected"):
+        check_version("0.0.1", "tcp://there")
+
+
+def test_points_of_one_key_run_once(tmp_path: Path) -> None:
+    store = Store(tmp_path / "sweep")
+    twins = [
+        collective_point(0),
+        collective_point(1, seed=1),
+        collective_point(2),
+        replace(collective_point(3), error="no network"),
+    ]
+    with nothing_left_behind(), store.opened(b""), open_client(None, 2) as client:
+        run = SweepRun(twins, store, Conditions())
+        assert list(run.missing) == [twins[0].key, twins[1].key]
+        run.compute(client)
+    results = list(run.results())
+    assert [point.index for point, _ in results] == [0, 1, 2, 3]
+    assert results[0][1] is results[2][1]
+    assert [outcome.status for _, outcome in results] == ["ok", "ok", "ok", "error"]
+    assert results[3][1].error == "no network"
+    assert len(list((tmp_path / "sweep" / "rows").rglob("*.json"))) == 2
+
+
+def test_torn_rows_are_computed_again(tmp_path: Path) -> None:
+    store = Store(tmp_path / "sweep")
+    asked = [collective_point(n, seed=n) for n in range(3)]
+    with store.opened(b""), open_client(None, 1) as client:
+        first = SweepRun(asked, store, Conditions())
+        first.compute(client)
+        files = [tmp_path / "sweep" / "rows" / point.key[:2] / f"{point.key}.json" for point in asked]
+        files[0].write_bytes(files[0].read_bytes()[:-5])
+        files[1].write_bytes(files[2].read_bytes())  # a row of another key
+        again = SweepRun(asked, store, Conditions())
+        assert list(again.missing) == [asked[0].key, asked[1].key]
+        again.compute(client)
+    assert plain(again.outcomes) == plain(first.outcomes)
+    assert SweepRun(asked, store, Conditions()).missing == {}
+
+
+def test_what_dask_gives_up_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(*_: object, **__: object) -> None:
+        raise KilledWorker("point", SimpleNamespace(address="tcp://gone"), 3)
+
+    monkeypatch.setattr("astra_tacos.study.sweep.run_sweep.compute_points", lost)
+    store = Store(tmp_path / "sweep")
+    with store.opened(b""), open_client(None, 1) as client:
+        run = SweepRun([collective_point()], store, Conditions())
+        run.compute(client)
+    (outcome,) = run.outcomes.values()
+    assert outcome.status == "died"
+    assert (outcome.error or "").startswith("KilledWorker: ")
+    assert list(SweepRun([collective_point()], store, Conditions()).missing) == list(run.outcomes)
+
+
+def test_what_another_sweep_gave_up_is_computed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from astra_tacos.study.sweep import guard
+
+    compute, given_up = guard._compute, []
+
+    def stopped_once(key: str, point: Point, conditions: Conditions) -> Outcome:
+        if key not in given_up:
+            given_up.append(key)
+            guard.stop_points({key})  # as the worker is told by the other sweep, while this one waits for the same points
+        return compute(key, point, conditions)
+
+    monkeypatch.setattr(guard, "_compute", stopped_once)
+    asked = [collective_point(n, seed=n) for n in range(3)]
+    store = Store(tmp_path / "sweep")
+    with nothing_left_behind(), store.opened(b""), open_client(None, 1) as client:
+        run = SweepRun(asked, store, Conditions())
+        run.compute(client)
+    assert given_up == [point.key for point in asked]
+    assert {outcome.status for outcome in run.outcomes.values()} == {"ok"}

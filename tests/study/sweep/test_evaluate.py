@@ -1,0 +1,308 @@
+"""Points as outcomes: the figures of a synthesis and of a plan, and whatever goes wrong as a status."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from helpers.sweeps import SMALL, collective_point
+
+from astra_tacos.cli.generate import generate
+from astra_tacos.collective import COLLECTIVES, ROOTED, all_reduce
+from astra_tacos.network.composition import build_topology
+from astra_tacos.network.network_config import Dimension, LinkSpec, NetworkConfig
+from astra_tacos.network.network_yaml import write_network
+from astra_tacos.planner.endpoint.endpoint import divide_endpoint
+from astra_tacos.planner.endpoint.npu import Partition
+from astra_tacos.planner.plan import plan
+from astra_tacos.planner.request import PlanRequest
+from astra_tacos.planner.run_files import RunInputs, planned_inputs
+from astra_tacos.study.sweep import collective_point as collective_room
+from astra_tacos.study.sweep.evaluate import evaluate, warm_up
+from astra_tacos.study.sweep.outcome import OK, RESULT_COLUMNS, Conditions, Outcome
+from astra_tacos.study.sweep.point import CollectiveTask, Point, WorkloadTask
+from astra_tacos.study.sweep.run_source import RUN_KEYS, read_run_source
+from astra_tacos.support.errors import ReplayError, VerificationError
+from astra_tacos.support.kernels.compiled import Kernel
+from astra_tacos.synthesizer import SYNTHESIZERS
+from astra_tacos.synthesizer.search.search import search
+from astra_tacos.synthesizer.search.search_options import SearchOptions
+
+
+def plain(outcome: Outcome) -> dict[str, Any]:
+    return {name: value for name, value in outcome.results.items() if not name.endswith("seconds")}
+
+
+def test_a_collective_has_the_figures_of_its_search() -> None:
+    options: dict[str, Any] = {"trials": 2, "seed": 3, "reduce_bandwidth_gbps": 900.0, "max_sends": 2000}
+    point = collective_point(chunks_per_npu="auto", synthesizer="auto", **options)
+    outcome = evaluate(point, Conditions())
+    topology = build_topology(SMALL)
+    found = search(topology, all_reduce(8, 1 << 20), SearchOptions(chunks_per_npu="auto", threads=1, **options)).schedule
+    expected = {
+        "predicted_ns": found.collective_time_ns,
+        "num_sends": found.num_sends,
+        "made_by": found.synthesizer,
+        "made_seed": found.seed,
+        "made_chunks_per_npu": found.collective.chunks_per_npu,
+        "made_link_model": found.timing.link_model,
+        "verified": True,
+    }
+    assert outcome.status == "ok"
+    assert {name: outcome.results[name] for name in expected} == expected
+    assert outcome.results["efficiency"] == outcome.results["bound_ns"] / outcome.results["predicted_ns"]
+    assert 0 < outcome.results["synthesis_seconds"] < outcome.results["seconds"]
+    assert set(outcome.results) <= set(RESULT_COLUMNS)
+    assert Outcome.from_row(outcome.to_row()) == replace(outcome, warnings=())
+
+
+def test_a_collective_is_judged_on_both_backends() -> None:
+    ends = {}
+    for backend, model in ((None, "blocking"), ("congestion-unaware", "blocking"), ("congestion-aware", "pipelined")):
+        point = collective_point(network=SMALL)
+        results = evaluate(replace(point, task=replace(point.task, backend=backend)), Conditions()).results
+        assert results["made_link_model"] == model
+        ends[backend] = results["stock_ns"], results["congestion_aware_ns"]
+    assert ends[None] == ends["congestion-unaware"] != ends["congestion-aware"]
+    assert ends["congestion-aware"][1] < ends[None][1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "error"),
+    [
+        ({"synthesizer": "themis", "collective": "broadcast"}, "refused", "broadcast on Ring 4 x Switch 2: themis: "),
+        ({"size_bytes": 4}, "error", "expected at least one byte per chunk"),
+        ({"collective": "reduce", "root": 99}, "error", "99"),
+        ({"network": NetworkConfig("g.yml", (), (LinkSpec(0, 1, 1.0, 1.0), LinkSpec(1, 0, 1.0, 1.0)))}, "ok", None),
+    ],
+)
+def test_statuses(changes: dict[str, Any], status: str, error: str | None) -> None:
+    outcome = evaluate(collective_point(**changes), Conditions())
+    assert outcome.status == status
+    assert outcome.error is None if error is None else error in (outcome.error or "")
+    assert (outcome.error is None) == (outcome.status == "ok")
+    assert outcome.error is None or "\n" not in outcome.error
+
+
+def test_after_the_warm_up_no_collective_calls_another_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: set[str] = set()
+    call = Kernel.__call__
+
+    def note(kernel: Kernel, *arguments: object) -> object:
+        called.add(kernel.name)
+        return call(kernel, *arguments)
+
+    monkeypatch.setattr(Kernel, "__call__", note)
+    warm_up()
+    warm = called.copy()
+    for name, synthesizer in SYNTHESIZERS.items():
+        for collective in sorted(synthesizer.collectives & COLLECTIVES.keys()):
+            root = 0 if collective in ROOTED else None
+            evaluate(collective_point(synthesizer=name, collective=collective, root=root), Conditions())
+    assert warm and called == warm
+
+
+def test_what_a_network_is_called_is_in_no_outcome() -> None:
+    asked = {"synthesizer": "themis", "collective": "broadcast"}
+    first = evaluate(collective_point(**asked), Conditions())
+    second = evaluate(collective_point(network=replace(SMALL, source="elsewhere/other.yml"), **asked), Conditions())
+    assert (first.status, first.error) == (second.status, second.error)
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (VerificationError("wrong\nindeed"), "error"),
+        (ReplayError("stuck"), "error"),
+        (MemoryError(), "out-of-memory"),
+        (ZeroDivisionError("by\nzero"), "error"),
+        (RecursionError(), "error"),
+    ],
+)
+def test_every_exception_is_an_outcome(error: Exception, status: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(schedule: object) -> None:
+        raise error
+
+    monkeypatch.setattr(collective_room, "check_schedule", fail)
+    outcome = evaluate(collective_point(), Conditions())
+    assert outcome.status == status
+    assert outcome.error and "\n" not in outcome.error
+    unchecked = evaluate(collective_point(), Conditions(with_checks=False))
+    assert (unchecked.status, unchecked.results["verified"]) == ("ok", False)
+
+
+def test_sweeps_share_schedules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    conditions = Conditions(cache=str(tmp_path))
+    point = collective_point(seed=5)
+    first = evaluate(point, conditions)
+    assert len(list(tmp_path.rglob("*.npz"))) == 1
+
+    def search_again(*_: object, **__: object) -> None:
+        raise AssertionError("searched again")
+
+    monkeypatch.setattr(collective_room, "search_and_replay", search_again)
+    second = evaluate(replace(point, network=replace(SMALL, source="other.yml")), conditions)
+    assert plain(second) == plain(first)
+    assert second.results["synthesis_seconds"] == first.results["synthesis_seconds"]
+    assert evaluate(collective_point(seed=6), conditions).error == "AssertionError: searched again"
+    for file in tmp_path.rglob("*.npz"):
+        file.write_bytes(file.read_bytes()[:-9])
+    assert evaluate(point, conditions).error == "AssertionError: searched again"
+
+
+def generated(folder: Path, options: str) -> Path:
+    sizes = "--hidden 64 --heads 8 --sequence 64 --vocab 512"
+    result = CliRunner().invoke(generate, ["--output", str(folder), *options.split(), *sizes.split()], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return generated(tmp_path_factory.mktemp("run") / "run", "--dp 2 --tp 2 --pp 2 --layers 2 --micro-batches 2")
+
+
+@pytest.fixture(scope="module")
+def run_of_one_group(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A smaller run, without groups to synthesize together."""
+    return generated(tmp_path_factory.mktemp("run") / "run", "--dp 4 --layers 1")
+
+
+def workload_point(run: Path, network: NetworkConfig, **changes: Any) -> Point:
+    files = (str(run / "workload" / "w"), str(run / "system.json"), str(run / "comm_group.json"), None, str(run))
+    digest = read_run_source({key: key for key in RUN_KEYS}, Path(), *files).digest
+    task = WorkloadTask(*files, None, "ring", SearchOptions("ring", trials=1, threads=1), digest)
+    return Point(0, {}, network, replace(task, **changes), {})
+
+
+def test_a_workload_has_the_figures_of_its_plan(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    network = NetworkConfig("t.yml", (Dimension("Ring", 4, 50.0, 500.0), Dimension("Ring", 2, 25.0, 500.0)))
+    outcome = evaluate(workload_point(run, network), Conditions())
+    assert list(tmp_path.iterdir()) == []
+    write_network(network, tmp_path / "network.yml")
+    inputs = RunInputs(run / "workload" / "w", run / "system.json", tmp_path / "network.yml", run / "comm_group.json", None, run)
+    result = plan(PlanRequest(inputs, baseline="ring", options=SearchOptions("ring", trials=1, threads=1)), tmp_path / "plan")
+    assert outcome.status == "ok", outcome.error
+    assert plain(outcome) == {
+        "predicted_ns": result.after_ns,
+        **{judged.judge.figure: judged.after_ns for judged in result.judged},
+        "verified": True,
+        "before_ns": result.before_ns,
+        "speed_up": result.speed_up,
+        "exposed_before_ns": result.exposed_before_ns,
+        "exposed_ns": result.exposed_after_ns,
+        "num_collectives": result.num_collectives,
+        "num_cases": len(result.cases),
+    }
+    assert set(outcome.results) <= set(RESULT_COLUMNS)
+
+
+def test_a_workload_runs_where_its_ranks_are_placed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run's groups are neighbours; on other NPUs they are a switch apart, which takes longer, and `best` undoes that."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    run = generated(tmp_path / "run", "--dp 2 --tp 2 --layers 1")
+    network = NetworkConfig("t.yml", (Dimension("FullyConnected", 2, 50.0, 500.0), Dimension("Switch", 2, 5.0, 900.0)))
+    ends: dict[str | None, int] = {}
+    for placement in (None, "a:1x2,b:2x1", "a:2x1,b:1x2", "best"):
+        outcome = evaluate(workload_point(run, network, placement=placement), Conditions())
+        assert outcome.status == "ok", outcome.error
+        ends[placement] = plain(outcome)["predicted_ns"]
+    assert ends[None] == ends["a:1x2,b:2x1"] != ends["a:2x1,b:1x2"]
+    assert ends["best"] <= min(ends.values())
+    outcome = evaluate(workload_point(run, network, placement="a:4x1"), Conditions())
+    assert (outcome.status, outcome.error) == ("error", "placement: found a:4x1, expected levels of 2 x 2, outermost first")
+
+
+def test_a_workload_gives_a_part_of_its_npus_to_communication(
+    run_of_one_group: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a row says is what `endpoint` and then `plan` find, and an endpoint that takes nothing changes nothing."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    run = run_of_one_group
+    network = NetworkConfig("t.yml", (Dimension("Ring", 4, 50.0, 500.0),))
+    ends: dict[str | None, dict[str, Any]] = {}
+    for text in (None, "ideal", "ace", "host:comm-cores=2,comm-memory=20", "ideal:peak=1"):
+        outcome = evaluate(workload_point(run, network, endpoint=text), Conditions())
+        assert outcome.status == "ok", outcome.error
+        assert set(outcome.results) <= set(RESULT_COLUMNS)
+        ends[text] = plain(outcome)
+    assert list(tmp_path.iterdir()) == []
+    for name, value in ends[None].items():
+        assert ends["ideal"][name] == value
+    row = ends["host:comm-cores=2,comm-memory=20"]
+    assert ends["ideal"]["predicted_ns"] <= min(ends["ace"]["predicted_ns"], row["predicted_ns"])
+    assert ends["ideal:peak=1"]["predicted_ns"] > ends["ideal"]["predicted_ns"]
+    assert (ends["ideal"]["comm_cores"], ends["ideal"]["comm_memory_gbps"]) == (0, 0.0)
+    write_network(network, tmp_path / "network.yml")
+    inputs = RunInputs(run / "workload" / "w", run / "system.json", tmp_path / "network.yml", run / "comm_group.json", None, run)
+    divided = divide_endpoint(inputs, tmp_path / "divided", "host", partition=Partition(2, 20.0)).written
+    options = SearchOptions("ring", trials=1, threads=1)
+    planned = plan(PlanRequest(planned_inputs(tmp_path / "divided", inputs), baseline="ring", options=options), tmp_path / "plan")
+    assert (row["predicted_ns"], row["before_ns"]) == (planned.after_ns, planned.before_ns)
+    assert (row["comm_cores"], row["comm_memory_gbps"], row["driven_gbps"]) == (2, 20.0, divided.network_gbps)
+    outcome = evaluate(workload_point(run, network, endpoint="ace:comm-memory=0"), Conditions())
+    assert (outcome.status, outcome.error) == (
+        "error",
+        "communication gets no cores or no memory bandwidth, so that it would take for ever",
+    )
+
+
+def test_errors_of_a_workload_name_no_temporary_file(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    outcome = evaluate(workload_point(run, NetworkConfig("", (Dimension("Ring", 4, 50.0, 500.0),))), Conditions())
+    assert outcome.status == "error"
+    assert "expected a rank below 4" in (outcome.error or "") and str(tmp_path) not in (outcome.error or "")
+    outcome = evaluate(workload_point(run, SMALL, system=str(run / "none.json")), Conditions())
+    assert (outcome.status, "none.json" in (outcome.error or "")) == ("error", True)
+
+
+def test_files_of_a_workload_that_change_meanwhile(run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    point = workload_point(copy, SMALL)
+    assert evaluate(point, Conditions()).status == "ok"
+    system = copy / "system.json"
+    system.write_text(system.read_text() + "\n")
+    outcome = evaluate(point, Conditions())
+    assert outcome.status == "error" and "the run's files are not those with which the sweep began" in (outcome.error or "")
+
+
+def test_a_damaged_schedule_of_the_cache_is_made_again_and_told(tmp_path: Path) -> None:
+    point, conditions = collective_point(), Conditions(cache=str(tmp_path))
+    made = evaluate(point, conditions)
+    (kept,) = tmp_path.rglob("*.npz")
+    whole = kept.read_bytes()
+    kept.write_bytes(whole[:100])
+    again = evaluate(point, conditions)
+    assert (made.status, plain(again)) == ("ok", plain(made))
+    (warning,) = again.warnings
+    assert warning.startswith(f"{kept}: ")
+    assert kept.read_bytes() == whole
+    assert Outcome.from_row(again.to_row()) == replace(again, warnings=())
+    assert evaluate(point, conditions).warnings == made.warnings == ()
+
+
+@pytest.mark.parametrize(("collective", "synthesizer"), [("all-reduce", "auto"), ("all-to-all", "symmetric")])
+def test_symmetric_points_without_expansion_have_the_rows_of_the_expanded_schedule(
+    collective: str, synthesizer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = NetworkConfig("n.yml", (Dimension("Ring", 4, 50.0, 500.0), Dimension("Ring", 4, 50.0, 500.0)))
+    task = CollectiveTask(collective, None, 1 << 28, SearchOptions(synthesizer, chunks_per_npu=2))
+    compact = collective_room.evaluate_collective(network, task, Conditions())
+    monkeypatch.setattr(collective_room, "_without_expansion", lambda *_: None)
+    expanded = collective_room.evaluate_collective(network, task, Conditions())
+    names = {"synthesis_seconds", "bound"}  # of equal bounds, either may be named
+    assert {k: v for k, v in compact.items() if k not in names} == {k: v for k, v in expanded.items() if k not in names}
+
+
+def test_a_symmetric_point_of_thousands_of_npus_is_not_expanded() -> None:
+    network = NetworkConfig("n.yml", (Dimension("Ring", 64, 50.0, 500.0), Dimension("Switch", 32, 25.0, 500.0)))
+    outcome = evaluate(Point(0, {}, network, CollectiveTask("all-reduce", None, 1 << 30, SearchOptions()), {}), Conditions())
+    assert outcome.status == OK
+    assert outcome.results["made_by"] == "symmetric"
+    assert outcome.results["num_sends"] == 2 * 2048 * 2047

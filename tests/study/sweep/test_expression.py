@@ -1,0 +1,182 @@
+"""Expressions mean what Python makes of them, and nothing but expressions is accepted."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from helpers.examples import examples
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.expression import MAX_LENGTH, parse_expression
+
+NAMES = {"a": 3, "b": 2.5, "n": -7, "t": True, "c": [1, 4.0, 7], "s": "tacos", "nothing": None}
+FUNCTIONS = {"log2": math.log2, "sqrt": math.sqrt, "ceil": math.ceil, "floor": math.floor}
+
+
+def value(text: str) -> object:
+    return parse_expression(text, "s.yml: where[0]").value(NAMES)
+
+
+def python(text: str) -> object:
+    """The oracle: text made by the strategies below, or written in this file."""
+    return eval(text, {**FUNCTIONS, **NAMES})
+
+
+def _number(inner: st.SearchStrategy[str], truth: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    pair = st.tuples(inner, inner)
+    return st.one_of(
+        st.tuples(inner, st.sampled_from(["+", "-", "*", "/", "//", "%", "**"]), inner).map(" ".join).map("({})".format),
+        st.tuples(st.sampled_from(["-", "+", "not "]), inner).map("".join).map("({})".format),
+        st.tuples(st.sampled_from(["abs", "ceil", "floor", "log2", "sqrt", "round"]), inner).map(lambda p: f"{p[0]}({p[1]})"),
+        st.tuples(inner, st.integers(-3, 3)).map(lambda p: f"round({p[0]}, {p[1]})"),
+        st.tuples(st.sampled_from(["min", "max"]), inner, inner).map(lambda p: f"{p[0]}({p[1]}, {p[2]})"),
+        pair.map(lambda p: f"sum([{p[0]}, {p[1]}])"),
+        pair.map(lambda p: f"max(({p[0]}, {p[1]}))"),
+        pair.map(lambda p: f"[{p[0]}, 5, {p[1]}][{p[0]}]"),
+        st.tuples(inner, truth, inner).map(lambda p: f"({p[0]} if {p[1]} else {p[2]})"),
+        st.tuples(inner, st.sampled_from(["and", "or"]), inner).map(" ".join).map("({})".format),
+        pair.map(lambda p: f"len([{p[0]}, {p[1]}])"),
+    )
+
+
+def _truth(numbers: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    compare = st.sampled_from(["<", "<=", "==", "!=", ">=", ">"])
+    return st.one_of(
+        st.tuples(numbers, compare, numbers).map(" ".join),
+        st.tuples(numbers, compare, numbers, compare, numbers).map(" ".join),
+        st.tuples(numbers, st.sampled_from(["in", "not in"])).map(lambda p: f"{p[0]} {p[1]} [1, 4.0, {p[0]}, 2]"),
+        st.sampled_from(["s == 'tacos'", "s in ('ring', 'tacos')", "'co' in s", "s < 'u'", "s + '!' != s", "len(s) > a", "t"]),
+    )
+
+
+LEAVES = st.one_of(
+    st.integers(0, 20).map(str),
+    st.floats(0, 20).map(lambda number: repr(round(number, 2))),
+    st.sampled_from(
+        ["a", "b", "n", "t", "c[0]", "c[1]", "c[-1]", "True", "False", "min(c)", "max(c)", "sum(c)", "len(c)", "len(s)"]
+    ),
+)
+NUMBERS = st.recursive(LEAVES, lambda inner: _number(inner, _truth(inner)), max_leaves=7)
+
+
+@pytest.mark.filterwarnings("ignore::SyntaxWarning")
+@examples(20)
+@given(st.one_of(NUMBERS, _truth(NUMBERS)))
+@example("2 ** 62")
+@example("(-8) ** 0.5")
+@example("0 ** -1")
+@example("1 < 2 < a != n")
+def test_they_mean_what_python_makes_of_them(text: str) -> None:
+    if len(text) > MAX_LENGTH:
+        return
+    try:
+        found = value(text)
+    except ConfigError as error:
+        assert "\n" not in str(error)
+        if "too large" in str(error) and "**" in text:
+            return  # Python's whole numbers have no bound
+        try:
+            expected = python(text)
+        except (ArithmeticError, ValueError, IndexError, TypeError):
+            return
+        assert isinstance(expected, complex) or "root of a negative" in str(error) or "levels" in str(error), (text, error)
+        return
+    assert repr(found) == repr(python(text))
+
+
+@settings(deadline=None)
+@given(st.text(alphabet="ab12.()[]{}'\"+-*/%<>=!, :_lamdforinxeceval\n@~^&|", max_size=60))
+def test_any_text_is_an_expression_or_refused_in_one_line(text: str) -> None:
+    try:
+        value(text)
+    except ConfigError as error:
+        assert str(error).startswith("s.yml: where[0] ") and "\n" not in str(error)
+        assert "expected" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("a.real", "an attribute (.name)"),
+        ("().__class__", "an attribute (.name)"),
+        ("s.format(1)", "a call of something else"),
+        ("__import__('os')", "the function '__import__'"),
+        ("eval('1')", "the function 'eval'"),
+        ("(lambda: 1)()", "a call of something else"),
+        ("lambda: 1", "a Lambda"),
+        ("[x for x in c]", "a ListComp"),
+        ("{x for x in c}", "a SetComp"),
+        ("{1: 2}", "a Dict"),
+        ("{1, 2}", "a Set"),
+        ("f'{a}'", "an f-string"),
+        ("(x := 1)", "a NamedExpr"),
+        ("a = 1", "no expression"),
+        ("import os", "no expression"),
+        ("", "no expression"),
+        ("c[0:2]", "a slice"),
+        ("s[0]", "a string before [a number]"),
+        ("c[1.0]", "a list before [a number]"),
+        ("c[3]", "index 3"),
+        ("min(*c)", "a Starred"),
+        ("max(c, key=abs)", "a named argument"),
+        ("round()", "round()"),
+        ("len(c, c)", "len([1, 4.0, 7], [1, 4.0, 7])"),
+        ("min(1)", "min(1)"),
+        ("min([])", "min([])"),
+        ("max(1, 's')", "max(1, 's')"),
+        ("sum(1)", "sum(1)"),
+        ("len(1)", "len(1)"),
+        ("round(1.5, 10 ** 9)", "round(1.5, 1000000000)"),
+        ("1 @ 2", "the operator MatMult"),
+        ("1 << 2", "the operator LShift"),
+        ("~1", "the operator Invert"),
+        ("a is b", "the operator Is"),
+        ("None", "nothing"),
+        ("1j", "1j"),
+        ("b'x'", "b'x'"),
+        ("...", "Ellipsis"),
+        ("s * 9", "a string"),
+        ("'%s' % a", "a string"),
+        ("c + c", "a list"),
+        ("nothing + 1", "no value"),
+        ("s < a", "a string beside a number"),
+        ("a in 3", "a number beside a number"),
+        ("9 ** 9 ** 9", "a number that is too large"),
+        ("10 ** 10 ** 10", "a number that is too large"),
+        ("2.5 ** 10000", "a number that is too large"),
+        ("2 ** 63", "a number that is too large"),
+        ("9223372036854775807 + 1", "a number that is too large"),
+        ("1e999", "a number that is too large"),
+        ("1e308 * 10", "a number that is too large"),
+        ("1 / 0", "a division by 0"),
+        ("a % 0", "a division by 0"),
+        ("sqrt(0 - 1)", "sqrt(-1)"),
+        ("log2(0)", "log2(0)"),
+        ("other", "the name other, which has no value here"),
+        ("-" * 50 + "1", "more than 40 levels"),
+        ("1" + "+1" * 300, "601 characters"),
+        ("(" * 300 + ")" * 100, "no expression"),
+        ("'" + "x" * 400 + "' + " + "s + " * 5 + "''", "no error"),
+    ],
+)
+def test_what_is_refused(text: str, found: str) -> None:
+    if found == "no error":
+        assert len(str(value(text))) == 425
+        return
+    with pytest.raises(ConfigError) as caught:
+        value(text)
+    assert f": found {found}, expected " in str(caught.value)
+    assert str(caught.value).startswith("s.yml: where[0] ")
+
+
+def test_strings_stay_short() -> None:
+    expression = parse_expression("+".join(["x"] * 30), "s.yml: define.y")
+    with pytest.raises(ConfigError, match=r"a string of \d+ characters"):
+        expression.value({"x": "y" * 100})
+
+
+def test_names_are_told() -> None:
+    assert parse_expression("a + max(b[0], 'c') if d else e", "x").names == {"a", "b", "d", "e"}

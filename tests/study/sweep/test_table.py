@@ -1,0 +1,82 @@
+"""The table: typed columns whatever is in them, in the order of the points, the same bytes again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from helpers.sweeps import collective_point
+from pyarrow import parquet
+
+from astra_tacos.study.sweep.outcome import RESULT_COLUMNS, Outcome
+from astra_tacos.study.sweep.point import INPUT_COLUMNS
+from astra_tacos.study.sweep.table import read_sweep, table_columns, table_row, write_table
+from astra_tacos.support.errors import ConfigError
+
+KINDS = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "str": pa.string(), "floats": pa.list_(pa.float64())}
+VALUES = ({"b0": 100, "fast": True, "what": 1, "n": 3}, {"b0": 99.5, "fast": False, "what": "two", "n": None})
+POINTS = [replace(collective_point(i, seed=i), inputs={"cost": 5.0, "latency_ns": [1.0, 2.5], **VALUES[i]}) for i in range(2)]
+OUTCOMES = (
+    Outcome("ok", None, {"predicted_ns": 2_000_000_000, "verified": True, "seconds": 0.5}),
+    Outcome("refused", "wants a ring", {"seconds": 0.1}),
+)
+
+
+def written(folder: Path, points: int = 2) -> Path:
+    rows = [table_row(point, outcome) for point, outcome in zip(POINTS[:points], OUTCOMES, strict=False)]
+    write_table(folder / "sweep.parquet", "n", ["b0", "fast"], table_columns(POINTS), rows)
+    return folder / "sweep.parquet"
+
+
+@pytest.mark.parametrize("points", [0, 1, 2])
+def test_columns_have_their_types_also_without_values(points: int, tmp_path: Path) -> None:
+    schema = parquet.read_schema(written(tmp_path, points))
+    types = {"point": "int", "key": "str", "status": "str", "error": "str"} | INPUT_COLUMNS | RESULT_COLUMNS
+    types |= {"b0": "float", "fast": "bool", "what": "str", "n": "int"}
+    assert {field.name: field.type for field in schema} == {name: KINDS[kind] for name, kind in types.items()}
+    assert schema.names[:8] == ["point", "key", "status", "error", "b0", "fast", "what", "n"]
+    about = json.loads(schema.metadata[b"astra_tacos"])
+    assert (about["format"], about["name"], about["axes"]) == ("astra_tacos sweep 1", "n", ["b0", "fast"])
+
+
+def test_rows_are_read_back(tmp_path: Path) -> None:
+    written(tmp_path)
+    sweep = read_sweep(tmp_path)
+    assert (sweep.name, sweep.axes, sweep.num_rows) == ("n", ("b0", "fast"), 2)
+    expected = {
+        "point": [0, 1],
+        "key": [point.key for point in POINTS],
+        "status": ["ok", "refused"],
+        "error": [None, "wants a ring"],
+        "b0": [100.0, 99.5],
+        "what": ["1", "two"],
+        "n": [3, None],
+        "latency_ns": [[1.0, 2.5], [1.0, 2.5]],
+        "predicted_ns": [2_000_000_000, None],
+        "time_cost": [10.0, None],
+        "collective": [None, None],
+    }
+    assert {name: sweep.columns[name] for name in expected} == expected
+
+
+def test_the_same_rows_are_the_same_bytes(tmp_path: Path) -> None:
+    first = written(tmp_path).read_bytes()
+    assert written(tmp_path).read_bytes() == first
+
+
+def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"has no sweep\.parquet, expected the output of `astra-tacos sweep`"):
+        read_sweep(tmp_path)
+    written(tmp_path, 0)
+    with pytest.raises(ConfigError, match="the sweep has no results yet: run `astra-tacos sweep` again to continue"):
+        read_sweep(tmp_path)
+    whole = written(tmp_path).read_bytes()
+    (tmp_path / "sweep.parquet").write_bytes(whole[:-20])
+    with pytest.raises(ConfigError, match=r"sweep\.parquet: not the table of a sweep"):
+        read_sweep(tmp_path)
+    parquet.write_table(pa.table({"a": [1]}), tmp_path / "sweep.parquet")
+    with pytest.raises(ConfigError, match="not the table of a sweep"):
+        read_sweep(tmp_path)

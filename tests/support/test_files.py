@@ -1,0 +1,326 @@
+"""Files that are there whole or not at all."""
+
+from __future__ import annotations
+
+import io
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from astra_tacos.support import temporaries
+from astra_tacos.support.errors import ConfigError, ReplayError
+from astra_tacos.support.files import check_replaceable, check_writable, exchange, replaced_directory, replaced_file, together
+from astra_tacos.support.input_file import forget_inputs, inputs_noted, note_input
+
+KILLED = """
+import os, shutil, signal, sys
+from pathlib import Path
+from astra_tacos import files
+
+path, step, can_exchange = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "True"
+
+def until_killed(function):
+    def counted(*arguments, **options):
+        global step
+        if step == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        step -= 1
+        return function(*arguments, **options)
+    return counted
+
+if not can_exchange:
+    files.exchange = lambda one, other: False
+with files.replaced_directory(path) as directory:
+    for name in ("a", "b"):
+        (directory / name).write_text("new")
+    Path.rename, shutil.rmtree = until_killed(Path.rename), until_killed(shutil.rmtree)
+    files.exchange = until_killed(files.exchange)
+"""
+"""Writes a directory, and is killed before the step of that number in which names change."""
+
+
+def test_two_that_write_one_file_at_a_time_do_not_share_a_temporary(tmp_path: Path) -> None:
+    """As processes of one id do, in containers that share a folder."""
+    path = tmp_path / "row.json"
+    with replaced_file(path) as first:
+        first.write_text("first, not yet complete")
+        with replaced_file(path) as second:
+            second.write_text("second")
+        assert path.read_text() == "second"
+        first.write_text("first")
+    assert path.read_text() == "first"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["row.json"]
+
+
+def test_a_temporary_may_need_the_suffix_that_libraries_append(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    for number in (1, 2):
+        with replaced_file(path, ".npy") as temporary:
+            np.save(temporary, np.array([number]))
+        assert np.load(path).tolist() == [number]
+    with pytest.raises(ConfigError, match=f"^{path}: is odd$"), replaced_file(path, ".npy") as temporary:
+        np.save(temporary, np.array([3]))
+        raise ConfigError(f"{temporary}: is odd")
+    with pytest.raises(ConfigError, match=f"^{path}: cannot be written "), replaced_file(path, ".npy"):
+        pass  # nothing was written
+    assert np.load(path).tolist() == [2]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["rows"]
+
+
+def test_a_pipe_gets_what_was_written_under_a_suffix(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with ThreadPoolExecutor(1) as pool:
+        read = pool.submit(path.read_bytes)
+        with replaced_file(path, ".npy") as temporary:
+            np.save(temporary, np.array([7]))
+        assert np.load(io.BytesIO(read.result())).tolist() == [7]
+    assert path.is_fifo() and [entry.name for entry in tmp_path.iterdir()] == ["pipe"]
+
+
+def whole(path: Path) -> str:
+    """What the files of a directory say: all the same."""
+    found = {(path / name).read_text() for name in ("a", "b")}
+    assert len(found) == 1
+    return found.pop()
+
+
+@pytest.mark.parametrize("can_exchange", [True, False])
+def test_a_process_that_is_killed_at_any_step_loses_no_output(tmp_path: Path, can_exchange: bool) -> None:
+    path = tmp_path / "out"
+    if can_exchange and not supports_exchange(tmp_path):
+        pytest.skip("NOT TESTED: this file system cannot exchange two names in one step")
+    found = []
+    for step in range(10):
+        with replaced_directory(path) as directory:
+            for name in ("a", "b"):
+                (directory / name).write_text("old")
+        done = subprocess.run([sys.executable, "-c", KILLED, str(path), str(step), str(can_exchange)], check=False)
+        if can_exchange:
+            assert whole(path) in ("old", "new")  # at any moment
+        check_replaceable(path, "test", lambda names: names == {"a", "b"})
+        found.append(whole(path))
+        if done.returncode == 0:
+            break
+        assert done.returncode == -signal.SIGKILL
+        with pytest.raises(ReplayError), replaced_directory(path):  # the next run cleans up, whatever becomes of it
+            raise ReplayError("")
+        assert whole(path) == found[-1]
+        assert os.listdir(tmp_path) == ["out"]  # noqa: PTH208
+    assert done.returncode == 0
+    assert found == sorted(found, reverse=True)
+    assert found[0] == "old" and found[-1] == "new"
+    assert len(found) == (3 if can_exchange else 5)  # a kill before each step, and none
+
+
+def test_a_folder_that_takes_nothing_is_refused_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="file is no directory"):
+        check_replaceable(tmp_path / "file" / "new" / "out", "test", lambda names: True)
+    check_replaceable(tmp_path / "new" / "out", "test", lambda names: True)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def supports_exchange(folder: Path) -> bool:
+    places = [folder / "one", folder / "other"]
+    for place in places:
+        place.mkdir()
+    try:
+        return exchange(*places)
+    finally:
+        for place in places:
+            place.rmdir()
+
+
+def test_names_are_exchanged_in_one_step(tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).touch()
+    if not exchange(tmp_path / "one", tmp_path / "other"):
+        pytest.skip("NOT TESTED: this file system cannot exchange two names in one step")
+    assert (tmp_path / "one" / "other").exists() and (tmp_path / "other" / "one").exists()
+    with pytest.raises(FileNotFoundError, match="nothing"):
+        exchange(tmp_path / "one", tmp_path / "nothing")
+
+
+@pytest.mark.parametrize("replaced", [replaced_file, replaced_directory])
+def test_temporaries_of_killed_processes_go_and_those_of_live_ones_stay(
+    tmp_path: Path, replaced: Callable[[Path], AbstractContextManager[Path]]
+) -> None:
+    code = f"import sys; from pathlib import Path; from astra_tacos.support.files import {replaced.__name__} as r\n"
+    code += "with r(Path(sys.argv[1])): print(flush=True); input()"
+    command = [sys.executable, "-c", code, str(tmp_path / "out")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        (live,) = tmp_path.iterdir()
+        with replaced(tmp_path / "other"):
+            assert live.exists()
+        with pytest.raises(ReplayError), replaced(tmp_path / "out"):
+            raise ReplayError("")
+        assert live.exists()
+        process.kill()
+    assert live.exists()
+    with pytest.raises(ReplayError), replaced(tmp_path / "out"):
+        raise ReplayError("")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["other"]
+
+
+def test_scratch_directories_of_killed_processes_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    code = "import os; from astra_tacos.support.temporaries import scratch_directory as made\n"
+    code += "with made() as place: (place / 'x').touch(); os.kill(os.getpid(), 9)"
+    subprocess.run([sys.executable, "-c", code], env=os.environ | {"TMPDIR": str(tmp_path)}, check=False)
+    (stale,) = tmp_path.iterdir()
+    with temporaries.scratch_directory() as mine:
+        assert list(tmp_path.iterdir()) == [mine] != [stale]
+        assert mine.stat().st_mode & 0o777 == 0o700
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_of_the_user_is_no_temporary(tmp_path: Path) -> None:
+    names = [".out.tmp", ".out.12.tmp", "out.12-0123abcd.tmp", ".out.12-0123abcd.tmp.gz", ".out.x-0123abcd.tmp"]
+    for name in names:
+        (tmp_path / name).touch()
+    with replaced_file(tmp_path / "out"):
+        pass
+    assert {entry.name for entry in tmp_path.iterdir()} == {*names, "out"}
+
+
+def fill_disk() -> None:
+    """From here on no file of this process may be longer than 20,000 bytes."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
+
+
+def write_much(path: Path) -> None:
+    path.write_bytes(bytes(30_000))
+
+
+def test_a_full_disk_is_told_with_the_path(tmp_path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    fill_disk()
+    try:
+        with (
+            pytest.raises(ConfigError, match=r"out\.csv: cannot be written \(File too large\)"),
+            replaced_file(tmp_path / "out.csv") as file,
+        ):
+            write_much(file)
+        with (
+            pytest.raises(ConfigError, match=r"/out: cannot be written \(File too large\)"),
+            replaced_directory(tmp_path / "out") as place,
+        ):
+            write_much(place / "deep")
+        with (
+            pytest.raises(ConfigError, match=r"/out/deep: cannot be written \(File too large\)"),
+            replaced_directory(tmp_path / "out") as place,
+            replaced_file(place / "deep") as file,
+        ):
+            write_much(file)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    assert not list(tmp_path.iterdir())
+    full = Path("/dev/full")
+    if full.exists():
+        with pytest.raises(ConfigError, match=r"/dev/full: cannot be written \(No space left"), replaced_file(full) as file:
+            write_much(file)
+
+
+def test_an_error_about_another_file_names_that_one(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"input\.yml"), replaced_directory(tmp_path / "out"):
+        (tmp_path / "input.yml").read_text()
+    with pytest.raises(ReplayError, match=r"^.*/out/w\.0\.et: no such file$"), replaced_directory(tmp_path / "out") as place:
+        raise ReplayError(f"{place / 'w.0.et'}: no such file")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_root_directory_is_not_replaced() -> None:
+    with pytest.raises(ConfigError, match=r"^/: is the root directory, which cannot be replaced: "):
+        check_replaceable(Path("/"), "run", lambda names: True)
+
+
+def test_a_directory_with_an_unknown_file_in_a_folder_is_not_replaced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "run"
+    for name in ("workload/w.0.et", "stand_in/log/log.log", "log/log.log", "tables/links.csv"):
+        (path / name).parent.mkdir(parents=True)
+        (path / name).touch()
+    known = {"workload", "stand_in", "log"}
+    check_replaceable(path, "run", known.issuperset, ("tables/links.csv",))
+    with replaced_directory(path):
+        pass
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{path}: ASTRA-sim's log of the earlier run (log/log.log, stand_in/log/log.log) went with it"
+    ]
+    for name in ("workload/notes.txt", "log/paper.pdf", "workload/w.et"):
+        (path / name).parent.mkdir(exist_ok=True)
+        (path / name).touch()
+        with pytest.raises(ConfigError, match=f"^{path}: {name} is inside, which no run has and which would be deleted: "):
+            check_replaceable(path, "run", known.issuperset)
+        (path / name).unlink()
+
+
+def test_no_output_takes_the_place_of_what_the_command_has_read(tmp_path: Path) -> None:
+    file = tmp_path / "run" / "links.csv"
+    file.parent.mkdir()
+    file.write_text("input")
+    (tmp_path / "link").symlink_to(file)
+    message = "the output would replace an input of this command"
+    with inputs_noted():
+        note_input(file)
+        for path in (file, tmp_path / "link"):
+            with pytest.raises(ConfigError, match=f"^{path}: {message}: "):
+                check_writable(path)
+            with pytest.raises(ConfigError, match=f"^{path}: {message}: "), replaced_file(path):
+                pass
+        with pytest.raises(ConfigError, match=rf"{message} \(links.csv inside\)"), replaced_directory(file.parent):
+            pass
+        forget_inputs(file)
+        with pytest.raises(ConfigError, match=message), replaced_file(file) as temporary:
+            temporary.write_text("output")
+            note_input(file)
+    assert file.read_text() == "input"
+    with replaced_file(file) as temporary:
+        temporary.write_text("output")
+    assert file.read_text() == "output"
+
+
+def test_outputs_written_together_appear_together_or_not_at_all(tmp_path: Path) -> None:
+    old, new, folder = tmp_path / "old.csv", tmp_path / "made" / "new.csv", tmp_path / "folder"
+
+    old.write_text("old")
+    with pytest.raises(ConfigError, match="no space left"), together():
+        for path in (old, new):
+            with replaced_file(path) as temporary:
+                temporary.write_text("new")
+        with replaced_directory(folder) as directory, replaced_file(directory / "inner") as temporary:
+            temporary.write_text("new")
+        assert old.read_text() == "old" and not new.exists() and not folder.exists()
+        raise ConfigError("no space left")
+    assert [path.name for path in tmp_path.iterdir()] == ["old.csv"] and old.read_text() == "old"
+    with pytest.raises(ConfigError, match=f"^{folder}: cannot be written "), together():
+        for path in (old, folder):
+            with replaced_file(path) as temporary:
+                temporary.write_text("new")
+        folder.mkdir()
+        (folder / "in the way").touch()
+    assert old.read_text() == "old"
+    shutil.rmtree(folder)
+    with together():
+        for path in (old, new):
+            with replaced_file(path) as temporary:
+                temporary.write_text("new")
+        with replaced_directory(folder) as directory:
+            (directory / "inner").write_text("new")
+    assert old.read_text() == new.read_text() == (folder / "inner").read_text() == "new"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "made", "old.csv"]

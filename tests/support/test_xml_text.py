@@ -1,0 +1,35 @@
+"""XML of unknown origin: one clear line for what is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.xml_text import read_xml
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    (
+        ("", "not XML"),
+        ("<a", "not XML"),
+        ('<?xml version="1.0" encoding="klingon"?><a/>', "not XML (unknown encoding"),
+        ('<?xml version="1.0"?><!DOCTYPE a><a/>', "document type or entities"),
+        ("<b/>", "found element 'b', expected 'a'"),
+        (f"<a>{'x' * 200}</a>", "larger than 100 bytes, expected an example"),
+    ),
+)
+def test_bad_xml_gets_one_line(tmp_path: Path, text: str, expected: str) -> None:
+    path = tmp_path / "some.xml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        read_xml(path, 100, "an example", "a")
+    assert expected in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_the_root_element_is_returned(tmp_path: Path) -> None:
+    path = tmp_path / "some.xml"
+    path.write_text("<a><b at='1'/></a>", encoding="utf-8")
+    assert read_xml(path, 100, "an example", "a")[0].get("at") == "1"

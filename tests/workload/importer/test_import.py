@@ -1,0 +1,259 @@
+"""Traces of PyTorch become runs that end: measured durations, order on streams, sizes, groups, messages."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.pytorch_traces import Kineto, host_trace, training_step
+
+from astra_tacos.run.trace.node_messages import read_messages
+from astra_tacos.run.trace.schema import CommType, NodeType
+from astra_tacos.support.errors import AstraTacosError, ConfigError, OutputError
+from astra_tacos.workload.importer.documents import read_documents
+from astra_tacos.workload.importer.import_run import ImportOptions, import_run
+from astra_tacos.workload.repairer.inputs import RepairInputs, default_system
+
+
+def write(folder: Path, **documents: dict[str, Any]) -> list[Path]:
+    paths = []
+    for name, content in documents.items():
+        paths.append(folder / f"{name}.json")
+        paths[-1].write_text(json.dumps(content))
+    return paths
+
+
+def nodes_of(folder: Path, rank: int = 0) -> dict[str, Any]:
+    """Nodes by their names' first words; of several of a name the last one."""
+    return {node.name.split("(")[0]: node for node in read_messages(folder / "workload" / f"w.{rank}.et")[1]}
+
+
+def attributes(node: Any) -> dict[str, Any]:
+    return {entry.name: getattr(entry, entry.WhichOneof("value")) for entry in node.attr}
+
+
+def test_kernels_keep_their_durations_and_order(tmp_path: Path) -> None:
+    files = write(tmp_path, step_a=training_step(0).document(), step_b=training_step(1).document())
+    result = import_run(files, tmp_path / "out")
+    nodes = nodes_of(tmp_path / "out")
+    gemms = [nodes[f"gemm_{number}"] for number in (1, 2, 3, 4)]
+    assert [node.duration_micros for node in gemms] == [10, 20, 5, 3]
+    assert all(node.type == NodeType.COMP and not attributes(node)["is_cpu_op"] for node in gemms)
+    reduce = nodes["allreduce"]
+    assert reduce.type == NodeType.COMM_COLL and reduce.duration_micros == 8
+    assert attributes(reduce) == {"is_cpu_op": False, "comm_type": CommType.ALL_REDUCE, "comm_size": 4096, "pg_name": "0"}
+    first, second, third, _ = (node.id for node in gemms)
+    assert first in reduce.data_deps, "a communication waits for the computation before it"
+    assert first in nodes["gemm_2"].data_deps and reduce.id not in nodes["gemm_2"].data_deps, "they overlap"
+    assert {second, reduce.id} <= set(nodes["gemm_3"].data_deps), "an event makes computation wait for communication"
+    host = nodes["host"]
+    assert host.id in nodes["gemm_4"].data_deps and third in host.data_deps, "the host waits where it synchronises"
+    # From the first launch on: 10 + 20 + 5 us of kernels, the host's 5 us from the end of its wait to the last launch, 3 us.
+    assert result.outcome.finish_ns.tolist() == [43_000] * 2
+    assert result.compute_us[0] == result.compute_us[1] == 2 * (38 + 2 + 2 + 3 + 1 + 5)
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_a_host_trace_gives_sizes_that_kinetos_lacks(old: bool, tmp_path: Path) -> None:
+    documents = {}
+    for rank in range(2):
+        step = Kineto(rank)
+        step.operation("gemm", 1, 2, 10)
+        step.annotation("nccl:all_to_all", 3, 4)
+        step.operation("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(x)", 5, 12, 7, stream=20)
+        documents[f"kineto_{rank}"] = step.document()
+        documents[f"host_{rank}"] = host_trace([("all_to_allv", 512)], old=old, address=1000 + rank)
+    import_run(write(tmp_path, **documents), tmp_path / "out")
+    node = nodes_of(tmp_path / "out")["nccl:all_to_all"]
+    assert attributes(node) == {"is_cpu_op": False, "comm_type": CommType.ALL_TO_ALL, "comm_size": 2048, "pg_name": "0"}
+    assert node.duration_micros == 7
+
+
+def test_sizes_come_from_annotations_too(tmp_path: Path) -> None:
+    step = Kineto(world_size=4)
+    step.annotation("nccl:all_reduce", 1, 4, **{"Input Dims": [[3, 100]], "Input type": ["c10::BFloat16"]})
+    step.operation("ncclKernel_AllReduce_RING_LL_Sum_float(x)", 2, 3, 7, stream=20)
+    result = import_run(write(tmp_path, one=step.document()), tmp_path / "out")
+    assert attributes(nodes_of(tmp_path / "out")["nccl:all_reduce"])["comm_size"] == 600
+    assert len(result.outcome.finish_ns) == 4 and sum(change.step == "rank-count" for change in result.changes) == 3
+
+
+def test_a_host_trace_alone_has_no_times(tmp_path: Path) -> None:
+    result = import_run(write(tmp_path, host=host_trace([("allreduce", 1024), ("allgather", 256)])), tmp_path / "out")
+    assert result.changes[0].what == "computation takes no time" and result.changes[0].is_assumed
+    nodes = nodes_of(tmp_path / "out", 1)
+    assert attributes(nodes["allreduce"])["comm_size"] == 4096 and attributes(nodes["allgather"])["comm_size"] == 1024
+    assert nodes["allgather"].data_deps == [nodes["allreduce"].id]
+    assert result.compute_us == (0, 0) and len(result.outcome.finish_ns) == 2
+
+
+def test_messages_pair_by_groups_and_order(tmp_path: Path) -> None:
+    """Ranks of messages count within the group: 1 of the group (0, 2) is rank 2."""
+    documents = {}
+    for rank in range(3):
+        step = Kineto(rank, 3)
+        step.operation("gemm", 1, 2, 10)
+        for number in range(2):
+            args = {"In msg nelems": 256, "dtype": "Float", "Process Group Name": "5", "Process Group Ranks": "[0, 2]"}
+            at = 20 + 10 * number
+            if rank == 0:
+                step.operation(
+                    "ncclDevKernel_SendRecv(x)", at, at + 1, 3, 20, **args, **{"Collective name": "send", "Dst Rank": 1}
+                )
+            if rank == 2:
+                step.operation(
+                    "ncclDevKernel_SendRecv(x)", at, at + 1, 3, 20, **args, **{"Collective name": "recv", "Src Rank": 0}
+                )
+        documents[f"step_{rank}"] = step.document()
+    import_run(write(tmp_path, **documents), tmp_path / "out")
+    sends = [
+        attributes(node) for node in read_messages(tmp_path / "out" / "workload" / "w.0.et")[1] if node.type == NodeType.COMM_SEND
+    ]
+    receives = [
+        attributes(node) for node in read_messages(tmp_path / "out" / "workload" / "w.2.et")[1] if node.type == NodeType.COMM_RECV
+    ]
+    assert [(node["comm_dst"], node["comm_size"], node["comm_tag"]) for node in sends] == [(2, 1024, 0), (2, 1024, 1)]
+    assert [(node["comm_src"], node["comm_size"], node["comm_tag"]) for node in receives] == [(0, 1024, 0), (0, 1024, 1)]
+
+
+def test_fractions_of_a_us_add_up(tmp_path: Path) -> None:
+    documents = {}
+    for rank in range(2):
+        step = Kineto(rank)
+        for number in range(100):
+            step.operation("k", 1, 2 + number, 0.3)
+        documents[f"step_{rank}"] = step.document()
+    import_run(write(tmp_path, **documents), tmp_path / "out")
+    nodes = read_messages(tmp_path / "out" / "workload" / "w.0.et")[1]
+    assert sum(node.duration_micros for node in nodes if node.name == "k") == 30
+
+
+def test_a_kernel_that_communicates_unknown_things_stays_compute(tmp_path: Path) -> None:
+    documents = {}
+    for rank in range(2):
+        step = Kineto(rank)
+        step.operation("ncclDevKernel_SendRecv(x)", 1, 2, 9, 20)
+        documents[f"step_{rank}"] = step.document()
+    result = import_run(write(tmp_path, **documents), tmp_path / "out")
+    assert [change.reason for change in result.changes] == ["it communicates, and nothing says what"] * 2
+    assert result.outcome.end_ns == 9_000
+
+
+def test_archives_and_compression_make_no_difference(tmp_path: Path) -> None:
+    documents = {f"rank{rank}.json": json.dumps(training_step(rank).document()).encode() for rank in range(2)}
+    archive = tmp_path / "all.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        for number, (name, data) in enumerate(documents.items()):
+            packed, stored = (gzip.compress(data), f"{name}.gz") if number else (data, name)
+            member = tarfile.TarInfo(f"folder/{stored}")
+            member.size = len(packed)
+            tar.addfile(member, io.BytesIO(packed))
+        tar.addfile(tarfile.TarInfo("folder/readme.txt"), io.BytesIO(b""))
+    plain = [tmp_path / name for name in documents]
+    for path, data in zip(plain, documents.values(), strict=True):
+        path.write_bytes(data)
+    import_run([archive], tmp_path / "packed")
+    import_run(plain, tmp_path / "plain")
+    for rank in range(2):
+        file = f"workload/w.{rank}.et"
+        assert (tmp_path / "packed" / file).read_bytes() == (tmp_path / "plain" / file).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("documents", "says"),
+    [
+        ({"a": {"x": 1}}, "neither nodes with a schema nor traceEvents"),
+        ({"rank0": training_step(0).document(), "rank2": training_step(2).document()}, "there is none of rank 1"),
+        ({"a": training_step(0).document(), "b": training_step(0).document()}, "a second trace of rank 0"),
+        ({"a": Kineto().document()}, "no events of GPUs"),
+        ({"a": host_trace([("wait", 4)])}, "nothing that computes on a GPU or communicates"),
+        ({"a": {"schema": "1", "nodes": [3]}}, "nodes[0] has no id and name"),
+        (
+            {"rank0": training_step(0).document(), "rank1": Kineto(1, 8, training_step(1).events).document()},
+            "traces of 2 of 8 ranks",
+        ),
+    ],
+)
+def test_what_is_no_set_of_traces_is_refused(documents: dict[str, Any], says: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        import_run(write(tmp_path, **documents), tmp_path / "out")
+    assert says in str(caught.value) and "\n" not in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_network_of_another_size_is_refused(tmp_path: Path) -> None:
+    network = tmp_path / "network.yml"
+    network.write_text("topology: [ Ring ]\nnpus_count: [ 4 ]\nbandwidth: [ 50 ]\nlatency: [ 500 ]\n")
+    files = write(tmp_path, rank0=training_step(0).document(), rank1=training_step(1).document())
+    with pytest.raises(ConfigError, match="found 4 NPUs, but the traces are of 2 ranks"):
+        import_run(files, tmp_path / "out", RepairInputs(Path("w"), network=network))
+
+
+def test_ranks_replicates_a_single_trace(tmp_path: Path) -> None:
+    step = training_step(0)
+    step.world_size = None
+    files = write(tmp_path, one=step.document())
+    with pytest.raises(ConfigError, match=f"^{files[0]}: traces of 1 rank, .*--ranks N replicates"):
+        import_run(files, tmp_path / "out")
+    result = import_run(files, tmp_path / "out", options=ImportOptions(num_ranks=4))
+    assert len(result.outcome.finish_ns) == 4
+
+
+def test_errors_name_the_files_that_are_imported(tmp_path: Path) -> None:
+    documents = [training_step(rank) for rank in range(2)]
+    for step in documents:
+        step.world_size = 4
+    files = write(tmp_path, **{f"rank{rank}": step.document() for rank, step in enumerate(documents)})
+    with pytest.raises(ConfigError, match=f"^{files[0]} to {files[1]}: traces of 2 of 4 ranks"):
+        import_run(files, tmp_path / "out")
+    with pytest.raises(ConfigError, match=f"--ranks: found 3, but {files[0]} to {files[1]} are traces of 2"):
+        import_run(files, tmp_path / "out", options=ImportOptions(num_ranks=3))
+    files = write(tmp_path, rank0=training_step(0).document(), rank1=training_step(1).document())
+    system = tmp_path / "system.json"
+    system.write_text(json.dumps({**default_system(1), "all-reduce-implementation-custom": ["none"]}))
+    with pytest.raises(ConfigError, match="none"):
+        import_run(files, tmp_path / "out", RepairInputs(Path("w"), system))
+    system.write_text(json.dumps({**default_system(1), "peak-perf": 0, "roofline-enabled": 1}))
+    with pytest.raises(AstraTacosError, match=f"^{files[0]} and 1 more: cannot be repaired"):
+        import_run(files, tmp_path / "out", RepairInputs(Path("w"), system), ImportOptions(without=("roofline", "system")))
+
+
+def test_what_is_imported_is_not_replaced(tmp_path: Path) -> None:
+    files = write(tmp_path, rank0=training_step(0).document(), rank1=training_step(1).document())
+    import_run(files, tmp_path / "out")
+    (inside,) = write(tmp_path / "out" / "workload", rank0=training_step(0).document())
+    with pytest.raises(OutputError, match=f"{inside.name} is inside"):
+        import_run([inside], tmp_path / "out")
+
+
+def test_damaged_archives_are_refused_in_one_line(tmp_path: Path) -> None:
+    whole = tmp_path / "whole.tar"
+    with tarfile.open(whole, "w") as tar:
+        member = tarfile.TarInfo("rank0.json")
+        member.size = 4000
+        tar.addfile(member, io.BytesIO(b"{" * 4000))
+    (tmp_path / "cut.tar").write_bytes(whole.read_bytes()[:2000])
+    (tmp_path / "text.json").write_text("no JSON")
+    (tmp_path / "cut.json.gz").write_bytes(gzip.compress(b"{}" * 100)[:-9])
+    for name in ("whole.tar", "cut.tar", "text.json", "cut.json.gz", "none.json"):
+        with pytest.raises(ConfigError) as caught:
+            import_run([tmp_path / name], tmp_path / "out")
+        assert "\n" not in str(caught.value) and name in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"), [("SYMTYPE", "a link"), ("LNKTYPE", "a link"), ("FIFOTYPE", "a pipe"), ("CHRTYPE", "a device")]
+)
+def test_what_is_no_file_in_an_archive_is_named(tmp_path: Path, kind: str, said: str) -> None:
+    archive = tmp_path / "all.tar"
+    with tarfile.open(archive, "w") as tar:
+        member = tarfile.TarInfo("kineto_rank1.json")
+        member.type, member.linkname = getattr(tarfile, kind), "kineto_rank0.json"
+        tar.addfile(member)
+    with pytest.raises(ConfigError, match=f"^{archive}: kineto_rank1.json is {said}, expected files and folders: "):
+        read_documents([archive])

@@ -1,0 +1,132 @@
+"""Linting as a whole: what is read in spite of damage, what is counted, what is chosen by default."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers.lint_runs import RunFiles, coll, comp, encode, one_step_exchange, recv, send
+
+from astra_tacos.workload.linter.facts import Facts
+from astra_tacos.workload.linter.inputs import read_inputs, read_trace_files
+from astra_tacos.workload.linter.lint import lint
+from astra_tacos.workload.linter.run_order import Pairs, circles
+
+
+def test_ranks_that_can_be_read_are_checked_although_others_cannot(tmp_path: Path) -> None:
+    run = RunFiles([[comp(0)], [comp(1, [9])], [coll(2, group=5)], [comp(3), comp(4, [3])]], npus=(5,), groups={"7": [0]})
+    arguments = run.write(tmp_path)
+    (tmp_path / "workload" / "w.0.et").write_bytes(b"\xff")
+    files = read_trace_files("w", tmp_path / "workload" / "w")
+    assert files.ranks == (0, 1, 2, 3) and set(files.unreadable) == {0} and files.trace is not None
+    assert np.diff(files.trace.rank_first).tolist() == [0, 1, 1, 2]
+    assert files.trace.node_id.tolist() == [1, 2, 3, 4]
+    assert files.trace.dep.tolist() == [-1, 2]
+    assert files.trace.workload is not None and files.trace.workload.group_names == ("5",)
+    assert files.trace.workload.group.tolist() == [-1, 0, -1, -1]
+    report = lint(**arguments)
+    assert report.errors == {"F06": 1, "F08": 1, "D01": 1, "G04": 1}
+    assert {finding.rank for finding in report.findings} == {0, 1, 2, 4}
+
+
+def test_findings_beyond_the_limit_are_counted(tmp_path: Path) -> None:
+    arguments = RunFiles([[coll(id, group=9) for id in range(50)] for _ in range(2)]).write(tmp_path)
+    report = lint(**arguments, limit=3)
+    assert len(report.findings) == 3 and report.errors == {"G04": 100}
+    assert len(lint(**arguments).findings) == 100
+
+
+def test_errors_come_first_and_all_of_a_code_together(tmp_path: Path) -> None:
+    run = RunFiles([[comp(0, [9]), comp(1), send(2, 1)], [comp(0, [9])]], system={"scheduling-policy": None})
+    report = lint(**run.write(tmp_path))
+    assert [finding.code for finding in report.findings] == ["D01", "D01", "M02", "S08"]
+
+
+@pytest.mark.parametrize(("topology", "npus", "backend"), [(("Ring",), (4,), "aware"), (("Ring", "Switch"), (4, 2), "unaware")])
+def test_backend_by_default(tmp_path: Path, topology: tuple[str, ...], npus: tuple[int, ...], backend: str) -> None:
+    run = RunFiles([[comp(0)]] * int(np.prod(npus)), topology=topology, npus=npus)
+    report = lint(**run.write(tmp_path))
+    assert report.backend.name == f"congestion-{backend}" and report.findings == ()
+
+
+def test_a_tab_separates_in_yaml_as_in_astra_sim(tmp_path: Path) -> None:
+    files = RunFiles([[comp(0)], [comp(0)]], per_node={7: "collective/c"}).write(tmp_path)
+    files["network"].write_text(files["network"].read_text().replace(": ", ":\t"))
+    (tmp_path / "per_node.yml").write_text("7:\tcollective/c\n")
+    assert not {"F01", "F05"} & set(lint(**files).errors)
+
+
+def test_everything_missing_is_a_matter_of_findings(tmp_path: Path) -> None:
+    report = lint(*(tmp_path / name for name in ("w", "system.json", "network.yml", "groups.json", "memory.json")))
+    assert set(report.errors) == {"F01", "F02", "F03", "F04", "F06"}
+
+
+def test_collectives_meet_by_name_where_nothing_orders_them(tmp_path: Path) -> None:
+    """Two All-Reduces without an order, with ids the other way round: each meets the one of its name."""
+    first = [coll(1, name="a"), coll(2, name="b"), comp(3, [1])]
+    second = [coll(1, name="b"), coll(2, name="a"), comp(3, [2])]
+    facts = Facts(read_inputs(**RunFiles([first, second]).write(tmp_path)))
+    collectives = facts.collectives
+    assert collectives is not None and not collectives.certain.any()
+    instance = dict(zip(zip(collectives.rank.tolist(), collectives.row.tolist(), strict=True), collectives.instance, strict=True))
+    assert instance[0, 0] == instance[1, 4] != instance[0, 1] == instance[1, 3]
+
+
+def test_an_order_by_way_of_another_rank_is_an_order(tmp_path: Path) -> None:
+    """Rank 1 runs B only after a message that rank 0 sends when A is done, so that A is done on rank 1 too."""
+    groups = {"1": [0, 1], "2": [0, 1]}
+    after = [coll(1, group=1), send(2, 1, [1]), coll(3, [2], group=2)]
+    run = RunFiles([after, [coll(1, group=1), recv(2, 0), coll(3, [2], group=2)]], groups=groups)
+    assert lint(**run.write(tmp_path / "ordered")).findings == ()
+    run = RunFiles([after, [coll(1, group=1), recv(2, 0), coll(3, group=2)]], groups=groups)
+    assert lint(**run.write(tmp_path / "free")).warnings == {"C05": 1}
+
+
+def test_a_custom_collective_that_does_not_synchronise_makes_no_circle(tmp_path: Path) -> None:
+    """Rank 0 only sends: it can go on to the next collective although rank 1 waits to start the first."""
+    one_way = [[send(0, 1)], [recv(0, 0)]]
+    back = [[recv(0, 1, tag=5)], [send(0, 0, tag=5)]]
+    run = RunFiles(
+        [[coll(1), coll(2, [1])], [coll(2), coll(1, [2])]],
+        {"collective/a": one_way, "collective/b": back},
+        per_node={1: "collective/a", 2: "collective/b"},
+    )
+    assert "C04" not in lint(**run.write(tmp_path)).errors
+
+
+def test_a_circle_needs_the_same_collectives_all_the_way_round() -> None:
+    def pairs(rows: list[tuple[int, int]]) -> Pairs:
+        first, second = np.array(rows).T
+        groups = np.array([[1, 2], [2, 3], [3, 1]]).T
+        nothing = np.zeros(3, np.bool_)
+        return Pairs(first, second, np.arange(3), groups[0], groups[1], nothing, nothing)
+
+    instance = {10: 0, 20: 1, 21: 1, 30: 2, 31: 2, 11: 0, 12: 9}
+    assert [circle.ranks for circle in circles(pairs([(10, 20), (21, 30), (31, 11)]), instance, {})] == [(0, 1, 2)]
+    assert circles(pairs([(10, 20), (21, 30), (31, 12)]), instance, {}) == []
+    # Where dependencies order a group's collectives, an earlier one will do: the next one waits for it.
+    assert len(circles(pairs([(10, 20), (21, 30), (31, 12)]), instance, {10: 4, 12: 3})) == 1
+    assert circles(pairs([(10, 20), (21, 30), (31, 12)]), instance, {10: 4, 12: 5}) == []
+
+
+def test_cliques_of_one_rank_are_no_circle(tmp_path: Path) -> None:
+    groups = {"1": [0, 1], "2": [0, 2], "3": [0, 3]}
+    ranks = [[coll(1, group=1), coll(2, group=2), coll(3, group=3)], [coll(1, group=1)], [coll(2, group=2)], [coll(3, group=3)]]
+    # All-Reduces in two groups of a rank: ASTRA-sim frees their algorithm twice.
+    assert {finding.code for finding in lint(**RunFiles(ranks, groups=groups).write(tmp_path)).findings} == {"G10"}
+
+
+def test_a_per_node_trace_that_no_node_names_is_not_opened(tmp_path: Path) -> None:
+    run = RunFiles([[coll(0)]] * 2, {"collective/c": one_step_exchange()}, per_node={0: "collective/c", 8: "collective/none"})
+    assert set(lint(**run.write(tmp_path)).warnings) == {"S17"}
+
+
+def test_hostile_ids_and_values(tmp_path: Path) -> None:
+    """The largest ids and values that fit are no more than findings."""
+    big = (1 << 63) - 1
+    node = comp((1 << 64) - 1, num_ops=big, tensor_size=big)
+    run = RunFiles([[node, coll(1, size=big), send(2, 1, tag=big, size=big)], [coll(1, size=big), recv(2, 0, tag=big, size=big)]])
+    assert {"A06"} <= set(lint(**run.write(tmp_path)).errors)
+    (tmp_path / "workload" / "w.0.et").write_bytes(encode([coll(0, involved_dim=[True] * 200)]))
+    lint(**{**run.write(tmp_path / "again"), "workload": tmp_path / "workload" / "w"})

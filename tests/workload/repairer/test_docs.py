@@ -1,0 +1,43 @@
+"""The page "My trace does not run": its table of steps is that of the registry, its command does what it says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from helpers.command import run
+from helpers.lint_runs import RunFiles, coll, comp
+
+from astra_tacos.workload.repairer.steps import STEPS
+
+DOCS = Path(__file__).parents[3] / "docs" / "repair.md"
+
+
+def test_table() -> None:
+    rows = ["| step | findings | what it does |", "|---|---|---|"]
+    rows += [f"| `{step.name}` | {', '.join(step.codes)} | {step.summary} |" for step in STEPS]
+    assert "\n".join(rows) in DOCS.read_text(encoding="utf-8")
+
+
+def test_the_command_of_the_page_does_what_the_page_says(tmp_path: Path) -> None:
+    """With every file given and with none: DIR has what the page lists, `lint` finds no errors, and the inputs are as before."""
+    page = DOCS.read_text(encoding="utf-8")
+    run_files = RunFiles([[coll(1, group=7), comp(2, [9])], [coll(1, group=7), comp(2, [1])]], groups={})
+    given = run_files.write(tmp_path / "in")
+    before = {path: path.read_bytes() for path in (tmp_path / "in").rglob("*") if path.is_file()}
+    command = page.split("\n\n")[1].split("--list")[0].replace("\n", " ").split("astra-tacos")[1]
+    options = [word.strip("[]") for word in command.split() if word.strip("[]").startswith("--")]
+    files = {f"--{name.replace('_', '-')}": str(path) for name, path in given.items() if name != "directory"}
+    assert set(files) <= set(options)
+    listed = next(line for line in page.splitlines() if line.startswith("- DIR becomes"))
+    listed += page.split(listed)[1].split("\n- ")[0]
+    names = {name.rstrip("/") for name in re.findall(r"`([\w.]+/?)`", listed)}
+    for number, taken in enumerate((files, {"--workload": files["--workload"]})):
+        output = tmp_path / f"out{number}"
+        done = run("lint", "--fix", *(word for pair in taken.items() for word in pair), "--output", str(output), cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert names == {path.name for path in output.iterdir()}
+        linted = {"workload": "workload/w", "system": "system.json", "network": "network.yml", "comm-group": "comm_group.json"}
+        words = [word for option, file in linted.items() for word in (f"--{option}", str(output / file))]
+        assert run("lint", *words, cwd=tmp_path).returncode == 0
+    assert before == {path: path.read_bytes() for path in before}

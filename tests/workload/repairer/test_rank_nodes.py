@@ -1,0 +1,67 @@
+"""Nodes in columns are mended as nodes that all are messages, and few of them become messages."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.lint_runs import RunFiles
+from helpers.mutated_runs import mutated_runs
+from helpers.random_runs import broken_runs
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from astra_tacos.run.trace.node_messages import encode_messages, new_metadata, read_messages
+from astra_tacos.run.trace.schema import CommType, NodeType
+from astra_tacos.support.errors import AstraTacosError, ConfigError
+from astra_tacos.workload.repairer import rank_nodes
+from astra_tacos.workload.repairer.inputs import RepairInputs
+from astra_tacos.workload.repairer.node import DraftNode
+from astra_tacos.workload.repairer.rank_nodes import RankNodes
+from astra_tacos.workload.repairer.repair import repair
+
+
+def mended(inputs: RepairInputs, output: Path) -> tuple[Any, ...]:
+    """What comes of a repair: its error, or its changes, its end and all nodes."""
+    try:
+        result = repair(inputs, output)
+    except AstraTacosError as error:
+        return (str(error).replace(str(output), ""),)
+    files = sorted((output / "workload").iterdir())
+    return result.changes, result.outcome.finish_ns.tolist(), [read_messages(file) for file in files]
+
+
+@settings(deadline=None, max_examples=20, suppress_health_check=list(HealthCheck))
+@given(run=st.one_of(broken_runs(), mutated_runs()))
+def test_columns_are_mended_as_messages(run: RunFiles) -> None:
+    def refuse(*_: object) -> RankNodes:
+        raise ConfigError("no columns")
+
+    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        folder = Path(name)
+        inputs = RepairInputs(**run.write(folder))
+        by_columns = mended(inputs, folder / "out")
+        patch.setattr(RankNodes, "of_file", refuse)
+        assert by_columns == mended(inputs, folder / "messages")
+
+
+def test_few_nodes_become_messages_and_others_keep_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [DraftNode.make(number, "c", NodeType.COMP, num_ops=1, is_cpu_op=False) for number in range(1000)]
+    for node in nodes[1:]:
+        node.depend((node.id - 1,))
+    nodes[500].depend((5000,))
+    nodes.append(DraftNode.make(1000, "a", NodeType.COMM_COLL, comm_type=int(CommType.ALL_REDUCE), comm_size=64, is_cpu_op=False))
+    for rank in range(2):
+        (tmp_path / f"w.{rank}.et").write_bytes(encode_messages(new_metadata(), (node.message for node in nodes)))
+    odd = b"\x05\x18\x04\x08\xd0\x0f"  # a compute node with its type before its id, which protobuf's encoder writes after it
+    with (tmp_path / "w.1.et").open("ab") as file:
+        file.write(odd)
+    looked_at = []
+    node_at = rank_nodes.node_at
+    monkeypatch.setattr(rank_nodes, "node_at", lambda data, offset: looked_at.append(offset) or node_at(data, offset))
+    result = repair(RepairInputs(tmp_path / "w"), tmp_path / "out")
+    assert [(change.step, change.node) for change in result.changes] == [("dangling-dependencies", 500)] * 2
+    assert len(set(looked_at)) <= 4
+    assert (tmp_path / "out" / "workload" / "w.1.et").read_bytes().endswith(odd)

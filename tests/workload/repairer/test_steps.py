@@ -1,0 +1,296 @@
+"""Each step, shown by the smallest run that needs it: what it says, and that the run ends without errors afterwards."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.lint_runs import Node, RunFiles, coll, comp, drop, node, one_step_exchange, recv, send
+
+from astra_tacos.run.trace.schema import CommType, NodeType
+from astra_tacos.support.errors import AstraTacosError, ConfigError
+from astra_tacos.workload.linter.lint import CHECKS, lint
+from astra_tacos.workload.repairer.inputs import RepairInputs
+from astra_tacos.workload.repairer.repair import RepairResult, repair
+from astra_tacos.workload.repairer.steps import STEPS
+
+ROOFLINE = {"roofline-enabled": 1, "peak-perf": 900, "local-mem-bw": 1600}
+GROUPS = '[{"pg_name": "7", "ranks": [0, 1], "group_size": 2}, {"pg_name": "0", "ranks": []}]'
+
+
+def alike(*nodes: Node, count: int = 2) -> list[list[Node]]:
+    return [list(nodes)] * count
+
+
+def defines_groups(id: int, text: str = GROUPS) -> Node:
+    message = node(id, NodeType.METADATA, name="## process_group:init ##")
+    message.inputs.values = str([text])
+    return message
+
+
+def with_tensor(message: Node, *tensor: int) -> Node:
+    message.inputs.values = str([[*tensor, "cuda:0"]])
+    return message
+
+
+def compress(folder: Path) -> None:
+    file = folder / "workload" / "w.1.et"
+    file.write_bytes(gzip.compress(file.read_bytes()))
+
+
+@dataclass
+class Case:
+    """A run that needs a step, and what the step says."""
+
+    step: str
+    run: RunFiles
+    says: tuple[str, ...]
+    is_refused_without: bool = True
+    """Whether the run is refused with the step switched off."""
+    edit: Callable[[Path], object] | None = None
+    num_ranks: int | None = None
+
+
+CASES = [
+    Case("compressed-traces", RunFiles(alike(comp(0))), ("decompressed",), False, compress),
+    Case("rank-count", RunFiles([[comp(0), coll(1, [0])]], npus=(3,)), ("copied from rank 0",) * 2, num_ranks=3),
+    Case("rank-count", RunFiles(alike(comp(0), count=3), npus=(2,)), ("trace left out",), False),
+    Case("duplicate-ids", RunFiles([[comp(3)], [comp(7), comp(7)]]), ("id 7 became 8",)),
+    Case("attribute-values", RunFiles(alike(coll(3, comm_size="4096"))), ("comm_size: '4096' became 4096",) * 2),
+    Case("attribute-values", RunFiles(alike(comp(3, is_cpu_op=None))), ("is_cpu_op removed",) * 2),
+    Case("dangling-dependencies", RunFiles([[comp(3, [9, 8])], [comp(0)]]), ("no longer depends on 9, 8",)),
+    Case(
+        "process-groups",
+        RunFiles(alike(defines_groups(1), coll(2, [1], group=7), coll(3, [2], group=0))),
+        ("group '7' of ranks [0, 1] added to comm_group.json",),
+        False,
+    ),
+    Case("metadata-nodes", RunFiles([[comp(1), node(2, NodeType.METADATA, [1]), comp(3, [2])], [comp(0)]]), ("removed n2",)),
+    Case("cpu-collectives", RunFiles(alike(coll(3, is_cpu_op=True))), ("is_cpu_op became False",) * 2),
+    Case(
+        "cpu-collectives",
+        RunFiles(alike(coll(3, is_cpu_op=True), coll(4, [3]))),
+        ("n3 became a CPU node of its 0 us",) * 2,
+    ),
+    Case("group-names", RunFiles(alike(comp(0)), groups={"tp": [0, 1]}), ("group 'tp' became 1",)),
+    Case(
+        "group-names",
+        RunFiles(
+            [[coll(1, pg_name="0.0")], [coll(1, pg_name="0.0")], [coll(1, pg_name="4")], [coll(1, pg_name="4")]],
+            groups={"0": [0, 1], "4": [2, 3]},
+        ),
+        ("pg_name '0.0' became '0'", "pg_name '0.0' became '0'", "group '0' became 1") + ("pg_name '0' became '1'",) * 2,
+    ),
+    Case("group-members", RunFiles(alike(coll(0, group=7))), ("group 7 of ranks 0, 1 added",)),
+    Case("group-members", RunFiles(alike(coll(0, group=1), count=3), groups={"1": [0, 1]}), ("added to group 1",)),
+    Case("group-members", RunFiles(alike(coll(0, group=1)), groups={"1": [0, 1, 1, 5]}), ("group 1: each", "group 1: without")),
+    Case(
+        "collective-patterns",
+        RunFiles(alike(coll(3, comm_type=CommType.GATHER))),
+        ("GATHER became ALL_GATHER",) * 2,
+    ),
+    Case(
+        "collective-patterns",
+        RunFiles(alike(drop(coll(3, name="ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)"), "comm_type"))),
+        ("comm_type became ALL_REDUCE",) * 2,
+    ),
+    Case(
+        "collective-patterns",
+        RunFiles(
+            [
+                [coll(1, comm_type=CommType.ALL_GATHER), coll(2, [1])],
+                [drop(coll(5), "comm_type"), drop(coll(6, [5]), "comm_type")],
+            ]
+        ),
+        ("comm_type became ALL_GATHER", "comm_type became ALL_REDUCE"),
+    ),
+    Case(
+        "collective-patterns",
+        RunFiles([[coll(1, comm_type=CommType.BARRIER)], [drop(coll(1), "comm_type")]]),
+        ("BARRIER became ALL_REDUCE", "comm_type became BARRIER", "BARRIER became ALL_REDUCE"),
+    ),
+    Case(
+        "collective-sizes",
+        RunFiles([[with_tensor(drop(coll(3), "comm_size"), 1, 2, 0, 512, 4)], [coll(3, size=-1)]]),
+        ("comm_size became 2,048",) * 2,
+    ),
+    Case("lonely-collectives", RunFiles([[coll(1, group=1), comp(2, [1])], [comp(0)]], groups={"1": [0]}), ("removed ALL_RED",)),
+    Case("matching-collectives", RunFiles([[coll(1), coll(2, [1])], [coll(1)]]), ("removed ALL_REDUCE",)),
+    Case("matching-collectives", RunFiles([[coll(1)], [coll(1, size=8192)]]), ("comm_size 4096 became 8192",)),
+    Case("message-pairs", RunFiles([[comp(0)], [recv(3, 0), comp(4, [3])]]), ("removed COMM_RECV",)),
+    Case("message-pairs", RunFiles([[send(3, 1)], [comp(0)]]), ("COMM_RECV added",), False),
+    Case("message-pairs", RunFiles([[send(3, 1, size=64)], [recv(4, 0, size=65)]]), ("comm_size 65 became 64",)),
+    Case("message-pairs", RunFiles([[send(3, 1, tag=-5)], [recv(4, 0, tag=2)]]), ("comm_tag -5 became 2",)),
+    Case("message-pairs", RunFiles([[send(3, 1)], [drop(recv(4, 0), "comm_src")]]), ("comm_src became 0",)),
+    Case("message-pairs", RunFiles([[send(3, 1, comm_src=1)], [recv(4, 0)]]), ("comm_src 1 became 0",)),
+    Case("message-pairs", RunFiles([[send(3, 0), recv(4, 0), comp(5)], [comp(0)]]), ("removed COMM_SEND", "removed COMM_RECV")),
+    Case("skipped-nodes", RunFiles([[node(3, NodeType.INVALID), comp(4, [3])], [comp(0)]]), ("removed (INVALID)",)),
+    Case("cycles", RunFiles([[comp(2), comp(3, [4]), comp(4, [3]), comp(5, [4])], [comp(0)]]), ("no longer depends on 4",)),
+    Case("cycles", RunFiles([[comp(3, [3])], [comp(0)]]), ("no longer depends on 3",)),
+    Case("empty-ranks", RunFiles([[comp(0)], []]), ("a compute node of 0 us (1 ns) added",)),
+    Case("network", RunFiles(alike(comp(0)), topology=("Ring",)), ("Ring of 2 became FullyConnected",)),
+    Case("roofline", RunFiles(alike(comp(3)), system=ROOFLINE), ("roofline-enabled became 0",)),
+    Case(
+        "roofline",
+        RunFiles(alike(comp(3, num_ops=10**9, tensor_size=10**6), comp(4, [3], us=7)), system=ROOFLINE),
+        ("num_ops became 6,300,450,000, of 1 byte",) * 2,
+    ),
+    Case(
+        "system",
+        RunFiles(alike(coll(0)), system={"preferred-dataset-splits": None, "all-reduce-implementation": ["ring"] * 2}),
+        ("preferred-dataset-splits: absent became 1", "all-reduce-implementation:"),
+    ),
+    Case("involved-dimensions", RunFiles(alike(coll(3, involved_dim=[False]))), ("involved_dim became [True]",) * 2),
+    Case(
+        "one-plan-per-group",
+        RunFiles(
+            alike(coll(1, group=1), coll(2, [1], size=8192, group=1)),
+            {"collective/a": one_step_exchange(), "collective/b": one_step_exchange(size=8192, tag=10)},
+            groups={"1": [0, 1]},
+            per_node={1: "collective/a", 2: "collective/b"},
+        ),
+        ("group 2: a copy of group 1", "group 1 became 2", "group 1 became 2"),
+    ),
+    Case(
+        "collective-order",
+        RunFiles([[coll(1, group=1), coll(2, group=2)], [coll(2, group=1), coll(1, group=2)]], groups={"1": [0, 1], "2": [0, 1]}),
+        ("waits for node 1", "waits for node 2"),
+    ),
+    Case(
+        "stream-numbers",
+        RunFiles([[coll(1, group=1), coll(2, [1])], [coll(2)], [coll(1, group=1), coll(2, [1])]], groups={"1": [0, 2]}),
+        ("became a collective of group 2",) * 3,
+    ),
+    Case("first-nodes", RunFiles([[send(0, 1, size=10)], [recv(0, 0, size=10)]]), ("starts with a compute node",) * 2),
+    Case(
+        "last-nodes",
+        RunFiles([[comp(3, is_cpu_op=True), send(4, 1, [3])], [recv(0, 0)]]),
+        ("ends with a compute node",),
+    ),
+]
+
+
+def mend(case: Case, folder: Path, **options: Any) -> RepairResult:
+    arguments = case.run.write(folder)
+    if case.edit:
+        case.edit(folder)
+    return repair(RepairInputs(**arguments), folder / "out", num_ranks=case.num_ranks, **options)
+
+
+def lint_again(out: Path) -> dict[str, int]:
+    groups = out / "comm_group.json"
+    report = lint(
+        out / "workload" / "w",
+        out / "system.json",
+        out / "network.yml",
+        groups if groups.exists() else None,
+        out / "remote_memory.json",
+        out,
+    )
+    return dict(report.errors)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.step}-{case.says[0][:30]}")
+def test_step(case: Case, tmp_path: Path) -> None:
+    result = mend(case, tmp_path)
+    made = [change for change in result.changes if change.step == case.step]
+    assert len(made) == len(case.says), made
+    assert all(change.what.startswith(text) and change.reason for change, text in zip(made, case.says, strict=True)), made
+    assert lint_again(tmp_path / "out") == {}
+    assert (result.outcome.finish_ns > 0).all()
+    written = json.loads((tmp_path / "out" / "repair.json").read_text())
+    assert [change["what"] for change in written["changes"]] == [change.what for change in result.changes]
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.is_refused_without], ids=lambda case: case.says[0][:30])
+def test_a_step_that_is_switched_off_is_not_taken(case: Case, tmp_path: Path) -> None:
+    """The fault then remains: the run is refused, and nothing is written."""
+    try:
+        result = mend(case, tmp_path, without=[case.step])
+    except AstraTacosError as error:
+        assert "\n" not in str(error)
+        assert not (tmp_path / "out").exists()
+    else:  # another step has found another way
+        assert result.skipped == (case.step,) and all(change.step != case.step for change in result.changes)
+
+
+def test_every_step_is_shown() -> None:
+    assert {case.step for case in CASES} == {step.name for step in STEPS}
+    assert len({step.name for step in STEPS}) == len(STEPS)
+    for step in STEPS:
+        assert set(step.codes) <= set(CHECKS)
+        assert len(step.explanation.split("\n\n")) > 1, step.name
+
+
+def test_a_cycle_is_cut_where_it_loses_least(tmp_path: Path) -> None:
+    """A control dependency on a later node goes; the data that the later one waits for stays."""
+    early, late = comp(3), comp(4, [3])
+    early.ctrl_deps.append(4)
+    result = mend(Case("cycles", RunFiles([[early, late], [comp(0)]]), ()), tmp_path)
+    assert [(change.node, change.what) for change in result.changes] == [(3, "no longer depends on 4")]
+
+
+@pytest.mark.parametrize(
+    ("run", "says"),
+    [
+        (RunFiles(alike(comp(0)), npus=(3,)), "w.2.et: no such file, and the network has 3 NPUs"),
+        (RunFiles(alike(drop(coll(3), "comm_size"))), "a collective without a size"),
+        (RunFiles([[coll(1)], [coll(1, comm_type=CommType.ALL_GATHER)]]), "ALL_REDUCE and ALL_GATHER"),
+        (RunFiles(alike(drop(coll(3), "comm_type"))), "neither 'n3' nor other ranks tell it"),
+        (RunFiles([[coll(1), coll(2, [1])], [drop(coll(1), "comm_type")]]), "neither 'n1' nor other ranks tell it"),
+        (
+            RunFiles([[coll(1)], [coll(1, comm_type=CommType.ALL_GATHER)], [drop(coll(1), "comm_type")]]),
+            "neither 'n1' nor other ranks tell it",
+        ),
+        (RunFiles([[coll(1)], [comp(1)]]), "rank 1 runs no collective in group of all ranks, rank 0 runs 1"),
+        (RunFiles([[comp(3, us=1 << 53)], [comp(0)]]), "A06: w.0.et node 3: takes 9,007,199,254,740,992 us"),
+        (
+            RunFiles(
+                [[coll(1, group=1), coll(2, [1], group=2)], [coll(2, group=2), coll(1, [2], group=1)]],
+                groups={"1": [0, 1], "2": [0, 1]},
+            ),
+            "deadlock: ranks order their collectives differently",
+        ),
+        (RunFiles([[comp(7), comp(7), comp(8, [7])], [comp(0)]]), "several nodes have the id 7, and others depend on it"),
+        (RunFiles(alike(coll(3, comm_size="4 KiB"))), "comm_size is '4 KiB'"),
+        (RunFiles(alike(node(4, NodeType.MEM_LOAD, tensor_size=64))), "S18"),
+        (RunFiles([[comp(0)]], npus=(2,)), "--ranks N replicates it"),
+        (RunFiles(alike(comp(3, us=0, num_ops=9, tensor_size=9)), system={"roofline-enabled": 1}), "peak-perf is absent"),
+    ],
+)
+def test_what_nothing_tells_is_refused_in_one_line(run: RunFiles, says: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        repair(RepairInputs(**run.write(tmp_path)), tmp_path / "out")
+    assert says in str(caught.value) and "\n" not in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_unknown_step_is_refused(tmp_path: Path) -> None:
+    run = RepairInputs(**RunFiles(alike(comp(0))).write(tmp_path))
+    with pytest.raises(ConfigError, match="'cycle', expected one of compressed-traces, "):
+        repair(run, tmp_path / "out", without=["cycle"])
+
+
+def test_missing_files_get_defaults_that_are_named(tmp_path: Path) -> None:
+    arguments = RunFiles(alike(coll(0), count=3)).write(tmp_path)
+    result = repair(RepairInputs(arguments["workload"]), tmp_path / "out")
+    assert [text.split(":")[0] for text in result.defaults] == [
+        "network.yml",
+        "system.json",
+        "comm_group.json",
+        "remote_memory.json",
+    ]
+    assert result.changes == () and lint_again(tmp_path / "out") == {}
+
+
+def test_host_time_of_collectives_stays_compute_time(tmp_path: Path) -> None:
+    host = coll(3, is_cpu_op=True)
+    host.duration_micros = 5
+    result = mend(Case("", RunFiles(alike(host, coll(4, [3]))), ()), tmp_path)
+    assert result.compute_us == (0, 10) and sum(change.compute_us for change in result.changes) == 10
+    assert (result.outcome.compute_ns == 0).all() or (result.outcome.finish_ns > 5_000).all()
