@@ -56,8 +56,8 @@ _PUBLIC = {
         "load_schedule": "schedule.storage",
         "SymmetricTask": "schedule.symmetric_schedule",
         "SymmetricSchedule": "schedule.symmetric_schedule",
-        "save_symmetric_schedule": "schedule.symmetric_storage",
-        "load_symmetric_schedule": "schedule.symmetric_storage",
+        "save_symmetric_schedule": "schedule.symmetric_schedule",
+        "load_symmetric_schedule": "schedule.symmetric_schedule",
     },
     "Bounds": {
         "lower_bound": "bounds",
@@ -66,7 +66,7 @@ _PUBLIC = {
         "CHUNKED_BOUNDS": "bounds",
         "Bound": "bounds.bound",
         "certify": "bounds.certificate",
-        "certify_symmetric": "bounds.symmetric_certificate",
+        "certify_symmetric": "bounds.symmetric",
     },
     "Verification": {
         "verify": "verifier.schedule_oracle",

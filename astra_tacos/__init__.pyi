@@ -3,7 +3,7 @@
 from astra_tacos.bounds import BOUNDS, CHUNKED_BOUNDS, chunked_lower_bound, lower_bound
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.bounds.certificate import certify
-from astra_tacos.bounds.symmetric_certificate import certify_symmetric
+from astra_tacos.bounds.symmetric import certify_symmetric
 from astra_tacos.collective import COLLECTIVES, make_collective
 from astra_tacos.collective.all_gather import all_gather
 from astra_tacos.collective.all_reduce import all_reduce
@@ -43,8 +43,12 @@ from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.storage import load_schedule, save_schedule
-from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask
-from astra_tacos.schedule.symmetric_storage import load_symmetric_schedule, save_symmetric_schedule
+from astra_tacos.schedule.symmetric_schedule import (
+    SymmetricSchedule,
+    SymmetricTask,
+    load_symmetric_schedule,
+    save_symmetric_schedule,
+)
 from astra_tacos.schedule.timing import Timing, compute_timing
 from astra_tacos.solver.request import Request
 from astra_tacos.solver.solution import CompactSolution, Solution

@@ -45,8 +45,8 @@ from astra_tacos.collective import make_collective
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.network_config import Dimension, LinkSpec, NetworkConfig
 from astra_tacos.network.topology import Topology
+from astra_tacos.schedule.messages import Sends
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.sends import Sends
 from astra_tacos.schedule.settle import exact_time_ns, settle
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.support.errors import ConfigError

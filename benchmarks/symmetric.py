@@ -147,7 +147,7 @@ def of_search() -> list[str]:
 
 def _unlisted_seconds(name, dimensions, collective) -> float:
     """CPU time of a symmetric schedule of the faster link model, its proof and its certificate; the second of two."""
-    from astra_tacos.bounds.symmetric_certificate import certify_symmetric
+    from astra_tacos.bounds.symmetric import certify_symmetric
     from astra_tacos.schedule.symmetric_schedule import SymmetricTask
     from astra_tacos.synthesizer.symmetric.chunks import _best, fastest_symmetric
     from astra_tacos.verifier.symmetric_oracle import check_symmetric

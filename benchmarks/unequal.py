@@ -12,7 +12,7 @@ from results_page import machine, main
 
 from astra_tacos import build_topology, make_collective
 from astra_tacos.bounds import lower_bound
-from astra_tacos.collective.expert_traffic import zipf_parts
+from astra_tacos.collective.all_to_allv import zipf_parts
 from astra_tacos.network.network_config import Dimension, NetworkConfig
 from astra_tacos.solver.synthesize import synthesize
 from astra_tacos.synthesizer.two_level.nodes import nodes_of

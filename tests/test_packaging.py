@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from astra_tacos.support.errors import MissingExtraError
-from astra_tacos.support.extras import EXTRAS, require
+from astra_tacos.support.installation import EXTRAS, require
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

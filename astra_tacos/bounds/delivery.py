@@ -39,7 +39,7 @@ class Deliveries:
         self, links: NDArray[np.integer], group: NDArray[np.integer], messages: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         """For each group of links, the smallest time by which they have delivered that many messages."""
-        from astra_tacos.bounds._delivery_kernels import smallest_times
+        from astra_tacos.bounds._bound_kernels import smallest_times
 
         used = self.period_ns[links] > 0
         links, group = links[used], group[used]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.support.csr import group_by
+from astra_tacos.support.grouping import group_by
 
 _UNLIMITED = 1 << 61
 
@@ -43,7 +43,7 @@ class FlowNetwork:
 
     def smallest_cut(self, factor: int, supply: NDArray[np.int64], room: NDArray[np.int64]) -> tuple[int, NDArray[np.bool_]]:
         """The maximum flow from supplies to demands, with `factor` times the capacities, and the minimum cut's supply side."""
-        from astra_tacos.bounds._flow_kernels import Flow, max_flow
+        from astra_tacos.bounds._bound_kernels import Flow, max_flow
 
         level = np.empty(self.num_devices, np.int64)
         flow = Flow(self.first, self.head, self.mate, self.capacity * factor, supply.copy(), room.copy())

@@ -70,7 +70,7 @@ def export(schedule: Path, name: str, output: Path | None, options: tuple[str, .
 
 
 def _load(path: Path) -> Schedule:
-    from astra_tacos.schedule.symmetric_storage import load_rows
+    from astra_tacos.schedule.symmetric_schedule import load_rows
 
     kind, target = identify(path)
     if kind not in (Kind.RUN_DIRECTORY, Kind.SCHEDULE, Kind.SYMMETRIC):

@@ -11,8 +11,8 @@ import click
 
 from astra_tacos.cli.console import print_json, print_rows
 from astra_tacos.cli.options import json_option
+from astra_tacos.network.fabric.host_levels import ALGORITHMS
 from astra_tacos.network.fabric.host_matrix import BANDWIDTH_UNITS, LATENCY_UNITS
-from astra_tacos.network.fabric.host_order import ALGORITHMS
 from astra_tacos.network.fabric.kinds import KINDS, FabricKind
 from astra_tacos.support.errors import ConfigError
 
@@ -124,9 +124,17 @@ def measured(
     """
     import numpy as np
 
-    from astra_tacos.network.fabric.host_levels import as_dimensions, as_graph, find_levels, is_contiguous, made_contiguous
+    from astra_tacos.network.fabric.host_levels import (
+        as_dimensions,
+        as_graph,
+        find_levels,
+        find_order,
+        halving_doubling_ns,
+        is_contiguous,
+        made_contiguous,
+        ring_ns,
+    )
     from astra_tacos.network.fabric.host_matrix import read_host_matrix
-    from astra_tacos.network.fabric.host_order import find_order, halving_doubling_ns, ring_ns
     from astra_tacos.report.csv_table import write_table
     from astra_tacos.support.units import format_size, parse_size
 

@@ -50,7 +50,7 @@ def import_program(
     from astra_tacos.report.table import synthesis_rows
     from astra_tacos.solver.judgement import judge_schedule
     from astra_tacos.solver.judges import backend_in_use, backend_that_runs, timed_for
-    from astra_tacos.solver.schedule_check import check_schedule
+    from astra_tacos.solver.synthesize import check_schedule
 
     if size_bytes is None:
         raise click.UsageError("Missing option '--size': a program does not say how large its collective is.")

@@ -39,7 +39,7 @@ def identify(path: Path) -> tuple[Kind, Path]:
     ConfigError
         If it is none of those kinds; what is known as another tool's is named.
     """
-    from astra_tacos.schedule.symmetric_storage import holds_symmetric
+    from astra_tacos.schedule.symmetric_schedule import holds_symmetric
 
     if (path / "schedule.npz").is_file():
         schedule = path / "schedule.npz"

@@ -98,8 +98,8 @@ def _fabric(topology: Topology) -> dict[str, Any]:
     """What there is to say of a graph with devices that only forward."""
     from collections import Counter
 
-    from astra_tacos.bounds.bisection import bisection_gibps
-    from astra_tacos.network.distances import hops_between_npus
+    from astra_tacos.bounds.cut import bisection_gibps
+    from astra_tacos.network.device_routes import hops_between_npus
 
     kinds = Counter(device.kind for device in topology.forwarding)
     hops, bisection = hops_between_npus(topology), bisection_gibps(topology)
@@ -145,8 +145,8 @@ def _schedule(path: Path) -> dict[str, Any]:
 
 
 def _symmetric(path: Path) -> dict[str, Any]:
-    from astra_tacos.bounds.symmetric_certificate import certify_symmetric
-    from astra_tacos.schedule.symmetric_storage import load_symmetric_schedule
+    from astra_tacos.bounds.symmetric import certify_symmetric
+    from astra_tacos.schedule.symmetric_schedule import load_symmetric_schedule
 
     return certify_symmetric(load_symmetric_schedule(path))
 

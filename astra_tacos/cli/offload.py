@@ -46,7 +46,7 @@ def offload(
     from astra_tacos.collective import make_collective
     from astra_tacos.network.composition import build_topology
     from astra_tacos.network.network_config import read_network
-    from astra_tacos.solver.offload import offload_rows
+    from astra_tacos.solver.devices_that_add import offload_rows
 
     if network_path is None:
         raise click.UsageError("Missing option '--network'.")

@@ -203,7 +203,7 @@ def _row(
     algorithm: Algorithm, topology: Topology, task: Task, fastest_from: float, size_bytes: int, folder: Path | None
 ) -> dict[str, Any]:
     from astra_tacos.export.run_directory import write_run_directory
-    from astra_tacos.solver.schedule_check import check_schedule
+    from astra_tacos.solver.synthesize import check_schedule
 
     model: LinkModel = "pipelined"  # as in rounds, a chunk holds a link while it serialises
     try:

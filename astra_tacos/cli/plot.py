@@ -141,7 +141,7 @@ def schedule(path: Path, most: int, output: Path, width: str) -> None:
     """
     from astra_tacos.report.figure.policy_plot import save_policies
     from astra_tacos.report.policy_times import policy_times
-    from astra_tacos.support.json_text import read_json_object
+    from astra_tacos.support.text_files import read_json_object
 
     file = path / "plan.json" if path.is_dir() else path
     plan = read_json_object(file)
@@ -282,7 +282,7 @@ def _read_schedule(path: Path) -> Schedule:
 
 def _load(kind: Kind, target: Path) -> Schedule:
     from astra_tacos.schedule.schedule import check_rows
-    from astra_tacos.schedule.symmetric_storage import load_rows
+    from astra_tacos.schedule.symmetric_schedule import load_rows
 
     schedule = load_rows(target / "schedule.npz" if kind is Kind.RUN_DIRECTORY else target)
     check_rows(schedule)
@@ -305,7 +305,7 @@ def _read_network(path: Path) -> tuple[Topology, NDArray[Any] | None]:
 
 def _symmetric_network(path: Path) -> tuple[Topology, NDArray[Any]]:
     """The network of a symmetric schedule and the share of the time that each of its links is busy, as its class is."""
-    from astra_tacos.bounds.symmetric_certificate import link_busy_ns
+    from astra_tacos.bounds.symmetric import link_busy_ns
     from astra_tacos.network.composition import build_topology
     from astra_tacos.network.network_config import NetworkConfig
 
@@ -316,7 +316,7 @@ def _symmetric_network(path: Path) -> tuple[Topology, NDArray[Any]]:
 
 def _load_symmetric(path: Path) -> SymmetricSchedule:
     """A symmetric schedule whose rows speak for all NPUs."""
-    from astra_tacos.schedule.symmetric_storage import load_symmetric_schedule
+    from astra_tacos.schedule.symmetric_schedule import load_symmetric_schedule
     from astra_tacos.verifier.symmetric_oracle import check_symmetric
 
     schedule = load_symmetric_schedule(path)

@@ -143,7 +143,7 @@ def _replay_run(
     from astra_tacos.report.replay_directory import check_replay_directory, write_replay_directory
     from astra_tacos.report.run_report import run_result, run_rows, run_tables, write_run_csv
     from astra_tacos.run.backend import choose_backend
-    from astra_tacos.run.recorded_run import record_run
+    from astra_tacos.run.recording import record_run
     from astra_tacos.run.run import read_run
 
     compile_ahead(*REPLAYING, *LINTING, *NODES)

@@ -69,9 +69,9 @@ def _replay_schedule(path: Path) -> dict[str, Any]:
 
 
 def _replay_symmetric(path: Path) -> dict[str, Any]:
-    from astra_tacos.bounds.symmetric_certificate import class_busy_ns, describe_class
-    from astra_tacos.replayer.symmetric_replay import replay_symmetric
-    from astra_tacos.schedule.symmetric_storage import load_symmetric_schedule
+    from astra_tacos.bounds.symmetric import class_busy_ns, describe_class
+    from astra_tacos.replayer.schedule_replay import replay_symmetric
+    from astra_tacos.schedule.symmetric_schedule import load_symmetric_schedule
     from astra_tacos.verifier.symmetric_oracle import check_symmetric
 
     schedule = load_symmetric_schedule(path)

@@ -12,9 +12,9 @@ from astra_tacos.cli.console import echo, print_json
 from astra_tacos.cli.inputs import refuse_lockstep
 from astra_tacos.cli.options import json_option
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.extras import require
 from astra_tacos.support.files import check_writable, replaced_file
 from astra_tacos.support.input_file import note_input
+from astra_tacos.support.installation import require
 from astra_tacos.support.units import format_size
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from astra_tacos.cli.console import progress
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.json_text import read_json_object
+from astra_tacos.support.text_files import read_json_object
 
 if TYPE_CHECKING:
     from astra_tacos.report.compare_rows import CompareRow
@@ -45,7 +45,7 @@ def page(directory: Path, title: str | None, with_comparison: bool) -> bytes:
 
 def _load(directory: Path) -> Schedule:
     from astra_tacos.schedule.schedule import check_rows
-    from astra_tacos.schedule.symmetric_storage import load_rows
+    from astra_tacos.schedule.symmetric_schedule import load_rows
 
     schedule = load_rows(directory / "schedule.npz")
     check_rows(schedule)

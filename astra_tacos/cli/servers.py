@@ -47,7 +47,7 @@ def servers(
     the rest on workers), and box. Times are in units of S / B, in which a port sends one buffer: theory counts bandwidth only;
     the linear programme deals data to trees; the bound holds for every algorithm; the schedule is verified and replayed.
     """
-    from astra_tacos.solver.servers import MIXED, server_rows
+    from astra_tacos.solver.devices_that_add import MIXED, server_rows
     from astra_tacos.synthesizer.server_shares import colocated, fewest_that_win, racks_flat, racks_summed
 
     if counts is None:

@@ -16,7 +16,7 @@ from astra_tacos.cli.interrupts import Interrupts, interruptible
 from astra_tacos.cli.options import Size, backend_option, json_option
 from astra_tacos.cli.sweep_progress import duration, sweep_progress
 from astra_tacos.solver.first_use import ALL_SEARCHING, CHECKING, PLANNING, ROOTED
-from astra_tacos.support.extras import require
+from astra_tacos.support.installation import require
 from astra_tacos.support.units import format_size
 
 if TYPE_CHECKING:

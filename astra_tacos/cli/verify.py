@@ -206,7 +206,7 @@ def _placement_of(plan: Path) -> NDArray[np.int64] | None:
     """
     import numpy as np
 
-    from astra_tacos.support.json_text import read_json_object
+    from astra_tacos.support.text_files import read_json_object
 
     found = read_json_object(plan)
     schedule, placement = found.get("schedule"), found.get("placement")
@@ -276,8 +276,8 @@ def _verify_schedule(path: Path, schedule: Schedule, collective: str | None) -> 
 
 
 def _verify_symmetric(path: Path, collective: str | None) -> Verdict:
-    from astra_tacos.bounds.symmetric_certificate import certify_symmetric
-    from astra_tacos.schedule.symmetric_storage import load_symmetric_schedule
+    from astra_tacos.bounds.symmetric import certify_symmetric
+    from astra_tacos.schedule.symmetric_schedule import load_symmetric_schedule
     from astra_tacos.verifier.symmetric_oracle import verify_symmetric
     from astra_tacos.verifier.violation import Violation
 

@@ -2,6 +2,8 @@
 
 One track per NPU for compute, one for communication, one for receives (they overlap, so they are asynchronous events), and one
 per link that was used. Times are microseconds with three decimals: nanoseconds, exactly.
+
+Timelines of schedules in Chrome's trace event format: a track per link, with the time in which each send holds it.
 """
 
 from __future__ import annotations
@@ -12,13 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from astra_tacos.export.exporter import Exported, Exporter
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import Run
 from astra_tacos.run.trace.reader import read_names
 from astra_tacos.run.trace.schema import CommType, NodeType
-from astra_tacos.support.distinct import distinct
+from astra_tacos.schedule.link_use import link_use
+from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.support.files import replaced_file
+from astra_tacos.support.grouping import distinct
 from astra_tacos.support.units import format_size
 
 _NPUS = 1
@@ -150,3 +156,54 @@ def _link_events(run: Run, outcome: RunOutcome) -> Iterator[dict[str, Any]]:
 
 def _device(device: int, num_npus: int) -> str:
     return f"NPU {device}" if device < num_npus else f"switch {device}"
+
+
+"""Number of the process of links, as in the timelines of replays."""
+
+
+def _write(schedule: Schedule, path: Path) -> Exported:
+    write_events(path, _schedule_events(schedule))
+    return Exported(path)
+
+
+def _schedule_events(schedule: Schedule) -> Iterator[dict[str, Any]]:
+    yield metadata("process_name", _LINKS, 0, f"links of {schedule.topology.name}")
+    use = link_use(schedule)
+    for link in np.unique(use.link).tolist():
+        yield from name_track(_LINKS, link, schedule.topology.describe_link(link))
+    order = np.lexsort((use.message, use.link, use.start_ns))
+    row, first = schedule.message_row, schedule.message_first
+    names = schedule.chunk[row].tolist() if first is None else [_chunks(part) for part in np.split(schedule.chunk, first[1:-1])]
+    reduces, size = schedule.reduces[row].tolist(), schedule.message_bytes.tolist()
+    src, dst = schedule.src[row].tolist(), schedule.dst[row].tolist()
+    start, end, done = schedule.start_ns[row].tolist(), schedule.end_ns[row].tolist(), schedule.done_ns[row].tolist()
+    columns = (column[order].tolist() for column in (use.message, use.link, use.start_ns, use.end_ns))
+    for message, link, held_from, held_to in zip(*columns, strict=True):
+        about = {"message": message, "bytes": size[message], "start_ns": start[message], "end_ns": end[message]}
+        yield {
+            "ph": "X",
+            "name": f"chunk {names[message]}, {src[message]} -> {dst[message]}, {format_size(size[message])}",
+            "cat": "reduce" if reduces[message] else "copy",
+            "pid": _LINKS,
+            "tid": link,
+            "ts": held_from / 1000,
+            "dur": (held_to - held_from) / 1000,
+            "args": about | {"usable_ns": done[message]},
+        }
+
+
+def _chunks(chunk: NDArray[np.int32]) -> str:
+    """Some chunks in words: `3`, `3 and 4`, `3, 4 and 6 more`."""
+    numbers = sorted(set(chunk.tolist()))
+    if len(numbers) <= 2:
+        return " and ".join(map(str, numbers))
+    return f"{numbers[0]}, {numbers[1]} and {len(numbers) - 2} more"
+
+
+EXPORTER = Exporter(
+    name="chrome-trace",
+    summary="a timeline of every send on every link, for Perfetto (ui.perfetto.dev) and chrome://tracing",
+    writes="file",
+    suffix=".json",
+    write=_write,
+)

@@ -8,11 +8,9 @@ from pathlib import Path
 
 from astra_tacos.bounds.certificate import certify
 from astra_tacos.export.chakra import EXPORTER as CHAKRA
-from astra_tacos.export.chakra import export_chakra
+from astra_tacos.export.chakra import export_chakra, export_workload
 from astra_tacos.export.exporter import Exported, Exporter
-from astra_tacos.export.run_directory import RESULT_FILE, system_of
-from astra_tacos.export.run_script import NS3_SCRIPT, write_ns3_script
-from astra_tacos.export.workload import export_workload
+from astra_tacos.export.run_directory import NS3_SCRIPT, RESULT_FILE, system_of, write_ns3_script
 from astra_tacos.network.ns3 import DEFAULT_NS3
 from astra_tacos.network.packet_links import PacketLinks
 from astra_tacos.replayer.ns3_files import FILES, WRITTEN, write_ns3_files

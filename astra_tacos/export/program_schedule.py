@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 from astra_tacos.collective import make_collective
 from astra_tacos.collective.all_reduce import all_reduce_of
 from astra_tacos.collective.collective import Collective
-from astra_tacos.export.carried_values import Carried, carried_values
-from astra_tacos.export.start_order import Execution, execute, messages_of
+from astra_tacos.export.start_order import Carried, Execution, carried_values, execute, messages_of
 from astra_tacos.network.topology import Topology
+from astra_tacos.schedule.messages import Sends
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.sends import Sends
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import LinkModel, compute_timing, timing_of_sizes
 from astra_tacos.support.errors import ConfigError, SynthesisError

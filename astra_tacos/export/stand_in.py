@@ -20,23 +20,21 @@ from numpy.typing import NDArray
 
 from astra_tacos.bounds.certificate import certify
 from astra_tacos.export.astra_sim_network import AstraSimNetwork
-from astra_tacos.export.chakra import node_table, order_of_traces
+from astra_tacos.export.chakra import export_workload, node_table, order_of_traces
 from astra_tacos.export.exporter import Exported, Exporter
-from astra_tacos.export.run_directory import RANK_MAP, RESULT_FILE, system_of
-from astra_tacos.export.run_script import LOG, SCRIPT, write_run_script
-from astra_tacos.export.workload import export_workload
+from astra_tacos.export.run_directory import LOG, RANK_MAP, RESULT_FILE, SCRIPT, system_of, write_run_script
 from astra_tacos.network.blocks.fully_connected import FULLY_CONNECTED
 from astra_tacos.network.composition import with_switches_forwarding
 from astra_tacos.network.network_config import Dimension
 from astra_tacos.network.node_table import ForwardingDevice
 from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.run.backend import CONGESTION_AWARE
-from astra_tacos.run.tags import TAGS
+from astra_tacos.run.patterns import TAGS
 from astra_tacos.run.trace.table_trace import trace_of_table
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.run.trace.writer import NodeTable, write_trace
+from astra_tacos.schedule.messages import Sends
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.sends import Sends
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import compute_timing, wire_bytes
 from astra_tacos.support.files import write_json

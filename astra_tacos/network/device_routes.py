@@ -4,6 +4,8 @@ A route passes as few NPUs as possible, and of such routes it has the fewest lin
 destination's number decides, digit by digit, so that the flows to different NPUs are spread over all of them: destination-modulo
 routing, as InfiniBand's subnet managers route fat trees (Zahavi, "D-Mod-K routing providing non-blocking traffic for shift
 permutations on real life fat trees", 2010).
+
+Numbers of links between NPUs.
 """
 
 from __future__ import annotations
@@ -12,7 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.network.topology import Topology
-from astra_tacos.support.csr import group_by, members_of
+from astra_tacos.support.grouping import group_by, members_of
+
+
+def hops_between_npus(topology: Topology) -> int:
+    """The most links on a path with the fewest links from one NPU to another; paths pass switches and NPUs."""
+    from scipy.sparse.csgraph import dijkstra
+
+    graph = topology.link_graph(np.ones(topology.num_links))
+    npus = topology.num_endpoints
+    return int(max(dijkstra(graph, indices=npu, unweighted=True)[:npus].max() for npu in range(npus)))
+
 
 _RELAY = float(1 << 24)
 """What leaving an NPU counts, in links."""

@@ -14,15 +14,13 @@ from typing import Any
 
 from astra_tacos.network.blocks import ASTRA_SIM_BLOCKS, BUILDING_BLOCKS, building_block
 from astra_tacos.network.blocks.building_block import BuildingBlock
-from astra_tacos.network.link_table import read_link_table
-from astra_tacos.network.node_table import SWITCH_KIND, ForwardingDevice, read_node_table
+from astra_tacos.network.node_table import SWITCH_KIND, ForwardingDevice, read_link_table, read_node_table
 from astra_tacos.network.ns3 import DEFAULT_NS3, Ns3Config, read_ns3_config
 from astra_tacos.network.reducing import ReducingDevice, check_reducing, read_reducing
-from astra_tacos.support.decimal_text import parse_decimal
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.foreign import refuse_infragraph
 from astra_tacos.support.input_file import text_of
-from astra_tacos.support.yaml_text import describe, describe_keys, read_yaml_mapping
+from astra_tacos.support.text_files import describe, describe_keys, parse_decimal, read_yaml_mapping
 
 MAX_NPUS = 1_000_000
 MIN_BANDWIDTH_GIBPS, MAX_BANDWIDTH_GIBPS = 1e-9, 1e12

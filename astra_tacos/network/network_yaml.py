@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from astra_tacos.network.link_table import COLUMNS
 from astra_tacos.network.network_config import Dimension, LinkSpec, NetworkConfig
-from astra_tacos.network.node_table import ForwardingDevice, node_table_lines
+from astra_tacos.network.node_table import COLUMNS, ForwardingDevice, node_table_lines
 from astra_tacos.network.reducing import reducing_text
 
 LINK_TABLE = "links.csv"

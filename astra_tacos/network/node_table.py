@@ -1,4 +1,7 @@
-"""CSV files of the devices of a list of links: a header line `id,kind,name`, then one device a line; NPUs first."""
+"""CSV files of the devices of a list of links: a header line `id,kind,name`, then one device a line; NPUs first.
+
+CSV files of directed links: a header line `src,dst,bandwidth,latency`, then one link a line.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,21 @@ from pathlib import Path
 
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.table_file import read_table
-from astra_tacos.support.yaml_text import describe
+from astra_tacos.support.text_files import describe
+
+COLUMNS = ("src", "dst", "bandwidth", "latency")
+
+
+def read_link_table(path: Path) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Line number and the four fields, in the order of `COLUMNS`, of each link.
+
+    Raises
+    ------
+    ConfigError
+        If the file cannot be read, its header lacks a column or a line has another number of fields.
+    """
+    return read_table(path, COLUMNS, "link")
+
 
 NODE_COLUMNS = ("id", "kind", "name")
 NPU_KIND = "npu"

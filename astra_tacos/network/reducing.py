@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.text_files import describe, describe_keys
 from astra_tacos.support.units import format_size, parse_size
-from astra_tacos.support.yaml_text import describe, describe_keys
 
 ALL = "all"
 _KEYS = ("devices", "window", "ports", "reduction_ns")

@@ -18,12 +18,11 @@ from astra_tacos.planner.instances import Instances
 from astra_tacos.planner.stream_numbers import differently_numbered
 from astra_tacos.run.groups import ALL_RANKS
 from astra_tacos.run.patterns import carrying_type
-from astra_tacos.run.per_node import MAX_NODE_ID
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS, looked_up
-from astra_tacos.run.system import SystemConfig
+from astra_tacos.run.system import MAX_NODE_ID, SystemConfig
 from astra_tacos.run.trace.trace import Trace
-from astra_tacos.support.distinct import distinct
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.grouping import distinct
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,8 +14,8 @@ from astra_tacos.run.run import Run
 from astra_tacos.run.trace.node_bytes import attribute, load_rank, node_at
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import Trace
-from astra_tacos.support.csr import group_by
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.grouping import group_by
 
 NO_ROOT = -1
 

@@ -13,13 +13,11 @@ from numpy.typing import NDArray
 
 from astra_tacos.planner.collective_nodes import IssueOrder
 from astra_tacos.planner.instances import Instances
-from astra_tacos.run.patterns import pattern_name
-from astra_tacos.run.tags import TAGS
+from astra_tacos.run.patterns import TAGS, pattern_name
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import Trace
-from astra_tacos.support.csr import group_by
-from astra_tacos.support.distinct import distinct, row_places
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.grouping import distinct, group_by, row_places
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,7 +73,7 @@ def match_messages(trace: Trace, issue: IssueOrder) -> tuple[NDArray[np.int64], 
 
 def has_circle(graph: MergedGraph) -> bool:
     """Whether the graph has a cycle."""
-    from astra_tacos.support.kernels.graph import topological_order
+    from astra_tacos.support.kernels.shared import topological_order
 
     return len(topological_order(graph.waits.copy(), graph.next_first, graph.after)) < len(graph.waits)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from astra_tacos.export.chakra import schedule_trace
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.replayer.single_collective import single_collective_run
+from astra_tacos.replayer.trace_replay import single_collective_run
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.patterns import carrying_type
 from astra_tacos.run.system import SystemConfig

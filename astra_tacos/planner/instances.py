@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from astra_tacos.planner.collective_nodes import CollectiveNodes, describe
 from astra_tacos.run.trace.reader import read_names
 from astra_tacos.run.trace.trace import Trace
-from astra_tacos.support.distinct import row_places
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.grouping import row_places
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from astra_tacos.planner.collective_nodes import IssueOrder
 from astra_tacos.planner.global_order import MergedGraph
 from astra_tacos.planner.instances import Instances
-from astra_tacos.run.trace.precedence import precede
 from astra_tacos.run.trace.schema import NodeType
-from astra_tacos.run.trace.trace import Trace
-from astra_tacos.support.csr import group_by
+from astra_tacos.run.trace.trace import Trace, precede
+from astra_tacos.support.grouping import group_by
 
 
 def order_dependencies(

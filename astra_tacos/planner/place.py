@@ -22,7 +22,7 @@ from astra_tacos.planner.run_files import GROUPS, MEMORY, NETWORK, PLACE_FILE, S
 from astra_tacos.planner.workload import Workload, find_workload, read_inputs
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import Backend, choose_backend
-from astra_tacos.run.native_lists import check_dimensions
+from astra_tacos.run.patterns import check_dimensions
 from astra_tacos.run.placement_matrix import Axis, Matrix, Rows, find_axes, npu_of_rank, npus_of, placements
 from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError
 from astra_tacos.support.files import check_outside, check_replaceable, replaced_directory, write_json

@@ -12,7 +12,7 @@ from astra_tacos.planner.plan import plan
 from astra_tacos.planner.plan_result import PlannedPlacement, PlanResult
 from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.run_files import PLACE_FILE, add_to_plan, check_output
-from astra_tacos.solver.progress import OnProgress
+from astra_tacos.solver.request import OnProgress
 from astra_tacos.support.errors import ReplayError
 from astra_tacos.support.files import write_json
 

@@ -39,15 +39,14 @@ from astra_tacos.planner.written_run import WrittenRun, write_run
 from astra_tacos.replayer.network_models import NETWORK_MODELS
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, Backend, choose_backend
-from astra_tacos.run.native_lists import check_dimensions
 from astra_tacos.run.outcome import RunOutcome
-from astra_tacos.run.recorded_run import record_run
-from astra_tacos.run.recording import REPLAY_FILE, Recording, save_recording
+from astra_tacos.run.patterns import check_dimensions
+from astra_tacos.run.recording import REPLAY_FILE, Recording, record_run, save_recording
 from astra_tacos.run.run import Run
 from astra_tacos.run.system import SystemConfig
 from astra_tacos.solver.judges import differ, judges_of_run
 from astra_tacos.solver.possibility import RunEnd, judge_end, why_idle
-from astra_tacos.solver.progress import OnProgress
+from astra_tacos.solver.request import OnProgress
 from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError, VerificationError
 from astra_tacos.support.files import replaced_directory
 from astra_tacos.synthesizer import SYNTHESIZERS

@@ -18,8 +18,7 @@ from astra_tacos.run.patterns import CARRIER, GROUP_ATTRIBUTE, PATTERN_ATTRIBUTE
 from astra_tacos.run.trace.node_bytes import load_rank, node_at, replace_nodes, set_attribute
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.run.trace.trace import Trace, WorkloadColumns
-from astra_tacos.support.csr import group_by
-from astra_tacos.support.distinct import distinct
+from astra_tacos.support.grouping import distinct, group_by
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.bounds.any_algorithm.amounts import entering_bytes
-from astra_tacos.bounds.chosen_cuts import chosen_sides, describe_side, links_into
+from astra_tacos.bounds.any_algorithm.parts import entering_bytes
+from astra_tacos.bounds.cut import chosen_sides, describe_side, links_into
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
@@ -220,7 +220,7 @@ def _path(
     own_bounds: list[int | None],
 ) -> tuple[tuple[int, str], int]:
     """The longest way through the dependencies, and the longest one if the members of collectives keep in step."""
-    from astra_tacos.support.kernels.graph import topological_order
+    from astra_tacos.support.kernels.shared import topological_order
 
     trace, graph, instances = workload.run.workload, workload.graph, workload.instances
     num_rows = trace.num_nodes

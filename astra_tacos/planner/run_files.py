@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from astra_tacos.export.run_script import LOG, NS3_SCRIPT, SCRIPT, check_script_name, write_ns3_script, write_run_script
+from astra_tacos.export.run_directory import LOG, NS3_SCRIPT, SCRIPT, check_script_name, write_ns3_script, write_run_script
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.network.packet_links import PacketLinks
@@ -22,8 +22,7 @@ from astra_tacos.run.system import COMM_KEYS, PER_NODE_KEY
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import check_outside, check_replaceable, write_json
 from astra_tacos.support.input_file import forget_inputs
-from astra_tacos.support.json_text import read_json_object
-from astra_tacos.support.yaml_text import read_yaml_mapping
+from astra_tacos.support.text_files import read_json_object, read_yaml_mapping
 
 PLAN_FILE = "plan.json"
 PLACE_FILE = "place.json"

@@ -31,7 +31,7 @@ from astra_tacos.schedule.instant import holds_no_link
 from astra_tacos.schedule.schedule import LinkOrder, Schedule
 from astra_tacos.solver.packet_search import search_on
 from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError, SynthesisError, VerificationError
-from astra_tacos.support.version import package_version
+from astra_tacos.support.installation import package_version
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS, auto_synthesizers
 from astra_tacos.synthesizer.search.search import SearchResult
 from astra_tacos.synthesizer.search.search_options import SearchOptions

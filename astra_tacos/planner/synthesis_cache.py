@@ -23,7 +23,7 @@ from astra_tacos.support.archive import one_line
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.support.files import replaced_file
 from astra_tacos.support.input_file import forget_inputs, open_regular
-from astra_tacos.support.json_text import read_json_object
+from astra_tacos.support.text_files import read_json_object
 from astra_tacos.verifier.schedule_oracle import check
 
 _log = logging.getLogger(__name__)

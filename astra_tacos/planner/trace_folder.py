@@ -11,10 +11,9 @@ import numpy as np
 from astra_tacos.export.chakra import export_chakra
 from astra_tacos.planner.assignment import tag_ranges
 from astra_tacos.planner.run_files import COLLECTIVE
-from astra_tacos.run.tags import TAGS
-from astra_tacos.run.trace.idle_trace import idle_trace
+from astra_tacos.run.patterns import TAGS
 from astra_tacos.run.trace.reader import read_trace, trace_files
-from astra_tacos.run.trace.trace import Trace
+from astra_tacos.run.trace.trace import Trace, idle_trace
 from astra_tacos.schedule.schedule import LinkOrder, Schedule
 
 

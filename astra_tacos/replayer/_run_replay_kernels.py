@@ -63,9 +63,8 @@ from astra_tacos.replayer._run_table_kernels import (
     WAIT,
     hash_order,
 )
-from astra_tacos.support.kernels.bits import bit_length
 from astra_tacos.support.kernels.compiled import helper, inlined
-from astra_tacos.support.kernels.heap import heap_drop_first, heap_push
+from astra_tacos.support.kernels.shared import bit_length, heap_drop_first, heap_push
 
 # What an event does, in its lowest bits; above them is a message, link, live node or batch.
 ARRIVES = 0

@@ -32,9 +32,8 @@ from astra_tacos.run.groups import (
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS, Run, pattern_key
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import Trace
-from astra_tacos.support.csr import group_by
-from astra_tacos.support.distinct import row_places
 from astra_tacos.support.errors import ConfigError, ReplayError
+from astra_tacos.support.grouping import group_by, row_places
 from astra_tacos.support.units import NS_PER_US
 
 NO_CAST = -1

@@ -23,9 +23,8 @@ from astra_tacos.run.remote_memory import RemoteMemory
 from astra_tacos.run.run import Run
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import Trace
-from astra_tacos.support.csr import group_by
-from astra_tacos.support.distinct import distinct
 from astra_tacos.support.errors import ConfigError, ReplayError
+from astra_tacos.support.grouping import distinct, group_by
 
 _Integer = TypeVar("_Integer", np.int32, np.int64)
 _EVENTS_A_TURN = 2_000_000

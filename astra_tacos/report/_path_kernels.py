@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from astra_tacos.support.kernels.arrays import I64
 from astra_tacos.support.kernels.compiled import kernel
+from astra_tacos.support.kernels.tables import I64
 
 NO_CHAIN = -1
 _NEW, _OPEN, _DONE = 0, 1, 2

@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from astra_tacos.report.csv_table import original_text, write_table
-from astra_tacos.support.decimal_text import parse_decimal, parse_whole
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.json_text import parse_json_object
-from astra_tacos.support.yaml_text import describe, read_text
+from astra_tacos.support.text_files import describe, parse_decimal, parse_json_object, parse_whole, read_text
 
 NATIVE = "native"
 """What rows name as the synthesizer where ASTRA-sim's own algorithms were replayed: the fastest, by the time that is possible."""

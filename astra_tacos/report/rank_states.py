@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.run.recording import COLLECTIVE, COMPUTE, MEMORY, RECEIVE, SEND, Nodes, RecordedReplay
-from astra_tacos.support.distinct import distinct
+from astra_tacos.support.grouping import distinct
 
 STATES = ("compute", "compute and communication", "exposed communication", "waiting for a message", "idle")
 """Names of the states, by number. ASTRA-sim counts the last three states together as exposed communication."""

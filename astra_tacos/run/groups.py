@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from astra_tacos.run.communicator import group_id
 from astra_tacos.run.trace.trace import WorkloadColumns
-from astra_tacos.support.distinct import row_places
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.grouping import row_places
 
 if TYPE_CHECKING:
     from astra_tacos.run.run import Run

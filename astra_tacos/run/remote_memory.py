@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.json_text import read_json_object
-from astra_tacos.support.yaml_text import describe
+from astra_tacos.support.text_files import describe, read_json_object
 
 KINDS = {
     "NO_MEMORY_EXPANSION": "none",

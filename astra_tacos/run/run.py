@@ -16,8 +16,8 @@ from astra_tacos.run.system import SystemConfig, read_system
 from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import Trace, WorkloadColumns
-from astra_tacos.support.distinct import distinct
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.grouping import distinct
 
 PATTERN_KEYS = {
     CommType.ALL_REDUCE: "all-reduce",

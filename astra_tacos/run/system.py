@@ -2,6 +2,10 @@
 
 Format: ASTRA-sim `system/Sys.cc` (`Sys::initialize_sys`) and `system/astraccl/CollectiveImplLookup.cc`. ASTRA-sim ignores unknown
 keys, and so does this reader; `keys` keeps all of them, so that a check can look for misspelt ones.
+
+The YAML of per-node collectives, which names the custom trace that each collective node of a workload runs.
+
+Format: ASTRA-sim `system/astraccl/CollectiveImplLookup.cc` (`parse_per_node_yaml_file`): one `node id: prefix` a line.
 """
 
 from __future__ import annotations
@@ -12,10 +16,34 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from astra_tacos.run.per_node import read_per_node
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.json_text import read_json_object
-from astra_tacos.support.yaml_text import describe
+from astra_tacos.support.text_files import describe, parse_whole, read_json_object, read_yaml_texts
+
+MAX_NODE_ID = (1 << 31) - 1
+"""ASTRA-sim keeps these ids as an `int`."""
+
+
+def read_per_node(path: str | Path) -> dict[int, str]:
+    """The prefix of the custom trace, as written, for each node id of the workload.
+
+    Raises
+    ------
+    ConfigError
+        If the file cannot be read, a key is no node id or a value no path.
+    """
+    path = Path(path)
+    prefixes: dict[int, str] = {}
+    for key, value in read_yaml_texts(path).items():
+        node = parse_whole(key) if isinstance(key, str) else None
+        if node is None or not 0 <= node <= MAX_NODE_ID:
+            raise ConfigError(f"{path}: found the key {describe(key)}, expected the id of a workload node")
+        if node in prefixes:
+            raise ConfigError(f"{path}: node {node} is given again as {describe(key)}, expected each once")
+        if not isinstance(value, str) or not value or "\0" in value:
+            raise ConfigError(f"{path}: node {node} has {describe(value)}, expected the prefix of a trace")
+        prefixes[node] = value
+    return prefixes
+
 
 COMM_KEYS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 SCHEDULING_POLICIES = ("LIFO", "FIFO", "EXPLICIT")

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from astra_tacos.support.kernels.arrays import BOOL, I32, I64, I64_2D, I64_OUT
 from astra_tacos.support.kernels.compiled import kernel
+from astra_tacos.support.kernels.tables import BOOL, I32, I64, I64_2D, I64_OUT
 
 
 class Sends(NamedTuple):

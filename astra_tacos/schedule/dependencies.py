@@ -12,8 +12,7 @@ from astra_tacos.schedule.places import Places
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.trips import row_before, stop_keys
 from astra_tacos.schedule.windows import awaited_results
-from astra_tacos.support.csr import group_by
-from astra_tacos.support.distinct import distinct
+from astra_tacos.support.grouping import distinct, group_by
 
 
 @dataclass(frozen=True, slots=True, eq=False)

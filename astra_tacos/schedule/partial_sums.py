@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.places import Places
-from astra_tacos.support.csr import group_by, members_of
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.grouping import group_by, members_of
 from astra_tacos.support.units import reduction_ns, reduction_us
 
 NO_NPU = -1

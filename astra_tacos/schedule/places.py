@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.support.distinct import distinct
+from astra_tacos.support.grouping import distinct
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -24,8 +24,8 @@ from astra_tacos.schedule.schedule import LINK_ORDERS, Schedule
 from astra_tacos.schedule.timing import LINK_MODELS, Timing, compute_timing
 from astra_tacos.support.archive import opened_archive, text, whole, write_archive
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.text_files import describe
 from astra_tacos.support.units import MAX_SIZE_BYTES
-from astra_tacos.support.yaml_text import describe
 
 FORMAT = "astra_tacos schedule 1"
 _SENDS = {"chunk": np.int32, "channel": np.int32, "reduces": np.bool_, "start_ns": np.int64, "end_ns": np.int64}

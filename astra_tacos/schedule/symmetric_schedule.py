@@ -1,23 +1,43 @@
-"""SymmetricSchedule: a schedule in which all NPUs do the same at the same moments, kept as what concerns NPU 0's chunks."""
+"""SymmetricSchedule: a schedule in which all NPUs do the same at the same moments, kept as what concerns NPU 0's chunks.
+
+Symmetric schedules on disk: one `.npz` with the sends of NPU 0's chunks and the description of the network.
+
+The exact time of a symmetric schedule, from the sends of NPU 0's chunks alone.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.collective import COLLECTIVES
+from astra_tacos.collective.collective import MAX_CHUNKS
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import MAX_NPUS, Dimension, NetworkConfig
 from astra_tacos.network.topology import Topology
 from astra_tacos.network.translation_group import ClassTable, LinkClass, TranslationGroup, class_table, star, why_not_symmetric
+from astra_tacos.schedule.messages import Sends
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.sends import Sends
-from astra_tacos.schedule.settle import settle
-from astra_tacos.schedule.timing import LinkModel, Timing, compute_timing, refuse_instant, timing_of_sizes
+from astra_tacos.schedule.settle import LONG_NS, UNITS_PER_NS, links_of, settle
+from astra_tacos.schedule.storage import check_times, dimension, load_schedule, number
+from astra_tacos.schedule.timing import (
+    LINK_MODELS,
+    LinkModel,
+    Timing,
+    compute_timing,
+    refuse_instant,
+    timing_of_sizes,
+    untruncated,
+)
+from astra_tacos.support.archive import opened_archive, text, whole, write_archive
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.text_files import describe
 from astra_tacos.support.units import MAX_SIZE_BYTES, bytes_per_ns
 
 SYMMETRIC_COLLECTIVES = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all")
@@ -281,3 +301,127 @@ class SymmetricSchedule:
             moved = place * task.chunks_per_npu + chunk % task.chunks_per_npu
         chunks: NDArray[np.int32] = moved.astype(np.int32)[of_chunk.ravel()]
         return chunks
+
+
+FORMAT = "astra_tacos symmetric schedule 1"
+MOST_SENDS = 20_000_000
+"""Symmetric schedules of more sends are not expanded."""
+_COLUMNS = {
+    "chunk": np.int32,
+    "src": np.int32,
+    "dst": np.int32,
+    "reduces": np.bool_,
+    "start_ns": np.int64,
+    "end_ns": np.int64,
+}
+
+
+def save_symmetric_schedule(schedule: SymmetricSchedule, path: str | Path) -> None:
+    """Write a symmetric schedule through a temporary file beside it."""
+    task = schedule.task
+    header = {
+        "format": FORMAT,
+        "network": task.name,
+        "dimensions": [[d.block, d.size, d.bandwidth_gibps, d.latency_ns] for d in task.dimensions],
+        "collective": task.collective,
+        "size_bytes": task.size_bytes,
+        "chunks_per_npu": task.chunks_per_npu,
+        "link_model": task.link_model,
+        "reduce_bandwidth_gbps": task.reduce_bandwidth_gbps,
+        "synthesizer": schedule.synthesizer,
+    }
+    columns: dict[str, NDArray[Any]] = {name: getattr(schedule, name) for name in _COLUMNS}
+    write_archive(Path(path), np.array(json.dumps(header)), columns)
+
+
+def load_symmetric_schedule(path: str | Path) -> SymmetricSchedule:
+    """Read a symmetric schedule. Its sends are not checked: `verify_symmetric` decides whether they are legal.
+
+    Raises
+    ------
+    ConfigError
+        If the file is no such schedule, or its parts do not fit one another.
+    """
+    path = Path(path)
+    with opened_archive(path, "symmetric schedule") as archive:
+        header = archive.header()
+        if header.get("format") != FORMAT:
+            raise ConfigError(f"{path}: format is {describe(header.get('format'))}, expected {FORMAT!r}")
+        columns: dict[str, Any] = archive.columns(_COLUMNS)
+        if len({len(columns[name]) for name in _COLUMNS}) != 1:
+            raise ValueError("the columns of its sends differ in length")
+        check_times(columns["start_ns"], columns["end_ns"])
+        model: Any = text(header, "link_model")
+        if model not in LINK_MODELS:
+            raise ValueError(f"link model {describe(model)}")
+        task = SymmetricTask(
+            text(header, "network"),
+            tuple(dimension(*entry) for entry in header["dimensions"]),
+            text(header, "collective"),
+            whole(header, "size_bytes", MAX_SIZE_BYTES),
+            whole(header, "chunks_per_npu", MAX_CHUNKS),
+            model,
+            number(header["reduce_bandwidth_gbps"]),
+        )
+        if task.least_rows > max(len(columns["chunk"]), 1) * 2:
+            raise ValueError(f"{len(columns['chunk']):,} sends of NPU 0's chunks, expected {task.least_rows:,} or more")
+        _ = task.timing  # chunks that are too small or too large for the links
+        return SymmetricSchedule(task, **columns, synthesizer=text(header, "synthesizer"))
+
+
+def holds_symmetric(path: Path) -> bool:
+    """Whether a file says that it is a symmetric schedule; False if it cannot be read."""
+    try:
+        with opened_archive(path, "schedule") as archive:
+            return archive.header().get("format") == FORMAT
+    except ConfigError:
+        return False
+
+
+def load_rows(path: str | Path) -> Schedule:
+    """Read a schedule; a symmetric one is expanded.
+
+    Raises
+    ------
+    ConfigError
+        If the file is no schedule, or a symmetric one of more than `MOST_SENDS` sends.
+    """
+    if not holds_symmetric(Path(path)):
+        return load_schedule(path)
+    schedule = load_symmetric_schedule(path)
+    if schedule.num_sends > MOST_SENDS:
+        raise ConfigError(
+            f"{path}: a symmetric schedule of {schedule.num_sends:,} sends, expected at most {MOST_SENDS:,} to list them all; "
+            "inspect, verify, replay and plot (timeline, topology, tree) take it as it is"
+        )
+    return schedule.expand()
+
+
+def exact_symmetric_ns(schedule: SymmetricSchedule) -> float:
+    """What `exact_time_ns` says of the expanded schedule if all chunks have the same size; else of one with the largest only.
+
+    Rows take the links of NPU 0 in their order. A port into an NPU takes as many sends as one out of it, equally far apart, so
+    none waits there that did not wait before.
+    """
+    from astra_tacos.schedule import _settle_kernels as kernels
+
+    task, rows = schedule.task, schedule.num_rows
+    if not rows:
+        return 0.0
+    unit = UNITS_PER_NS if schedule.collective_time_ns < LONG_NS else 1
+    links, size = star(task.name, task.dimensions), np.array([task.chunk_bytes])
+    delays = untruncated(links, size, task.link_model, task.reduce_bandwidth_gbps, unit)
+    hands = 1 if task.collective == "all-to-all" else task.num_npus
+    here, there = (npu.astype(np.int64) % hands * task.num_chunks + schedule.chunk for npu in (schedule.src, schedule.dst))
+    none, times = np.empty(0, np.int64), kernels.Times(*(np.empty(rows, np.int64) for _ in range(3)))
+    way = schedule.link_class.astype(np.int32)
+    kernels.earliest_times(
+        kernels.Sends(schedule.chunk, way, schedule.reduces, here, there, none),
+        kernels.Messages(np.arange(rows + 1), np.zeros(rows, np.int64)),
+        links_of(links, replace(delays, device_reduction_ns=none)),
+        kernels.Additions(none, none, none, none, none),
+        hands,
+        hands * task.num_chunks,
+        times,
+    )
+    return int((times.end_ns + np.where(schedule.reduces, delays.reduction_ns[0], 0)).max()) / unit

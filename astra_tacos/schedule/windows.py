@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
-from astra_tacos.schedule.sends import Sends
+from astra_tacos.schedule.messages import Sends
 from astra_tacos.schedule.trips import stop_keys
 
 

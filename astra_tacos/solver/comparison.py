@@ -24,7 +24,7 @@ from astra_tacos.solver.native import native_time_ns, native_times
 from astra_tacos.solver.packet_level import MOST_PACKETS_BESIDE
 from astra_tacos.solver.packet_search import search_and_replay
 from astra_tacos.solver.robust import robust_order
-from astra_tacos.solver.schedule_check import check_schedule
+from astra_tacos.solver.synthesize import check_schedule
 from astra_tacos.support.errors import ConfigError, ReplayError, SynthesisError
 from astra_tacos.synthesizer import AUTO
 from astra_tacos.synthesizer.search.search import SearchResult, search

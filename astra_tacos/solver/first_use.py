@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from astra_tacos.solver.progress import Progress, silent
+from astra_tacos.solver.request import Progress, silent
 
 if TYPE_CHECKING:
     from astra_tacos.collective.collective import Collective
@@ -25,8 +25,8 @@ _SCAN = "astra_tacos.run.trace._scan_kernels"
 _LINT = "astra_tacos.workload.linter._order_kernels"
 _PLAN = "astra_tacos.planner._order_kernels"
 _LAYOUT = "astra_tacos.replayer._run_layout_kernels"
-_PROGRAM = "astra_tacos.verifier._order_kernels"
-_SORT = "astra_tacos.support.kernels.graph:topological_order"
+_PROGRAM = "astra_tacos.verifier._oracle_kernels"
+_SORT = "astra_tacos.support.kernels.shared:topological_order"
 
 READING = (
     *(f"{_SCAN}:{name}" for name in ("count_nodes", "scan_nodes", "read_lists")),
@@ -40,12 +40,12 @@ INSPECTING = (*READING, "astra_tacos.report._path_kernels:longest_chains")
 WRITING = ("astra_tacos.run.trace._wire_kernels:encode_nodes",)
 """Traces, to files."""
 CHECKING = (
-    "astra_tacos.verifier._contribution_kernels:follow_contributions",
+    "astra_tacos.verifier._oracle_kernels:follow_contributions",
     "astra_tacos.replayer._schedule_replay_kernels:replay_operations",
 )
 """A schedule: the oracle and the replay."""
-_BOUND = "astra_tacos.bounds._delivery_kernels:smallest_times"
-CERTIFYING = (_BOUND, "astra_tacos.bounds._flow_kernels:max_flow", "astra_tacos.schedule._settle_kernels:earliest_times")
+_BOUND = "astra_tacos.bounds._bound_kernels:smallest_times"
+CERTIFYING = (_BOUND, "astra_tacos.bounds._bound_kernels:max_flow", "astra_tacos.schedule._settle_kernels:earliest_times")
 """A schedule's bounds and exact time."""
 SEARCHING = (
     f"{_ROUTING}._routing_kernels:shortest_paths",
@@ -60,7 +60,7 @@ SHARED = (
     f"{_PACKING}:respond",
     f"{_PACKING}:walk",
     f"{_ROUTING}._tree_kernels:grow",
-    "astra_tacos.bounds._flow_kernels:max_flow",
+    "astra_tacos.bounds._bound_kernels:max_flow",
 )
 """Schedules of collectives in which chunks go to several NPUs."""
 ROOTED = (f"{_BRANCHINGS}:reaches_all", f"{_BRANCHINGS}:pack")

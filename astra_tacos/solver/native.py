@@ -17,7 +17,7 @@ from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import Dimension, LinkSpec, NetworkConfig
 from astra_tacos.replayer.native import NATIVE_ALGORITHMS
 from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.replayer.single_collective import single_collective_run
+from astra_tacos.replayer.trace_replay import single_collective_run
 from astra_tacos.run.backend import CONGESTION_AWARE, STOCK, Backend
 from astra_tacos.run.run import PATTERN_KEYS
 from astra_tacos.run.system import BASELINE, LOCAL_BW_AWARE, SystemConfig

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from astra_tacos.bounds.certificate import certify
-from astra_tacos.bounds.symmetric_certificate import certify_symmetric
+from astra_tacos.bounds.symmetric import certify_symmetric
 from astra_tacos.export.chakra import order_of_traces
 from astra_tacos.export.run_directory import RESULT_FILE, RunDirectory, write_run_directory
 from astra_tacos.run.backend import backend_of_model
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.storage import save_schedule
-from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule
-from astra_tacos.schedule.symmetric_storage import save_symmetric_schedule
+from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, save_symmetric_schedule
 from astra_tacos.solver.judgement import Judgement
 from astra_tacos.solver.judges import FIGURES
 from astra_tacos.solver.native import NativeTimes

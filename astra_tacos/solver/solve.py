@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from astra_tacos.export.chakra import order_of_traces
 from astra_tacos.network.composition import build_topology
-from astra_tacos.network.sketched import under_sketch
+from astra_tacos.network.sketch import under_sketch
 from astra_tacos.run.backend import backend_of_model
-from astra_tacos.schedule.moved import moved_to
+from astra_tacos.schedule.renumbered import moved_to
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import wire_bytes
 from astra_tacos.solver.first_use import CHECKING, REPLAYING, SYMMETRIC, WRITING, compile_ahead, finding_optimum, searching
@@ -21,13 +21,12 @@ from astra_tacos.solver.judgement import judge_schedule, with_other_choices
 from astra_tacos.solver.judges import backend_in_use, backend_that_runs, timed_for
 from astra_tacos.solver.native import NativeTimesAhead
 from astra_tacos.solver.packet_search import search_and_replay
-from astra_tacos.solver.progress import Progress, silent
-from astra_tacos.solver.request import Request
+from astra_tacos.solver.request import Progress, Request, silent
 from astra_tacos.solver.robust import robust
-from astra_tacos.solver.schedule_check import check_schedule
 from astra_tacos.solver.sketch_cost import SketchCost
 from astra_tacos.solver.solution import CompactSolution, Solution
 from astra_tacos.solver.symmetric_judgement import check_sends, has_many_sends, is_symmetric, symmetric_tasks
+from astra_tacos.solver.synthesize import check_schedule
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import format_size
 from astra_tacos.synthesizer.search.search import SearchResult, known_optimum

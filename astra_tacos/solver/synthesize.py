@@ -1,4 +1,7 @@
-"""`synthesize`: a schedule for Python programs."""
+"""`synthesize`: a schedule for Python programs.
+
+Check of a schedule by the oracle and by the replay.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,32 @@ from typing import Literal
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
+from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LinkModel
-from astra_tacos.solver.schedule_check import check_schedule
+from astra_tacos.support.errors import VerificationError
 from astra_tacos.synthesizer import AUTO
 from astra_tacos.synthesizer.chunk_counts import MAX_SENDS
 from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
+from astra_tacos.verifier.schedule_oracle import check
+
+
+def check_schedule(schedule: Schedule) -> None:
+    """Check that the oracle accepts the schedule and that the embedded replay takes exactly the predicted time.
+
+    Raises
+    ------
+    VerificationError
+        If the oracle finds an error or the replay takes another time.
+    """
+    try:
+        check(schedule)
+    except VerificationError as error:
+        raise VerificationError(f"a schedule of {schedule.synthesizer or 'no synthesizer'} is illegal: {error}") from None
+    replayed = replay_schedule(schedule).collective_time_ns
+    if replayed != schedule.collective_time_ns:
+        raise VerificationError(f"the replay takes {replayed} ns, {schedule.collective_time_ns} ns were predicted")
 
 
 def synthesize(

@@ -21,8 +21,7 @@ from numpy.typing import DTypeLike, NDArray
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.support.files import replaced_file
 from astra_tacos.support.input_file import open_regular
-from astra_tacos.support.json_text import parse_json_object
-from astra_tacos.support.yaml_text import describe
+from astra_tacos.support.text_files import describe, parse_json_object
 
 HEADER = "header"
 MOST_ENTRIES = 256

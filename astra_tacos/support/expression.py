@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Any
 
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.yaml_text import describe
+from astra_tacos.support.text_files import describe
 
 Value = Any
 """bool, int, float, str, None, or a list or tuple of values."""

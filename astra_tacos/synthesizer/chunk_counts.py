@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.bounds.chosen_cuts import worst_chosen_cut
+from astra_tacos.bounds.cut import worst_chosen_cut
 from astra_tacos.bounds.distance import diameter
 from astra_tacos.bounds.port import egress, ingress, volume
 from astra_tacos.bounds.way_volume import fewest_crossings

@@ -12,11 +12,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.verifier.msccl_file import BUFFERS, MscclFile
-from astra_tacos.verifier.msccl_layout import READS_SRC, WRITES_DST, Layout
+from astra_tacos.verifier.msccl_file import BUFFERS, READS_SRC, WRITES_DST, Layout, MscclFile
 from astra_tacos.verifier.program_form import Program
-from astra_tacos.verifier.program_order import Order
-from astra_tacos.verifier.program_values import Naming, Value, compare, run
+from astra_tacos.verifier.program_order import Naming, Order, Value, compare, run
 from astra_tacos.verifier.violation import Violation
 
 _REDUCTIONS = ("all-reduce", "reduce-scatter", "reduce")

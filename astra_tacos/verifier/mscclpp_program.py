@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.verifier.msccl_layout import Layout
+from astra_tacos.verifier.msccl_file import Layout
 from astra_tacos.verifier.mscclpp_file import BUFFER_NAMES, PlanFile, PlanOp, Slice
 from astra_tacos.verifier.program_form import MAX_LOCATIONS, NOWHERE, Action, Buffers, Program, Region
 from astra_tacos.verifier.program_order import Order

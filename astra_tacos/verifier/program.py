@@ -13,16 +13,13 @@ from astra_tacos.run.trace.trace import Trace
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.verifier.chakra_program import chakra_program
 from astra_tacos.verifier.msccl_conditions import check_msccl_values, check_values
-from astra_tacos.verifier.msccl_file import MscclFile, read_msccl_xml
-from astra_tacos.verifier.msccl_layout import Layout, lay_out
-from astra_tacos.verifier.msccl_program import msccl_program
-from astra_tacos.verifier.msccl_rules import check_rules
+from astra_tacos.verifier.msccl_file import Layout, MscclFile, lay_out, read_msccl_xml
+from astra_tacos.verifier.msccl_program import check_rules, msccl_program
 from astra_tacos.verifier.mscclpp_file import PlanFile, read_mscclpp_plan
 from astra_tacos.verifier.mscclpp_program import late_writes, plan_program, why_refused
-from astra_tacos.verifier.part_conditions import check_parts, shortest_message
 from astra_tacos.verifier.program_form import Action, Program
 from astra_tacos.verifier.program_order import Order, check_races, find_order, judge_order
-from astra_tacos.verifier.trace_conditions import KNOWN_COLLECTIVES, check_trace_values
+from astra_tacos.verifier.trace_conditions import KNOWN_COLLECTIVES, check_parts, check_trace_values, shortest_message
 from astra_tacos.verifier.violation import Violation
 
 _TOO_BROKEN = "it has too many errors to be followed"

@@ -17,8 +17,7 @@ from astra_tacos.verifier.mscclpp_file import read_mscclpp_plan
 from astra_tacos.verifier.mscclpp_program import why_no_schedule
 from astra_tacos.verifier.program import ProgramVerdict, examine_msccl_file, examine_plan_file, examine_trace
 from astra_tacos.verifier.program_form import Program
-from astra_tacos.verifier.program_order import Order
-from astra_tacos.verifier.program_values import Value
+from astra_tacos.verifier.program_order import Order, Value
 from astra_tacos.verifier.trace_conditions import stated_trace_values
 
 _NO_LIMIT = 1 << 62

@@ -40,8 +40,8 @@ from astra_tacos.run.trace.trace import Trace
 from astra_tacos.run.trace_parts import TraceParts
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.verifier.chakra_program import chakra_program
-from astra_tacos.verifier.part_conditions import check_parts, shortest_message
 from astra_tacos.verifier.program_order import judge_order
+from astra_tacos.verifier.trace_conditions import check_parts, shortest_message
 from astra_tacos.verifier.violation import Violation
 
 _NO_ROOT = -1

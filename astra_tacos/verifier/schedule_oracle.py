@@ -16,9 +16,7 @@ from astra_tacos.schedule.joint import join
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.support.errors import VerificationError
-from astra_tacos.verifier.device_oracle import check_devices
-from astra_tacos.verifier.trip_oracle import check_trips
-from astra_tacos.verifier.value_oracle import check_values
+from astra_tacos.verifier.value_oracle import check_devices, check_trips, check_values
 from astra_tacos.verifier.violation import Violation
 
 _LONGEST_NS = float(1 << 61)
@@ -281,7 +279,7 @@ def comp_ns(sizes: NDArray[np.integer] | NDArray[np.floating], timing: Timing) -
 
 def _check_contributions(schedule: Schedule, row: NDArray[np.int64], last: NDArray[np.int64]) -> list[Violation]:
     """What NPUs know, if chunks leave them in some rows and come to others in rows of their own: without trips, in the same."""
-    from astra_tacos.verifier import _contribution_kernels as kernels
+    from astra_tacos.verifier import _oracle_kernels as kernels
 
     collective = schedule.collective
     chunk = schedule.chunk[row]

@@ -1,4 +1,16 @@
-"""The oracle for schedules with partial sums: whether values are what they claim to be, and are there when they are sent."""
+"""The oracle for schedules with partial sums: whether values are what they claim to be, and are there when they are sent.
+
+Check of trips: what leaves a device that only forwards is what a hop of the same trip brought there, once and as it came.
+
+Devices that forward hold no copies and add nothing, except that a trip may begin or end at a reducing device, as at an NPU. So
+all hops of a trip together do what one send from its first stop to its last would do, and the rules for what may be sent and what
+is known then are those of any other schedule.
+
+Check of reducing devices: no sender has more under way in one than its window, and none adds up more than its ports allow.
+
+What is under way of a sender: a chunk that set out to be added at the device, until the sender has a copy of the chunk again. It
+shares no code with what makes schedules keep to windows.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +23,71 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.partial_sums import PartialSums
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.verifier.violation import Violation
+
+
+def check_trips(schedule: Schedule, valid: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], list[Violation]]:
+    """The first and the last hop of each trip that is one, and what is wrong with others.
+
+    Parameters
+    ----------
+    schedule
+        A schedule on a topology with forwarding devices.
+    valid
+        int64[n], rows whose chunk and channel exist; others are hops of no trip.
+
+    Returns
+    -------
+    first, last
+        int64[num_trips], rows.
+    violations
+        Of trips that begin or end at a forwarding device, whose hops do not follow one another in place or time, that carry
+        several chunks, come to a device twice or pass an NPU, or that reduce before their last hop.
+    """
+    topology = schedule.topology
+    assert schedule.trip is not None
+    order = valid[np.lexsort((valid, schedule.end_ns[valid], schedule.start_ns[valid], schedule.trip[valid]))]
+    trip, chunk, channel = schedule.trip[order], schedule.chunk[order], schedule.channel[order]
+    src, dst = topology.channel_src[channel], topology.channel_dst[channel]
+    begins = np.ones(len(order), np.bool_)
+    begins[1:] = trip[1:] != trip[:-1]
+    ends = np.append(begins[1:], True)
+    goes_on = ~begins
+    before = np.maximum(np.arange(len(order)) - 1, 0)
+    num_npus = topology.num_endpoints
+    holds = np.arange(topology.num_npus) < num_npus
+    holds[[device.device for device in topology.reducing]] = True
+    number = np.cumsum(begins) - 1
+    stop = number * topology.num_npus + dst
+    _, place, visits = np.unique(stop, return_inverse=True, return_counts=True)
+    origin = src[np.flatnonzero(begins)][number] if len(order) else src
+    wrong = (
+        (
+            "trip-start",
+            begins & (src >= num_npus) & ~holds[src],
+            "leaves a device that only forwards before anything has come there",
+        ),
+        ("trip-gap", goes_on & (src != dst[before]), "does not leave where the hop before it on its trip ended"),
+        ("trip-chunk", goes_on & (chunk != chunk[before]), "carries another chunk than the hop before it on its trip"),
+        (
+            "trip-early",
+            goes_on & (schedule.start_ns[order] < schedule.end_ns[order[before]]),
+            "starts before the hop before it on its trip has arrived",
+        ),
+        ("trip-pass", ~ends & (dst < num_npus), "comes to an NPU before its trip ends"),
+        ("trip-end", ends & ~holds[dst], "ends at a device that only forwards"),
+        ("trip-twice", (visits[place.ravel()] > 1) | (dst == origin), "comes to a device where its trip has been"),
+        ("trip-adds", schedule.reduces[order] & ~ends, "is added to what a device has that only forwards"),
+    )
+    violations, sound = [], np.ones(int(number[-1]) + 1 if len(order) else 0, np.bool_)
+    for code, which, text in wrong:
+        sound[number[which]] = False
+        for at in np.flatnonzero(which).tolist():
+            row, device, ends_at = int(order[at]), int(src[at]), int(dst[at])
+            where = f"chunk {chunk[at]}, {topology.describe_device(device)} to {topology.describe_device(ends_at)}"
+            violations.append(Violation(code, f"send {row} ({where}, at {schedule.start_ns[row]} ns) {text}", row, device))
+    whole = np.flatnonzero(sound)
+    return order[np.flatnonzero(begins)[whole]], order[np.flatnonzero(ends)[whole]], violations
+
 
 _NEVER = np.iinfo(np.int64).max
 _Holders = tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -162,4 +239,42 @@ def _check_end(schedule: Schedule, sums: PartialSums, holders: list[_Holders]) -
         for npu in np.setdiff1d(needing, holders[whole][0]).tolist():
             text = f"NPU {npu} ends without the whole of chunk {chunk}"
             violations.append(Violation("incomplete", text, None, npu, chunk))
+    return violations
+
+
+def check_devices(schedule: Schedule, first: NDArray[np.int64], last: NDArray[np.int64]) -> list[Violation]:
+    """Violations of windows and ports, by the first and the last row of each sound trip."""
+    topology = schedule.topology
+    src, dst = topology.channel_src[schedule.channel[first]], topology.channel_dst[schedule.channel[last]]
+    chunk, adds = schedule.chunk[first], schedule.reduces[last]
+    violations: list[Violation] = []
+    for device in topology.reducing:
+        into = np.flatnonzero((dst == device.device) & adds)
+        where = topology.describe_device(device.device)
+        if device.ports is not None:
+            given, count = np.unique(chunk[into], return_counts=True)
+            for number, ports in zip(given[count > device.ports].tolist(), count[count > device.ports].tolist(), strict=True):
+                text = f"{where} adds up chunk {number} from {ports} others, expected at most {device.ports}"
+                violations.append(Violation("too-many-ports", text, None, device.device, number))
+        if device.window_bytes is None:
+            continue
+        for sender in np.unique(src[into]).tolist():
+            own = into[src[into] == sender]
+            back = np.flatnonzero((dst == sender) & ~adds)
+            returns: dict[int, list[int]] = {}
+            for at in back.tolist():
+                returns.setdefault(int(chunk[at]), []).append(int(schedule.end_ns[last[at]]))
+            events = []
+            for at in own.tolist():
+                size, begin = int(schedule.collective.chunk_size_bytes[chunk[at]]), int(schedule.start_ns[first[at]])
+                events.append((begin, 1, size, int(first[at])))
+                ends = [end for end in returns.get(int(chunk[at]), ()) if end > begin]
+                if ends:
+                    events.append((min(ends), 0, -size, -1))
+            under_way = 0
+            for _, _, change, row in sorted(events):
+                under_way += change
+                if change > 0 and under_way > device.window_bytes:
+                    text = f"send {row} makes {under_way} bytes of NPU {sender} that are under way in {where}, expected at most "
+                    violations.append(Violation("window", f"{text}{device.window_bytes}", row, sender, int(schedule.chunk[row])))
     return violations

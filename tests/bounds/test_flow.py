@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.bounds import BOUNDS, lower_bound
-from astra_tacos.bounds.any_algorithm import flow_programme
+from astra_tacos.bounds.any_algorithm import flow as flow_programme
 from astra_tacos.bounds.certificate import certify
 from astra_tacos.collective import make_collective
 from astra_tacos.network.network_config import LinkSpec

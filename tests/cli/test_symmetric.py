@@ -116,7 +116,7 @@ def test_other_networks_keep_their_rows(tmp_path: Path) -> None:
 def test_a_violated_schedule_is_reported(tmp_path: Path) -> None:
     from dataclasses import replace
 
-    from astra_tacos.schedule.symmetric_storage import load_symmetric_schedule, save_symmetric_schedule
+    from astra_tacos.schedule.symmetric_schedule import load_symmetric_schedule, save_symmetric_schedule
 
     output = tmp_path / "out"
     assert run(*arguments(network(tmp_path), "all-gather", "--output", output)).exit_code == 0

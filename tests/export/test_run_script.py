@@ -13,8 +13,7 @@ from helpers.schedules import schedule
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from astra_tacos.export.run_directory import write_run_directory
-from astra_tacos.export.run_script import SCRIPT, write_run_script
+from astra_tacos.export.run_directory import SCRIPT, write_run_directory, write_run_script
 from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE
 from astra_tacos.support.errors import ConfigError
 

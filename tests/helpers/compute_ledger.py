@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
-from astra_tacos.run.trace.node_messages import read_messages
+from astra_tacos.run.trace.node_bytes import read_messages
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.workload.repairer.change import Change
 

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from astra_tacos.collective import make_collective
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
-from astra_tacos.schedule.messages import first_rows
+from astra_tacos.schedule.messages import Sends, first_rows
 from astra_tacos.schedule.partial_sums import NO_NPU, PartialSums
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.sends import Sends
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.synthesizer.dispatch.dispatch import dispatch

@@ -11,7 +11,7 @@ from helpers.lint_runs import Node, RunFiles, coll, comp, drop, node, recv, send
 from hypothesis import strategies as st
 
 from astra_tacos.network.network_config import read_network
-from astra_tacos.run.trace.node_messages import read_messages
+from astra_tacos.run.trace.node_bytes import read_messages
 from astra_tacos.run.trace.reader import trace_files
 from astra_tacos.run.trace.schema import CommType, NodeType
 

@@ -11,9 +11,9 @@ import pytest
 from helpers.command import run
 from helpers.peers import peers
 
-from astra_tacos.bounds.bisection import bisection_gibps
+from astra_tacos.bounds.cut import bisection_gibps
 from astra_tacos.network.composition import build_topology
-from astra_tacos.network.distances import hops_between_npus
+from astra_tacos.network.device_routes import hops_between_npus
 from astra_tacos.network.fabric.draft import GIB_PER_GB
 from astra_tacos.network.fabric.kinds import KINDS, make_fabric
 from astra_tacos.network.fabric.ns3_topology import ns3_topology_text, read_ns3_topology

@@ -17,9 +17,17 @@ from hypothesis import strategies as st
 from scipy.sparse.csgraph import dijkstra
 
 from astra_tacos.network.composition import build_topology
-from astra_tacos.network.fabric.host_levels import as_dimensions, as_graph, find_levels, is_contiguous, made_contiguous
+from astra_tacos.network.fabric.host_levels import (
+    as_dimensions,
+    as_graph,
+    find_levels,
+    find_order,
+    halving_doubling_ns,
+    is_contiguous,
+    made_contiguous,
+    ring_ns,
+)
 from astra_tacos.network.fabric.host_matrix import HostMatrix, read_host_matrix
-from astra_tacos.network.fabric.host_order import find_order, halving_doubling_ns, ring_ns
 from astra_tacos.network.network_config import read_network
 from astra_tacos.support.errors import ConfigError
 

@@ -10,7 +10,7 @@ import pytest
 
 from astra_tacos.replayer.collective_program import CollectiveProgram
 from astra_tacos.replayer.native import composition, native_program
-from astra_tacos.replayer.native.kept_programs import KeptPrograms
+from astra_tacos.replayer.native.composition import KeptPrograms
 from astra_tacos.run.system import SystemConfig
 
 SYSTEM = SystemConfig("system.json", preferred_dataset_splits=3, collective_optimization="baseline", local_mem_bw_gbps=50.0)

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from astra_tacos.network.network_config import Dimension, NetworkConfig
 from astra_tacos.replayer.collective_program import CollectiveProgram, LocalKind
 from astra_tacos.replayer.native import NATIVE_ALGORITHMS, native_program
-from astra_tacos.replayer.native.phase import PATTERNS
+from astra_tacos.replayer.native.assembly import PATTERNS
 from astra_tacos.run.system import SystemConfig
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import ABSENT

@@ -8,9 +8,8 @@ import numpy as np
 from helpers.symmetric import task, tasks
 from hypothesis import given, settings
 
-from astra_tacos.bounds.symmetric_certificate import link_busy_ns
-from astra_tacos.replayer.schedule_replay import replay_schedule
-from astra_tacos.replayer.symmetric_replay import replay_symmetric
+from astra_tacos.bounds.symmetric import link_busy_ns
+from astra_tacos.replayer.schedule_replay import replay_schedule, replay_symmetric
 from astra_tacos.schedule.symmetric_schedule import SymmetricTask
 from astra_tacos.solver.symmetric_judgement import has_equal_delays
 from astra_tacos.synthesizer.symmetric.symmetric import synthesize_symmetric

@@ -26,8 +26,7 @@ from astra_tacos.report.rank_states import (
     next_to_end,
     state_over_time,
 )
-from astra_tacos.run.recorded_run import record_run
-from astra_tacos.run.recording import KINDS, Recording
+from astra_tacos.run.recording import KINDS, Recording, record_run
 from astra_tacos.run.run import Run
 
 AWARE, UNAWARE = "congestion-aware", "congestion-unaware"

@@ -14,7 +14,7 @@ from helpers.runs import EVERY_BLOCK, ONE_DIMENSION, SEVERAL_DIMENSIONS, Dimensi
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.critical_path import CriticalPath, critical_path, summarize_path
 from astra_tacos.run.outcome import RunOutcome
-from astra_tacos.run.recorded_run import record_run
+from astra_tacos.run.recording import record_run
 from astra_tacos.run.run import Run, read_run
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.workload.generator.device import Device

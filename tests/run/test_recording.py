@@ -14,8 +14,7 @@ from helpers.runs import ONE_DIMENSION, SEVERAL_DIMENSIONS, ending_runs, load_ru
 
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.outcome import RunOutcome
-from astra_tacos.run.recorded_run import record_run
-from astra_tacos.run.recording import FORMAT, KINDS, Recording, load_recording, save_recording
+from astra_tacos.run.recording import FORMAT, KINDS, Recording, load_recording, record_run, save_recording
 from astra_tacos.run.run import Run
 from astra_tacos.support.errors import ConfigError
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from astra_tacos.run.system import READ_KEYS, SystemConfig, read_system
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.json_text import read_json_object
+from astra_tacos.support.text_files import read_json_object
 
 
 def read(tmp_path: Path, document: dict[str, Any] | str | bytes) -> SystemConfig:

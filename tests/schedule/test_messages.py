@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 from astra_tacos.bounds.certificate import certify
 from astra_tacos.export.chakra import export_chakra, schedule_trace
+from astra_tacos.export.chrome_trace import EXPORTER as TIMELINE
 from astra_tacos.export.exporter import Exporter
 from astra_tacos.export.msccl_xml import export_msccl_xml, why_no_msccl_xml
-from astra_tacos.export.schedule_timeline import EXPORTER as TIMELINE
 from astra_tacos.export.send_rows import EXPORTER as ROWS
 from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.report.arrivals import arrivals

@@ -12,7 +12,7 @@ from hypothesis import given
 
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.schedule.dependencies import data_dependencies, previous_on_link
-from astra_tacos.schedule.sends import Sends
+from astra_tacos.schedule.messages import Sends
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import choose_link_model, compute_timing, least_bytes
 from astra_tacos.support.errors import ConfigError, SynthesisError

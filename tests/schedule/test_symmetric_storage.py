@@ -12,9 +12,9 @@ from helpers.symmetric import task, tasks
 from hypothesis import given
 
 from astra_tacos.schedule.storage import save_schedule
-from astra_tacos.schedule.symmetric_schedule import SymmetricTask
-from astra_tacos.schedule.symmetric_storage import (
+from astra_tacos.schedule.symmetric_schedule import (
     FORMAT,
+    SymmetricTask,
     holds_symmetric,
     load_rows,
     load_symmetric_schedule,
@@ -95,6 +95,6 @@ def test_headers_that_make_no_sense(tmp_path: Path, changed: dict[str, object], 
 def test_a_million_sends_too_many_are_not_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "schedule.npz"
     save_symmetric_schedule(synthesize_symmetric(task((("Ring", 8, 50.0, 500.0),))), path)
-    monkeypatch.setattr("astra_tacos.schedule.symmetric_storage.MOST_SENDS", 10)
+    monkeypatch.setattr("astra_tacos.schedule.symmetric_schedule.MOST_SENDS", 10)
     with pytest.raises(ConfigError, match="a symmetric schedule of 56 sends, expected at most 10"):
         load_rows(path)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from astra_tacos import lower_bound, read_run, replay_run
 from astra_tacos.collective import make_collective
-from astra_tacos.export.workload import export_workload
+from astra_tacos.export.chakra import export_workload
 from astra_tacos.replayer.native import NATIVE_ALGORITHMS
 from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CONGESTION_UNAWARE, Backend
 from astra_tacos.schedule.timing import compute_timing

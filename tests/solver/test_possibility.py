@@ -13,7 +13,7 @@ from helpers.plans import quickly_planned, written
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos.bounds.any_algorithm.amounts import entering_bytes
+from astra_tacos.bounds.any_algorithm.parts import entering_bytes
 from astra_tacos.collective import make_collective
 from astra_tacos.planner.workload import find_workload, read_inputs
 from astra_tacos.replayer.native import NATIVE_ALGORITHMS, native_program

@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 
 import astra_tacos.support.kernels
-from astra_tacos.support.kernels.arrays import BOOL, F64, I64, I64_2D_OUT, I64_OUT, Layout
 from astra_tacos.support.kernels.compiled import kernel
+from astra_tacos.support.kernels.tables import BOOL, F64, I64, I64_2D_OUT, I64_OUT, Layout
 
 KERNEL = """
 from typing import NamedTuple
-from astra_tacos.support.kernels.arrays import I64, I64_OUT
+from astra_tacos.support.kernels.tables import I64, I64_OUT
 from astra_tacos.support.kernels.compiled import kernel
 from astra_tacos.toy._part_kernels import part
-from astra_tacos.support.kernels.bits import below
+from astra_tacos.support.kernels.shared import below
 
 class Pair(NamedTuple):
     left: I64

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from astra_tacos.support.distinct import distinct, distinct_places, row_places
+from astra_tacos.support.grouping import distinct, distinct_places, row_places
 
 
 @examples(20)

@@ -10,9 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-from astra_tacos.support.kernels.bits import GOLDEN, below, bit_length, mix, population, trailing_zeros
-from astra_tacos.support.kernels.graph import topological_order
-from astra_tacos.support.kernels.heap import heap_drop_first, heap_push, heap_replace_first
+from astra_tacos.support.kernels.shared import (
+    GOLDEN,
+    below,
+    bit_length,
+    heap_drop_first,
+    heap_push,
+    heap_replace_first,
+    mix,
+    population,
+    topological_order,
+    trailing_zeros,
+)
 
 WORDS = st.integers(0, (1 << 64) - 1)
 

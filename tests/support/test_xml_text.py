@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.xml_text import read_xml
+from astra_tacos.support.text_files import read_xml
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from astra_tacos.network.network_config import read_network
-from astra_tacos.run.per_node import read_per_node
-from astra_tacos.support import yaml_text
+from astra_tacos.run.system import read_per_node
+from astra_tacos.support import text_files as yaml_text
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.yaml_text import read_yaml_mapping
+from astra_tacos.support.text_files import read_yaml_mapping
 
 NUMBERS: list[tuple[str, int | None, float | None]] = [
     ("8", 8, 8.0),

@@ -80,7 +80,7 @@ def test_an_all_reduce_takes_no_longer_than_its_halves(network: str) -> None:
 )
 def test_programme_reaches_forestcolls_optimum(file: str, num_npus: int, gbps: float) -> None:
     """The rate of the linear programme, without the chunks of a schedule, which `make bench-fabrics` measures."""
-    from astra_tacos.network.link_table import read_link_table
+    from astra_tacos.network.node_table import read_link_table
     from astra_tacos.synthesizer.columns.demand import Demands
     from astra_tacos.synthesizer.columns.programme import solve
 

@@ -15,7 +15,7 @@ from astra_tacos.export.stand_in import stand_in_of
 from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.schedule.timing import compute_timing
-from astra_tacos.solver.servers import BOX, MIXED, NONE, ONLY_SERVERS, server_rows
+from astra_tacos.solver.devices_that_add import BOX, MIXED, NONE, ONLY_SERVERS, server_rows
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.algorithms.parameter_server import server_solution
 from astra_tacos.synthesizer.columns.demand import Demands

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 
 from astra_tacos.bounds import lower_bound
 from astra_tacos.collective import make_collective
-from astra_tacos.network.sketch import read_sketch
-from astra_tacos.network.sketched import under_sketch
+from astra_tacos.network.sketch import read_sketch, under_sketch
 from astra_tacos.replayer.schedule_replay import replay_schedule
-from astra_tacos.schedule.moved import moved_to
+from astra_tacos.schedule.renumbered import moved_to
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.solver.synthesize import synthesize

@@ -25,11 +25,10 @@ from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import ABSENT, DANGLING, ChunkColumns, Trace
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.support.csr import group_by
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.grouping import group_by
 from astra_tacos.verifier.chakra_program import chakra_program
-from astra_tacos.verifier.msccl_file import read_msccl_xml
-from astra_tacos.verifier.msccl_layout import lay_out
+from astra_tacos.verifier.msccl_file import lay_out, read_msccl_xml
 from astra_tacos.verifier.msccl_program import msccl_program
 from astra_tacos.verifier.program import ProgramVerdict, verify_msccl_xml, verify_trace
 from astra_tacos.verifier.program_form import Program

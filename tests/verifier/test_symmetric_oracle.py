@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from astra_tacos.network.blocks import BUILDING_BLOCKS
 from astra_tacos.network.blocks.building_block import BlockLinks
-from astra_tacos.network.blocks.translations import BitwiseTranslations
+from astra_tacos.network.blocks.routing import BitwiseTranslations
 from astra_tacos.network.network_config import Dimension
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule
 from astra_tacos.synthesizer.symmetric.symmetric import synthesize_symmetric

@@ -9,10 +9,10 @@ import pytest
 from helpers.fabrics import TWO_LEVELS
 
 from astra_tacos.collective import make_collective
-from astra_tacos.schedule.sends import Sends
+from astra_tacos.schedule.messages import Sends
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import compute_timing
-from astra_tacos.solver.schedule_check import check_schedule
+from astra_tacos.solver.synthesize import check_schedule
 from astra_tacos.support.errors import ConfigError, VerificationError
 from astra_tacos.verifier.schedule_oracle import verify
 

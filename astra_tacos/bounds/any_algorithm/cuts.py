@@ -13,7 +13,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.bounds.any_algorithm.amounts import entering_bytes
 from astra_tacos.bounds.any_algorithm.carrying import (
     first_arrival_ns,
     link_latency_ns,
@@ -22,9 +21,9 @@ from astra_tacos.bounds.any_algorithm.carrying import (
     whole_ns,
 )
 from astra_tacos.bounds.any_algorithm.latency import MOST_STEPS, distances_ns, nearest_ns
+from astra_tacos.bounds.any_algorithm.parts import entering_bytes
 from astra_tacos.bounds.bound import Bound
-from astra_tacos.bounds.chosen_cuts import chosen_sides, describe_side, links_into
-from astra_tacos.bounds.cut import crossing, tightest_sides
+from astra_tacos.bounds.cut import chosen_sides, crossing, describe_side, links_into, tightest_sides
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.bounds.any_algorithm.amounts import pair_bytes
 from astra_tacos.bounds.any_algorithm.carrying import link_latency_ns
+from astra_tacos.bounds.any_algorithm.parts import pair_bytes
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology

@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.bounds.any_algorithm.amounts import all_bytes, owned_bytes, pair_bytes
 from astra_tacos.bounds.any_algorithm.carrying import first_arrival_ns, rate_bytes_per_ns, smallest_times_ns, whole_ns
 from astra_tacos.bounds.any_algorithm.latency import MOST_STEPS, distances_ns
+from astra_tacos.bounds.any_algorithm.parts import all_bytes, owned_bytes, pair_bytes
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.bounds.grouping import is_transitive
 from astra_tacos.collective.collective import Collective

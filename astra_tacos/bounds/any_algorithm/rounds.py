@@ -16,8 +16,8 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from astra_tacos.bounds.any_algorithm.amounts import pair_bytes
 from astra_tacos.bounds.any_algorithm.carrying import first_arrival_ns
+from astra_tacos.bounds.any_algorithm.parts import pair_bytes
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology

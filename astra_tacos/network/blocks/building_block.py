@@ -16,9 +16,15 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.network.blocks.routing import distances, distances_from, first_hops, first_hops_from_zero
-from astra_tacos.network.blocks.spreading import Spreads, spread_over_shortest_routes
-from astra_tacos.network.blocks.translations import Translations
+from astra_tacos.network.blocks.routing import (
+    Spreads,
+    Translations,
+    distances,
+    distances_from,
+    first_hops,
+    first_hops_from_zero,
+    spread_over_shortest_routes,
+)
 
 NO_MEMBER = -1
 """The entry of `axes` for the member after the last one of a line."""

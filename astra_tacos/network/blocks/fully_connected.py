@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.network.blocks.building_block import COMPLETE, BlockLinks, BuildingBlock, Tour
 from astra_tacos.network.blocks.ring import ring_axis
-from astra_tacos.network.blocks.spreading import Spreads, spread_directly
-from astra_tacos.network.blocks.translations import CyclicTranslations
+from astra_tacos.network.blocks.routing import CyclicTranslations, Spreads, spread_directly
 
 
 class _FullyConnected(BuildingBlock):

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.network.blocks.building_block import NO_MEMBER, BlockLinks, BuildingBlock, Tour
-from astra_tacos.network.blocks.spreading import Spreads, binomial_tree
-from astra_tacos.network.blocks.translations import BitwiseTranslations
+from astra_tacos.network.blocks.routing import BitwiseTranslations, Spreads, binomial_tree
 
 
 class _Hypercube(BuildingBlock):

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.network.blocks.building_block import NO_MEMBER, BlockLinks, BuildingBlock, Drawing, SharedPart, Tour
-from astra_tacos.network.blocks.spreading import Spreads, both_ways_alike
+from astra_tacos.network.blocks.routing import Spreads, both_ways_alike
 
 
 class _Mesh(BuildingBlock):

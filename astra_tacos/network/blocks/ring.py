@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.network.blocks.building_block import COMPLETE, BlockLinks, BuildingBlock, Drawing, SharedPart, Tour
 from astra_tacos.network.blocks.mesh import MESH, line_axis
-from astra_tacos.network.blocks.spreading import Spreads
-from astra_tacos.network.blocks.translations import CyclicTranslations
+from astra_tacos.network.blocks.routing import CyclicTranslations, Spreads
 
 
 class _Ring(BuildingBlock):

@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.network.blocks.building_block import BlockLinks, BuildingBlock, Drawing, Tour
 from astra_tacos.network.blocks.ring import ring_axis
-from astra_tacos.network.blocks.spreading import Spreads, binomial_tree, both_ways_alike, spread_directly
-from astra_tacos.network.blocks.translations import CyclicTranslations
+from astra_tacos.network.blocks.routing import CyclicTranslations, Spreads, binomial_tree, both_ways_alike, spread_directly
 
 
 class _Switch(BuildingBlock):

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.network.blocks.building_block import BlockLinks, BuildingBlock, Tour
-from astra_tacos.network.blocks.translations import CyclicTranslations, Members, Translations
+from astra_tacos.network.blocks.routing import CyclicTranslations, Members, Translations
 
 
 class _TwistedTorus(BuildingBlock):

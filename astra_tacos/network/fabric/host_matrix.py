@@ -14,9 +14,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.support.decimal_text import parse_decimal
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.yaml_text import describe, read_text
+from astra_tacos.support.text_files import describe, parse_decimal, read_text
 
 MOST_HOSTS = 128
 LATENCY_UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6}

@@ -17,7 +17,7 @@ from astra_tacos.network.fabric.draft import FabricDraft
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.foreign import INFRAGRAPH_KEYS
-from astra_tacos.support.yaml_text import describe, describe_keys, read_yaml_mapping
+from astra_tacos.support.text_files import describe, describe_keys, read_yaml_mapping
 
 _KINDS = {"xpu": "npu", "npu": "npu", "gpu": "npu", "nic": "nic", "cpu": "cpu", "switch": "switch", "custom": "switch"}
 _GBPS = {"giga_bytes_per_second": 1.0, "gigabytes_per_second": 1.0, "gigabits_per_second": 0.125, "giga_bits_per_second": 0.125}

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 from astra_tacos.network.fabric.draft import FabricDraft
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.xml_text import read_xml
-from astra_tacos.support.yaml_text import describe
+from astra_tacos.support.text_files import describe, read_xml
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element

@@ -14,7 +14,7 @@ from pathlib import Path
 from astra_tacos.network.fabric.draft import GIB_PER_GB, FabricDraft
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.yaml_text import describe, read_text
+from astra_tacos.support.text_files import describe, read_text
 
 _RATE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([GMk]?)bps")
 _DELAY = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|ms|us|ns)")

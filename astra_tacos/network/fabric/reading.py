@@ -12,7 +12,7 @@ from astra_tacos.network.network_config import NetworkConfig, read_network
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.foreign import BEGIN, refuse_foreign
 from astra_tacos.support.input_file import read_begin
-from astra_tacos.support.yaml_text import read_yaml_mapping
+from astra_tacos.support.text_files import read_yaml_mapping
 
 _YAML = (".yml", ".yaml")
 

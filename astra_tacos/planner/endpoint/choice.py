@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from astra_tacos.planner.endpoint.npu import Mode, Npu, Partition
-from astra_tacos.support.decimal_text import parse_decimal
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.text_files import parse_decimal
 
 _NPU = {"cores": "cores", "core-bandwidth": "core_gbps", "memory": "memory_gbps", "peak": "peak_tflops"}
 """Options of an NPU, and the fields of `Npu` that they set."""

@@ -27,14 +27,14 @@ from astra_tacos.planner.run_files import NETWORK, SYSTEM, WORKLOAD, RunInputs, 
 from astra_tacos.planner.workload import read_inputs
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import Backend, choose_backend
-from astra_tacos.run.native_lists import check_dimensions
 from astra_tacos.run.outcome import RunOutcome
+from astra_tacos.run.patterns import check_dimensions
 from astra_tacos.run.run import Run
-from astra_tacos.run.trace.node_messages import encode_messages, read_messages
+from astra_tacos.run.trace.node_bytes import encode_messages, read_messages
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import replaced_directory, write_json
-from astra_tacos.support.json_text import read_json_object
+from astra_tacos.support.text_files import read_json_object
 
 _GB_PER_GIB = (1 << 30) / 1e9
 _CORE_SHARES = (1, 2, 4, 6, 8, 16)

@@ -25,7 +25,7 @@ from astra_tacos.run.backend import Backend
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.patterns import pattern_name
 from astra_tacos.run.run import Run
-from astra_tacos.run.shared_plans import shared_plans
+from astra_tacos.run.trace_parts import shared_plans
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 
 

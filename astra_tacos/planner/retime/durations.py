@@ -9,7 +9,7 @@ import numpy as np
 from astra_tacos.planner.retime.collectives import SynthesizedCollectives
 from astra_tacos.planner.retime.tasks import Operation
 from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.replayer.single_collective import single_collective_run
+from astra_tacos.replayer.trace_replay import single_collective_run
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.run import Run
 

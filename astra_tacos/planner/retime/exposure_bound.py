@@ -31,7 +31,7 @@ from astra_tacos.planner.retime.policies.pipeline import piecewise_dependencies,
 from astra_tacos.planner.retime.policies.reorder import free_tasks
 from astra_tacos.planner.retime.tasks import Operation, Task, TaskGraph, relations, tasks_of
 from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.replayer.single_collective import single_message_run
+from astra_tacos.replayer.trace_replay import single_message_run
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.run import Run
 from astra_tacos.run.trace.schema import CommType

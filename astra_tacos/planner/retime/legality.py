@@ -20,8 +20,7 @@ from typing import Any
 from astra_tacos.planner.global_order import match_messages
 from astra_tacos.planner.retime.written import FROM
 from astra_tacos.planner.workload import Workload
-from astra_tacos.run.trace.node_bytes import attribute
-from astra_tacos.run.trace.node_messages import read_messages
+from astra_tacos.run.trace.node_bytes import attribute, read_messages
 from astra_tacos.run.trace.schema import CommType, NodeType
 
 _WHOLE = re.compile(r"([0-9]+)")

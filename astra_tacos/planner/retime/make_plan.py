@@ -17,9 +17,8 @@ from astra_tacos.planner.run_files import add_to_plan, check_output, planned_inp
 from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.planner.workload import read_inputs
 from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.run.recorded_run import record_run
-from astra_tacos.run.recording import REPLAY_FILE, save_recording
-from astra_tacos.solver.progress import OnProgress
+from astra_tacos.run.recording import REPLAY_FILE, record_run, save_recording
+from astra_tacos.solver.request import OnProgress
 from astra_tacos.support.files import replaced_directory
 from astra_tacos.support.temporaries import scratch_directory
 

@@ -13,7 +13,7 @@ from astra_tacos.planner.retime.symmetry import are_alike
 from astra_tacos.planner.retime.tasks import Extent, Operation, Task, TaskGraph
 from astra_tacos.planner.workload import Workload
 from astra_tacos.run.outcome import RunOutcome
-from astra_tacos.run.trace.node_messages import read_messages
+from astra_tacos.run.trace.node_bytes import read_messages
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.errors import ConfigError
 

@@ -27,9 +27,9 @@ from astra_tacos.planner.workload import Workload, find_workload, read_inputs
 from astra_tacos.replayer.network_models import NETWORK_MODELS
 from astra_tacos.run.backend import Backend, choose_backend
 from astra_tacos.run.critical_path import PathSummary, summarize_path
-from astra_tacos.run.native_lists import check_dimensions
 from astra_tacos.run.outcome import RunOutcome
-from astra_tacos.run.recorded_run import record_run
+from astra_tacos.run.patterns import check_dimensions
+from astra_tacos.run.recording import record_run
 from astra_tacos.run.run import Run
 from astra_tacos.run.trace.reader import read_names
 from astra_tacos.run.trace.schema import NodeType

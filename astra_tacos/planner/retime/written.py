@@ -21,8 +21,7 @@ from astra_tacos.planner.run_files import WORKLOAD, RunInputs, write_configurati
 from astra_tacos.planner.workload import Workload
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.run import NATIVE, Run
-from astra_tacos.run.trace.node_bytes import set_attribute
-from astra_tacos.run.trace.node_messages import encode_messages
+from astra_tacos.run.trace.node_bytes import encode_messages, set_attribute
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.run.trace.trace import Trace
 

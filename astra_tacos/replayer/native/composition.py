@@ -3,26 +3,57 @@
 The programs are exact: replayed in ASTRA-sim's order of events, a program ends on every NPU at the same nanosecond as in
 ASTRA-sim. These options are not modelled: `model-shared-bus`, `--num-queues-per-dim` other than 1, `--injection-scale` and
 `--rendezvous-protocol`.
+
+Programs that were made are kept: runs that are replayed one after another have most of them in common.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from threading import Lock
 from typing import Protocol
 
 from astra_tacos.replayer.collective_program import CollectiveProgram
-from astra_tacos.replayer.native.assembly import Block, LogicalDimension, assemble
+from astra_tacos.replayer.native.assembly import PATTERNS, Block, LogicalDimension, Phase, PhaseRequest, assemble
 from astra_tacos.replayer.native.direct import direct
 from astra_tacos.replayer.native.double_binary_tree import double_binary_tree
 from astra_tacos.replayer.native.halving_doubling import halving_doubling
-from astra_tacos.replayer.native.kept_programs import KeptPrograms
-from astra_tacos.replayer.native.phase import PATTERNS, Phase, PhaseRequest
 from astra_tacos.replayer.native.ring import ring
 from astra_tacos.run.chunks import SplitSystem, cut_into_chunks
 from astra_tacos.support.errors import ConfigError
+
+_MOST_NODES = 1 << 20
+"""Nodes of all programs that are kept, about 70 bytes each."""
+
+
+@dataclass(slots=True)
+class KeptPrograms:
+    """The programs that were last used, as many as have `most_nodes` nodes together. Threads may share it."""
+
+    most_nodes: int = _MOST_NODES
+    _programs: OrderedDict[Hashable, CollectiveProgram] = field(default_factory=OrderedDict)
+    _nodes: int = 0
+    _lock: Lock = field(default_factory=Lock)
+
+    def get(self, key: Hashable, make: Callable[[], CollectiveProgram]) -> CollectiveProgram:
+        """The program of a key, made if it is not kept. Two threads may both make it."""
+        with self._lock:
+            if key in self._programs:
+                self._programs.move_to_end(key)
+                return self._programs[key]
+        made = make()
+        with self._lock:
+            if key not in self._programs:
+                self._programs[key] = made
+                self._nodes += made.num_nodes
+            while self._nodes > self.most_nodes:
+                self._nodes -= self._programs.popitem(last=False)[1].num_nodes
+        return made
+
 
 NATIVE_ALGORITHMS: dict[str, Callable[[PhaseRequest], Phase]] = {
     "ring": ring,

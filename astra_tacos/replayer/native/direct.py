@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from astra_tacos.replayer.native.assembly import Phase, PhaseRequest
 from astra_tacos.replayer.native.exchange import exchange, packets_reduced
-from astra_tacos.replayer.native.phase import Phase, PhaseRequest
 
 
 def direct(request: PhaseRequest) -> Phase:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.replayer.native.phase import Phase, PhaseRequest, Role
+from astra_tacos.replayer.native.assembly import Phase, PhaseRequest, Role
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import ABSENT
 from astra_tacos.support.errors import ConfigError

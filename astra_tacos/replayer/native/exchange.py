@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.replayer.collective_program import LocalKind
-from astra_tacos.replayer.native.phase import Phase, PhaseRequest
-from astra_tacos.replayer.native.role_builder import RoleBuilder
+from astra_tacos.replayer.native.assembly import Phase, PhaseRequest, RoleBuilder
 from astra_tacos.run.trace.schema import NodeType
 
 _RECEIVED, _PASSED, _OPEN, _END = range(4)

@@ -7,8 +7,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.replayer.native.assembly import Phase, PhaseRequest
 from astra_tacos.replayer.native.exchange import exchange, packets_reduced
-from astra_tacos.replayer.native.phase import Phase, PhaseRequest
 from astra_tacos.support.errors import ConfigError
 
 

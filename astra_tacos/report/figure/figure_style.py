@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.extras import require
 from astra_tacos.support.files import check_writable, replaced_file
+from astra_tacos.support.installation import require
 
 if TYPE_CHECKING:
     from matplotlib.colors import Colormap

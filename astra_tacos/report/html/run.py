@@ -24,7 +24,7 @@ from astra_tacos.report.run_report import recorded_collectives
 from astra_tacos.run.recording import REPLAY_FILE, RecordedReplay, Recording, load_recording
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.json_text import read_json_object
+from astra_tacos.support.text_files import read_json_object
 
 PLAN_FILE = "plan.json"
 _MOST_RANK_BARS = 128

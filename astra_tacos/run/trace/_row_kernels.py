@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from astra_tacos.support.kernels.arrays import I64, I64_OUT
-from astra_tacos.support.kernels.bits import mix
 from astra_tacos.support.kernels.compiled import kernel
+from astra_tacos.support.kernels.shared import mix
+from astra_tacos.support.kernels.tables import I64, I64_OUT
 
 UNIQUE = -1
 _DANGLING = -1

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from astra_tacos.support.kernels.arrays import I32, I64, U8, U8_OUT, U16
 from astra_tacos.support.kernels.compiled import helper, kernel
+from astra_tacos.support.kernels.tables import I32, I64, U8, U8_OUT, U16
 
 _U7 = np.uint64(7)
 _U127 = np.uint64(127)

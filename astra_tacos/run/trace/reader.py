@@ -21,8 +21,8 @@ from astra_tacos.run.trace.file_bytes import FileBytes, read_file
 from astra_tacos.run.trace.ranks import read_ranks
 from astra_tacos.run.trace.scan import find
 from astra_tacos.run.trace.trace import Trace
-from astra_tacos.support.distinct import distinct
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.grouping import distinct
 
 MAX_RANKS = 1_000_000
 _THREADED_BYTES = 1 << 21

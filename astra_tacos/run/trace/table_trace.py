@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import ABSENT, DANGLING, ChunkColumns, NumberLists, Trace
 from astra_tacos.run.trace.writer import ATTRIBUTE_KEYS, NodeTable
-from astra_tacos.support.csr import members_of
+from astra_tacos.support.grouping import members_of
 
 
 def trace_of_table(table: NodeTable, rank_first: NDArray[np.int64], name: str) -> Trace:

@@ -1,4 +1,9 @@
-"""The `Trace` class: traces of all ranks as columns, one row per node."""
+"""The `Trace` class: traces of all ranks as columns, one row per node.
+
+The trace of a rank that takes no part in a collective.
+
+Which nodes of a trace wait for which others.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,31 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.run.trace.writer import ATTRIBUTE_KEYS, NodeTable, encode_trace
+
+
+def idle_trace() -> bytes:
+    """A trace with a single computation that takes no time, because ASTRA-sim needs at least one node."""
+    nothing = np.zeros(2, np.int64)
+    table = NodeTable(
+        node_id=np.array([0]),
+        kind=np.array([NodeType.COMP], np.uint8),
+        duration_us=np.array([0]),
+        names=("nothing_",),
+        name=np.array([0], np.uint8),
+        name_number=np.array([0]),
+        ctrl_first=nothing,
+        ctrl=np.empty(0, np.int64),
+        data_first=nothing,
+        data=np.empty(0, np.int64),
+        attr_first=np.array([0, 1]),
+        attr_key=np.array([ATTRIBUTE_KEYS["is_cpu_op"]], np.uint8),
+        attr_value=np.array([0]),
+    )
+    return encode_trace(table, 0, 1)
+
 
 ABSENT = -1
 DANGLING = -1
@@ -189,3 +219,27 @@ class Trace:
         """A node in words, like `rank 3, node 17`."""
         rank = int(np.searchsorted(self.rank_first, row, side="right")) - 1
         return f"rank {rank}, node {int(self.node_id[row])}"
+
+
+def precede(
+    trace: Trace, place: NDArray[np.int64], order: NDArray[np.int64], before: NDArray[np.int64], after: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """bool[num_queries], whether a chain of dependencies leads from `before[i]` to `after[i]`, two rows of one rank.
+
+    Parameters
+    ----------
+    trace
+        The workload.
+    place, order
+        int64[num_nodes] each, a topological order: the place of each row in it, and the row at each place.
+    before, after
+        int64[num_queries], rows.
+    """
+    from astra_tacos.run.trace._row_kernels import precedes
+
+    answer = np.zeros(len(before), np.bool_)
+    asked = np.flatnonzero(place[before] < place[after])  # a row can only depend on earlier ones
+    asked = asked[np.lexsort((place[after[asked]], place[before[asked]]))]
+    rows = before[asked], after[asked]
+    answer[asked] = precedes(trace.rank_first, trace.rank, place, order, trace.dep_first, trace.dep, *rows)
+    return answer

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from astra_tacos.support.decimal_text import parse_decimal, parse_whole
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.yaml_text import read_text
+from astra_tacos.support.text_files import parse_decimal, parse_whole, read_text
 
 Placement = bool | None
 """In place (True), out of place (False), or not said (None)."""

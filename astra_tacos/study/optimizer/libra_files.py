@@ -18,8 +18,8 @@ from astra_tacos.network.network_config import MAX_NPUS, check_block_names
 from astra_tacos.study.optimizer.demand import Demand, Job, Profile
 from astra_tacos.study.optimizer.shape import Shape
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.text_files import describe, read_text, read_yaml_mapping
 from astra_tacos.support.units import MAX_SIZE_BYTES
-from astra_tacos.support.yaml_text import describe, read_text, read_yaml_mapping
 
 PHASES = ("Forward", "InputGrad", "WeightGrad")
 NOT_INVOLVED = -1

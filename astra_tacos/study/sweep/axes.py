@@ -15,8 +15,8 @@ from astra_tacos.study.sweep.point import INPUT_COLUMNS
 from astra_tacos.study.sweep.settings import SETTINGS, read_number, read_size
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.expression import FUNCTIONS, MAX_INTEGER
+from astra_tacos.support.text_files import describe, describe_keys
 from astra_tacos.support.units import parse_sizes
-from astra_tacos.support.yaml_text import describe, describe_keys
 
 FAILED_LINKS, NETWORK = "failed_links", "network"
 POINT_KEYS = (NETWORK, FAILED_LINKS, *SETTINGS)

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 from astra_tacos.study.sweep.guard import start_processes, stop_all
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.installation import package_version
 from astra_tacos.support.temporaries import scratch_directory
-from astra_tacos.support.version import package_version
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -133,7 +133,7 @@ def _check_workers(client: Client) -> None:
 
     def version() -> str:  # nested, so that it is pickled by value: the package may be missing there
         try:
-            from astra_tacos.support.version import package_version
+            from astra_tacos.support.installation import package_version
         except ImportError:
             return "none"
         return package_version()

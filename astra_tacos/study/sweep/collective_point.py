@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from astra_tacos.bounds.certificate import certify
-from astra_tacos.bounds.symmetric_certificate import certify_symmetric
+from astra_tacos.bounds.symmetric import certify_symmetric
 from astra_tacos.collective import make_collective
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import NetworkConfig
@@ -19,7 +19,6 @@ from astra_tacos.schedule.schedule import LinkOrder, Schedule
 from astra_tacos.solver.judgement import judge_schedule
 from astra_tacos.solver.judges import STOCK_FIGURE, timed_for
 from astra_tacos.solver.packet_search import search_and_replay
-from astra_tacos.solver.schedule_check import check_schedule
 from astra_tacos.solver.symmetric_judgement import (
     has_equal_delays,
     has_many_sends,
@@ -27,10 +26,11 @@ from astra_tacos.solver.symmetric_judgement import (
     symmetric_tasks,
     symmetric_times,
 )
+from astra_tacos.solver.synthesize import check_schedule
 from astra_tacos.study.sweep.outcome import Conditions
 from astra_tacos.study.sweep.point import CollectiveTask
 from astra_tacos.support.errors import SynthesisError
-from astra_tacos.support.version import package_version
+from astra_tacos.support.installation import package_version
 from astra_tacos.synthesizer import AUTO
 from astra_tacos.synthesizer.symmetric.chunks import fastest_symmetric, is_near_bound
 from astra_tacos.verifier.symmetric_oracle import check_symmetric

@@ -26,7 +26,7 @@ from astra_tacos.study.sweep.point import COLLECTIVE, WORKLOAD
 from astra_tacos.study.sweep.settings import REQUIRED, SETTINGS
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.expression import Expression, parse_expression
-from astra_tacos.support.yaml_text import describe, read_yaml_mapping
+from astra_tacos.support.text_files import describe, read_yaml_mapping
 
 _KEYS = ("name", "point", "axes", "define", "where", "cost_model")
 _COST = "cost"

@@ -9,7 +9,7 @@ from typing import Any
 
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.expression import Expression, Names, parse_expression
-from astra_tacos.support.yaml_text import describe
+from astra_tacos.support.text_files import describe
 
 MARK = "="
 """First character of a string that is an expression."""

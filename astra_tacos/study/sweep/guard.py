@@ -22,9 +22,9 @@ from typing import Any
 
 from astra_tacos.study.sweep.outcome import DIED, GIVEN_UP, OUT_OF_MEMORY, TIMEOUT, Conditions, Outcome
 from astra_tacos.study.sweep.point import Point
+from astra_tacos.support.installation import package_version
 from astra_tacos.support.temporaries import create_scratch_directory, remove
 from astra_tacos.support.units import format_size
-from astra_tacos.support.version import package_version
 
 _POLL_S = 0.02
 """Seconds between two measurements of the process's memory."""

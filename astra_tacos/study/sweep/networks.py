@@ -30,7 +30,7 @@ from astra_tacos.study.sweep.field import MARK, Field, check_keys, naming, read_
 from astra_tacos.study.sweep.settings import read_number
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.support.expression import Names
-from astra_tacos.support.yaml_text import describe
+from astra_tacos.support.text_files import describe
 
 _BANDWIDTH, _PER_NPU = "bandwidth", "bandwidth_per_npu"
 _TEMPLATE_KEYS = ("name", "topology", "npus_count", _BANDWIDTH, _PER_NPU, "latency")

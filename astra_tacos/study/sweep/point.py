@@ -193,7 +193,7 @@ def synthesizers_of(points: Iterable[Point]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1)
 def _version() -> str:
-    from astra_tacos.support.version import package_version
+    from astra_tacos.support.installation import package_version
 
     return package_version()
 

@@ -15,10 +15,9 @@ from astra_tacos.run.placement_matrix import read_placement
 from astra_tacos.run.system import NATIVE_ALGORITHMS
 from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.study.sweep.point import BEST_PLACEMENT, COLLECTIVE, KINDS, WORKLOAD
-from astra_tacos.support.decimal_text import parse_decimal
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.text_files import describe, parse_decimal
 from astra_tacos.support.units import MAX_SIZE_BYTES, format_size, parse_size
-from astra_tacos.support.yaml_text import describe
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
 from astra_tacos.synthesizer.chunk_counts import MAX_SENDS
 from astra_tacos.synthesizer.work import parse_budget

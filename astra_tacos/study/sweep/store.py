@@ -24,8 +24,8 @@ from astra_tacos.study.sweep.point import ROW_FORMAT
 from astra_tacos.support.archive import one_line
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import replaced_file
-from astra_tacos.support.json_text import read_json_object
-from astra_tacos.support.version import package_version
+from astra_tacos.support.installation import package_version
+from astra_tacos.support.text_files import read_json_object
 
 ROWS, SWEEP_FILE, TABLE_FILE = "rows", "sweep.yml", "sweep.parquet"
 _LOCK = ".lock"

@@ -16,7 +16,7 @@ from astra_tacos.study.sweep.point import COLLECTIVE, INPUT_COLUMNS, WORKLOAD, C
 from astra_tacos.study.sweep.run_source import RUN_KEYS, RunSource, read_run_source
 from astra_tacos.study.sweep.settings import REQUIRED, SETTINGS
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.yaml_text import describe
+from astra_tacos.support.text_files import describe
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 _NOTHING = dict.fromkeys(INPUT_COLUMNS)

@@ -13,12 +13,11 @@ from astra_tacos.study.sweep.outcome import OK, REFUSED, RESULT_COLUMNS, STATUSE
 from astra_tacos.study.sweep.point import INPUT_COLUMNS, ROW_FORMAT, Point
 from astra_tacos.study.sweep.store import TABLE_FILE
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.extras import require
 from astra_tacos.support.files import replaced_file
 from astra_tacos.support.input_file import note_input
-from astra_tacos.support.json_text import parse_json_object
+from astra_tacos.support.installation import package_version, require
+from astra_tacos.support.text_files import parse_json_object
 from astra_tacos.support.units import NS_PER_S, format_size
-from astra_tacos.support.version import package_version
 
 METADATA = b"astra_tacos"
 _MAX_INT = (1 << 63) - 1

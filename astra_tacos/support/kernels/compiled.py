@@ -28,10 +28,9 @@ from numba.core.caching import (
 )
 
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.kernels.arrays import Layout
 from astra_tacos.support.kernels.first_use import await_kernel
 from astra_tacos.support.kernels.parts import PartCompiler
-from astra_tacos.support.kernels.tables import LentArray, Table
+from astra_tacos.support.kernels.tables import Layout, LentArray, Table
 
 _settings: Any = numba.config
 if _settings.DISABLE_JIT:  # some operations on bits are instructions, and arithmetic is that of 64 bits

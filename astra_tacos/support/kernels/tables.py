@@ -1,21 +1,31 @@
-# mypy: disable-error-code="no-untyped-call, untyped-decorator, override"
 """What kernels take, for numba: named tuples as tables in memory, and arrays whose owner is not counted. Imports numba.
 
 A kernel's caller keeps the arguments alive while it runs. So nothing has to be counted, and a named tuple is one pointer to the
 addresses and shapes of its arrays, however many there are. numba's own tuples of arrays take several times as long to compile
 and cost atomic operations wherever a field is used.
+
+Types of the arrays that kernels take. Loads no numba.
+
+A kernel's signature is made from the annotations of its parameters, so that it is compiled once and ahead of its first call.
+Names say the type of the entries and, if not one, the number of dimensions; `OUT` marks arrays that the kernel writes.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.core.datamodel.models import ArrayModel, OpaqueModel
 from numba.core.typing.templates import AttributeTemplate
 from numba.extending import NativeValue, box, infer_getattr, lower_getattr_generic, register_model, unbox
+from numpy.typing import NDArray
+
+# mypy: disable-error-code="no-untyped-call, untyped-decorator, override"
+
 
 _WORD = cgutils.intp_t
 _ADDRESS, _SHAPE = 4, 5
@@ -175,3 +185,53 @@ def _table(table: Table, given: Any, context: Any) -> NativeValue:
 @box(LentArray)
 def _returned(kind: LentArray, value: Any, context: Any) -> Any:
     raise TypeError("a kernel returns what is not its own: an array that it was given")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How an array is laid out: always C-contiguous.
+
+    Parameters
+    ----------
+    ndim
+        Number of dimensions.
+    written
+        Whether the kernel writes it; all others are handed over read-only.
+    record
+        The entries' type, if they are records.
+    """
+
+    ndim: int = 1
+    written: bool = False
+    record: np.dtype[Any] | None = None
+
+
+U8 = Annotated[NDArray[np.uint8], Layout()]
+U8_2D_OUT = Annotated[NDArray[np.uint8], Layout(2, True)]
+U8_OUT = Annotated[NDArray[np.uint8], Layout(1, True)]
+U16 = Annotated[NDArray[np.uint16], Layout()]
+U16_2D_OUT = Annotated[NDArray[np.uint16], Layout(2, True)]
+U32_2D = Annotated[NDArray[np.uint32], Layout(2)]
+U32_2D_OUT = Annotated[NDArray[np.uint32], Layout(2, True)]
+U64 = Annotated[NDArray[np.uint64], Layout()]
+U64_2D = Annotated[NDArray[np.uint64], Layout(2)]
+U64_OUT = Annotated[NDArray[np.uint64], Layout(1, True)]
+U64_2D_OUT = Annotated[NDArray[np.uint64], Layout(2, True)]
+U64_3D_OUT = Annotated[NDArray[np.uint64], Layout(3, True)]
+I8 = Annotated[NDArray[np.int8], Layout()]
+I16_OUT = Annotated[NDArray[np.int16], Layout(1, True)]
+I32 = Annotated[NDArray[np.int32], Layout()]
+I32_2D = Annotated[NDArray[np.int32], Layout(2)]
+I32_OUT = Annotated[NDArray[np.int32], Layout(1, True)]
+I32_2D_OUT = Annotated[NDArray[np.int32], Layout(2, True)]
+I32_3D_OUT = Annotated[NDArray[np.int32], Layout(3, True)]
+I64 = Annotated[NDArray[np.int64], Layout()]
+I64_2D = Annotated[NDArray[np.int64], Layout(2)]
+I64_OUT = Annotated[NDArray[np.int64], Layout(1, True)]
+I64_2D_OUT = Annotated[NDArray[np.int64], Layout(2, True)]
+F64 = Annotated[NDArray[np.float64], Layout()]
+F64_OUT = Annotated[NDArray[np.float64], Layout(1, True)]
+F64_2D_OUT = Annotated[NDArray[np.float64], Layout(2, True)]
+BOOL = Annotated[NDArray[np.bool_], Layout()]
+BOOL_OUT = Annotated[NDArray[np.bool_], Layout(1, True)]
+BOOL_2D_OUT = Annotated[NDArray[np.bool_], Layout(2, True)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from astra_tacos.collective.collective import Collective
-from astra_tacos.network.blocks.spreading import binomial_tree
+from astra_tacos.network.blocks.routing import binomial_tree
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing

@@ -17,8 +17,8 @@ from astra_tacos.bounds.port import egress, ingress, volume
 from astra_tacos.collective.all_gather import all_gather
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
+from astra_tacos.schedule.messages import Sends
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.sends import Sends
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.matching.matching import Matching, match_all_gather

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.support.csr import group_by, members_of
+from astra_tacos.support.grouping import group_by, members_of
 from astra_tacos.synthesizer.columns.column import Column, Trip
 from astra_tacos.synthesizer.columns.demand import Demands
 from astra_tacos.synthesizer.columns.programme import Solution

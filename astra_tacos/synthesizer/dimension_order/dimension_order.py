@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
-from astra_tacos.network.blocks.spreading import Spreads, spread_directly
+from astra_tacos.network.blocks.routing import Spreads, spread_directly
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns

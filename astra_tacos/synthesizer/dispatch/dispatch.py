@@ -12,8 +12,8 @@ from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.schedule.work_meter import count_work
-from astra_tacos.support.csr import group_by
 from astra_tacos.support.errors import SynthesisError
+from astra_tacos.support.grouping import group_by
 from astra_tacos.synthesizer.dispatch.occupancy import link_occupancy
 from astra_tacos.synthesizer.dispatch.send_graph import SendGraph, find_slots
 from astra_tacos.synthesizer.work import EXAMINED_CHANNEL

@@ -9,7 +9,7 @@ from itertools import permutations, product
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.network.blocks.spreading import Spreads
+from astra_tacos.network.blocks.routing import Spreads
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import MOST_TRUNCATED, LinkModel
 from astra_tacos.support.units import bytes_per_ns

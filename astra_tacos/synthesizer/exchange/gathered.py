@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from astra_tacos.collective.all_reduce import all_reduce_of
+from astra_tacos.schedule.messages import Sends
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.sends import Sends
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.synthesizer.exchange.values import Values

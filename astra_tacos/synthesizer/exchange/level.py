@@ -10,9 +10,9 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.network.blocks.spreading import Spreads, binomial_tree, spread_directly, spread_over_shortest_routes
+from astra_tacos.network.blocks.routing import Spreads, binomial_tree, spread_directly, spread_over_shortest_routes
 from astra_tacos.network.topology import Topology
-from astra_tacos.support.csr import group_by
+from astra_tacos.support.grouping import group_by
 from astra_tacos.support.units import bytes_per_ns
 
 SHORTEST, DOUBLING = "shortest", "doubling"

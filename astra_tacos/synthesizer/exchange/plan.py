@@ -11,7 +11,7 @@ from astra_tacos.collective.all_reduce import all_reduce_of
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.support.distinct import distinct_places
+from astra_tacos.support.grouping import distinct_places
 from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
 from astra_tacos.synthesizer.exchange.level import DOUBLING, Level
 from astra_tacos.synthesizer.exchange.relays import over_channels

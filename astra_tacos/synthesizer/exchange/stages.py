@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.network.blocks.spreading import Spreads
-from astra_tacos.support.distinct import distinct
+from astra_tacos.network.blocks.routing import Spreads
+from astra_tacos.support.grouping import distinct
 from astra_tacos.synthesizer.exchange.level import Level
 from astra_tacos.synthesizer.exchange.values import Values
 

@@ -15,9 +15,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from astra_tacos.support.kernels.bits import GOLDEN, MIX_1, below, mix, population, trailing_zeros
 from astra_tacos.support.kernels.compiled import helper, inlined, kernel
-from astra_tacos.support.kernels.heap import heap_push, heap_replace_first
+from astra_tacos.support.kernels.shared import (
+    GOLDEN,
+    MIX_1,
+    below,
+    heap_push,
+    heap_replace_first,
+    mix,
+    population,
+    trailing_zeros,
+)
 from astra_tacos.synthesizer.matching._switch_kernels import pair_ports
 from astra_tacos.synthesizer.matching._table_kernels import (
     DELAY,

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from astra_tacos.support.kernels.bits import GOLDEN, below, mix
 from astra_tacos.support.kernels.compiled import helper
+from astra_tacos.support.kernels.shared import GOLDEN, below, mix
 from astra_tacos.synthesizer.matching._table_kernels import (
     DST,
     SOURCE,

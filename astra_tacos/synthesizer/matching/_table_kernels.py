@@ -11,7 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from astra_tacos.support.kernels.arrays import (
+from astra_tacos.support.kernels.compiled import inlined
+from astra_tacos.support.kernels.shared import population
+from astra_tacos.support.kernels.tables import (
     BOOL_2D_OUT,
     BOOL_OUT,
     I32,
@@ -26,8 +28,6 @@ from astra_tacos.support.kernels.arrays import (
     U64_2D_OUT,
     U64_OUT,
 )
-from astra_tacos.support.kernels.bits import population
-from astra_tacos.support.kernels.compiled import inlined
 
 # Columns of `queues`: the delay, the ends of the queue's ring buffer, the queue's ends in it.
 DELAY, FROM, TO, HEAD, TAIL = 0, 1, 2, 3, 4

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.support.csr import group_by
+from astra_tacos.support.grouping import group_by
 from astra_tacos.synthesizer.dispatch.occupancy import link_occupancy
 from astra_tacos.synthesizer.matching.neighbourhood import neighbourhood
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from astra_tacos.support.kernels.arrays import I32, I32_OUT
 from astra_tacos.support.kernels.compiled import kernel
+from astra_tacos.support.kernels.tables import I32, I32_OUT
 
 
 class Hops(NamedTuple):

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.support.distinct import distinct
+from astra_tacos.support.grouping import distinct
 
 _SLACK = 0.01
 

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from astra_tacos.support.kernels.arrays import (
+from astra_tacos.support.kernels.compiled import helper, kernel
+from astra_tacos.support.kernels.tables import (
     BOOL,
     F64,
     F64_2D_OUT,
@@ -25,7 +26,6 @@ from astra_tacos.support.kernels.arrays import (
     I64_2D_OUT,
     I64_OUT,
 )
-from astra_tacos.support.kernels.compiled import helper, kernel
 
 # Rows of `nodes`, one column per NPU or circle of NPUs.
 _SET, _OUTER, _ENTRY, _HEAP, _STATE = 0, 1, 2, 3, 4

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.support.distinct import distinct_places
+from astra_tacos.support.grouping import distinct_places
 from astra_tacos.synthesizer.dispatch.dispatch import dispatch
 from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
 from astra_tacos.synthesizer.packing.mirror import mirror

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.network.topology import Topology
+from astra_tacos.schedule.messages import Sends
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.sends import Sends
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import Timing
 

@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.schedule.work_meter import count_work
-from astra_tacos.support.csr import group_by
 from astra_tacos.support.errors import SynthesisError
+from astra_tacos.support.grouping import group_by
 from astra_tacos.synthesizer.packing.branches import Branches, measure
 
 if TYPE_CHECKING:

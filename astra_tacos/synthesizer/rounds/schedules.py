@@ -10,8 +10,8 @@ import numpy as np
 from astra_tacos.collective import make_collective
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
+from astra_tacos.schedule.messages import Sends
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.sends import Sends
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import LinkModel, compute_timing
 from astra_tacos.support.units import bytes_per_ns

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.support.csr import group_by
-from astra_tacos.support.distinct import distinct_places
+from astra_tacos.support.grouping import distinct_places, group_by
 from astra_tacos.synthesizer.dispatch.occupancy import link_occupancy
 from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
 

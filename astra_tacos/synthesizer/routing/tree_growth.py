@@ -18,8 +18,8 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.schedule.work_meter import count_work
-from astra_tacos.support.csr import group_by
 from astra_tacos.support.errors import SynthesisError
+from astra_tacos.support.grouping import group_by
 from astra_tacos.synthesizer.packing.branches import Branches, measure
 from astra_tacos.synthesizer.packing.pack import Packing
 from astra_tacos.synthesizer.packing.roots import middle_npus, share_trees, spread_evenly

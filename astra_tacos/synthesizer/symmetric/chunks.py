@@ -9,8 +9,7 @@ from functools import lru_cache
 from itertools import chain
 
 from astra_tacos.bounds.symmetric import chunked_symmetric_bound, symmetric_bounds
-from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask
-from astra_tacos.schedule.symmetric_time import exact_symmetric_ns
+from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask, exact_symmetric_ns
 from astra_tacos.schedule.timing import MOST_TRUNCATED
 from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.synthesizer.chunk_counts import MAX_SENDS

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.bounds.symmetric import chunked_symmetric_bound
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask
-from astra_tacos.support.csr import group_by
+from astra_tacos.support.grouping import group_by
 from astra_tacos.synthesizer.symmetric.paths import along_paths
 from astra_tacos.synthesizer.symmetric.trees import Trees, grow, is_as_good_as
 

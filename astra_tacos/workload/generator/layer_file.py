@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.yaml_text import read_text
+from astra_tacos.support.text_files import read_text
 from astra_tacos.workload.generator.layered_model import MAX_LAYERS, LayeredModel, ModelLayer
 
 _COLUMNS = ("name", "parameters", "activations")

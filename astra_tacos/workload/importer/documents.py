@@ -14,7 +14,7 @@ from typing import Any
 from astra_tacos.run.trace.file_bytes import FREE_UNPACKED_BYTES, MAX_UNPACKED_BYTES, MAX_UNPACKED_RATIO, read_file
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.foreign import refuse_json_trace
-from astra_tacos.support.yaml_text import describe
+from astra_tacos.support.text_files import describe
 
 _MOST_MEMBERS = 100_000
 _TAR_MAGIC, _TAR_MAGIC_AT = b"ustar", 257

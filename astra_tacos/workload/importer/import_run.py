@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from astra_tacos.run.backend import Backend
-from astra_tacos.run.trace.node_messages import new_metadata
+from astra_tacos.run.trace.node_bytes import new_metadata
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.workload.importer.documents import read_documents
 from astra_tacos.workload.importer.garbage import garbage_kept

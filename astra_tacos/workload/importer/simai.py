@@ -13,8 +13,8 @@ from pathlib import Path
 
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.text_files import describe, read_text
 from astra_tacos.support.units import MAX_SIZE_BYTES
-from astra_tacos.support.yaml_text import describe, read_text
 
 POLICY = "HYBRID_TRANSFORMER_FWD_IN_BCKWD"
 _OTHER_POLICIES = frozenset(

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.run.chunks import count_chunks
 from astra_tacos.run.groups import ALL_RANKS
-from astra_tacos.run.native_lists import leaves_out, spans_all
-from astra_tacos.run.patterns import pattern_name
+from astra_tacos.run.patterns import leaves_out, pattern_name, spans_all
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.workload.linter.collectives import Collectives

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from astra_tacos.run.groups import NO_PLAN, group_ids, is_member, members_of, plan_numbers
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS
 from astra_tacos.run.trace.reader import read_names
-from astra_tacos.support.distinct import count_before, row_places
+from astra_tacos.support.grouping import count_before, row_places
 from astra_tacos.workload.linter.trace_view import TraceView
 
 _MOST_NAMES = 1_000_000

@@ -11,7 +11,7 @@ from astra_tacos.run.patterns import GROUP_ATTRIBUTE, pattern_name
 from astra_tacos.run.trace.node_bytes import attribute, load_rank, node_at
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import Trace
-from astra_tacos.support.distinct import row_places
+from astra_tacos.support.grouping import row_places
 from astra_tacos.support.units import format_size
 from astra_tacos.workload.linter.facts import Facts
 from astra_tacos.workload.linter.finding import Check, Found, FoundRows, Severity

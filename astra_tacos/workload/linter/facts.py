@@ -11,7 +11,7 @@ from astra_tacos.run.groups import ALL_RANKS
 from astra_tacos.run.run import NATIVE, implementations
 from astra_tacos.run.system import SystemConfig
 from astra_tacos.run.trace.schema import NodeType
-from astra_tacos.support.distinct import row_places
+from astra_tacos.support.grouping import row_places
 from astra_tacos.workload.linter.collectives import Collectives, find_collectives
 from astra_tacos.workload.linter.inputs import Inputs, TraceFiles, read_trace_files
 from astra_tacos.workload.linter.messages import Messages, match_messages, sound_messages

@@ -15,15 +15,13 @@ from numpy.typing import NDArray
 from astra_tacos.network.network_config import NetworkConfig, read_network
 from astra_tacos.run.backend import Backend, choose_backend
 from astra_tacos.run.communicator import group_id, group_members
-from astra_tacos.run.per_node import read_per_node
 from astra_tacos.run.remote_memory import RemoteMemory, read_remote_memory
-from astra_tacos.run.system import SystemConfig, parse_system
+from astra_tacos.run.system import SystemConfig, parse_system, read_per_node
 from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.run.trace.trace import DANGLING, NumberLists, Trace
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.json_text import read_json_object
 from astra_tacos.support.temporaries import scratch_directory
-from astra_tacos.support.yaml_text import describe
+from astra_tacos.support.text_files import describe, read_json_object
 
 _GZIP_MAGIC = b"\x1f\x8b"
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.run.run import NATIVE
 from astra_tacos.run.trace.schema import NodeType
-from astra_tacos.support.distinct import row_places
+from astra_tacos.support.grouping import row_places
 from astra_tacos.workload.linter.facts import Facts
 from astra_tacos.workload.linter.finding import Check, Found, FoundRows, Severity
 from astra_tacos.workload.linter.messages import Messages, message_keys, sound_messages

@@ -11,7 +11,7 @@ from astra_tacos.run.groups import ALL_RANKS, group_ids
 from astra_tacos.run.run import PATTERN_KEYS
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import ABSENT, DANGLING
-from astra_tacos.support.distinct import distinct
+from astra_tacos.support.grouping import distinct
 from astra_tacos.support.units import format_size
 from astra_tacos.workload.linter import _order_kernels as kernels
 from astra_tacos.workload.linter.facts import Facts

@@ -12,7 +12,7 @@ from astra_tacos.run.groups import ALL_RANKS
 from astra_tacos.run.patterns import pattern_name
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS
 from astra_tacos.run.trace.schema import NodeType
-from astra_tacos.support.distinct import distinct, row_places
+from astra_tacos.support.grouping import distinct, row_places
 from astra_tacos.support.units import format_size
 from astra_tacos.workload.linter.collectives import Collectives
 from astra_tacos.workload.linter.facts import Facts

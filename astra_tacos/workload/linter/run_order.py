@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.support.distinct import count_before, distinct
-from astra_tacos.support.kernels.graph import topological_order
+from astra_tacos.support.grouping import count_before, distinct
+from astra_tacos.support.kernels.shared import topological_order
 from astra_tacos.workload.linter import _order_kernels as kernels
 from astra_tacos.workload.linter.collectives import Collectives
 from astra_tacos.workload.linter.messages import Messages

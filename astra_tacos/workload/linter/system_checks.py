@@ -9,7 +9,7 @@ import numpy as np
 
 from astra_tacos.run.system import IGNORED_KEYS, READ_KEYS
 from astra_tacos.run.trace.schema import NodeType
-from astra_tacos.support.yaml_text import describe
+from astra_tacos.support.text_files import describe
 from astra_tacos.workload.linter.facts import Facts
 from astra_tacos.workload.linter.finding import Check, Found, Severity
 from astra_tacos.workload.linter.trace_view import listed

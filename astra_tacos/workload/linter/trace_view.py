@@ -8,11 +8,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.run.patterns import pattern_name
-from astra_tacos.run.tags import TAGS
-from astra_tacos.run.trace.precedence import precede
+from astra_tacos.run.patterns import TAGS, pattern_name
 from astra_tacos.run.trace.schema import NodeType
-from astra_tacos.run.trace.trace import ChunkColumns, Trace, WorkloadColumns
+from astra_tacos.run.trace.trace import ChunkColumns, Trace, WorkloadColumns, precede
 from astra_tacos.support.units import format_size
 from astra_tacos.workload.linter.finding import Found, FoundRows, Severity
 from astra_tacos.workload.linter.inputs import TraceFiles

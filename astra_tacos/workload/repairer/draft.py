@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from astra_tacos.export.run_script import SCRIPT, check_script_name, write_run_script
+from astra_tacos.export.run_directory import SCRIPT, check_script_name, write_run_script
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.planner.run_files import (
     COLLECTIVE,
@@ -23,7 +23,7 @@ from astra_tacos.planner.run_files import (
 )
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.system import COMM_KEYS, PER_NODE_KEY
-from astra_tacos.run.trace.node_messages import framed
+from astra_tacos.run.trace.node_bytes import framed
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import write_json

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.run.trace.file_bytes import FileBytes
-from astra_tacos.run.trace.node_bytes import node_at
-from astra_tacos.run.trace.node_messages import framed
+from astra_tacos.run.trace.node_bytes import framed, node_at
 from astra_tacos.run.trace.ranks import read_ranks
 from astra_tacos.run.trace.schema import NodeType, schema_module
 from astra_tacos.run.trace.trace import DANGLING, UNKNOWN_KIND

@@ -8,15 +8,13 @@ from typing import Any
 from astra_tacos.network.network_config import NetworkConfig, read_network
 from astra_tacos.planner.run_files import network_tables
 from astra_tacos.run.backend import Backend, choose_backend
-from astra_tacos.run.per_node import read_per_node
 from astra_tacos.run.remote_memory import read_remote_memory
-from astra_tacos.run.system import COMM_KEYS, PER_NODE_KEY, parse_system
-from astra_tacos.run.trace.node_messages import read_messages, read_metadata
+from astra_tacos.run.system import COMM_KEYS, PER_NODE_KEY, parse_system, read_per_node
+from astra_tacos.run.trace.node_bytes import read_messages, read_metadata
 from astra_tacos.run.trace.reader import MAX_RANKS, load_file, trace_files
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.json_text import read_json_object
 from astra_tacos.support.temporaries import scratch_directory
-from astra_tacos.support.yaml_text import read_text
+from astra_tacos.support.text_files import read_json_object, read_text
 from astra_tacos.workload.linter.inputs import is_compressed, rank_files
 from astra_tacos.workload.repairer.draft import Draft
 from astra_tacos.workload.repairer.inputs import (

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from astra_tacos.export.run_script import LOG, check_script_name
+from astra_tacos.export.run_directory import LOG, check_script_name
 from astra_tacos.planner.run_files import own_tables
 from astra_tacos.planner.workload import read_inputs
 from astra_tacos.replayer.run_replay import replay_run

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from helpers.pytorch_traces import Kineto, host_trace, training_step
 
-from astra_tacos.run.trace.node_messages import read_messages
+from astra_tacos.run.trace.node_bytes import read_messages
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.errors import AstraTacosError, ConfigError, OutputError
 from astra_tacos.workload.importer.documents import read_documents

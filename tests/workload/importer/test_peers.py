@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from helpers.peers import peers
 
-from astra_tacos.run.trace.node_messages import read_messages
+from astra_tacos.run.trace.node_bytes import read_messages
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.workload.importer.import_run import import_run
 from astra_tacos.workload.importer.summary import summarise_files

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from astra_tacos.run.trace._row_kernels import precedes
-from astra_tacos.support.kernels.graph import topological_order
+from astra_tacos.support.kernels.shared import topological_order
 from astra_tacos.workload.linter import _order_kernels as kernels
 
 Ranks = list[list[list[int]]]

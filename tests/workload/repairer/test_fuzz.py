@@ -14,7 +14,7 @@ from helpers.random_runs import broken_runs
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from astra_tacos.run.trace.node_messages import read_messages
+from astra_tacos.run.trace.node_bytes import read_messages
 from astra_tacos.run.trace.reader import trace_files
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.errors import AstraTacosError

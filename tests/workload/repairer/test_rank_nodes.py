@@ -13,7 +13,7 @@ from helpers.random_runs import broken_runs
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from astra_tacos.run.trace.node_messages import encode_messages, new_metadata, read_messages
+from astra_tacos.run.trace.node_bytes import encode_messages, new_metadata, read_messages
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.workload.repairer import rank_nodes

@@ -15,7 +15,7 @@ from typing import Any
 from astra_tacos.planner.retime.policies.split import pieces_of
 from astra_tacos.planner.retime.policy import Option, Policy, Setting, check_growth
 from astra_tacos.planner.retime.tasks import Operation, Task, TaskGraph
-from astra_tacos.run.tags import TAGS
+from astra_tacos.run.patterns import TAGS
 from astra_tacos.run.trace.schema import CommType, NodeType
 
 _PATTERNS = (CommType.ALL_REDUCE, CommType.ALL_GATHER, CommType.REDUCE_SCATTER, CommType.ALL_TO_ALL)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
-from astra_tacos.run.tags import TAGS
+from astra_tacos.run.patterns import TAGS
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.workload.repairer.change import Log
 from astra_tacos.workload.repairer.draft import Draft

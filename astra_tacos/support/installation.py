@@ -1,7 +1,12 @@
-"""Extras: what an installation can leave out, and which of them brings a package that is not there."""
+"""Extras: what an installation can leave out, and which of them brings a package that is not there.
+
+The version of this package.
+"""
 
 from __future__ import annotations
 
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
 from astra_tacos.support.errors import MissingExtraError
@@ -30,3 +35,12 @@ def require(extra: str) -> None:
     for package in EXTRAS[extra]:
         if find_spec(package) is None:
             raise MissingExtraError(f"this needs {package}, which is not installed: pip install 'astra-tacos[{extra}]'")
+
+
+@lru_cache(maxsize=1)
+def package_version() -> str:
+    """Version of this package; caches do not use results of other versions."""
+    try:
+        return version("astra-tacos")
+    except PackageNotFoundError:
+        return "unknown"

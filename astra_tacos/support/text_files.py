@@ -1,24 +1,94 @@
-"""Strict YAML for configuration files: one document, no aliases, no duplicate keys; an error is one line that names the file.
+"""XML of unknown origin: bounded, without document types and entities.
+
+Numbers as text, where they mean the same to ASTRA-sim as here.
+
+ASTRA-sim reads numbers by yaml-cpp: `010` is 8 where it wants a whole number and 10 where it wants another one, `0x10` only
+the former; YAML 1.1 takes `190:20:30` for base 60 and `1_000` for 1000, which yaml-cpp refuses. Only plain decimal numbers are
+numbers here.
+
+Strict YAML for configuration files: one document, no aliases, no duplicate keys; an error is one line that names the file.
 
 Where PyYAML (YAML 1.1) and yaml-cpp, by which ASTRA-sim reads the same files, differ, yaml-cpp is followed: tabs separate, lines
 end in a newline only, `:[` and `:{` begin no value behind a plain key, and only decimal numbers are numbers (`decimal_text`).
 What yaml-cpp takes for another number is text here, and refused where a number is expected. There are no dates and no merge keys.
+
+Strict JSON for configuration files: one object, no duplicate keys; an error is one line that names the file.
+
+ASTRA-sim reads JSON with nlohmann::json, where the last of two equal keys wins without a warning. Here they are an error.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import yaml
 
-from astra_tacos.support.decimal_text import NUMBER, WHOLE_NUMBER, parse_decimal, parse_whole
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.foreign import refuse_foreign
 from astra_tacos.support.input_file import read_bounded
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
+
+
+def read_xml(path: Path, max_bytes: int, expected: str, tag: str) -> Element:
+    """The root element of an XML file.
+
+    Parameters
+    ----------
+    path
+        The file.
+    max_bytes
+        More than these are not read.
+    expected
+        What the file should be, for the message: "an MSCCL XML".
+    tag
+        Name of the root element.
+
+    Raises
+    ------
+    ConfigError
+        If it cannot be read, is not XML, has a document type or entities, or another root element.
+    """
+    from xml.etree.ElementTree import ParseError
+
+    from defusedxml import DefusedXmlException
+    from defusedxml.ElementTree import fromstring
+
+    content = read_bounded(path, max_bytes, expected)
+    refuse_foreign(path, content)
+    try:
+        root: Element = fromstring(content, forbid_dtd=True)
+    except DefusedXmlException:
+        raise ConfigError(f"{path}: has a document type or entities, expected plain elements") from None
+    except (ParseError, ValueError, LookupError) as error:  # LookupError: an encoding that nobody knows
+        raise ConfigError(f"{path}: not XML ({' '.join(str(error).split())})") from None
+    if root.tag != tag:
+        raise ConfigError(f"{path}: found element {str(root.tag)[:40]!r}, expected {tag!r}")
+    return root
+
+
+WHOLE_NUMBER = re.compile(r"[-+]?(?:0|[1-9][0-9]*)\Z")
+NUMBER = re.compile(r"[-+]?(?!0[0-9]+\Z)(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\Z")
+_MAX_DIGITS = 400
+"""The largest double has 309."""
+
+
+def parse_whole(text: str) -> int | None:
+    """A decimal whole number; None if the text is not one, or has more than 400 digits."""
+    return int(text) if len(text) <= _MAX_DIGITS and WHOLE_NUMBER.match(text) else None
+
+
+def parse_decimal(text: str) -> float | None:
+    """A decimal number, infinite if it is too large for a double; None if the text is not one."""
+    return float(text) if NUMBER.match(text) else None
+
 
 _MAX_FILE_BYTES = 64 << 20
 _MAX_YAML_BYTES = 16 << 20
@@ -224,3 +294,76 @@ def _one_line(error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None)
     place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
     return place + " ".join(str(problem).split())
+
+
+class _Refused(ValueError):
+    """A construct that Python's parser accepts, and nlohmann::json or this project does not."""
+
+
+def read_json_object(path: Path) -> dict[str, Any]:
+    """The object at the top of a JSON file.
+
+    Raises
+    ------
+    ConfigError
+        If the file is unreadable, empty, not JSON, nested too deeply or something else than an object.
+    """
+    text = read_text(path)
+    if not text.strip():
+        raise ConfigError(f"{path}: file is empty, expected a JSON object")
+    return parse_json_object(text, path)
+
+
+def parse_json_object(text: str, path: object) -> dict[str, Any]:
+    """The JSON object in a text.
+
+    Parameters
+    ----------
+    text
+        The JSON text.
+    path
+        Where the text is from, for messages.
+
+    Raises
+    ------
+    ConfigError
+        If the text is not JSON, nested too deeply or something else than an object.
+    """
+    try:
+        document = json.loads(text, object_pairs_hook=_unique, parse_constant=_not_json, parse_float=_finite)
+        json.dumps(document, ensure_ascii=False).encode()  # half a surrogate pair is no text
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{path}: not valid JSON: line {error.lineno}, column {error.colno}: {error.msg}") from None
+    except _Refused as error:
+        raise ConfigError(f"{path}: not valid JSON: {error}") from None
+    except UnicodeEncodeError:
+        raise ConfigError(f"{path}: not valid JSON: half a surrogate pair in a string") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: not valid JSON: nested too deeply") from None
+    except ValueError:  # Python's limit on the digits of an integer
+        raise ConfigError(f"{path}: not valid JSON: a number of too many digits") from None
+    if not isinstance(document, dict):
+        raise ConfigError(f"{path}: found {describe(document)} at the top, expected a JSON object")
+    return document
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    mapping = dict(pairs)
+    if len(mapping) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise _Refused(f"key {describe(key)} is given twice")
+            seen.add(key)
+    return mapping
+
+
+def _not_json(name: str) -> NoReturn:
+    raise _Refused(f"{name} is no JSON number")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise _Refused(f"{describe(text)} is too large")
+    return number
