@@ -115,7 +115,7 @@ _PUBLIC = {
         "LayeredModel": "workload.generator.layered_model",
         "ModelLayer": "workload.generator.layered_model",
         "LAYERED_MODELS": "workload.generator.models",
-        "read_layer_file": "workload.generator.layer_file",
+        "read_layer_file": "workload.generator.layered_model",
         "Device": "workload.generator.device",
     },
     "Export": {

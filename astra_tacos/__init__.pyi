@@ -74,8 +74,7 @@ from astra_tacos.verifier.symmetric_oracle import verify_symmetric
 from astra_tacos.verifier.violation import Violation
 from astra_tacos.workload.generator.device import Device
 from astra_tacos.workload.generator.directory import GeneratedRun, generate
-from astra_tacos.workload.generator.layer_file import read_layer_file
-from astra_tacos.workload.generator.layered_model import LayeredModel, ModelLayer
+from astra_tacos.workload.generator.layered_model import LayeredModel, ModelLayer, read_layer_file
 from astra_tacos.workload.generator.layered_step import LayeredStep
 from astra_tacos.workload.generator.model import Transformer
 from astra_tacos.workload.generator.models import LAYERED_MODELS

@@ -11,8 +11,16 @@ from pathlib import Path
 
 from results_page import machine, main
 
-from astra_tacos.study.calibrator.machine import Errors, Point, cross_validated, errors_of, fit, load_of, points_of
-from astra_tacos.study.calibrator.measurements import read_measurements
+from astra_tacos.study.calibrator.machine import (
+    Errors,
+    Point,
+    cross_validated,
+    errors_of,
+    fit,
+    load_of,
+    points_of,
+    read_measurements,
+)
 
 LEAST_BYTES = 1 << 16
 

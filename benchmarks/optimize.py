@@ -23,8 +23,7 @@ from astra_tacos.study.optimizer.libra_files import (
 )
 from astra_tacos.study.optimizer.measure import Synthesis
 from astra_tacos.study.optimizer.problem import TIME_COST, Problem, make_problem
-from astra_tacos.study.optimizer.refine import BEST_OF_MODEL, REFINED, refined
-from astra_tacos.study.optimizer.result import EQUAL
+from astra_tacos.study.optimizer.result import BEST_OF_MODEL, EQUAL, REFINED, refined
 
 TOTAL_GBPS = 500.0
 COMMUNICATORS = {

@@ -18,7 +18,7 @@ from astra_tacos.schedule.timing import timing_of_sizes
 from astra_tacos.solver.judgement import judge_schedule
 from astra_tacos.solver.judges import timed_for
 from astra_tacos.solver.native import native_times
-from astra_tacos.solver.packet_search import search_and_replay
+from astra_tacos.solver.robust import search_and_replay
 from astra_tacos.support.units import format_size
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 

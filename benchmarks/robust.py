@@ -13,10 +13,8 @@ from astra_tacos.export.chakra import order_of_traces
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import Dimension, NetworkConfig
 from astra_tacos.solver.judgement import judge_schedule
-from astra_tacos.solver.judges import backend_in_use, timed_for
-from astra_tacos.solver.packet_level import packet_level
-from astra_tacos.solver.packet_search import search_and_replay
-from astra_tacos.solver.robust import MOST_LONGER, MOST_LOSS, robust
+from astra_tacos.solver.judges import backend_in_use, packet_level, timed_for
+from astra_tacos.solver.robust import MOST_LONGER, MOST_LOSS, robust, search_and_replay
 from astra_tacos.support.errors import AstraTacosError
 from astra_tacos.support.units import format_size
 from astra_tacos.synthesizer.search.search_options import SearchOptions

@@ -22,8 +22,7 @@ from results_page import machine, main
 from astra_tacos.network.composition import build_topology
 from astra_tacos.planner.retime.candidates import Candidate, Candidates
 from astra_tacos.planner.retime.collectives import SynthesizedCollectives
-from astra_tacos.planner.retime.exposure import exposed_ns
-from astra_tacos.planner.retime.exposure_bound import QuickestBytes, least_exposed_ns
+from astra_tacos.planner.retime.exposure_bound import QuickestBytes, exposed_ns, least_exposed_ns
 from astra_tacos.planner.retime.reading import read_graph
 from astra_tacos.planner.retime.request import parse_schedule
 from astra_tacos.planner.retime.search import search

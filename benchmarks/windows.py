@@ -16,7 +16,7 @@ from astra_tacos.collective import make_collective
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import Dimension, NetworkConfig
 from astra_tacos.schedule.schedule import LinkOrder
-from astra_tacos.solver.packet_level import packet_level
+from astra_tacos.solver.judges import packet_level
 from astra_tacos.support.units import format_size
 from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import SearchOptions

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from astra_tacos.bounds.any_algorithm import ANY_ALGORITHM
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.bounds.cut import cut
-from astra_tacos.bounds.distance import diameter
+from astra_tacos.bounds.delivery import diameter
 from astra_tacos.bounds.partition import partition
 from astra_tacos.bounds.port import egress, ingress, volume
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
+from astra_tacos.schedule.partial_sums import check_endpoints
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.schedule.trips import check_endpoints
 
 BOUNDS = ANY_ALGORITHM
 """Functions of (topology, collective, timing) that bound the time of every algorithm and chunking from below, by name."""

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.bounds.delivery import smallest_time
 from astra_tacos.bounds.flow_network import lay_out, weakest_set, whole_capacities
-from astra_tacos.bounds.grouping import device_groups, groupings, is_symmetric, is_transitive
+from astra_tacos.bounds.partition import device_groups, groupings, is_symmetric, is_transitive
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing

@@ -4,19 +4,84 @@ An All-Gather brings all chunks of other NPUs into every NPU. A Reduce-Scatter, 
 of every NPU. An All-Reduce brings at least one message per chunk into every NPU and takes one out of it. Spreading one chunk to
 all NPUs, or summing it up, costs N-1 messages; doing both costs 2(N-1) (gossiping with one-way calls, see `partition`). A
 personalised chunk costs one message out of its owner and one into its target.
+
+Volume bound of personalised chunks: every chunk crosses at least as many links as its shortest path has.
+
+For any set of links, take the least number of them on a path from a chunk's owner to its target. Summed over chunks, that is the
+number of sends that the set has to carry. The sets tried are all links, the links of each dimension, and the links of each speed.
+(Each set is a feasible solution of the dual of the maximum concurrent flow problem; on tori the set of all links is the optimum.)
 """
 
 from __future__ import annotations
+
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.bounds.delivery import deliveries, last_step_ns, smallest_time
-from astra_tacos.bounds.way_volume import way_volume
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
+
+_MOST_SETS = 8
+_MOST_SOURCES = 1024
+
+
+def way_volume(topology: Topology, collective: Collective, timing: Timing) -> Bound:
+    """Time that all links together, or all links of one kind, need for all chunks of a personalised collective."""
+    bounds = []
+    for where, links in link_sets(topology):
+        messages = _crossings(topology, collective, links)
+        time = smallest_time(topology, collective, timing, links, messages)
+        bounds.append(Bound("volume", time, where, (), () if len(links) == topology.num_links else tuple(links.tolist())))
+    return max(bounds, key=lambda bound: bound.time_ns)
+
+
+def fewest_crossings(topology: Topology, collective: Collective) -> int:
+    """Number of links that all chunks of a personalised collective cross together, if each takes a shortest path."""
+    return _crossings(topology, collective, np.arange(topology.num_links))
+
+
+def link_sets(topology: Topology) -> list[tuple[str, NDArray[np.int64]]]:
+    """The sets that are tried: what they are, in words, and their links."""
+    sets = [("all links together", np.arange(topology.num_links))]
+    kinds = (("dimension", topology.link_dimension), ("speed", topology.link_bandwidth_gibps))
+    for what, kind in kinds:
+        values = np.unique(kind)
+        if 1 < len(values) <= _MOST_SETS:
+            names = [
+                f"all links of {value:g} GiB/s" if what == "speed" else f"all links of dimension {value}" for value in values
+            ]
+            sets += [(name, np.flatnonzero(kind == value)) for name, value in zip(names, values.tolist(), strict=True)]
+    return sets
+
+
+def _crossings(topology: Topology, collective: Collective, links: NDArray[np.int64]) -> int:
+    """Number of times that all chunks together must cross links of a set."""
+    assert collective.chunk_target is not None
+    chunks: NDArray[np.int64] = np.bincount(
+        collective.chunk_owner.astype(np.int64) * topology.num_npus + collective.chunk_target, minlength=topology.num_npus**2
+    ).reshape(topology.num_npus, topology.num_npus)
+    sources = np.flatnonzero(chunks.any(axis=1))[:_MOST_SOURCES]
+    return int((chunks[sources] * _fewest(topology, sources.tobytes(), links.tobytes())).sum())
+
+
+@lru_cache(maxsize=32)
+def _fewest(topology: Topology, sources: bytes, links: bytes) -> NDArray[np.int64]:
+    """int64[len(sources), num_npus], the least number of links of the set on a path from each source to each NPU."""
+    from scipy.sparse.csgraph import dijkstra
+
+    # Sparse graphs have no edges of length 0: the others together stay below 1.
+    length = np.full(topology.num_links, 0.5 / topology.num_devices)
+    length[np.frombuffer(links, np.int64)] = 1.0
+    graph = topology.link_graph(length)
+    distance = dijkstra(graph, indices=np.frombuffer(sources, np.int64))[:, : topology.num_npus]
+    # A shortest way visits a device once, and has no more than this too many or too few by rounding. Nothing goes to devices
+    # that no way leads to.
+    fewest: NDArray[np.int64] = np.floor(np.where(np.isfinite(distance), distance, 0.0) + 1e-6).astype(np.int64)
+    return fewest
 
 
 def ingress(topology: Topology, collective: Collective, timing: Timing) -> Bound:

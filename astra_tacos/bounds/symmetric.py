@@ -29,8 +29,8 @@ from astra_tacos.bounds.bound import Bound
 from astra_tacos.bounds.certificate import efficiency_of, is_optimal
 from astra_tacos.network.blocks.building_block import BuildingBlock
 from astra_tacos.network.network_config import Dimension, describe_dimensions
+from astra_tacos.network.rotations import Shape, table_of_shape
 from astra_tacos.network.topology import Topology
-from astra_tacos.network.translation_group import Shape, table_of_shape
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask, exact_symmetric_ns
 from astra_tacos.schedule.timing import MOST_TRUNCATED
 from astra_tacos.support.units import bytes_per_ns

@@ -67,8 +67,15 @@ def calibrate(files: tuple[Path, ...], least_bytes: int, output: Path | None, ne
     Pairs of a run directory and a log of ASTRA-sim with ns-3 fit the configuration of ns-3 instead, where that is not known:
     payload, headers and windows. DIR gets it as ns3_config.txt, for --ns3-config. Two small runs do.
     """
-    from astra_tacos.study.calibrator.machine import Errors, cross_validated, errors_of, fit, load_of, points_of
-    from astra_tacos.study.calibrator.measurements import read_measurements
+    from astra_tacos.study.calibrator.machine import (
+        Errors,
+        cross_validated,
+        errors_of,
+        fit,
+        load_of,
+        points_of,
+        read_measurements,
+    )
 
     if len(files) % 2:
         raise click.UsageError("Expected pairs of files: a program, and its measured times.")
@@ -138,7 +145,7 @@ def _placements(points: list[Point]) -> dict[str, int]:
     """How many times of each placement count."""
     from collections import Counter
 
-    from astra_tacos.study.calibrator.measurements import PLACEMENT_NAMES
+    from astra_tacos.study.calibrator.machine import PLACEMENT_NAMES
 
     return dict(Counter(PLACEMENT_NAMES[point.placement] for point in points))
 
@@ -238,7 +245,7 @@ def _row(protocol: str, points: list[Point], constants: Constants, errors: Error
 
 def _network(row: dict[str, Any], num_npus: int) -> str:
     """A network of links between all NPUs, of the fitted bandwidth; a message takes its share of the launch."""
-    from astra_tacos.workload.repairer.inputs import network_text
+    from astra_tacos.workload.repairer.reading import network_text
 
     errors = row["errors"]
     about = (

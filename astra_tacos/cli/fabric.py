@@ -230,7 +230,7 @@ def _write(network: NetworkConfig, output: Path, about: dict[str, Any], as_json:
 def _written(network: NetworkConfig, output: Path, tables: dict[str, str]) -> dict[str, Any]:
     """Write a network and tables beside it; returns its counts and file."""
     from astra_tacos.network.composition import build_topology
-    from astra_tacos.network.network_yaml import write_network
+    from astra_tacos.network.network_config import write_network
     from astra_tacos.support.files import check_replaceable, replaced_directory
 
     check_replaceable(

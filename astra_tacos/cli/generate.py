@@ -12,9 +12,9 @@ import click
 from astra_tacos.cli.console import print_json, print_rows, progress
 from astra_tacos.cli.options import json_option, network_option
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.workload.generator.model import PRESETS
 from astra_tacos.workload.generator.models import LAYERED_MODELS
 from astra_tacos.workload.generator.pipeline import PIPELINE_SCHEDULES
-from astra_tacos.workload.generator.presets import PRESETS
 
 if TYPE_CHECKING:
     from astra_tacos.workload.generator.directory import GeneratedRun
@@ -186,7 +186,7 @@ def _layered(sizes: dict[str, Any], layer_file: Path | None) -> LayeredModel | N
     """The model as a list of layers; None for a transformer."""
     from dataclasses import replace
 
-    from astra_tacos.workload.generator.layer_file import read_layer_file
+    from astra_tacos.workload.generator.layered_model import read_layer_file
 
     name = sizes["model"]
     if layer_file is None and name not in LAYERED_MODELS:

@@ -92,7 +92,6 @@ def _network(path: Path | None, num_npus: int) -> NetworkConfig:
 
     if path is not None:
         return read_network(path)
-    from astra_tacos.workload.repairer.inputs import default_network
-    from astra_tacos.workload.repairer.reading import network_of
+    from astra_tacos.workload.repairer.reading import default_network, network_of
 
     return network_of(default_network(num_npus))

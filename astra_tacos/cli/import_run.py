@@ -78,7 +78,7 @@ def import_run(
         raise click.UsageError("--size is for a program: traces say how large their collectives are.")
     from astra_tacos.workload.importer.import_run import ImportOptions
     from astra_tacos.workload.importer.import_run import import_run as make_run
-    from astra_tacos.workload.repairer.inputs import RepairInputs
+    from astra_tacos.workload.repairer.reading import RepairInputs
     from astra_tacos.workload.repairer.repair import check_repair_output
 
     inputs = RepairInputs(Path("w"), files.system, files.network, files.comm_group, files.remote_memory, files.directory)

@@ -7,8 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.foreign import BEGIN, refuse_fabric, refuse_foreign
-from astra_tacos.support.input_file import read_begin
+from astra_tacos.support.input_file import BEGIN, read_begin, refuse_fabric, refuse_foreign
 
 _EXPECTED = (
     "a run directory, planned run, schedule (.npz), MSCCL XML (.xml), MSCCL++ plan (.json), network (.yml), PyTorch trace "

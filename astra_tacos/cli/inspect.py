@@ -99,7 +99,7 @@ def _fabric(topology: Topology) -> dict[str, Any]:
     from collections import Counter
 
     from astra_tacos.bounds.cut import bisection_gibps
-    from astra_tacos.network.device_routes import hops_between_npus
+    from astra_tacos.network.packet_links import hops_between_npus
 
     kinds = Counter(device.kind for device in topology.forwarding)
     hops, bisection = hops_between_npus(topology), bisection_gibps(topology)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from astra_tacos.run.backend import Backend
     from astra_tacos.workload.linter.finding import Finding
     from astra_tacos.workload.linter.lint import LintReport
-    from astra_tacos.workload.repairer.inputs import RepairInputs
+    from astra_tacos.workload.repairer.reading import RepairInputs
     from astra_tacos.workload.repairer.repair import RepairResult
 
 _SHOWN = 3
@@ -116,7 +116,7 @@ def lint(
     if fix:
         if output is None:
             raise click.UsageError("Missing option '--output'.")
-        from astra_tacos.workload.repairer.inputs import RepairInputs
+        from astra_tacos.workload.repairer.reading import RepairInputs
 
         inputs = RepairInputs(workload, files.system, files.network, files.comm_group, files.remote_memory, files.directory)
         _fix(inputs, output, backend, ranks, without, show_all=show_all, as_json=as_json)

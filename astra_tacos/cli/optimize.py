@@ -119,8 +119,7 @@ def optimize(
     from astra_tacos.study.optimizer.libra_files import read_cost_model
     from astra_tacos.study.optimizer.measure import Synthesis, check_synthesis
     from astra_tacos.study.optimizer.problem import make_problem
-    from astra_tacos.study.optimizer.refine import REFINED, refined
-    from astra_tacos.study.optimizer.result import BEST, model_result
+    from astra_tacos.study.optimizer.result import BEST, REFINED, model_result, refined
     from astra_tacos.synthesizer.search.search_options import SearchOptions
 
     if (libra_network is None) == (network_path is None):

@@ -171,8 +171,8 @@ def _verify_parts(prefix: Path, topology: Topology, collective: Collective) -> V
 
 
 def _verify_planned(directory: Path, before: Path | None) -> Verdict:
+    from astra_tacos.run.chunks import read_trace_parts
     from astra_tacos.run.run import read_run
-    from astra_tacos.run.trace_parts import read_trace_parts
     from astra_tacos.support.temporaries import scratch_directory
     from astra_tacos.verifier.run_oracle import verify_run
 

@@ -1,4 +1,7 @@
-"""Candidates: files of programs that are compared with what synthesizers make."""
+"""Candidates: files of programs that are compared with what synthesizers make.
+
+Proven programs as schedules: their messages over the channels of a network, in the order of their thread blocks.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,150 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.collective import make_collective
+from astra_tacos.collective.all_reduce import all_reduce_of
 from astra_tacos.collective.collective import Collective
-from astra_tacos.export.program_schedule import Converted, convert
+from astra_tacos.export.start_order import Carried, Execution, carried_values, execute, messages_of
 from astra_tacos.network.topology import Topology
-from astra_tacos.schedule.settle import exact_time_ns
-from astra_tacos.schedule.timing import LinkModel
-from astra_tacos.support.errors import ConfigError
+from astra_tacos.schedule.messages import Sends
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.settle import exact_time_ns, settle
+from astra_tacos.schedule.timing import LinkModel, compute_timing, timing_of_sizes
+from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.support.units import format_size
 from astra_tacos.verifier.proven_program import ProvenProgram, prove
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """A program on a network.
+
+    Parameters
+    ----------
+    schedule
+        The schedule: every message starts as early as its links, in the order of the program, and what it carries allow.
+    in_blocks_ns
+        What the program takes if each thread block also does its steps one after another, as on a GPU.
+    """
+
+    schedule: Schedule
+    in_blocks_ns: int
+
+
+def collective_of(proven: ProvenProgram, size_bytes: int) -> Collective:
+    """The collective of a program, in the chunks of the program.
+
+    Raises
+    ------
+    ConfigError
+        If there are fewer bytes than chunks.
+    """
+    if proven.collective == "all-reduce":
+        return all_reduce_of(proven.num_ranks, size_bytes, proven.whole)
+    return make_collective(proven.collective, proven.num_ranks, size_bytes, proven.chunks_per_npu, proven.root)
+
+
+def convert(
+    proven: ProvenProgram, topology: Topology, size_bytes: int, link_model: LinkModel, reduce_bandwidth_gbps: float = 0.0
+) -> Converted:
+    """The schedule of a program on a network.
+
+    A message between NPUs without a channel is passed on along a shortest path. What an NPU has already is not sent to it again.
+
+    Parameters
+    ----------
+    proven
+        The program.
+    topology
+        A network with as many NPUs as the program has ranks.
+    size_bytes
+        Size of the collective, as `comm_size` of a workload node.
+    link_model, reduce_bandwidth_gbps
+        As for `compute_timing`.
+
+    Raises
+    ------
+    ConfigError
+        If the network has another number of NPUs, or there are fewer bytes than chunks.
+    SynthesisError
+        If chunks are too small or too large for the links, or ranks add up in ways that no schedule can express.
+    """
+    if proven.why_no_schedule:
+        raise SynthesisError(f"{proven.path}: {proven.why_no_schedule}, which no schedule expresses")
+    if proven.num_ranks != topology.num_npus:
+        ranks = proven.num_ranks
+        raise ConfigError(f"{proven.path}: has {ranks} ranks, {topology.name} has {topology.num_npus} NPUs, expected as many")
+    collective = collective_of(proven, size_bytes)
+    timing = compute_timing(topology, collective, link_model, reduce_bandwidth_gbps)
+    largest = int(collective.class_size_bytes[-1])
+    message = messages_of(proven.program)
+    together = np.bincount(message, proven.program.action_count, len(message)).astype(np.int64)[message]
+    counts, size_class = np.unique(np.maximum(together, 1), return_inverse=True)
+    delays = timing_of_sizes(topology, counts * largest, link_model, reduce_bandwidth_gbps)
+    execution = execute(proven.program, topology, delays, size_class, message)
+    carried = carried_values(proven, execution.actions, collective.reduces)
+    sends = _sends(proven, collective, execution, carried)
+    return Converted(settle(topology, collective, timing, sends, proven.path.name), execution.end_ns)
+
+
+def _sends(proven: ProvenProgram, collective: Collective, execution: Execution, carried: Carried) -> Sends:
+    """The rows of a schedule: every value that a hop brings to an NPU that lacks it."""
+    chunk_of = _chunk_numbers(proven, collective)
+    sums = carried.sums
+    value_chunk = chunk_of.tolist() if sums is None else sums.chunk.tolist()
+    has = _at_first(collective, carried)
+    makes = carried.made if sums is not None else set()
+    rows: list[tuple[int, int]] = []
+    channels: list[int] = []
+    first = [0]
+    for action, _, dst, channel in execution.hops:
+        begin = len(rows)
+        for value in [value for each in execution.sends[action] for value in carried.of_send[each]]:
+            chunk = value_chunk[value]
+            item = chunk if sums is None else value
+            if chunk < 0 or (dst, item) in has or (dst, item) in makes:
+                continue
+            has.add((dst, item))
+            rows.append((chunk, item))
+        channels += [channel] * (len(rows) - begin)
+        if len(rows) > begin:
+            first.append(len(rows))
+    table = np.array(rows, np.int32).reshape(-1, 2)
+    return Sends(
+        np.ascontiguousarray(table[:, 0]),
+        np.array(channels, np.int32),
+        np.zeros(len(rows), np.bool_),
+        np.array(first, np.int64),
+        sums,
+        None if sums is None else np.ascontiguousarray(table[:, 1]),
+    )
+
+
+def _at_first(collective: Collective, carried: Carried) -> set[tuple[int, int]]:
+    """NPU and item of what NPUs have without a message: their contributions, or the chunks that they own."""
+    if carried.sums is None:
+        return set(zip(collective.chunk_owner.tolist(), range(collective.num_chunks), strict=True))
+    npus = carried.sums.npu.tolist()
+    return {(npu, value) for value, npu in enumerate(npus) if npu >= 0}
+
+
+def _chunk_numbers(proven: ProvenProgram, collective: Collective) -> NDArray[np.int64]:
+    """int64[numbers of values], the chunk of the collective that each value is; -1 for parts that stay where they are."""
+    whole, part = proven.whole, proven.part
+    if proven.numbers_chunks:
+        return np.arange(whole)
+    if collective.chunk_target is None:
+        numbers = np.arange(whole)
+        return np.tile(numbers, proven.num_ranks) if collective.name == "broadcast" else numbers
+    owner, target = collective.chunk_owner.astype(np.int64), collective.chunk_target.astype(np.int64)
+    piece = np.arange(collective.num_chunks) % part
+    place = owner * part + piece if collective.name == "gather" else owner * whole + target * part + piece
+    numbers = np.full(whole * proven.num_ranks, -1, np.int64)
+    numbers[place] = np.arange(collective.num_chunks)
+    return numbers
 
 
 @dataclass(frozen=True, slots=True, eq=False)

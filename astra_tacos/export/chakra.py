@@ -40,8 +40,8 @@ from astra_tacos.collective import COLLECTIVES
 from astra_tacos.collective.collective import Collective
 from astra_tacos.export.exporter import Exported, Exporter, one_of, whole_number
 from astra_tacos.run.patterns import TAGS
+from astra_tacos.run.trace.ranks import trace_of_table
 from astra_tacos.run.trace.schema import CommType, NodeType
-from astra_tacos.run.trace.table_trace import trace_of_table
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.run.trace.writer import ATTRIBUTE_KEYS, NodeTable, encode_trace, write_trace
 from astra_tacos.schedule.dependencies import Operations, arrived_on_link, operations, previous_on_link

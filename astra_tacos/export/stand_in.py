@@ -30,7 +30,7 @@ from astra_tacos.network.node_table import ForwardingDevice
 from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.run.backend import CONGESTION_AWARE
 from astra_tacos.run.patterns import TAGS
-from astra_tacos.run.trace.table_trace import trace_of_table
+from astra_tacos.run.trace.ranks import trace_of_table
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.run.trace.writer import NodeTable, write_trace
 from astra_tacos.schedule.messages import Sends

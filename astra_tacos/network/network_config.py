@@ -2,24 +2,32 @@
 
 Format: `astra-network-analytical`, `common/NetworkParser.cpp`: four lists of one entry per dimension. ASTRA-sim ignores
 unknown keys, so one file serves both programs.
+
+Writing of networks as the YAML that `read_network` and ASTRA-sim read.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from astra_tacos.network.blocks import ASTRA_SIM_BLOCKS, BUILDING_BLOCKS, building_block
 from astra_tacos.network.blocks.building_block import BuildingBlock
-from astra_tacos.network.node_table import SWITCH_KIND, ForwardingDevice, read_link_table, read_node_table
+from astra_tacos.network.node_table import (
+    COLUMNS,
+    SWITCH_KIND,
+    ForwardingDevice,
+    node_table_lines,
+    read_link_table,
+    read_node_table,
+)
 from astra_tacos.network.ns3 import DEFAULT_NS3, Ns3Config, read_ns3_config
-from astra_tacos.network.reducing import ReducingDevice, check_reducing, read_reducing
+from astra_tacos.network.reducing import ReducingDevice, check_reducing, read_reducing, reducing_text
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.foreign import refuse_infragraph
-from astra_tacos.support.input_file import text_of
+from astra_tacos.support.input_file import refuse_infragraph, text_of
 from astra_tacos.support.text_files import describe, describe_keys, parse_decimal, read_yaml_mapping
 
 MAX_NPUS = 1_000_000
@@ -430,3 +438,56 @@ def _npu(where: Path, key: str, text: str) -> int:
     if not 0 <= npu < MAX_NPUS:
         raise ConfigError(f"{where}: {key} is {describe(text)}, expected a device id of 0 to {MAX_NPUS - 1}")
     return npu
+
+
+LINK_TABLE = "links.csv"
+NODE_TABLE = "nodes.csv"
+
+
+def network_yaml(dimensions: Sequence[Dimension], extension: Sequence[str] = ()) -> str:
+    """The text of a network file: ASTRA-sim's four lists, and lines for the key `astra_tacos`.
+
+    Blocks that ASTRA-sim lacks make `topology` go under that key, too.
+    """
+    blocks = f"topology: [ {', '.join(dimension.block for dimension in dimensions)} ]\n"
+    if dimensions and not all(dimension.building_block.is_in_astra_sim for dimension in dimensions):
+        extension, blocks = [blocks, *extension], ""
+    lists = (
+        blocks
+        + f"npus_count: [ {', '.join(str(dimension.size) for dimension in dimensions)} ]\n"
+        + f"bandwidth: [ {', '.join(repr(d.bandwidth_gibps) for d in dimensions)} ]  # GB/s of a link, 2^30 bytes/s\n"
+        + f"latency: [ {', '.join(repr(d.latency_ns) for d in dimensions)} ]  # ns\n"
+    )
+    return (f"astra_tacos:\n  {'  '.join(extension)}" if extension else "") + (lists if dimensions else "")
+
+
+def write_network(network: NetworkConfig, path: Path) -> None:
+    """Write a network to `path`, and links and kinds of devices that are explicit lists to `links.csv`, `nodes.csv` beside it."""
+    extension = []
+    if network.links:
+        extension.append(f"links: {LINK_TABLE}\n")
+        path.with_name(LINK_TABLE).write_text("".join(_table(network.links)), encoding="utf-8")
+    if network.forwarding:
+        extension.append(f"switches: {len(network.forwarding)}\n")
+    if any(device != ForwardingDevice() for device in network.forwarding):
+        extension.append(f"nodes: {NODE_TABLE}\n")
+        lines = node_table_lines(network.num_npus, network.forwarding)
+        path.with_name(NODE_TABLE).write_text("".join(lines), encoding="utf-8")
+    if network.failed_links:
+        extension.append(f"failed_links: [ {', '.join(f'[{src}, {dst}]' for src, dst in network.failed_links)} ]\n")
+    if network.link_overrides:
+        extension.append(f"link_overrides: [ {', '.join(map(_override, network.link_overrides))} ]\n")
+    if network.reducing:
+        extension.append(f"reducing: {reducing_text(network.reducing)}\n")
+    path.write_text(network_yaml(network.dimensions, extension), encoding="utf-8")
+
+
+def _override(link: LinkSpec) -> str:
+    fields = {"src": link.src, "dst": link.dst, "bandwidth": link.bandwidth_gibps, "latency": link.latency_ns}
+    return f"{{{', '.join(f'{name}: {value!r}' for name, value in fields.items() if value is not None)}}}"
+
+
+def _table(links: Iterable[LinkSpec]) -> Iterable[str]:
+    yield ",".join(COLUMNS) + "\n"
+    for link in links:
+        yield f"{link.src},{link.dst},{link.bandwidth_gibps!r},{link.latency_ns!r}\n"

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.collective import ROOTED, make_collective
+from astra_tacos.network.failures import find_renumbering
 from astra_tacos.network.network_config import NetworkConfig
-from astra_tacos.network.renumbering import find_renumbering
 from astra_tacos.network.topology import NO_LINK, Topology
-from astra_tacos.planner.distinct_collective import DistinctCollective
-from astra_tacos.planner.group_replay import replay_together
+from astra_tacos.planner.group_topology import replay_together
 from astra_tacos.planner.solution import Solution
 from astra_tacos.planner.synthesis import native_together_ns
+from astra_tacos.planner.workload import DistinctCollective
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.system import SystemConfig
 from astra_tacos.schedule.renumbered import renumbered

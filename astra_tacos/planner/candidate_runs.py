@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.export.chakra import schedule_trace
-from astra_tacos.planner.duration_estimates import estimate_durations
 from astra_tacos.planner.global_order import order_instances
-from astra_tacos.planner.joint_workload import JointWorkload
-from astra_tacos.planner.plan_result import time_spent
-from astra_tacos.planner.run_judgement import replay_or_reason
+from astra_tacos.planner.joint_synthesis import JointWorkload
+from astra_tacos.planner.plan_result import replay_or_reason, time_spent
+from astra_tacos.planner.run_bound import estimate_durations
 from astra_tacos.planner.solution import Solution
 from astra_tacos.planner.workload import Workload
 from astra_tacos.planner.written_run import WrittenRun
@@ -24,7 +23,7 @@ from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS, Run
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.run.trace.trace import Trace
-from astra_tacos.schedule.instant import holds_no_link
+from astra_tacos.schedule.dependencies import holds_no_link
 from astra_tacos.schedule.schedule import LinkOrder, Schedule
 from astra_tacos.solver.possibility import RunEnd, judge_end
 from astra_tacos.support.errors import AstraTacosError

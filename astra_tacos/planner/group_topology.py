@@ -3,20 +3,219 @@
 Links and switches between members are kept. Where those do not connect all members, a route through other NPUs becomes one link,
 with the sum of its latencies and its smallest bandwidth: ASTRA-sim allows a message between any two NPUs. Times over such links
 are estimates, because others may use the NPUs on the way, and each of those stores and forwards.
+
+The time of a collective on the real network: all groups that run it at once, in the embedded replay.
+
+Routes between members of a group through NPUs outside the group. Each chosen route becomes a link of the group's network.
+
+A fabric as the members of a group see it: NPUs that send one another messages on the fixed routes of a run's replay.
+
+Runs have messages from NPU to NPU only, so devices that forward are no places at which a schedule could decide anything. Routes
+share links, and each device stores and forwards, so times on these networks are estimates: the replay of a run says what they
+take. Each view is wrong in its own way, so candidates are made on all of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.export.chakra import schedule_trace
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import NetworkConfig
-from astra_tacos.network.topology import NO_DIMENSION, Topology
-from astra_tacos.planner.group_routes import Reach, choose_routes, components
-from astra_tacos.support.errors import ConfigError
+from astra_tacos.network.packet_links import DeviceRoutes
+from astra_tacos.network.topology import NO_DIMENSION, NO_LINK, Topology
+from astra_tacos.replayer.routes import crossed_pairs
+from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.replayer.trace_replay import single_collective_run
+from astra_tacos.run.backend import Backend
+from astra_tacos.run.patterns import carrying_type
+from astra_tacos.run.system import SystemConfig
+from astra_tacos.schedule.schedule import LinkOrder, Schedule
+from astra_tacos.solver.possibility import end_with_queues, why_incomplete
+from astra_tacos.support.errors import ConfigError, ReplayError
+
+
+def replay_together(
+    schedule: Schedule | None,
+    pattern: int,
+    size_bytes: int,
+    groups: tuple[tuple[int, ...], ...],
+    network: NetworkConfig,
+    system: SystemConfig,
+    backend: Backend,
+    link_order: LinkOrder | None = None,
+) -> int:
+    """Nanoseconds until the last of the groups finishes, if all start at once, where a network can carry it (`judge_end`).
+
+    Parameters
+    ----------
+    schedule
+        What they run, None for the native collective of the system.
+    pattern
+        Pattern of the collective.
+    size_bytes
+        Size of the collective.
+    groups
+        Ranks in ascending order; of groups that share a rank, only the first takes part.
+    network
+        Network of the run.
+    system
+        System of the run.
+    backend
+        Network model of the replay.
+    link_order
+        How the traces keep the order of sends, as for `export_chakra`.
+
+    Raises
+    ------
+    ConfigError, ReplayError
+        As `replay_run` does, or if the native collective moves less than its pattern needs.
+    """
+    trace = None if schedule is None else schedule_trace(schedule, schedule.collective.name, link_order)
+    own = replace(system, roofline_enabled=False, preferred_dataset_splits=1)
+    run = single_collective_run(network, own, carrying_type(pattern, size_bytes), size_bytes, trace, _disjoint(groups))
+    lacks = why_incomplete(run) if schedule is None else ""
+    if lacks:
+        raise ReplayError(lacks)
+    return end_with_queues(run, backend, replay_run(run, backend).end_ns).counted_ns
+
+
+def _disjoint(groups: tuple[tuple[int, ...], ...]) -> list[tuple[int, ...]]:
+    """Groups that can run at once: of those that share a rank, the first."""
+    chosen, taken = [], set[int]()
+    for ranks in groups:
+        if taken.isdisjoint(ranks):
+            chosen.append(ranks)
+            taken |= set(ranks)
+    return chosen
+
+
+Reach = Literal["needed", "disjoint", "all"]
+REACHES: tuple[Reach, ...] = ("needed", "disjoint", "all")
+"""Which routes become links: those needed to connect all members, those that share no links (`disjoint`), all in small groups."""
+_ALL_PAIRS_UP_TO = 16
+_SEARCHED_UP_TO = 256
+
+
+def choose_routes(
+    network: Topology, config: NetworkConfig, members: NDArray[np.int64], kept: NDArray[np.int64], own: Topology, reach: Reach
+) -> list[tuple[int, int, float, float]]:
+    """Choose the routes that become links between the members of a group.
+
+    The choice takes short routes first, and routes that share no link with earlier ones if possible.
+
+    Returns a tuple per route: source and destination as positions in `members`, the lowest bandwidth of its links in GiB/s, and
+    the sum of their latencies in ns.
+
+    Parameters
+    ----------
+    network
+        The whole network.
+    config
+        The network's configuration, which determines the routes.
+    members
+        int64[n], the ranks of the group.
+    kept
+        int64[...], links of the network that the group uses directly, without a route.
+    own
+        The topology of the kept links alone; its NPUs are positions in `members`.
+    reach
+        Which routes become links, one of `REACHES`.
+    """
+    if len(members) > _SEARCHED_UP_TO:
+        near = _chosen(network, config, members, kept, own, reach, near_pairs(len(members)))
+        src = np.array([*own.channel_src.tolist(), *(route[0] for route in near)], np.int64)
+        dst = np.array([*own.channel_dst.tolist(), *(route[1] for route in near)], np.int64)
+        if len(np.unique(components(len(members), src, dst))) == 1:
+            return near
+    grid = np.indices((len(members), len(members))).reshape(2, -1)
+    return _chosen(network, config, members, kept, own, reach, grid[:, grid[0] != grid[1]])
+
+
+def _chosen(
+    network: Topology,
+    config: NetworkConfig,
+    members: NDArray[np.int64],
+    kept: NDArray[np.int64],
+    own: Topology,
+    reach: Reach,
+    pairs: NDArray[np.int64],
+) -> list[tuple[int, int, float, float]]:
+    """The chosen routes among those between `pairs`, int64[2, num_pairs], positions."""
+    num = len(members)
+    pairs = pairs[:, own.channel_of(pairs[0], pairs[1]) < 0]
+    owner, source, target = crossed_pairs(config, members[pairs[0]], members[pairs[1]])
+    channel = network.channel_of(source, target)
+    is_member = np.zeros(network.num_npus, np.bool_)
+    is_member[members] = True
+    # A route through another member is left out, as it consists of two routes.
+    into_member = np.bincount(owner[is_member[target]], minlength=pairs.shape[1])
+    missing = np.bincount(owner[channel < 0], minlength=pairs.shape[1])
+    length = np.bincount(owner, minlength=pairs.shape[1])
+    first = np.concatenate(([0], np.cumsum(length)))
+    usable = np.flatnonzero((into_member == 1) & (missing == 0))
+    usable = usable[np.lexsort((pairs[1, usable], pairs[0, usable], length[usable]))]
+    taken = np.zeros(network.num_links, np.bool_)
+    taken[kept] = True
+    component = components(num, own.channel_src, own.channel_dst)
+    edges = [list(own.channel_src), list(own.channel_dst)]
+    routes: list[tuple[int, int, float, float]] = []
+    left: list[int] = []
+
+    def links_of(pair: int) -> NDArray[np.int64]:
+        crossed = channel[first[pair] : first[pair + 1]]
+        both = np.concatenate((network.channel_link[crossed], network.channel_down_link[crossed]))
+        links: NDArray[np.int64] = both[both != NO_LINK].astype(np.int64)
+        return links
+
+    def take(pair: int) -> None:
+        links = links_of(pair)
+        taken[links] = True
+        src, dst = int(pairs[0, pair]), int(pairs[1, pair])
+        bandwidth, latency = network.link_bandwidth_gibps[links].min(), network.link_latency_ns[links].sum()
+        routes.append((src, dst, float(bandwidth), float(latency)))
+        edges[0].append(src)
+        edges[1].append(dst)
+
+    for pair in usable.tolist():
+        apart = component[pairs[0, pair]] != component[pairs[1, pair]]
+        everything = reach == "all" and num <= _ALL_PAIRS_UP_TO
+        if everything or (not taken[links_of(pair)].any() and (apart or reach == "disjoint")):
+            take(pair)
+        else:
+            left.append(pair)
+    component = components(num, np.array(edges[0], np.int64), np.array(edges[1], np.int64))
+    for pair in left:
+        if len(np.unique(component)) == 1:
+            break
+        if component[pairs[0, pair]] != component[pairs[1, pair]]:
+            take(pair)
+            component = components(num, np.array(edges[0], np.int64), np.array(edges[1], np.int64))
+    return routes
+
+
+def near_pairs(num: int) -> NDArray[np.int64]:
+    """int64[2, num_pairs], pairs of positions that differ by a power of two, for large groups, as all pairs are too many."""
+    steps = 1 << np.arange((num - 1).bit_length())
+    src = np.repeat(np.arange(num), len(steps))
+    dst = (src + np.tile(steps, num)) % num
+    pairs = np.stack((np.concatenate((src, dst)), np.concatenate((dst, src))))
+    return np.unique(pairs, axis=1)
+
+
+def components(num: int, src: NDArray[np.integer], dst: NDArray[np.integer]) -> NDArray[np.int32]:
+    """int32[num], the strongly connected component of each position in the graph of edges `src` to `dst`."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    graph = coo_array((np.ones(len(src), np.int8), (src, dst)), shape=(num, num))
+    labels: NDArray[np.int32] = connected_components(graph, connection="strong")[1]
+    return labels
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,3 +339,173 @@ def _induced_links(network: Topology, members: NDArray[np.int64]) -> tuple[NDArr
     device[switches] = len(members) + np.arange(len(switches))
     kept = np.flatnonzero((device[network.link_src] >= 0) & (device[network.link_dst] >= 0))
     return kept, device
+
+
+_MOST_NPUS = 256
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pairs:
+    """Pairs of members whose route passes no third member.
+
+    Parameters
+    ----------
+    num_members
+        How many members there are.
+    src, dst
+        int64[num_pairs], positions of the ends.
+    first, link
+        The links of the fabric on the route of pair p are `link[first[p]:first[p + 1]]`, in order.
+    """
+
+    num_members: int
+    src: NDArray[np.int64]
+    dst: NDArray[np.int64]
+    first: NDArray[np.int64]
+    link: NDArray[np.int64]
+
+    @property
+    def hops(self) -> NDArray[np.int64]:
+        """int64[num_pairs], the number of links of each route."""
+        return np.diff(self.first)
+
+    def some(self, chosen: NDArray[np.int64]) -> _Pairs:
+        """These pairs alone."""
+        hops = self.hops[chosen]
+        first = np.concatenate(([0], np.cumsum(hops)))
+        place = np.repeat(self.first[chosen] - first[:-1], hops) + np.arange(first[-1])
+        return _Pairs(self.num_members, self.src[chosen], self.dst[chosen], first, self.link[place])
+
+
+def fabric_views(network: Topology, members: tuple[int, ...]) -> dict[str, Topology]:
+    """What a group may take a fabric for, by the name of the view; NPUs are positions in the group.
+
+    Parameters
+    ----------
+    network
+        The fabric.
+    members
+        The ranks of the group, in ascending order. The NPUs of others pass on what the routes of the fabric take over them, as
+        its devices do, and do nothing else.
+    """
+    pairs = _pairs(network, np.array(members, np.int64))
+    views = {name: view(network, pairs) for name, view in _VIEWS.items()}
+    return {name: view for name, view in views.items() if view is not None}
+
+
+def _pairs(network: Topology, members: NDArray[np.int64]) -> _Pairs:
+    """The pairs of a group: all of them, or in large groups those at distances of powers of two, if these connect it."""
+    num = len(members)
+    if num > _MOST_NPUS:
+        near = _usable(network, members, near_pairs(num))
+        if len(np.unique(components(num, near.src, near.dst))) == 1:
+            return near
+    grid = np.indices((num, num)).reshape(2, -1)
+    return _usable(network, members, grid[:, grid[0] != grid[1]])
+
+
+def _usable(network: Topology, members: NDArray[np.int64], ends: NDArray[np.int64]) -> _Pairs:
+    first, link = DeviceRoutes(network).find(members[ends[0]], members[ends[1]])
+    pairs = _Pairs(len(members), ends[0].astype(np.int64), ends[1].astype(np.int64), first, link)
+    is_member = np.zeros(network.num_npus, np.bool_)
+    is_member[members] = True
+    owner = np.repeat(np.arange(len(pairs.src)), pairs.hops)
+    met = np.bincount(owner, is_member[network.link_dst[link]], len(pairs.src))
+    return pairs.some(np.flatnonzero(met == 1))
+
+
+def _shared(network: Topology, pairs: _Pairs) -> Topology:
+    """A link for each pair, with a fair share of the slowest link of its route: what it has while all pairs send."""
+    users = np.bincount(pairs.link, minlength=network.num_links)
+    return _of_pairs(network, pairs, network.link_bandwidth_gibps / np.maximum(users, 1))
+
+
+def _apart(network: Topology, pairs: _Pairs) -> Topology | None:
+    """Links for pairs that share no link of the fabric, short routes and neighbours first; None if these leave somebody out."""
+    offset = (pairs.dst - pairs.src) % pairs.num_members
+    taken = np.zeros(network.num_links, np.bool_)
+    chosen = []
+    for pair in np.lexsort((pairs.src, offset, pairs.hops)).tolist():
+        links = pairs.link[pairs.first[pair] : pairs.first[pair + 1]]
+        if not taken[links].any():
+            taken[links] = True
+            chosen.append(pair)
+    own = pairs.some(np.array(sorted(chosen), np.int64))
+    if len(np.unique(components(pairs.num_members, own.src, own.dst))) > 1:
+        return None
+    return _of_pairs(network, own, network.link_bandwidth_gibps)
+
+
+def _of_pairs(network: Topology, pairs: _Pairs, bandwidth_gibps: NDArray[np.float64]) -> Topology:
+    """A link for each pair; `bandwidth_gibps` is what each link of the fabric has for it."""
+    begin = pairs.first[:-1]
+    return Topology(
+        f"{network.name}[{pairs.num_members}]",
+        pairs.num_members,
+        0,
+        pairs.src.astype(np.int32),
+        pairs.dst.astype(np.int32),
+        np.minimum.reduceat(bandwidth_gibps[pairs.link], begin),
+        np.add.reduceat(network.link_latency_ns[pairs.link], begin),
+        np.full(len(pairs.src), NO_DIMENSION, np.int16),
+    )
+
+
+def _crossbars(network: Topology, pairs: _Pairs) -> Topology | None:
+    """Devices between which no NPU is, as one switch without limits of its own; None if two NPUs then meet twice, or none does.
+
+    The port of a member has the bandwidth of all links that routes of its pairs leave or enter it by.
+    """
+    inside = (network.link_src >= network.num_endpoints) & (network.link_dst >= network.num_endpoints)
+    area = components(network.num_devices, network.link_src[inside], network.link_dst[inside]).astype(np.int64)
+    last = pairs.first[1:] - 1
+    up, down = pairs.link[pairs.first[:-1]], pairs.link[last]
+    entered, left = network.link_dst[up], network.link_src[down]
+    within = np.flatnonzero((pairs.hops > 1) & (entered >= network.num_endpoints) & (area[entered] == area[left]))
+    direct = np.flatnonzero(pairs.hops == 1)
+    if len(within) + len(direct) < len(pairs.src) or not len(within):
+        return None  # routes over NPUs of others
+    whole = np.add.reduceat(network.link_latency_ns[pairs.link], pairs.first[:-1])
+    number = np.unique(area[entered[within]], return_inverse=True)[1] + pairs.num_members
+    ups = _ports(network, pairs.src[within], number, up[within], network.link_latency_ns[up[within]])
+    downs = _ports(network, pairs.dst[within], number, down[within], (whole - network.link_latency_ns[up])[within])
+    columns = [
+        np.concatenate(each)
+        for each in zip(
+            (ups[0], ups[1], ups[2], ups[3]),
+            (downs[1], downs[0], downs[2], downs[3]),
+            (pairs.src[direct], pairs.dst[direct], network.link_bandwidth_gibps[up[direct]], whole[direct]),
+            strict=True,
+        )
+    ]
+    view = Topology(
+        f"{network.name}[{pairs.num_members}]",
+        pairs.num_members,
+        int(number.max()) + 1 - pairs.num_members,
+        columns[0].astype(np.int32),
+        columns[1].astype(np.int32),
+        columns[2],
+        columns[3],
+        np.full(len(columns[0]), NO_DIMENSION, np.int16),
+    )
+    ends = np.stack((view.channel_src, view.channel_dst))
+    return view if np.unique(ends, axis=1).shape[1] == view.num_channels else None
+
+
+def _ports(
+    network: Topology, npu: NDArray[np.int64], switch: NDArray[np.int64], link: NDArray[np.int64], latency_ns: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    """NPU, switch, bandwidth and latency of each port, in one direction, given those of each pair and the link that it uses."""
+    ports, which = np.unique(np.stack((npu, switch)), axis=1, return_inverse=True)
+    of_pair = which.ravel()
+    used = np.unique(np.stack((of_pair, link)), axis=1)
+    bandwidth = np.bincount(used[0], network.link_bandwidth_gibps[used[1]], ports.shape[1])
+    mean = np.bincount(of_pair, latency_ns, ports.shape[1]) / np.bincount(of_pair, minlength=ports.shape[1])
+    return ports[0], ports[1], bandwidth.astype(np.float64), np.round(mean).astype(np.float64)
+
+
+_VIEWS: Mapping[str, Callable[[Topology, _Pairs], Topology | None]] = {
+    "shared": _shared,
+    "apart": _apart,
+    "crossbars": _crossbars,
+}

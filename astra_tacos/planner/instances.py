@@ -3,20 +3,174 @@
 Nodes of one group, pattern, size and root are interchangeable: the k-th of them on each member form an instance. If all members
 give these nodes the same distinct names, the nodes with one name form an instance instead, unless that would make a cycle of
 waiting.
+
+The collective nodes of a workload: rank, group, pattern, size and root of each, and the order in which ranks issue them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.planner.collective_nodes import CollectiveNodes, describe
+from astra_tacos.run.groups import check_members, is_member, members_of, used_groups
+from astra_tacos.run.patterns import GROUP_ATTRIBUTE, PATTERN_ATTRIBUTE, ROOT_ATTRIBUTES, ROOTED, pattern_name
+from astra_tacos.run.run import Run
+from astra_tacos.run.trace.node_bytes import attribute, load_rank, node_at
 from astra_tacos.run.trace.reader import read_names
+from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.grouping import row_places
+from astra_tacos.support.grouping import group_by, row_places
+
+NO_ROOT = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IssueOrder:
+    """The order in which ranks issue their nodes.
+
+    Parameters
+    ----------
+    order
+        int64[num_nodes], rows, rank by rank, the lowest id of those that are ready first.
+    place
+        int64[num_nodes], where in `order` a row is.
+    runs
+        bool[num_nodes], whether a row is in no cycle and behind none.
+    """
+
+    order: NDArray[np.int64]
+    place: NDArray[np.int64]
+    runs: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CollectiveNodes:
+    """Collective nodes that run, by rank and in the order in which a rank issues them.
+
+    Parameters
+    ----------
+    row, rank, group, pattern, size_bytes, root
+        int64[n]; `group` is an id, ALL_RANKS for all ranks, `pattern` a `CommType` (of a carried node, what it was), `root` a
+        rank, NO_ROOT where the pattern has none.
+    members
+        Ranks of each group that is used, as its file lists them.
+    named_group
+        int64[n], id of the group that the node names: of one that runs a joint trace, not its own.
+    """
+
+    row: NDArray[np.int64]
+    rank: NDArray[np.int64]
+    group: NDArray[np.int64]
+    pattern: NDArray[np.int64]
+    size_bytes: NDArray[np.int64]
+    root: NDArray[np.int64]
+    members: Mapping[int, tuple[int, ...]]
+    named_group: NDArray[np.int64]
+
+
+def find_issue_order(trace: Trace) -> IssueOrder:
+    """The order in which each rank issues its nodes, as far as dependencies and ids determine it."""
+    from astra_tacos.planner import _order_kernels as kernels
+
+    exists = trace.dep >= 0
+    row = np.repeat(np.arange(trace.num_nodes), np.diff(trace.dep_first))[exists]
+    needed = trace.dep[exists]
+    next_first, after = group_by(needed, row, trace.num_nodes)
+    key = np.empty(trace.num_nodes, np.int64)
+    key[np.argsort(trace.node_id, kind="stable")] = np.arange(trace.num_nodes)
+    waits = np.bincount(row, minlength=trace.num_nodes)
+    order, num_run = kernels.issue_order(trace.rank_first, kernels.Graph(waits, next_first, after), key)
+    place = np.empty(trace.num_nodes, np.int64)
+    place[order] = np.arange(trace.num_nodes)
+    rank = trace.rank
+    return IssueOrder(order, place, place - trace.rank_first[rank] < num_run[rank])
+
+
+def find_collective_nodes(run: Run, issue: IssueOrder) -> CollectiveNodes:
+    """All collective nodes that a run executes.
+
+    Raises
+    ------
+    ConfigError
+        If a node has no pattern or size, or names a group that does not exist or does not have its rank.
+    """
+    trace, columns = run.workload, run.columns
+    rows = issue.order[(trace.kind[issue.order] == NodeType.COMM_COLL) & issue.runs[issue.order]]
+    rank, pattern, size = trace.rank[rows], columns.comm_type[rows].copy(), trace.size_bytes[rows]
+    root = np.full(len(rows), NO_ROOT, np.int64)
+    for lacking, what in ((pattern < 0, "comm_type"), (size < 0, "comm_size")):
+        if lacking.any():
+            node = trace.describe_node(int(rows[np.argmax(lacking)]))
+            raise ConfigError(f"{trace.prefix}: {node}: a collective without {what}, expected one")
+    groups = used_groups(run, rows)
+    check_members(run, rows, groups)
+    group = groups.group.copy()
+    _look_inside(run, rows, rank, pattern, root, group)
+    members = members_of(run.groups.members, run.network.num_npus, group)
+    inside = is_member(members, group, rank)
+    if not inside.all():
+        node = trace.describe_node(int(rows[np.argmin(inside)]))
+        raise ConfigError(
+            f"{trace.prefix}: {node}: {GROUP_ATTRIBUTE} is {group[np.argmin(inside)]}, expected a group of its rank"
+        )
+    rooted = np.isin(pattern, list(ROOTED)) & (root == NO_ROOT)
+    root[rooted] = [min(members[number]) for number in group[rooted].tolist()]
+    for entry in np.flatnonzero(root != NO_ROOT).tolist():
+        if root[entry] not in members[int(group[entry])]:
+            node = trace.describe_node(int(rows[entry]))
+            raise ConfigError(f"{trace.prefix}: {node}: its root is rank {root[entry]}, expected a rank of its group")
+    return CollectiveNodes(rows, rank, group, pattern, size, root, members, groups.group)
+
+
+def _look_inside(
+    run: Run,
+    rows: NDArray[np.int64],
+    rank: NDArray[np.int64],
+    pattern: NDArray[np.int64],
+    root: NDArray[np.int64],
+    group: NDArray[np.int64],
+) -> None:
+    """Details that the columns lack: patterns of nodes that another type carries, roots, and own groups in joint traces."""
+    trace, byte_offset = run.workload, run.columns.byte_offset
+    needles = PATTERN_ATTRIBUTE.encode(), GROUP_ATTRIBUTE.encode()
+    rooted = np.isin(pattern, list(ROOTED))
+    for one in range(trace.num_ranks):
+        entries = np.flatnonzero(rank == one) if trace.num_ranks < 2 else np.arange(*np.searchsorted(rank, (one, one + 1)))
+        if not len(entries):
+            continue
+        data = load_rank(trace, one)
+        if not any(needle in data for needle in needles) and not rooted[entries].any():
+            continue
+        for entry in entries.tolist():
+            row = int(rows[entry])
+            node = node_at(data, int(byte_offset[row]))
+            name = attribute(node, PATTERN_ATTRIBUTE)
+            if name is not None:
+                if name not in CommType.__members__:
+                    raise ConfigError(
+                        f"{trace.prefix}: {trace.describe_node(row)}: {PATTERN_ATTRIBUTE} is {name!r}, expected a pattern"
+                    )
+                pattern[entry] = CommType[name]
+            own = attribute(node, GROUP_ATTRIBUTE)
+            if own is not None:
+                if not str(own).isdecimal():
+                    raise ConfigError(
+                        f"{trace.prefix}: {trace.describe_node(row)}: {GROUP_ATTRIBUTE} is {own!r}, expected a number"
+                    )
+                group[entry] = int(own)
+            if pattern[entry] in ROOTED:
+                given = attribute(node, *ROOT_ATTRIBUTES)
+                root[entry] = NO_ROOT if given is None else int(given)
+
+
+def describe(nodes: CollectiveNodes, trace: Trace, entry: int) -> str:
+    """`rank 3, node 17 (ALL_REDUCE of 4,096 bytes)`."""
+    what = f"{pattern_name(int(nodes.pattern[entry]))} of {int(nodes.size_bytes[entry]):,} bytes"
+    return f"{trace.describe_node(int(nodes.row[entry]))} ({what})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

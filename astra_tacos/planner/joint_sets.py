@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from astra_tacos.collective import COLLECTIVES
-from astra_tacos.planner.distinct_collective import NO_CASE
-from astra_tacos.planner.workload import Workload
+from astra_tacos.planner.workload import NO_CASE, Workload
 from astra_tacos.run.outcome import RunOutcome
 
 Part = tuple[str, int, int | None, tuple[int, ...]]

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.planner.distinct_collective import NO_CASE
 from astra_tacos.planner.instances import Instances
-from astra_tacos.planner.workload import Workload
+from astra_tacos.planner.workload import NO_CASE, Workload
 from astra_tacos.run.trace.schema import CommType, NodeType
 
 DEFAULT_FACTOR = 20

@@ -6,9 +6,8 @@ import tempfile
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from astra_tacos.planner.fastest_plan import write_fastest
 from astra_tacos.planner.place import PlaceResult, place, placed_inputs
-from astra_tacos.planner.plan import plan
+from astra_tacos.planner.plan import plan, write_fastest
 from astra_tacos.planner.plan_result import PlannedPlacement, PlanResult
 from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.run_files import PLACE_FILE, add_to_plan, check_output

@@ -1,10 +1,13 @@
-"""`plan`: from a run to the same run with synthesized collectives."""
+"""`plan`: from a run to the same run with synthesized collectives.
+
+The fastest of several plans of one run, which were made beside one another.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,22 +24,27 @@ from astra_tacos.planner.best_native import BestNative, best_native
 from astra_tacos.planner.candidate_runs import CandidateRun, choose_run
 from astra_tacos.planner.joint_choice import choose_joint, joint_figures
 from astra_tacos.planner.joint_sets import JointSet
-from astra_tacos.planner.joint_synthesis import JointCollective, synthesize_joint
-from astra_tacos.planner.joint_workload import JointWorkload, apart
+from astra_tacos.planner.joint_synthesis import JointCollective, JointWorkload, apart, synthesize_joint
 from astra_tacos.planner.message_limit import limit_messages
 from astra_tacos.planner.native_configuration import NativeConfiguration, configuration_of
-from astra_tacos.planner.node_log import COLUMNS, node_rows
-from astra_tacos.planner.plan_result import PlanResult, plan_result
+from astra_tacos.planner.plan_result import (
+    JudgedRun,
+    PlanResult,
+    fair_judges,
+    judge_run,
+    notes_on_other_plan,
+    plan_result,
+    replay_or_reason,
+)
 from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.run_bound import run_bound
 from astra_tacos.planner.run_files import RunInputs, check_output, planned_inputs, write_plan
-from astra_tacos.planner.run_judgement import JudgedRun, fair_judges, judge_run, notes_on_other_plan, replay_or_reason
 from astra_tacos.planner.solution import Solution
 from astra_tacos.planner.synthesis import solve
 from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.planner.workload import Workload, baseline_run, find_workload, read_inputs
-from astra_tacos.planner.written_run import WrittenRun, write_run
-from astra_tacos.replayer.network_models import NETWORK_MODELS
+from astra_tacos.planner.written_run import COLUMNS, WrittenRun, node_rows, write_run
+from astra_tacos.replayer.link_loads import NETWORK_MODELS
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, Backend, choose_backend
 from astra_tacos.run.outcome import RunOutcome
@@ -45,7 +53,7 @@ from astra_tacos.run.recording import REPLAY_FILE, Recording, record_run, save_r
 from astra_tacos.run.run import Run
 from astra_tacos.run.system import SystemConfig
 from astra_tacos.solver.judges import differ, judges_of_run
-from astra_tacos.solver.possibility import RunEnd, judge_end, why_idle
+from astra_tacos.solver.possibility import RunEnd, earliest, judge_end, why_idle
 from astra_tacos.solver.request import OnProgress
 from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError, VerificationError
 from astra_tacos.support.files import replaced_directory
@@ -53,6 +61,29 @@ from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.synthesizer.work import AUTO_BUDGET
 from astra_tacos.verifier.run_oracle import verify_run
+
+
+def write_fastest(
+    output: Path,
+    plans: Sequence[tuple[Path, PlanResult]],
+    adds: Callable[[PlanResult, Path], PlanResult] = lambda kept, target: kept,
+) -> PlanResult:
+    """Copy the plan whose run ends first, the first one of equally fast ones; returns its result.
+
+    Parameters
+    ----------
+    output
+        Directory to write; a plan that is there is replaced.
+    plans
+        The directory and the result of each plan.
+    adds
+        Adds to the directory what there is to say of the plan that is kept; returns its result with that.
+    """
+    folder, result = plans[earliest(result.after_end for _, result in plans)]
+    with replaced_directory(output) as target:
+        shutil.copytree(folder, target, dirs_exist_ok=True)
+        return adds(result, target)
+
 
 _SHARE_OF_BUDGET = 4
 """The plan for another backend gets one part in so many of the budget."""

@@ -1,4 +1,7 @@
-"""The files of a planned run except its workload: traces, groups, system, network and a script that starts ASTRA-sim."""
+"""The files of a planned run except its workload: traces, groups, system, network and a script that starts ASTRA-sim.
+
+The folder of custom traces of a planned run.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from astra_tacos.export.chakra import export_chakra
 from astra_tacos.export.run_directory import LOG, NS3_SCRIPT, SCRIPT, check_script_name, write_ns3_script, write_run_script
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.network.packet_links import PacketLinks
+from astra_tacos.planner.assignment import tag_ranges
 from astra_tacos.replayer.ns3_files import FILES as NS3_FILES
 from astra_tacos.replayer.ns3_files import WRITTEN as NS3_WRITTEN
 from astra_tacos.replayer.ns3_files import write_ns3_files
 from astra_tacos.run.backend import Backend, default_backend
+from astra_tacos.run.patterns import TAGS
 from astra_tacos.run.recording import REPLAY_FILE
 from astra_tacos.run.system import COMM_KEYS, PER_NODE_KEY
+from astra_tacos.run.trace.reader import read_trace, trace_files
+from astra_tacos.run.trace.trace import Trace, idle_trace
+from astra_tacos.schedule.schedule import LinkOrder, Schedule
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import check_outside, check_replaceable, write_json
 from astra_tacos.support.input_file import forget_inputs
@@ -225,3 +236,44 @@ def add_to_plan(folder: Path, key: str, entry: dict[str, Any]) -> None:
     assert text.startswith("{")  # a plan of ours
     block = json.dumps({key: entry}, indent=1)[1:-2]
     path.write_text(f"{{{block},{text[1:]}", encoding="utf-8")
+
+
+def write_traces(
+    folder: Path,
+    workload: Trace,
+    schedules: Mapping[str, Schedule],
+    kept: Mapping[str, tuple[Path, int]],
+    idle: Mapping[str, int],
+    link_orders: Mapping[str, LinkOrder | None],
+) -> dict[str, str]:
+    """Write custom traces, each in a range of tags of its own; returns their prefixes, by name.
+
+    Parameters
+    ----------
+    folder
+        Folder to write into.
+    workload
+        The run and its collectives.
+    schedules
+        What is written, by name.
+    kept
+        Traces of the run that stay, by name: prefix, and ranks.
+    idle
+        Traces in which ranks do nothing, by name: how many ranks.
+    link_orders
+        How traces of schedules keep the order of sends, by name, where that is not the order of their link model.
+    """
+    (folder / COLLECTIVE).mkdir()
+    names = sorted(schedules)
+    own = [read_trace(prefix, chunks=False).tag for prefix, _ in kept.values()]
+    used = np.concatenate((workload.tag, *own))
+    first_tags = tag_ranges(workload.prefix, used, [schedules[name].num_messages for name in names], TAGS)
+    for name, first_tag in zip(names, first_tags, strict=True):
+        export_chakra(schedules[name], folder / COLLECTIVE / name, link_orders.get(name), first_tag)
+    for name, (prefix, num_ranks) in kept.items():
+        for rank, file in enumerate(trace_files(prefix)[:num_ranks]):
+            shutil.copyfile(file, folder / COLLECTIVE / f"{name}.{rank}.et")
+    for name, num_ranks in idle.items():
+        for rank in range(num_ranks):
+            (folder / COLLECTIVE / f"{name}.{rank}.et").write_bytes(idle_trace())
+    return {name: f"{COLLECTIVE}/{name}" for name in (*names, *kept, *idle)}

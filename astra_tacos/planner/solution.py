@@ -1,11 +1,17 @@
-"""Default search options of cases, and the result of synthesizing a case."""
+"""Default search options of cases, and the result of synthesizing a case.
+
+Schedules that the oracle refuses: faults of this package. A plan drops them, goes on, and says so where nobody can miss it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from astra_tacos.planner.workload import DistinctCollective
 from astra_tacos.schedule.schedule import LinkOrder, Schedule
 from astra_tacos.synthesizer.search.search_options import SearchOptions
+from astra_tacos.verifier.violation import Violation
 
 PLAN_OPTIONS = SearchOptions(chunks_per_npu="auto", trials=4)
 """Few trials, so that as a rule work lists end before their budgets do."""
@@ -59,3 +65,20 @@ class Solution:
         if self.schedule is None:
             return self.native_ns or 0
         return self.together_ns or self.schedule.collective_time_ns
+
+
+def defect_note(case: DistinctCollective, synthesizer: str, violations: Sequence[Violation]) -> str:
+    """One line for the notes of a plan.
+
+    Parameters
+    ----------
+    case
+        What the schedule was for.
+    synthesizer
+        Which made it.
+    violations
+        What the oracle found, at least one.
+    """
+    first = f"{len(violations):,} violations, the first: {violations[0]}"
+    found = f"the oracle refused a schedule of {synthesizer} for {case.name} ({first})"
+    return f"DEFECT of astra_tacos, please report it: {found}; the schedule was dropped"

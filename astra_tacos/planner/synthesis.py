@@ -3,6 +3,10 @@
 Where predictions are exact, this is the best schedule of the search. Elsewhere the candidates differ in how much of the network a
 group uses, in the number of chunks and in the algorithm, and are replayed on the real network, all groups at once. ASTRA-sim's
 native collective is also a candidate.
+
+What the collective of a case takes at least, on the links that its groups may use.
+
+Candidates for a case: views of the network, numbers of chunks, and synthesizers.
 """
 
 from __future__ import annotations
@@ -10,26 +14,31 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from typing import Any
 
-from astra_tacos.collective import COLLECTIVES
+from astra_tacos.bounds import lower_bound
+from astra_tacos.bounds.any_algorithm.latency import diameter
+from astra_tacos.bounds.any_algorithm.ports import egress, ingress
+from astra_tacos.collective import COLLECTIVES, ROOTED, make_collective
+from astra_tacos.collective.collective import Collective
 from astra_tacos.export.candidate import Candidate
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.network.ns3 import Ns3Config
-from astra_tacos.planner.case_candidates import Task, list_tasks
-from astra_tacos.planner.defects import defect_note
-from astra_tacos.planner.distinct_collective import DistinctCollective
-from astra_tacos.planner.group_replay import replay_together
-from astra_tacos.planner.solution import Solution
+from astra_tacos.network.topology import Topology
+from astra_tacos.planner.group_topology import replay_together
+from astra_tacos.planner.solution import Solution, defect_note
 from astra_tacos.planner.synthesis_cache import SynthesisCache, Wanted
+from astra_tacos.planner.workload import DistinctCollective
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.run import PATTERN_KEYS
 from astra_tacos.run.system import SystemConfig
 from astra_tacos.run.trace.schema import CommType
-from astra_tacos.schedule.instant import holds_no_link
+from astra_tacos.schedule.dependencies import holds_no_link
 from astra_tacos.schedule.schedule import LinkOrder, Schedule
-from astra_tacos.solver.packet_search import search_on
+from astra_tacos.schedule.timing import LinkModel, timing_of_sizes
+from astra_tacos.solver.robust import search_on
 from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError, SynthesisError, VerificationError
 from astra_tacos.support.installation import package_version
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS, auto_synthesizers
@@ -37,6 +46,121 @@ from astra_tacos.synthesizer.search.search import SearchResult
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.synthesizer.work import AUTO_BUDGET
 from astra_tacos.verifier.schedule_oracle import check, verify
+
+_MOST_EXACT = 8
+"""Groups of a case on a fabric for which all bounds are found; where there are more, only those that are quick."""
+
+
+def least_ns(case: DistinctCollective, solution: Solution) -> int | None:
+    """Lower bound on the time of any algorithm on the links that it may use; None where nothing is synthesized for the case.
+
+    On a fabric it holds for all groups of the case: they see routes that are alike, but may have different links around them.
+    """
+    if solution.schedule is None:
+        return None
+    if case.fabric is not None:
+        return _on_fabric(case)
+    schedule = solution.schedule
+    return lower_bound(schedule.topology, schedule.collective, schedule.timing).time_ns
+
+
+@lru_cache(maxsize=256)
+def _on_fabric(case: DistinctCollective) -> int:
+    assert case.fabric is not None  # checked by the caller
+    fabric = case.fabric
+    bound = _all_bounds if len(case.groups) <= _MOST_EXACT else quick_bound
+    return min(bound(fabric, collective_of_group(case, group, fabric)) for group in case.groups)
+
+
+def collective_of_group(case: DistinctCollective, members: tuple[int, ...], topology: Topology) -> Collective:
+    """The collective of one group of a case, on the whole network."""
+    root = None if case.root is None else members[case.root]
+    return make_collective(case.collective, topology.num_npus, case.size_bytes, 1, root, members)
+
+
+def quick_bound(topology: Topology, collective: Collective) -> int:
+    """The largest of the bounds that are quick to find, in ns."""
+    timing = timing_of_sizes(topology, collective.class_size_bytes, "pipelined", 0.0, may_be_instant=True)
+    return max(bound(topology, collective, timing).time_ns for bound in (ingress, egress, diameter))
+
+
+def _all_bounds(topology: Topology, collective: Collective) -> int:
+    timing = timing_of_sizes(topology, collective.class_size_bytes, "pipelined", 0.0, may_be_instant=True)
+    return lower_bound(topology, collective, timing).time_ns
+
+
+_CHUNKS = (1, 4, 16, 64)
+_CHUNKS_ON_FABRICS = (1, 2, 4, 8, 16, 32, 64)
+"""There no model tells a good number: devices store and forward, and messages are limited."""
+_PLAIN = ("ring", "direct")
+"""Synthesizers that are tried by themselves where predictions are estimates."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Task:
+    """One search for a case.
+
+    Parameters
+    ----------
+    topology, collective, synthesizer, link_model
+        What is searched for.
+    recut
+        Whether the search chooses the number of chunks.
+    is_exact
+        Whether ASTRA-sim takes the predicted time, for a group alone.
+    """
+
+    topology: Topology
+    collective: Collective
+    synthesizer: str
+    link_model: LinkModel
+    recut: bool
+    is_exact: bool
+
+
+def list_tasks(case: DistinctCollective, backend: Backend, options: SearchOptions) -> list[Task]:
+    """Searches for a case: one if its prediction is exact, otherwise several, whose results are compared by replay.
+
+    Raises
+    ------
+    ConfigError
+        If it has less than a byte per chunk.
+    """
+    synthesizer, asked = options.synthesizer, options.chunks_per_npu
+    chunks_per_npu = asked if isinstance(asked, int) else None
+    needs_replay = case.needs_replay(backend)
+    some = _CHUNKS if case.fabric is None else _CHUNKS_ON_FABRICS
+    tasks: list[Task] = []
+    for view in case.views.values():
+        is_exact = not view.num_routed and not view.topology.has_switches
+        counts: list[int | None] = [chunks_per_npu] if chunks_per_npu or not needs_replay else [*some, None]
+        names = [synthesizer]
+        if needs_replay and synthesizer == AUTO:
+            names += [name for name in _PLAIN if case.collective in SYNTHESIZERS[name].collectives]
+        for name in names:
+            for count in counts:
+                if name != synthesizer and count is None:
+                    continue
+                root = (case.root or 0) if case.collective in ROOTED else None
+                try:
+                    collective = make_collective(case.collective, case.num_members, case.size_bytes, count or 1, root)
+                except ConfigError:
+                    continue  # fewer bytes than chunks
+                if count is not None and count > 1 and _sends(collective) > min(case.max_sends, options.max_sends):
+                    continue
+                model = backend.link_model
+                tasks.append(Task(view.topology, collective, name, model, count is None, is_exact))
+    if not tasks:
+        raise ConfigError(
+            f"{case.collective} of {case.size_bytes:,} bytes in a group of {case.num_members}: less than a byte per chunk, "
+            "expected more"
+        )
+    return tasks
+
+
+def _sends(collective: Collective) -> int:
+    return collective.num_phases * (collective.num_npus - 1) * collective.num_chunks
+
 
 _WORTH_MORE_SENDS = 0.99
 _FIGURES = {"together_ns": "ns or None", "is_exact": "bool", "was_cut_off": "bool", "link_order": "link order or None"}

@@ -1,24 +1,201 @@
-"""A run together with its collective instances."""
+"""A run together with its collective instances.
+
+Distinct collectives (cases) of a workload, each of which is synthesized once.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.network.composition import build_topology
-from astra_tacos.network.network_config import configured
-from astra_tacos.planner.collective_nodes import IssueOrder, find_collective_nodes, find_issue_order
-from astra_tacos.planner.distinct_collective import DistinctCollective, find_distinct_collectives
+from astra_tacos.network.network_config import NetworkConfig, configured
+from astra_tacos.network.topology import Topology
 from astra_tacos.planner.global_order import MergedGraph, has_circle, merge
-from astra_tacos.planner.instances import Instances, match_instances
+from astra_tacos.planner.group_topology import REACHES, GroupTopology, fabric_views, group_topology
+from astra_tacos.planner.instances import Instances, IssueOrder, find_collective_nodes, find_issue_order, match_instances
 from astra_tacos.planner.native_configuration import native_run
 from astra_tacos.planner.run_files import RunInputs
-from astra_tacos.run.patterns import carrying_type
+from astra_tacos.run.backend import Backend
+from astra_tacos.run.patterns import COLLECTIVE_NAMES, carrying_type
 from astra_tacos.run.run import Run, read_run
 from astra_tacos.run.system import COMM_KEYS
+from astra_tacos.schedule.schedule import LinkOrder
 from astra_tacos.support.errors import ConfigError
+
+NO_CASE = -1
+_MOST_SENDS = 1 << 16
+_SENDS_OF_ALL = 1 << 21
+"""Of a case's traces, and of all collectives that run them; one chunk per member may make more."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DistinctCollective:
+    """A collective over one or more groups for which the network looks the same.
+
+    Parameters
+    ----------
+    collective
+        Name of its pattern, a key of `COLLECTIVES` if that has it.
+    pattern
+        Its `CommType`.
+    size_bytes
+        `comm_size` of its nodes.
+    root
+        Position of its root in the group, None for patterns without.
+    groups
+        The groups that run it, each its ranks in ascending order.
+    count
+        How many collectives of the workload it stands for.
+    views
+        What the first of them sees of the network, by reach, or by the views of a fabric; equal ones are left out.
+    shape
+        Hash of those views.
+    fabric
+        The whole network, if it has devices that forward; else None.
+    most_messages
+        About how many messages each of them may take, as the whole run may have so many only.
+    """
+
+    collective: str
+    pattern: int
+    size_bytes: int
+    root: int | None
+    groups: tuple[tuple[int, ...], ...]
+    count: int
+    views: Mapping[str, GroupTopology]
+    shape: str
+    fabric: Topology | None = None
+    most_messages: int = _MOST_SENDS
+
+    @property
+    def num_members(self) -> int:
+        """Number of NPUs of each group."""
+        return len(self.groups[0])
+
+    @property
+    def has_routed_links(self) -> bool:
+        """Whether a view has routed links, so that predictions are estimates."""
+        return any(view.num_routed for view in self.views.values())
+
+    def needs_replay(self, backend: Backend) -> bool:
+        """Whether predictions are estimates on a network model, so that replays compare candidates."""
+        return self.has_routed_links or not backend.is_analytical
+
+    @property
+    def link_orders(self) -> tuple[LinkOrder | None, ...]:
+        """How traces may keep the order of sends; the first is that of the link model.
+
+        On a fabric messages arrive at other times than schedules on its views say, so the others may be faster.
+        """
+        return (None,) if self.fabric is None else (None, "tokens", "none")
+
+    @property
+    def max_sends(self) -> int:
+        """Limit on the sends of its traces, so that a simulation of the whole run stays short.
+
+        It is a power of two, except on a fabric: where devices store and forward, more and smaller messages gain much.
+        """
+        room = self.most_messages if self.fabric is not None else 1 << (self.most_messages.bit_length() - 1)
+        return min(self.most_sends, room)
+
+    @property
+    def most_sends(self) -> int:
+        """The same, however many messages the run may have."""
+        room = min(max(_SENDS_OF_ALL // self.count, 1), _MOST_SENDS)
+        return 1 << (room.bit_length() - 1)
+
+    @property
+    def name(self) -> str:
+        """The name of its traces: all_reduce_1048576B_of_8_3f2a91bc."""
+        root = "" if self.root is None else f"_root{self.root}"
+        return f"{self.collective.replace('-', '_')}_{self.size_bytes}B_of_{self.num_members}{root}_{self.shape[:8]}"
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Everything that determines the result of a synthesis, except its options."""
+        about: dict[str, Any] = {
+            "collective": self.collective,
+            "size_bytes": self.size_bytes,
+            "root": self.root,
+            "shape": self.shape,
+        }
+        if self.has_routed_links:
+            about["groups"] = self.groups  # routes of theirs may share links
+        return about
+
+
+def find_distinct_collectives(
+    instances: Instances, network: Topology, config: NetworkConfig
+) -> tuple[tuple[DistinctCollective, ...], NDArray[np.int64]]:
+    """Distinct cases, and int64[num_instances], the case of each instance; NO_CASE for groups of one and unknown patterns.
+
+    Raises
+    ------
+    ConfigError
+        If members of a group cannot reach one another.
+    """
+    views: dict[tuple[int, ...], tuple[str, dict[str, GroupTopology]]] = {}
+    fabric = network if network.forwarding else None
+    found: dict[tuple[Any, ...], int] = {}
+    groups: list[dict[tuple[int, ...], None]] = []
+    of_instance = np.full(instances.num_instances, NO_CASE, np.int64)
+    columns = zip(*(c.tolist() for c in (instances.group, instances.pattern, instances.size_bytes, instances.root)), strict=True)
+    for number, (group, pattern, size_bytes, root) in enumerate(columns):
+        members = tuple(sorted(instances.nodes.members[group]))
+        if len(members) < 2 or pattern not in COLLECTIVE_NAMES or size_bytes < 1:
+            continue
+        if members not in views:
+            views[members] = _views(network, config, members)
+        position = members.index(root) if root >= 0 else None
+        key = (COLLECTIVE_NAMES[pattern], size_bytes, position, views[members][0])
+        case = found.setdefault((*key, pattern), len(found))
+        if case == len(groups):
+            groups.append({})
+        groups[case][members] = None
+        of_instance[number] = case
+    counts = np.bincount(of_instance[of_instance >= 0], minlength=len(found)).tolist()
+    cases = []
+    for (collective, size_bytes, position, shape, pattern), case in found.items():
+        alike = tuple(groups[case])
+        cases.append(
+            DistinctCollective(collective, pattern, size_bytes, position, alike, counts[case], views[alike[0]][1], shape, fabric)
+        )
+    return tuple(cases), of_instance
+
+
+def _views(network: Topology, config: NetworkConfig, members: tuple[int, ...]) -> tuple[str, dict[str, GroupTopology]]:
+    """The views of the network that a group has, by name, without those that add nothing; and a hash of them all."""
+    views: dict[str, GroupTopology] = {}
+    hashes: list[str] = []
+    seen: Iterator[tuple[str, GroupTopology]]
+    if network.forwarding:
+        # Every link of such a view stands for a route, which others may use, too.
+        seen = ((name, GroupTopology(view, view.num_links)) for name, view in fabric_views(network, members).items())
+    else:
+        seen = ((reach, group_topology(network, config, members, reach)) for reach in REACHES)
+    for name, view in seen:
+        text = _hash(view.topology)
+        if text not in hashes:
+            views[name] = view
+            hashes.append(text)
+    return hashlib.sha256("".join(hashes).encode()).hexdigest(), views
+
+
+def _hash(topology: Topology) -> str:
+    """Hash of a topology's links, in the order of their ends."""
+    digest = hashlib.sha256(json.dumps([topology.num_npus, topology.num_switches]).encode())
+    order = np.lexsort((topology.link_dst, topology.link_src))
+    for column in (topology.link_src, topology.link_dst, topology.link_bandwidth_gibps, topology.link_latency_ns):
+        digest.update(np.ascontiguousarray(column[order]).tobytes())
+    digest.update(json.dumps([asdict(dimension) for dimension in topology.dimensions]).encode())
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.replayer.collective_program import CollectiveProgram
 from astra_tacos.replayer.native import native_program
-from astra_tacos.replayer.node_check import check_collective
+from astra_tacos.replayer.workload_actions import check_collective
 from astra_tacos.run.chunks import count_chunks
 from astra_tacos.run.groups import (
     ALL_RANKS,

@@ -1,7 +1,11 @@
-"""Loads of links for a network model without links: the bytes of every message, summed over the links of its route."""
+"""Loads of links for a network model without links: the bytes of every message, summed over the links of its route.
+
+The network model of each backend.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -11,8 +15,17 @@ from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.replayer import _run_table_kernels as kernels
 from astra_tacos.replayer.casting import Casts
 from astra_tacos.replayer.compilation import Compiled
-from astra_tacos.replayer.routes import CongestionAware
+from astra_tacos.replayer.packet_network import PacketNetwork
+from astra_tacos.replayer.routes import CongestionAware, CongestionUnaware, CutThrough, NetworkModel
+from astra_tacos.run.backend import CONGESTION_AWARE, CONGESTION_UNAWARE, CUT_THROUGH, PACKET, Backend
 from astra_tacos.run.outcome import LinkLoads
+
+NETWORK_MODELS: Mapping[Backend, Callable[[NetworkConfig], NetworkModel]] = {
+    CONGESTION_AWARE: CongestionAware,
+    CONGESTION_UNAWARE: CongestionUnaware,
+    CUT_THROUGH: CutThrough,
+    PACKET: PacketNetwork,
+}
 
 
 def link_loads(compiled: Compiled, casts: Casts, state: kernels.Progress, network: NetworkConfig) -> LinkLoads:

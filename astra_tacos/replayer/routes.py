@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.network.composition import build_topology
-from astra_tacos.network.device_routes import DeviceRoutes
 from astra_tacos.network.network_config import NetworkConfig, check_block_sizes
+from astra_tacos.network.packet_links import DeviceRoutes
 from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.replayer._packet_kernels import advance, no_packets
 from astra_tacos.replayer._run_table_kernels import Code, Progress

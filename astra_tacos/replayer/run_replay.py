@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from astra_tacos.replayer import _run_table_kernels as kernels
 from astra_tacos.replayer.casting import Casts, cast_collectives
 from astra_tacos.replayer.compilation import Compiled, compile_run
-from astra_tacos.replayer.link_loads import link_loads
-from astra_tacos.replayer.network_models import NETWORK_MODELS
+from astra_tacos.replayer.link_loads import NETWORK_MODELS, link_loads
 from astra_tacos.replayer.routes import Engine
 from astra_tacos.replayer.stall import explain_stall
 from astra_tacos.replayer.workload_actions import workload_actions

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.replayer.casting import cast_collectives
 from astra_tacos.replayer.compilation import compile_run
-from astra_tacos.replayer.network_models import NETWORK_MODELS
+from astra_tacos.replayer.link_loads import NETWORK_MODELS
 from astra_tacos.replayer.run_replay import advance, servers, start
 from astra_tacos.replayer.stall import explain_stall
 from astra_tacos.replayer.workload_actions import workload_actions
 from astra_tacos.run.backend import Backend, choose_backend
-from astra_tacos.run.communicator import CommunicatorGroups
+from astra_tacos.run.groups import CommunicatorGroups
 from astra_tacos.run.run import NATIVE, Run
 from astra_tacos.run.system import SystemConfig
 from astra_tacos.run.trace.schema import CommType, NodeType

@@ -1,13 +1,180 @@
-"""The number of chunks into which ASTRA-sim cuts a native collective; each chunk is a stream (`system/Sys.cc`)."""
+"""The number of chunks into which ASTRA-sim cuts a native collective; each chunk is a stream (`system/Sys.cc`).
+
+What a custom trace is for: a collective of all its positions, or several of some of them, each with its own chunks.
+
+A planned run states this of every trace that it has (`traces` in plan.json), so that the traces can be judged by what they say
+that they move. Positions are the places of ranks in the group that runs the trace, in ascending order.
+
+Algorithms that ASTRA-sim frees twice when it ends, so that it may abort after it has printed all cycles.
+
+A rank keeps one plan per communicator group and pattern. In a group of fewer than all ranks the plan frees its list of algorithms
+(`system/CollectivePlan.cc`, `~CollectivePlan`), though a list of one entry is that of the system file itself, or the custom trace
+of a whole pattern, which the plans of all groups share (`CommunicatorGroup.cc`, `get_collective_plan`; longer lists are replaced
+by a new ring). So two groups of a rank that run one pattern free it twice. Whether the memory allocator notices is chance.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.collective import ROOTED, make_collective
+from astra_tacos.collective.collective import MAX_CHUNKS, Collective
+from astra_tacos.network.network_config import MAX_NPUS
+from astra_tacos.run.groups import ALL_RANKS, group_ids
+from astra_tacos.run.run import NATIVE, PATTERN_KEYS, Run
+from astra_tacos.run.trace.schema import CommType, NodeType
+from astra_tacos.support.archive import whole
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.text_files import read_json_object
+from astra_tacos.support.units import MAX_SIZE_BYTES
+
+_KEYS = ("collective", "size_bytes", "chunks_per_npu", "num_owners", "root", "members")
+
+
+@dataclass(frozen=True, slots=True)
+class TracePart:
+    """One collective of a trace; its chunks follow those of the parts before it.
+
+    Parameters
+    ----------
+    collective, size_bytes, chunks_per_npu
+        As for `make_collective`.
+    members
+        Positions that take part, ascending; the others may pass on what they get.
+    root
+        Position of the root; None for patterns without.
+    num_owners
+        As for `make_collective`.
+    """
+
+    collective: str
+    size_bytes: int
+    chunks_per_npu: int
+    members: tuple[int, ...]
+    root: int | None = None
+    num_owners: int | None = None
+
+    def make(self, num_positions: int) -> Collective:
+        """The collective, among so many positions.
+
+        Raises
+        ------
+        ConfigError
+            If there is no such collective.
+        """
+        arguments = self.collective, num_positions, self.size_bytes, self.chunks_per_npu, self.root
+        return make_collective(*arguments, self.members, self.num_owners)
+
+    def to_json(self) -> dict[str, Any]:
+        """Its parameters."""
+        return {key: list(self.members) if key == "members" else getattr(self, key) for key in _KEYS}
+
+
+@dataclass(frozen=True, slots=True)
+class TraceParts:
+    """A trace of so many positions, and what it is for; no parts if it moves nothing, None if that is not known."""
+
+    num_positions: int
+    parts: tuple[TracePart, ...] | None
+
+    def to_json(self) -> dict[str, Any]:
+        """One object for plan.json."""
+        parts = None if self.parts is None else [part.to_json() for part in self.parts]
+        return {"positions": self.num_positions, "parts": parts}
+
+
+def part_of(collective: Collective) -> TracePart:
+    """The part that a collective is, of a trace with a position for each of its NPUs."""
+    is_reduced = collective.name == "all-reduce"
+    return TracePart(
+        collective.name,
+        collective.size_bytes,
+        collective.chunks_per_npu,
+        tuple(collective.member_npus.tolist()),
+        collective.root if collective.name in ROOTED else None,
+        collective.num_chunks // collective.chunks_per_npu if is_reduced else None,
+    )
+
+
+def read_trace_parts(path: Path) -> dict[str, TraceParts]:
+    """What the traces of a planned run are for, by prefix.
+
+    Parameters
+    ----------
+    path
+        Its plan.json.
+
+    Raises
+    ------
+    ConfigError
+        If the file does not say it.
+    """
+    found = read_json_object(path).get("traces")
+    if not isinstance(found, dict):
+        raise ConfigError(f"{path}: found no object 'traces', expected what every trace is for: plan the run again")
+    try:
+        return {
+            prefix: TraceParts(
+                whole(entry, "positions", MAX_NPUS),
+                None if entry["parts"] is None else tuple(_part(part) for part in entry["parts"]),
+            )
+            for prefix, entry in found.items()
+        }
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError(f"{path}: traces: {error!r}, expected positions and parts of every trace") from None
+
+
+def _part(entry: dict[str, Any]) -> TracePart:
+    members = tuple(whole({"a member": member}, "a member", MAX_NPUS) for member in entry["members"])
+    return TracePart(
+        str(entry["collective"]),
+        size_bytes=whole(entry, "size_bytes", MAX_SIZE_BYTES),
+        chunks_per_npu=whole(entry, "chunks_per_npu", MAX_CHUNKS),
+        members=members,
+        root=None if entry["root"] is None else whole(entry, "root", MAX_NPUS),
+        num_owners=None if entry["num_owners"] is None else whole(entry, "num_owners", MAX_NPUS),
+    )
+
+
+Shared = dict[CommType, tuple[int, int, int]]
+"""By pattern, a rank and two of its groups whose plans share an algorithm."""
+
+
+def shared_plans(run: Run) -> Shared:
+    """The patterns of a run whose algorithm ASTRA-sim frees twice."""
+    trace = run.workload
+    rows = np.flatnonzero(trace.kind == NodeType.COMM_COLL)
+    group = group_ids(run.columns)[rows]
+    sizes = {number: len(set(ranks)) for number, ranks in run.groups.members.items()}
+    small = np.array([sizes.get(number, 0) for number in group.tolist()], np.int64)
+    is_small = (group != ALL_RANKS) & (small > 0) & (small < run.network.num_npus)
+    native = {pattern for pattern, key in PATTERN_KEYS.items() if len(run.system.native.get(key, ())) == 1}
+    pattern = run.columns.comm_type[rows]
+    is_shared = is_small & (run.implementation[rows] == NATIVE) & np.isin(pattern, list(native))
+    return twice_freed(trace.rank[rows][is_shared], group[is_shared], pattern[is_shared])
+
+
+def twice_freed(rank: NDArray[np.int64], group: NDArray[np.int64], pattern: NDArray[np.int64]) -> Shared:
+    """For each pattern, the first rank with two groups.
+
+    Parameters
+    ----------
+    rank, group, pattern
+        Of plans that do not own their algorithm.
+    """
+    found: Shared = {}
+    first: dict[tuple[int, int], int] = {}
+    plans = np.unique(np.stack((rank, pattern, group)), axis=1)
+    for one, kind, number in plans.T.tolist():
+        before = first.setdefault((one, kind), number)
+        if before != number:
+            found.setdefault(CommType(kind), (one, before, number))
+    return found
 
 
 class SplitSystem(Protocol):

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.network.network_config import NetworkConfig, read_network
-from astra_tacos.run.communicator import CommunicatorGroups, read_communicator_groups
-from astra_tacos.run.groups import ALL_RANKS, group_ids
+from astra_tacos.run.groups import ALL_RANKS, CommunicatorGroups, group_ids, read_communicator_groups
 from astra_tacos.run.remote_memory import RemoteMemory, read_remote_memory
 from astra_tacos.run.system import SystemConfig, read_system
 from astra_tacos.run.trace.reader import read_trace

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.network.device_routes import DeviceRoutes
+from astra_tacos.network.packet_links import DeviceRoutes
 from astra_tacos.network.topology import NO_DIMENSION, Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import compute_timing

@@ -1,4 +1,17 @@
-"""Dependencies: what brought what a message carries, and the messages before it on its link."""
+"""Dependencies: what brought what a message carries, and the messages before it on its link.
+
+Windows of reducing devices: how much each sender may have under way in one at a time.
+
+A sender is an NPU, or another reducing device, from which trips lead to a device to be added there. With a window of W bytes it
+has n = W / chunk size chunks under way at most, whatever order they go in: of its chunks for that device, by number, each waits
+at the sender until all of the chunk n places before it has come back to the sender. So the sender itself keeps the window, by
+what arrives there, as SwitchML's workers do (Sapio et al., NSDI 2021), and so can a trace.
+
+Messages that hold a link for less than 1 ns, at which the queues of ASTRA-sim's congestion-aware backend stop.
+
+`pipelined` schedules have none: their messages are sent as what takes 1 ns (`least_bytes`). Those of `blocking` schedules keep
+their sizes, because each holds its links for their latencies, too.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +20,43 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.schedule.partial_sums import Additions
+from astra_tacos.collective.collective import Collective
+from astra_tacos.network.topology import Topology
+from astra_tacos.schedule.messages import Sends
+from astra_tacos.schedule.partial_sums import Additions, row_before, stop_keys
 from astra_tacos.schedule.places import Places
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.trips import row_before, stop_keys
-from astra_tacos.schedule.windows import awaited_results
 from astra_tacos.support.grouping import distinct, group_by
+
+
+def awaited_results(topology: Topology, collective: Collective, sends: Sends) -> NDArray[np.int64] | None:
+    """int64[num_sends], the chunk of which everything has to have come to a row's source before the row starts; -1 for none.
+
+    None if no device has a window.
+    """
+    limits = {device.device: device.window_bytes for device in topology.reducing if device.window_bytes is not None}
+    if not limits or sends.trip is None:
+        return None
+    awaited = np.full(len(sends.chunk), -1, np.int64)
+    dst = topology.channel_dst[sends.channel]
+    into, out_of = stop_keys(topology, sends.channel, sends.trip)
+    last = np.flatnonzero(sends.reduces & (into < 0) & np.isin(dst, list(limits)))
+    first_of = np.full(int(sends.trip.max(initial=0)) + 1, -1, np.int64)
+    begins = np.flatnonzero(out_of < 0)
+    first_of[sends.trip[begins]] = begins
+    first = first_of[sends.trip[last]]
+    first, last = first[first >= 0], last[first >= 0]
+    src = topology.channel_src[sends.channel[first]].astype(np.int64)
+    flow, chunk = src * topology.num_npus + dst[last], sends.chunk[first].astype(np.int64)
+    order = np.lexsort((chunk, flow))
+    first, flow, chunk = first[order], flow[order], chunk[order]
+    for device, window in limits.items():
+        at = np.flatnonzero(flow % topology.num_npus == device)
+        room = max(window // int(collective.class_size_bytes[-1]), 1)
+        if len(at) > room:
+            same = flow[at[room:]] == flow[at[:-room]]
+            awaited[first[at[room:][same]]] = chunk[at[:-room][same]]
+    return awaited
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -178,3 +222,19 @@ def _by_link(schedule: Schedule) -> tuple[NDArray[np.int64], NDArray[np.integer]
     # NumPy sorts 16-bit integers in linear time.
     order = np.argsort(link.astype(np.uint16) if schedule.topology.num_links <= 1 << 16 else link, kind="stable")
     return order, link[order]
+
+
+def holds_no_link(schedule: Schedule) -> bool:
+    """Whether some message holds some link for 0 ns."""
+    return bool(_hold_ns(schedule).min(initial=1) < 1)
+
+
+def stops_queues(schedule: Schedule) -> bool:
+    """Whether a message that starts at time 0 holds its first link for 0 ns: ASTRA-sim aborts at it, but not at later ones."""
+    return bool(np.any((_hold_ns(schedule) < 1) & (schedule.start_ns[schedule.message_row] == 0)))
+
+
+def _hold_ns(schedule: Schedule) -> NDArray[np.int64]:
+    """int64[num_messages], how long each message holds its first link."""
+    sizes, channel = schedule.sizes, schedule.channel[schedule.message_row]
+    return np.asarray(sizes.timing.link_hold_ns[schedule.topology.channel_link[channel], sizes.size_class])

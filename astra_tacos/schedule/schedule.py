@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.messages import MessageSizes, Sends, check_messages, message_sizes
-from astra_tacos.schedule.partial_sums import Additions, PartialSums, addition_ends, addition_ns, check_values
+from astra_tacos.schedule.partial_sums import Additions, PartialSums, addition_ends, addition_ns, check_endpoints, check_values
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.schedule.trips import check_endpoints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import NS_PER_US
 

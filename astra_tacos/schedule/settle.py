@@ -10,14 +10,13 @@ from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
+from astra_tacos.schedule.dependencies import awaited_results
+from astra_tacos.schedule.link_use import count_work
 from astra_tacos.schedule.messages import MessageSizes, Sends, message_sizes
-from astra_tacos.schedule.partial_sums import Additions, PartialSums, addition_ends, addition_ns
+from astra_tacos.schedule.partial_sums import Additions, PartialSums, addition_ends, addition_ns, stop_keys
 from astra_tacos.schedule.places import Places
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing, adding_time, untruncated
-from astra_tacos.schedule.trips import stop_keys
-from astra_tacos.schedule.windows import awaited_results
-from astra_tacos.schedule.work_meter import count_work
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.support.grouping import group_by
 

@@ -20,8 +20,8 @@ from astra_tacos.collective import COLLECTIVES
 from astra_tacos.collective.collective import MAX_CHUNKS
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import MAX_NPUS, Dimension, NetworkConfig
+from astra_tacos.network.rotations import ClassTable, LinkClass, TranslationGroup, class_table, star, why_not_symmetric
 from astra_tacos.network.topology import Topology
-from astra_tacos.network.translation_group import ClassTable, LinkClass, TranslationGroup, class_table, star, why_not_symmetric
 from astra_tacos.schedule.messages import Sends
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import LONG_NS, UNITS_PER_NS, links_of, settle

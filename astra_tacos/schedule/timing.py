@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import NO_LINK, Topology
-from astra_tacos.schedule.trips import check_endpoints
+from astra_tacos.schedule.partial_sums import check_endpoints
 from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.support.units import BYTES_PER_GB, NS_PER_S, bytes_per_ns, format_size, reduction_ns, reduction_us
 

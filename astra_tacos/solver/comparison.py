@@ -19,11 +19,9 @@ from astra_tacos.run.backend import PACKET, Backend, backend_of_model
 from astra_tacos.schedule.schedule import LinkOrder, Schedule
 from astra_tacos.schedule.timing import timing_of_sizes
 from astra_tacos.solver.judgement import Judgement, judge_schedule, with_other_choices
-from astra_tacos.solver.judges import backend_in_use, backend_that_runs, judges_of_run, timed_for
+from astra_tacos.solver.judges import MOST_PACKETS_BESIDE, backend_in_use, backend_that_runs, judges_of_run, timed_for
 from astra_tacos.solver.native import native_time_ns, native_times
-from astra_tacos.solver.packet_level import MOST_PACKETS_BESIDE
-from astra_tacos.solver.packet_search import search_and_replay
-from astra_tacos.solver.robust import robust_order
+from astra_tacos.solver.robust import robust_order, search_and_replay
 from astra_tacos.solver.synthesize import check_schedule
 from astra_tacos.support.errors import ConfigError, ReplayError, SynthesisError
 from astra_tacos.synthesizer import AUTO

@@ -15,12 +15,21 @@ from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.backend import BACKENDS, PACKET, Backend
-from astra_tacos.schedule.instant import stops_queues
+from astra_tacos.schedule.dependencies import stops_queues
 from astra_tacos.schedule.schedule import LinkOrder, Schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import MOST_TRUNCATED, LinkModel
-from astra_tacos.solver.judges import FIGURES, Judge, differ, judges_of_collective
-from astra_tacos.solver.packet_level import MOST_PACKETS, MOST_PACKETS_BESIDE, MOST_SENDS, PacketLevel, packet_level
+from astra_tacos.solver.judges import (
+    FIGURES,
+    MOST_PACKETS,
+    MOST_PACKETS_BESIDE,
+    MOST_SENDS,
+    Judge,
+    PacketLevel,
+    differ,
+    judges_of_collective,
+    packet_level,
+)
 from astra_tacos.support.errors import AstraTacosError, ConfigError, SynthesisError
 from astra_tacos.support.units import bytes_per_ns, format_time
 from astra_tacos.synthesizer import SYNTHESIZERS

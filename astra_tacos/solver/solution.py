@@ -18,8 +18,8 @@ from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, save_symm
 from astra_tacos.solver.judgement import Judgement
 from astra_tacos.solver.judges import FIGURES
 from astra_tacos.solver.native import NativeTimes
+from astra_tacos.solver.possibility import SketchCost
 from astra_tacos.solver.request import Request
-from astra_tacos.solver.sketch_cost import SketchCost
 from astra_tacos.solver.symmetric_judgement import symmetric_times
 from astra_tacos.support.files import replaced_directory, write_json
 from astra_tacos.synthesizer.search.search import SearchResult

@@ -20,10 +20,9 @@ from astra_tacos.solver.first_use import CHECKING, REPLAYING, SYMMETRIC, WRITING
 from astra_tacos.solver.judgement import judge_schedule, with_other_choices
 from astra_tacos.solver.judges import backend_in_use, backend_that_runs, timed_for
 from astra_tacos.solver.native import NativeTimesAhead
-from astra_tacos.solver.packet_search import search_and_replay
+from astra_tacos.solver.possibility import SketchCost
 from astra_tacos.solver.request import Progress, Request, silent
-from astra_tacos.solver.robust import robust
-from astra_tacos.solver.sketch_cost import SketchCost
+from astra_tacos.solver.robust import robust, search_and_replay
 from astra_tacos.solver.solution import CompactSolution, Solution
 from astra_tacos.solver.symmetric_judgement import check_sends, has_many_sends, is_symmetric, symmetric_tasks
 from astra_tacos.solver.synthesize import check_schedule

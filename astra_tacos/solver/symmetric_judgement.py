@@ -10,7 +10,7 @@ import numpy as np
 from astra_tacos.collective import ROOTED
 from astra_tacos.export.astra_sim_network import stock_network
 from astra_tacos.network.network_config import NetworkConfig, check_block_sizes, check_values
-from astra_tacos.network.translation_group import star, why_no_translations
+from astra_tacos.network.rotations import star, why_no_translations
 from astra_tacos.run.backend import BACKENDS, Backend
 from astra_tacos.schedule.symmetric_schedule import SYMMETRIC_COLLECTIVES, SymmetricSchedule, SymmetricTask
 from astra_tacos.solver.judges import STOCK_FIGURE, timed_for

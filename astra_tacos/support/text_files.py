@@ -30,8 +30,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import yaml
 
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.foreign import refuse_foreign
-from astra_tacos.support.input_file import read_bounded
+from astra_tacos.support.input_file import read_bounded, refuse_foreign
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element

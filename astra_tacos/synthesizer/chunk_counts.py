@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.bounds.cut import worst_chosen_cut
-from astra_tacos.bounds.distance import diameter
-from astra_tacos.bounds.port import egress, ingress, volume
-from astra_tacos.bounds.way_volume import fewest_crossings
+from astra_tacos.bounds.delivery import diameter
+from astra_tacos.bounds.port import egress, fewest_crossings, ingress, volume
 from astra_tacos.collective import COLLECTIVES, cut_into, make_collective
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import NO_LINK, Topology

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from astra_tacos.bounds.way_volume import fewest_crossings
+from astra_tacos.bounds.port import fewest_crossings
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.support.errors import ConfigError

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.foreign import refuse_foreign
-from astra_tacos.support.input_file import read_bounded
+from astra_tacos.support.input_file import read_bounded, refuse_foreign
 from astra_tacos.support.text_files import parse_json_object
 
 MAX_FILE_BYTES = 1 << 28

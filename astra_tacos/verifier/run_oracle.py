@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.network_config import NetworkConfig
+from astra_tacos.run.chunks import TraceParts
 from astra_tacos.run.groups import ALL_RANKS, group_ids, members_of
 from astra_tacos.run.patterns import (
     COLLECTIVE_NAMES,
@@ -37,7 +38,6 @@ from astra_tacos.run.trace.node_bytes import attribute, load_rank, node_at
 from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import Trace
-from astra_tacos.run.trace_parts import TraceParts
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.verifier.chakra_program import chakra_program
 from astra_tacos.verifier.program_order import judge_order

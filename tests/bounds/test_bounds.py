@@ -10,7 +10,8 @@ from helpers.schedules import goes_by_chunk, schedule, schedules
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos.bounds import CHUNKED_BOUNDS, chunked_lower_bound, distance
+from astra_tacos.bounds import CHUNKED_BOUNDS, chunked_lower_bound
+from astra_tacos.bounds import delivery as distance
 from astra_tacos.collective import COLLECTIVES, ROOTED, make_collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import compute_timing

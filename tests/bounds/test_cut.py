@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.bounds.cut import cut, tightest_sides
-from astra_tacos.bounds.grouping import is_symmetric, is_transitive
-from astra_tacos.bounds.partition import partition
+from astra_tacos.bounds.partition import is_symmetric, is_transitive, partition
 from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED, make_collective
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.network_config import LinkSpec

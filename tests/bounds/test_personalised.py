@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from astra_tacos.bounds import CHUNKED_BOUNDS, chunked_lower_bound
 from astra_tacos.bounds.cut import chosen_sides
-from astra_tacos.bounds.way_volume import fewest_crossings
+from astra_tacos.bounds.port import fewest_crossings
 from astra_tacos.collective import PERSONALISED, ROOTED, make_collective
 from astra_tacos.schedule.timing import compute_timing
 

@@ -25,7 +25,7 @@ from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.schedule.schedule import LinkOrder
 from astra_tacos.schedule.storage import load_schedule
-from astra_tacos.solver.packet_level import packet_level
+from astra_tacos.solver.judges import packet_level
 from astra_tacos.solver.synthesize import synthesize
 from astra_tacos.support.errors import ConfigError
 

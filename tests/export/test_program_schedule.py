@@ -10,9 +10,8 @@ from helpers.networks import topology
 from helpers.peers import peers
 
 from astra_tacos.collective import ROOTED
-from astra_tacos.export.candidate import read_candidate
+from astra_tacos.export.candidate import convert, read_candidate
 from astra_tacos.export.chakra import schedule_trace
-from astra_tacos.export.program_schedule import convert
 from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.support.errors import ConfigError, VerificationError

@@ -12,8 +12,7 @@ from helpers.schedules import schedule
 
 from astra_tacos.collective import COLLECTIVES, ROOTED
 from astra_tacos.export import chakra
-from astra_tacos.export.candidate import read_candidate
-from astra_tacos.export.program_schedule import convert
+from astra_tacos.export.candidate import convert, read_candidate
 from astra_tacos.run.trace.writer import ATTRIBUTE_KEYS, NodeTable, write_trace
 from astra_tacos.support.errors import VerificationError
 from astra_tacos.verifier.schedule_oracle import verify

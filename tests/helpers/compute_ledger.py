@@ -8,7 +8,7 @@ from pathlib import Path
 
 from astra_tacos.run.trace.node_bytes import read_messages
 from astra_tacos.run.trace.schema import NodeType
-from astra_tacos.workload.repairer.change import Change
+from astra_tacos.workload.repairer.draft import Change
 
 
 def _durations(file: Path) -> list[tuple[int, str, int]]:

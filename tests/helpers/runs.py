@@ -13,8 +13,7 @@ from helpers.lint_runs import Node, RunFiles, coll, comp, node, recv, send
 from helpers.networks import sizes_of
 
 from astra_tacos.network.blocks import BUILDING_BLOCKS
-from astra_tacos.network.network_config import Dimension, NetworkConfig
-from astra_tacos.network.network_yaml import write_network
+from astra_tacos.network.network_config import Dimension, NetworkConfig, write_network
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.run import Run, read_run
 from astra_tacos.run.trace.schema import CommType, NodeType

@@ -19,8 +19,7 @@ from helpers.sweep_files import sweep
 from astra_tacos.bounds import chunked_lower_bound
 from astra_tacos.cli.main import BAD_INPUT, main
 from astra_tacos.network.blocks import ASTRA_SIM_BLOCKS, BUILDING_BLOCKS
-from astra_tacos.network.network_config import read_network
-from astra_tacos.network.network_yaml import write_network
+from astra_tacos.network.network_config import read_network, write_network
 from astra_tacos.planner.group_topology import group_topology
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.replayer.schedule_replay import replay_schedule

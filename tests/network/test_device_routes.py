@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.network.composition import build_topology
-from astra_tacos.network.device_routes import DeviceRoutes
 from astra_tacos.network.fabric.kinds import make_fabric
+from astra_tacos.network.packet_links import DeviceRoutes
 
 
 @examples(12)

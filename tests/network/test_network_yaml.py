@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from astra_tacos.network.network_config import Dimension, LinkSpec, NetworkConfig, read_network
-from astra_tacos.network.network_yaml import write_network
+from astra_tacos.network.network_config import Dimension, LinkSpec, NetworkConfig, read_network, write_network
 
 _STOCK = (Dimension("Ring", 4, 0.1 + 0.2, 500.0), Dimension("Switch", 2, 50.0, 1e-3))
 _NETWORKS = (

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from astra_tacos.network.composition import build_topology
-from astra_tacos.network.network_config import NetworkConfig, read_network
-from astra_tacos.network.network_yaml import write_network
+from astra_tacos.network.network_config import NetworkConfig, read_network, write_network
 from astra_tacos.network.reducing import ReducingDevice
 from astra_tacos.support.errors import ConfigError
 

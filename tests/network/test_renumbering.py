@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.network.composition import build_topology
+from astra_tacos.network.failures import find_renumbering
 from astra_tacos.network.network_config import LinkSpec, NetworkConfig
-from astra_tacos.network.renumbering import find_renumbering
 from astra_tacos.network.topology import Topology
 
 SHAPES = [

@@ -11,8 +11,8 @@ from helpers.plans import QUICK, contents, planned, written
 
 from astra_tacos.collective import make_collective
 from astra_tacos.network.composition import build_topology
+from astra_tacos.network.failures import find_renumbering
 from astra_tacos.network.network_config import NetworkConfig, read_network
-from astra_tacos.network.renumbering import find_renumbering
 from astra_tacos.planner import plan as planning
 from astra_tacos.planner.alike import find_alike
 from astra_tacos.planner.run_files import RunInputs

@@ -14,7 +14,8 @@ from helpers.plans import planned, written
 from numpy.typing import NDArray
 
 from astra_tacos.planner import best_native as search
-from astra_tacos.planner import message_limit, rewrite
+from astra_tacos.planner import message_limit
+from astra_tacos.planner import written_run as rewrite
 from astra_tacos.planner.best_native import BestNative, best_native
 from astra_tacos.planner.instances import Instances
 from astra_tacos.planner.native_configuration import NativeConfiguration, configuration_of

@@ -11,8 +11,17 @@ from helpers.command import run as command
 from helpers.generated import small_model, write_network
 
 from astra_tacos.planner.endpoint.endpoint import divide_endpoint
-from astra_tacos.planner.endpoint.npu import Mode, Npu, Partition, needed_memory_gbps, network_gbps
-from astra_tacos.planner.endpoint.traffic import Traffic, hierarchical_sent_bytes, ring_reads_per_sent_byte, traffic_of
+from astra_tacos.planner.endpoint.npu import (
+    Mode,
+    Npu,
+    Partition,
+    Traffic,
+    hierarchical_sent_bytes,
+    needed_memory_gbps,
+    network_gbps,
+    ring_reads_per_sent_byte,
+    traffic_of,
+)
 from astra_tacos.planner.run_files import RunInputs, planned_inputs
 from astra_tacos.planner.workload import read_inputs
 from astra_tacos.replayer.run_replay import replay_run

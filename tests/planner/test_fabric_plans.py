@@ -15,9 +15,9 @@ from helpers.plans import golden_inputs, lint_plan, quickly_planned
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos.network.device_routes import DeviceRoutes
+from astra_tacos.network.packet_links import DeviceRoutes
 from astra_tacos.network.topology import Topology
-from astra_tacos.planner.fabric_groups import fabric_views
+from astra_tacos.planner.group_topology import fabric_views
 from astra_tacos.planner.run_files import RunInputs
 from astra_tacos.planner.workload import read_inputs
 from astra_tacos.replayer.run_replay import replay_run

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.network.topology import Topology
-from astra_tacos.planner.group_routes import REACHES, Reach
-from astra_tacos.planner.group_topology import GroupTopology, group_topology
+from astra_tacos.planner.group_topology import REACHES, GroupTopology, Reach, group_topology
 
 RING = config(("Ring", 16, 50.0, 500.0))
 TORUS = config(("Ring", 4, 50.0, 500.0), ("Ring", 4, 25.0, 700.0))

@@ -14,15 +14,14 @@ from helpers.plans import QUICK, attributes, contents, lint_plan, messages, plan
 from astra_tacos.collective import make_collective
 from astra_tacos.network.composition import build_topology
 from astra_tacos.planner.joint_sets import joint_sets
-from astra_tacos.planner.joint_synthesis import JointCollective
-from astra_tacos.planner.joint_workload import joined
+from astra_tacos.planner.joint_synthesis import JointCollective, joined
 from astra_tacos.planner.plan_result import PlanResult
 from astra_tacos.planner.run_files import RunInputs
 from astra_tacos.planner.workload import find_workload, read_inputs
 from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.run.chunks import part_of, read_trace_parts
 from astra_tacos.run.patterns import GROUP_ATTRIBUTE
 from astra_tacos.run.trace.schema import CommType
-from astra_tacos.run.trace_parts import part_of, read_trace_parts
 from astra_tacos.schedule.joint import join
 from astra_tacos.synthesizer.routing.joint_routing import together
 from astra_tacos.verifier.run_oracle import verify_run

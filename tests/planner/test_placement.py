@@ -15,9 +15,8 @@ from helpers.plans import QUICK, attributes, lint_plan, messages, quickly_planne
 
 from astra_tacos.network.network_config import Dimension
 from astra_tacos.planner.permuted_run import write_permuted
-from astra_tacos.planner.place import find_placements, place, placed_inputs
+from astra_tacos.planner.place import Demand, PlacementCost, exchange, find_placements, place, placed_inputs
 from astra_tacos.planner.placed_plan import plan_placed
-from astra_tacos.planner.placement_cost import Demand, PlacementCost, exchange
 from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.run_files import RunInputs, planned_inputs
 from astra_tacos.planner.workload import find_workload, read_inputs
@@ -229,7 +228,7 @@ def test_the_oracle_follows_a_placement(two: RunInputs, tmp_path: Path) -> None:
 
 def test_a_plan_that_keeps_the_run_as_it_was_says_so(two: RunInputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the native runs the placed one ends first, of the plans that of the run as it is."""
-    monkeypatch.setattr("astra_tacos.planner.fastest_plan.earliest", lambda ends: len(list(ends)) - 2)
+    monkeypatch.setattr("astra_tacos.planner.plan.earliest", lambda ends: len(list(ends)) - 2)
     result = plan_placed(PlanRequest(two, options=QUICK), tmp_path / "plan")
     told = json.loads((tmp_path / "plan" / "place.json").read_text())
     assert result.placement is not None and result.placement.placed_planned_ns is not None

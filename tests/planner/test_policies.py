@@ -25,10 +25,10 @@ from astra_tacos.planner.retime.written import rows_of, write_scheduled
 from astra_tacos.planner.run_files import RunInputs, planned_inputs
 from astra_tacos.planner.workload import find_workload, read_inputs
 from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.run.chunks import shared_plans
 from astra_tacos.run.trace.node_bytes import attribute, encode_messages, read_messages, set_attribute
 from astra_tacos.run.trace.reader import read_names
 from astra_tacos.run.trace.schema import CommType, NodeType
-from astra_tacos.run.trace_parts import shared_plans
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.workload.generator.device import Device
 from astra_tacos.workload.generator.directory import generate

@@ -12,8 +12,8 @@ from helpers.runs import ONE_DIMENSION, SEVERAL_DIMENSIONS, Tastes, random_run, 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from astra_tacos.planner.plan_result import replay_or_reason
 from astra_tacos.planner.run_files import RunInputs
-from astra_tacos.planner.run_judgement import replay_or_reason
 from astra_tacos.planner.workload import read_inputs
 from astra_tacos.run.backend import CONGESTION_AWARE
 from astra_tacos.support.errors import ConfigError

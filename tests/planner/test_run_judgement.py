@@ -13,9 +13,8 @@ from helpers.plans import planned, written
 from astra_tacos.cli.plan import _native_rows
 from astra_tacos.network.network_config import read_network
 from astra_tacos.planner.best_native import best_native
-from astra_tacos.planner.plan_result import PlanResult
+from astra_tacos.planner.plan_result import JudgedRun, PlanResult, fair_judges, notes_on_other_plan
 from astra_tacos.planner.run_files import RunInputs
-from astra_tacos.planner.run_judgement import JudgedRun, fair_judges, notes_on_other_plan
 from astra_tacos.planner.workload import find_workload, read_inputs
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CONGESTION_UNAWARE

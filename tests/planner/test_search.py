@@ -11,13 +11,12 @@ from helpers.generated import small_model, write_network
 
 import astra_tacos.planner.retime.reading as reading
 from astra_tacos.planner.retime.candidates import Candidates
-from astra_tacos.planner.retime.iteration import steps_of
 from astra_tacos.planner.retime.legality import violations
 from astra_tacos.planner.retime.policies import POLICIES
 from astra_tacos.planner.retime.request import default_request, parse_schedule
 from astra_tacos.planner.retime.schedule_run import schedule_run
 from astra_tacos.planner.retime.search import search
-from astra_tacos.planner.retime.symmetry import are_alike
+from astra_tacos.planner.retime.symmetry import are_alike, steps_of
 from astra_tacos.planner.retime.written import write_scheduled
 from astra_tacos.planner.run_files import RunInputs
 from astra_tacos.planner.synthesis_cache import SynthesisCache

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from astra_tacos.cli.replay import replay
 from astra_tacos.network.network_config import Dimension, LinkSpec, NetworkConfig, read_network
 from astra_tacos.replayer.astra_sim import backend_of
-from astra_tacos.replayer.network_models import NETWORK_MODELS
+from astra_tacos.replayer.link_loads import NETWORK_MODELS
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import (
     BACKENDS,

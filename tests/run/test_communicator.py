@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from astra_tacos.run.communicator import group_id, read_communicator_groups
+from astra_tacos.run.groups import group_id, read_communicator_groups
 from astra_tacos.support.errors import ConfigError
 
 

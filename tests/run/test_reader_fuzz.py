@@ -27,9 +27,8 @@ from helpers.trace_bytes import Builder, mutate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from astra_tacos.run.trace.file_bytes import FileBytes
 from astra_tacos.run.trace.ranks import read_ranks
-from astra_tacos.run.trace.scan import find
+from astra_tacos.run.trace.scan import FileBytes, find
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.support.errors import ConfigError
 

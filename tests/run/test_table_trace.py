@@ -11,8 +11,8 @@ from helpers.naive_trace import assert_equal
 from hypothesis import given
 from hypothesis import strategies as st
 
+from astra_tacos.run.trace.ranks import trace_of_table
 from astra_tacos.run.trace.reader import read_trace
-from astra_tacos.run.trace.table_trace import trace_of_table
 from astra_tacos.run.trace.writer import ATTRIBUTE_FIELDS, ATTRIBUTE_KEYS, NodeTable, write_trace
 
 FEW_IDS = st.integers(0, 12)

@@ -22,12 +22,12 @@ from astra_tacos.export.astra_sim_network import astra_sim_network, stock_networ
 from astra_tacos.export.chakra import schedule_trace
 from astra_tacos.export.run_directory import write_run_directory
 from astra_tacos.network.network_config import read_network
-from astra_tacos.replayer.network_models import NETWORK_MODELS
+from astra_tacos.replayer.link_loads import NETWORK_MODELS
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CONGESTION_UNAWARE, PACKET, STOCK, Backend
 from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.run.trace.schema import NodeType
-from astra_tacos.schedule.instant import stops_queues
+from astra_tacos.schedule.dependencies import stops_queues
 from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.solver import judgement
 from astra_tacos.solver.judgement import busiest_link_ns, judge_schedule, with_other_choices

@@ -16,9 +16,9 @@ from astra_tacos.network.composition import build_topology
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.schedule.packet_time import packet_time_ns
 from astra_tacos.schedule.settle import exact_time_ns
-from astra_tacos.solver import packet_level as level_module
+from astra_tacos.solver import judges as level_module
 from astra_tacos.solver.judgement import judge_schedule
-from astra_tacos.solver.packet_level import packet_level
+from astra_tacos.solver.judges import packet_level
 from astra_tacos.solver.robust import MOST_LONGER, MOST_LOSS, robust, robust_order
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.synthesizer.search.search import SearchResult, search

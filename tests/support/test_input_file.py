@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from astra_tacos.network.network_config import read_network
-from astra_tacos.run.communicator import read_communicator_groups
+from astra_tacos.run.groups import read_communicator_groups
 from astra_tacos.run.system import read_system
-from astra_tacos.run.trace.file_bytes import read_file
+from astra_tacos.run.trace.scan import read_file
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.input_file import open_regular, read_bounded
 from astra_tacos.verifier.msccl_file import read_msccl_xml

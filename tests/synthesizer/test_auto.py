@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from astra_tacos.bounds import chunked_lower_bound, lower_bound
 from astra_tacos.collective import COLLECTIVES, ROOTED, cut_into, make_collective
 from astra_tacos.replayer.schedule_replay import replay_schedule
+from astra_tacos.schedule.link_use import Allowance, OutOfWorkError, count_work, metered
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
-from astra_tacos.schedule.work_meter import Allowance, OutOfWorkError, count_work, metered
 from astra_tacos.solver.synthesize import synthesize
 from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS, auto_synthesizers

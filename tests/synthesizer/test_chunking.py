@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.bounds import chunked_lower_bound
-from astra_tacos.bounds.way_volume import fewest_crossings
+from astra_tacos.bounds.port import fewest_crossings
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import compute_timing

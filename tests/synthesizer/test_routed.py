@@ -68,7 +68,7 @@ def test_tori_are_loaded_evenly_by_shortest_ways(blocks) -> None:
 
 
 def _shortest(network, what) -> int:
-    from astra_tacos.bounds.way_volume import fewest_crossings
+    from astra_tacos.bounds.port import fewest_crossings
 
     return fewest_crossings(network, what)
 

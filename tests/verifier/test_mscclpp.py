@@ -13,7 +13,7 @@ from helpers.mscclpp_plans import PLANS, all_gather, all_reduce
 from helpers.networks import topology
 from helpers.peers import peers
 
-from astra_tacos.export.program_schedule import convert
+from astra_tacos.export.candidate import convert
 from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.verifier.program import ProgramVerdict, verify_mscclpp_plan
 from astra_tacos.verifier.proven_program import prove

@@ -15,9 +15,9 @@ from helpers.plans import quickly_planned, written
 
 from astra_tacos.planner.run_files import RunInputs
 from astra_tacos.planner.workload import read_inputs
+from astra_tacos.run.chunks import read_trace_parts
 from astra_tacos.run.trace.node_bytes import encode_messages, read_messages
 from astra_tacos.run.trace.schema import CommType
-from astra_tacos.run.trace_parts import read_trace_parts
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.verifier.run_oracle import RunVerdict, verify_run
 

@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 from astra_tacos.bounds.any_algorithm.carrying import first_arrival_ns, rate_bytes_per_ns, smallest_time_ns, whole_ns
 from astra_tacos.bounds.any_algorithm.parts import pair_bytes
 from astra_tacos.bounds.bound import Bound
-from astra_tacos.bounds.grouping import is_transitive, translation_classes
-from astra_tacos.bounds.way_volume import link_sets
+from astra_tacos.bounds.partition import is_transitive, translation_classes
+from astra_tacos.bounds.port import link_sets
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing

@@ -12,7 +12,7 @@ from astra_tacos.bounds.any_algorithm.carrying import first_arrival_ns, rate_byt
 from astra_tacos.bounds.any_algorithm.latency import MOST_STEPS, distances_ns
 from astra_tacos.bounds.any_algorithm.parts import all_bytes, owned_bytes, pair_bytes
 from astra_tacos.bounds.bound import Bound
-from astra_tacos.bounds.grouping import is_transitive
+from astra_tacos.bounds.partition import is_transitive
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing

@@ -16,7 +16,7 @@ from typing import Any
 from astra_tacos.network.fabric.draft import FabricDraft
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.foreign import INFRAGRAPH_KEYS
+from astra_tacos.support.input_file import INFRAGRAPH_KEYS
 from astra_tacos.support.text_files import describe, describe_keys, read_yaml_mapping
 
 _KINDS = {"xpu": "npu", "npu": "npu", "gpu": "npu", "nic": "nic", "cpu": "cpu", "switch": "switch", "custom": "switch"}

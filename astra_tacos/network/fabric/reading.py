@@ -10,8 +10,7 @@ from astra_tacos.network.fabric.nccl_topology import read_nccl_topology
 from astra_tacos.network.fabric.ns3_topology import read_ns3_topology
 from astra_tacos.network.network_config import NetworkConfig, read_network
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.foreign import BEGIN, refuse_foreign
-from astra_tacos.support.input_file import read_begin
+from astra_tacos.support.input_file import BEGIN, read_begin, refuse_foreign
 from astra_tacos.support.text_files import read_yaml_mapping
 
 _YAML = (".yml", ".yaml")

@@ -9,23 +9,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.planner.retime.collectives import SynthesizedCollectives
-from astra_tacos.planner.retime.durations import CollectiveDurations
-from astra_tacos.planner.retime.exposure import exposed_of_ranks
-from astra_tacos.planner.retime.iteration import steps_of
+from astra_tacos.planner.retime.exposure_bound import exposed_of_ranks
 from astra_tacos.planner.retime.list_schedule import list_schedule
 from astra_tacos.planner.retime.policies import POLICIES
 from astra_tacos.planner.retime.policy import Setting
 from astra_tacos.planner.retime.reading import Source, read_graph, read_source
 from astra_tacos.planner.retime.request import Request, describe
-from astra_tacos.planner.retime.tasks import Operation, TaskGraph
+from astra_tacos.planner.retime.symmetry import steps_of
+from astra_tacos.planner.retime.tasks import CollectiveDurations, Operation, TaskGraph
 from astra_tacos.planner.retime.written import Ordered, ordered, rows_of, run_of
 from astra_tacos.planner.workload import Workload
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import Backend
+from astra_tacos.run.chunks import shared_plans
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.patterns import pattern_name
 from astra_tacos.run.run import Run
-from astra_tacos.run.trace_parts import shared_plans
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 
 

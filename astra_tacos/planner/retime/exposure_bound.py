@@ -15,6 +15,8 @@ may replace, which do not count here: between two tasks on the network, and betw
 move (`policies.reorder`). Pieces of a collective, and a fused one, wait for what it waited for, byte by byte, so a(k) has to be a
 sum over bytes. Pieces of `policies.pipeline` overlap with pieces of the tasks beside them, so a pair that is joined by such steps
 alone may overlap here, in as many pieces as one likes.
+
+Exposed communication: how long ranks compute nothing while a collective or message runs.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ import math
 from collections.abc import Callable, Collection
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
@@ -33,8 +36,9 @@ from astra_tacos.planner.retime.tasks import Operation, Task, TaskGraph, relatio
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.replayer.trace_replay import single_message_run
 from astra_tacos.run.backend import Backend
+from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import Run
-from astra_tacos.run.trace.schema import CommType
+from astra_tacos.run.trace.schema import CommType, NodeType
 
 Least = Callable[[Task], float]
 """What a task on the network occupies its rank for at least, in ns, as a sum over its bytes."""
@@ -193,3 +197,32 @@ def _most_hidden(
     capacity = np.concatenate((supply, supply[one], demand)).astype(np.int32)
     network = csr_array((capacity, (rows, columns)), shape=(sink + 1, sink + 1))
     return float(maximum_flow(network, source, sink).flow_value) * unit
+
+
+def exposed_ns(run: Run, outcome: RunOutcome) -> NDArray[np.int64]:
+    """int64[num_nodes], time for which each collective or send ran while its rank's GPU computed nothing; 0 for other nodes."""
+    trace, columns = run.workload, run.columns
+    found = np.zeros(trace.num_nodes, np.int64)
+    for rank in range(trace.num_ranks):
+        rows = np.arange(trace.rank_first[rank], trace.rank_first[rank + 1])
+        kind = trace.kind[rows]
+        busy = rows[(kind == NodeType.COMP) & ~columns.is_cpu_op[rows]]
+        busy = busy[np.argsort(outcome.node_issue_ns[busy], kind="stable")]
+        begin, end = outcome.node_issue_ns[busy], outcome.node_finish_ns[busy]
+        before = np.concatenate(([0], np.cumsum(end - begin)))
+
+        def computed(at: NDArray[np.int64]) -> NDArray[np.int64]:
+            """Time for which the GPU computed before each moment; it computes one node at a time."""
+            place = np.searchsorted(begin, at, side="right")  # noqa: B023 (called within the turn)
+            over = np.where(place > 0, np.maximum(end[np.maximum(place - 1, 0)] - at, 0), 0) if len(end) else 0  # noqa: B023
+            return np.asarray(before[place] - over)  # noqa: B023
+
+        talking = rows[np.isin(kind, (NodeType.COMM_COLL, NodeType.COMM_SEND))]
+        start, stop = outcome.node_issue_ns[talking], outcome.node_finish_ns[talking]
+        found[talking] = (stop - start) - (computed(stop) - computed(start))
+    return found
+
+
+def exposed_of_ranks(run: Run, outcome: RunOutcome) -> NDArray[np.int64]:
+    """int64[num_ranks], the same for all collectives and sends of each rank."""
+    return np.add.reduceat(exposed_ns(run, outcome), run.workload.rank_first[:-1])

@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from astra_tacos.planner.fastest_plan import write_fastest
 from astra_tacos.planner.placed_plan import plan_placed
-from astra_tacos.planner.plan import plan
+from astra_tacos.planner.plan import plan, write_fastest
 from astra_tacos.planner.plan_result import PlanResult
 from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.retime.request import check_asked

@@ -14,7 +14,7 @@ import numpy as np
 from astra_tacos.planner.request import DEFAULT_REPLAYS
 from astra_tacos.planner.retime.candidates import Candidate, Candidates, replay_with
 from astra_tacos.planner.retime.collectives import SynthesizedCollectives
-from astra_tacos.planner.retime.exposure import exposed_ns, exposed_of_ranks
+from astra_tacos.planner.retime.exposure_bound import exposed_ns, exposed_of_ranks
 from astra_tacos.planner.retime.legality import violations
 from astra_tacos.planner.retime.policy import MAX_NODES_OF_RANK
 from astra_tacos.planner.retime.request import AS_IS, SEARCH, describe, parse_schedule
@@ -24,7 +24,7 @@ from astra_tacos.planner.retime.written import on_all_ranks, write_scheduled
 from astra_tacos.planner.run_files import WORKLOAD, RunInputs, planned_inputs, write_configurations
 from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.planner.workload import Workload, find_workload, read_inputs
-from astra_tacos.replayer.network_models import NETWORK_MODELS
+from astra_tacos.replayer.link_loads import NETWORK_MODELS
 from astra_tacos.run.backend import Backend, choose_backend
 from astra_tacos.run.critical_path import PathSummary, summarize_path
 from astra_tacos.run.outcome import RunOutcome

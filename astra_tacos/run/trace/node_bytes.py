@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.run.trace.file_bytes import FileBytes, read_file
+from astra_tacos.run.trace.scan import FileBytes, read_file
 from astra_tacos.run.trace.schema import SCHEMA_VERSION, schema_module
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.support.errors import ConfigError

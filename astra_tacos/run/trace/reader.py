@@ -17,9 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from astra_tacos.run.trace.file_bytes import FileBytes, read_file
 from astra_tacos.run.trace.ranks import read_ranks
-from astra_tacos.run.trace.scan import find
+from astra_tacos.run.trace.scan import FileBytes, find, read_file
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.grouping import distinct

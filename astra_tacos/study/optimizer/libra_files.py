@@ -15,8 +15,7 @@ from typing import Any
 
 from astra_tacos.network.blocks import ASTRA_SIM_BLOCKS, building_block
 from astra_tacos.network.network_config import MAX_NPUS, check_block_names
-from astra_tacos.study.optimizer.demand import Demand, Job, Profile
-from astra_tacos.study.optimizer.shape import Shape
+from astra_tacos.study.optimizer.shape import Demand, Job, Profile, Shape
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.text_files import describe, read_text, read_yaml_mapping
 from astra_tacos.support.units import MAX_SIZE_BYTES

@@ -11,9 +11,8 @@ import numpy as np
 from astra_tacos.collective import make_collective
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import Dimension, NetworkConfig
-from astra_tacos.study.optimizer.demand import MESSAGE, Demand, Job, stages
 from astra_tacos.study.optimizer.model import Floats, Model, profile_arrays, step_ns, sub_dimension, subnetwork, subnetwork_model
-from astra_tacos.study.optimizer.shape import Shape
+from astra_tacos.study.optimizer.shape import MESSAGE, Demand, Job, Shape, stages
 from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search.search import search

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.network.blocks import building_block
 from astra_tacos.network.network_config import Dimension
-from astra_tacos.study.optimizer.demand import MESSAGE, Demand, Job, stages, traffic
-from astra_tacos.study.optimizer.shape import Shape, link_gibps, npu_gbps
+from astra_tacos.study.optimizer.shape import MESSAGE, Demand, Job, Shape, link_gibps, npu_gbps, stages, traffic
 from astra_tacos.support.errors import ConfigError
 
 Floats = NDArray[np.float64]

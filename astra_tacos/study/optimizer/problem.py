@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from astra_tacos.study.optimizer.demand import Job
 from astra_tacos.study.optimizer.libra_files import CostModel
 from astra_tacos.study.optimizer.model import Floats, Model, libra_model
-from astra_tacos.study.optimizer.shape import Shape
+from astra_tacos.study.optimizer.shape import Job, Shape
 from astra_tacos.study.optimizer.solve import Solution, minimise_time, minimise_time_cost
 from astra_tacos.study.optimizer.space import Constraint, Space, make_space, parse_constraint
 from astra_tacos.support.errors import ConfigError

@@ -11,8 +11,7 @@ from astra_tacos.network.blocks import building_block
 from astra_tacos.replayer.workload_actions import workload_actions
 from astra_tacos.run.groups import ALL_RANKS, used_groups
 from astra_tacos.run.run import Run, pattern_key
-from astra_tacos.study.optimizer.demand import MESSAGE, Demand, Job, Profile
-from astra_tacos.study.optimizer.shape import Shape
+from astra_tacos.study.optimizer.shape import MESSAGE, Demand, Job, Profile, Shape
 from astra_tacos.support.errors import ConfigError
 
 _NO_LIST = -1

@@ -21,8 +21,8 @@ from astra_tacos.study.sweep.axes import (
     read_variable,
 )
 from astra_tacos.study.sweep.field import MARK, Field, check_keys, naming, read_field
-from astra_tacos.study.sweep.networks import NetworkSpec, read_failure_spec, read_network_spec
 from astra_tacos.study.sweep.point import COLLECTIVE, WORKLOAD
+from astra_tacos.study.sweep.run_source import NetworkSpec, read_failure_spec, read_network_spec
 from astra_tacos.study.sweep.settings import REQUIRED, SETTINGS
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.expression import Expression, parse_expression

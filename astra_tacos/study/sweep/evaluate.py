@@ -1,21 +1,248 @@
-"""Evaluation of a point; every failure becomes an outcome."""
+"""Evaluation of a point; every failure becomes an outcome.
+
+Evaluation of a point with one collective: synthesis, verification, and the columns of the result.
+
+Evaluation of a point with a training run: plan, replays before and after it, and the columns of the result.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
+import tempfile
 import time
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
+from astra_tacos.bounds.certificate import certify
+from astra_tacos.bounds.symmetric import certify_symmetric
+from astra_tacos.collective import make_collective
 from astra_tacos.network.blocks.ring import RING
 from astra_tacos.network.blocks.switch import SWITCH
-from astra_tacos.network.network_config import Dimension, NetworkConfig
+from astra_tacos.network.composition import build_topology
+from astra_tacos.network.network_config import Dimension, NetworkConfig, write_network
+from astra_tacos.planner.endpoint.endpoint import Divided, divide_endpoint, parse_endpoint
+from astra_tacos.planner.place import write_placed
+from astra_tacos.planner.placed_plan import plan_placed
+from astra_tacos.planner.plan import plan
+from astra_tacos.planner.plan_result import PlanResult
+from astra_tacos.planner.request import PlanRequest
+from astra_tacos.planner.run_files import RunInputs, planned_inputs
+from astra_tacos.planner.synthesis_cache import SynthesisCache, Wanted
+from astra_tacos.run.backend import CONGESTION_AWARE, MODELS, Backend, is_packet_level
+from astra_tacos.run.placement_matrix import read_placement
+from astra_tacos.schedule.schedule import LinkOrder, Schedule
+from astra_tacos.solver.judgement import judge_schedule
+from astra_tacos.solver.judges import STOCK_FIGURE, timed_for
+from astra_tacos.solver.robust import search_and_replay
+from astra_tacos.solver.symmetric_judgement import (
+    has_equal_delays,
+    has_many_sends,
+    is_symmetric,
+    symmetric_tasks,
+    symmetric_times,
+)
+from astra_tacos.solver.synthesize import check_schedule
 from astra_tacos.study.sweep.outcome import ERROR, OK, OUT_OF_MEMORY, REFUSED, Conditions, Outcome
-from astra_tacos.study.sweep.point import CollectiveTask, Point
-from astra_tacos.support.errors import AstraTacosError, SynthesisError
-from astra_tacos.synthesizer import SYNTHESIZERS
+from astra_tacos.study.sweep.point import BEST_PLACEMENT, CollectiveTask, Point, WorkloadTask
+from astra_tacos.study.sweep.run_source import RUN_KEYS, read_run_source
+from astra_tacos.support.errors import AstraTacosError, ConfigError, SynthesisError
+from astra_tacos.support.installation import package_version
+from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
 from astra_tacos.synthesizer.search.search_options import SearchOptions
+from astra_tacos.synthesizer.symmetric.chunks import fastest_symmetric, is_near_bound
+from astra_tacos.verifier.symmetric_oracle import check_symmetric
+
+_FIGURES = {
+    "predicted_ns": "predicted_ns",
+    "bound_ns": "bound_ns",
+    "bound": "bound",
+    "chunked_bound_ns": "chunked_bound_ns",
+    "efficiency": "efficiency",
+    "optimal": "optimal",
+    "algorithm_bandwidth_gbps": "algorithm_bandwidth_gbps",
+    "bus_bandwidth_gbps": "bus_bandwidth_gbps",
+    "num_sends": "num_sends",
+    "made_by": "synthesizer",
+    "made_chunks_per_npu": "chunks_per_npu",
+    "made_seed": "seed",
+    "made_link_model": "link_model",
+}
+"""Columns of a row, and the names of the same figures in a certificate."""
+_KEPT = {"synthesis_seconds": "seconds", "link_order": "link order or None"}
+"""What a cache keeps with a schedule."""
+_MOST_JUDGED = 1 << 16
+"""Symmetric schedules of more sends are not listed and replayed where their prediction does not speak for all judges."""
+
+
+def evaluate_collective(network: NetworkConfig, task: CollectiveTask, conditions: Conditions) -> dict[str, Any]:
+    """Synthesize a collective, and return the values of result columns by name.
+
+    Raises
+    ------
+    AstraTacosError
+        If the collective cannot be synthesized, or a check refuses its schedule.
+    """
+    cache = SynthesisCache(None if conditions.cache is None else Path(conditions.cache))
+    identity = {} if cache.directory is None else _identity(network, task)
+    compact = None if cache.holds(identity) else _without_expansion(network, task, conditions)
+    if compact is not None:
+        return compact
+    check = check_schedule if conditions.with_checks else lambda schedule: None
+    schedule, order, seconds = _schedule(network, task, (cache, identity), check)
+    certificate = certify(schedule)
+    figures = {column: certificate[name] for column, name in _FIGURES.items()}
+    figures |= judge_schedule(schedule, network, _backend(task), order).times_ns
+    return figures | {"verified": conditions.with_checks, "synthesis_seconds": seconds}
+
+
+def _without_expansion(network: NetworkConfig, task: CollectiveTask, conditions: Conditions) -> dict[str, Any] | None:
+    """The result of a symmetric schedule whose sends are not listed; None if there is none, or only a search or replay knows it.
+
+    That takes milliseconds for thousands of NPUs. It is taken where a search would look no further, and where there are too many
+    sends to list.
+    """
+    options = task.options
+    backend = _backend(task)
+    if not is_symmetric(network, task.collective, options):
+        return None
+    is_large = has_many_sends(network, task.collective, options)
+    if is_packet_level(backend) and not is_large:
+        return None
+    begin = time.perf_counter()
+    most = None if is_large else options.max_sends
+    try:
+        asked, _ = symmetric_tasks(network, task.collective, task.size_bytes, options, backend)
+        schedule = fastest_symmetric(asked, most, options.chooses_chunks)
+    except SynthesisError:  # others cut the buffer themselves, or say why they cannot
+        if is_large:
+            raise
+        return None
+    seconds = time.perf_counter() - begin
+    is_listed = schedule.num_sends <= _MOST_JUDGED or (options.synthesizer == AUTO and not is_large)
+    if is_listed and not is_near_bound(schedule):
+        return None
+    times = symmetric_times(schedule, backend)
+    is_exact = None not in (times[STOCK_FIGURE], times[CONGESTION_AWARE.figure]) and has_equal_delays(schedule.task)
+    if schedule.num_sends <= _MOST_JUDGED and not is_exact:
+        return None
+    if conditions.with_checks:
+        check_symmetric(schedule)
+    certificate = certify_symmetric(schedule)
+    figures = {column: certificate[name] for column, name in _FIGURES.items()}
+    return figures | times | {"verified": conditions.with_checks, "synthesis_seconds": seconds}
+
+
+def _backend(task: CollectiveTask) -> Backend | None:
+    return None if task.backend is None else MODELS[task.backend]
+
+
+def _identity(network: NetworkConfig, task: CollectiveTask) -> dict[str, Any]:
+    """What a schedule depends on, as the cache knows it."""
+    about = asdict(task) | {"options": task.options.identity()}
+    return {"network": asdict(network) | {"source": ""}, "task": about, "version": package_version()}
+
+
+def _schedule(
+    network: NetworkConfig, task: CollectiveTask, kept: tuple[SynthesisCache, dict[str, Any]], check: Callable[[Schedule], None]
+) -> tuple[Schedule, LinkOrder | None, float]:
+    """A schedule from the cache or a search, after the check has accepted it, the order of sends in its traces, and seconds."""
+    cache, identity = kept
+    topology = build_topology(network, may_forward=True)
+    collective = make_collective(task.collective, topology.num_npus, task.size_bytes, 1, task.root, topology.endpoints)
+    cached = cache.find(identity, Wanted((topology,), collective, _KEPT), check)
+    if cached is not None:
+        return cached[0], cached[1]["link_order"], float(cached[1]["synthesis_seconds"])
+    begin = time.perf_counter()
+    backend = _backend(task)
+    asked = timed_for(task.options, topology, backend)[0]
+    found, order = search_and_replay(backend, network, topology, collective, asked)
+    seconds = time.perf_counter() - begin
+    check(found.schedule)
+    cache.keep(identity, found.schedule, {"synthesis_seconds": seconds, "link_order": order})
+    return found.schedule, order, seconds
+
+
+def evaluate_workload(network: NetworkConfig, task: WorkloadTask, conditions: Conditions) -> dict[str, Any]:
+    """Plan a training run, and return the values of result columns by name; the plan's files are removed afterwards.
+
+    Raises
+    ------
+    AstraTacosError
+        If the run cannot be read, planned or replayed.
+    """
+    _check_files(task)
+    with tempfile.TemporaryDirectory() as scratch:
+        try:
+            divided, result = _plan(network, task, conditions, Path(scratch))
+        except AstraTacosError as error:
+            raise type(error)(str(error).replace(f"{scratch}{os.sep}", "")) from None  # the scratch directory no longer exists
+    figures = {
+        "predicted_ns": result.after_ns,
+        **{judged.judge.figure: judged.after_ns for judged in result.judged},
+        "verified": True,  # `plan` verifies its schedules and replays the run
+        "before_ns": result.before_ns,
+        "speed_up": result.speed_up,
+        "exposed_before_ns": result.exposed_before_ns,
+        "exposed_ns": result.exposed_after_ns,
+        "num_collectives": result.num_collectives,
+        "num_cases": len(result.cases),
+    }
+    if divided is not None:
+        part = divided.partition
+        figures |= {"comm_cores": part.cores, "comm_memory_gbps": part.memory_gbps, "driven_gbps": divided.network_gbps}
+    return figures
+
+
+def _check_files(task: WorkloadTask) -> None:
+    """Check that the files have not changed since the sweep began, because their digest is part of the row's key.
+
+    Raises
+    ------
+    ConfigError
+        If they have changed.
+    """
+    source = read_run_source({key: key for key in RUN_KEYS}, Path(), *(getattr(task, key) for key in RUN_KEYS))
+    if source.digest != task.digest:
+        raise ConfigError(
+            f"{task.workload}: the run's files are not those with which the sweep began, expected the same on every machine, "
+            "unchanged: start the sweep again"
+        )
+
+
+def _plan(network: NetworkConfig, task: WorkloadTask, conditions: Conditions, folder: Path) -> tuple[Divided | None, PlanResult]:
+    network_file = folder / "network.yml"
+    write_network(network, network_file)
+    inputs = RunInputs(
+        Path(task.workload),
+        Path(task.system),
+        network_file,
+        _path(task.comm_group),
+        _path(task.remote_memory),
+        Path(task.directory),
+    )
+
+    def request_of(inputs: RunInputs) -> PlanRequest:
+        asked = task.backend, task.baseline, task.options
+        return PlanRequest(inputs, *asked, cache=_path(conditions.cache), compare_backends=False)
+
+    divided = None
+    if task.endpoint is not None:
+        chosen = parse_endpoint(task.endpoint)
+        found = divide_endpoint(inputs, folder / "divided", chosen.mode, chosen.npu, chosen.partition, backend=task.backend)
+        divided, inputs = found.written, planned_inputs(folder / "divided", inputs)
+    if task.placement == BEST_PLACEMENT:
+        return divided, plan_placed(request_of(inputs), folder / "plan")
+    if task.placement is not None:
+        (folder / "placed").mkdir()
+        inputs = write_placed(folder / "placed", inputs, read_placement(task.placement))
+    return divided, plan(request_of(inputs), folder / "plan")
+
+
+def _path(text: str | None) -> Path | None:
+    return None if text is None else Path(text)
 
 
 def evaluate(point: Point, conditions: Conditions) -> Outcome:
@@ -68,10 +295,7 @@ def _results(point: Point, conditions: Conditions) -> dict[str, Any]:
     # Points with equal keys share a row even if their networks have different names, so its texts must not contain the name.
     network = replace(point.network, source=_shape(point.network))
     if isinstance(point.task, CollectiveTask):
-        from astra_tacos.study.sweep.collective_point import evaluate_collective
-
         return evaluate_collective(network, point.task, conditions)
-    from astra_tacos.study.sweep.workload_point import evaluate_workload
 
     return evaluate_workload(network, point.task, conditions)
 

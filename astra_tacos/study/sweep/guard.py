@@ -155,7 +155,7 @@ class _Process:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `end`)
         paths = os.pathsep.join(path for path in sys.path if path)
         self._child = subprocess.Popen(
-            [sys.executable, "-P", "-m", "astra_tacos.study.sweep.point_process", str(self._scratch), *names],
+            [sys.executable, "-P", "-m", "astra_tacos.study.sweep.point", str(self._scratch), *names],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

@@ -1,18 +1,371 @@
-"""Training runs of a sweep: the places of their files, and a digest of their content."""
+"""Training runs of a sweep: the places of their files, and a digest of their content.
+
+Networks of a sweep's points: a path, or a template in which numbers may be expressions; links that fail; and the cost.
+
+Each network is resolved once.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+from astra_tacos.network.blocks import BUILDING_BLOCKS
+from astra_tacos.network.composition import build_topology, check_dimensions, count_links
+from astra_tacos.network.fabric.kinds import KINDS, make_fabric
+from astra_tacos.network.failures import draw_failures
+from astra_tacos.network.network_config import (
+    NetworkConfig,
+    check_block_names,
+    describe_dimensions,
+    make_dimensions,
+    read_network,
+)
+from astra_tacos.network.topology import Topology
 from astra_tacos.run.system import read_system
 from astra_tacos.run.trace.reader import trace_files
-from astra_tacos.study.sweep.field import naming
-from astra_tacos.support.errors import ConfigError
+from astra_tacos.study.optimizer.libra_files import CostModel
+from astra_tacos.study.optimizer.shape import Shape, link_gibps, npu_gbps
+from astra_tacos.study.sweep.axes import DERIVED
+from astra_tacos.study.sweep.field import MARK, Field, check_keys, naming, read_field
+from astra_tacos.study.sweep.settings import read_number
+from astra_tacos.support.errors import AstraTacosError, ConfigError
+from astra_tacos.support.expression import Names
 from astra_tacos.support.input_file import open_regular
+from astra_tacos.support.text_files import describe
+
+_BANDWIDTH, _PER_NPU = "bandwidth", "bandwidth_per_npu"
+_TEMPLATE_KEYS = ("name", "topology", "npus_count", _BANDWIDTH, _PER_NPU, "latency")
+_FABRIC = "fabric"
+_FAILURE_KEYS = ("fraction", "seed")
+
+
+@dataclass(frozen=True, slots=True)
+class NamedNetwork:
+    """A network with the name that rows give it.
+
+    `split_gbps` is the bandwidth of an NPU in each dimension, in decimal GB/s, without rounding of what the file says.
+    """
+
+    name: str
+    config: NetworkConfig
+    split_gbps: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NetworkSpec:
+    """A network as the sweep file gives it: the path of a file, or a template.
+
+    Parameters
+    ----------
+    field
+        The value in the sweep file.
+    source
+        Path of the sweep file; paths of networks are relative to its directory.
+    name
+        Name of the network in rows; None for the name of the network file or the template.
+    """
+
+    field: Field
+    source: Path
+    name: str | None = None
+
+    def resolve(self, names: Names, files: dict[Path, NamedNetwork]) -> NamedNetwork:
+        """The network for given values of the names.
+
+        Parameters
+        ----------
+        names
+            Values of the axes and definitions.
+        files
+            Networks of files that were read before, by path; newly read ones are added.
+
+        Raises
+        ------
+        ConfigError
+            If a file or a value is invalid.
+        """
+        value = self.field.value(names)
+        if isinstance(value, Mapping):
+            return self._from_template(value)
+        if not isinstance(value, str) or not value:
+            raise ConfigError(f"{self.field.where} is {describe(value)}, expected the path of a network YAML")
+        path = self.source.parent / value
+        if path not in files:
+            with naming(self.field.where):
+                config = read_network(path)
+            files[path] = NamedNetwork(config.name, config, tuple(map(npu_gbps, config.dimensions)))
+        return files[path] if self.name is None else replace(files[path], name=self.name)
+
+    def _from_template(self, template: Mapping[str, Any]) -> NamedNetwork:
+        make = self._of_fabric if _FABRIC in template else self._of_dimensions
+        config, split, told = make(template)
+        name = template.get("name", told)
+        if not isinstance(name, str) or not name:
+            raise ConfigError(f"{self.field.where}.name is {describe(name)}, expected a name")
+        return NamedNetwork(self.name or name, config, split)
+
+    def _of_dimensions(self, template: Mapping[str, Any]) -> tuple[NetworkConfig, tuple[float, ...], str]:
+        where, blocks = self.field.where, template["topology"]
+        if not isinstance(blocks, list) or not blocks:
+            raise ConfigError(f"{where}.topology is {describe(blocks)}, expected a list of one entry per dimension")
+        check_block_names(f"{where}.topology", blocks, tuple(BUILDING_BLOCKS))
+        key = _PER_NPU if _PER_NPU in template else _BANDWIDTH
+        dimensions = make_dimensions(where, template, blocks, bandwidth_key=key)
+        split = tuple(d.bandwidth_gibps if key == _PER_NPU else npu_gbps(d) for d in dimensions)
+        if key == _PER_NPU:
+            dimensions = tuple(replace(d, bandwidth_gibps=link_gibps(d.block, d.size, d.bandwidth_gibps)) for d in dimensions)
+        return NetworkConfig(str(self.source), dimensions), split, describe_dimensions(dimensions)
+
+    def _of_fabric(self, template: Mapping[str, Any]) -> tuple[NetworkConfig, tuple[float, ...], str]:
+        kind = template[_FABRIC]
+        values = {str(key): value for key, value in template.items() if key not in (_FABRIC, "name")}
+        for key, value in values.items():
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise ConfigError(f"{self.field.where}.{key} is {describe(value)}, expected a number")
+        if not isinstance(kind, str):
+            raise ConfigError(f"{self.field.where}.{_FABRIC} is {describe(kind)}, expected {', '.join(KINDS)}")
+        with naming(self.field.where):
+            config = make_fabric(kind, **values)
+        told = ", ".join((kind, *(f"{key} {value:g}" for key, value in sorted(values.items()))))
+        return replace(config, source=told), (), told
+
+
+def read_network_spec(value: object, where: str, source: Path) -> NetworkSpec:
+    """Read the network that a value of the sweep file describes.
+
+    Parameters
+    ----------
+    value
+        The value: a path or a template.
+    where
+        File and key of the value, for errors.
+    source
+        Path of the sweep file.
+
+    Raises
+    ------
+    ConfigError
+        If the value is neither a path nor a template, or a template lacks a key or has an unknown one.
+    """
+    if isinstance(value, Mapping) and _FABRIC in value:
+        for key, number in value.items():
+            if key not in (_FABRIC, "name"):
+                _check_numbers(number, f"{where}.{key}")
+    elif isinstance(value, Mapping):
+        check_keys(value, where, _TEMPLATE_KEYS)
+        if (_BANDWIDTH in value) == (_PER_NPU in value):
+            found = "both" if _BANDWIDTH in value else "neither"
+            raise ConfigError(f"{where} has {found} of {_BANDWIDTH} and {_PER_NPU}, expected one of them")
+        if "topology" not in value:
+            raise ConfigError(f"{where}.topology is missing, expected a list of one entry per dimension")
+        for key in ("npus_count", _BANDWIDTH, _PER_NPU, "latency"):
+            _check_numbers(value.get(key), f"{where}.{key}")
+    elif not isinstance(value, str) or not value:
+        raise ConfigError(f"{where} is {describe(value)}, expected the path of a network YAML, or a template")
+    return NetworkSpec(read_field(value, where), source)
+
+
+def _check_numbers(value: object, where: str) -> None:
+    """Check that text in place of a number is not a bare word; all else is checked when the value is used."""
+    if isinstance(value, list):
+        for index, entry in enumerate(value):
+            _check_numbers(entry, f"{where}[{index}]")
+    elif isinstance(value, str) and value.strip()[:1].isalpha():
+        found, expected = describe(value), describe(f"{MARK} {value}")
+        raise ConfigError(f"{where}: found the text {found}, expected a number or an expression, which begins with =: {expected}")
+
+
+def _failures(field: Field | None, names: Names) -> tuple[float | None, int | None]:
+    """The fraction and the seed of links that fail, for given values of the names; None if none fail."""
+    if field is None:
+        return None, None
+    value, where = field.value(names), field.where
+    fraction = read_number(value["fraction"], f"{where}.fraction", "a number of 0 to below 1", lambda number: 0 <= number < 1)
+    seed = value.get("seed", 0)
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 62:
+        raise ConfigError(f"{where}.seed is {describe(seed)}, expected a whole number from 0 on")
+    return fraction, seed
+
+
+def read_failure_spec(value: object, where: str) -> Field | None:
+    """Read the links that fail from a value of the sweep file; None if the value is null.
+
+    Raises
+    ------
+    ConfigError
+        If the value is no mapping with a fraction and, optionally, a seed.
+    """
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{where} is {describe(value)}, expected {{fraction, seed}} or null")
+    check_keys(value, where, _FAILURE_KEYS)
+    if "fraction" not in value:
+        raise ConfigError(f"{where}.fraction is missing, expected a number of 0 to below 1")
+    for key, entry in value.items():
+        _check_numbers(entry, f"{where}.{key}")
+    return read_field(value, where)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PointNetwork:
+    """The network of a point.
+
+    Parameters
+    ----------
+    config
+        The network as it is built, with its failed links listed.
+    columns
+        Columns of the point's row that describe the network.
+    derived
+        Values that conditions may use, by name; values that the network does not have are left out.
+    error
+        Why the network cannot be built; None if it can.
+    """
+
+    config: NetworkConfig
+    columns: dict[str, Any]
+    derived: dict[str, Any]
+    error: str | None
+
+
+@dataclass(slots=True, eq=False)
+class Networks:
+    """Resolves the networks of points. Points that differ in nothing that their network depends on share one."""
+
+    cost_model: CostModel | None
+    _files: dict[Path, NamedNetwork] = field(default_factory=dict)
+    _resolved: dict[tuple[Any, ...], PointNetwork] = field(default_factory=dict)
+    _errors: dict[tuple[Any, ...], str | None] = field(default_factory=dict)
+    _drawn: dict[tuple[Any, ...], tuple[tuple[int, int], ...] | str] = field(default_factory=dict)
+    _last: tuple[tuple[Any, ...], Topology] | None = None
+
+    def resolve(self, spec: NetworkSpec, failures: Field | None, names: Names) -> PointNetwork:
+        """The network of a point.
+
+        Parameters
+        ----------
+        spec
+            The network as the sweep file gives it.
+        failures
+            Fraction and seed of failed links; None if no links fail beyond those of the network file.
+        names
+            Values of the axes and definitions at the point.
+
+        Raises
+        ------
+        ConfigError
+            If the sweep file, a network file or the cost model is invalid. A network that merely cannot be built raises
+            nothing: its `error` says why.
+        """
+        key = (spec, failures, *spec.field.depends_on(names), *(failures.depends_on(names) if failures else ()))
+        found = self._resolved.get(key)
+        if found is None:
+            found = self._resolved[key] = self._resolve(spec, failures, names)
+        return found
+
+    def _resolve(self, spec: NetworkSpec, failures: Field | None, names: Names) -> PointNetwork:
+        named = spec.resolve(names, self._files)
+        config = named.config
+        fraction, seed = _failures(failures, names)
+        with naming(f"{spec.source}: cost_model"):
+            cost = self._cost(named)
+        structure = _structure(config)
+        error = self._error(config, structure)
+        can_be_counted = error is None  # a network with an error may be far too large to count
+        if error is None and fraction:
+            failed = self._draw(config, structure, fraction, seed or 0)
+            if isinstance(failed, str):
+                error = failed
+            else:
+                config = replace(config, failed_links=(*config.failed_links, *failed))
+        num_links = count_links(config) if can_be_counted else None
+        split = named.split_gbps
+        columns = {
+            "network": named.name,
+            "topology": describe_dimensions(config.dimensions)
+            or f"graph of {len(config.links) - len(config.failed_links)} links",
+            "num_npus": config.num_npus,
+            "num_links": num_links,
+            "link_bandwidth_gibps": [d.bandwidth_gibps for d in config.dimensions] or None,
+            "latency_ns": [d.latency_ns for d in config.dimensions] or None,
+            "bandwidth_per_npu_gbps": list(split) or None,
+            "total_bandwidth_gbps": math.fsum(split) if split else None,
+            "failed_links": len(config.failed_links),
+            "cost": cost,
+            "failed_fraction": fraction,
+            "failed_seed": seed,
+        }
+        derived = {name: columns[column] for name, column in DERIVED.items()}
+        derived["npus_count"] = [dimension.size for dimension in config.dimensions] or None
+        return PointNetwork(config, columns, {name: value for name, value in derived.items() if value is not None}, error)
+
+    def _error(self, config: NetworkConfig, structure: tuple[Any, ...]) -> str | None:
+        """Why a network cannot be built, before failures are drawn; None if it can.
+
+        The answer does not depend on bandwidths, so networks of one structure share it.
+        """
+        key = (config.source, *structure)  # the text of an error names the file
+        if key not in self._errors:
+            try:
+                if config.links or config.failed_links or config.link_overrides:
+                    self._topology(config, structure)
+                else:
+                    check_dimensions(config)  # no need to build it: a network of dimensions alone is connected
+                self._errors[key] = None
+            except AstraTacosError as error:
+                self._errors[key] = str(error)
+        return self._errors[key]
+
+    def _draw(
+        self, config: NetworkConfig, structure: tuple[Any, ...], fraction: float, seed: int
+    ) -> tuple[tuple[int, int], ...] | str:
+        """The links that fail, as (source, destination) pairs, or a text that says why so many cannot fail."""
+        key = (structure, fraction, seed)
+        if key not in self._drawn:
+            try:
+                self._drawn[key] = draw_failures(self._topology(config, structure), fraction, seed)
+            except ConfigError as error:
+                self._drawn[key] = str(error)
+        return self._drawn[key]
+
+    def _topology(self, config: NetworkConfig, structure: tuple[Any, ...]) -> Topology:
+        """The topology of a structure; its bandwidths and latencies may be those of another network. The last one is kept."""
+        if self._last is None or self._last[0] != structure:
+            self._last = (structure, build_topology(config, may_forward=True))
+        return self._last[1]
+
+    def _cost(self, named: NamedNetwork) -> float | None:
+        """Cost of the whole network in dollars by LIBRA's model, which prices each NPU's GB/s in each dimension.
+
+        None without a cost model.
+        """
+        if self.cost_model is None:
+            return None
+        config = named.config
+        if not config.dimensions:
+            raise ConfigError(
+                f"{config.source}: astra_tacos.links lists links one by one, expected dimensions: "
+                f"{self.cost_model.source} has the prices of dimensions"
+            )
+        columns = zip(*((d.block, d.size, d.latency_ns) for d in config.dimensions), strict=True)
+        shape = Shape(config.source, *columns)
+        prices = self.cost_model.prices(shape)
+        return math.fsum(price * shape.num_npus * gbps for price, gbps in zip(prices, named.split_gbps, strict=True))
+
+
+def _structure(config: NetworkConfig) -> tuple[Any, ...]:
+    """A key that is equal for networks with the same links, whatever their bandwidths and latencies."""
+    if config.links or config.link_overrides:  # such a network comes from a file, which identifies its links
+        return (config.source, config.failed_links)
+    return (*((d.block, d.size) for d in config.dimensions), config.failed_links, config.reducing)
+
 
 RUN_KEYS = ("workload", "system", "comm_group", "remote_memory", "directory")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from astra_tacos.collective import COLLECTIVES
-from astra_tacos.planner.endpoint.choice import EXPECTED, parse_endpoint
+from astra_tacos.planner.endpoint.endpoint import EXPECTED, parse_endpoint
 from astra_tacos.run.backend import MODELS
 from astra_tacos.run.placement_matrix import read_placement
 from astra_tacos.run.system import NATIVE_ALGORITHMS

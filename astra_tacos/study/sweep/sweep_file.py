@@ -11,9 +11,8 @@ from astra_tacos.collective import ROOTED
 from astra_tacos.collective.collective import check_root
 from astra_tacos.study.sweep.axes import DERIVED, FAILED_LINKS, NETWORK, POINT_KEYS, Part
 from astra_tacos.study.sweep.document import Document, read_document
-from astra_tacos.study.sweep.networks import Networks, NetworkSpec, PointNetwork
 from astra_tacos.study.sweep.point import COLLECTIVE, INPUT_COLUMNS, WORKLOAD, CollectiveTask, Point, WorkloadTask
-from astra_tacos.study.sweep.run_source import RUN_KEYS, RunSource, read_run_source
+from astra_tacos.study.sweep.run_source import RUN_KEYS, Networks, NetworkSpec, PointNetwork, RunSource, read_run_source
 from astra_tacos.study.sweep.settings import REQUIRED, SETTINGS
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.text_files import describe

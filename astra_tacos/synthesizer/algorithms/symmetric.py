@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from astra_tacos.collective.collective import Collective
+from astra_tacos.network.rotations import is_whole_product, why_not_symmetric
 from astra_tacos.network.topology import Topology
-from astra_tacos.network.translation_group import is_whole_product, why_not_symmetric
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask
 from astra_tacos.schedule.timing import LinkModel, Timing

@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.bounds.distance import diameter
+from astra_tacos.bounds.delivery import diameter
 from astra_tacos.bounds.port import egress, ingress, volume
 from astra_tacos.collective.all_gather import all_gather
 from astra_tacos.collective.collective import Collective

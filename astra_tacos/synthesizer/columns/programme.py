@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.schedule.work_meter import count_work
+from astra_tacos.schedule.link_use import count_work
 from astra_tacos.synthesizer.columns.column import Column
 from astra_tacos.synthesizer.columns.demand import NOISE, Demands
 

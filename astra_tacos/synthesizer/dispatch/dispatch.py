@@ -7,11 +7,11 @@ from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import NO_LINK, Topology
+from astra_tacos.schedule.link_use import count_work
 from astra_tacos.schedule.messages import message_sizes
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.schedule.work_meter import count_work
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.support.grouping import group_by
 from astra_tacos.synthesizer.dispatch.occupancy import link_occupancy

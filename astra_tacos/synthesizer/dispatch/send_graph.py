@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
+from astra_tacos.schedule.dependencies import awaited_results
 from astra_tacos.schedule.messages import Sends, first_rows
-from astra_tacos.schedule.partial_sums import Additions, PartialSums, addition_ns
+from astra_tacos.schedule.partial_sums import Additions, PartialSums, addition_ns, stop_keys
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.schedule.trips import stop_keys
-from astra_tacos.schedule.windows import awaited_results
 from astra_tacos.support.grouping import distinct, distinct_places, group_by
 
 NO_SLOT = -1

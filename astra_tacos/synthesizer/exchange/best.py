@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 from astra_tacos.network.topology import Topology
+from astra_tacos.schedule.link_use import count_work
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import MOST_TRUNCATED, TRUNCATION_HANDICAP, Timing, compute_timing, least_bytes
-from astra_tacos.schedule.work_meter import count_work
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.synthesizer.dispatch.dispatch import dispatch
 from astra_tacos.synthesizer.exchange.cost import (

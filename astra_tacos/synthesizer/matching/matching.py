@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
+from astra_tacos.schedule.link_use import count_work
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.schedule.work_meter import count_work
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.synthesizer.matching.far_chunks import NEVER_NS, far_chunks
 from astra_tacos.synthesizer.matching.matching_network import as_words, matching_network

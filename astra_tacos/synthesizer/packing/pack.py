@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.network.topology import NO_LINK, Topology
+from astra_tacos.schedule.link_use import count_work
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.schedule.work_meter import count_work
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.support.grouping import group_by
 from astra_tacos.synthesizer.packing.branches import Branches, measure

@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.network.device_routes import DeviceRoutes
+from astra_tacos.network.packet_links import DeviceRoutes
 from astra_tacos.network.topology import NO_DIMENSION, Topology
 
 

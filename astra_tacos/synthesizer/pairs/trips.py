@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from astra_tacos.collective.collective import Collective
-from astra_tacos.network.device_routes import DeviceRoutes
+from astra_tacos.network.packet_links import DeviceRoutes
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing

@@ -10,8 +10,8 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from astra_tacos.network.blocks.building_block import COMPLETE
-from astra_tacos.network.device_routes import DeviceRoutes
 from astra_tacos.network.network_config import Dimension
+from astra_tacos.network.packet_links import DeviceRoutes
 from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.synthesizer.rings.hamiltonian_cycles import disjoint_cycles
 from astra_tacos.synthesizer.rings.hamiltonian_search import search_cycles

@@ -12,8 +12,8 @@ from functools import partial
 from threading import Lock
 
 from astra_tacos.network.topology import Topology
+from astra_tacos.schedule.link_use import Allowance, OutOfWorkError, metered
 from astra_tacos.schedule.timing import LinkModel
-from astra_tacos.schedule.work_meter import Allowance, OutOfWorkError, metered
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.synthesizer.search.candidates import Candidate, TimedSchedule
 from astra_tacos.synthesizer.search.leaderboard import Leaderboard

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from astra_tacos.bounds import chunked_lower_bound, lower_bound
-from astra_tacos.bounds.way_volume import fewest_crossings
+from astra_tacos.bounds.port import fewest_crossings
 from astra_tacos.collective import cut_into
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology

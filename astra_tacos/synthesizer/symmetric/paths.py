@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.bounds.symmetric import chunked_symmetric_bound
+from astra_tacos.schedule.link_use import count_work
 from astra_tacos.schedule.symmetric_schedule import SymmetricTask
-from astra_tacos.schedule.work_meter import count_work
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.support.grouping import members_of
 from astra_tacos.synthesizer.symmetric.trees import Trees

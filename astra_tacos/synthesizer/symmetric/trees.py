@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.bounds.symmetric import critical_dimensions, farthest_ns, whole_messages_ns
+from astra_tacos.schedule.link_use import count_work
 from astra_tacos.schedule.symmetric_schedule import SymmetricTask
-from astra_tacos.schedule.work_meter import count_work
 from astra_tacos.support.errors import SynthesisError
 
 if TYPE_CHECKING:

@@ -15,11 +15,10 @@ from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.writer import encode_trace
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import check_replaceable, replaced_directory, write_json
-from astra_tacos.workload.generator.columns import StageColumns, stage_columns
+from astra_tacos.workload.generator.columns import Node, StageColumns, stage_columns
 from astra_tacos.workload.generator.device import Device
 from astra_tacos.workload.generator.layered_step import LayeredStep, layered_nodes
 from astra_tacos.workload.generator.parallelism import GroupKind, Groups, number_groups
-from astra_tacos.workload.generator.program import Node
 from astra_tacos.workload.generator.stage import stage_nodes
 from astra_tacos.workload.generator.step import Step
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from astra_tacos.workload.generator import cost
-from astra_tacos.workload.generator.experts import Experts
+from astra_tacos.workload.generator import device as cost
+from astra_tacos.workload.generator.columns import Program
 from astra_tacos.workload.generator.gradients import Gradients
 from astra_tacos.workload.generator.parallelism import GroupKind
-from astra_tacos.workload.generator.program import Program
-from astra_tacos.workload.generator.sharded_block import ShardedBlock
+from astra_tacos.workload.generator.sharded_block import Experts, ShardedBlock
 from astra_tacos.workload.generator.step import Step
 
 

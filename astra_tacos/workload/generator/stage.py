@@ -6,12 +6,12 @@ With several training steps, a step updates the parameters of a layer right befo
 from __future__ import annotations
 
 from astra_tacos.run.trace.schema import CommType
-from astra_tacos.workload.generator import cost
+from astra_tacos.workload.generator import device as cost
+from astra_tacos.workload.generator.columns import Label, Node, Program
 from astra_tacos.workload.generator.gradients import Gradients
 from astra_tacos.workload.generator.layer import Layer
 from astra_tacos.workload.generator.parallelism import GroupKind
 from astra_tacos.workload.generator.pipeline import PIPELINE_SCHEDULES
-from astra_tacos.workload.generator.program import Label, Node, Program
 from astra_tacos.workload.generator.sharded_block import ShardedBlock, gather_rows, sum_rows
 from astra_tacos.workload.generator.step import Step
 

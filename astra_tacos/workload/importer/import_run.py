@@ -9,17 +9,14 @@ from pathlib import Path
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.trace.node_bytes import new_metadata
 from astra_tacos.support.errors import AstraTacosError, ConfigError
-from astra_tacos.workload.importer.documents import read_documents
-from astra_tacos.workload.importer.garbage import garbage_kept
-from astra_tacos.workload.importer.layer_nodes import layer_groups, layer_nodes, rounded_gathers
+from astra_tacos.workload.importer.documents import garbage_kept, read_documents
 from astra_tacos.workload.importer.rank_nodes import RankNode, rank_nodes
 from astra_tacos.workload.importer.rank_sources import RankSource, find_ranks
 from astra_tacos.workload.importer.simai import is_simai_workload, read_simai_workload
-from astra_tacos.workload.repairer.change import Log
-from astra_tacos.workload.repairer.inputs import RepairInputs
-from astra_tacos.workload.repairer.names import ALL_RANKS
-from astra_tacos.workload.repairer.node import DraftNode
-from astra_tacos.workload.repairer.reading import draft_of
+from astra_tacos.workload.importer.summary import layer_groups, layer_nodes, rounded_gathers
+from astra_tacos.workload.repairer.draft import Log
+from astra_tacos.workload.repairer.node import ALL_RANKS, DraftNode
+from astra_tacos.workload.repairer.reading import RepairInputs, draft_of
 from astra_tacos.workload.repairer.repair import RepairResult, check_repair_output, chosen_steps, finish_run
 
 PREFIX = "w"

@@ -12,10 +12,11 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from astra_tacos.run.communicator import MAX_RANK
+from astra_tacos.run.groups import MAX_RANK
 from astra_tacos.run.trace.reader import MAX_RANKS
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.workload.importer.communication import (
+from astra_tacos.workload.importer.documents import Document
+from astra_tacos.workload.importer.host_trace import (
     DEFAULT_GROUP,
     MAX_BYTES,
     Communication,
@@ -25,7 +26,6 @@ from astra_tacos.workload.importer.communication import (
     sound_text,
     whole_number,
 )
-from astra_tacos.workload.importer.documents import Document
 
 _ON_GPU = frozenset(("kernel", "gpu_memcpy", "gpu_memset"))
 _ON_HOST = frozenset(("cpu_op", "user_annotation", "python_function"))

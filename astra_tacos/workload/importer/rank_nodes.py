@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from astra_tacos.run.trace.schema import NodeType
-from astra_tacos.workload.importer.communication import Communication, sound_text
-from astra_tacos.workload.importer.host_trace import HostTrace
+from astra_tacos.workload.importer.host_trace import Communication, HostTrace, sound_text
 from astra_tacos.workload.importer.kineto import GpuOperation, HostCall, KinetoTrace
 from astra_tacos.workload.importer.rank_sources import RankSource
-from astra_tacos.workload.repairer.change import Log
+from astra_tacos.workload.repairer.draft import Log
 from astra_tacos.workload.repairer.node import DraftNode
 
 _LOOKED_BACK = 64

@@ -13,7 +13,7 @@ from astra_tacos.run.system import SystemConfig
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.grouping import row_places
 from astra_tacos.workload.linter.collectives import Collectives, find_collectives
-from astra_tacos.workload.linter.inputs import Inputs, TraceFiles, read_trace_files
+from astra_tacos.workload.linter.finding import Inputs, TraceFiles, read_trace_files
 from astra_tacos.workload.linter.messages import Messages, match_messages, sound_messages
 from astra_tacos.workload.linter.run_order import RunOrder, order_run
 from astra_tacos.workload.linter.trace_view import TraceView

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from astra_tacos.run.groups import ALL_RANKS, group_ids
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.workload.linter.facts import Facts
-from astra_tacos.workload.linter.finding import Check, Found, Severity
-from astra_tacos.workload.linter.inputs import TraceFiles
+from astra_tacos.workload.linter.finding import Check, Found, Severity, TraceFiles
 from astra_tacos.workload.linter.trace_view import listed
 
 

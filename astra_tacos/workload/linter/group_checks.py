@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from astra_tacos.run.chunks import twice_freed
 from astra_tacos.run.groups import ALL_RANKS, UNKNOWN, group_ids, is_member
 from astra_tacos.run.patterns import pattern_name
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS
 from astra_tacos.run.trace.schema import CommType, NodeType
-from astra_tacos.run.trace_parts import twice_freed
 from astra_tacos.support.units import format_size
 from astra_tacos.workload.linter.facts import Facts
 from astra_tacos.workload.linter.finding import Check, Found, FoundRows, Severity

@@ -21,8 +21,7 @@ from astra_tacos.workload.linter import (
     system_checks,
 )
 from astra_tacos.workload.linter.facts import Facts, UnknownFact
-from astra_tacos.workload.linter.finding import Check, Finding, Found, FoundRows, Severity
-from astra_tacos.workload.linter.inputs import read_inputs
+from astra_tacos.workload.linter.finding import Check, Finding, Found, FoundRows, Severity, read_inputs
 
 _FAMILIES = (
     file_checks,

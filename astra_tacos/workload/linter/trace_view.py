@@ -12,8 +12,7 @@ from astra_tacos.run.patterns import TAGS, pattern_name
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import ChunkColumns, Trace, WorkloadColumns, precede
 from astra_tacos.support.units import format_size
-from astra_tacos.workload.linter.finding import Found, FoundRows, Severity
-from astra_tacos.workload.linter.inputs import TraceFiles
+from astra_tacos.workload.linter.finding import Found, FoundRows, Severity, TraceFiles
 
 _UINT32 = 0xFFFF_FFFF
 _INT32_MAX = 0x7FFF_FFFF

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.run.trace.file_bytes import FileBytes
 from astra_tacos.run.trace.node_bytes import framed, node_at
 from astra_tacos.run.trace.ranks import read_ranks
+from astra_tacos.run.trace.scan import FileBytes
 from astra_tacos.run.trace.schema import NodeType, schema_module
 from astra_tacos.run.trace.trace import DANGLING, UNKNOWN_KIND
 from astra_tacos.support.errors import ConfigError

@@ -17,10 +17,8 @@ from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.support.files import check_outside, check_replaceable, replaced_directory
 from astra_tacos.workload.linter.finding import Finding, Severity
-from astra_tacos.workload.repairer.change import Change, Log
-from astra_tacos.workload.repairer.draft import OWN_FILES, Draft
-from astra_tacos.workload.repairer.inputs import RepairInputs
-from astra_tacos.workload.repairer.reading import read_draft
+from astra_tacos.workload.repairer.draft import OWN_FILES, Change, Draft, Log
+from astra_tacos.workload.repairer.reading import RepairInputs, read_draft
 from astra_tacos.workload.repairer.steps import STEPS, Step
 
 REPAIR_FILE = "repair.json"

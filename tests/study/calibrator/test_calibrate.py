@@ -12,8 +12,17 @@ from helpers.msccl_programs import direct_program, ring_all_reduce
 from helpers.peers import peers
 
 from astra_tacos.network.network_config import read_network
-from astra_tacos.study.calibrator.machine import Constants, Errors, Point, cross_validated, errors_of, fit, load_of, points_of
-from astra_tacos.study.calibrator.measurements import read_measurements
+from astra_tacos.study.calibrator.machine import (
+    Constants,
+    Errors,
+    Point,
+    cross_validated,
+    errors_of,
+    fit,
+    load_of,
+    points_of,
+    read_measurements,
+)
 from astra_tacos.support.errors import ConfigError
 
 TIMES, WHY_NONE = peers("measured_rccl_8/time/ar_*simple*.csv")

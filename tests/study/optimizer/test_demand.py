@@ -10,7 +10,7 @@ from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import Dimension, NetworkConfig
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.solver.synthesize import synthesize
-from astra_tacos.study.optimizer.demand import Demand, traffic
+from astra_tacos.study.optimizer.shape import Demand, traffic
 
 
 def sent_per_dimension(schedule: Schedule) -> list[float]:

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from astra_tacos.study.optimizer.demand import Demand
 from astra_tacos.study.optimizer.libra_files import read_communicator, read_cost_model, read_libra_network, read_libra_workload
-from astra_tacos.study.optimizer.shape import Shape
+from astra_tacos.study.optimizer.shape import Demand, Shape
 from astra_tacos.support.errors import ConfigError
 
 SHAPE = Shape("n.yml", ("Ring", "FullyConnected", "Switch"), (4, 8, 2), (0.0, 0.0, 0.0))

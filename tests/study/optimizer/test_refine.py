@@ -11,12 +11,12 @@ from astra_tacos.collective import make_collective
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.schedule.timing import choose_link_model, compute_timing
-from astra_tacos.study.optimizer.demand import Demand, Job
 from astra_tacos.study.optimizer.measure import BY_DIMENSION, MODEL, SCHEDULE, Measure, Synthesis, check_synthesis
 from astra_tacos.study.optimizer.model import subnetwork, subnetwork_model
 from astra_tacos.study.optimizer.problem import Problem, make_problem
-from astra_tacos.study.optimizer.refine import REFINED, Step, refine
-from astra_tacos.study.optimizer.refine import refined as refined_result
+from astra_tacos.study.optimizer.result import REFINED, Step, refine
+from astra_tacos.study.optimizer.result import refined as refined_result
+from astra_tacos.study.optimizer.shape import Demand, Job
 from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import NetworkConfig, read_network
-from astra_tacos.study.optimizer.demand import Demand
 from astra_tacos.study.optimizer.model import sub_dimension
-from astra_tacos.study.optimizer.shape import Shape, network_shape
+from astra_tacos.study.optimizer.shape import Demand, Shape, network_shape
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import bytes_per_ns
 

@@ -9,10 +9,9 @@ from helpers.splits import COSTS, DATA, EXPERTS, PARAMETERS, SHAPE, TENSOR, grid
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos.study.optimizer.demand import Demand, traffic
 from astra_tacos.study.optimizer.libra_files import CostModel
 from astra_tacos.study.optimizer.problem import Problem, make_problem
-from astra_tacos.study.optimizer.shape import Shape
+from astra_tacos.study.optimizer.shape import Demand, Shape, traffic
 from astra_tacos.support.errors import ConfigError
 
 WORK = job(TENSOR, DATA, EXPERTS, PARAMETERS, profiles=((1e6, (6, 1, 2, 0)), (2e5, (2, 3, 0, 2))))

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.run import Run, read_run
-from astra_tacos.study.optimizer.demand import Demand
-from astra_tacos.study.optimizer.shape import Shape, network_shape
+from astra_tacos.study.optimizer.shape import Demand, Shape, network_shape
 from astra_tacos.study.optimizer.trace_job import block_of, trace_job
 from astra_tacos.support.errors import ConfigError
 

@@ -14,14 +14,13 @@ from helpers.sweeps import SMALL, collective_point
 from astra_tacos.cli.generate import generate
 from astra_tacos.collective import COLLECTIVES, ROOTED, all_reduce
 from astra_tacos.network.composition import build_topology
-from astra_tacos.network.network_config import Dimension, LinkSpec, NetworkConfig
-from astra_tacos.network.network_yaml import write_network
+from astra_tacos.network.network_config import Dimension, LinkSpec, NetworkConfig, write_network
 from astra_tacos.planner.endpoint.endpoint import divide_endpoint
 from astra_tacos.planner.endpoint.npu import Partition
 from astra_tacos.planner.plan import plan
 from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.run_files import RunInputs, planned_inputs
-from astra_tacos.study.sweep import collective_point as collective_room
+from astra_tacos.study.sweep import evaluate as collective_room
 from astra_tacos.study.sweep.evaluate import evaluate, warm_up
 from astra_tacos.study.sweep.outcome import OK, RESULT_COLUMNS, Conditions, Outcome
 from astra_tacos.study.sweep.point import CollectiveTask, Point, WorkloadTask

@@ -83,7 +83,7 @@ def test_a_process_that_dies_is_tried_again_once(guard: Guard) -> None:
 _NOISY = """
 import os, sys
 import astra_tacos.study.sweep.evaluate as room
-from astra_tacos.study.sweep.point_process import main
+from astra_tacos.study.sweep.point import main
 
 quiet = room.evaluate
 

@@ -13,8 +13,8 @@ from helpers.generated import parse_rank, small_model
 
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.workload.generator.directory import generate
+from astra_tacos.workload.generator.model import PRESETS
 from astra_tacos.workload.generator.parallelism import Parallelism
-from astra_tacos.workload.generator.presets import PRESETS
 from astra_tacos.workload.generator.step import Step
 
 AR, AG, RS, A2A = CommType.ALL_REDUCE, CommType.ALL_GATHER, CommType.REDUCE_SCATTER, CommType.ALL_TO_ALL

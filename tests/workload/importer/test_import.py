@@ -17,7 +17,7 @@ from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.errors import AstraTacosError, ConfigError, OutputError
 from astra_tacos.workload.importer.documents import read_documents
 from astra_tacos.workload.importer.import_run import ImportOptions, import_run
-from astra_tacos.workload.repairer.inputs import RepairInputs, default_system
+from astra_tacos.workload.repairer.reading import RepairInputs, default_system
 
 
 def write(folder: Path, **documents: dict[str, Any]) -> list[Path]:

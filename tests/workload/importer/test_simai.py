@@ -14,8 +14,8 @@ from astra_tacos.run.trace.node_bytes import read_messages
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.workload.importer.import_run import ImportOptions, import_run
-from astra_tacos.workload.importer.layer_nodes import layer_nodes
 from astra_tacos.workload.importer.simai import is_simai_workload, read_simai_workload
+from astra_tacos.workload.importer.summary import layer_nodes
 
 HEADER = (
     "HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: {tp} ep: {ep} pp: {pp} vpp: 1 ga: 1 all_gpus: {gpus} "

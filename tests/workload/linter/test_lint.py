@@ -9,7 +9,7 @@ import pytest
 from helpers.lint_runs import RunFiles, coll, comp, encode, one_step_exchange, recv, send
 
 from astra_tacos.workload.linter.facts import Facts
-from astra_tacos.workload.linter.inputs import read_inputs, read_trace_files
+from astra_tacos.workload.linter.finding import read_inputs, read_trace_files
 from astra_tacos.workload.linter.lint import lint
 from astra_tacos.workload.linter.run_order import Pairs, circles
 

@@ -18,7 +18,7 @@ from astra_tacos.run.trace.node_bytes import read_messages
 from astra_tacos.run.trace.reader import trace_files
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.errors import AstraTacosError
-from astra_tacos.workload.repairer.inputs import RepairInputs
+from astra_tacos.workload.repairer.reading import RepairInputs
 from astra_tacos.workload.repairer.repair import repair
 
 _PUBLISHED, _WHY_NOT = peers("traces/t2d_group0")

@@ -13,7 +13,7 @@ from helpers.peers import peers
 
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.workload.linter.finding import Severity
-from astra_tacos.workload.repairer.inputs import RepairInputs
+from astra_tacos.workload.repairer.reading import RepairInputs
 from astra_tacos.workload.repairer.repair import RepairResult, repair
 
 _FOLDERS, _WHY_NOT = peers("traces/*/")

@@ -17,9 +17,9 @@ from astra_tacos.run.trace.node_bytes import encode_messages, new_metadata, read
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.workload.repairer import rank_nodes
-from astra_tacos.workload.repairer.inputs import RepairInputs
 from astra_tacos.workload.repairer.node import DraftNode
 from astra_tacos.workload.repairer.rank_nodes import RankNodes
+from astra_tacos.workload.repairer.reading import RepairInputs
 from astra_tacos.workload.repairer.repair import repair
 
 

@@ -15,7 +15,7 @@ from helpers.lint_runs import Node, RunFiles, coll, comp, drop, node, one_step_e
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.workload.linter.lint import CHECKS, lint
-from astra_tacos.workload.repairer.inputs import RepairInputs
+from astra_tacos.workload.repairer.reading import RepairInputs
 from astra_tacos.workload.repairer.repair import RepairResult, repair
 from astra_tacos.workload.repairer.steps import STEPS
 

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from astra_tacos.workload.linter.finding import Finding, Severity
-from astra_tacos.workload.repairer.change import Log
-from astra_tacos.workload.repairer.draft import Draft
+from astra_tacos.workload.repairer.draft import Draft, Log
 from astra_tacos.workload.repairer.steps import collectives, dependencies, groups, messages, nodes, ranks, system
 
 

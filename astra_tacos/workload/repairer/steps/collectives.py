@@ -6,19 +6,16 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from typing import TypeVar
 
-from astra_tacos.planner.duration_estimates import estimate_durations
-from astra_tacos.planner.global_order import order_instances
-from astra_tacos.planner.order_dependencies import order_dependencies
+from astra_tacos.planner.global_order import order_dependencies, order_instances
+from astra_tacos.planner.run_bound import estimate_durations
 from astra_tacos.planner.solution import Solution
 from astra_tacos.planner.workload import find_workload
 from astra_tacos.run.run import PATTERN_KEYS
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.temporaries import scratch_directory
-from astra_tacos.workload.repairer.change import Log
-from astra_tacos.workload.repairer.draft import Draft
-from astra_tacos.workload.repairer.names import ALL_RANKS, pattern_of_name
-from astra_tacos.workload.repairer.node import DraftNode
+from astra_tacos.workload.repairer.draft import Draft, Log
+from astra_tacos.workload.repairer.node import ALL_RANKS, DraftNode, pattern_of_name
 
 _Key = TypeVar("_Key", bound=Hashable)
 _STANDS_FOR = {

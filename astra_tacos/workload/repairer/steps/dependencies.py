@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.workload.repairer.change import Log
-from astra_tacos.workload.repairer.draft import Draft
+from astra_tacos.workload.repairer.draft import Draft, Log
 from astra_tacos.workload.repairer.node import DraftNode
 
 

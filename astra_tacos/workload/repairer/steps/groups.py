@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-from astra_tacos.run.communicator import group_id
+from astra_tacos.run.groups import group_id
 from astra_tacos.run.run import PATTERN_KEYS
 from astra_tacos.run.system import COMM_KEYS
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.workload.linter.trace_view import listed
-from astra_tacos.workload.repairer.change import Log
-from astra_tacos.workload.repairer.draft import Draft
-from astra_tacos.workload.repairer.names import ALL_RANKS, groups_of_text
-from astra_tacos.workload.repairer.node import DraftNode
+from astra_tacos.workload.repairer.draft import Draft, Log
+from astra_tacos.workload.repairer.node import ALL_RANKS, DraftNode, groups_of_text
 
 _NAME = "process_group:init"
 _MOST_TEXT = 1 << 24

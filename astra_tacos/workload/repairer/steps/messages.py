@@ -6,8 +6,7 @@ from collections.abc import Callable, Hashable
 
 from astra_tacos.run.patterns import TAGS
 from astra_tacos.run.trace.schema import NodeType
-from astra_tacos.workload.repairer.change import Log
-from astra_tacos.workload.repairer.draft import Draft
+from astra_tacos.workload.repairer.draft import Draft, Log
 from astra_tacos.workload.repairer.node import DraftNode
 
 _Message = tuple[int, DraftNode]

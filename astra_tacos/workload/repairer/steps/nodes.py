@@ -7,8 +7,7 @@ from typing import Any
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import NS_PER_US
-from astra_tacos.workload.repairer.change import Log
-from astra_tacos.workload.repairer.draft import Draft
+from astra_tacos.workload.repairer.draft import Draft, Log
 from astra_tacos.workload.repairer.node import FIELDS, DraftNode, accepted_fields
 
 

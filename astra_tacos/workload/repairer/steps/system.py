@@ -9,8 +9,7 @@ from astra_tacos.run.backend import BACKENDS
 from astra_tacos.run.run import PATTERN_KEYS
 from astra_tacos.run.system import COMM_KEYS, IGNORED_KEYS, READ_KEYS
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.workload.repairer.change import Log
-from astra_tacos.workload.repairer.draft import Draft
+from astra_tacos.workload.repairer.draft import Draft, Log
 from astra_tacos.workload.repairer.reading import network_of
 
 
