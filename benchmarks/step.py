@@ -29,7 +29,7 @@ from astra_tacos.planner.retime.search import search
 from astra_tacos.planner.retime.written import rows_of, run_of
 from astra_tacos.planner.run_bound import run_bound
 from astra_tacos.planner.run_files import RunInputs
-from astra_tacos.planner.solution import Solution
+from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.planner.workload import Workload, find_workload
 from astra_tacos.replayer.run_replay import replay_run
@@ -184,7 +184,7 @@ def row_of(workload: Workload, cache: SynthesisCache) -> tuple[list[str], float,
     if best.exposed < unavoidable * 0.999:
         raise RuntimeError(f"exposed for {best.exposed:,} ns, below the bound of {unavoidable:,} ns")
     could = fifo.exposed - unavoidable
-    bound = run_bound(workload, build_topology(workload.run.network), tuple(Solution(None) for _ in workload.cases))
+    bound = run_bound(workload, build_topology(workload.run.network), tuple(CaseSolution(None) for _ in workload.cases))
     row += [
         format_time(best.period),
         f"{fifo.period / best.period:.2f}",

@@ -10,14 +10,11 @@ from numpy.typing import NDArray
 
 from astra_tacos.collective import ROOTED, make_collective
 from astra_tacos.network.failures import find_renumbering
-from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.network.topology import NO_LINK, Topology
-from astra_tacos.planner.group_topology import replay_together
-from astra_tacos.planner.solution import Solution
+from astra_tacos.planner.group_topology import Machine
+from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.synthesis import native_together_ns
 from astra_tacos.planner.workload import DistinctCollective
-from astra_tacos.run.backend import Backend
-from astra_tacos.run.system import SystemConfig
 from astra_tacos.schedule.renumbered import renumbered
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.support.errors import AstraTacosError
@@ -78,14 +75,12 @@ def _networks(case: DistinctCollective) -> list[Topology]:
 
 
 def renumbered_solution(
-    solution: Solution,
+    solution: CaseSolution,
     other: DistinctCollective,
     case: DistinctCollective,
     npu: NDArray[np.int64],
-    network: NetworkConfig,
-    system: SystemConfig,
-    backend: Backend,
-) -> Solution | None:
+    machine: Machine,
+) -> CaseSolution | None:
     """The solution of a case by that of one that it is like; None if it has to be synthesized after all.
 
     It has to be if the other case has no schedule, the oracle objects, or the groups of this case take another time together:
@@ -97,17 +92,17 @@ def renumbered_solution(
         Of the other case.
     case, npu
         The case, and the positions in its groups that those of the other's are.
-    network, system, backend
+    machine
         What it runs on.
     """
     schedule = None if solution.schedule is None else _renumbered(solution.schedule, other, case, npu)
     if schedule is None or verify(schedule):
         return None
     try:
-        native_ns = native_together_ns(case, network, system, backend)
+        native_ns = native_together_ns(case, machine)
         if solution.together_ns is not None:
             groups = case.pattern, case.size_bytes, case.groups
-            if replay_together(schedule, *groups, network, system, backend, solution.link_order) != solution.together_ns:
+            if machine.replay_together(schedule, *groups, solution.link_order) != solution.together_ns:
                 return None
     except AstraTacosError:
         return None

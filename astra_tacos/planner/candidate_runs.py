@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from astra_tacos.export.chakra import schedule_trace
 from astra_tacos.planner.global_order import order_instances
 from astra_tacos.planner.joint_synthesis import JointWorkload
-from astra_tacos.planner.plan_result import replay_or_reason, time_spent
+from astra_tacos.planner.plan_result import time_spent
 from astra_tacos.planner.run_bound import estimate_durations
-from astra_tacos.planner.solution import Solution
+from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.workload import Workload
 from astra_tacos.planner.written_run import WrittenRun
+from astra_tacos.replayer.run_replay import Attempt, try_replay
 from astra_tacos.run.backend import CONGESTION_AWARE, Backend
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS, Run
@@ -28,7 +29,7 @@ from astra_tacos.schedule.schedule import LinkOrder, Schedule
 from astra_tacos.solver.possibility import RunEnd, judge_end
 from astra_tacos.support.errors import AstraTacosError
 
-Solutions = tuple[Solution, ...]
+Solutions = tuple[CaseSolution, ...]
 WriteAndReplay = Callable[[Solutions, NDArray[np.int64] | None], "CandidateRun | AstraTacosError"]
 """Writes and replays a run. Takes what each case runs and int64[num_nodes + num_instances], the place of each row and collective
 in the run's order, None to leave all nodes as they are. Returns the written run, or the error because of which it cannot be
@@ -58,21 +59,19 @@ class CandidateRun:
     after: RunOutcome
 
     @cached_property
-    def queued(self) -> RunOutcome | str:
-        """Its replay on the congestion-aware model, or why there is none."""
-        return replay_or_reason(self.run, CONGESTION_AWARE)
+    def queued(self) -> Attempt:
+        """Its replay on the congestion-aware model."""
+        return try_replay(self.run, CONGESTION_AWARE, route_loads=True)
 
     @property
-    def known(self) -> dict[Backend, RunOutcome | str]:
+    def known(self) -> dict[Backend, Attempt]:
         """Its replays by network model, of those that its comparison may need."""
-        return {self.backend: self.after} | ({} if self.backend.models_congestion else {CONGESTION_AWARE: self.queued})
+        return {self.backend: Attempt(self.after)} | ({} if self.backend.models_congestion else {CONGESTION_AWARE: self.queued})
 
     @cached_property
     def end(self) -> RunEnd:
         """When it ends, as runs are compared: Broadcasts that stay native wait in all of them."""
-        queued_ns = None
-        if not self.backend.models_congestion and not isinstance(self.queued, str):
-            queued_ns = self.queued.end_ns
+        queued_ns = None if self.backend.models_congestion else self.queued.end_ns
         return judge_end(self.run, self.backend, self.after.end_ns, queued_ns, idle_counts=False)
 
     def is_before(self, other: CandidateRun) -> bool:
@@ -87,7 +86,7 @@ class _Trials:
     """Runs that were tried, and the reason why the last one that failed cannot be replayed."""
 
     workload: Workload
-    before: RunOutcome | str
+    before: RunOutcome | None
     before_end: RunEnd | None
     write_and_replay: WriteAndReplay
     runs: list[CandidateRun] = field(default_factory=list)
@@ -95,8 +94,7 @@ class _Trials:
 
     def try_run(self, solutions: Solutions, *, in_order_of_before: bool) -> bool:
         """Write and replay a run; returns whether it can be replayed and is no slower than the run before."""
-        before = None if isinstance(self.before, str) else self.before
-        return self._try(solutions, order_run(self.workload, solutions, before if in_order_of_before else None))
+        return self._try(solutions, order_run(self.workload, solutions, self.before if in_order_of_before else None))
 
     def try_unchanged(self, solutions: Solutions) -> bool:
         """The same for a run whose nodes stay as they are, as all its collectives are native."""
@@ -128,7 +126,7 @@ def choose_run(
     workload: Workload,
     solutions: Solutions,
     start: Run,
-    before: RunOutcome | str,
+    before: RunOutcome | None,
     before_end: RunEnd | None,
     write_and_replay: WriteAndReplay,
 ) -> CandidateRun:
@@ -151,7 +149,7 @@ def choose_run(
     workload, solutions
         The run's collectives, and the best solution of each case.
     start, before, before_end
-        The run before, its replay or the reason why it cannot be replayed, and its end, None if it has none.
+        The run before, its replay and its end, None if it cannot be replayed.
     write_and_replay
         Writes a run and replays it.
 
@@ -178,7 +176,7 @@ def choose_run(
         solutions = with_some_as_they_were(instant, why)
         if any(instant) and trials.try_run(solutions, in_order_of_before=False):
             return trials.fastest()
-    if not isinstance(before, str) and "same" not in own:
+    if before is not None and "same" not in own:
         if trials.try_run(solutions, in_order_of_before=True):
             return trials.fastest()
         if trials.runs:
@@ -186,14 +184,14 @@ def choose_run(
             mixed = with_some_as_they_were(slower.tolist(), why)
             if trials.try_run(mixed, in_order_of_before=True):
                 return trials.fastest()
-    if not isinstance(before, str) or not trials.runs:
+    if before is not None or not trials.runs:
         all_as_they_were = with_some_as_they_were([True] * len(solutions), why)
         if trials.try_run(all_as_they_were, in_order_of_before=True):
             return trials.fastest()
         keeps_none = bool(np.all(workload.run.implementation == NATIVE)) or not any(
             each.keeps_custom for each in all_as_they_were
         )
-        if not isinstance(before, str) and keeps_none and all(each.schedule is None for each in all_as_they_were):
+        if before is not None and keeps_none and all(each.schedule is None for each in all_as_they_were):
             trials.try_unchanged(all_as_they_were)
     return trials.fastest()
 
@@ -217,7 +215,7 @@ def _own_traces(workload: Workload, solutions: Solutions, start: Run) -> list[st
     return own
 
 
-def _as_it_was(workload: Workload, number: int, solution: Solution, start: Run, own: str, reason: str) -> Solution:
+def _as_it_was(workload: Workload, number: int, solution: CaseSolution, start: Run, own: str, reason: str) -> CaseSolution:
     """The solution of a case that stays as it was: the run's own trace, or native if ASTRA-sim can run it, else `solution`.
 
     `reason` says why; if it is empty, the reason is that this is faster.

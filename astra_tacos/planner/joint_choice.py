@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
@@ -30,15 +31,32 @@ _WORTH = 0.99
 Write = Callable[[JointWorkload, Solutions, NDArray[np.int64]], CandidateRun | AstraTacosError]
 
 
+@dataclass(frozen=True, slots=True)
+class JointLimits:
+    """How much may be tried.
+
+    Parameters
+    ----------
+    threads
+        Sets synthesized at a time.
+    most_messages
+        About how many messages the run may have.
+    num_channels
+        Channels of the network: routes examine all of them for a send.
+    """
+
+    threads: int
+    most_messages: int
+    num_channels: int
+
+
 def choose_joint(
     workload: Workload,
     best: CandidateRun,
     solutions: Solutions,
     synthesize: Callable[[JointSet, int], JointCollective | None],
     write: Write,
-    threads: int,
-    most_messages: int,
-    num_channels: int,
+    limits: JointLimits,
 ) -> CandidateRun:
     """A faster run in which collectives that are under way at once run joint schedules; `best` if none is faster.
 
@@ -55,12 +73,8 @@ def choose_joint(
         Makes the joint schedule of a set, in at most so many messages.
     write
         Writes and replays a run, given the place of each row and collective in its order.
-    threads
-        Sets synthesized at a time.
-    most_messages
-        About how many messages the run may have.
-    num_channels
-        Channels of the network: routes examine all of them for a send.
+    limits
+        How much may be tried.
     """
     nodes = workload.instances.nodes
     has_own = (workload.run.implementation[nodes.row] != NATIVE) & (nodes.named_group == nodes.group)
@@ -75,17 +89,17 @@ def choose_joint(
     apart_ns = max(sum(each.apart_ns for each in sets), 1)
 
     tasks: list[tuple[JointSet, int]] = []
-    left = _WORK // num_channels
+    left = _WORK // limits.num_channels
     for joint in sets:
-        # What the run has left is for the sets, as much as they take of their time together.
+        # Sets share the messages that the run may still have, in proportion to the time that they take.
         room = sum(workload.cases[int(workload.of_instance[number])].most_messages for number in joint.instances[0])
-        share = (most_messages - best.after.num_messages) * joint.apart_ns / apart_ns / len(joint.instances)
+        share = (limits.most_messages - best.after.num_messages) * joint.apart_ns / apart_ns / len(joint.instances)
         room = min(max(room, math.floor(share)), MOST_SENDS)
         if 2 * room > left:
             break
         left -= 2 * room
         tasks.append((joint, room))
-    with ThreadPoolExecutor(max(threads, 1)) as pool:
+    with ThreadPoolExecutor(max(limits.threads, 1)) as pool:
         made = list(pool.map(lambda task: synthesize(*task), tasks))
     chosen = [
         joint for joint in made if joint is not None and joint.time_ns * len(joint.of.instances) < _WORTH * joint.of.apart_ns

@@ -16,21 +16,19 @@ from astra_tacos.bounds.certificate import efficiency_of
 from astra_tacos.planner.best_native import BestNative
 from astra_tacos.planner.message_limit import MessageCounts
 from astra_tacos.planner.run_bound import RunBound
-from astra_tacos.planner.solution import Solution
+from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.synthesis import least_ns
 from astra_tacos.planner.workload import Workload
-from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.replayer.run_replay import Attempt, try_replay
 from astra_tacos.run.backend import Backend
-from astra_tacos.run.critical_path import PathSummary, summarize_path
+from astra_tacos.run.critical_path import PathSummary
 from astra_tacos.run.outcome import RunOutcome
-from astra_tacos.run.recording import Recording
 from astra_tacos.run.run import NATIVE, Run
 from astra_tacos.solver.judges import FIGURES, Judge
 from astra_tacos.solver.possibility import RunEnd
-from astra_tacos.support.errors import AstraTacosError
 
-Known = Mapping[Backend, RunOutcome | str]
-"""Replays that are there already: their outcome, or why there is none."""
+Known = Mapping[Backend, Attempt]
+"""Replays that are there already."""
 
 _AS_FAST = 1.01
 
@@ -109,9 +107,8 @@ def judge_run(judges: tuple[Judge, ...], before: Known, after: Run, known_after:
     judged = []
     for judge in judges:
         backend = judge.backend
-        end = known_after[backend] if backend in known_after else replay_or_reason(after, backend)
-        reason = end if isinstance(end, str) else ""
-        judged.append(JudgedRun(judge, _end_ns(before[backend]), _end_ns(end), reason))
+        end = known_after[backend] if backend in known_after else try_replay(after, backend)
+        judged.append(JudgedRun(judge, before[backend].end_ns, end.end_ns, end.reason))
     return tuple(judged)
 
 
@@ -142,21 +139,6 @@ def notes_on_other_plan(judged: tuple[JudgedRun, ...], other: tuple[JudgedRun, .
             end = f"a plan for the {backend} backend ends at {theirs.after_ns:,} ns{instead}"
             notes.append(f"on {ours.judge.describe()} {end}: --backend {backend} makes such")
     return tuple(notes)
-
-
-def replay_or_reason(run: Run, backend: Backend) -> RunOutcome | str:
-    """The outcome of a run with loads of links, or the reason why there is none."""
-    try:
-        return replay_run(run, backend, route_loads=True)
-    except AstraTacosError as error:
-        return str(error)
-
-
-def _end_ns(outcome: RunOutcome | str) -> int | None:
-    return None if isinstance(outcome, str) else outcome.end_ns
-
-
-_NESTED = ("cases", "judged", "native", "bound", "messages", "joint", "path_before", "path_after", "placement")
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,23 +382,10 @@ class PlanResult:
         return own | {"cases": [case.to_json() for case in self.cases]}
 
 
-def plan_result(
-    workload: Workload,
-    solutions: tuple[Solution, ...],
-    backend: Backend,
-    baseline: str | None,
-    before: RunOutcome | str,
-    after: RunOutcome,
-    judged: tuple[JudgedRun, ...],
-    notes: tuple[str, ...],
-    native: BestNative,
-    bound: RunBound,
-    limit: int,
-    joint: tuple[JointFigures, ...],
-    recording: Recording,
-    ends: tuple[RunEnd | None, RunEnd],
-) -> PlanResult:
-    """Figures of a plan.
+def case_figures(
+    workload: Workload, solutions: tuple[CaseSolution, ...], before: Attempt, after: RunOutcome
+) -> tuple[CaseFigures, ...]:
+    """Figures of all cases, those in which a rank spends most of the run after first.
 
     Parameters
     ----------
@@ -424,42 +393,22 @@ def plan_result(
         The run and its collectives.
     solutions
         The result of each distinct collective.
-    backend
-        Network model of the replays.
-    baseline
-        Native algorithm of the run before; None for the run as it was.
-    before
-        Replay of the run as it was, or why there is none.
-    after
-        Replay of the planned run.
-    judged, notes
-        The end of the run on each judge, and what there is to say of it.
-    native
-        The fastest native configuration of the run.
-    bound
-        What the run takes at least.
-    limit
-        About how many messages the planned run may have.
-    joint
-        Collectives of several groups that run joint schedules.
-    recording
-        The replays, before and after.
-    ends
-        When the run before ends, None if it does not, and when the planned one does.
+    before, after
+        Replays of the run as it was, and of the planned one.
     """
     spent_after = time_spent(workload, after)
-    spent_before = None if isinstance(before, str) else time_spent(workload, before)
+    spent_before = None if before.outcome is None else time_spent(workload, before.outcome)
     nodes = workload.instances.nodes
     has_trace = workload.run.implementation[nodes.row] != NATIVE
     names_trace = np.zeros(len(workload.cases) + 1, np.bool_)  # the last one: collectives of no case
-    np.logical_or.at(names_trace, workload.of_instance[workload.instances.instance], has_trace)
     case_of_node = workload.of_instance[workload.instances.instance]
-    first = [int(np.argmax(case_of_node == number)) for number in range(len(workload.cases))]
-    cases = []
+    np.logical_or.at(names_trace, case_of_node, has_trace)
+    figures = []
     for number, (case, solution) in enumerate(zip(workload.cases, solutions, strict=True)):
         schedule = solution.schedule
         own = solution.keeps_custom and names_trace[number]
-        cases.append(
+        first = int(np.argmax(case_of_node == number))
+        figures.append(
             CaseFigures(
                 name=case.name,
                 collective=case.collective,
@@ -467,7 +416,7 @@ def plan_result(
                 members=case.num_members,
                 groups=len(case.groups),
                 first_group=case.groups[0],
-                first_node=(int(nodes.rank[first[number]]), int(workload.run.workload.node_id[nodes.row[first[number]]])),
+                first_node=(int(nodes.rank[first]), int(workload.run.workload.node_id[nodes.row[first]])),
                 count=case.count,
                 algorithm=schedule.synthesizer if schedule else "own trace" if own else "native",
                 chunks_per_npu=schedule.collective.chunks_per_npu if schedule else 0,
@@ -486,27 +435,7 @@ def plan_result(
                 share=round(float(spent_after[number]) / max(after.end_ns, 1), 6),
             )
         )
-    return PlanResult(
-        backend=backend,
-        baseline=baseline,
-        num_ranks=workload.run.workload.num_ranks,
-        num_nodes=len(workload.instances.nodes.row),
-        num_collectives=workload.instances.num_instances,
-        before_end=ends[0],
-        before_reason=before if isinstance(before, str) else "",
-        after_end=ends[1],
-        exposed_before_ns=None if isinstance(before, str) else int(before.exposed_comm_ns.max()),
-        exposed_after_ns=int(after.exposed_comm_ns.max()),
-        judged=judged,
-        notes=notes,
-        native=native,
-        bound=bound,
-        messages=MessageCounts(limit, None if isinstance(before, str) else before.num_messages, after.num_messages),
-        joint=joint,
-        path_before=None if recording.before is None else summarize_path(recording, recording.before),
-        path_after=summarize_path(recording, recording.after),
-        cases=tuple(sorted(cases, key=lambda figures: (-figures.spent_after_ns, figures.name))),
-    )
+    return tuple(sorted(figures, key=lambda figures: (-figures.spent_after_ns, figures.name)))
 
 
 def _end_in_json(when: str, end: RunEnd | None) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from astra_tacos.collective import COLLECTIVES
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.planner.global_order import match_messages
-from astra_tacos.planner.solution import Solution
+from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.synthesis import collective_of_group, least_ns, quick_bound
 from astra_tacos.planner.workload import NO_CASE, DistinctCollective, Workload
 from astra_tacos.replayer.workload_actions import Actions, workload_actions
@@ -40,7 +40,7 @@ from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import bytes_per_ns
 
 
-def estimate_durations(workload: Workload, solutions: tuple[Solution, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def estimate_durations(workload: Workload, solutions: tuple[CaseSolution, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """int64[num_nodes] and int64[num_instances], ns of each node and each collective.
 
     Raises
@@ -117,7 +117,7 @@ class _Least:
     leaving: NDArray[np.float64]
 
 
-def run_bound(workload: Workload, topology: Topology, solutions: tuple[Solution, ...]) -> RunBound:
+def run_bound(workload: Workload, topology: Topology, solutions: tuple[CaseSolution, ...]) -> RunBound:
     """The largest lower bound on the end of a run, whatever algorithms its collectives are given.
 
     Arithmetic is exact (ASTRA-sim truncates delays, so it may print a little less), and reductions take no time.

@@ -18,7 +18,7 @@ PLAN_OPTIONS = SearchOptions(chunks_per_npu="auto", trials=4)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Solution:
+class CaseSolution:
     """The result of synthesizing a case.
 
     Parameters

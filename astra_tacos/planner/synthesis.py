@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -24,19 +23,16 @@ from astra_tacos.bounds.any_algorithm.ports import egress, ingress
 from astra_tacos.collective import COLLECTIVES, ROOTED, make_collective
 from astra_tacos.collective.collective import Collective
 from astra_tacos.export.candidate import Candidate
-from astra_tacos.network.network_config import NetworkConfig
-from astra_tacos.network.ns3 import Ns3Config
 from astra_tacos.network.topology import Topology
-from astra_tacos.planner.group_topology import replay_together
-from astra_tacos.planner.solution import Solution, defect_note
+from astra_tacos.planner.group_topology import Machine
+from astra_tacos.planner.solution import CaseSolution, defect_note
 from astra_tacos.planner.synthesis_cache import SynthesisCache, Wanted
 from astra_tacos.planner.workload import DistinctCollective
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.run import PATTERN_KEYS
-from astra_tacos.run.system import SystemConfig
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.schedule.dependencies import holds_no_link
-from astra_tacos.schedule.schedule import LinkOrder, Schedule
+from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LinkModel, timing_of_sizes
 from astra_tacos.solver.robust import search_on
 from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError, SynthesisError, VerificationError
@@ -51,7 +47,7 @@ _MOST_EXACT = 8
 """Groups of a case on a fabric for which all bounds are found; where there are more, only those that are quick."""
 
 
-def least_ns(case: DistinctCollective, solution: Solution) -> int | None:
+def least_ns(case: DistinctCollective, solution: CaseSolution) -> int | None:
     """Lower bound on the time of any algorithm on the links that it may use; None where nothing is synthesized for the case.
 
     On a fabric it holds for all groups of the case: they see routes that are alike, but may have different links around them.
@@ -164,20 +160,18 @@ def _sends(collective: Collective) -> int:
 
 _WORTH_MORE_SENDS = 0.99
 _FIGURES = {"together_ns": "ns or None", "is_exact": "bool", "was_cut_off": "bool", "link_order": "link order or None"}
-"""What is kept with a schedule: parameters of `Solution`."""
+"""What is kept with a schedule: parameters of `CaseSolution`."""
 _MOST_NATIVE_SENDS = 400_000
 """Native collectives of about so many messages are replayed to see whether they are faster."""
 
 
-def solve(
+def solve_case(
     case: DistinctCollective,
-    network: NetworkConfig,
-    system: SystemConfig,
-    backend: Backend,
+    machine: Machine,
     options: SearchOptions,
     cache: SynthesisCache,
     candidates: tuple[Candidate, ...] = (),
-) -> Solution:
+) -> CaseSolution:
     """Synthesize a case, or find it in the cache, and compare it with the native collective.
 
     A case of which no schedule can be made or run stays as it is, and the solution says why.
@@ -186,7 +180,7 @@ def solve(
     ----------
     case
         The distinct collective.
-    network, system, backend
+    machine
         What it runs on.
     options
         What is asked of its searches; budget and time limit are for all of them together.
@@ -204,40 +198,40 @@ def solve(
     refusal = _refusal(case, options)
     if refusal is not None:
         if is_native:
-            return Solution(None, refusal, keeps_custom=True)
+            return CaseSolution(None, refusal, keeps_custom=True)
         if case.pattern == CommType.BROADCAST:
-            return Solution(None, f"{refusal}; ASTRA-sim waits for the node's duration")
+            return CaseSolution(None, f"{refusal}; ASTRA-sim waits for the node's duration")
         raise ConfigError(f"{CommType(case.pattern).name}: {refusal}, and ASTRA-sim has none: remove its nodes")
-    native_ns = native_together_ns(case, network, system, backend)
+    backend = machine.backend
+    native_ns = native_together_ns(case, machine)
     identity = _identity(case, backend, options)
     if candidates:
         identity["candidates"] = [candidate.digest for candidate in candidates]
     if case.needs_replay(backend):
-        identity["network"] = asdict(network) | {"source": "", "groups": case.groups}
+        identity["network"] = asdict(machine.network) | {"source": "", "groups": case.groups}
     try:
         tasks = list_tasks(case, backend, options)
     except ConfigError as error:
-        return Solution(None, str(error), native_ns=native_ns, keeps_custom=True)
+        return CaseSolution(None, str(error), native_ns=native_ns, keeps_custom=True)
     topologies = tuple({id(task.topology): task.topology for task in tasks}.values())
     found = cache.find(identity, Wanted(topologies, tasks[0].collective, _FIGURES))
     defects: list[str] = []
     if found is None:
+        search = _CaseSearch(case, machine, options, may_hold_none=not backend.models_congestion or native_ns is None)
+        defects = search.defects
         try:
-            may_hold_none = not backend.models_congestion or native_ns is None
-            schedule, best = _best(case, tasks, network, system, backend, options, may_hold_none, defects, candidates)
+            schedule, best = search.run(tasks, candidates)
         except (ConfigError, SynthesisError, ReplayError) as error:
             reason = f"no candidate can run there: {error}"
-            return Solution(None, reason, native_ns=native_ns, keeps_custom=True, defects=tuple(defects))
-        figures: dict[str, Any] = {"together_ns": best.together_ns, "is_exact": best.is_exact, "was_cut_off": best.was_cut_off}
-        figures |= {"link_order": best.link_order}
+            return CaseSolution(None, reason, native_ns=native_ns, keeps_custom=True, defects=tuple(defects))
         if not best.ran_out_of_time and not defects:
-            cache.keep(identity, schedule, figures)
+            cache.keep(identity, schedule, {name: getattr(best, name) for name in _FIGURES})
     else:
         schedule = found[0]
-        best = Solution(schedule, from_cache=True, **found[1])
+        best = CaseSolution(schedule, from_cache=True, **found[1])
     if native_ns is not None and native_ns < best.time_ns:
         reason = f"native is faster: {native_ns:,} ns against {best.time_ns:,} ns of {schedule.synthesizer}"
-        return Solution(None, reason, native_ns=native_ns, from_cache=best.from_cache, defects=tuple(defects))
+        return CaseSolution(None, reason, native_ns=native_ns, from_cache=best.from_cache, defects=tuple(defects))
     return replace(best, native_ns=native_ns, defects=tuple(defects))
 
 
@@ -258,113 +252,107 @@ def _refusal(case: DistinctCollective, options: SearchOptions) -> str | None:
     return None
 
 
-def _best(
-    case: DistinctCollective,
-    tasks: list[Task],
-    network: NetworkConfig,
-    system: SystemConfig,
-    backend: Backend,
-    options: SearchOptions,
-    may_hold_none: bool,
-    defects: list[str],
-    candidates: tuple[Candidate, ...],
-) -> tuple[Schedule, Solution]:
-    """The best candidate that the oracle passes and that can run; if the prediction of the first is exact, without a replay.
+class _CaseSearch:
+    """The search for the best candidate of a case that the oracle passes and that can run.
 
     Parameters
     ----------
-    case, tasks
-        The distinct collective, and what to search for.
-    network, system, backend
-        What it runs on.
-    options
-        What is asked of all searches together.
+    case, machine, options
+        The case, what it runs on, and what is asked of all searches together.
     may_hold_none
         Whether to take a schedule whose chunks hold a link for less than 1 ns, where there is nothing else.
-    defects
-        Filled in: what there is to say of schedules that the oracle refused.
-    candidates
-        Proven programs, each made a schedule of every view of the network.
-
-    Raises
-    ------
-    SynthesisError, ConfigError, ReplayError
-        If no search finds a schedule, or none that is found can be replayed: what stopped the last one.
     """
-    best: tuple[Schedule, Solution] | None = None
-    failure: AstraTacosError | None = None
-    was_cut_off = ran_out_of_time = False
-    deadline = math.inf if options.time_limit_s is None else time.monotonic() + options.time_limit_s
 
-    def together(schedule: Schedule, link_order: LinkOrder | None) -> int:
-        groups = case.pattern, case.size_bytes, case.groups
-        return replay_together(schedule, *groups, network, system, backend, link_order)
+    def __init__(self, case: DistinctCollective, machine: Machine, options: SearchOptions, *, may_hold_none: bool) -> None:
+        self.case, self.machine, self.options, self.may_hold_none = case, machine, options, may_hold_none
+        self.deadline = math.inf if options.time_limit_s is None else time.monotonic() + options.time_limit_s
+        self.needs_replay = case.needs_replay(machine.backend)
+        self.best: tuple[Schedule, CaseSolution] | None = None
+        self.defects: list[str] = []
+        """What there is to say of schedules that the oracle refused."""
 
-    def leader(schedule: Schedule, task: Task) -> tuple[Schedule, Solution]:
-        return _leader(best, schedule, task, case, together if case.needs_replay(backend) else None, may_hold_none)
+    def run(self, tasks: list[Task], candidates: tuple[Candidate, ...]) -> tuple[Schedule, CaseSolution]:
+        """The best of all tasks, and of proven programs, each made a schedule of every view of the network.
 
-    for task in tasks:
-        if best is not None and time.monotonic() >= deadline:
-            ran_out_of_time = True
-            break
-        try:
-            asked = _options_of(task, case, options, len(tasks), deadline)
-            found = _legal(case, task, asked, backend, network.ns3, defects)
-            best = leader(found.schedule, task)
-        except (ConfigError, SynthesisError, ReplayError) as error:
-            failure = error
-            continue
-        was_cut_off |= found.was_cut_off
-        ran_out_of_time |= found.ran_out_of_time
-    for task in _views(tasks) if candidates else []:
-        for candidate in candidates:
-            if candidate.why_not(task.collective) is not None:
-                continue
+        Raises
+        ------
+        SynthesisError, ConfigError, ReplayError
+            If no search finds a schedule, or none that is found can be replayed: what stopped the last one.
+        """
+        failure: AstraTacosError | None = None
+        was_cut_off = ran_out_of_time = False
+        for task in tasks:
+            if self.best is not None and time.monotonic() >= self.deadline:
+                ran_out_of_time = True
+                break
             try:
-                converted = candidate.schedule(task.topology, task.collective, (task.link_model,), options.reduce_bandwidth_gbps)
-                check(converted.schedule)
-                best = leader(converted.schedule, task)
-            except (ConfigError, SynthesisError, ReplayError, VerificationError) as error:
-                defects.append(f"{case.name}: {candidate.name} is left out: {error}")
-    if best is None:
-        raise failure or SynthesisError(f"{case.name}: nothing to try")
-    return best[0], replace(best[1], was_cut_off=was_cut_off, ran_out_of_time=ran_out_of_time)
+                found = self._legal(task, self._options_of(task, len(tasks)))
+                self._consider(found.schedule, task)
+            except (ConfigError, SynthesisError, ReplayError) as error:
+                failure = error
+                continue
+            was_cut_off |= found.was_cut_off
+            ran_out_of_time |= found.ran_out_of_time
+        for task in _views(tasks) if candidates else []:
+            for candidate in candidates:
+                if candidate.why_not(task.collective) is not None:
+                    continue
+                try:
+                    speed = self.options.reduce_bandwidth_gbps
+                    converted = candidate.schedule(task.topology, task.collective, (task.link_model,), speed)
+                    check(converted.schedule)
+                    self._consider(converted.schedule, task)
+                except (ConfigError, SynthesisError, ReplayError, VerificationError) as error:
+                    self.defects.append(f"{self.case.name}: {candidate.name} is left out: {error}")
+        if self.best is None:
+            raise failure or SynthesisError(f"{self.case.name}: nothing to try")
+        schedule, solution = self.best
+        return schedule, replace(solution, was_cut_off=was_cut_off, ran_out_of_time=ran_out_of_time)
 
+    def _consider(self, schedule: Schedule, task: Task) -> None:
+        """Make a schedule the best one if it is; its prediction decides, or where that is none, its replay with all its groups.
 
-def _leader(
-    best: tuple[Schedule, Solution] | None,
-    schedule: Schedule,
-    task: Task,
-    case: DistinctCollective,
-    together: Callable[[Schedule, LinkOrder | None], int] | None,
-    may_hold_none: bool,
-) -> tuple[Schedule, Solution]:
-    """The better one of the leader and a schedule.
+        Raises
+        ------
+        SynthesisError, ConfigError, ReplayError
+            If the schedule cannot run.
+        """
+        if not self.may_hold_none and holds_no_link(schedule):
+            raise SynthesisError("chunks hold a link for less than 1 ns, at which ASTRA-sim stops at the beginning of a run")
+        made = CaseSolution(schedule, is_exact=task.is_exact)
+        if self.needs_replay:
+            groups = self.case.pattern, self.case.size_bytes, self.case.groups
+            took = {order: self.machine.replay_together(schedule, *groups, order) for order in self.case.link_orders}
+            order = min(took, key=lambda each: took[each])
+            made = replace(made, together_ns=took[order], link_order=order)
+        if self.best is None or _is_better(schedule, made, *self.best):
+            self.best = schedule, made
 
-    Parameters
-    ----------
-    best
-        The leader, None if there is none.
-    schedule, task, case
-        The schedule, and what it is for.
-    together
-        Replays it with all its groups at once, in an order of sends; None where its prediction decides.
-    may_hold_none
-        Whether its chunks may hold a link for less than 1 ns.
+    def _legal(self, task: Task, options: SearchOptions) -> SearchResult:
+        """The best result that the oracle passes: a synthesizer whose schedule it refuses is left out of another search."""
+        backend, ns3 = self.machine.backend, self.machine.network.ns3
+        left_out: set[str] = set()
+        while not left_out.issuperset(options.synthesizers):
+            found = search_on(backend, ns3, task.topology, task.collective, options, without=left_out)
+            violations = verify(found.schedule)
+            if not violations:
+                return found
+            self.defects.append(defect_note(self.case, found.schedule.synthesizer, violations))
+            left_out.add(found.schedule.synthesizer)
+        raise SynthesisError("the oracle refused all schedules")
 
-    Raises
-    ------
-    SynthesisError, ConfigError, ReplayError
-        If the schedule cannot run.
-    """
-    if not may_hold_none and holds_no_link(schedule):
-        raise SynthesisError("chunks hold a link for less than 1 ns, at which ASTRA-sim stops at the beginning of a run")
-    made = Solution(schedule, is_exact=task.is_exact)
-    if together is not None:
-        took = {order: together(schedule, order) for order in case.link_orders}
-        order = min(took, key=lambda each: took[each])
-        made = replace(made, together_ns=took[order], link_order=order)
-    return (schedule, made) if best is None or _is_better(schedule, made, *best) else best
+    def _options_of(self, task: Task, num_tasks: int) -> SearchOptions:
+        """Options of one search: its share of the budget, and what time is left."""
+        options = self.options
+        return replace(
+            options,
+            synthesizer=task.synthesizer,
+            chunks_per_npu="auto" if task.recut else None,
+            max_sends=min(self.case.max_sends, options.max_sends),
+            link_model=task.link_model,
+            budget=max((options.budget or AUTO_BUDGET) // num_tasks, 1),
+            time_limit_s=None if math.isinf(self.deadline) else max(self.deadline - time.monotonic(), 1e-9),
+        )
 
 
 def _views(tasks: list[Task]) -> list[Task]:
@@ -372,46 +360,18 @@ def _views(tasks: list[Task]) -> list[Task]:
     return list({id(task.topology): task for task in tasks}.values())
 
 
-def _legal(
-    case: DistinctCollective, task: Task, options: SearchOptions, backend: Backend, ns3: Ns3Config, defects: list[str]
-) -> SearchResult:
-    """The best result that the oracle passes: a synthesizer whose schedule it refuses is left out of another search."""
-    left_out: set[str] = set()
-    while not left_out.issuperset(options.synthesizers):
-        found = search_on(backend, ns3, task.topology, task.collective, options, without=left_out)
-        violations = verify(found.schedule)
-        if not violations:
-            return found
-        defects.append(defect_note(case, found.schedule.synthesizer, violations))
-        left_out.add(found.schedule.synthesizer)
-    raise SynthesisError("the oracle refused all schedules")
-
-
-def _options_of(task: Task, case: DistinctCollective, options: SearchOptions, num_tasks: int, deadline: float) -> SearchOptions:
-    """Options of one of a case's searches: its share of the budget, and what time is left."""
-    return replace(
-        options,
-        synthesizer=task.synthesizer,
-        chunks_per_npu="auto" if task.recut else None,
-        max_sends=min(case.max_sends, options.max_sends),
-        link_model=task.link_model,
-        budget=max((options.budget or AUTO_BUDGET) // num_tasks, 1),
-        time_limit_s=None if math.isinf(deadline) else max(deadline - time.monotonic(), 1e-9),
-    )
-
-
-def _is_better(schedule: Schedule, made: Solution, leader: Schedule, its: Solution) -> bool:
+def _is_better(schedule: Schedule, made: CaseSolution, leader: Schedule, its: CaseSolution) -> bool:
     """Whether a candidate beats the leader: more messages, which ASTRA-sim has to simulate, must gain a hundredth."""
     worth = _WORTH_MORE_SENDS if schedule.num_messages > leader.num_messages else 1.0
     return made.time_ns < its.time_ns * worth
 
 
-def native_together_ns(case: DistinctCollective, network: NetworkConfig, system: SystemConfig, backend: Backend) -> int | None:
+def native_together_ns(case: DistinctCollective, machine: Machine) -> int | None:
     """Replay of the native collective, all groups at once; None where the system has none, or it cannot be replayed."""
-    has_one = case.pattern in PATTERN_KEYS and PATTERN_KEYS[CommType(case.pattern)] in system.native
+    has_one = case.pattern in PATTERN_KEYS and PATTERN_KEYS[CommType(case.pattern)] in machine.system.native
     if not has_one or case.num_members**2 > _MOST_NATIVE_SENDS:
         return None
     try:
-        return replay_together(None, case.pattern, case.size_bytes, case.groups, network, system, backend)
+        return machine.replay_together(None, case.pattern, case.size_bytes, case.groups)
     except AstraTacosError:
         return None

@@ -20,7 +20,7 @@ from astra_tacos.planner.instances import Instances, IssueOrder
 from astra_tacos.planner.joint_synthesis import NO_JOINT, JointWorkload
 from astra_tacos.planner.native_configuration import NativeConfiguration
 from astra_tacos.planner.run_files import WORKLOAD, RunInputs, write_configurations, write_ns3_configurations, write_traces
-from astra_tacos.planner.solution import Solution
+from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.workload import NO_CASE, Workload
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.chunks import TraceParts, part_of
@@ -175,7 +175,7 @@ def write_run(
     folder: Path,
     inputs: RunInputs,
     made: JointWorkload,
-    solutions: tuple[Solution, ...],
+    solutions: tuple[CaseSolution, ...],
     order: NDArray[np.int64] | None,
     backend: Backend,
     native: NativeConfiguration | None = None,
@@ -255,7 +255,7 @@ def _moves_nothing(instances: Instances) -> NDArray[np.bool_]:
     return runs & ((instances.num_members < 2) | (instances.size_bytes < 1))
 
 
-def _kept(workload: Workload, solutions: tuple[Solution, ...]) -> tuple[dict[str, tuple[Path, int]], list[str | None]]:
+def _kept(workload: Workload, solutions: tuple[CaseSolution, ...]) -> tuple[dict[str, tuple[Path, int]], list[str | None]]:
     """Custom traces of the run itself that stay, by a name of their own, and each collective's.
 
     They stay where no synthesizer does the pattern, or where nothing that is synthesized is as fast.
@@ -287,7 +287,7 @@ COLUMNS = ("rank", "node", "new_node", "pattern", "group", "new_group", "collect
 
 
 def node_rows(
-    made: JointWorkload, solutions: tuple[Solution, ...], assignment: Assignment, changes: Changes, traces: tuple[str, ...]
+    made: JointWorkload, solutions: tuple[CaseSolution, ...], assignment: Assignment, changes: Changes, traces: tuple[str, ...]
 ) -> list[list[Any]]:
     """A row of `COLUMNS` for each collective node; `traces` are the names of the traces written.
 

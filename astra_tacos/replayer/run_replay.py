@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import TypeVar
 
 import numpy as np
@@ -22,7 +22,7 @@ from astra_tacos.run.remote_memory import RemoteMemory
 from astra_tacos.run.run import Run
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import Trace
-from astra_tacos.support.errors import ConfigError, ReplayError
+from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError
 from astra_tacos.support.grouping import distinct, group_by
 
 _Integer = TypeVar("_Integer", np.int32, np.int64)
@@ -109,6 +109,27 @@ def replay_run(
         if isinstance(array := getattr(outcome, name), np.ndarray):
             array.flags.writeable = False
     return outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A replay that may not go to its end: its outcome, or None and the reason."""
+
+    outcome: RunOutcome | None
+    reason: str = ""
+
+    @property
+    def end_ns(self) -> int | None:
+        """End of the run, in ns; None if it has none."""
+        return None if self.outcome is None else self.outcome.end_ns
+
+
+def try_replay(run: Run, backend: Backend, *, route_loads: bool = False) -> Attempt:
+    """Replay a run, see `replay_run`, whether it goes to its end or not."""
+    try:
+        return Attempt(replay_run(run, backend, route_loads=route_loads))
+    except AstraTacosError as error:
+        return Attempt(None, str(error))
 
 
 def advance(

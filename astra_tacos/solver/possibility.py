@@ -32,14 +32,13 @@ from astra_tacos.network.sketch import Sketch
 from astra_tacos.network.topology import Topology
 from astra_tacos.replayer.casting import cast_collectives
 from astra_tacos.replayer.collective_program import CollectiveProgram
-from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.replayer.run_replay import try_replay
 from astra_tacos.run.backend import CONGESTION_AWARE, CUT_THROUGH, Backend
 from astra_tacos.run.groups import used_groups
 from astra_tacos.run.run import NATIVE, Run
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import MOST_TRUNCATED, compute_timing
-from astra_tacos.support.errors import AstraTacosError
 from astra_tacos.support.units import format_time
 
 _NEEDED: dict[CommType, Callable[[NDArray[np.int64], int], NDArray[np.float64]]] = {
@@ -174,25 +173,17 @@ def end_with_queues(run: Run, backend: Backend, end_ns: int, queued_ns: int | No
     # Of a small run the second replay is often not needed; of a large one it is made while the first one is.
     with ThreadPoolExecutor(len(models)) as pool:
         replay = pool.map if run.workload.num_nodes >= _LARGE else map
-        for ends_ns in replay(partial(_end_or_reason, run), models):
-            if isinstance(ends_ns, str):
-                refusal = ends_ns
+        for attempt in replay(partial(try_replay, run), models):
+            if attempt.end_ns is None:
+                refusal = attempt.reason
                 continue
-            if _is_as_early(end_ns, ends_ns):
+            if _is_as_early(end_ns, attempt.end_ns):
                 return RunEnd(end_ns, end_ns)
-            queued_ns = ends_ns if queued_ns is None else min(queued_ns, ends_ns)
+            queued_ns = attempt.end_ns if queued_ns is None else min(queued_ns, attempt.end_ns)
     if queued_ns is None:
         return RunEnd(end_ns, None, f"where messages queue, {refusal}")
     why = f"no queues; it ends at {queued_ns:,} ns where each link carries one message at a time"
     return RunEnd(end_ns, queued_ns, why)
-
-
-def _end_or_reason(run: Run, model: Backend) -> int | str:
-    """The end of a run on a model, or why it does not end there."""
-    try:
-        return replay_run(run, model).end_ns
-    except AstraTacosError as error:
-        return str(error)
 
 
 def _is_as_early(end_ns: int, queued_ns: int) -> bool:

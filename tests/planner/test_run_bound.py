@@ -11,7 +11,7 @@ from helpers.plans import planned, written
 
 from astra_tacos.network.composition import build_topology
 from astra_tacos.planner.run_bound import RunBound, run_bound
-from astra_tacos.planner.solution import Solution
+from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.workload import find_workload
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import CONGESTION_AWARE
@@ -24,7 +24,7 @@ AG, A2A = CommType.ALL_GATHER, CommType.ALL_TO_ALL
 
 def bound_of(folder: Path, files: RunFiles) -> RunBound:
     workload = find_workload(written(folder, files))
-    return run_bound(workload, build_topology(workload.run.network), (Solution(None),) * len(workload.cases))
+    return run_bound(workload, build_topology(workload.run.network), (CaseSolution(None),) * len(workload.cases))
 
 
 def carry_ns(num_bytes: float, links: int = 1) -> float:

@@ -129,7 +129,7 @@ class Candidates:
             run.workload.size_bytes,
             int(run.workload.tag.max(initial=-1)) + 1,
         )
-        self._made: dict[tuple[Request, ...], Candidate | str] = {}
+        self._made: dict[tuple[Request, ...], Candidate | AstraTacosError] = {}
         self._shared = shared_plans(self._implemented(run)).keys()
 
     def _implemented(self, run: Run) -> Run:
@@ -142,19 +142,27 @@ class Candidates:
             notes += POLICIES[request.name].apply(graph, self.setting, dict(request.values))
         return graph, tuple(dict.fromkeys(notes))
 
-    def make(self, requests: Sequence[Request]) -> Candidate | str:
-        """A candidate, or the reason why there is none: its replay does not end, or policies contradict one another."""
+    def make(self, requests: Sequence[Request]) -> Candidate:
+        """A candidate.
+
+        Raises
+        ------
+        AstraTacosError
+            If its replay does not end, or policies contradict one another.
+        """
         key = tuple(requests)
         if key not in self._made:
             try:
-                graph, notes = self.rewritten(key)
-                self._made[key] = self._replayed(key, graph, notes)
+                self._made[key] = self._replayed(key, *self.rewritten(key))
             except AstraTacosError as error:
-                self._made[key] = str(error)
-        return self._made[key]
+                self._made[key] = error
+        made = self._made[key]
+        if isinstance(made, AstraTacosError):
+            raise made
+        return made
 
-    def in_sequence(self, candidate: Candidate, graph: TaskGraph, sequence: Sequence[Operation]) -> Candidate | str:
-        """The same candidate with another order of its collectives, or the reason why there is none.
+    def in_sequence(self, candidate: Candidate, graph: TaskGraph, sequence: Sequence[Operation]) -> Candidate:
+        """The same candidate with another order of its collectives.
 
         Parameters
         ----------
@@ -162,11 +170,13 @@ class Candidates:
             The candidate.
         graph, sequence
             Its tasks as `rewritten` made them, and all their operations in their order.
+
+        Raises
+        ------
+        AstraTacosError
+            If its replay does not end.
         """
-        try:
-            return self._replayed(candidate.requests, graph, candidate.notes, sequence)
-        except AstraTacosError as error:
-            return str(error)
+        return self._replayed(candidate.requests, graph, candidate.notes, sequence)
 
     def _replayed(
         self,

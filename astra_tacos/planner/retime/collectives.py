@@ -12,8 +12,9 @@ from dataclasses import replace
 import numpy as np
 
 from astra_tacos.export.chakra import schedule_trace
+from astra_tacos.planner.group_topology import Machine
 from astra_tacos.planner.solution import PLAN_OPTIONS
-from astra_tacos.planner.synthesis import solve
+from astra_tacos.planner.synthesis import solve_case
 from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.planner.workload import Workload
 from astra_tacos.run.backend import Backend
@@ -49,12 +50,12 @@ class SynthesizedCollectives:
     def __init__(
         self, workload: Workload, backend: Backend, options: SearchOptions = QUICK, cache: SynthesisCache | None = None
     ) -> None:
-        self._backend, self._options, self._cache = backend, options, cache or SynthesisCache(None)
-        self._network = workload.run.network
-        self._system = replace(workload.run.system, preferred_dataset_splits=1)
+        self._options, self._cache = options, cache or SynthesisCache(None)
+        network = workload.run.network
+        self._machine = Machine(network, replace(workload.run.system, preferred_dataset_splits=1), backend)
         self._case_of = {group: case for case in workload.cases for group in case.groups}
         self._members = workload.run.groups.members
-        self._everyone = tuple(range(self._network.num_npus))
+        self._everyone = tuple(range(network.num_npus))
         self._made: dict[tuple[int, str, int], Trace | None] = {}
         self._scaled: dict[tuple[int, str, int], Trace | None] = {}
 
@@ -77,7 +78,7 @@ class SynthesizedCollectives:
             if at not in self._made:
                 kind = COLLECTIVE_NAMES[CommType(pattern)]
                 other = replace(case, collective=kind, pattern=pattern, size_bytes=whole, root=None)
-                found = solve(other, self._network, self._system, self._backend, self._options, self._cache)
+                found = solve_case(other, self._machine, self._options, self._cache)
                 self._made[at] = None if found.schedule is None else schedule_trace(found.schedule, other.name, found.link_order)
             self._scaled[key] = _scaled(self._made[at], size_bytes, whole)
         return self._scaled[key]

@@ -33,7 +33,7 @@ from astra_tacos.run.recording import record_run
 from astra_tacos.run.run import Run
 from astra_tacos.run.trace.reader import read_names
 from astra_tacos.run.trace.schema import NodeType
-from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.errors import AstraTacosError, ConfigError
 
 _MOST_LAYERS = 1000
 _MOST_RANKS = 4
@@ -242,10 +242,11 @@ def _path(run: Run, outcome: RunOutcome) -> PathSummary:
 
 
 def _one(candidates: Candidates, requests: tuple[Any, ...], before: RunOutcome, notes: list[str]) -> Found:
-    made = candidates.make(requests)
-    if isinstance(made, str):
-        notes.append(f"{describe(requests)}: {made}")
-        return Found(None, (Tried(describe(requests), names_of(requests), None, made),))
+    try:
+        made = candidates.make(requests)
+    except AstraTacosError as error:
+        notes.append(f"{describe(requests)}: {error}")
+        return Found(None, (Tried(describe(requests), names_of(requests), None, str(error)),))
     tried = (tried_candidate(made),)
     if made.end_ns > before.end_ns:
         notes += made.notes

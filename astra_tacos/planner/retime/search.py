@@ -7,6 +7,7 @@ last, if there are few collectives, every order of them that dependencies allow 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import permutations
@@ -16,7 +17,7 @@ from astra_tacos.planner.retime.list_schedule import list_schedule
 from astra_tacos.planner.retime.policies import POLICIES
 from astra_tacos.planner.retime.request import SYSTEMS, Request, default_request, parse_schedule
 from astra_tacos.planner.retime.tasks import Operation, TaskGraph, Vertex, relations
-from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.errors import AstraTacosError, ConfigError
 
 Combination = dict[str, Request]
 FEW_COLLECTIVES = 6
@@ -135,10 +136,11 @@ class _Search:
         requests = tuple(combination[name] for name in POLICIES if name in combination)
         if requests in self.tried:
             return self.tried[requests].cost_ns
-        made = self.candidates.make(requests)
-        if isinstance(made, str):
+        try:
+            made = self.candidates.make(requests)
+        except AstraTacosError as error:
             name = ",".join(map(str, requests)) or "fifo"
-            self.tried[requests] = Tried(name, names_of(requests), None, made)
+            self.tried[requests] = Tried(name, names_of(requests), None, str(error))
         else:
             self.tried[requests] = tried(made)
             if self.keep(made):
@@ -158,9 +160,11 @@ class _Search:
     def try_orders(self) -> None:
         """Try all orders of few collectives: of the run as it is, and of the best combination."""
         for requests in dict.fromkeys(((), self.best.requests if self.best else ())):
+            if self.tried[requests].end_ns is None:
+                continue
             made = self.candidates.make(requests)
             graph, _ = self.candidates.rewritten(requests)
-            if isinstance(made, str) or not 2 <= len(graph.operations) <= FEW_COLLECTIVES:
+            if not 2 <= len(graph.operations) <= FEW_COLLECTIVES:
                 continue
             for sequence in _allowed_orders(graph):
                 try:
@@ -169,9 +173,8 @@ class _Search:
                     continue
                 if self.candidates.steps is None and estimate >= 1.01 * self.best_ns:
                     continue
-                other = self.candidates.in_sequence(made, graph, sequence)
-                if not isinstance(other, str):
-                    self.keep(other)
+                with contextlib.suppress(AstraTacosError):
+                    self.keep(self.candidates.in_sequence(made, graph, sequence))
 
 
 def _allowed_orders(graph: TaskGraph) -> Iterator[tuple[Operation, ...]]:

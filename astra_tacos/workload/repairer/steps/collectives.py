@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from astra_tacos.planner.global_order import order_dependencies, order_instances
 from astra_tacos.planner.run_bound import estimate_durations
-from astra_tacos.planner.solution import Solution
+from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.workload import find_workload
 from astra_tacos.run.run import PATTERN_KEYS
 from astra_tacos.run.trace.schema import CommType, NodeType
@@ -302,7 +302,7 @@ def order_collectives(draft: Draft, log: Log) -> None:
         run = draft.inputs(folder)
         try:
             workload = find_workload(run)
-            duration_ns, instance_ns = estimate_durations(workload, tuple(Solution(None) for _ in workload.cases))
+            duration_ns, instance_ns = estimate_durations(workload, tuple(CaseSolution(None) for _ in workload.cases))
             trace, instances = workload.run.workload, workload.instances
             on_cpu = workload.run.columns.is_cpu_op
             order = order_instances(trace, workload.issue, instances, workload.graph, duration_ns, instance_ns, on_cpu)
