@@ -118,7 +118,7 @@ def optimize(
     """
     from astra_tacos.study.optimizer.libra_files import read_cost_model
     from astra_tacos.study.optimizer.measure import Synthesis, check_synthesis
-    from astra_tacos.study.optimizer.problem import make_problem
+    from astra_tacos.study.optimizer.problem import Limits, make_problem
     from astra_tacos.study.optimizer.result import BEST, REFINED, model_result, refined
     from astra_tacos.synthesizer.search.search_options import SearchOptions
 
@@ -127,14 +127,9 @@ def optimize(
     synthesis = Synthesis(synthesizers, SearchOptions(chunks_per_npu=chunks or "auto", trials=trials, seed=seed), refine_max_npus)
     check_synthesis(synthesis)
     _check_output(output, (libra_network, communicator, network_path, workload, system, comm_group, remote_memory, cost_model))
-    limits: dict[str, Any] = {
-        "objective": objective,
-        "cost_model": None if cost_model is None else read_cost_model(cost_model),
-        "total_bandwidth": total_bandwidth,
-        "budget_cost": budget_cost,
-        "constraints": constraints,
-        "min_bandwidth": min_bandwidth,
-    }
+    prices = None if cost_model is None else read_cost_model(cost_model)
+    limits = Limits(objective, prices, total_bandwidth, budget_cost, constraints, min_bandwidth)
+    current = None
     with progress("reading"):
         if libra_network is not None:
             if communicator is None:
@@ -147,8 +142,8 @@ def optimize(
                 raise click.UsageError("Missing option '--system'.")
             if communicator is not None:
                 raise click.UsageError("--communicator is for LIBRA's workloads: give --libra-network, or --comm-group.")
-            shape, job, limits["current"] = _read_run(workload, system, network_path, comm_group, remote_memory, directory)
-    problem = make_problem(shape, job, **limits)
+            shape, job, current = _read_run(workload, system, network_path, comm_group, remote_memory, directory)
+    problem = make_problem(shape, job, limits, current)
     with progress("solving"):
         solution = problem.solve(problem.model, problem.space)
     result = model_result(problem, solution)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,6 +89,7 @@ def compile_run(
         num_waits, child_first, child = _children([workload, *programs], program_first)
         root, root_first = _roots(num_waits, template_first)
         set_level = np.zeros(len(template_first) - 1, np.int64)
+        rows = _Rows(node_id, num_waits, template_first, set_level, layout.Children(child_first, child), root_first, root)
         hashed = np.zeros(len(template_first) - 1, np.bool_)
         for number, (program, base) in enumerate(_based(programs, program_first)):
             if program.native:
@@ -97,21 +97,8 @@ def compile_run(
             begin, end = program_template[number : number + 2].tolist()
             hashed[begin:end] = True
             half = (begin + end) // 2
-            order_positions = partial(
-                _order_positions,
-                program,
-                base,
-                node_id,
-                template_first,
-                child_first,
-                child,
-                num_waits,
-                root_first,
-                root,
-                set_level,
-            )
-            other_half = other_threads.submit(order_positions, half, end)
-            order_positions(begin, half)
+            other_half = other_threads.submit(rows.order_positions, program, base, half, end)
+            rows.order_positions(program, base, begin, half)
             other_half.result()
         nodes = np.empty(total + 1, kernels.NODE)
         nodes["child_first"] = child_first
@@ -173,30 +160,30 @@ def _based(programs: tuple[CollectiveProgram, ...], program_first: NDArray[np.in
     return list(zip(programs, program_first[1:-1].tolist(), strict=True))
 
 
-def _order_positions(
-    program: CollectiveProgram,
-    base: int,
-    node_id: NDArray[np.uint64],
-    template_first: NDArray[np.int64],
-    child_first: NDArray[np.int64],
-    child: NDArray[np.int32],
-    num_waits: NDArray[np.int32],
-    root_first: NDArray[np.int64],
-    root: NDArray[np.int32],
-    set_level: NDArray[np.int64],
-    begin: int,
-    end: int,
-) -> None:
-    """`order_nodes` for the templates `begin` to `end - 1` of a program."""
-    if begin == end:
-        return
-    most = int(np.diff(template_first[begin : end + 1]).max())
-    layout.order_nodes(
-        layout.ProgramRows(node_id, template_first[begin : end + 1], base, program.dep_first, program.dep, num_waits),
-        layout.Children(child_first, child),
-        layout.Roots(root_first[begin : end + 1], root, set_level[begin:end]),
-        layout.SetSpace(np.full(3 * most + 13, -1, np.int64), np.empty((4, most), np.int64)),
-    )
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rows:
+    """Rows of all templates, whose order within programs is to be found."""
+
+    node_id: NDArray[np.uint64]
+    num_waits: NDArray[np.int32]
+    template_first: NDArray[np.int64]
+    set_level: NDArray[np.int64]
+    children: layout.Children
+    root_first: NDArray[np.int64]
+    root: NDArray[np.int32]
+
+    def order_positions(self, program: CollectiveProgram, base: int, begin: int, end: int) -> None:
+        """`order_nodes` for the templates `begin` to `end - 1` of a program."""
+        if begin == end:
+            return
+        first = self.template_first[begin : end + 1]
+        most = int(np.diff(first).max())
+        layout.order_nodes(
+            layout.ProgramRows(self.node_id, first, base, program.dep_first, program.dep, self.num_waits),
+            self.children,
+            layout.Roots(self.root_first[begin : end + 1], self.root, self.set_level[begin:end]),
+            layout.SetSpace(np.full(3 * most + 13, -1, np.int64), np.empty((4, most), np.int64)),
+        )
 
 
 def _fill_program(nodes: NDArray[np.void], program: CollectiveProgram) -> None:

@@ -6,16 +6,13 @@ Check of a schedule by the oracle and by the replay.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.timing import LinkModel
 from astra_tacos.support.errors import VerificationError
-from astra_tacos.synthesizer import AUTO
-from astra_tacos.synthesizer.chunk_counts import MAX_SENDS
 from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.verifier.schedule_oracle import check
@@ -41,18 +38,8 @@ def check_schedule(schedule: Schedule) -> None:
 def synthesize(
     topology: Topology,
     collective: Collective,
-    *,
-    synthesizer: str = AUTO,
-    chunks_per_npu: int | Literal["auto"] | None = None,
-    max_sends: int = MAX_SENDS,
-    link_model: LinkModel | Literal["auto", "fastest"] = "auto",
-    reduce_bandwidth_gbps: float = 0.0,
-    trials: int | None = None,
-    seed: int = 0,
-    budget: int | None = None,
-    time_limit_s: float | None = None,
-    threads: int | None = None,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
+    **options: Any,
 ) -> Schedule:
     """The fastest schedule that a `search` with these options finds, by default of the `auto` portfolio, verified.
 
@@ -62,10 +49,10 @@ def synthesize(
         The network.
     collective
         Its number of chunks is kept, unless `chunks_per_npu` is a number or `auto`.
-    synthesizer, chunks_per_npu, max_sends, link_model, reduce_bandwidth_gbps, trials, seed, budget, time_limit_s, threads
-        See `SearchOptions`.
     on_progress
         Called with the number of candidates done and their total.
+    options
+        The parameters of `SearchOptions`: `synthesizer`, `chunks_per_npu`, `seed`, `budget`, ...
 
     Raises
     ------
@@ -74,18 +61,6 @@ def synthesize(
     VerificationError
         If the oracle rejects the fastest schedule, or its replay takes another time: the synthesizer that it names is wrong.
     """
-    options = SearchOptions(
-        synthesizer,
-        chunks_per_npu,
-        max_sends,
-        link_model,
-        reduce_bandwidth_gbps,
-        trials,
-        seed,
-        budget,
-        time_limit_s,
-        threads,
-    )
-    schedule = search(topology, collective, options, on_progress).schedule
+    schedule = search(topology, collective, SearchOptions(**options), on_progress).schedule
     check_schedule(schedule)
     return schedule

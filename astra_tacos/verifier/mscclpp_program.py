@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import lcm
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,6 +109,16 @@ class _BlockState:
     on_port: dict[int, list[int]] = field(default_factory=dict)
     """By port channel: nodes of puts on their way, at their targets and at their sources."""
     unflushed: dict[int, list[int]] = field(default_factory=dict)
+
+
+class _Step(NamedTuple):
+    """An operation of a rank's thread block, in words, and its node."""
+
+    state: _BlockState
+    rank: int
+    op: PlanOp
+    where: str
+    node: int
 
 
 def why_refused(file: PlanFile) -> str | None:
@@ -325,26 +336,18 @@ class _Builder:
         nodes.strong.append((state.fence, node))
         nodes.weak += [(before, node) for before in (*state.own, *state.of_thread.values())]
         ends = [node]
+        step = _Step(state, rank, op, where, node)
         if pairs:
             for number, (source, target) in enumerate(pairs):
-                ends += self._move(state, rank, op, where, node, [source], [target], number)
+                ends += self._move(step, [source], [target], number)
         else:
-            ends += self._move(state, rank, op, where, node, list(op.sources), list(op.targets), 0)
+            ends += self._move(step, list(op.sources), list(op.targets), 0)
         state.since += ends
         state.own.append(node)
 
-    def _move(
-        self,
-        state: _BlockState,
-        rank: int,
-        op: PlanOp,
-        where: str,
-        node: int,
-        sources: list[Slice],
-        targets: list[Slice],
-        number: int,
-    ) -> list[int]:
+    def _move(self, step: _Step, sources: list[Slice], targets: list[Slice], number: int) -> list[int]:
         """Read all sources, add them up, and write the sum to all targets; returns the nodes of writes elsewhere."""
+        state, rank, op, where, node = step
         nodes, sizes = self.nodes, {entry.size for entry in (*sources, *targets)}
         if len(sizes) > 1:
             text = f"{where}: sources and targets of {', '.join(map(str, sorted(sizes)))} chunks, expected as many in each"
@@ -387,28 +390,16 @@ class _Builder:
                         nodes.act(node, Action.COPY, own, place[0], count)
                     writer = node
                 else:
-                    writer = self._write(state, rank, op, where, node, own, owner, place[0], count, number, ends)
+                    writer = self._write(step, (own, count), (owner, place[0]), number, ends)
                 if packet:
                     for location in range(place[0], place[0] + count):
                         self.packet_writers.setdefault(location, []).append(writer)
         return ends
 
-    def _write(
-        self,
-        state: _BlockState,
-        rank: int,
-        op: PlanOp,
-        where: str,
-        node: int,
-        src: int,
-        owner: int,
-        dst: int,
-        count: int,
-        number: int,
-        ends: list[int],
-    ) -> int:
-        """A write into another rank's memory; returns its node there."""
-        nodes = self.nodes
+    def _write(self, step: _Step, source: tuple[int, int], target: tuple[int, int], number: int, ends: list[int]) -> int:
+        """A write of (location, count) into another (rank, location); returns its node there."""
+        state, rank, op, where, node = step
+        (src, count), (owner, dst), nodes = source, target, self.nodes
         writer = nodes.add(owner, f"{where} writes")
         if op.channel_type != "port":
             nodes.message(node, src, writer, dst, count)

@@ -93,11 +93,11 @@ def test_no_field_goes_unchecked_by_accident() -> None:
         (lambda: synthesize(None, all_reduce(4, 100)), "synthesize: topology is None, expected a Topology"),
         (
             lambda: synthesize(build_topology(RING), all_reduce(4, 100), seed=1.5),
-            "synthesize: seed is 1.5, expected a whole number",
+            "seed: found 1.5, expected a whole number",
         ),
         (
             lambda: synthesize(build_topology(RING), all_reduce(4, 100), seed=True),
-            "synthesize: seed is True, expected a whole number",
+            "seed: found True, expected a whole number",
         ),
         (
             lambda: synthesize(build_topology(RING), all_reduce(4, 100), on_progress=3),

@@ -60,18 +60,31 @@ class Problem:
         return self.space.equal_shares()
 
 
-def make_problem(
-    shape: Shape,
-    job: Job,
-    *,
-    objective: str = TIME,
-    cost_model: CostModel | None = None,
-    total_bandwidth: float | None = None,
-    budget_cost: float | None = None,
-    constraints: Sequence[str] = (),
-    min_bandwidth: float = 0.1,
-    current: Sequence[float] | None = None,
-) -> Problem:
+@dataclass(frozen=True, slots=True, eq=False)
+class Limits:
+    """What is minimised, and which splits are allowed.
+
+    Parameters
+    ----------
+    objective
+        One of `OBJECTIVES`.
+    cost_model
+        Prices of bandwidth; None if nothing asks for the cost.
+    total_bandwidth, budget_cost, min_bandwidth
+        The sum of all bandwidths in GB/s, the largest cost, and the least bandwidth of a dimension.
+    constraints
+        More of them, as texts.
+    """
+
+    objective: str = TIME
+    cost_model: CostModel | None = None
+    total_bandwidth: float | None = None
+    budget_cost: float | None = None
+    constraints: Sequence[str] = ()
+    min_bandwidth: float = 0.1
+
+
+def make_problem(shape: Shape, job: Job, limits: Limits | None = None, current: Sequence[float] | None = None) -> Problem:
     """Make a problem and check it.
 
     If the network has a split, the problem is to split its total anew, unless a total or a budget is given, or a constraint
@@ -83,11 +96,14 @@ def make_problem(
         If the job never uses the network, a number is out of range, a cost model is missing, a constraint cannot be parsed, or
         the constraints allow no split or unlimited bandwidth.
     """
+    limits = limits or Limits()
+    objective, cost_model, constraints = limits.objective, limits.cost_model, limits.constraints
+    total_bandwidth, budget_cost = limits.total_bandwidth, limits.budget_cost
     if objective not in OBJECTIVES:
         raise ConfigError(f"objective: found {objective!r}, expected {' or '.join(OBJECTIVES)}")
     if not job.demands:
         raise ConfigError(f"{job.source}: no communication between NPUs, expected some: every split takes as long")
-    numbers = {"total bandwidth": total_bandwidth, "cost budget": budget_cost, "least bandwidth": min_bandwidth}
+    numbers = {"total bandwidth": total_bandwidth, "cost budget": budget_cost, "least bandwidth": limits.min_bandwidth}
     for name, number in numbers.items():
         if number is not None and not (number > 0 and math.isfinite(number)):
             raise ConfigError(f"{name}: found {number:g}, expected a number above 0")
@@ -107,6 +123,6 @@ def make_problem(
     parsed: list[Constraint] = []
     for text in texts:
         parsed += parse_constraint(text, shape.num_dimensions, None if prices is None else prices.tolist())
-    space = make_space(parsed, shape.num_dimensions, min_bandwidth)
+    space = make_space(parsed, shape.num_dimensions, limits.min_bandwidth)
     split = None if current is None else np.array(current, np.float64)
     return Problem(shape, job, libra_model(job, shape), space, objective, prices, total_bandwidth, split)

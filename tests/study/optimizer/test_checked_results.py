@@ -14,7 +14,7 @@ from astra_tacos.study.optimizer.libra_files import (
     read_libra_network,
     read_libra_workload,
 )
-from astra_tacos.study.optimizer.problem import Problem, make_problem
+from astra_tacos.study.optimizer.problem import Limits, Problem, make_problem
 from astra_tacos.study.optimizer.shape import Shape
 
 CHECKED = {
@@ -35,7 +35,7 @@ def problem(inputs: Path, workload: str, dimensions: str, objective: str = "time
     groups = communicator(inputs, workload, dimensions, shape)
     job = read_libra_workload(inputs / "workload" / f"{workload}.txt", shape, groups)
     costs = read_cost_model(inputs / "cost_model" / f"{dimensions}_cost_model.yml")
-    return make_problem(shape, job, objective=objective, cost_model=costs, total_bandwidth=500.0)
+    return make_problem(shape, job, Limits(objective=objective, cost_model=costs, total_bandwidth=500.0))
 
 
 @pytest.mark.parametrize("workload", list(CHECKED))

@@ -13,7 +13,7 @@ from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.schedule.timing import choose_link_model, compute_timing
 from astra_tacos.study.optimizer.measure import BY_DIMENSION, MODEL, SCHEDULE, Measure, Synthesis, check_synthesis
 from astra_tacos.study.optimizer.model import subnetwork, subnetwork_model
-from astra_tacos.study.optimizer.problem import Problem, make_problem
+from astra_tacos.study.optimizer.problem import Limits, Problem, make_problem
 from astra_tacos.study.optimizer.result import REFINED, Step, refine
 from astra_tacos.study.optimizer.result import refined as refined_result
 from astra_tacos.study.optimizer.shape import Demand, Job
@@ -24,7 +24,7 @@ HALF = Demand("all-reduce", 16 << 20, (1, 1, 2), (1, 1, 2))
 
 
 def problem(work: Job, *constraints: str) -> Problem:
-    return make_problem(SHAPE, work, total_bandwidth=300.0, constraints=constraints)
+    return make_problem(SHAPE, work, Limits(total_bandwidth=300.0, constraints=constraints))
 
 
 def refined(asked: Problem, synthesis: Synthesis, steps: int = 4) -> tuple[Measure, tuple[Step, ...]]:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.study.optimizer.libra_files import CostModel
-from astra_tacos.study.optimizer.problem import Problem, make_problem
+from astra_tacos.study.optimizer.problem import Limits, Problem, make_problem
 from astra_tacos.study.optimizer.shape import Demand, Shape, traffic
 from astra_tacos.support.errors import ConfigError
 
@@ -20,7 +20,7 @@ PRICES = np.array(COSTS.prices(SHAPE)) * SHAPE.num_npus
 
 def asked(objective: str = "time", *constraints: str, total: float | None = 300.0, **options: object) -> Problem:
     return make_problem(
-        SHAPE, WORK, objective=objective, cost_model=COSTS, total_bandwidth=total, constraints=constraints, **options
+        SHAPE, WORK, Limits(objective=objective, cost_model=COSTS, total_bandwidth=total, constraints=constraints, **options)
     )  # type: ignore[arg-type]
 
 
@@ -70,7 +70,7 @@ def test_one_collective_gets_bandwidth_by_traffic(traffic_gb: list[float], total
         Demand("reduce-scatter", int(size), tuple((one[d] + 1).tolist()), (1,) * len(traffic_gb))
         for d, size in enumerate(np.array(traffic_gb) * 1000)
     ]
-    problem = make_problem(shape, job(*demands), total_bandwidth=total, min_bandwidth=total * 1e-7)
+    problem = make_problem(shape, job(*demands), Limits(total_bandwidth=total, min_bandwidth=total * 1e-7))
     solution = problem.solve(problem.model, problem.space)
     weights = np.sqrt([demand.size_bytes for demand in demands])
     assert solution.split == pytest.approx(total * weights / weights.sum(), rel=1e-3)
@@ -87,7 +87,7 @@ def test_a_budget_instead_of_a_total() -> None:
 
 
 def test_what_is_not_used_gets_the_least() -> None:
-    problem = make_problem(SHAPE, job(TENSOR), total_bandwidth=300.0, min_bandwidth=2.0)
+    problem = make_problem(SHAPE, job(TENSOR), Limits(total_bandwidth=300.0, min_bandwidth=2.0))
     assert problem.solve(problem.model, problem.space).split == pytest.approx([296, 2, 2])
 
 
@@ -109,12 +109,12 @@ def test_impossible_and_endless_problems(constraints: tuple[str, ...], total: fl
 def test_bad_numbers_and_missing_costs() -> None:
     for options in ({"total_bandwidth": -1.0}, {"total_bandwidth": float("inf")}, {"min_bandwidth": 0.0}, {"objective": "speed"}):
         with pytest.raises(ConfigError, match="expected"):
-            make_problem(SHAPE, WORK, cost_model=COSTS, **options)  # type: ignore[arg-type]
+            make_problem(SHAPE, WORK, Limits(cost_model=COSTS, **options))  # type: ignore[arg-type]
     for options in ({"objective": "time-cost"}, {"budget_cost": 5.0}):
         with pytest.raises(ConfigError, match="no cost model"):
-            make_problem(SHAPE, WORK, total_bandwidth=5.0, **options)  # type: ignore[arg-type]
+            make_problem(SHAPE, WORK, Limits(total_bandwidth=5.0, **options))  # type: ignore[arg-type]
     free = CostModel("cost.yml", {tier: dict.fromkeys(parts, 0.0) for tier, parts in COSTS.tiers.items()}, None)
     with pytest.raises(ConfigError, match="every dimension is free"):
-        make_problem(SHAPE, WORK, cost_model=free, total_bandwidth=5.0, objective="time-cost")
+        make_problem(SHAPE, WORK, Limits(cost_model=free, total_bandwidth=5.0, objective="time-cost"))
     with pytest.raises(ConfigError, match="no communication"):
-        make_problem(SHAPE, job(profiles=((1.0, ()),)), total_bandwidth=5.0)
+        make_problem(SHAPE, job(profiles=((1.0, ()),)), Limits(total_bandwidth=5.0))
