@@ -11,8 +11,7 @@ import click
 
 from astra_tacos.cli.console import print_json, print_rows
 from astra_tacos.cli.options import json_option
-from astra_tacos.network.fabric.host_levels import ALGORITHMS
-from astra_tacos.network.fabric.host_matrix import BANDWIDTH_UNITS, LATENCY_UNITS
+from astra_tacos.network.fabric.host_levels import ALGORITHMS, BANDWIDTH_UNITS, LATENCY_UNITS
 from astra_tacos.network.fabric.kinds import KINDS, FabricKind
 from astra_tacos.support.errors import ConfigError
 
@@ -132,9 +131,9 @@ def measured(
         halving_doubling_ns,
         is_contiguous,
         made_contiguous,
+        read_host_matrix,
         ring_ns,
     )
-    from astra_tacos.network.fabric.host_matrix import read_host_matrix
     from astra_tacos.report.csv_table import write_table
     from astra_tacos.support.units import format_size, parse_size
 

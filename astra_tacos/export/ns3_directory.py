@@ -13,7 +13,7 @@ from astra_tacos.export.exporter import Exported, Exporter
 from astra_tacos.export.run_directory import NS3_SCRIPT, RESULT_FILE, system_of, write_ns3_script
 from astra_tacos.network.ns3 import DEFAULT_NS3
 from astra_tacos.network.packet_links import PacketLinks
-from astra_tacos.replayer.ns3_files import FILES, WRITTEN, write_ns3_files
+from astra_tacos.replayer.packet_network import FILES, WRITTEN, write_ns3_files
 from astra_tacos.schedule.between_npus import between_npus
 from astra_tacos.schedule.schedule import LinkOrder, Schedule
 from astra_tacos.support.errors import ConfigError

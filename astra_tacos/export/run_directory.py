@@ -26,7 +26,7 @@ from astra_tacos.export.chakra import (
 from astra_tacos.export.chakra import EXPORTER as CHAKRA
 from astra_tacos.export.exporter import Exported, Exporter, one_of, yes_or_no
 from astra_tacos.export.msccl_xml import export_msccl_xml, why_no_msccl_xml
-from astra_tacos.replayer.ns3_files import CONFIG_FILE, LOGICAL_FILE
+from astra_tacos.replayer.packet_network import CONFIG_FILE, LOGICAL_FILE
 from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CONGESTION_UNAWARE, Backend, choose_backend
 from astra_tacos.schedule.dependencies import stops_queues
 from astra_tacos.schedule.schedule import LinkOrder, Schedule

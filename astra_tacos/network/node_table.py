@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.table_file import read_table
-from astra_tacos.support.text_files import describe
+from astra_tacos.support.text_files import describe, read_table
 
 COLUMNS = ("src", "dst", "bandwidth", "latency")
 

@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from astra_tacos.planner.message_limit import native_messages
 from astra_tacos.planner.native_configuration import NativeConfiguration, configuration_of
-from astra_tacos.planner.workload import Workload
+from astra_tacos.planner.workload import Workload, native_messages
 from astra_tacos.replayer.native import NATIVE_ALGORITHMS
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import Backend

@@ -24,7 +24,6 @@ from astra_tacos.planner.group_topology import Machine
 from astra_tacos.planner.joint_choice import JointLimits, choose_joint, joint_figures
 from astra_tacos.planner.joint_sets import JointSet
 from astra_tacos.planner.joint_synthesis import JointCollective, JointWorkload, apart, synthesize_joint
-from astra_tacos.planner.message_limit import MessageCounts, limit_messages
 from astra_tacos.planner.native_configuration import NativeConfiguration, configuration_of
 from astra_tacos.planner.plan_result import (
     JudgedRun,
@@ -40,7 +39,7 @@ from astra_tacos.planner.run_files import check_output, planned_inputs, write_pl
 from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.synthesis import solve_case
 from astra_tacos.planner.synthesis_cache import SynthesisCache
-from astra_tacos.planner.workload import baseline_run, find_workload, read_inputs
+from astra_tacos.planner.workload import MessageCounts, baseline_run, find_workload, limit_messages, read_inputs
 from astra_tacos.planner.written_run import COLUMNS, WrittenRun, node_rows, write_run
 from astra_tacos.replayer.link_loads import NETWORK_MODELS
 from astra_tacos.replayer.run_replay import Attempt, replay_run, try_replay

@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 
 from astra_tacos.bounds.certificate import efficiency_of
 from astra_tacos.planner.best_native import BestNative
-from astra_tacos.planner.message_limit import MessageCounts
 from astra_tacos.planner.run_bound import RunBound
 from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.synthesis import least_ns
-from astra_tacos.planner.workload import Workload
+from astra_tacos.planner.workload import MessageCounts, Workload
 from astra_tacos.replayer.run_replay import Attempt, try_replay
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.critical_path import PathSummary

@@ -20,9 +20,9 @@ from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.network.packet_links import PacketLinks
 from astra_tacos.planner.assignment import tag_ranges
-from astra_tacos.replayer.ns3_files import FILES as NS3_FILES
-from astra_tacos.replayer.ns3_files import WRITTEN as NS3_WRITTEN
-from astra_tacos.replayer.ns3_files import write_ns3_files
+from astra_tacos.replayer.packet_network import FILES as NS3_FILES
+from astra_tacos.replayer.packet_network import WRITTEN as NS3_WRITTEN
+from astra_tacos.replayer.packet_network import write_ns3_files
 from astra_tacos.run.backend import Backend, default_backend
 from astra_tacos.run.patterns import TAGS
 from astra_tacos.run.recording import REPLAY_FILE

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.network.packet_links import PacketLinks
-from astra_tacos.replayer.ns3_files import CONFIG_FILE, LOGICAL_FILE, write_ns3_files
+from astra_tacos.replayer.packet_network import CONFIG_FILE, LOGICAL_FILE, write_ns3_files
 from astra_tacos.run.backend import BACKENDS, Backend, default_backend
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.temporaries import scratch_directory

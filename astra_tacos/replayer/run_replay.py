@@ -18,8 +18,8 @@ from astra_tacos.replayer.stall import explain_stall
 from astra_tacos.replayer.workload_actions import workload_actions
 from astra_tacos.run.backend import Backend, choose_backend
 from astra_tacos.run.outcome import RunOutcome, Transmissions
-from astra_tacos.run.remote_memory import RemoteMemory
 from astra_tacos.run.run import Run
+from astra_tacos.run.system import RemoteMemory
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError

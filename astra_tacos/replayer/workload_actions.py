@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.replayer import _run_table_kernels as kernels
-from astra_tacos.run.remote_memory import RemoteMemory
 from astra_tacos.run.run import PATTERN_KEYS, Run
+from astra_tacos.run.system import RemoteMemory
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import ABSENT, DANGLING, WORKLOAD_ATTRIBUTES, Trace
 from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.network.network_config import NetworkConfig, read_network
 from astra_tacos.run.groups import ALL_RANKS, CommunicatorGroups, group_ids, read_communicator_groups
-from astra_tacos.run.remote_memory import RemoteMemory, read_remote_memory
-from astra_tacos.run.system import SystemConfig, read_system
+from astra_tacos.run.system import RemoteMemory, SystemConfig, read_remote_memory, read_system
 from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import Trace, WorkloadColumns

@@ -37,7 +37,7 @@ NODES = (f"{_SCAN}:find_nodes",)
 """Single nodes of traces, as for their names."""
 INSPECTING = (*READING, "astra_tacos.report._path_kernels:longest_chains")
 """A summary of traces."""
-WRITING = ("astra_tacos.run.trace._wire_kernels:encode_nodes",)
+WRITING = ("astra_tacos.run.trace._row_kernels:encode_nodes",)
 """Traces, to files."""
 CHECKING = (
     "astra_tacos.verifier._oracle_kernels:follow_contributions",

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from astra_tacos.collective import cut_into, make_collective
 from astra_tacos.collective.all_to_allv import parse_zipf
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.table_file import read_matrix
+from astra_tacos.support.text_files import read_matrix
 from astra_tacos.verifier.schedule_oracle import check_sizes
 
 

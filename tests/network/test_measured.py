@@ -18,6 +18,7 @@ from scipy.sparse.csgraph import dijkstra
 
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.fabric.host_levels import (
+    HostMatrix,
     as_dimensions,
     as_graph,
     find_levels,
@@ -25,9 +26,9 @@ from astra_tacos.network.fabric.host_levels import (
     halving_doubling_ns,
     is_contiguous,
     made_contiguous,
+    read_host_matrix,
     ring_ns,
 )
-from astra_tacos.network.fabric.host_matrix import HostMatrix, read_host_matrix
 from astra_tacos.network.network_config import read_network
 from astra_tacos.support.errors import ConfigError
 

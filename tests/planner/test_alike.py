@@ -56,8 +56,8 @@ def test_rows_that_lack_different_links_are_synthesized_once(
     assert len(cases) == 2
     assert [like is None for like in find_alike(cases).values()] == [True, False]
     solved = []
-    real = planning.solve
-    monkeypatch.setattr(planning, "solve", lambda case, *rest: solved.append(case) or real(case, *rest))
+    real = planning.solve_case
+    monkeypatch.setattr(planning, "solve_case", lambda case, *rest: solved.append(case) or real(case, *rest))
     result, after = planned(inputs, tmp_path / "plan", options=QUICK, backend="congestion-aware")
     assert len(solved) == 1 and len(result.cases) == 2
     first, second = (case.predicted_ns or 0 for case in result.cases)

@@ -14,7 +14,7 @@ from helpers.plans import planned, written
 from numpy.typing import NDArray
 
 from astra_tacos.planner import best_native as search
-from astra_tacos.planner import message_limit
+from astra_tacos.planner import workload as message_limit
 from astra_tacos.planner import written_run as rewrite
 from astra_tacos.planner.best_native import BestNative, best_native
 from astra_tacos.planner.instances import Instances

@@ -458,7 +458,7 @@ def test_a_backend_without_routes_is_refused_before_anything_is_synthesized(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inputs = written_on_links(tmp_path, RunFiles(ranks=[[coll(0, size=1 << 16)] for _ in range(4)], topology=("Ring",)))
-    monkeypatch.setattr("astra_tacos.planner.plan.solve", lambda *_: pytest.fail("synthesized in vain"))
+    monkeypatch.setattr("astra_tacos.planner.plan.solve_case", lambda *_: pytest.fail("synthesized in vain"))
     with pytest.raises(ConfigError, match=r"network.yml: astra_tacos.links is beyond the congestion-unaware backend") as caught:
         plan(PlanRequest(inputs, backend="congestion-unaware"), tmp_path / "plan")
     assert str(caught.value).startswith(str(tmp_path))

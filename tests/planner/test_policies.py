@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from itertools import permutations
 from pathlib import Path
@@ -17,10 +18,10 @@ from astra_tacos.planner.retime.candidates import Candidates
 from astra_tacos.planner.retime.legality import violations
 from astra_tacos.planner.retime.policies import POLICIES
 from astra_tacos.planner.retime.policies.reorder import free_tasks
-from astra_tacos.planner.retime.reading import read_graph
 from astra_tacos.planner.retime.request import SYSTEMS, Request, describe, parse_schedule
 from astra_tacos.planner.retime.schedule_run import schedule_run
 from astra_tacos.planner.retime.search import search
+from astra_tacos.planner.retime.symmetry import read_graph
 from astra_tacos.planner.retime.written import rows_of, write_scheduled
 from astra_tacos.planner.run_files import RunInputs, planned_inputs
 from astra_tacos.planner.workload import find_workload, read_inputs
@@ -29,7 +30,7 @@ from astra_tacos.run.chunks import shared_plans
 from astra_tacos.run.trace.node_bytes import attribute, encode_messages, read_messages, set_attribute
 from astra_tacos.run.trace.reader import read_names
 from astra_tacos.run.trace.schema import CommType, NodeType
-from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.workload.generator.device import Device
 from astra_tacos.workload.generator.directory import generate
 from astra_tacos.workload.generator.layered_model import LayeredModel, ModelLayer
@@ -95,7 +96,6 @@ def test_policies_that_are_slower_are_legal_too(kind: str, tmp_path: Path) -> No
         ("split:partition=60KB,of=both", "decouple:barrier=no,priority", "reorder,pipeline:pieces=2")
     ):
         candidate = candidates.make(parse_schedule(schedule) or ())
-        assert not isinstance(candidate, str), candidate
         folder = tmp_path / str(number)
         folder.mkdir()
         write_scheduled(folder, inputs, workload, candidates.source, candidate.new, candidates.backend)
@@ -145,7 +145,6 @@ def test_gradients_of_all_micro_batches_come_before_their_reduction(tmp_path: Pa
     before = replay_run(workload.run)
     candidates = Candidates(workload, before, before.backend)
     candidate = candidates.make(parse_schedule("reorder,priority") or ())
-    assert not isinstance(candidate, str), candidate
     trace = workload.run.workload
     name_of = read_names(trace, list(range(trace.num_nodes)))
     rows = rows_of(candidate.new, trace).tolist()
@@ -184,7 +183,6 @@ def test_gradients_of_weights_wait_until_nothing_else_is_ready(tmp_path: Path) -
 
     def order(schedule: str) -> list[str]:
         candidate = candidates.make(parse_schedule(schedule) or ())
-        assert not isinstance(candidate, str), candidate
         rows = [task.row for task in candidate.new.ranks[last] if task.computes]
         return [name_of[row] for row in rows]
 
@@ -216,7 +214,6 @@ def test_cheaper_halves_are_no_gain_of_the_order(tmp_path: Path) -> None:
         workload = find_workload(inputs)
         before = replay_run(workload.run)
         candidate = Candidates(workload, before, before.backend).make(parse_schedule("decouple") or ())
-        assert not isinstance(candidate, str), candidate
         assert any("gained by another algorithm" in note for note in candidate.notes) == (len(dimensions) > 1)
 
 
@@ -231,7 +228,6 @@ def test_buckets_that_would_wait_for_one_another_are_halved(tmp_path: Path) -> N
     candidates = Candidates(workload, before, before.backend)
     for number, schedule in enumerate(("fuse", "dear", "fuse:rule=mgwfbp", "horovod")):
         candidate = candidates.make(parse_schedule(schedule) or ())
-        assert not isinstance(candidate, str), candidate
         (folder := tmp_path / str(number)).mkdir()
         write_scheduled(folder, inputs, workload, candidates.source, candidate.new, candidates.backend)
         planned = planned_inputs(folder, inputs)
@@ -251,9 +247,9 @@ def test_no_policy_makes_astra_sim_free_an_algorithm_twice(tmp_path: Path) -> No
     candidates = Candidates(workload, before, before.backend)
     # The loss is reduced in tensor parallel groups, gradients in others, so All-Reduces share plans already.
     assert set(shared_plans(workload.run)) == {CommType.ALL_REDUCE}
-    assert not isinstance(candidates.make(parse_schedule("priority") or ()), str)
-    refused = candidates.make(parse_schedule("decouple") or ())
-    assert isinstance(refused, str) and "ASTRA-sim may abort at its end (lint: G10)" in refused
+    candidates.make(parse_schedule("priority") or ())
+    with pytest.raises(ConfigError, match=r"ASTRA-sim may abort at its end \(lint: G10\)"):
+        candidates.make(parse_schedule("decouple") or ())
 
 
 FAULTS = ("gone", "smaller", "work", "early", "unused", "group", "order", "origin", "twice")
@@ -308,11 +304,10 @@ def test_the_search_is_as_good_as_all_orders_and_as_every_policy(step: LayeredSt
         # What is written is a row of tables and figures, also in an order that no policy found.
         assert found.best is None or (found.best.name, best) in [(one.name, one.end_ns) for one in found.tried]
         start = candidates.make(())
-        assert not isinstance(start, str)
         graph, _ = candidates.rewritten(())
         for sequence in permutations(graph.operations):
-            other = candidates.in_sequence(start, graph, sequence)
-            assert isinstance(other, str) or best <= other.end_ns
+            with contextlib.suppress(AstraTacosError):
+                assert best <= candidates.in_sequence(start, graph, sequence).end_ns
 
 
 RUNS = (Parallelism(dp=4), Parallelism(dp=8), Parallelism(dp=2, tp=2), Parallelism(dp=2, pp=2), Parallelism(dp=4, tp=2))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from helpers.generated import small_model, write_network
 
-import astra_tacos.planner.retime.reading as reading
+import astra_tacos.planner.retime.symmetry as reading
 from astra_tacos.planner.retime.candidates import Candidates
 from astra_tacos.planner.retime.legality import violations
 from astra_tacos.planner.retime.policies import POLICIES

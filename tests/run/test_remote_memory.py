@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from astra_tacos.run.remote_memory import KINDS, RemoteMemory, read_remote_memory
+from astra_tacos.run.system import KINDS, RemoteMemory, read_remote_memory
 from astra_tacos.support.errors import ConfigError
 
 

@@ -13,9 +13,8 @@ from astra_tacos.planner.retime.exposure_bound import exposed_of_ranks
 from astra_tacos.planner.retime.list_schedule import list_schedule
 from astra_tacos.planner.retime.policies import POLICIES
 from astra_tacos.planner.retime.policy import Setting
-from astra_tacos.planner.retime.reading import Source, read_graph, read_source
 from astra_tacos.planner.retime.request import Request, describe
-from astra_tacos.planner.retime.symmetry import steps_of
+from astra_tacos.planner.retime.symmetry import Source, read_graph, read_source, steps_of
 from astra_tacos.planner.retime.tasks import CollectiveDurations, Operation, TaskGraph
 from astra_tacos.planner.retime.written import Ordered, ordered, rows_of, run_of
 from astra_tacos.planner.workload import Workload

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.planner.retime.list_schedule import ListSchedule
-from astra_tacos.planner.retime.reading import Source
-from astra_tacos.planner.retime.symmetry import expanded
+from astra_tacos.planner.retime.symmetry import Source, expanded
 from astra_tacos.planner.retime.tasks import SAME_TAG, Task, TaskGraph, tasks_of
 from astra_tacos.planner.run_files import WORKLOAD, RunInputs, write_configurations
 from astra_tacos.planner.workload import Workload

@@ -75,7 +75,7 @@ class NodeTable:
 
 def encode_trace(table: NodeTable, begin: int, end: int) -> bytes:
     """The bytes of a trace file: metadata and the nodes `begin` to `end - 1`."""
-    from astra_tacos.run.trace._wire_kernels import Nodes, Texts, encode_nodes
+    from astra_tacos.run.trace._row_kernels import Nodes, Texts, encode_nodes
 
     name_first, name_bytes = _strings(table.names)
     key_first, key_bytes = _strings(tuple(ATTRIBUTE_FIELDS))

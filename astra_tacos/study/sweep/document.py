@@ -12,15 +12,19 @@ from astra_tacos.study.optimizer.libra_files import CostModel, read_cost_model
 from astra_tacos.study.sweep.axes import (
     DERIVED,
     FAILED_LINKS,
+    MARK,
     NETWORK,
     POINT_KEYS,
     Axes,
+    Field,
     Part,
+    check_keys,
     check_name,
+    naming,
     read_axes,
+    read_field,
     read_variable,
 )
-from astra_tacos.study.sweep.field import MARK, Field, check_keys, naming, read_field
 from astra_tacos.study.sweep.point import COLLECTIVE, WORKLOAD
 from astra_tacos.study.sweep.run_source import NetworkSpec, read_failure_spec, read_network_spec
 from astra_tacos.study.sweep.settings import REQUIRED, SETTINGS

@@ -31,8 +31,7 @@ from astra_tacos.run.system import read_system
 from astra_tacos.run.trace.reader import trace_files
 from astra_tacos.study.optimizer.libra_files import CostModel
 from astra_tacos.study.optimizer.shape import Shape, link_gibps, npu_gbps
-from astra_tacos.study.sweep.axes import DERIVED
-from astra_tacos.study.sweep.field import MARK, Field, check_keys, naming, read_field
+from astra_tacos.study.sweep.axes import DERIVED, MARK, Field, check_keys, naming, read_field
 from astra_tacos.study.sweep.settings import read_number
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.support.expression import Names

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from astra_tacos.network.network_config import NetworkConfig, read_network
 from astra_tacos.run.backend import Backend, choose_backend
 from astra_tacos.run.groups import group_id, group_members
-from astra_tacos.run.remote_memory import RemoteMemory, read_remote_memory
-from astra_tacos.run.system import SystemConfig, parse_system, read_per_node
+from astra_tacos.run.system import RemoteMemory, SystemConfig, parse_system, read_per_node, read_remote_memory
 from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.run.trace.trace import DANGLING, NumberLists, Trace
 from astra_tacos.support.errors import ConfigError
