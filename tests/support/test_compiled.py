@@ -142,13 +142,11 @@ class Toy:
         self.package = path / "astra_tacos"
         self.environment = os.environ | {"PYTHONPATH": str(path)}
         self.environment.pop("NUMBA_CACHE_DIR", None)
-        shutil.copytree(
-            Path(astra_tacos.support.kernels.__file__).parent,
-            self.package / "support" / "kernels",
-            ignore=lambda *_: ["__pycache__"],
-        )
+        shared = Path(astra_tacos.support.kernels.__file__).parent
+        shutil.copytree(shared, self.package / "support" / "kernels", ignore=lambda *_: ["__pycache__"])
         (self.package / "toy").mkdir()
         (self.package / "support" / "__init__.py").write_text("", encoding="utf-8")
+        shutil.copy(shared.parent / "errors.py", self.package / "support")
         for name, text in (("__init__", ""), ("toy/__init__", ""), ("toy/_toy_kernels", KERNEL), ("toy/_part_kernels", PART)):
             (self.package / f"{name}.py").write_text(text, encoding="utf-8")
 

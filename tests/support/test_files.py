@@ -25,7 +25,7 @@ from astra_tacos.support.input_file import forget_inputs, inputs_noted, note_inp
 KILLED = """
 import os, shutil, signal, sys
 from pathlib import Path
-from astra_tacos import files
+from astra_tacos.support import files
 
 path, step, can_exchange = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "True"
 
