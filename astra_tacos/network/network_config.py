@@ -28,7 +28,7 @@ from astra_tacos.network.ns3 import DEFAULT_NS3, Ns3Config, read_ns3_config
 from astra_tacos.network.reducing import ReducingDevice, check_reducing, read_reducing, reducing_text
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.input_file import refuse_infragraph, text_of
-from astra_tacos.support.text_files import describe, describe_keys, parse_decimal, read_yaml_mapping
+from astra_tacos.support.text_files import describe, describe_keys, filled_text, parse_decimal, read_yaml_mapping
 
 MAX_NPUS = 1_000_000
 MIN_BANDWIDTH_GIBPS, MAX_BANDWIDTH_GIBPS = 1e-9, 1e12
@@ -171,7 +171,7 @@ def configured(network: NetworkConfig, ns3_path: str | Path | None) -> NetworkCo
 
 def _dimensions(path: Path, document: Mapping[str, Any], extension: Mapping[str, Any]) -> tuple[Dimension, ...]:
     if "topology" in extension:
-        topology_key, blocks = "astra_tacos.network", _list(path, extension, "topology", "astra_tacos.")
+        topology_key, blocks = "astra_tacos.topology", _list(path, extension, "topology", "astra_tacos.")
         check_block_names(f"{path}: {topology_key}", blocks, tuple(BUILDING_BLOCKS))
     else:
         topology_key, blocks = "topology", _list(path, document, "topology")
@@ -188,9 +188,9 @@ def check_block_names(where: str, blocks: Sequence[object], names: Sequence[str]
         If not; `where` is what the list is called.
     """
     for index, block in enumerate(blocks):
-        if not isinstance(block, str) or block not in names:
-            known = isinstance(block, str) and block in BUILDING_BLOCKS
-            hint = " (blocks that ASTRA-sim lacks belong in astra_tacos.network)" if known else ""
+        if block not in tuple(names):
+            known = block in tuple(BUILDING_BLOCKS)
+            hint = " (blocks that ASTRA-sim lacks belong in astra_tacos.topology)" if known else ""
             raise ConfigError(f"{where}[{index}] is {describe(block)}, expected {' or '.join(names)}{hint}")
 
 
@@ -202,7 +202,7 @@ def check_block_sizes(source: str, dimensions: Sequence[Dimension]) -> None:
     ConfigError
         If not; `source` is the file that they are from.
     """
-    check_block_names(f"{source}: astra_tacos.network", [dimension.block for dimension in dimensions], tuple(BUILDING_BLOCKS))
+    check_block_names(f"{source}: astra_tacos.topology", [dimension.block for dimension in dimensions], tuple(BUILDING_BLOCKS))
     for index, dimension in enumerate(dimensions):
         expected = dimension.building_block.expected_size(dimension.size)
         if expected is not None:
@@ -380,9 +380,7 @@ def _link_overrides(path: Path, extension: Mapping[str, Any]) -> tuple[LinkSpec,
 
 
 def _explicit_links(path: Path, value: object, *, may_be_parallel: bool) -> tuple[LinkSpec, ...]:
-    if not isinstance(value, str):
-        raise ConfigError(f"{path}: astra_tacos.links is {describe(value)}, expected the path of a CSV file")
-    table = path.parent / value
+    table = path.parent / filled_text(value, f"{path}: astra_tacos.links", "the path of a CSV file")
     links: list[LinkSpec] = []
     seen: dict[tuple[int, int], int] = {}
     for line, (src, dst, bandwidth, latency) in read_link_table(table):
@@ -411,9 +409,7 @@ def _forwarding(path: Path, extension: Mapping[str, Any], links: Sequence[LinkSp
         if count is not None and count > num_devices - 2:
             raise ConfigError(f"{path}: astra_tacos.switches is {count:,} of {num_devices:,} devices, expected at least 2 NPUs")
         return (ForwardingDevice(),) * (count or 0)
-    table = extension["nodes"]
-    if not isinstance(table, str):
-        raise ConfigError(f"{path}: astra_tacos.nodes is {describe(table)}, expected the path of a CSV file")
+    table = filled_text(extension["nodes"], f"{path}: astra_tacos.nodes", "the path of a CSV file")
     forwarding = read_node_table(path.parent / table, num_devices)
     if count is not None and count != len(forwarding):
         raise ConfigError(f"{path}: astra_tacos.switches is {count:,}, but {table} lists {len(forwarding):,} that are no NPUs")

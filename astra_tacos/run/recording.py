@@ -26,7 +26,7 @@ from astra_tacos.run.trace.reader import read_names
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.archive import Archive, opened_archive, text, whole, write_archive
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import describe
+from astra_tacos.support.text_files import are_texts, describe
 
 REPLAY_FILE = "replay.npz"
 """Name of the recording's file in the directory of a plan or replay."""
@@ -233,7 +233,7 @@ def load_recording(path: Path) -> Recording:
 
 def _texts(header: dict[str, Any], name: str) -> tuple[str, ...]:
     texts = header[name]
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+    if not are_texts(texts):
         raise ValueError(f"{name} is {describe(texts)}, expected a list of texts")
     return tuple(texts)
 

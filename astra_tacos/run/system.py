@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import describe, parse_whole, read_json_object, read_yaml_texts
+from astra_tacos.support.text_files import are_texts, describe, filled_text, parse_whole, read_json_object, read_yaml_texts
 
 MAX_NODE_ID = (1 << 31) - 1
 """ASTRA-sim keeps these ids as an `int`."""
@@ -185,18 +185,16 @@ def parse_system(path: Path, document: Mapping[str, Any]) -> SystemConfig:
 
 
 def _text(path: Path, key: str, value: object) -> str:
-    if not isinstance(value, str) or not value or "\0" in value:
-        raise ConfigError(f"{path}: {key} is {describe(value)}, expected a path")
-    return value
+    return filled_text(value, f"{path}: {key}", "a path")
 
 
 def _choice(path: Path, document: Mapping[str, Any], key: str, choices: tuple[str, ...]) -> str | None:
     if key not in document:
         return None
     value = document[key]
-    if not isinstance(value, str) or value not in choices:
+    if value not in choices:
         raise ConfigError(f"{path}: {key} is {describe(value)}, expected {' or '.join(choices)}")
-    return value
+    return str(value)
 
 
 def _number(path: Path, document: Mapping[str, Any], key: str, default: float) -> float:
@@ -236,7 +234,7 @@ def _flag(path: Path, document: Mapping[str, Any], key: str) -> bool:
 
 def _strings(path: Path, document: Mapping[str, Any], key: str, expected: str) -> list[str]:
     value = document[key]
-    if not isinstance(value, list) or not value or not all(isinstance(entry, str) for entry in value):
+    if not are_texts(value) or not value:
         found = "an empty list" if value == [] else describe(value)
         raise ConfigError(f"{path}: {key} is {found}, expected {expected}")
     return value

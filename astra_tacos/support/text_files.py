@@ -30,7 +30,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard
 
 import numpy as np
 import yaml
@@ -276,6 +276,24 @@ def _read_mapping(path: Path, loader: type[_StrictLoader]) -> dict[Any, Any]:
     if not isinstance(document, dict):
         raise ConfigError(f"{path}: found {describe(document)} at the top, expected a YAML mapping")
     return document
+
+
+def filled_text(value: object, where: str, expected: str) -> str:
+    """A value of a document that has to be a text, neither empty nor with zero bytes.
+
+    Raises
+    ------
+    ConfigError
+        If it is something else; `where` names it, and `expected` says what it should be.
+    """
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise ConfigError(f"{where} is {describe(value)}, expected {expected}")
+    return value
+
+
+def are_texts(values: object) -> TypeGuard[list[str]]:
+    """Whether a value is a list of texts."""
+    return isinstance(values, list) and all(isinstance(value, str) for value in values)
 
 
 def describe(value: object) -> str:

@@ -86,7 +86,7 @@ BAD = {
     "null": (GOOD.replace("[ 4, 2 ]", ""), "npus_count is nothing"),
     "unknown": (GOOD.replace("Switch", "Torus"), "topology[1] is 'Torus', expected Ring or FullyConnected or Switch"),
     "lower case": (GOOD.replace("Ring", "ring"), "topology[0] is 'ring'"),
-    "mesh above": (GOOD.replace("Ring", "Mesh"), "belong in astra_tacos.network"),
+    "mesh above": (GOOD.replace("Ring", "Mesh"), "belong in astra_tacos.topology"),
     "unequal": (GOOD.replace("[ 4, 2 ]", "[ 4 ]"), "npus_count has 1 entry, topology has 2"),
     "size 1": (GOOD.replace("[ 4, 2 ]", "[ 4, 1 ]"), "npus_count[1] is 1, expected a whole number above 1"),
     "size float": (GOOD.replace("[ 4, 2 ]", "[ 4.0, 2 ]"), "npus_count[0] is 4.0"),
@@ -101,8 +101,8 @@ BAD = {
     "latency list": (GOOD.replace("500", "[500]"), "latency[0] is [500]"),
     "extension scalar": (GOOD + "astra_tacos: 3", "astra_tacos is 3, expected a mapping"),
     "extension key": (GOOD + "astra_tacos: {topologie: []}", "astra_tacos has the key 'topologie'"),
-    "extension block": (GOOD + "astra_tacos: {topology: [Mesh, Cube]}", "astra_tacos.network[1] is 'Cube'"),
-    "extension length": (GOOD + "astra_tacos: {topology: [Mesh]}", "npus_count has 2 entries, astra_tacos.network has 1"),
+    "extension block": (GOOD + "astra_tacos: {topology: [Mesh, Cube]}", "astra_tacos.topology[1] is 'Cube'"),
+    "extension length": (GOOD + "astra_tacos: {topology: [Mesh]}", "npus_count has 2 entries, astra_tacos.topology has 1"),
     "both": (GOOD + "astra_tacos: {topology: [Mesh, Mesh], links: l.csv}", "both links and topology"),
     "failed scalar": (GOOD + "astra_tacos: {failed_links: 3}", "failed_links is 3"),
     "failed triple": (GOOD + "astra_tacos: {failed_links: [[0, 1, 2]]}", "failed_links[0] is [0, 1, 2]"),
@@ -113,7 +113,7 @@ BAD = {
         "link_overrides[1] is for 0 -> 1 again",
     ),
     "bandwidth too large": (GOOD.replace("50.0", "1.0e300"), "bandwidth[0] is 1e+300"),
-    "extension scalar list": (GOOD + "astra_tacos: {topology: Mesh}", "astra_tacos.network is 'Mesh', expected a list"),
+    "extension scalar list": (GOOD + "astra_tacos: {topology: Mesh}", "astra_tacos.topology is 'Mesh', expected a list"),
     "failed unknown": (GOOD + "astra_tacos: {failed_links: [[0, 2]]}", "failed_links names 0 -> 2, expected a link"),
     "failed through switch": (GOOD + "astra_tacos: {failed_links: [[0, 4]]}", "whose ports are [0, 8] and [8, 4]"),
     "override key": (GOOD + "astra_tacos: {link_overrides: [{src: 0, dst: 1, speed: 3}]}", "link_overrides[0]"),
@@ -234,7 +234,7 @@ def test_ids_of_a_link_table_past_npus_count_are_refused(tmp_path: Path, npus_co
     assert read_network(write(tmp_path, "astra_tacos: {links: box.csv}")).num_npus == 9
 
 
-@pytest.mark.parametrize("key", ["topology", "astra_tacos.network"])
+@pytest.mark.parametrize("key", ["topology", "astra_tacos.topology"])
 def test_blocks_that_astra_sim_lacks_belong_under_the_key(tmp_path: Path, key: str) -> None:
     path = tmp_path / "n.yml"
     rest = "npus_count: [8]\nbandwidth: [50.0]\nlatency: [500.0]\n"
@@ -242,7 +242,7 @@ def test_blocks_that_astra_sim_lacks_belong_under_the_key(tmp_path: Path, key: s
     if key == "topology":
         with pytest.raises(ConfigError) as refused:
             read_network(path)
-        expected = "expected Ring or FullyConnected or Switch (blocks that ASTRA-sim lacks belong in astra_tacos.network)"
+        expected = "expected Ring or FullyConnected or Switch (blocks that ASTRA-sim lacks belong in astra_tacos.topology)"
         assert str(refused.value) == f"{path}: topology[0] is 'Hypercube', {expected}"
     else:
         assert read_network(path).dimensions == (Dimension("Hypercube", 8, 50.0, 500.0),)
@@ -251,8 +251,8 @@ def test_blocks_that_astra_sim_lacks_belong_under_the_key(tmp_path: Path, key: s
 @pytest.mark.parametrize(
     ("block", "size", "message"),
     [
-        ("Hypercub", 8, "astra_tacos.network[0] is 'Hypercub', expected Ring or "),
-        ("[Ring]", 8, "astra_tacos.network[0] is ['Ring'], expected Ring or "),
+        ("Hypercub", 8, "astra_tacos.topology[0] is 'Hypercub', expected Ring or "),
+        ("[Ring]", 8, "astra_tacos.topology[0] is ['Ring'], expected Ring or "),
         ("Hypercube", 12, "npus_count[0] is 12, expected a power of two for a Hypercube"),
         ("TwistedTorus", 12, "npus_count[0] is 12, expected k**2 with k above 2, or 2 * k**2 with k above 1 ("),
     ],

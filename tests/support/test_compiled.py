@@ -172,7 +172,7 @@ def test_a_change_of_a_file_that_a_kernel_uses_has_it_compiled_anew(tmp_path: Pa
     assert toy.run() == ["60", "True", "True"]
     toy.edit("toy/_part_kernels.py", "number + 1", "number + 2")
     assert toy.run() == ["90", "False", "True"]
-    toy.edit("support/kernels/bits.py", "splitmix64", "Splitmix64")
+    toy.edit("support/kernels/shared.py", "splitmix64", "Splitmix64")
     assert toy.run() == ["90", "False", "True"]
     assert toy.run() == ["90", "True", "True"]
 

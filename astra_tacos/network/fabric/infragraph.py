@@ -17,7 +17,7 @@ from astra_tacos.network.fabric.draft import FabricDraft
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.input_file import INFRAGRAPH_KEYS
-from astra_tacos.support.text_files import describe, describe_keys, read_yaml_mapping
+from astra_tacos.support.text_files import are_texts, describe, describe_keys, filled_text, read_yaml_mapping
 
 _KINDS = {"xpu": "npu", "npu": "npu", "gpu": "npu", "nic": "nic", "cpu": "cpu", "switch": "switch", "custom": "switch"}
 _GBPS = {"giga_bytes_per_second": 1.0, "gigabytes_per_second": 1.0, "gigabits_per_second": 0.125, "giga_bits_per_second": 0.125}
@@ -191,15 +191,15 @@ def _texts(path: Path, entry: Mapping[str, Any]) -> list[str]:
     texts = entry.get("connections", [])
     if "edges" in entry:
         raise ConfigError(f"{path}: found edges (InfraGraph's newer format, which is not read), expected connections")
-    if not isinstance(texts, list) or not all(isinstance(each, str) for each in texts):
+    if not are_texts(texts):
         raise ConfigError(f"{path}: connections is {describe(texts)}, expected a list of texts")
     return texts
 
 
 def _name(path: Path, entry: Mapping[str, Any], key: str) -> str:
-    name = entry.get("name")
-    if not isinstance(name, str) or not name or not name.isprintable() or "." in name:
-        raise ConfigError(f"{path}: an entry of {key} has the name {describe(name)}, expected a word without dots")
+    name = filled_text(entry.get("name"), f"{path}: the name of an entry of {key}", "a word without dots")
+    if not name.isprintable() or "." in name:
+        raise ConfigError(f"{path}: the name of an entry of {key} is {describe(name)}, expected a word without dots")
     return name
 
 

@@ -297,7 +297,7 @@ class _AxesReader:
     def enter(self, name: object, where: str) -> None:
         """Check the name of an axis and remember the axis's place in the file."""
         place = f"{where}.{name}"
-        if not isinstance(name, str) or name not in POINT_KEYS:
+        if name not in tuple(POINT_KEYS):
             check_name(name, where)
         if name in self.places:
             raise ConfigError(f"{place}: the axis stands at {self.places[str(name)]} already, expected each name once")

@@ -36,7 +36,7 @@ from astra_tacos.study.sweep.settings import read_number
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.support.expression import Names
 from astra_tacos.support.input_file import open_regular
-from astra_tacos.support.text_files import describe
+from astra_tacos.support.text_files import describe, filled_text
 
 _BANDWIDTH, _PER_NPU = "bandwidth", "bandwidth_per_npu"
 _TEMPLATE_KEYS = ("name", "topology", "npus_count", _BANDWIDTH, _PER_NPU, "latency")
@@ -92,9 +92,7 @@ class NetworkSpec:
         value = self.field.value(names)
         if isinstance(value, Mapping):
             return self._from_template(value)
-        if not isinstance(value, str) or not value:
-            raise ConfigError(f"{self.field.where} is {describe(value)}, expected the path of a network YAML")
-        path = self.source.parent / value
+        path = self.source.parent / filled_text(value, self.field.where, "the path of a network YAML")
         if path not in files:
             with naming(self.field.where):
                 config = read_network(path)
@@ -104,9 +102,7 @@ class NetworkSpec:
     def _from_template(self, template: Mapping[str, Any]) -> NamedNetwork:
         make = self._of_fabric if _FABRIC in template else self._of_dimensions
         config, split, told = make(template)
-        name = template.get("name", told)
-        if not isinstance(name, str) or not name:
-            raise ConfigError(f"{self.field.where}.name is {describe(name)}, expected a name")
+        name = filled_text(template.get("name", told), f"{self.field.where}.name", "a name")
         return NamedNetwork(self.name or name, config, split)
 
     def _of_dimensions(self, template: Mapping[str, Any]) -> tuple[NetworkConfig, tuple[float, ...], str]:
@@ -127,8 +123,7 @@ class NetworkSpec:
         for key, value in values.items():
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise ConfigError(f"{self.field.where}.{key} is {describe(value)}, expected a number")
-        if not isinstance(kind, str):
-            raise ConfigError(f"{self.field.where}.{_FABRIC} is {describe(kind)}, expected {', '.join(KINDS)}")
+        kind = filled_text(kind, f"{self.field.where}.{_FABRIC}", ", ".join(KINDS))
         with naming(self.field.where):
             config = make_fabric(kind, **values)
         told = ", ".join((kind, *(f"{key} {value:g}" for key, value in sorted(values.items()))))
@@ -165,8 +160,8 @@ def read_network_spec(value: object, where: str, source: Path) -> NetworkSpec:
             raise ConfigError(f"{where}.topology is missing, expected a list of one entry per dimension")
         for key in ("npus_count", _BANDWIDTH, _PER_NPU, "latency"):
             _check_numbers(value.get(key), f"{where}.{key}")
-    elif not isinstance(value, str) or not value:
-        raise ConfigError(f"{where} is {describe(value)}, expected the path of a network YAML, or a template")
+    else:
+        filled_text(value, where, "the path of a network YAML, or a template")
     return NetworkSpec(read_field(value, where), source)
 
 

@@ -16,7 +16,7 @@ from astra_tacos.run.system import NATIVE_ALGORITHMS
 from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.study.sweep.point import BEST_PLACEMENT, COLLECTIVE, KINDS, WORKLOAD
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import describe, parse_decimal
+from astra_tacos.support.text_files import describe, filled_text, parse_decimal
 from astra_tacos.support.units import MAX_SIZE_BYTES, format_size, parse_size
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
 from astra_tacos.synthesizer.chunk_counts import MAX_SENDS
@@ -64,7 +64,7 @@ def _choice(choices: Iterable[str], may_be_null: bool = False) -> _Read:
     def read(value: object, where: str) -> Any:
         if value is None and may_be_null:
             return None
-        if not isinstance(value, str) or value not in names:
+        if value not in names:
             raise _refuse(value, where, ", ".join(names) + (" or null" if may_be_null else ""))
         return value
 
@@ -147,9 +147,7 @@ def _path(may_be_null: bool = True) -> _Read:
     def read(value: object, where: str) -> Any:
         if value is None and may_be_null:
             return None
-        if not isinstance(value, str) or not value or "\0" in value:
-            raise _refuse(value, where, "a path" + (" or null" if may_be_null else ""))
-        return value
+        return filled_text(value, where, "a path" + (" or null" if may_be_null else ""))
 
     return read
 

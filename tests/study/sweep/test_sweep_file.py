@@ -441,7 +441,7 @@ N = str(CONFIGS / "network" / "torus_8x8.yml")
             ": where[0] 'bandwidth[1] > 3': found index 1, expected 0 to 0, as the list has 1 entries",
         ),
         ({"where": ["num_npus > 4", "1 < 2"]}, ": where leaves none of 1 points (num_npus > 4 refuses 1), expected some"),
-        ({"point": {"network": "a\0b"}}, "a\\x00b': cannot be read (embedded null byte)"),
+        ({"point": {"network": "a\0b"}}, "network is 'a\\x00b', expected the path of a network YAML"),
         ({"cost_model": "a\0b"}, ": cost_model: 'a\\x00b': cannot be read (embedded null byte)"),
         ({"cost_model": 3}, ": cost_model is 3, expected the path of a cost model"),
         ({"cost_model": COST}, ": cost_model: "),
