@@ -24,11 +24,11 @@ from astra_tacos.synthesizer.algorithms.symmetric import refuse_asymmetric, symm
 from astra_tacos.synthesizer.algorithms.tacos import tacos
 from astra_tacos.synthesizer.algorithms.themis import themis
 from astra_tacos.synthesizer.algorithms.trees import refuse_too_large, trees
-from astra_tacos.synthesizer.branchings.chunk_count import advise_chunks, refuse_too_many_flows
 from astra_tacos.synthesizer.chunk_counts import advise_for_trips, most_promising
-from astra_tacos.synthesizer.dimension_order.dimension_order import refuse_without_dimensions
 from astra_tacos.synthesizer.on_fabrics import on_fabrics
 from astra_tacos.synthesizer.packing.chunk_count import suggest_chunks
+from astra_tacos.synthesizer.parts.branchings import advise_chunks, refuse_too_many_flows
+from astra_tacos.synthesizer.parts.dimension_order import refuse_without_dimensions
 from astra_tacos.synthesizer.synthesizer import Synthesizer
 from astra_tacos.synthesizer.work import (
     branch_work,

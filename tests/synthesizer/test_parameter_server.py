@@ -20,7 +20,7 @@ from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.algorithms.parameter_server import server_solution
 from astra_tacos.synthesizer.columns.demand import Demands
 from astra_tacos.synthesizer.columns.programme import solve
-from astra_tacos.synthesizer.server_shares import (
+from astra_tacos.synthesizer.parts.server_shares import (
     colocated,
     dedicated,
     fewest_that_win,

@@ -15,13 +15,11 @@ from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
 from astra_tacos.support.units import bytes_per_ns
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.algorithms.trees import refuse_too_large, trees
-from astra_tacos.synthesizer.dispatch.dispatch import dispatch
-from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
-from astra_tacos.synthesizer.packing.branches import measure
 from astra_tacos.synthesizer.packing.chunk_count import suggest_chunks
-from astra_tacos.synthesizer.packing.justify import justify
-from astra_tacos.synthesizer.packing.mirror import mirror, mirrored
-from astra_tacos.synthesizer.packing.pack import pack
+from astra_tacos.synthesizer.packing.pack import measure, pack
+from astra_tacos.synthesizer.parts.dispatch import dispatch
+from astra_tacos.synthesizer.parts.mirror import justify, mirror, mirrored
+from astra_tacos.synthesizer.parts.send_graph import SendGraph
 from astra_tacos.verifier.schedule_oracle import verify
 
 GIB = 1 << 30

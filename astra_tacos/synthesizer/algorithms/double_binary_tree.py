@@ -14,7 +14,7 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.synthesizer.dispatch.dispatch import dispatch
+from astra_tacos.synthesizer.parts.dispatch import dispatch
 from astra_tacos.synthesizer.routing.routing import Spread, make_send_graph
 
 

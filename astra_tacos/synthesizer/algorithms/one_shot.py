@@ -19,7 +19,7 @@ from astra_tacos.support.errors import SynthesisError
 from astra_tacos.support.units import bytes_per_ns
 from astra_tacos.synthesizer.algorithms.tacos import tacos
 from astra_tacos.synthesizer.algorithms.trees import trees
-from astra_tacos.synthesizer.exchange.gathered import one_shot_of
+from astra_tacos.synthesizer.exchange.stages import one_shot_of
 
 _PIECES = (1, 4, 8)
 _MOST_SENDS = 1 << 15

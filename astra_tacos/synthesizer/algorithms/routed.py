@@ -14,9 +14,8 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.synthesizer.dispatch.dispatch import dispatch
-from astra_tacos.synthesizer.packing.justify import justify
-from astra_tacos.synthesizer.packing.mirror import mirror, mirrored
+from astra_tacos.synthesizer.parts.dispatch import dispatch
+from astra_tacos.synthesizer.parts.mirror import justify, mirror, mirrored
 from astra_tacos.synthesizer.routing.route import BUSY_SHARE, find_route, may_have_idle_roots, send_graph_along_route
 
 _FEW_SENDS = 500_000

@@ -14,7 +14,7 @@ from astra_tacos.network.network_config import Dimension
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.synthesizer.dimension_order.dimension_order import fastest_over_dimensions
+from astra_tacos.synthesizer.parts.dimension_order import fastest_over_dimensions
 
 
 def themis(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:

@@ -6,7 +6,7 @@ may be any NPU; different chunks do both at once. Where links come in pairs of e
 spanning trees, which on meshes is up to twice the rate of a Reduce-Scatter followed by an All-Gather. See `packing.pack` for the
 packing and its sources.
 
-Sends are ranked by their latest start times (`packing.tree_sends`) and list-scheduled. `packing.justify` then improves the
+Sends are ranked by their latest start times (`packing.tree_sends`) and list-scheduled. `parts.mirror.justify` then improves the
 schedule by forward-backward passes.
 """
 
@@ -19,12 +19,10 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.synthesizer.dispatch.dispatch import dispatch
-from astra_tacos.synthesizer.packing.justify import justify
-from astra_tacos.synthesizer.packing.mirror import mirror, mirrored
 from astra_tacos.synthesizer.packing.pack import pack
-from astra_tacos.synthesizer.packing.roots import middle_npus, share_trees
-from astra_tacos.synthesizer.packing.tree_sends import send_graph_along_trees
+from astra_tacos.synthesizer.packing.tree_sends import middle_npus, send_graph_along_trees, share_trees
+from astra_tacos.synthesizer.parts.dispatch import dispatch
+from astra_tacos.synthesizer.parts.mirror import justify, mirror, mirrored
 
 _MOST_TREES = 2048
 _MOST_PRICES = 1 << 22

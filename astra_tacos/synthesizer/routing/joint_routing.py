@@ -16,10 +16,9 @@ from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.joint import join_collectives, split
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LinkModel, Timing, compute_timing
-from astra_tacos.synthesizer.dispatch.dispatch import dispatch
-from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
-from astra_tacos.synthesizer.packing.justify import justify
-from astra_tacos.synthesizer.packing.mirror import mirror
+from astra_tacos.synthesizer.parts.dispatch import dispatch
+from astra_tacos.synthesizer.parts.mirror import justify, mirror
+from astra_tacos.synthesizer.parts.send_graph import SendGraph
 from astra_tacos.synthesizer.routing.route import BUSY_SHARE, Route, find_route, may_have_idle_roots, send_graph_along_route
 
 _ROUNDS = 8

@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
 from astra_tacos.synthesizer.packing.pack import Packing
 from astra_tacos.synthesizer.packing.tree_sends import send_graph_along_trees
-from astra_tacos.synthesizer.routing.path_sends import send_graph_along_paths
-from astra_tacos.synthesizer.routing.paths import Paths, find_paths
+from astra_tacos.synthesizer.parts.send_graph import SendGraph
+from astra_tacos.synthesizer.routing.paths import Paths, find_paths, send_graph_along_paths
 from astra_tacos.synthesizer.routing.tree_growth import grow_trees
 
 BUSY_SHARE = 0.8

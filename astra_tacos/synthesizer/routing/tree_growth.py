@@ -20,9 +20,8 @@ from astra_tacos.schedule.link_use import count_work
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.support.grouping import group_by
-from astra_tacos.synthesizer.packing.branches import Branches, measure
-from astra_tacos.synthesizer.packing.pack import Packing
-from astra_tacos.synthesizer.packing.roots import middle_npus, share_trees, spread_evenly
+from astra_tacos.synthesizer.packing.pack import Branches, Packing, measure
+from astra_tacos.synthesizer.packing.tree_sends import middle_npus, share_trees, spread_evenly
 from astra_tacos.synthesizer.routing.paths import link_graph
 
 _LOOKS_A_ROUND = 1 << 24

@@ -5,6 +5,8 @@ As many arborescences out of a root share the links, within whole capacities, as
 graph theory", 1976), which is a question of a few maximum flows per channel. A switch takes in as much as it gives out, so
 channels through it can be split off without loss (Mader; Frank; for collectives: Zhao et al., "ForestColl", arXiv 2402.06787).
 A period is the time in which every tree gets one chunk; a link's capacity is how many chunks it carries in a period.
+
+The number of chunks for broadcasts along arborescences, and networks that are too large for packing them.
 """
 
 from __future__ import annotations
@@ -16,16 +18,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.collective import COLLECTIVES
+from astra_tacos.collective.collective import MAX_CHUNKS, Collective
 from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.schedule.link_use import count_work
-from astra_tacos.schedule.timing import Timing
-from astra_tacos.support.errors import SynthesisError
+from astra_tacos.schedule.timing import LinkModel, Timing, compute_timing
+from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.support.grouping import group_by
-from astra_tacos.synthesizer.packing.branches import Branches, measure
+from astra_tacos.synthesizer.packing.chunk_count import wanted_chunk_ns
+from astra_tacos.synthesizer.packing.pack import Branches, measure
+from astra_tacos.synthesizer.parts.mirror import mirror
 from astra_tacos.synthesizer.routing.paths import link_graph
 
 if TYPE_CHECKING:
-    from astra_tacos.synthesizer.branchings._branching_kernels import Arcs
+    from astra_tacos.synthesizer.parts._branching_kernels import Arcs
+
 
 _MOST_TREES = 64
 _MANY = 240
@@ -61,7 +68,7 @@ class _Network:
     """Links of a topology with the time for which a chunk holds each, as the kernels take them."""
 
     def __init__(self, topology: Topology, timing: Timing, root: int) -> None:
-        from astra_tacos.synthesizer.branchings._branching_kernels import Channels
+        from astra_tacos.synthesizer.parts._branching_kernels import Channels
 
         self.topology, self.root = topology, root
         self.hold_ns = link_graph(topology, timing).hold_ns
@@ -81,7 +88,7 @@ class _Network:
 
     def arcs(self, period_ns: float, most: int) -> Arcs:
         """Capacities: the chunks that each link carries in a period, no more than there are trees."""
-        from astra_tacos.synthesizer.branchings._branching_kernels import Arcs
+        from astra_tacos.synthesizer.parts._branching_kernels import Arcs
 
         cap = np.zeros(len(self.head), np.int64)
         num_links = self.topology.num_links
@@ -91,7 +98,7 @@ class _Network:
 
     def carries(self, period_ns: float, trees: int) -> bool:
         """Whether as many trees fit into a period."""
-        from astra_tacos.synthesizer.branchings._branching_kernels import reaches_all
+        from astra_tacos.synthesizer.parts._branching_kernels import reaches_all
 
         count_work(_FLOW * self.topology.num_npus * self.topology.num_links)
         return bool(reaches_all(self.root, trees, self.topology.num_npus, self.arcs(period_ns, trees)))
@@ -108,7 +115,7 @@ class _Network:
 
     def pack(self, trees: int, period_ns: float) -> NDArray[np.int32] | None:
         """So many trees in such a period; in a longer one, where switches take in more or less than they give out."""
-        from astra_tacos.synthesizer.branchings._branching_kernels import pack
+        from astra_tacos.synthesizer.parts._branching_kernels import pack
 
         for slack in _SLACKS:
             channel = np.full((trees, self.topology.num_npus), -1, np.int32)
@@ -184,3 +191,78 @@ def choose_branchings(topology: Topology, timing: Timing, root: int, num_chunks:
         raise SynthesisError(f"{topology.name}: no arborescences fit, expected switches that take in as much as they give out")
     times = [each.estimate_ns(num_chunks) for each in found]
     return next(each for each, time in zip(found, times, strict=True) if time <= min(times) * _AS_GOOD)
+
+
+_OF_LATENCY = 0.25
+"""A chunk that holds links for this share of the latency is short."""
+_FEW_TREES = 16
+_MOST_LOOKS = 1 << 24
+_MOST_SENDS = 1 << 24
+
+
+def refuse_too_many_flows(topology: Topology, collective: Collective) -> str | None:
+    """The reason why a network or a collective is too large; None if it is not."""
+    if collective.least_sends > _MOST_SENDS:
+        return f"schedules at most {_MOST_SENDS:,} sends, these are {collective.least_sends:,}"
+    looks = topology.num_npus * topology.num_channels
+    return None if looks <= _MOST_LOOKS else f"packs at most {_MOST_LOOKS:,} NPUs times channels, these are {looks:,}"
+
+
+def advise_chunks(topology: Topology, name: str, size_bytes: int, link_model: LinkModel, max_sends: int) -> int:
+    """Chunks with which `branchings` should come close to its best: a multiple of the number of trees.
+
+    Parameters
+    ----------
+    topology
+        The network.
+    name, size_bytes
+        Of the collective, as `COLLECTIVES` takes them.
+    link_model
+        How long a chunk holds a link.
+    max_sends
+        Of the schedule.
+
+    Raises
+    ------
+    ConfigError, SynthesisError
+        If not even one chunk can be.
+    """
+    whole = COLLECTIVES[name](topology.num_npus, size_bytes, 1)
+    timing = compute_timing(topology, whole, "pipelined")
+    if not whole.gathers:
+        image = mirror(topology, timing)
+        topology, timing = image.topology, image.timing
+    assert whole.root is not None
+    found = choose_branchings(topology, timing, whole.root, _FEW_TREES)
+    trees, used = len(found.channel), np.unique(found.channel[found.channel >= 0])
+    busy_ns = found.period_ns / trees
+    down = topology.channel_down_link[used]
+    links = np.unique(np.concatenate((topology.channel_link[used], down[down != NO_LINK])))
+    slowest_ns = float(timing.link_hold_ns[links, 0].max())
+    latency = topology.link_latency_ns
+    latency_ns = latency[topology.channel_link[used]] + np.where(down == NO_LINK, 0.0, latency[down])
+    alpha_ns, hops = float(latency_ns.max()), _hops(topology, found.channel)
+    wanted_ns = wanted_chunk_ns(link_model, busy_ns, alpha_ns, hops, _OF_LATENCY * alpha_ns)
+    most = min(slowest_ns / max(wanted_ns, 1.0), max_sends / whole.least_sends, MAX_CHUNKS)
+    periods = max(int(most / trees), 1)
+    while True:
+        try:
+            compute_timing(topology, COLLECTIVES[name](topology.num_npus, size_bytes, periods * trees), link_model)
+        except (ConfigError, SynthesisError):
+            if periods == 1:
+                return 1
+            periods //= 2
+            continue
+        return periods * trees
+
+
+def _hops(topology: Topology, trees: NDArray[np.int32]) -> int:
+    """The most channels from the root to an NPU."""
+    away = np.zeros(trees.shape, np.int64)
+    src = np.where(trees >= 0, topology.channel_src[trees], -1)
+    row = np.arange(len(trees))[:, None]
+    while True:
+        further = np.where(src >= 0, away[row, src] + 1, 0)
+        if np.array_equal(further, away):
+            return int(away.max())
+        away = further

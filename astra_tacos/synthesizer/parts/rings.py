@@ -13,8 +13,7 @@ from astra_tacos.network.blocks.building_block import COMPLETE
 from astra_tacos.network.network_config import Dimension
 from astra_tacos.network.packet_links import DeviceRoutes
 from astra_tacos.network.topology import NO_LINK, Topology
-from astra_tacos.synthesizer.rings.hamiltonian_cycles import disjoint_cycles
-from astra_tacos.synthesizer.rings.hamiltonian_search import search_cycles
+from astra_tacos.synthesizer.parts.hamiltonian import disjoint_cycles, search_cycles
 
 _MOST_NESTED = 64
 _MOST_SEARCHED = 1 << 12
