@@ -18,7 +18,7 @@ from astra_tacos.bounds.port import fewest_crossings
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.synthesizer.routing.route import may_have_idle_roots
+from astra_tacos.synthesizer.routing.tree_growth import may_have_idle_roots
 
 SENDS_PER_SECOND = 1_000_000
 """Sends examined that count as a second of budget, on every machine: about what a core of 2026 does."""

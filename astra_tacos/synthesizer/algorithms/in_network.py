@@ -24,7 +24,7 @@ from astra_tacos.synthesizer.columns.demand import Demands
 from astra_tacos.synthesizer.columns.device_trees import DeviceTrees
 from astra_tacos.synthesizer.columns.programme import Solution, solve
 
-NAME = "in-network"
+_NAME = "in-network"
 _MOST_NPUS = 128
 _UNDER_WAY = 8
 """Chunks that a window should hold at least, so that few bytes of it are lost to the last chunk that does not fit."""
@@ -65,7 +65,7 @@ def in_network(topology: Topology, collective: Collective, timing: Timing, seed:
     members = collective.member_npus.tobytes()
     solution = _solved(topology, collective.name, collective.root, members, seed, chunk_bytes)
     demands = Demands(topology, collective, seed, DeviceTrees(topology, collective))
-    return schedule_columns(topology, collective, timing, solution, demands, NAME, seed)
+    return schedule_columns(topology, collective, timing, solution, demands, _NAME, seed)
 
 
 @lru_cache(maxsize=8)

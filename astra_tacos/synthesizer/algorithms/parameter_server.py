@@ -22,7 +22,7 @@ from astra_tacos.synthesizer.columns.device_trees import DeviceTrees
 from astra_tacos.synthesizer.columns.programme import Solution, solve
 from astra_tacos.synthesizer.columns.routes import RouteFinder
 
-NAME = "parameter-server"
+_SERVER = "parameter-server"
 _REFERENCE_BYTES = 1 << 30
 _MOST_NPUS = 128
 _MOST_SENDS = 1 << 22
@@ -63,16 +63,16 @@ def parameter_server(topology: Topology, collective: Collective, timing: Timing,
     """
     solution = server_solution(topology, collective, seed)
     demands = Demands(topology, collective, seed, DeviceTrees(topology, collective, with_devices=False))
-    return schedule_columns(topology, collective, timing, solution, demands, NAME, seed)
+    return schedule_columns(topology, collective, timing, solution, demands, _SERVER, seed)
 
 
 def server_solution(topology: Topology, collective: Collective, seed: int = 0) -> Solution:
     """The best shares, whatever the chunks: trees and the bytes along each, for some size."""
-    return _solved(topology, collective.name, collective.root, collective.member_npus.tobytes(), seed)
+    return _solved_for_servers(topology, collective.name, collective.root, collective.member_npus.tobytes(), seed)
 
 
 @lru_cache(maxsize=8)
-def _solved(topology: Topology, name: str, root: int | None, members: bytes, seed: int) -> Solution:
+def _solved_for_servers(topology: Topology, name: str, root: int | None, members: bytes, seed: int) -> Solution:
     npus = np.frombuffer(members, np.int64).tolist()
     collective = make_collective(name, topology.num_npus, _REFERENCE_BYTES, 1, root, npus)
     return solve(Demands(topology, collective, seed, DeviceTrees(topology, collective, with_devices=False)))

@@ -16,7 +16,8 @@ from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.parts.dispatch import dispatch
 from astra_tacos.synthesizer.parts.mirror import justify, mirror, mirrored
-from astra_tacos.synthesizer.routing.route import BUSY_SHARE, find_route, may_have_idle_roots, send_graph_along_route
+from astra_tacos.synthesizer.routing.route import BUSY_SHARE, find_route, send_graph_along_route
+from astra_tacos.synthesizer.routing.tree_growth import may_have_idle_roots
 
 _FEW_SENDS = 500_000
 

@@ -19,7 +19,8 @@ from astra_tacos.schedule.timing import LinkModel, Timing, compute_timing
 from astra_tacos.synthesizer.parts.dispatch import dispatch
 from astra_tacos.synthesizer.parts.mirror import justify, mirror
 from astra_tacos.synthesizer.parts.send_graph import SendGraph
-from astra_tacos.synthesizer.routing.route import BUSY_SHARE, Route, find_route, may_have_idle_roots, send_graph_along_route
+from astra_tacos.synthesizer.routing.route import BUSY_SHARE, Route, find_route, send_graph_along_route
+from astra_tacos.synthesizer.routing.tree_growth import may_have_idle_roots
 
 _ROUNDS = 8
 _PATIENCE = 2

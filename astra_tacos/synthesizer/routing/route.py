@@ -69,11 +69,6 @@ def find_route(
     return Route(grow_trees(topology, collective, timing, seed, others_ns, idle_roots=idle_roots))
 
 
-def may_have_idle_roots(collective: Collective) -> bool:
-    """Whether chunks may be summed up and spread by NPUs that are no members: in an All-Reduce of some of the NPUs."""
-    return collective.num_phases == 2 and len(collective.member_npus) < collective.num_npus
-
-
 def send_graph_along_route(topology: Topology, collective: Collective, timing: Timing, route: Route) -> SendGraph:
     """The sends of a route.
 

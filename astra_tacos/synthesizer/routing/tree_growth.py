@@ -35,6 +35,11 @@ _FEW_OF_ONE_ROOT = 8
 """Delays count for less in proportion where one root has more chunks: all of them load its links, but the delays overlap."""
 
 
+def may_have_idle_roots(collective: Collective) -> bool:
+    """Whether chunks may be summed up and spread by NPUs that are no members: in an All-Reduce of some of the NPUs."""
+    return collective.num_phases == 2 and len(collective.member_npus) < collective.num_npus
+
+
 def grow_trees(
     topology: Topology,
     collective: Collective,
