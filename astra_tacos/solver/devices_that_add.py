@@ -21,7 +21,7 @@ from astra_tacos.solver.synthesize import check_schedule
 from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.support.units import bytes_per_ns
 from astra_tacos.synthesizer.algorithms.column_generation import schedule_columns
-from astra_tacos.synthesizer.algorithms.parameter_server import parameter_server, server_solution
+from astra_tacos.synthesizer.algorithms.in_network import parameter_server, server_solution
 from astra_tacos.synthesizer.columns.demand import Demands
 from astra_tacos.synthesizer.columns.programme import Solution, server_stars
 from astra_tacos.synthesizer.parts.server_shares import colocated, dedicated, mixed, server_share

@@ -20,8 +20,7 @@ from astra_tacos.solver.synthesize import synthesize
 from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.algorithms.column_generation import refuse_without_forwarding
-from astra_tacos.synthesizer.algorithms.in_network import refuse_without_devices
-from astra_tacos.synthesizer.algorithms.parameter_server import refuse_without_servers
+from astra_tacos.synthesizer.algorithms.in_network import refuse_without_devices, refuse_without_servers
 from astra_tacos.synthesizer.search.candidates import default_trials
 from astra_tacos.verifier.schedule_oracle import verify
 

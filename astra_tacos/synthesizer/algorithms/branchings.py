@@ -2,7 +2,7 @@
 
 On a hierarchy of switches this is what is known as rail-aware: the root gives every chunk once to a peer in its node, who sends
 it along its rail, from node to node, and in each node the NPUs of the rails pass chunks on to all others.
-See `synthesizer.parts.branchings` for the packing and its sources. As few trees repeat, the sends of a switch repeat, too, and its
+See `parts.branchings` for the packing and its sources. As few trees repeat, the sends of a switch repeat, too, and its
 ports are paired in the same way in every period. Chunks follow one another in their order.
 """
 
