@@ -140,7 +140,7 @@ def test_what_is_private_stays_in_its_folder() -> None:
         assert private_imports(path) == set(), path.relative_to(PACKAGE)
 
 
-PARTS = {"parts", "matching", "packing", "columns", "routing", "exchange", "symmetric"}
+PARTS = {"parts", "matching", "columns", "routing", "exchange", "symmetric"}
 """Of synthesizers: what algorithms are made of."""
 
 

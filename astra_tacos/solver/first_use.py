@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 _MATCHING = "astra_tacos.synthesizer.matching._matching_kernels"
-_PACKING = "astra_tacos.synthesizer.packing._packing_kernels"
-_BRANCHINGS = "astra_tacos.synthesizer.parts._branching_kernels"
+_TREES = "astra_tacos.synthesizer.parts._tree_kernels"
 _ROUTING = "astra_tacos.synthesizer.routing"
 _TWO_LEVEL = "astra_tacos.synthesizer.parts._two_level_kernels"
 _SYMMETRIC = "astra_tacos.synthesizer.symmetric._symmetric_kernels"
@@ -57,13 +56,12 @@ SEARCHING = (
 """Schedules, of any pattern on any network."""
 SHARED = (
     f"{_MATCHING}:match",
-    f"{_PACKING}:respond",
-    f"{_PACKING}:walk",
+    f"{_TREES}:walk",
     f"{_ROUTING}._tree_kernels:grow",
     "astra_tacos.bounds._bound_kernels:max_flow",
 )
 """Schedules of collectives in which chunks go to several NPUs."""
-ROOTED = (f"{_BRANCHINGS}:reaches_all", f"{_BRANCHINGS}:pack")
+ROOTED = (f"{_TREES}:reaches_all", f"{_TREES}:pack")
 """Schedules of collectives of which one NPU has or gets everything."""
 _EXACT_TIME = "astra_tacos.schedule._settle_kernels:earliest_times"
 SYMMETRIC_TREES = (f"{_SYMMETRIC}:grow_trees", f"{_SYMMETRIC}:earliest_starts", f"{_SYMMETRIC}:dispatch", _EXACT_TIME)

@@ -41,7 +41,6 @@ _RIVALS = (
     ("direct", (1, 4, 16)),
     ("symmetric", (24, 16, 12, 10, 8, 6, 5, 4, 3, 2, 1)),
     ("routed", (24, 12, 6)),
-    ("trees", (12,)),
 )
 """Synthesizers, and numbers of chunks, whose schedules are few long messages, alike on all links, or load links evenly."""
 _RIVAL_SENDS = 100_000

@@ -31,10 +31,8 @@ from astra_tacos.synthesizer.algorithms.predefined import (
 from astra_tacos.synthesizer.algorithms.routed import routed
 from astra_tacos.synthesizer.algorithms.symmetric import refuse_asymmetric, symmetric, symmetric_optimum
 from astra_tacos.synthesizer.algorithms.tacos import tacos
-from astra_tacos.synthesizer.algorithms.trees import refuse_too_large, trees
 from astra_tacos.synthesizer.chunk_counts import advise_for_trips, most_promising
 from astra_tacos.synthesizer.on_fabrics import on_fabrics
-from astra_tacos.synthesizer.packing.chunk_count import suggest_chunks
 from astra_tacos.synthesizer.parts.branchings import advise_chunks, refuse_too_many_flows
 from astra_tacos.synthesizer.parts.dimension_order import refuse_without_dimensions
 from astra_tacos.synthesizer.synthesizer import Synthesizer
@@ -44,7 +42,6 @@ from astra_tacos.synthesizer.work import (
     gather_work,
     match_work,
     over_dimensions_work,
-    pack_work,
     route_work,
     tree_work,
     trip_work,
@@ -68,9 +65,6 @@ SYNTHESIZERS: dict[str, Synthesizer] = {
         optimum=symmetric_optimum,
     ),
     "tacos": on_fabrics(Synthesizer(tacos, _ALL, is_random=True, advise=most_promising, work=match_work, by_chunk=True)),
-    "trees": on_fabrics(
-        Synthesizer(trees, _ALL, is_random=True, refusal=refuse_too_large, advise=suggest_chunks, work=pack_work, by_chunk=True)
-    ),
     "routed": on_fabrics(
         Synthesizer(
             routed, _ALL | _OF_PARTS, is_random=True, advise=most_promising, work=route_work, does_groups=True, by_chunk=True

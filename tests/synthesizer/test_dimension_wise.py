@@ -172,7 +172,7 @@ def test_one_shot_from_an_all_gather(network: Topology, data: st.DataObject) -> 
     pieces, size = data.draw(st.integers(1, 3)), data.draw(st.integers(100_000, 200_000))
     gathering = all_gather(network.num_npus, size, pieces)
     timing = compute_timing(network, gathering, data.draw(st.sampled_from(("blocking", "pipelined"))), 10.0)
-    gathered = SYNTHESIZERS[data.draw(st.sampled_from(("tacos", "trees", "bruck")))].make(network, gathering, timing, 3)
+    gathered = SYNTHESIZERS[data.draw(st.sampled_from(("tacos", "routed", "bruck")))].make(network, gathering, timing, 3)
     of = one_shot_of(gathered, "one-shot")
     check(of)
     assert of.num_sends == gathered.num_sends

@@ -14,11 +14,10 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.synthesizer.packing.pack import Packing
-from astra_tacos.synthesizer.packing.tree_sends import send_graph_along_trees
 from astra_tacos.synthesizer.parts.branchings import choose_branchings
 from astra_tacos.synthesizer.parts.dispatch import dispatch
 from astra_tacos.synthesizer.parts.mirror import mirror, mirrored
+from astra_tacos.synthesizer.parts.trees import Packing, send_graph_along_trees
 
 
 def branchings(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:

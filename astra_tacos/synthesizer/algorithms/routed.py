@@ -17,7 +17,7 @@ from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.parts.dispatch import dispatch
 from astra_tacos.synthesizer.parts.mirror import justify, mirror, mirrored
 from astra_tacos.synthesizer.routing.route import BUSY_SHARE, find_route, send_graph_along_route
-from astra_tacos.synthesizer.routing.tree_growth import may_have_idle_roots
+from astra_tacos.synthesizer.routing.tree_growth import may_choose_roots
 
 _FEW_SENDS = 500_000
 
@@ -48,9 +48,9 @@ def routed(topology: Topology, collective: Collective, timing: Timing, seed: int
 
 
 def _spread(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
-    # Idle roots do not always help: links between members may be faster than those to others.
-    kinds = (False, True) if may_have_idle_roots(collective) else (False,)
-    routes = [find_route(topology, collective, timing, seed, idle_roots=idle_roots) for idle_roots in kinds]
+    # Other roots do not always help: links between members may be faster than those to others.
+    kinds = (False, True) if may_choose_roots(topology, collective) else (False,)
+    routes = [find_route(topology, collective, timing, seed, free_roots=free_roots) for free_roots in kinds]
     graphs = [send_graph_along_route(topology, collective, timing, route) for route in routes]
     # Where ports of switches have to be paired, neither of the two methods is always better.
     tried = (

@@ -25,12 +25,12 @@ from astra_tacos.schedule.link_use import count_work
 from astra_tacos.schedule.timing import LinkModel, Timing, compute_timing
 from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.support.grouping import group_by
-from astra_tacos.synthesizer.packing.pack import Branches, measure
 from astra_tacos.synthesizer.parts.mirror import mirror
+from astra_tacos.synthesizer.parts.trees import Branches, measure
 from astra_tacos.synthesizer.routing.paths import link_graph
 
 if TYPE_CHECKING:
-    from astra_tacos.synthesizer.parts._branching_kernels import Arcs
+    from astra_tacos.synthesizer.parts._tree_kernels import Arcs
 
 
 _HANDING_ON = 0.01
@@ -69,7 +69,7 @@ class _Network:
     """Links of a topology with the time for which a chunk holds each, as the kernels take them."""
 
     def __init__(self, topology: Topology, timing: Timing, root: int) -> None:
-        from astra_tacos.synthesizer.parts._branching_kernels import Channels
+        from astra_tacos.synthesizer.parts._tree_kernels import Channels
 
         self.topology, self.root = topology, root
         self.hold_ns = link_graph(topology, timing).hold_ns
@@ -89,7 +89,7 @@ class _Network:
 
     def arcs(self, period_ns: float, most: int) -> Arcs:
         """Capacities: the chunks that each link carries in a period, no more than there are trees."""
-        from astra_tacos.synthesizer.parts._branching_kernels import Arcs
+        from astra_tacos.synthesizer.parts._tree_kernels import Arcs
 
         cap = np.zeros(len(self.head), np.int64)
         num_links = self.topology.num_links
@@ -99,7 +99,7 @@ class _Network:
 
     def carries(self, period_ns: float, trees: int) -> bool:
         """Whether as many trees fit into a period."""
-        from astra_tacos.synthesizer.parts._branching_kernels import reaches_all
+        from astra_tacos.synthesizer.parts._tree_kernels import reaches_all
 
         count_work(_FLOW * self.topology.num_npus * self.topology.num_links)
         return bool(reaches_all(self.root, trees, self.topology.num_npus, self.arcs(period_ns, trees)))
@@ -116,7 +116,7 @@ class _Network:
 
     def pack(self, trees: int, period_ns: float) -> NDArray[np.int32] | None:
         """So many trees in such a period; in a longer one, where switches take in more or less than they give out."""
-        from astra_tacos.synthesizer.parts._branching_kernels import pack
+        from astra_tacos.synthesizer.parts._tree_kernels import pack
 
         for slack in _SLACKS:
             channel = np.full((trees, self.topology.num_npus), -1, np.int32)

@@ -23,13 +23,12 @@ from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.joint import join_collectives, split
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LinkModel, Timing, compute_timing
-from astra_tacos.synthesizer.packing.pack import Packing
-from astra_tacos.synthesizer.packing.tree_sends import send_graph_along_trees
 from astra_tacos.synthesizer.parts.dispatch import dispatch
 from astra_tacos.synthesizer.parts.mirror import justify, mirror
 from astra_tacos.synthesizer.parts.send_graph import SendGraph
+from astra_tacos.synthesizer.parts.trees import Packing, send_graph_along_trees
 from astra_tacos.synthesizer.routing.paths import Paths, find_paths, send_graph_along_paths
-from astra_tacos.synthesizer.routing.tree_growth import grow_trees, may_have_idle_roots
+from astra_tacos.synthesizer.routing.tree_growth import grow_trees, may_choose_roots
 
 BUSY_SHARE = 0.8
 """What routed sends are dispatched with, see `dispatch`."""
@@ -54,7 +53,7 @@ def find_route(
     seed: int,
     others_ns: NDArray[np.float64] | None = None,
     *,
-    idle_roots: bool = False,
+    free_roots: bool = False,
 ) -> Route:
     """Paths or trees for all chunks of a collective.
 
@@ -66,8 +65,8 @@ def find_route(
         In which order chunks choose.
     others_ns
         float64[num_links], for how long others hold each link; they are counted in the result.
-    idle_roots
-        Whether trees may begin and end at NPUs that `may_have_idle_roots` names.
+    free_roots
+        Whether trees may begin and end at NPUs that `may_choose_roots` names.
 
     Raises
     ------
@@ -76,7 +75,7 @@ def find_route(
     """
     if collective.is_personalised:
         return Route(find_paths(topology, collective, timing, seed, others_ns))
-    return Route(grow_trees(topology, collective, timing, seed, others_ns, idle_roots=idle_roots))
+    return Route(grow_trees(topology, collective, timing, seed, others_ns, free_roots=free_roots))
 
 
 def send_graph_along_route(topology: Topology, collective: Collective, timing: Timing, route: Route) -> SendGraph:
@@ -163,8 +162,8 @@ def _route(topology: Topology, collective: Collective, timing: Timing, seed: int
     if collective.only_reduces:
         image = mirror(topology, timing)
         topology, timing = image.topology, image.timing
-    kinds = (False, True) if may_have_idle_roots(collective) else (False,)
-    found = [find_route(topology, collective, timing, seed, others_ns, idle_roots=idle_roots) for idle_roots in kinds]
+    kinds = (False, True) if may_choose_roots(topology, collective) else (False,)
+    found = [find_route(topology, collective, timing, seed, others_ns, free_roots=free_roots) for free_roots in kinds]
     return min(found, key=lambda route: float(route.link_ns.max()))
 
 

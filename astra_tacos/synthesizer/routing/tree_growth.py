@@ -3,7 +3,7 @@
 Prices are those of `paths`. A tree grows from its root: in each step it joins the member that is cheapest to reach from any NPU
 of the tree. The delay from the root is part of the price, which limits the depth of trees.
 
-The trees of an All-Reduce of some of the NPUs may have any NPU as their root, where that is asked for. Growth alone would never
+The trees of an All-Reduce may have any NPU as their root, where that is asked for. Growth alone would never
 take an idle one that shares a switch with the members, as one hop is cheaper than two; but then each member sends and receives
 its data once and not nearly twice (a parameter server: Jiang et al., "A Unified Architecture for Accelerating Distributed DNN
 Training in Heterogeneous GPU/CPU Clusters", OSDI 2020). So every round offers another root to every chunk.
@@ -11,17 +11,18 @@ Training in Heterogeneous GPU/CPU Clusters", OSDI 2020). So every round offers a
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
-from astra_tacos.network.topology import Topology
+from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.schedule.link_use import count_work
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.support.grouping import group_by
-from astra_tacos.synthesizer.packing.pack import Branches, Packing, measure
-from astra_tacos.synthesizer.packing.tree_sends import middle_npus, share_trees, spread_evenly
+from astra_tacos.synthesizer.parts.trees import Branches, Packing, measure, middle_npus, share_trees, spread_evenly
 from astra_tacos.synthesizer.routing.paths import link_graph
 
 _LOOKS_A_ROUND = 1 << 24
@@ -35,9 +36,23 @@ _FEW_OF_ONE_ROOT = 8
 """Delays count for less in proportion where one root has more chunks: all of them load its links, but the delays overlap."""
 
 
-def may_have_idle_roots(collective: Collective) -> bool:
-    """Whether chunks may be summed up and spread by NPUs that are no members: in an All-Reduce of some of the NPUs."""
-    return collective.num_phases == 2 and len(collective.member_npus) < collective.num_npus
+def may_choose_roots(topology: Topology, collective: Collective) -> bool:
+    """Whether trees of an All-Reduce may gain from other roots than central members.
+
+    NPUs that are no members can serve. And where links do not come in pairs of one speed, the rate of summing up and spreading
+    at once depends on the roots.
+    """
+    return collective.num_phases == 2 and (len(collective.member_npus) < collective.num_npus or not _is_paired(topology))
+
+
+@lru_cache(maxsize=16)
+def _is_paired(topology: Topology) -> bool:
+    """Whether every channel has one of the same speed in the opposite direction."""
+    back = topology.channel_of(topology.channel_dst, topology.channel_src)
+    switched = topology.channel_down_link != NO_LINK
+    out = topology.link_bandwidth_gibps[topology.channel_link]
+    into = np.where(switched, topology.link_bandwidth_gibps[topology.channel_down_link], out)
+    return bool(np.all(back >= 0) and np.all(out == into[back]) and np.all(switched == switched[back]))
 
 
 def grow_trees(
@@ -47,7 +62,7 @@ def grow_trees(
     seed: int,
     others_ns: NDArray[np.float64] | None = None,
     *,
-    idle_roots: bool = False,
+    free_roots: bool = False,
 ) -> tuple[Packing, NDArray[np.int64]]:
     """Trees for all chunks, and the tree of each chunk.
 
@@ -65,7 +80,7 @@ def grow_trees(
         In which order chunks choose; and if the collective has a root, how much delays count.
     others_ns
         float64[num_links], for how long others hold each link; they are counted in the result.
-    idle_roots
+    free_roots
         Whether chunks of an All-Reduce may choose other roots than central members.
 
     Raises
@@ -96,7 +111,7 @@ def grow_trees(
             else max(collective.num_chunks * growth.graph.hold_ns.max() + growth.load.max(), 1.0)
         )
         order = random.permutation(len(root))
-        may_move = idle_roots and best is not None
+        may_move = free_roots and best is not None
         offer = random.integers(topology.num_npus, size=len(root)) if may_move else np.full(len(root), -1)
         growth.once(order, offer, norm, doublings, share * weight_of_delays)
         if measured is None or not np.array_equal(measured, growth.channel):
@@ -111,7 +126,7 @@ def grow_trees(
         if since == _PATIENCE:
             break
     assert best is not None  # there is a round
-    return best, tree_of[spread_evenly(best.root[tree_of])] if idle_roots else tree_of
+    return best, tree_of[spread_evenly(best.root[tree_of])] if free_roots else tree_of
 
 
 class _Growth:

@@ -1,16 +1,15 @@
-"""The sends of chunks along trees, and their priorities.
+"""Trees that chunks travel along: their roots, the loads that they put on links, the lengths of their branches, and the sends.
 
 Of the sends that wait for a link, the one goes first that has the earliest latest-start time: the time at which it has to start
 for its chunk to be everywhere when it is due. In an All-Gather every chunk is due at the end, so the send with the longest path
 ahead goes first. Where chunks share their roots, their due dates are staggered, so that they follow one another as in a pipeline
 (Jackson's rule for due dates, with tails as in Carlier 1982). Because some links have more work than others, the due dates are
 closer together than the chunks can be finished; the spacing was found by measurement.
-
-The roots of trees, and groups of chunks that share a tree.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -19,8 +18,75 @@ from numpy.typing import NDArray
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.synthesizer.packing.pack import Packing
 from astra_tacos.synthesizer.parts.send_graph import SendGraph
+
+
+@dataclass(frozen=True, slots=True)
+class Branches:
+    """Times of a chunk along trees without congestion; in trees that lead into their roots, against the links' direction.
+
+    Parameters
+    ----------
+    away_ns
+        int64[num_trees, num_npus], from the root to the NPU.
+    ahead_ns
+        int64[num_trees, num_npus], from the NPU to the last one behind it.
+    entry_ns
+        int64[num_trees, num_npus], over the channel that joins the NPU to the tree; 0 for the root.
+    """
+
+    away_ns: NDArray[np.int64]
+    ahead_ns: NDArray[np.int64]
+    entry_ns: NDArray[np.int64]
+
+
+def measure(topology: Topology, timing: Timing, channel: NDArray[np.int32], inward: bool) -> Branches:
+    """Measure trees.
+
+    Parameters
+    ----------
+    topology
+        The network.
+    timing
+        Delays of chunks on the links of the network.
+    channel
+        int32[num_trees, num_npus], the channel that joins each NPU to the tree, -1 for the root.
+    inward
+        Whether trees lead into their roots.
+    """
+    from astra_tacos.synthesizer.parts._tree_kernels import Branches as Results
+    from astra_tacos.synthesizer.parts._tree_kernels import walk
+
+    channel_ns = timing.channel_delay_ns[:, -1] + (timing.reduction_ns[-1] if inward else 0)
+    away_ns, ahead_ns = np.empty((2, *channel.shape), np.int64)
+    walk(channel, inward, topology.channel_src, topology.channel_dst, channel_ns, Results(away_ns, ahead_ns))
+    return Branches(away_ns, ahead_ns, np.where(channel >= 0, channel_ns[channel], 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """Trees, and the loads that they put on links.
+
+    Parameters
+    ----------
+    inward
+        bool[num_kinds]: of each kind of tree, whether it leads into its root (to sum up) rather than out of it.
+    root
+        int64[num_trees], of the trees of every kind.
+    channel
+        int32[num_kinds, num_trees, num_npus], the channel that joins each NPU to the tree, from its root's side; -1 for the root.
+    branches
+        How long the trees of each kind are.
+    link_ns
+        float64[num_links], how long each link is busy with all chunks.
+    """
+
+    inward: NDArray[np.bool_]
+    root: NDArray[np.int64]
+    channel: NDArray[np.int32]
+    branches: tuple[Branches, ...]
+    link_ns: NDArray[np.float64]
+
 
 _NEAR_THE_MIDDLE = 1.34
 
