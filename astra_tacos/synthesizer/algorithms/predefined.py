@@ -1,4 +1,6 @@
-"""Halving and doubling: log2 N steps, in which partners exchange half of the remaining data, or all that they have.
+"""Algorithms whose pattern is known beforehand: direct, rings, halving and doubling, Bruck's, double binary trees.
+
+Halving and doubling: log2 N steps, in which partners exchange half of the remaining data, or all that they have.
 
 Source: Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in MPICH" (2005), sections 4.1 and 4.3;
 ASTRA-sim's `halvingDoubling`.

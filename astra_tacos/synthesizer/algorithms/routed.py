@@ -1,9 +1,11 @@
 """Routed: every chunk takes its own path or tree, chosen so that links share the load evenly; then the sends are list-scheduled.
 
 `routing.paths` computes the paths of personalised chunks, `routing.tree_growth` the trees of chunks that several NPUs need or
-contribute to; both may pass through NPUs that are not members of the collective. The sends of trees get the priorities of
-`trees`. Of the sends of paths that wait for a link, the one goes first whose chunk has the longest way to go; conflicts at
-switches are improved afterwards.
+contribute to; both may pass through NPUs that are not members of the collective. An All-Reduce sums every chunk up one tree and
+spreads it down another from the same root: where links come in pairs this reaches the packing rate of spanning trees, which on
+meshes is up to twice the rate of a Reduce-Scatter followed by an All-Gather. The sends of trees are ranked by their latest start
+times (`parts.trees`). Of the sends of paths that wait for a link, the one goes first whose chunk has the longest way to go;
+conflicts at switches are improved afterwards (`parts.mirror.justify`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Whole chunks along columns, and their sends with priorities.
 
 Shares of a linear programme are no whole numbers of chunks: every demand gives each column as many chunks as its share has whole
-ones, and the rest to columns with the largest remainders, or where links have least to do. As in `packing.tree_sends`, the send
+ones, and the rest to columns with the largest remainders, or where links have least to do. As in `parts.trees`, the send
 goes first that has to start earliest for its chunk to be everywhere when it is due.
 
 Sends through store-and-forward switches of dimensions, scheduled hop by hop.

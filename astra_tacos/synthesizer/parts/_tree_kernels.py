@@ -1,7 +1,6 @@
 # mypy: ignore-errors
 """Kernels: the lengths of branches; whether a root can send so many units to every NPU; arborescences that share links.
 
-
 Devices are NPUs and switches; two more nodes stand for the tree that grows (see `pack`). Arcs come in pairs: arc 2 i is link i,
 or joins these nodes to devices, and arc 2 i + 1 runs against it.
 """
