@@ -16,7 +16,7 @@ from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.parts.branchings import choose_branchings
 from astra_tacos.synthesizer.parts.dispatch import dispatch
-from astra_tacos.synthesizer.parts.mirror import mirror, mirrored
+from astra_tacos.synthesizer.parts.mirror import backwards
 from astra_tacos.synthesizer.parts.trees import Packing, send_graph_along_trees
 
 
@@ -41,8 +41,7 @@ def branchings(topology: Topology, collective: Collective, timing: Timing, seed:
     """
     if collective.gathers:
         return _spread(topology, collective, timing, seed)
-    image = mirror(topology, timing)
-    return mirrored(_spread(image.topology, collective, image.timing, seed), image, topology, timing)
+    return backwards(_spread, topology, collective, timing, seed)
 
 
 def _spread(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:

@@ -26,7 +26,9 @@ Source: Sanders, Speck, Träff, "Two-tree algorithms for full bandwidth broadcas
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,38 +39,36 @@ from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.parts.dispatch import dispatch
+from astra_tacos.synthesizer.parts.mirror import Make
 from astra_tacos.synthesizer.parts.rings import find_rings, rings_of_fabric
 from astra_tacos.synthesizer.routing.routing import Spread, make_send_graph
 
 
-def halving_doubling(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+def _along(spread: Callable[[Topology, Collective, bool], Spread], name: str) -> Make:
+    """A synthesizer that sends chunks as `spread` says, of a network, a collective and whether it is turned round to add up."""
+
+    def make(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+        sends = make_send_graph(topology, collective, timing, partial(spread, topology, collective))
+        return dispatch(topology, collective, timing, sends, name, seed)
+
+    return make
+
+
+def _halving_doubling(topology: Topology, collective: Collective, turned: bool) -> Spread:
     """Exchange data between partners, over log2 N steps.
 
     In step k of a gathering, NPUs whose ids differ only in bit k exchange all that they have. Reductions run backwards in time.
-
-    Parameters
-    ----------
-    topology
-        The network.
-    collective
-        The collective to synthesize.
-    timing
-        Delays of chunks on the links of the network.
-    seed
-        Recorded in the schedule; this algorithm makes no random choices.
     """
+    # Relative to the owner: every NPU that differs from it only below bit k sends to its partner in step k.
+    num_chunks = collective.num_chunks
+    src, dst, step = binomial_tree(topology.num_npus)
+    chunk = np.repeat(np.arange(num_chunks, dtype=np.int32), len(dst))
+    owner = collective.chunk_owner[chunk]
+    first, second = (owner ^ np.tile(end, num_chunks) for end in (src, dst))
+    return Spread(chunk, first, second, np.tile(step, num_chunks))
 
-    def spread_out(turned: bool) -> Spread:
-        # Relative to the owner: every NPU that differs from it only below bit k sends to its partner in step k.
-        num_chunks = collective.num_chunks
-        src, dst, step = binomial_tree(topology.num_npus)
-        chunk = np.repeat(np.arange(num_chunks, dtype=np.int32), len(dst))
-        owner = collective.chunk_owner[chunk]
-        first, second = (owner ^ np.tile(end, num_chunks) for end in (src, dst))
-        return Spread(chunk, first, second, np.tile(step, num_chunks))
 
-    sends = make_send_graph(topology, collective, timing, spread_out)
-    return dispatch(topology, collective, timing, sends, "halving-doubling", seed)
+halving_doubling = _along(_halving_doubling, "halving-doubling")
 
 
 def refuse_other_than_powers_of_two(topology: Topology, collective: Collective) -> str | None:
@@ -78,37 +78,24 @@ def refuse_other_than_powers_of_two(topology: Topology, collective: Collective) 
     return None
 
 
-def bruck(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+def _bruck(topology: Topology, collective: Collective, turned: bool) -> Spread:
     """Synthesize with Bruck's algorithm.
 
     In step k of a gathering, NPU v sends to NPU v - 2**k everything that v has and the other lacks. Reductions run backwards in
     time. In step k of an All-to-All, NPU v sends to NPU v + 2**k all chunks for NPUs whose distance from the owner has bit k.
-
-    Parameters
-    ----------
-    topology
-        The network.
-    collective
-        The collective to synthesize.
-    timing
-        Delays of chunks on the links of the network.
-    seed
-        Recorded in the schedule; this algorithm makes no random choices.
     """
+    # As seen from the owner: after k steps the 2**k NPUs before it have the chunk.
+    num_npus, num_chunks = np.int32(topology.num_npus), collective.num_chunks
+    if collective.chunk_target is not None:
+        return _bit_by_bit(collective.chunk_owner, collective.chunk_target, num_npus)
+    src, dst, step = binomial_tree(topology.num_npus)
+    chunk = np.repeat(np.arange(num_chunks, dtype=np.int32), len(dst))
+    owner = collective.chunk_owner[chunk]
+    first, second = ((owner - np.tile(end, num_chunks)) % num_npus for end in (src, dst))
+    return Spread(chunk, first, second, np.tile(step, num_chunks))
 
-    def spread_out(turned: bool) -> Spread:
-        # As seen from the owner: after k steps the 2**k NPUs before it have the chunk.
-        num_npus, num_chunks = np.int32(topology.num_npus), collective.num_chunks
-        if collective.chunk_target is not None:
-            return _bit_by_bit(collective.chunk_owner, collective.chunk_target, num_npus)
-        src, dst, step = binomial_tree(topology.num_npus)
-        chunk = np.repeat(np.arange(num_chunks, dtype=np.int32), len(dst))
-        owner = collective.chunk_owner[chunk]
-        first, second = ((owner - np.tile(end, num_chunks)) % num_npus for end in (src, dst))
-        return Spread(chunk, first, second, np.tile(step, num_chunks))
 
-    sends = make_send_graph(topology, collective, timing, spread_out)
-    return dispatch(topology, collective, timing, sends, "bruck", seed)
+bruck = _along(_bruck, "bruck")
 
 
 def _bit_by_bit(owner: NDArray[np.int32], target: NDArray[np.int32], num_npus: np.int32) -> Spread:
@@ -119,38 +106,37 @@ def _bit_by_bit(owner: NDArray[np.int32], target: NDArray[np.int32], num_npus: n
     return Spread(*(column.astype(np.int32) for column in columns))
 
 
-def direct(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
-    """Send each chunk straight from its owner to every other NPU (or to its target), to the next higher NPU first.
+def _direct(topology: Topology, collective: Collective, turned: bool) -> Spread:
+    """Send each chunk straight from its owner to every other NPU (or to its target), to the next higher NPU first."""
+    num_npus = topology.num_npus
+    if collective.chunk_target is not None:
+        chunk = np.arange(collective.num_chunks, dtype=np.int32)
+        distance = (collective.chunk_target - collective.chunk_owner) % np.int32(num_npus)
+    else:
+        distance = np.tile(np.arange(1, num_npus, dtype=np.int32), collective.num_chunks)
+        chunk = np.repeat(np.arange(collective.num_chunks, dtype=np.int32), num_npus - 1)
+    src = collective.chunk_owner[chunk]
+    dst = (src + (-distance if turned else distance)) % np.int32(num_npus)
+    ends = (dst, src) if turned else (src, dst)
+    # A send with a channel of its own uses it, even if there is a faster path, and goes before relayed sends.
+    passed_on = topology.channel_of(*ends) < 0
+    return Spread(chunk, src, dst, distance - 1 + passed_on * np.int32(num_npus))
 
-    Parameters
-    ----------
-    topology
-        The network.
-    collective
-        The collective to synthesize.
-    timing
-        Delays of chunks on the links of the network.
-    seed
-        Recorded in the schedule; this algorithm makes no random choices.
-    """
 
-    def spread_out(turned: bool) -> Spread:
-        num_npus = topology.num_npus
-        if collective.chunk_target is not None:
-            chunk = np.arange(collective.num_chunks, dtype=np.int32)
-            distance = (collective.chunk_target - collective.chunk_owner) % np.int32(num_npus)
-        else:
-            distance = np.tile(np.arange(1, num_npus, dtype=np.int32), collective.num_chunks)
-            chunk = np.repeat(np.arange(collective.num_chunks, dtype=np.int32), num_npus - 1)
-        src = collective.chunk_owner[chunk]
-        dst = (src + (-distance if turned else distance)) % np.int32(num_npus)
-        ends = (dst, src) if turned else (src, dst)
-        # A send with a channel of its own uses it, even if there is a faster path, and goes before relayed sends.
-        passed_on = topology.channel_of(*ends) < 0
-        return Spread(chunk, src, dst, distance - 1 + passed_on * np.int32(num_npus))
+direct = _along(_direct, "direct")
 
-    sends = make_send_graph(topology, collective, timing, spread_out)
-    return dispatch(topology, collective, timing, sends, "direct", seed)
+
+def _round(rings: NDArray[np.int32], topology: Topology, collective: Collective, turned: bool) -> Spread:
+    num_npus, num_chunks = topology.num_npus, collective.num_chunks
+    place = np.empty_like(rings)
+    np.put_along_axis(place, rings, np.arange(num_npus, dtype=np.int32)[None], axis=1)
+    chunk = np.arange(num_chunks, dtype=np.int32)
+    on = chunk % len(rings)
+    step = np.arange(num_npus - 1, dtype=np.int32)
+    start = place[on, collective.chunk_owner][:, None]
+    one = np.int32(-1 if turned else 1)
+    src, dst = (rings[on[:, None], (start + one * hops) % num_npus].ravel() for hops in (step, step + 1))
+    return Spread(np.repeat(chunk, num_npus - 1), src, dst, np.tile(step, num_chunks))
 
 
 def ring(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
@@ -158,16 +144,10 @@ def ring(topology: Topology, collective: Collective, timing: Timing, seed: int) 
 
     Parameters
     ----------
-    topology
-        The network.
-    collective
-        The collective to synthesize.
-    timing
-        Delays of chunks on the links of the network.
-    seed
-        Recorded in the schedule; this algorithm makes no random choices.
+    topology, collective, timing, seed
+        As `Synthesizer.make` takes them.
     """
-    return _along(find_rings(topology), topology, collective, timing, seed)
+    return _along(partial(_round, find_rings(topology)), "ring")(topology, collective, timing, seed)
 
 
 def ring_on_pairs(fabric: Topology, pairs: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
@@ -180,24 +160,7 @@ def ring_on_pairs(fabric: Topology, pairs: Topology, collective: Collective, tim
     collective, timing, seed
         As for `ring`.
     """
-    return _along(rings_of_fabric(fabric, pairs), pairs, collective, timing, seed)
-
-
-def _along(rings: NDArray[np.int32], topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
-    def spread_out(turned: bool) -> Spread:
-        num_npus, num_chunks = topology.num_npus, collective.num_chunks
-        place = np.empty_like(rings)
-        np.put_along_axis(place, rings, np.arange(num_npus, dtype=np.int32)[None], axis=1)
-        chunk = np.arange(num_chunks, dtype=np.int32)
-        on = chunk % len(rings)
-        step = np.arange(num_npus - 1, dtype=np.int32)
-        start = place[on, collective.chunk_owner][:, None]
-        one = np.int32(-1 if turned else 1)
-        src, dst = (rings[on[:, None], (start + one * hops) % num_npus].ravel() for hops in (step, step + 1))
-        return Spread(np.repeat(chunk, num_npus - 1), src, dst, np.tile(step, num_chunks))
-
-    sends = make_send_graph(topology, collective, timing, spread_out)
-    return dispatch(topology, collective, timing, sends, "ring", seed)
+    return _along(partial(_round, rings_of_fabric(fabric, pairs)), "ring")(pairs, collective, timing, seed)
 
 
 def double_binary_tree(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:

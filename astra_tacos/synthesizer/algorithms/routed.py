@@ -17,7 +17,7 @@ from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.parts.dispatch import dispatch
-from astra_tacos.synthesizer.parts.mirror import justify, mirror, mirrored
+from astra_tacos.synthesizer.parts.mirror import backwards, justify
 from astra_tacos.synthesizer.routing.route import BUSY_SHARE, find_route, send_graph_along_route
 from astra_tacos.synthesizer.routing.tree_growth import may_choose_roots
 
@@ -44,8 +44,7 @@ def routed(topology: Topology, collective: Collective, timing: Timing, seed: int
         If some NPU cannot be reached.
     """
     if collective.only_reduces:
-        image = mirror(topology, timing)
-        return mirrored(_spread(image.topology, collective, image.timing, seed), image, topology, timing)
+        return backwards(_spread, topology, collective, timing, seed)
     return _spread(topology, collective, timing, seed)
 
 

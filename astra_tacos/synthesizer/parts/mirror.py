@@ -9,12 +9,14 @@ Valls, Ballestin and Quintanilla 2005, for projects with limited resources).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.messages import Sends
 from astra_tacos.schedule.schedule import Schedule
@@ -23,6 +25,8 @@ from astra_tacos.schedule.timing import Timing
 from astra_tacos.support.grouping import distinct_places
 from astra_tacos.synthesizer.parts.dispatch import dispatch
 from astra_tacos.synthesizer.parts.send_graph import SendGraph
+
+Make = Callable[[Topology, Collective, Timing, int], Schedule]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,12 @@ def mirrored(schedule: Schedule, image: Mirror, topology: Topology, timing: Timi
     return settle(topology, schedule.collective, timing, sends, schedule.synthesizer, schedule.seed)
 
 
+def backwards(spread: Make, topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+    """What only reduces, as what spreads on the mirror image; `spread` makes the schedule there."""
+    image = mirror(topology, timing)
+    return mirrored(spread(image.topology, collective, image.timing, seed), image, topology, timing)
+
+
 _MOST_SENDS = 1_200_000
 _MOST_ROUNDS = 2
 _GOOD_ENOUGH = 1.001
@@ -105,8 +115,8 @@ def justify(schedule: Schedule, busy_share: float) -> Schedule:
         if best.collective_time_ns <= goal:
             break
         sends = _latest_first(now, turned)
-        backwards = dispatch(image.topology, now.collective, image.timing, sends, now.synthesizer, now.seed, busy_share)
-        sends = _latest_first(backwards, image.channel)
+        turned_back = dispatch(image.topology, now.collective, image.timing, sends, now.synthesizer, now.seed, busy_share)
+        sends = _latest_first(turned_back, image.channel)
         now = dispatch(topology, now.collective, timing, sends, now.synthesizer, now.seed, busy_share)
         is_stale = now.collective_time_ns * _GOOD_ENOUGH >= best.collective_time_ns
         best = min(best, now, key=lambda candidate: candidate.collective_time_ns)

@@ -28,11 +28,6 @@ def server_share(workers: int, servers: int) -> float:
     return min(1.0, mixed(workers, servers) * servers / workers)
 
 
-def fat_box(workers: int, box: float) -> float:
-    """One box with a port of `box` times a worker's (PBox): max(1, n / box)."""
-    return dedicated(workers, 1, box)
-
-
 def racks_flat(workers: int, racks: int, uplink: float) -> float:
     """Chunks dealt to all workers of racks of n, whose uplinks are `uplink` times a worker's port: each sends 2 n (r - 1) / r."""
     return max(colocated(workers * racks), 2 * workers * (racks - 1) / racks / uplink)

@@ -86,11 +86,6 @@ class SearchOptions:
             _check_number("time limit", self.time_limit_s, "more than 0 s", may_be_zero=False)
 
     @property
-    def named_link_model(self) -> LinkModel | None:
-        """The one link model that is asked for; None if it is to be chosen."""
-        return next((model for model in LINK_MODELS if model == self.link_model), None)
-
-    @property
     def synthesizers(self) -> tuple[str, ...]:
         """Names of the synthesizers to try."""
         return auto_synthesizers() if self.synthesizer == AUTO else (self.synthesizer,)
