@@ -41,7 +41,7 @@ _ROUTED_SENDS, _ROUTED_PHASE = 2.0, 3.0
 """How often list scheduling takes each send: for paths, and for trees per phase."""
 _MIXES, _MOST_OF_MIXES = 100, 1_000_000
 """Sends examined per pair of NPUs while mixes of exchanges are compared and the best few scheduled; and at most."""
-_GATHERS, _MOST_OF_GATHERS = 10, 50_000
+_GATHERS, _MOST_OF_GATHERS = 15, 50_000
 """Sends examined per pair of NPUs while contributions are gathered by several ways, in several numbers of pieces; and at most."""
 _PROGRAMME, _HOPS_OF_TRIP = 500_000, 4
 """A linear programme over columns, at least; and the cost of a send over forwarding devices."""

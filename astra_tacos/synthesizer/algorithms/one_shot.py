@@ -20,10 +20,11 @@ from astra_tacos.support.units import bytes_per_ns
 from astra_tacos.synthesizer.algorithms.routed import routed
 from astra_tacos.synthesizer.algorithms.tacos import tacos
 from astra_tacos.synthesizer.exchange.stages import one_shot_of
+from astra_tacos.synthesizer.work import route_work
 
 _PIECES = (1, 4, 8)
 _MOST_SENDS = 1 << 15
-_MOST_SENDS_OF_ROUTES = 1 << 13
+_MOST_WORK_OF_ROUTES = 1 << 15
 
 
 def one_shot(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
@@ -58,7 +59,7 @@ def one_shot(topology: Topology, collective: Collective, timing: Timing, seed: i
                 raise
             continue
         for gather in (tacos, routed):
-            if gather is routed and gathering.least_sends > _MOST_SENDS_OF_ROUTES:
+            if gather is routed and route_work(topology, gathering) > _MOST_WORK_OF_ROUTES:
                 continue
             schedule = one_shot_of(gather(topology, gathering, delays, seed), "one-shot")
             time = exact_time_ns(schedule)
