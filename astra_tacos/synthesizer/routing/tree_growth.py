@@ -77,7 +77,7 @@ def grow_trees(
     timing
         Delays of chunks on the links of the network.
     seed
-        In which order chunks choose; and if the collective has a root, how much delays count.
+        In which order chunks choose, and which roots are first; and if the collective has a root, how much delays count.
     others_ns
         float64[num_links], for how long others hold each link; they are counted in the result.
     free_roots
@@ -89,7 +89,7 @@ def grow_trees(
         If some member cannot be reached.
     """
     random = np.random.default_rng(seed)
-    tree_of, root = _assign(topology, collective, timing)
+    tree_of, root = _assign(topology, collective, timing, seed)
     weight = np.bincount(tree_of).astype(np.float64)
     inward = np.array([True, False] if collective.num_phases == 2 else [False])
     is_member = np.zeros(topology.num_npus, np.bool_)
@@ -192,12 +192,12 @@ class _Growth:
             raise SynthesisError(f"{topology.name}: some NPU cannot be reached, expected a connected network")
 
 
-def _assign(topology: Topology, collective: Collective, timing: Timing) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _assign(topology: Topology, collective: Collective, timing: Timing, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The tree of each chunk, and the roots of trees: the owners of chunks, or central members."""
     looks = topology.num_links * (collective.num_members if topology.has_switches else 1) * collective.num_phases
     most = max(1, _LOOKS_A_ROUND // looks)
     root: NDArray[np.integer] = collective.chunk_owner
     if collective.num_phases == 2:
-        middle = middle_npus(topology, timing, collective.member_npus)
+        middle = np.roll(middle_npus(topology, timing, collective.member_npus), seed % topology.num_npus)
         root = middle[np.arange(collective.num_chunks) % len(middle)]
     return share_trees(root, topology.num_npus, most)
