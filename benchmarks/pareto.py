@@ -12,9 +12,8 @@ from results_page import machine, main
 
 from astra_tacos import build_topology
 from astra_tacos.network.network_config import Dimension, NetworkConfig
-from astra_tacos.synthesizer.rounds.frontier import Task, frontier
-from astra_tacos.synthesizer.rounds.lanes import lanes_of
-from astra_tacos.synthesizer.rounds.programme import Effort
+from astra_tacos.synthesizer.parts.frontier import Task, frontier
+from astra_tacos.synthesizer.parts.rounds import Effort, lanes_of
 
 SECONDS = 30.0
 CASES = (

@@ -37,7 +37,7 @@ def packed(topology: Topology, name: str, size: int, chunks: int, model: LinkMod
     what = COLLECTIVES[name](topology.num_npus, size, chunks)
     timing = compute_timing(topology, what, model)
     began = time.perf_counter()
-    schedule = SYNTHESIZERS["trees"].make(topology, what, timing, 0)
+    schedule = SYNTHESIZERS["routed"].make(topology, what, timing, 0)
     seconds = time.perf_counter() - began
     assert verify(schedule) == (), "a schedule that is not legal"
     return schedule, seconds

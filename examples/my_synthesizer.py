@@ -20,8 +20,8 @@ from astra_tacos import (
     replay,
     verify,
 )
-from astra_tacos.synthesizer.dispatch.dispatch import dispatch
-from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
+from astra_tacos.synthesizer.parts.dispatch import dispatch
+from astra_tacos.synthesizer.parts.send_graph import SendGraph
 
 
 def chain(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:

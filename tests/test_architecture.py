@@ -140,22 +140,7 @@ def test_what_is_private_stays_in_its_folder() -> None:
         assert private_imports(path) == set(), path.relative_to(PACKAGE)
 
 
-PARTS = {
-    "matching",
-    "packing",
-    "branchings",
-    "columns",
-    "routing",
-    "dispatch",
-    "rings",
-    "overlap",
-    "dimension_order",
-    "exchange",
-    "symmetric",
-    "two_level",
-    "rounds",
-    "pairs",
-}
+PARTS = {"parts", "matching", "columns", "routing", "exchange", "symmetric"}
 """Of synthesizers: what algorithms are made of."""
 
 

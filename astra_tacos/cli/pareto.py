@@ -21,8 +21,7 @@ from astra_tacos.support.files import replaced_directory
 if TYPE_CHECKING:
     from astra_tacos.network.topology import Topology
     from astra_tacos.schedule.timing import LinkModel
-    from astra_tacos.synthesizer.rounds.frontier import Task
-    from astra_tacos.synthesizer.rounds.schedules import Algorithm
+    from astra_tacos.synthesizer.parts.frontier import Algorithm, Task
 
 _MOST_CHUNKS = 8
 _MOST_OF_PAIRS = 3
@@ -85,8 +84,8 @@ def pareto(
     """
     from astra_tacos.network.composition import build_topology
     from astra_tacos.network.network_config import read_network
-    from astra_tacos.synthesizer.rounds.frontier import Task
-    from astra_tacos.synthesizer.rounds.lanes import lanes_of
+    from astra_tacos.synthesizer.parts.frontier import Task
+    from astra_tacos.synthesizer.parts.rounds import lanes_of
 
     if network_path is None:
         raise click.UsageError("Missing option '--network'.")
@@ -127,7 +126,7 @@ class _Asked:
 
 
 def _decide(task: Task, point: tuple[int, int, int], as_json: bool) -> None:
-    from astra_tacos.synthesizer.rounds.programme import Unknown
+    from astra_tacos.synthesizer.parts.rounds import Unknown
 
     chunks, steps, rounds = point
     if chunks % task.unit:
@@ -156,9 +155,8 @@ def _decide(task: Task, point: tuple[int, int, int], as_json: bool) -> None:
 
 def _find(task: Task, asked: _Asked, topology: Topology, size_bytes: int, output: Path | None) -> dict[str, Any]:
     """The frontier, its schedules and where they are written."""
-    from astra_tacos.synthesizer.rounds.frontier import frontier
-    from astra_tacos.synthesizer.rounds.programme import Unknown
-    from astra_tacos.synthesizer.rounds.schedules import Algorithm, composed, crossovers
+    from astra_tacos.synthesizer.parts.frontier import Algorithm, composed, crossovers, frontier
+    from astra_tacos.synthesizer.parts.rounds import Unknown
 
     algorithms: list[Algorithm] = []
     notes: list[str] = []

@@ -48,7 +48,7 @@ def servers(
     the linear programme deals data to trees; the bound holds for every algorithm; the schedule is verified and replayed.
     """
     from astra_tacos.solver.devices_that_add import MIXED, server_rows
-    from astra_tacos.synthesizer.server_shares import colocated, fewest_that_win, racks_flat, racks_summed
+    from astra_tacos.synthesizer.parts.server_shares import colocated, fewest_that_win, racks_flat, racks_summed
 
     if counts is None:
         counts = tuple(sorted({0, 1, *range(0, workers + 1, max(1, workers // 4)), workers}))

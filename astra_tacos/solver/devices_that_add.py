@@ -21,13 +21,12 @@ from astra_tacos.solver.synthesize import check_schedule
 from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.support.units import bytes_per_ns
 from astra_tacos.synthesizer.algorithms.column_generation import schedule_columns
-from astra_tacos.synthesizer.algorithms.parameter_server import parameter_server, server_solution
+from astra_tacos.synthesizer.algorithms.in_network import parameter_server, server_solution
 from astra_tacos.synthesizer.columns.demand import Demands
-from astra_tacos.synthesizer.columns.programme import Solution
-from astra_tacos.synthesizer.columns.stars import server_stars
+from astra_tacos.synthesizer.columns.programme import Solution, server_stars
+from astra_tacos.synthesizer.parts.server_shares import colocated, dedicated, mixed, server_share
 from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
-from astra_tacos.synthesizer.server_shares import colocated, dedicated, mixed, server_share
 
 NONE, ONLY_SERVERS, MIXED, BOX = "colocated", "dedicated", "mixed", "box"
 

@@ -16,10 +16,9 @@ if TYPE_CHECKING:
     from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 _MATCHING = "astra_tacos.synthesizer.matching._matching_kernels"
-_PACKING = "astra_tacos.synthesizer.packing._packing_kernels"
-_BRANCHINGS = "astra_tacos.synthesizer.branchings._branching_kernels"
+_TREES = "astra_tacos.synthesizer.parts._tree_kernels"
 _ROUTING = "astra_tacos.synthesizer.routing"
-_TWO_LEVEL = "astra_tacos.synthesizer.two_level._plan_kernels"
+_TWO_LEVEL = "astra_tacos.synthesizer.parts._two_level_kernels"
 _SYMMETRIC = "astra_tacos.synthesizer.symmetric._symmetric_kernels"
 _SCAN = "astra_tacos.run.trace._scan_kernels"
 _LINT = "astra_tacos.workload.linter._order_kernels"
@@ -50,20 +49,19 @@ CERTIFYING = (_BOUND, "astra_tacos.bounds._bound_kernels:max_flow", "astra_tacos
 SEARCHING = (
     f"{_ROUTING}._routing_kernels:shortest_paths",
     f"{_ROUTING}._routing_kernels:merge",
-    "astra_tacos.synthesizer.dispatch._dispatch_kernels:start_order",
+    "astra_tacos.synthesizer.parts._dispatch_kernels:start_order",
     "astra_tacos.schedule._settle_kernels:earliest_times",
     _BOUND,
 )
 """Schedules, of any pattern on any network."""
 SHARED = (
     f"{_MATCHING}:match",
-    f"{_PACKING}:respond",
-    f"{_PACKING}:walk",
+    f"{_TREES}:walk",
     f"{_ROUTING}._tree_kernels:grow",
     "astra_tacos.bounds._bound_kernels:max_flow",
 )
 """Schedules of collectives in which chunks go to several NPUs."""
-ROOTED = (f"{_BRANCHINGS}:reaches_all", f"{_BRANCHINGS}:pack")
+ROOTED = (f"{_TREES}:reaches_all", f"{_TREES}:pack")
 """Schedules of collectives of which one NPU has or gets everything."""
 _EXACT_TIME = "astra_tacos.schedule._settle_kernels:earliest_times"
 SYMMETRIC_TREES = (f"{_SYMMETRIC}:grow_trees", f"{_SYMMETRIC}:earliest_starts", f"{_SYMMETRIC}:dispatch", _EXACT_TIME)
@@ -74,7 +72,7 @@ PERSONALISED = (f"{_ROUTING}._path_kernels:route", f"{_ROUTING}._path_kernels:se
 """Schedules of collectives in which every chunk has one target."""
 UNEQUAL = (f"{_TWO_LEVEL}:decompose", f"{_TWO_LEVEL}:lay_pieces")
 """Schedules of collectives whose parts have sizes of their own."""
-OVERLAPPING = ("astra_tacos.synthesizer.overlap._overlap_kernels:hops_to_come",)
+OVERLAPPING = ("astra_tacos.synthesizer.parts._overlap_kernels:hops_to_come",)
 """All-Reduces without switches."""
 ALL_SEARCHING = (*SEARCHING, *SHARED, *PERSONALISED, *OVERLAPPING, *SYMMETRIC)
 """Schedules of the patterns that workloads have."""

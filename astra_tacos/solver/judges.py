@@ -21,8 +21,7 @@ from astra_tacos.schedule.schedule import LinkOrder, Schedule
 from astra_tacos.schedule.timing import LINK_MODELS, LinkModel
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import format_time
-from astra_tacos.synthesizer.search.link_model import either, link_models_of
-from astra_tacos.synthesizer.search.search_options import FASTEST, SearchOptions
+from astra_tacos.synthesizer.search.search_options import FASTEST, SearchOptions, either, link_models_of
 
 MOST_PACKETS = 30_000_000
 """Packets of a schedule that is replayed to be compared; a replay takes about 0.2 us each, for every link."""

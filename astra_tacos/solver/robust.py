@@ -40,8 +40,7 @@ _ENOUGH = 1.02
 _RIVALS = (
     ("direct", (1, 4, 16)),
     ("symmetric", (24, 16, 12, 10, 8, 6, 5, 4, 3, 2, 1)),
-    ("routed", (24, 12, 6)),
-    ("trees", (12,)),
+    ("routed", (96, 24, 12, 6)),
 )
 """Synthesizers, and numbers of chunks, whose schedules are few long messages, alike on all links, or load links evenly."""
 _RIVAL_SENDS = 100_000

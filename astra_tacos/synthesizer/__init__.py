@@ -4,31 +4,37 @@ from __future__ import annotations
 
 from astra_tacos.collective import COLLECTIVES, PERSONALISED, UNEQUAL
 from astra_tacos.synthesizer.algorithms.branchings import branchings
-from astra_tacos.synthesizer.algorithms.bruck import bruck
 from astra_tacos.synthesizer.algorithms.column_generation import (
     column_generation,
     refuse_without_forwarding,
 )
 from astra_tacos.synthesizer.algorithms.dimension_wise import dimension_wise, least_mix_ns, mixes_work, refuse_too_many_values
-from astra_tacos.synthesizer.algorithms.direct import direct
-from astra_tacos.synthesizer.algorithms.double_binary_tree import double_binary_tree
-from astra_tacos.synthesizer.algorithms.halving_doubling import halving_doubling, refuse_other_than_powers_of_two
-from astra_tacos.synthesizer.algorithms.hierarchical import hierarchical
-from astra_tacos.synthesizer.algorithms.in_network import advise_for_devices, in_network, refuse_without_devices
+from astra_tacos.synthesizer.algorithms.in_network import (
+    advise_for_devices,
+    in_network,
+    parameter_server,
+    refuse_without_devices,
+    refuse_without_servers,
+)
 from astra_tacos.synthesizer.algorithms.one_shot import gathering_ns, one_shot, refuse_too_many_contributions
-from astra_tacos.synthesizer.algorithms.parameter_server import parameter_server, refuse_without_servers
+from astra_tacos.synthesizer.algorithms.over_dimensions import hierarchical, themis
 from astra_tacos.synthesizer.algorithms.permutations import permutations, refuse_without_rails
-from astra_tacos.synthesizer.algorithms.ring import ring, ring_on_pairs
+from astra_tacos.synthesizer.algorithms.predefined import (
+    bruck,
+    direct,
+    double_binary_tree,
+    halving_doubling,
+    refuse_other_than_powers_of_two,
+    ring,
+    ring_on_pairs,
+)
 from astra_tacos.synthesizer.algorithms.routed import routed
 from astra_tacos.synthesizer.algorithms.symmetric import refuse_asymmetric, symmetric, symmetric_optimum
 from astra_tacos.synthesizer.algorithms.tacos import tacos
-from astra_tacos.synthesizer.algorithms.themis import themis
-from astra_tacos.synthesizer.algorithms.trees import refuse_too_large, trees
-from astra_tacos.synthesizer.branchings.chunk_count import advise_chunks, refuse_too_many_flows
 from astra_tacos.synthesizer.chunk_counts import advise_for_trips, most_promising
-from astra_tacos.synthesizer.dimension_order.dimension_order import refuse_without_dimensions
 from astra_tacos.synthesizer.on_fabrics import on_fabrics
-from astra_tacos.synthesizer.packing.chunk_count import suggest_chunks
+from astra_tacos.synthesizer.parts.branchings import advise_chunks, refuse_too_many_flows
+from astra_tacos.synthesizer.parts.dimension_order import refuse_without_dimensions
 from astra_tacos.synthesizer.synthesizer import Synthesizer
 from astra_tacos.synthesizer.work import (
     branch_work,
@@ -36,7 +42,6 @@ from astra_tacos.synthesizer.work import (
     gather_work,
     match_work,
     over_dimensions_work,
-    pack_work,
     route_work,
     tree_work,
     trip_work,
@@ -60,9 +65,6 @@ SYNTHESIZERS: dict[str, Synthesizer] = {
         optimum=symmetric_optimum,
     ),
     "tacos": on_fabrics(Synthesizer(tacos, _ALL, is_random=True, advise=most_promising, work=match_work, by_chunk=True)),
-    "trees": on_fabrics(
-        Synthesizer(trees, _ALL, is_random=True, refusal=refuse_too_large, advise=suggest_chunks, work=pack_work, by_chunk=True)
-    ),
     "routed": on_fabrics(
         Synthesizer(
             routed, _ALL | _OF_PARTS, is_random=True, advise=most_promising, work=route_work, does_groups=True, by_chunk=True

@@ -10,8 +10,7 @@ from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LinkModel, Timing, compute_timing
 from astra_tacos.synthesizer.chunk_counts import advise_for_trips
-from astra_tacos.synthesizer.pairs.pairs import network_of_pairs, num_pairs
-from astra_tacos.synthesizer.pairs.trips import over_devices
+from astra_tacos.synthesizer.parts.pairs import network_of_pairs, num_pairs, over_devices
 from astra_tacos.synthesizer.synthesizer import Synthesizer
 
 _MOST_PAIRS = 1 << 18

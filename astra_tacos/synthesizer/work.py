@@ -18,7 +18,7 @@ from astra_tacos.bounds.port import fewest_crossings
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.synthesizer.routing.route import may_have_idle_roots
+from astra_tacos.synthesizer.routing.tree_growth import may_choose_roots
 
 SENDS_PER_SECOND = 1_000_000
 """Sends examined that count as a second of budget, on every machine: about what a core of 2026 does."""
@@ -32,9 +32,6 @@ EXAMINED_CHANNEL = 0.01
 _OVERHEAD = 500
 _MATCH = 0.3
 """Cost of one send in the matcher, in sends examined."""
-_PRICE, _SHARED_ROOT_PRICE = 0.4, 1.0
-"""Cost of one channel that a tree looks at while trees are packed: with roots that the packing chooses, and with one root."""
-_MOST_PRICES = 1 << 22
 _PATH_LOOK, _TREE_LOOK, _RESTART = 0.04, 0.1, 0.6
 """Costs of one link that a path looks at, of one that a tree looks at, and of one device where a tree starts to look again."""
 _MOST_LOOKS = 1 << 24
@@ -44,7 +41,7 @@ _ROUTED_SENDS, _ROUTED_PHASE = 2.0, 3.0
 """How often list scheduling takes each send: for paths, and for trees per phase."""
 _MIXES, _MOST_OF_MIXES = 100, 1_000_000
 """Sends examined per pair of NPUs while mixes of exchanges are compared and the best few scheduled; and at most."""
-_GATHERS, _MOST_OF_GATHERS = 10, 50_000
+_GATHERS, _MOST_OF_GATHERS = 15, 50_000
 """Sends examined per pair of NPUs while contributions are gathered by several ways, in several numbers of pieces; and at most."""
 _PROGRAMME, _HOPS_OF_TRIP = 500_000, 4
 """A linear programme over columns, at least; and the cost of a send over forwarding devices."""
@@ -114,7 +111,7 @@ def route_work(topology: Topology, collective: Collective) -> int:
     """Work of finding paths or trees, for which bundles of chunks examine every link, and of dispatching the sends along them."""
     phases = collective.num_phases
     # Where trees may also have idle roots, they are made again, and then grow from two roots each.
-    times_grown, times_made = (3, 2) if may_have_idle_roots(collective) else (1, 1)
+    times_grown, times_made = (3, 2) if may_choose_roots(topology, collective) else (1, 1)
     looks = min(_MOST_LOOKS, collective.num_chunks * topology.num_links) * phases * times_grown
     if collective.is_personalised:
         return _OVERHEAD + int(
@@ -135,14 +132,6 @@ def route_work(topology: Topology, collective: Collective) -> int:
 def branch_work(topology: Topology, collective: Collective) -> int:
     """Work of packing arborescences, for which flows to every NPU look at every link, and of dispatching the sends along them."""
     return _OVERHEAD + int(_BRANCHING * topology.num_npus * topology.num_links + work_per_send(topology) * collective.least_sends)
-
-
-def pack_work(topology: Topology, collective: Collective) -> int:
-    """Work of packing trees, where every tree examines every channel, and of dispatching the sends along them."""
-    prices = collective.num_phases * min(_MOST_PRICES, collective.num_chunks * topology.num_channels)
-    shares_roots = collective.num_phases == 2 or collective.root is not None
-    price = _SHARED_ROOT_PRICE if shares_roots else _PRICE
-    return _OVERHEAD + int(price * prices + collective.num_phases * work_per_send(topology) * collective.least_sends)
 
 
 def trip_work(topology: Topology, collective: Collective) -> int:

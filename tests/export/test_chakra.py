@@ -31,9 +31,9 @@ from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.solver.judgement import judge_schedule
 from astra_tacos.solver.synthesize import synthesize
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.synthesizer.algorithms.themis import balanced_orders
-from astra_tacos.synthesizer.dimension_order.dimension_order import send_graph_over_dimensions
-from astra_tacos.synthesizer.dispatch.dispatch import dispatch
+from astra_tacos.synthesizer.algorithms.over_dimensions import balanced_orders
+from astra_tacos.synthesizer.parts.dimension_order import send_graph_over_dimensions
+from astra_tacos.synthesizer.parts.dispatch import dispatch
 
 
 @examples(20)

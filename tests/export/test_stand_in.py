@@ -52,7 +52,7 @@ def test_equal_latencies_take_the_predicted_time(network, name: str, chunks: int
 
 @pytest.mark.parametrize("name", ["all-gather", "all-reduce"])
 def test_graphs_of_unequal_links_take_the_predicted_time(name: str) -> None:
-    of = make(UNEQUAL, name, 300_001, 2, synthesizer="trees", link_model="pipelined")
+    of = make(UNEQUAL, name, 300_001, 2, synthesizer="routed", link_model="pipelined")
     assert replayed_ns(of) == of.collective_time_ns
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import networkx
 import numpy as np
 from scipy.optimize import linprog
 from scipy.sparse import lil_array
@@ -83,11 +82,3 @@ def reduce_broadcast_bound_ns(network: Topology, size_bytes: int) -> float:
     gain[:npus] = -1
     found = linprog(gain, within.tocsr(), limit, balance.tocsr(), np.zeros(balance.shape[0]), method="highs")
     return size_bytes / -found.fun
-
-
-def cheapest_tree_cost(network: Topology, root: int, cost: np.ndarray) -> float:
-    """Total cost of the cheapest arborescence out of a root."""
-    whole = networkx.DiGraph()
-    ends = zip(network.channel_src.tolist(), network.channel_dst.tolist(), cost.tolist(), strict=True)
-    whole.add_weighted_edges_from((src, dst, price) for src, dst, price in ends if dst != root)
-    return float(networkx.minimum_spanning_arborescence(whole).size(weight="weight"))

@@ -9,7 +9,7 @@ from helpers.networks import topology
 from helpers.schedules import schedule
 
 from astra_tacos.network.blocks.hypercube import HYPERCUBE
-from astra_tacos.synthesizer.rings.rings import find_rings
+from astra_tacos.synthesizer.parts.rings import find_rings
 
 
 @pytest.mark.parametrize("bits", [2, 3, 6])

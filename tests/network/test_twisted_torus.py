@@ -12,7 +12,7 @@ from helpers.schedules import schedule
 
 from astra_tacos.bounds import chunked_lower_bound
 from astra_tacos.network.blocks.twisted_torus import TWISTED_TORUS
-from astra_tacos.synthesizer.rings.rings import find_rings
+from astra_tacos.synthesizer.parts.rings import find_rings
 
 PEERS = Path(os.environ.get("ASTRA_TACOS_PEERS", Path(__file__).parents[3] / "shared" / "peers"))
 

@@ -14,7 +14,7 @@ from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.support.errors import VerificationError
 from astra_tacos.synthesizer import SYNTHESIZERS
-from astra_tacos.synthesizer.algorithms.direct import direct
+from astra_tacos.synthesizer.algorithms.predefined import direct
 from astra_tacos.synthesizer.synthesizer import Synthesizer
 
 

@@ -26,8 +26,8 @@ from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
 from astra_tacos.solver.synthesize import synthesize
 from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS, auto_synthesizers
+from astra_tacos.synthesizer.search.candidate_runner import Leaderboard
 from astra_tacos.synthesizer.search.candidates import Candidate, Cut, TimedSchedule, list_candidates, timed
-from astra_tacos.synthesizer.search.leaderboard import Leaderboard
 from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.synthesizer.work import parse_budget
@@ -339,11 +339,11 @@ def test_neither_threads_nor_the_clock_decide_what_fits_into_a_budget(network, d
 def test_a_candidate_that_does_not_fit_is_passed_over_and_cheaper_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     where = topology(*ALL["mixed"])
     what = COLLECTIVES["all-reduce"](where.num_npus, MIB)
-    monkeypatch.setitem(SYNTHESIZERS, "trees", replace(SYNTHESIZERS["trees"], work=lambda *_: 10**9))
+    monkeypatch.setitem(SYNTHESIZERS, "routed", replace(SYNTHESIZERS["routed"], work=lambda *_: 10**9))
     found = search(where, what, SearchOptions(trials=2, budget=10**8))
     assert found.was_cut_off
-    assert "trees" in found.refusals
-    without = {name: entry for name, entry in SYNTHESIZERS.items() if name != "trees"}
+    assert "routed" in found.refusals
+    without = {name: entry for name, entry in SYNTHESIZERS.items() if name != "routed"}
     for name in list(SYNTHESIZERS):
         if name not in without:
             monkeypatch.delitem(SYNTHESIZERS, name)

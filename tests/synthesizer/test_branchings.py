@@ -17,7 +17,7 @@ from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
 from astra_tacos.synthesizer import SYNTHESIZERS
-from astra_tacos.synthesizer.branchings.branchings import pack_branchings
+from astra_tacos.synthesizer.parts.branchings import pack_branchings
 from astra_tacos.verifier.schedule_oracle import verify
 
 MIB = 1 << 20

@@ -24,7 +24,7 @@ from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.solver.synthesize import synthesize
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.synthesizer.algorithms.column_generation import column_generation
-from astra_tacos.synthesizer.columns.arborescence import cheapest_arborescence
+from astra_tacos.synthesizer.columns.demand import cheapest_arborescence
 from astra_tacos.verifier.schedule_oracle import verify
 
 

@@ -20,8 +20,7 @@ from astra_tacos.solver.synthesize import synthesize
 from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.algorithms.column_generation import refuse_without_forwarding
-from astra_tacos.synthesizer.algorithms.in_network import refuse_without_devices
-from astra_tacos.synthesizer.algorithms.parameter_server import refuse_without_servers
+from astra_tacos.synthesizer.algorithms.in_network import refuse_without_devices, refuse_without_servers
 from astra_tacos.synthesizer.search.candidates import default_trials
 from astra_tacos.verifier.schedule_oracle import verify
 
@@ -65,7 +64,7 @@ MAY_REFUSE = {
     "dimension-wise": lambda network, collective: not network.dimensions and collective != "all-reduce",
 }
 """Networks and collectives that a synthesizer may say no to, known independently of it."""
-TAKES_ALL = frozenset({"tacos", "trees", "routed", "branchings", "ring", "direct", "double-binary-tree", "bruck", "one-shot"})
+TAKES_ALL = frozenset({"tacos", "routed", "branchings", "ring", "direct", "double-binary-tree", "bruck", "one-shot"})
 """Those that say no to none of them. One in neither list is new: it may say no where its `refusal` does, but not to all."""
 
 

@@ -24,10 +24,10 @@ from astra_tacos.schedule.timing import LinkModel, compute_timing
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.support.units import reduction_ns, reduction_us
 from astra_tacos.synthesizer import SYNTHESIZERS
-from astra_tacos.synthesizer.dispatch.dispatch import dispatch
-from astra_tacos.synthesizer.exchange.gathered import one_shot_of
 from astra_tacos.synthesizer.exchange.level import DOUBLING, SHORTEST, Level, dimension_levels, whole_level
 from astra_tacos.synthesizer.exchange.plan import Form, Plan, send_graph_of
+from astra_tacos.synthesizer.exchange.stages import one_shot_of
+from astra_tacos.synthesizer.parts.dispatch import dispatch
 from astra_tacos.verifier.schedule_oracle import verify
 
 ONE_WAY = graph((0, 1, 50.0, 5.0), (1, 2, 25.0, 6.0), (2, 0, 12.5, 7.0), (2, 3, 50.0, 1.0), (3, 1, 50.0, 1.0))
@@ -172,7 +172,7 @@ def test_one_shot_from_an_all_gather(network: Topology, data: st.DataObject) -> 
     pieces, size = data.draw(st.integers(1, 3)), data.draw(st.integers(100_000, 200_000))
     gathering = all_gather(network.num_npus, size, pieces)
     timing = compute_timing(network, gathering, data.draw(st.sampled_from(("blocking", "pipelined"))), 10.0)
-    gathered = SYNTHESIZERS[data.draw(st.sampled_from(("tacos", "trees", "bruck")))].make(network, gathering, timing, 3)
+    gathered = SYNTHESIZERS[data.draw(st.sampled_from(("tacos", "routed", "bruck")))].make(network, gathering, timing, 3)
     of = one_shot_of(gathered, "one-shot")
     check(of)
     assert of.num_sends == gathered.num_sends

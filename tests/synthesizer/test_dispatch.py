@@ -14,9 +14,8 @@ from astra_tacos.schedule.messages import Sends
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
 from astra_tacos.support.errors import SynthesisError
-from astra_tacos.synthesizer.dispatch.dispatch import dispatch
-from astra_tacos.synthesizer.dispatch.occupancy import link_occupancy
-from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
+from astra_tacos.synthesizer.parts.dispatch import dispatch, link_occupancy
+from astra_tacos.synthesizer.parts.send_graph import SendGraph
 from astra_tacos.verifier.schedule_oracle import verify
 
 

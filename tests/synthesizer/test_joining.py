@@ -13,7 +13,7 @@ from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.synthesizer.algorithms.tacos import tacos
-from astra_tacos.synthesizer.search.joining import join_messages
+from astra_tacos.synthesizer.search.candidates import join_messages
 from astra_tacos.verifier.schedule_oracle import verify
 
 

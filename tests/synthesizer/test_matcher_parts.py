@@ -17,12 +17,10 @@ from astra_tacos.collective import COLLECTIVES
 from astra_tacos.network.network_config import LinkSpec
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
-from astra_tacos.synthesizer.matching.far_chunks import NEVER_NS, far_chunks
-from astra_tacos.synthesizer.matching.matching_network import as_words
-from astra_tacos.synthesizer.matching.neighbourhood import neighbourhood
-from astra_tacos.synthesizer.overlap._overlap_kernels import Hops, hops_to_come
-from astra_tacos.synthesizer.overlap.link_shares import link_shares
-from astra_tacos.synthesizer.overlap.overlap import overlap_phases
+from astra_tacos.synthesizer.matching.matching import NEVER_NS, far_chunks
+from astra_tacos.synthesizer.matching.matching_network import as_words, neighbourhood
+from astra_tacos.synthesizer.parts._overlap_kernels import Hops, hops_to_come
+from astra_tacos.synthesizer.parts.overlap import link_shares, overlap_phases
 from astra_tacos.verifier.schedule_oracle import verify
 
 

@@ -26,8 +26,8 @@ from astra_tacos.solver.native import native_times
 from astra_tacos.solver.synthesize import synthesize
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.synthesizer import SYNTHESIZERS
-from astra_tacos.synthesizer.pairs.pairs import network_of_pairs
-from astra_tacos.synthesizer.rings.rings import rings_of_fabric
+from astra_tacos.synthesizer.parts.pairs import network_of_pairs
+from astra_tacos.synthesizer.parts.rings import rings_of_fabric
 from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.verifier.schedule_oracle import verify

@@ -17,10 +17,10 @@ from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.solver.devices_that_add import BOX, MIXED, NONE, ONLY_SERVERS, server_rows
 from astra_tacos.synthesizer import SYNTHESIZERS
-from astra_tacos.synthesizer.algorithms.parameter_server import server_solution
+from astra_tacos.synthesizer.algorithms.in_network import server_solution
 from astra_tacos.synthesizer.columns.demand import Demands
 from astra_tacos.synthesizer.columns.programme import solve
-from astra_tacos.synthesizer.server_shares import (
+from astra_tacos.synthesizer.parts.server_shares import (
     colocated,
     dedicated,
     fewest_that_win,

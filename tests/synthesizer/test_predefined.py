@@ -17,11 +17,10 @@ from astra_tacos.collective import COLLECTIVES
 from astra_tacos.network.network_config import Dimension
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
 from astra_tacos.support.units import bytes_per_ns
-from astra_tacos.synthesizer.algorithms.direct import direct
-from astra_tacos.synthesizer.algorithms.double_binary_tree import binary_tree
-from astra_tacos.synthesizer.algorithms.themis import balanced_orders
-from astra_tacos.synthesizer.rings.hamiltonian_cycles import disjoint_cycles
-from astra_tacos.synthesizer.rings.rings import find_rings, nested_cycles
+from astra_tacos.synthesizer.algorithms.over_dimensions import balanced_orders
+from astra_tacos.synthesizer.algorithms.predefined import binary_tree, direct
+from astra_tacos.synthesizer.parts.hamiltonian import disjoint_cycles
+from astra_tacos.synthesizer.parts.rings import find_rings, nested_cycles
 from astra_tacos.verifier.schedule_oracle import verify
 
 GIB = 1 << 30

@@ -17,9 +17,8 @@ from astra_tacos.collective import ROOTED
 from astra_tacos.network.topology import Topology
 from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.support.errors import SynthesisError
-from astra_tacos.synthesizer.rounds.frontier import Task, frontier
-from astra_tacos.synthesizer.rounds.lanes import Demand, Lanes, lanes_of
-from astra_tacos.synthesizer.rounds.schedules import Algorithm, composed, crossovers
+from astra_tacos.synthesizer.parts.frontier import Algorithm, Task, composed, crossovers, frontier
+from astra_tacos.synthesizer.parts.rounds import Demand, Lanes, lanes_of
 from astra_tacos.verifier.schedule_oracle import verify
 
 DGX1 = dgx1()
@@ -50,7 +49,7 @@ def test_dgx1(name: str, feasible: list[tuple[int, int, int]], infeasible: list[
 
 
 def point(task: Task, chunks: int, steps: int, rounds: int, sends):
-    from astra_tacos.synthesizer.rounds.frontier import Point
+    from astra_tacos.synthesizer.parts.frontier import Point
 
     return Point(chunks, steps, rounds, task.bound(steps) or Fraction(0), False, (), sends)
 

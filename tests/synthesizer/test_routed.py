@@ -19,9 +19,9 @@ from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.algorithms.routed import routed
-from astra_tacos.synthesizer.dispatch.dispatch import dispatch
-from astra_tacos.synthesizer.packing.justify import justify
-from astra_tacos.synthesizer.packing.pack import Packing
+from astra_tacos.synthesizer.parts.dispatch import dispatch
+from astra_tacos.synthesizer.parts.mirror import justify
+from astra_tacos.synthesizer.parts.trees import Packing
 from astra_tacos.synthesizer.routing.paths import find_paths
 from astra_tacos.synthesizer.routing.route import BUSY_SHARE, Route, find_route, send_graph_along_route
 from astra_tacos.verifier.schedule_oracle import verify
@@ -198,7 +198,7 @@ def test_idle_npus_of_a_switch_serve_parameters(members: int, helpers: int) -> N
     network = topology(("Switch", members + helpers, 100.0, 500.0))
     what = make_collective("all-reduce", network.num_npus, 64 << 20, 256 // members, members=range(members))
     timing = compute_timing(network, what, "pipelined")
-    load = find_route(network, what, timing, 0, idle_roots=True).link_ns.max() / (what.num_chunks * timing.link_hold_ns.max())
+    load = find_route(network, what, timing, 0, free_roots=True).link_ns.max() / (what.num_chunks * timing.link_hold_ns.max())
     assert best * 0.99 <= load <= best * 1.02
 
 
@@ -223,7 +223,7 @@ def test_idle_roots_are_legal_and_never_cost_time(network, data: st.DataObject) 
     what = make_collective("all-reduce", network.num_npus, 1 << 20, data.draw(st.integers(1, 4)), members=members)
     timing = compute_timing(network, what, data.draw(st.sampled_from(LINK_MODELS)), data.draw(st.sampled_from((0.0, 10.0))))
     seed = data.draw(st.integers(0, 100))
-    without, moved = (find_route(network, what, timing, seed, idle_roots=idle_roots) for idle_roots in (False, True))
+    without, moved = (find_route(network, what, timing, seed, free_roots=free_roots) for free_roots in (False, True))
     _check_trees(network, members, moved)
     of = routed(network, what, timing, seed)
     assert verify(of) == ()

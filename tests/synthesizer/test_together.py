@@ -16,7 +16,7 @@ from astra_tacos.schedule.joint import join
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.synthesizer.algorithms.routed import routed
-from astra_tacos.synthesizer.routing.joint_routing import together
+from astra_tacos.synthesizer.routing.route import together
 from astra_tacos.verifier.schedule_oracle import verify, verify_together
 
 TORUS = topology(("Ring", 4, 50.0, 500.0), ("Ring", 4, 50.0, 500.0))

@@ -1,12 +1,12 @@
-"""Trees: packings against cuts, partitions and a linear program; what the schedules reach; parts against slow twins."""
+"""Trees: their loads against cuts, partitions and a linear program; what the schedules reach; parts against slow twins."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 from helpers.examples import examples
-from helpers.naive_packing import cheapest_tree_cost, cut_bound_ns, partition_bound_ns, reduce_broadcast_bound_ns
-from helpers.networks import ALL, RING8, SWITCHES, graph, topologies, topology
+from helpers.naive_packing import cut_bound_ns, partition_bound_ns, reduce_broadcast_bound_ns
+from helpers.networks import ALL, graph, topologies, topology
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,14 +14,12 @@ from astra_tacos.collective import COLLECTIVES
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
 from astra_tacos.support.units import bytes_per_ns
 from astra_tacos.synthesizer import SYNTHESIZERS
-from astra_tacos.synthesizer.algorithms.trees import refuse_too_large, trees
-from astra_tacos.synthesizer.dispatch.dispatch import dispatch
-from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
-from astra_tacos.synthesizer.packing.branches import measure
-from astra_tacos.synthesizer.packing.chunk_count import suggest_chunks
-from astra_tacos.synthesizer.packing.justify import justify
-from astra_tacos.synthesizer.packing.mirror import mirror, mirrored
-from astra_tacos.synthesizer.packing.pack import pack
+from astra_tacos.synthesizer.algorithms.routed import routed
+from astra_tacos.synthesizer.parts.dispatch import dispatch
+from astra_tacos.synthesizer.parts.mirror import justify, mirror, mirrored
+from astra_tacos.synthesizer.parts.send_graph import SendGraph
+from astra_tacos.synthesizer.parts.trees import measure
+from astra_tacos.synthesizer.routing.tree_growth import grow_trees, may_choose_roots
 from astra_tacos.verifier.schedule_oracle import verify
 
 GIB = 1 << 30
@@ -50,13 +48,10 @@ def small_graphs(draw: st.DrawFn, paired: bool = False):
 
 
 def packed(network, name: str, chunks: int, link_model: str = "pipelined", seed: int = 0, size: int = GIB):
-    """A packing of one tree per chunk, and the collective and delays that it is for."""
+    """The trees of a collective's chunks, and the collective and delays that they are for."""
     what = COLLECTIVES[name](network.num_npus, size // network.num_npus if name == "all-gather" else size, chunks)
     timing = compute_timing(network, what, link_model)
-    both = what.reduces and what.gathers
-    inward = np.array([True, False]) if both else np.array([what.reduces])
-    root = np.zeros(what.num_chunks, np.int64) if both else what.chunk_owner.astype(np.int64)
-    return pack(network, timing, inward, root, np.ones(len(root)), seed), what, timing
+    return grow_trees(network, what, timing, seed, free_roots=may_choose_roots(network, what))[0], what, timing
 
 
 def check_packing(network, packing, timing) -> None:
@@ -122,32 +117,6 @@ def test_an_all_reduce_on_one_way_links_comes_near_the_linear_program(network) -
     assert bound_ns * (1 - 1e-4) <= packing.link_ns.max() <= bound_ns * (1.05 + 2 / what.num_chunks)
 
 
-@examples(20)
-@given(small_graphs(), st.data())
-def test_the_cheapest_arborescence(network, data: st.DataObject) -> None:
-    """One tree on idle links takes the channels that are cheapest together, as networkx finds them too."""
-    root = data.draw(st.integers(0, network.num_npus - 1))
-    what = COLLECTIVES["broadcast"](network.num_npus, GIB, 1, root=root)
-    timing = compute_timing(network, what, "pipelined")
-    chosen = _one_tree(network, timing, root, cost := np.array(data.draw(_costs(network.num_channels))))
-    assert np.isclose(cost[chosen[chosen >= 0]].sum(), cheapest_tree_cost(network, root, cost))
-
-
-def _costs(count: int) -> st.SearchStrategy[list[float]]:
-    return st.lists(st.integers(1, 30).map(float), min_size=count, max_size=count)
-
-
-def _one_tree(network, timing, root: int, cost: np.ndarray) -> np.ndarray:
-    from astra_tacos.synthesizer.packing import pack as module
-    from astra_tacos.synthesizer.packing._packing_kernels import Pricing, Trees, respond
-
-    tree = np.full((1, 1, network.num_npus), -1, np.int32)
-    one = Trees(np.array([root]), np.array([-1]), np.ones(1), np.array([False]), tree)
-    pricing = Pricing(1e-9, 0.0, 0.0, np.ones(network.num_channels))
-    assert respond(np.array([0]), 1, one, pricing, module._channels(network, cost, cost), module._space(network, 1)) == 1
-    return tree[0, 0]
-
-
 @pytest.mark.parametrize("link_model", LINK_MODELS)
 @pytest.mark.parametrize("network", ALL)
 def test_sums_take_as_long_as_their_mirror_image(network: str, link_model: str) -> None:
@@ -155,7 +124,7 @@ def test_sums_take_as_long_as_their_mirror_image(network: str, link_model: str) 
     spread, summed = COLLECTIVES["all-gather"](whole.num_npus, 1 << 20, 2), COLLECTIVES["reduce-scatter"]
     timing = compute_timing(whole, what := summed(whole.num_npus, (1 << 20) * whole.num_npus, 2), link_model)
     image = mirror(whole, timing)
-    there = trees(image.topology, spread, image.timing, 3)
+    there = routed(image.topology, spread, image.timing, 3)
     back = mirrored(there, image, whole, timing)
     assert verify(mirrored_with(back, what)) == ()
     if not whole.has_switches or link_model == "blocking":
@@ -182,7 +151,7 @@ def test_justified_schedules_are_legal_and_no_slower(network, name: str, link_mo
 
 def efficiency(network, name: str, size: int, chunks: int, bound_us: float, link_model: str = "pipelined") -> float:
     what = COLLECTIVES[name](network.num_npus, size, chunks)
-    schedule = trees(network, what, compute_timing(network, what, link_model), 0)
+    schedule = routed(network, what, compute_timing(network, what, link_model), 0)
     assert verify(schedule) == ()
     return bound_us * 1e3 / schedule.collective_time_ns
 
@@ -216,29 +185,6 @@ def test_dgx1() -> None:
     network = graph(*DGX1)
     assert efficiency(network, "all-gather", GIB // 8, 32, 7 / 8 / 150 * 1e6) >= 0.97
     assert efficiency(network, "all-reduce", GIB, 64, 14 / 8 / 150 * 1e6) >= 0.97
-
-
-def test_suggested_chunks_shrink_with_latency_and_limits() -> None:
-    ring, switches = topology(*RING8), topology(*SWITCHES)
-    for name in COLLECTIVES:
-        many = suggest_chunks(ring, name, GIB, "pipelined", 10_000_000)
-        assert many >= suggest_chunks(ring, name, 1 << 16, "pipelined", 10_000_000) >= 1
-        assert many >= suggest_chunks(ring, name, GIB, "pipelined", 500)
-        assert suggest_chunks(switches, name, GIB, "blocking", 10_000_000) >= 1
-    sends = [7 * 8 * suggest_chunks(ring, "all-gather", GIB, "pipelined", most) for most in (60, 600, 6000)]
-    assert all(count <= most for count, most in zip(sends, (60, 600, 6000), strict=True))
-    assert sends == sorted(sends)
-
-
-def test_what_is_too_large_is_refused() -> None:
-    ring = topology(*RING8)
-    assert refuse_too_large(ring, COLLECTIVES["all-gather"](8, GIB, 4)) is None
-    assert "packs at most 16,777,216 sends, these are 67,108,832" in (
-        refuse_too_large(ring, COLLECTIVES["all-gather"](8, GIB, 1_198_372)) or ""
-    )
-    wide = topology(("FullyConnected", 700, 50.0, 500.0))
-    assert "NPUs times channels" in (refuse_too_large(wide, COLLECTIVES["all-gather"](700, GIB, 1)) or "")
-    assert refuse_too_large(wide, COLLECTIVES["broadcast"](700, GIB, 1)) is None
 
 
 def test_measured_branches_of_a_line() -> None:

@@ -29,7 +29,7 @@ SYNTHESIZER_STYLES = {
     "auto": ("#000000", "*"),
     "tacos": ("#332288", "o"),
     "symmetric": ("#009988", "8"),
-    "trees": ("#cc6677", "D"),
+    "routed": ("#cc6677", "D"),
     "ring": ("#117733", "s"),
     "direct": ("#88ccee", "v"),
     "halving-doubling": ("#ddaa33", "^"),

@@ -2,7 +2,7 @@
 
 On a hierarchy of switches this is what is known as rail-aware: the root gives every chunk once to a peer in its node, who sends
 it along its rail, from node to node, and in each node the NPUs of the rails pass chunks on to all others.
-See `synthesizer.branchings` for the packing and its sources. As few trees repeat, the sends of a switch repeat, too, and its
+See `parts.branchings` for the packing and its sources. As few trees repeat, the sends of a switch repeat, too, and its
 ports are paired in the same way in every period. Chunks follow one another in their order.
 """
 
@@ -14,11 +14,10 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.synthesizer.branchings.branchings import choose_branchings
-from astra_tacos.synthesizer.dispatch.dispatch import dispatch
-from astra_tacos.synthesizer.packing.mirror import mirror, mirrored
-from astra_tacos.synthesizer.packing.pack import Packing
-from astra_tacos.synthesizer.packing.tree_sends import send_graph_along_trees
+from astra_tacos.synthesizer.parts.branchings import choose_branchings
+from astra_tacos.synthesizer.parts.dispatch import dispatch
+from astra_tacos.synthesizer.parts.mirror import backwards
+from astra_tacos.synthesizer.parts.trees import Packing, send_graph_along_trees
 
 
 def branchings(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
@@ -42,8 +41,7 @@ def branchings(topology: Topology, collective: Collective, timing: Timing, seed:
     """
     if collective.gathers:
         return _spread(topology, collective, timing, seed)
-    image = mirror(topology, timing)
-    return mirrored(_spread(image.topology, collective, image.timing, seed), image, topology, timing)
+    return backwards(_spread, topology, collective, timing, seed)
 
 
 def _spread(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:

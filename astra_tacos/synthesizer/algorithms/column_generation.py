@@ -21,11 +21,10 @@ from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.columns.demand import Demands
 from astra_tacos.synthesizer.columns.programme import Solution, solve
-from astra_tacos.synthesizer.columns.switch_hops import as_hops, from_hops
-from astra_tacos.synthesizer.columns.trip_sends import choose_columns, make_sends
-from astra_tacos.synthesizer.dispatch.dispatch import dispatch
-from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
-from astra_tacos.synthesizer.packing.mirror import mirror, mirrored
+from astra_tacos.synthesizer.columns.trip_sends import as_hops, choose_columns, from_hops, make_sends
+from astra_tacos.synthesizer.parts.dispatch import dispatch
+from astra_tacos.synthesizer.parts.mirror import mirror, mirrored
+from astra_tacos.synthesizer.parts.send_graph import SendGraph
 
 _REFERENCE_BYTES = 1 << 30
 _MOST_NPUS, _MOST_ALIKE, _MOST_ORBITS = 128, 2048, 4

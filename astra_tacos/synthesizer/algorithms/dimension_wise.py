@@ -14,11 +14,9 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.synthesizer.dimension_order.dimension_order import refuse_without_dimensions
-from astra_tacos.synthesizer.exchange.best import best_plan
-from astra_tacos.synthesizer.exchange.by_dimension import best_mix, num_mixes
+from astra_tacos.synthesizer.exchange.best import best_mix, best_plan, least_ns, num_mixes
 from astra_tacos.synthesizer.exchange.cost import MOST_CELLS
-from astra_tacos.synthesizer.exchange.least import least_ns
+from astra_tacos.synthesizer.parts.dimension_order import refuse_without_dimensions
 from astra_tacos.synthesizer.work import dispatch_work, exchange_work
 
 

@@ -1,6 +1,6 @@
 """One-shot: every NPU gets the contributions of all others and adds them up itself, once.
 
-The contributions spread as the shards of an All-Gather do by `tacos` or `trees`, whole or in pieces that follow one another; of
+The contributions spread as the shards of an All-Gather do by `tacos` or `routed`, whole or in pieces that follow one another; of
 these the fastest is taken. It pays the latency of the network once, where a Reduce-Scatter and an All-Gather pay it twice, for N
 times the bytes. Source: NVIDIA TensorRT-LLM and NCCL, "one-shot" All-Reduce.
 """
@@ -17,13 +17,14 @@ from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import Timing, compute_timing
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.support.units import bytes_per_ns
+from astra_tacos.synthesizer.algorithms.routed import routed
 from astra_tacos.synthesizer.algorithms.tacos import tacos
-from astra_tacos.synthesizer.algorithms.trees import trees
-from astra_tacos.synthesizer.exchange.gathered import one_shot_of
+from astra_tacos.synthesizer.exchange.stages import one_shot_of
+from astra_tacos.synthesizer.work import route_work
 
 _PIECES = (1, 4, 8)
 _MOST_SENDS = 1 << 15
-_MOST_SENDS_OF_TREES = 1 << 13
+_MOST_WORK_OF_ROUTES = 1 << 15
 
 
 def one_shot(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
@@ -38,7 +39,7 @@ def one_shot(topology: Topology, collective: Collective, timing: Timing, seed: i
     timing
         Its link model and reduce bandwidth.
     seed
-        As for `tacos` and `trees`.
+        As for `tacos` and `routed`.
 
     Raises
     ------
@@ -57,8 +58,8 @@ def one_shot(topology: Topology, collective: Collective, timing: Timing, seed: i
             if best is None and pieces == 1:
                 raise
             continue
-        for gather in (tacos, trees):
-            if gather is trees and gathering.least_sends > _MOST_SENDS_OF_TREES:
+        for gather in (tacos, routed):
+            if gather is routed and route_work(topology, gathering) > _MOST_WORK_OF_ROUTES:
                 continue
             schedule = one_shot_of(gather(topology, gathering, delays, seed), "one-shot")
             time = exact_time_ns(schedule)

@@ -16,10 +16,9 @@ from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import Timing, compute_timing
-from astra_tacos.synthesizer.dispatch.dispatch import dispatch
-from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
-from astra_tacos.synthesizer.two_level.nodes import nodes_of
-from astra_tacos.synthesizer.two_level.plan import plan_exchange
+from astra_tacos.synthesizer.parts.dispatch import dispatch
+from astra_tacos.synthesizer.parts.send_graph import SendGraph
+from astra_tacos.synthesizer.parts.two_level import nodes_of, plan_exchange
 
 _ROUNDS = 8
 

@@ -22,7 +22,7 @@ from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.matching.matching import Matching, match_all_gather
-from astra_tacos.synthesizer.overlap.overlap import overlap_phases
+from astra_tacos.synthesizer.parts.overlap import overlap_phases
 
 _MOST_LINKS = 8192
 _MOST_SENDS = 4_000_000

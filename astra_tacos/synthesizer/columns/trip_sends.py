@@ -1,26 +1,36 @@
 """Whole chunks along columns, and their sends with priorities.
 
 Shares of a linear programme are no whole numbers of chunks: every demand gives each column as many chunks as its share has whole
-ones, and the rest to columns with the largest remainders, or where links have least to do. As in `packing.tree_sends`, the send
+ones, and the rest to columns with the largest remainders, or where links have least to do. As in `parts.trees`, the send
 goes first that has to start earliest for its chunk to be everywhere when it is due.
+
+Sends through store-and-forward switches of dimensions, scheduled hop by hop.
+
+There a chunk keeps no link while another is busy: the switch holds it. List scheduling that looks for two free links at once
+leaves links idle where many send to one (incast). So sends are scheduled on the graph in which switches are devices that forward,
+and the order in which they start there is that of the schedule.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
+from astra_tacos.network.composition import with_switches_forwarding
 from astra_tacos.network.topology import Topology
-from astra_tacos.schedule.timing import Timing
+from astra_tacos.schedule.messages import Sends
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.settle import settle
+from astra_tacos.schedule.timing import Timing, compute_timing
 from astra_tacos.support.grouping import group_by, members_of
-from astra_tacos.synthesizer.columns.column import Column, Trip
 from astra_tacos.synthesizer.columns.demand import Demands
 from astra_tacos.synthesizer.columns.programme import Solution
-from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
+from astra_tacos.synthesizer.columns.routes import Column, Trip
+from astra_tacos.synthesizer.parts.send_graph import SendGraph
 
 _STAGGER = 0.9
 """Share of the busiest link's time over which chunks of one demand are due, one after another."""
@@ -212,3 +222,24 @@ def _depths(topology: Topology, trips: list, delay: NDArray[np.float64]) -> list
             begin = there.get(int(topology.link_src[trip.links[0]]), 0.0)
             there[int(topology.link_dst[trip.links[-1]])] = begin + float(delay[list(trip.links)].sum())
     return list(there.values())
+
+
+def as_hops(topology: Topology, collective: Collective, timing: Timing) -> tuple[Topology, Collective, Timing]:
+    """The graph whose devices that forward are the switches of a topology, with the collective and its delays there."""
+    graph = with_switches_forwarding(topology)
+    among = replace(collective, num_npus=graph.num_npus, members=collective.member_npus.astype(np.int32))
+    return graph, among, compute_timing(graph, among, "pipelined", timing.reduce_bandwidth_gbps)
+
+
+def from_hops(hops: Schedule, topology: Topology, collective: Collective, timing: Timing) -> Schedule:
+    """The schedule on a topology whose sends begin in the order in which those of a schedule of `as_hops` do."""
+    assert hops.trip is not None
+    first = np.flatnonzero(hops.src < topology.num_npus)
+    last = np.flatnonzero(hops.dst < topology.num_npus)
+    first = first[np.argsort(hops.trip[first], kind="stable")]
+    last = last[np.argsort(hops.trip[last], kind="stable")]
+    order = np.lexsort((first, hops.start_ns[first]))
+    first, last = first[order], last[order]
+    channel = topology.channel_of(hops.src[first], hops.dst[last]).astype(np.int32)
+    sends = Sends(hops.chunk[first], channel, hops.reduces[last])
+    return settle(topology, collective, timing, sends, hops.synthesizer, hops.seed)

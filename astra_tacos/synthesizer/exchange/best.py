@@ -1,16 +1,26 @@
-"""The best of many plans: estimated all, scheduled the best few."""
+"""The best of many plans: estimated all, scheduled the best few.
+
+The least time of all plans by the bytes that NPUs receive, so that no plan is made where none can win.
+
+Gathering, scattering and All-to-All dimension by dimension, in each of them straight or by doubling: the best of all mixes.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from functools import lru_cache
+from itertools import islice, product
 
+import numpy as np
+
+from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.link_use import count_work
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import MOST_TRUNCATED, TRUNCATION_HANDICAP, Timing, compute_timing, least_bytes
 from astra_tacos.support.errors import SynthesisError
-from astra_tacos.synthesizer.dispatch.dispatch import dispatch
+from astra_tacos.support.units import bytes_per_ns
 from astra_tacos.synthesizer.exchange.cost import (
     MOST_CELLS,
     MOST_ROWS,
@@ -20,8 +30,115 @@ from astra_tacos.synthesizer.exchange.cost import (
     num_rows,
     with_late_additions,
 )
-from astra_tacos.synthesizer.exchange.level import Level, dimension_levels, whole_level
-from astra_tacos.synthesizer.exchange.plan import Plan, send_graph_of
+from astra_tacos.synthesizer.exchange.level import DOUBLING, SHORTEST, Level, dimension_levels, whole_level
+from astra_tacos.synthesizer.exchange.plan import Form, Plan, send_graph_of
+from astra_tacos.synthesizer.parts.dimension_order import Ways, send_graph_over_dimensions
+from astra_tacos.synthesizer.parts.dispatch import dispatch
+
+
+@lru_cache(maxsize=4)
+def least_ns(topology: Topology, size_bytes: int) -> float:
+    """A time that no plan beats on a network of dimensions, in which all NPUs receive equally fast; 0 on others.
+
+    What a level exchanges comes in over the links of its dimension. With all NPUs as one group, it comes in over all links.
+
+    Parameters
+    ----------
+    topology
+        The network.
+    size_bytes
+        Of the buffer.
+    """
+    if not topology.dimensions or np.any(topology.link_dimension < 0):
+        return 0.0
+    into = topology.link_dst < topology.num_npus
+    rate = np.zeros((len(topology.dimensions), topology.num_npus))
+    np.add.at(rate, (topology.link_dimension[into], topology.link_dst[into]), bytes_per_ns(topology.link_bandwidth_gibps[into]))
+    # Where links are missing, what goes along one dimension may take links of another.
+    if np.any(np.ptp(rate, axis=1) > 0):
+        return 0.0
+    at_once = 2 * size_bytes * (topology.num_npus - 1) / float(rate.sum())
+    if len(topology.dimensions) == 1:
+        return at_once
+    rates = rate.sum(axis=1).tolist()
+    plans = (plan for plan in list_plans(dimension_levels(topology), 1, size_bytes) if plan.pieces == 1)
+    return min(at_once, *(_slowest_level_ns(plan, size_bytes, rates) for plan in plans))
+
+
+def _slowest_level_ns(plan: Plan, size_bytes: int, rate: list[float]) -> float:
+    """The time that the links of the busiest level need.
+
+    Parameters
+    ----------
+    plan, size_bytes
+        What is exchanged.
+    rate
+        By level, bytes per ns into all NPUs.
+    """
+    received = [0.0] * len(plan.levels)
+    for turn in range(plan.turns):
+        held = size_bytes / plan.turns
+        for number in (*plan.scattered(turn), *plan.exchanged(turn)):
+            level, form = plan.levels[number], plan.forms[number]
+            received[number] += len(level.groups) * held * _buffers(form, level.size)
+            held /= max(form.num_owners, 1)
+    return max(amount / speed for amount, speed in zip(received, rate, strict=True))
+
+
+def _buffers(form: Form, size: int) -> int:
+    """How many times a buffer comes in at the NPUs of a group, at least: once over each edge of a tree, or in each round."""
+    if form.num_owners:
+        return 2 * (size - 1)
+    if form.way is None:
+        return (size.bit_length() - 1) << (size.bit_length() - 1)
+    return size * (size - 1)
+
+
+MOST_MIXES = 16
+_MOST_SENDS = 200_000
+"""Of all mixes together, after the first."""
+
+
+def num_mixes(topology: Topology, collective: Collective) -> int:
+    """How many mixes `best_mix` schedules at most."""
+    count = len(topology.dimensions)
+    return int(min(MOST_MIXES, 2 ** (count + (count > 1)), max(1, _MOST_SENDS // collective.least_sends)))
+
+
+def best_mix(topology: Topology, collective: Collective, timing: Timing, synthesizer: str, seed: int) -> Schedule:
+    """The fastest schedule over ways and orders of dimensions: doubling everywhere first, then others as far as there is time.
+
+    Parameters
+    ----------
+    topology, collective, timing
+        What to synthesize; the collective gathers, reduces or is an All-to-All, and keeps its chunks.
+    synthesizer, seed
+        What the schedule records.
+
+    Raises
+    ------
+    SynthesisError
+        If there is nothing to try.
+    """
+    levels = dimension_levels(topology)
+    numbers = list(range(len(levels)))
+    orders = [numbers, numbers[::-1]][: len(levels)]
+    best: tuple[float, Schedule] | None = None
+    for names, order in islice(
+        product(product((DOUBLING, SHORTEST), repeat=len(levels)), orders), num_mixes(topology, collective)
+    ):
+        spreads = tuple(level.ways[name] for level, name in zip(levels, names, strict=True))
+        ways = Ways(spreads, tuple(name == DOUBLING for name in names))
+        over = np.tile(np.array(order, np.int8), (collective.num_chunks, 1))
+        sends = send_graph_over_dimensions(topology, collective, timing, over, ways)
+        schedule = dispatch(topology, collective, timing, sends, synthesizer, seed)
+        time = exact_time_ns(schedule)
+        if best is None or time < best[0]:
+            best = time, schedule
+    if best is None:
+        raise SynthesisError(f"{topology.name} has no dimensions, expected at least one")
+    return best[1]
+
 
 _MOST_SCHEDULED = 6
 _MOST_ROWS = 100_000

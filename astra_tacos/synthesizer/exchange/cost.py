@@ -13,9 +13,8 @@ from astra_tacos.network.blocks.routing import Spreads
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import MOST_TRUNCATED, LinkModel
 from astra_tacos.support.units import bytes_per_ns
-from astra_tacos.synthesizer.exchange.level import DOUBLING, SHORTEST, Level
+from astra_tacos.synthesizer.exchange.level import DOUBLING, SHORTEST, Level, over_channels
 from astra_tacos.synthesizer.exchange.plan import Form, Plan
-from astra_tacos.synthesizer.exchange.relays import over_channels
 
 MOST_ROWS = 1 << 18
 MOST_CELLS = 1 << 25

@@ -12,11 +12,9 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.support.grouping import distinct_places
-from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
-from astra_tacos.synthesizer.exchange.level import DOUBLING, Level
-from astra_tacos.synthesizer.exchange.relays import over_channels
-from astra_tacos.synthesizer.exchange.stages import Progress, gather, one_shot, recursive_doubling, scatter, two_shot_late
-from astra_tacos.synthesizer.exchange.values import Values
+from astra_tacos.synthesizer.exchange.level import DOUBLING, Level, over_channels
+from astra_tacos.synthesizer.exchange.stages import Progress, Values, gather, one_shot, recursive_doubling, scatter, two_shot_late
+from astra_tacos.synthesizer.parts.send_graph import SendGraph
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,10 @@
 
 Source: Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in MPICH" (2005), section 4.5 (recursive
 doubling; reduce-scatter, then all-gather); one-shot and two-shot All-Reduces as in NVIDIA's TensorRT-LLM and NCCL.
+
+A growing table of values: contributions first, then sums in the order in which they are made.
+
+A one-shot All-Reduce from an All-Gather: everybody gets all contributions as it would get shards, and adds them up itself.
 """
 
 from __future__ import annotations
@@ -11,10 +15,61 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.collective.all_reduce import all_reduce_of
 from astra_tacos.network.blocks.routing import Spreads
+from astra_tacos.schedule.messages import Sends
+from astra_tacos.schedule.partial_sums import NO_NPU, PartialSums
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.settle import settle
+from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.support.grouping import distinct
 from astra_tacos.synthesizer.exchange.level import Level
-from astra_tacos.synthesizer.exchange.values import Values
+
+
+class Values:
+    """Values of chunks: NPU v's contribution to chunk c is value `c * num_npus + v`; sums are added."""
+
+    def __init__(self, num_npus: int, num_chunks: int) -> None:
+        self.num_values = num_npus * num_chunks
+        self._chunk = [np.repeat(np.arange(num_chunks, dtype=np.int32), num_npus)]
+        self._npu = [np.tile(np.arange(num_npus, dtype=np.int32), num_chunks)]
+        self._count = [np.zeros(self.num_values, np.int64)]
+        self._part: list[NDArray[np.int32]] = []
+
+    def add(self, chunk: NDArray[np.integer], parts: NDArray[np.integer]) -> NDArray[np.int64]:
+        """int64[num_sums], the numbers of sums; sums of the same parts are one value.
+
+        Parameters
+        ----------
+        chunk
+            [num_sums], the chunk of each.
+        parts
+            [num_sums, num_parts], the values that each adds up.
+        """
+        if not len(chunk):
+            return np.empty(0, np.int64)
+        parts = np.sort(parts, axis=1)
+        # Sums share all parts or none, so the first part tells which sum it is.
+        _, first, which = np.unique(parts[:, 0], return_index=True, return_inverse=True)
+        self._chunk.append(np.asarray(chunk)[first].astype(np.int32))
+        self._npu.append(np.full(len(first), NO_NPU, np.int32))
+        self._count.append(np.full(len(first), parts.shape[1], np.int64))
+        self._part.append(parts[first].astype(np.int32).ravel())
+        numbers: NDArray[np.int64] = self.num_values + which.astype(np.int64)
+        self.num_values += len(first)
+        return numbers
+
+    def table(self, total: NDArray[np.integer]) -> PartialSums:
+        """The table, with the whole sum of each chunk."""
+        parts = np.concatenate(self._part) if self._part else np.empty(0, np.int32)
+        return PartialSums(
+            np.concatenate(self._chunk),
+            np.concatenate(self._npu),
+            np.concatenate(([0], np.cumsum(np.concatenate(self._count)))),
+            parts,
+            total.astype(np.int32),
+        )
+
 
 NOTHING = -1
 
@@ -194,3 +249,27 @@ def _pairs(progress: Progress, level: Level, chunks: NDArray[np.int64]) -> tuple
     """Groups whose members hold a chunk: int64[num_pairs, size], their members, and int64[num_pairs], the chunk."""
     group, at = np.nonzero(progress.held[level.groups[:, 0]][:, chunks] != NOTHING)
     return level.groups[group], chunks[at]
+
+
+def one_shot_of(gathering: Schedule, synthesizer: str) -> Schedule:
+    """The All-Reduce whose sends are those of an All-Gather of a whole buffer from every NPU, with one addition in the end.
+
+    Parameters
+    ----------
+    gathering
+        An All-Gather; the shard of an NPU is its contribution, in as many pieces.
+    synthesizer
+        What the schedule records.
+    """
+    topology, gathered, timing = gathering.topology, gathering.collective, gathering.timing
+    pieces, num_npus = gathered.chunks_per_npu, topology.num_npus
+    collective = all_reduce_of(num_npus, gathered.size_bytes, pieces)
+    values = Values(num_npus, pieces)
+    chunks = np.arange(pieces)
+    total = values.add(chunks, chunks[:, None] * num_npus + np.arange(num_npus))
+    piece = gathering.chunk % np.int32(pieces)
+    contribution = piece * np.int32(num_npus) + gathered.chunk_owner[gathering.chunk]
+    copies = np.zeros(gathering.num_sends, np.bool_)
+    sends = Sends(piece, gathering.channel, copies, gathering.message_first, values.table(total), contribution)
+    exact = compute_timing(topology, collective, timing.link_model, timing.reduce_bandwidth_gbps)
+    return settle(topology, collective, exact, sends, synthesizer, gathering.seed)

@@ -26,7 +26,6 @@ from astra_tacos.support.kernels.shared import (
     population,
     trailing_zeros,
 )
-from astra_tacos.synthesizer.matching._switch_kernels import pair_ports
 from astra_tacos.synthesizer.matching._table_kernels import (
     DELAY,
     DOWN,
@@ -63,6 +62,7 @@ from astra_tacos.synthesizer.matching._table_kernels import (
     Space,
     State,
     leave_to_faster,
+    pair_ports,
 )
 
 COMPLETE = 0

@@ -12,8 +12,8 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.support.grouping import distinct_places, group_by
-from astra_tacos.synthesizer.dispatch.occupancy import link_occupancy
-from astra_tacos.synthesizer.dispatch.send_graph import SendGraph
+from astra_tacos.synthesizer.parts.dispatch import link_occupancy
+from astra_tacos.synthesizer.parts.send_graph import SendGraph
 
 _MUCH = 500_000_000
 """Limit on the number of trees of paths times channels; above it, paths are computed only once."""

@@ -3,7 +3,7 @@
 Prices are those of `paths`. A tree grows from its root: in each step it joins the member that is cheapest to reach from any NPU
 of the tree. The delay from the root is part of the price, which limits the depth of trees.
 
-The trees of an All-Reduce of some of the NPUs may have any NPU as their root, where that is asked for. Growth alone would never
+The trees of an All-Reduce may have any NPU as their root, where that is asked for. Growth alone would never
 take an idle one that shares a switch with the members, as one hop is cheaper than two; but then each member sends and receives
 its data once and not nearly twice (a parameter server: Jiang et al., "A Unified Architecture for Accelerating Distributed DNN
 Training in Heterogeneous GPU/CPU Clusters", OSDI 2020). So every round offers another root to every chunk.
@@ -11,18 +11,18 @@ Training in Heterogeneous GPU/CPU Clusters", OSDI 2020). So every round offers a
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
-from astra_tacos.network.topology import Topology
+from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.schedule.link_use import count_work
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.support.grouping import group_by
-from astra_tacos.synthesizer.packing.branches import Branches, measure
-from astra_tacos.synthesizer.packing.pack import Packing
-from astra_tacos.synthesizer.packing.roots import middle_npus, share_trees, spread_evenly
+from astra_tacos.synthesizer.parts.trees import Branches, Packing, measure, middle_npus, share_trees, spread_evenly
 from astra_tacos.synthesizer.routing.paths import link_graph
 
 _LOOKS_A_ROUND = 1 << 24
@@ -36,6 +36,25 @@ _FEW_OF_ONE_ROOT = 8
 """Delays count for less in proportion where one root has more chunks: all of them load its links, but the delays overlap."""
 
 
+def may_choose_roots(topology: Topology, collective: Collective) -> bool:
+    """Whether trees of an All-Reduce may gain from other roots than central members.
+
+    NPUs that are no members can serve. And where links do not come in pairs of one speed, the rate of summing up and spreading
+    at once depends on the roots.
+    """
+    return collective.num_phases == 2 and (len(collective.member_npus) < collective.num_npus or not _is_paired(topology))
+
+
+@lru_cache(maxsize=16)
+def _is_paired(topology: Topology) -> bool:
+    """Whether every channel has one of the same speed in the opposite direction."""
+    back = topology.channel_of(topology.channel_dst, topology.channel_src)
+    switched = topology.channel_down_link != NO_LINK
+    out = topology.link_bandwidth_gibps[topology.channel_link]
+    into = np.where(switched, topology.link_bandwidth_gibps[topology.channel_down_link], out)
+    return bool(np.all(back >= 0) and np.all(out == into[back]) and np.all(switched == switched[back]))
+
+
 def grow_trees(
     topology: Topology,
     collective: Collective,
@@ -43,7 +62,7 @@ def grow_trees(
     seed: int,
     others_ns: NDArray[np.float64] | None = None,
     *,
-    idle_roots: bool = False,
+    free_roots: bool = False,
 ) -> tuple[Packing, NDArray[np.int64]]:
     """Trees for all chunks, and the tree of each chunk.
 
@@ -58,10 +77,10 @@ def grow_trees(
     timing
         Delays of chunks on the links of the network.
     seed
-        In which order chunks choose; and if the collective has a root, how much delays count.
+        In which order chunks choose, and which roots are first; and if the collective has a root, how much delays count.
     others_ns
         float64[num_links], for how long others hold each link; they are counted in the result.
-    idle_roots
+    free_roots
         Whether chunks of an All-Reduce may choose other roots than central members.
 
     Raises
@@ -70,7 +89,7 @@ def grow_trees(
         If some member cannot be reached.
     """
     random = np.random.default_rng(seed)
-    tree_of, root = _assign(topology, collective, timing)
+    tree_of, root = _assign(topology, collective, timing, seed)
     weight = np.bincount(tree_of).astype(np.float64)
     inward = np.array([True, False] if collective.num_phases == 2 else [False])
     is_member = np.zeros(topology.num_npus, np.bool_)
@@ -92,7 +111,7 @@ def grow_trees(
             else max(collective.num_chunks * growth.graph.hold_ns.max() + growth.load.max(), 1.0)
         )
         order = random.permutation(len(root))
-        may_move = idle_roots and best is not None
+        may_move = free_roots and best is not None
         offer = random.integers(topology.num_npus, size=len(root)) if may_move else np.full(len(root), -1)
         growth.once(order, offer, norm, doublings, share * weight_of_delays)
         if measured is None or not np.array_equal(measured, growth.channel):
@@ -107,7 +126,7 @@ def grow_trees(
         if since == _PATIENCE:
             break
     assert best is not None  # there is a round
-    return best, tree_of[spread_evenly(best.root[tree_of])] if idle_roots else tree_of
+    return best, tree_of[spread_evenly(best.root[tree_of])] if free_roots else tree_of
 
 
 class _Growth:
@@ -173,12 +192,12 @@ class _Growth:
             raise SynthesisError(f"{topology.name}: some NPU cannot be reached, expected a connected network")
 
 
-def _assign(topology: Topology, collective: Collective, timing: Timing) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _assign(topology: Topology, collective: Collective, timing: Timing, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The tree of each chunk, and the roots of trees: the owners of chunks, or central members."""
     looks = topology.num_links * (collective.num_members if topology.has_switches else 1) * collective.num_phases
     most = max(1, _LOOKS_A_ROUND // looks)
     root: NDArray[np.integer] = collective.chunk_owner
     if collective.num_phases == 2:
-        middle = middle_npus(topology, timing, collective.member_npus)
+        middle = np.roll(middle_npus(topology, timing, collective.member_npus), seed % topology.num_npus)
         root = middle[np.arange(collective.num_chunks) % len(middle)]
     return share_trees(root, topology.num_npus, most)

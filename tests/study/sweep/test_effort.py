@@ -48,8 +48,8 @@ def test_more_work_takes_longer_and_a_budget_caps_it(tmp_path: Path) -> None:
     points = sweep(tmp_path, axes={"chunks_per_npu": [1, 8, 64]}, point={"network": TORUS, "synthesizer": "tacos"}).points
     times = [guess_seconds([point], {}) for point in points]
     assert times == sorted(times) and times[0] < times[2]
-    (capped,) = sweep(tmp_path, point={"network": TORUS, "synthesizer": "trees", "trials": 500, "budget": 2}).points
-    (free,) = sweep(tmp_path, point={"network": TORUS, "synthesizer": "trees", "trials": 500}).points
+    (capped,) = sweep(tmp_path, point={"network": TORUS, "synthesizer": "routed", "trials": 500, "budget": 2}).points
+    (free,) = sweep(tmp_path, point={"network": TORUS, "synthesizer": "routed", "trials": 500}).points
     assert guess_seconds([capped], {}) < 4 < guess_seconds([free], {})
 
 

@@ -44,7 +44,7 @@ def test_every_key_arrives(tmp_path: Path) -> None:
         "size": "3KiB",
         "chunks_per_npu": 3,
         "max_sends": 99,
-        "synthesizer": "trees",
+        "synthesizer": "routed",
         "trials": 5,
         "seed": 6,
         "budget": "1e1",
@@ -54,7 +54,7 @@ def test_every_key_arrives(tmp_path: Path) -> None:
     }
     (point,) = sweep(tmp_path, name="all of them", point=options).points
     assert point.task == CollectiveTask(
-        "broadcast", 2, 3072, SearchOptions("trees", 3, 99, "blocking", 8.0, 5, 6, 10_000_000, threads=1), "congestion-aware"
+        "broadcast", 2, 3072, SearchOptions("routed", 3, 99, "blocking", 8.0, 5, 6, 10_000_000, threads=1), "congestion-aware"
     )
     inputs = {name: value for name, value in point.inputs.items() if value is not None}
     assert inputs == {
@@ -71,7 +71,7 @@ def test_every_key_arrives(tmp_path: Path) -> None:
         "collective": "broadcast",
         "root": 2,
         "size_bytes": 3072,
-        "synthesizer": "trees",
+        "synthesizer": "routed",
         "chunks_per_npu": 3,
         "trials": 5,
         "seed": 6,

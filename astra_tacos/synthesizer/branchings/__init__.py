@@ -1,1 +1,0 @@
-"""Edge-disjoint arborescences from one root: an exact packing of broadcasts."""

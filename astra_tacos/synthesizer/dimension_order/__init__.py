@@ -1,1 +1,0 @@
-"""Algorithms in which chunks spread through one dimension after another."""

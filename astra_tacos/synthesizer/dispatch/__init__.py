@@ -1,1 +1,0 @@
-"""List scheduling: from a graph of sends to a schedule."""

@@ -1,1 +1,0 @@
-"""All-Reduces whose two phases share the links."""

@@ -1,1 +1,0 @@
-"""Packing of trees into the links of a network."""

@@ -1,1 +1,0 @@
-"""Algorithms that send from NPU to NPU, on graphs where devices that forward are in between."""

@@ -1,0 +1,165 @@
+"""Dispatch: list scheduling of a send graph. Every link that becomes free takes the most urgent send that is ready for it.
+
+Occupancy: the time that a send holds the links of its channel, counted from its start.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.collective.collective import Collective
+from astra_tacos.network.topology import NO_LINK, Topology
+from astra_tacos.schedule.link_use import count_work
+from astra_tacos.schedule.messages import message_sizes
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.settle import settle
+from astra_tacos.schedule.timing import Timing
+from astra_tacos.support.errors import SynthesisError
+from astra_tacos.support.grouping import group_by
+from astra_tacos.synthesizer.parts.send_graph import SendGraph, find_slots
+from astra_tacos.synthesizer.work import EXAMINED_CHANNEL
+
+
+def link_occupancy(
+    timing: Timing, link: NDArray[np.int32], down: NDArray[np.int32], *, by_size: bool = False
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Times, counted from its start, until which a send holds its up-link and its down-link; and the down-links' head start.
+
+    Under store and forward a down-link is taken only when the chunk reaches the switch. Counted from the start of the send,
+    that is a shift by the up-link's delay; where up-links differ, the smallest delay of a down-link's up-links is used.
+
+    Parameters
+    ----------
+    timing
+        Delays of chunks on the links of the network.
+    link, down
+        int32[num_channels], the first and the second link of each channel.
+    by_size
+        Whether the up-link's delay of a chunk's own size counts, instead of the smallest of all sizes. That is right for sizes
+        that differ much, if chunks of one size follow one another, and a good guess if not.
+
+    Returns
+    -------
+    up_busy, down_busy, head_start
+        int64[num_channels, classes] twice; int64[num_links], how long before a down-link takes a chunk a send through it has to
+        start.
+    """
+    if timing.is_blocking:
+        return timing.channel_delay_ns, timing.channel_delay_ns, np.zeros(len(timing.link_hold_ns), np.int64)
+    switched = down != NO_LINK
+    shift = timing.link_delay_ns[link[switched]]
+    if by_size:
+        least = np.full(timing.link_hold_ns.shape, np.iinfo(np.int64).max)
+        np.minimum.at(least, down[switched], shift)
+        down_busy = np.zeros_like(timing.channel_delay_ns)
+        down_busy[switched] = timing.link_hold_ns[down[switched]] + shift - least[down[switched]]
+        head_start = least.min(axis=1)
+        return timing.link_hold_ns[link], down_busy, np.where(head_start == np.iinfo(np.int64).max, 0, head_start)
+    head_start = np.full(len(timing.link_hold_ns), np.iinfo(np.int64).max)
+    np.minimum.at(head_start, down[switched], shift.min(axis=1))
+    down_busy = np.zeros_like(timing.channel_delay_ns)
+    down_busy[switched] = timing.link_hold_ns[down[switched]] + shift - head_start[down[switched]][:, None]
+    head_start[head_start == np.iinfo(np.int64).max] = 0
+    return timing.link_hold_ns[link], down_busy, head_start
+
+
+def dispatch(
+    topology: Topology,
+    collective: Collective,
+    timing: Timing,
+    sends: SendGraph,
+    synthesizer: str = "",
+    seed: int = 0,
+    busy_share: float = np.inf,
+) -> Schedule:
+    """List scheduling of a send graph, as a simulation in the order of time.
+
+    Whenever a link becomes free or a chunk arrives, the sends that could start at that instant do so by ascending rank; a send
+    through a switch needs both links of its channel. No link idles while there is a send that it could take.
+
+    Parameters
+    ----------
+    topology
+        The network.
+    collective
+        The collective to synthesize.
+    timing
+        Delays of chunks on the links of the network.
+    sends
+        The sends with their priorities.
+    synthesizer
+        Name of the synthesizer, which the schedule records.
+    seed
+        Seed of the synthesizer, which the schedule records.
+    busy_share
+        A switch with a link that is busy for at least this share of what the busiest link of all is, pairs its links by how
+        many sends they have left: of the sends that could start, the one with the most left on either link goes first, and
+        only then the one of the smallest rank. (Open-shop scheduling: otherwise some link has too much left in the end.)
+
+    Raises
+    ------
+    SynthesisError
+        If sends wait for one another in a circle, which would be a fault of the synthesizer.
+    """
+    from astra_tacos.synthesizer.parts import _dispatch_kernels as kernels
+
+    # Messages are numbered by channel, then by urgency, so that a channel's most urgent one is the one of the smallest number.
+    numbered, urgency = sends.by_urgency()
+    slots = find_slots(topology, collective, timing, numbered)
+    sizes = message_sizes(topology, collective, timing, numbered.chunk, numbered.message_first)
+    row = numbered.first[:-1]
+    channel, reduces, size_class = numbered.channel[row], numbered.reduces[row], sizes.size_class
+    first = np.searchsorted(channel, np.arange(topology.num_channels + 1))
+
+    by_size = collective.part_bytes is not None
+    up_busy, down_busy, _ = link_occupancy(sizes.timing, topology.channel_link, topology.channel_down_link, by_size=by_size)
+    usable = sizes.timing.channel_delay_ns[channel, size_class] + np.where(
+        reduces, sizes.timing.reduction_at(topology.channel_dst[channel], size_class), 0
+    )
+    up_ns, down_ns = up_busy[channel, size_class], down_busy[channel, size_class]
+    sends_left = _sends_left(topology, channel, up_ns, down_ns, busy_share)
+    place = np.empty(len(urgency), np.int64)
+    place[np.lexsort((channel, urgency))] = np.arange(len(urgency))
+    examined = np.zeros(1, np.int64)
+    started = kernels.start_order(
+        kernels.Sends(channel, place, up_ns, down_ns, usable, slots.feeds_first, slots.feeds),
+        kernels.Slots(
+            slots.awaited.copy(),
+            slots.size.copy(),
+            slots.waiting_first,
+            slots.waiting,
+            slots.wholes_first,
+            slots.wholes,
+            slots.duration_ns,
+        ),
+        kernels.Channels(first, topology.channel_link, topology.channel_down_link, *_channels_of_switch_links(topology)),
+        sends_left,
+        examined,
+    )
+    count_work(len(sends.chunk) + EXAMINED_CHANNEL * float(examined[0]))
+    if len(started) < numbered.num_messages:
+        raise SynthesisError(f"{synthesizer}: {numbered.num_messages - len(started)} sends wait for one another")
+    return settle(topology, collective, timing, numbered.in_order(started), synthesizer, seed)
+
+
+def _channels_of_switch_links(topology: Topology) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The channels that go through each up-link or down-link of a switch, none for direct links (CSR)."""
+    switched = np.flatnonzero(topology.channel_down_link != NO_LINK)
+    link = np.concatenate((topology.channel_link[switched], topology.channel_down_link[switched]))
+    return group_by(link, np.concatenate((switched, switched)), topology.num_links)
+
+
+def _sends_left(
+    topology: Topology, channel: NDArray[np.int32], up_ns: NDArray[np.int64], down_ns: NDArray[np.int64], busy_share: float
+) -> NDArray[np.int64]:
+    """int64[num_links], the number of sends over each link of a busy switch; far below 0 for all other links."""
+    down = topology.channel_down_link[channel]
+    switched = down != NO_LINK
+    link = np.concatenate((topology.channel_link[channel], down[switched]))
+    busy_ns = np.bincount(link, np.concatenate((up_ns, down_ns[switched])), topology.num_links)
+    switch = np.maximum(topology.link_src, topology.link_dst)
+    most_ns = np.zeros(topology.num_devices)
+    np.maximum.at(most_ns, switch, busy_ns)
+    matters = (switch >= topology.num_npus) & (most_ns[switch] >= busy_share * busy_ns.max(initial=0.0))
+    return np.where(matters, np.bincount(link, minlength=topology.num_links), -(1 << 32))

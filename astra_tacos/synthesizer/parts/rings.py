@@ -1,0 +1,146 @@
+"""Rings through all NPUs that together use all links, and share links as little as possible."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from astra_tacos.network.blocks.building_block import COMPLETE
+from astra_tacos.network.network_config import Dimension
+from astra_tacos.network.packet_links import DeviceRoutes
+from astra_tacos.network.topology import NO_LINK, Topology
+from astra_tacos.synthesizer.parts.hamiltonian import disjoint_cycles, search_cycles
+
+_MOST_NESTED = 64
+_MOST_SEARCHED = 1 << 12
+"""Most pairs of NPUs of a fabric among which rings are searched for."""
+_Rings = NDArray[np.int32]
+
+
+def find_rings(topology: Topology) -> _Rings:
+    """int32[num_rings, num_npus], the NPUs of each ring in order.
+
+    On a graph, or where a building block has no known rings, they come from a search. Over dimensions, they are edge-disjoint
+    cycles or nested rings, in one direction or both, whichever load the busiest link least; of equals, the fewest. Rings with a
+    missing link are dropped if at least as many are complete; otherwise the missing link is routed around. The same holds for the
+    single logical ring, in the order of ids, of a graph in which the search finds none.
+    """
+    layouts: list[_Rings] = []
+    for cycles in (disjoint_cycles(topology.dimensions), nested_cycles(topology.dimensions)):
+        if cycles:
+            one_way = np.stack(cycles)
+            layouts += [_whole_ones(topology, rings) for rings in (one_way, np.concatenate((one_way, one_way[:, ::-1])))]
+    if not layouts:
+        return np.stack(search_cycles(topology) or [np.arange(topology.num_npus, dtype=np.int32)])
+    return min(layouts, key=lambda rings: (_busiest(topology, rings), len(rings)))
+
+
+def rings_of_fabric(fabric: Topology, pairs: Topology) -> _Rings:
+    """int32[num_rings, num_npus], rings over the pairs of NPUs of a fabric, those that load its busiest link least.
+
+    They come from a search where it is quick, or pass through groups of near NPUs one group after another. NPUs are near if their
+    route is short (below a switch), or if its slowest link is fast (in a node).
+    """
+    found = [np.arange(pairs.num_npus, dtype=np.int32)[None]] if pairs.num_channels > _MOST_SEARCHED else [find_rings(pairs)]
+    first, link = DeviceRoutes(fabric).find(pairs.link_src, pairs.link_dst)
+    for distance in (pairs.link_latency_ns, np.maximum.reduceat(1 / fabric.link_bandwidth_gibps[link], first[:-1])):
+        members, sizes = _nested_groups(pairs, distance)
+        if len(sizes) > 1:
+            levels = tuple(Dimension(COMPLETE, size, 1.0 / (1 + level), 0.0) for level, size in enumerate(sizes))
+            found.append(np.stack([members[ring] for ring in nested_cycles(levels)]))
+    return min(found, key=lambda rings: _loads(fabric, pairs, rings))
+
+
+def _loads(fabric: Topology, pairs: Topology, rings: _Rings) -> tuple[float, float]:
+    """Time of the busiest link of a fabric for a byte round each ring, and of all links, on average of the rings."""
+    src, dst = rings.ravel(), np.roll(rings, -1, axis=1).ravel()
+    if (pairs.channel_of(src, dst) < 0).any():
+        return np.inf, np.inf
+    _, link = DeviceRoutes(fabric).find(src, dst)
+    load = np.bincount(link, minlength=fabric.num_links) / fabric.link_bandwidth_gibps / len(rings)
+    return float(load.max()), float(load.sum())
+
+
+def _nested_groups(pairs: Topology, distance: NDArray[np.float64]) -> tuple[NDArray[np.int32], list[int]]:
+    """NPUs, neighbours in a group next to one another, and how many a group has, then how many groups a group of groups has.
+
+    Groups are joined over links of growing `distance` (float64[num_links]), as long as all groups have one size.
+    """
+    count = pairs.num_npus
+    sizes: list[int] = []
+    labels = [np.arange(count)]
+    for most in np.unique(distance).tolist():
+        near = distance <= most
+        ends = pairs.link_src[near], pairs.link_dst[near]
+        number, label = connected_components(coo_array((np.ones(len(ends[0])), ends), (count, count)))
+        before = count // math.prod(sizes)
+        if number < before and (np.bincount(label) == count // number).all():
+            sizes.append(before // number)
+            labels.append(label)
+    return np.lexsort(labels).astype(np.int32), sizes
+
+
+def _whole_ones(topology: Topology, rings: _Rings) -> _Rings:
+    whole = np.all(topology.channel_of(rings, np.roll(rings, -1, axis=1)) >= 0, axis=1)
+    return rings[whole] if 2 * np.count_nonzero(whole) >= len(rings) else rings
+
+
+def _busiest(topology: Topology, rings: _Rings) -> float:
+    """The largest load of a link by all rings; twice that if links are missing, because other links replace them."""
+    channel = topology.channel_of(rings, np.roll(rings, -1, axis=1)).ravel()
+    there = channel[channel >= 0]
+    down = topology.channel_down_link[there]
+    links = np.concatenate((topology.channel_link[there], down[down != NO_LINK]))
+    load = np.bincount(links, minlength=topology.num_links) / topology.link_bandwidth_gibps / len(rings)
+    return float(load.max()) * (1 if len(there) == len(channel) else 2)
+
+
+def nested_cycles(dimensions: tuple[Dimension, ...]) -> list[_Rings]:
+    """Rings through all NPUs of the fastest dimension, then one step along the next dimension, and so on, as in NCCL.
+
+    There is one ring per NPU of a node, so that the steps from node to node are spread over its NPUs. There are none without
+    dimensions, or if no tour of a building block is known.
+    """
+    tours = [dimension.building_block.tour(dimension.size) for dimension in dimensions]
+    if not tours or any(tour is None for tour in tours):
+        return []
+    strides = np.cumprod([1] + [dimension.size for dimension in dimensions[:-1]]).tolist()
+    from_slow = sorted(range(len(dimensions)), key=lambda d: (dimensions[d].bandwidth_gibps, -d))
+    rings = [np.zeros(1, np.int32)]
+    for index in from_slow:
+        dimension, tour = dimensions[index], tours[index]
+        assert tour is not None
+        starts = dimension.size if tour.is_closed and len(rings[0]) > 1 else 1
+        is_free = dimension.size == 3 or not dimension.building_block.hops_through_members
+        paths = [_paths(tour.order, start, len(rings[0]), is_free) for start in range(starts)]
+        rings = [(ring[:, None] + path * strides[index]).ravel() for path in paths for ring in rings][:_MOST_NESTED]
+    return [ring.astype(np.int32) for ring in rings]
+
+
+def _paths(order: NDArray[np.int64], start: int, count: int, is_free: bool) -> NDArray[np.int64]:
+    """int64[count, size], a path through a dimension in each of so many places; each begins where the one before it ends.
+
+    They go to and fro. With an odd number of places the last one ends where the first begins, if the dimension allows that.
+
+    Parameters
+    ----------
+    order
+        int64[size], a tour of the dimension.
+    start
+        Where on the tour the first path begins.
+    count
+        Number of places.
+    is_free
+        Whether members may follow one another in any order.
+    """
+    size = len(order)
+    forth = (start + np.arange(size)) % size
+    paths = np.where(np.arange(count)[:, None] % 2, forth[::-1], forth)
+    if count > 1 and count % 2 and size > 2 and is_free:
+        paths[-2] = (start - 1 + np.arange(size)) % size
+        paths[-1] = (start + np.array([-2, -1, *range(1, size - 2), 0])) % size
+    return order[paths]

@@ -1,1 +1,0 @@
-"""Rings through all NPUs of a network."""

@@ -1,1 +1,0 @@
-"""Rounds: collectives in synchronous steps, each of some rounds, as integer programmes (SCCL)."""
