@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.text_files import read_json_object
 
 AS_IS = "as it is"
 FIFO = "fifo"
@@ -35,6 +37,23 @@ class PolicyTime:
     def end_ns(self) -> float:
         """End of the run."""
         return self.compute_ns + self.exposed_ns + self.idle_ns
+
+
+def read_policies(path: Path, most: int) -> tuple[list[PolicyTime], str]:
+    """The rows of an output of `plan --schedule`, or of its plan.json, and how they were judged, as text.
+
+    Raises
+    ------
+    ConfigError
+        As `policy_times`, or if the file is something else.
+    """
+    file = path / "plan.json" if path.is_dir() else path
+    plan = read_json_object(file)
+    try:
+        rows = policy_times(plan, str(file), most)
+        return rows, f"judged with {plan['schedule']['collectives']} collectives, {plan['schedule']['backend']}"
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError(f"{file}: not what plan --schedule writes ({error!s:.60})") from None
 
 
 def policy_times(plan: dict[str, Any], source: str, most: int) -> list[PolicyTime]:

@@ -146,7 +146,7 @@ def test_a_training_run_goes_through_every_command(
     assert sum(split["splits"]["best"]["bandwidth_gbps"]) == pytest.approx(100)
     assert [dimension.block for dimension in read_network("split.yml").dimensions] == [name, "Switch"]
     invoke("inspect network.yml", capsys)
-    invoke("plot topology network.yml -o network.svg", capsys)
+    invoke("report network.yml -o network.svg", capsys)
 
 
 @every_block

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
-from astra_tacos.report.figure.sweep_reduction import column, is_number, varying
+from astra_tacos.report.figure.sweep_reduction import closest, column, is_number, varying
 from astra_tacos.report.sweep_columns import SweepColumns
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.expression import parse_expression
 
 KINDS = ("lines", "heatmap", "pareto")
+CONDITION = "size_bytes >= 65536 and collective == 'all-reduce'"
 MOST_SERIES = 12
 _SIZE, _TIME, _BUS_BANDWIDTH, _SYNTHESIZER = "size_bytes", "predicted_ns", "bus_bandwidth_gbps", "synthesizer"
 _COSTS = ("cost", "total_bandwidth_gbps", "num_npus")
@@ -109,3 +112,28 @@ def _series(table: SweepColumns, axes: list[str], x: str, y: str) -> str | None:
         if name not in (x, y, _SIZE) and len(set(table.columns[name])) <= MOST_SERIES:
             return name
     return None
+
+
+def filtered(table: SweepColumns, where: str) -> SweepColumns:
+    """The points for which an expression over their columns holds; a point that lacks one of these is none of them."""
+    expression = parse_expression(where, "--where", f"{CONDITION}; sizes are in bytes, and texts in quotes")
+    for name in sorted(expression.names - table.columns.keys()):
+        raise ConfigError(f"--where {where!r}: {_unknown(table, where, name)}")
+    kept = []
+    for row in range(table.num_rows):
+        names = {name: table.columns[name][row] for name in expression.names}
+        if not any(value is None for value in names.values()) and expression.holds(names):
+            kept.append(row)
+    if not kept:
+        raise ConfigError(f"--where: {where!r} holds for none of {table.num_rows:,} points, expected one or more")
+    return SweepColumns(table.name, table.axes, {name: [values[row] for row in kept] for name, values in table.columns.items()})
+
+
+def _unknown(table: SweepColumns, where: str, name: str) -> str:
+    """What is wrong with a condition in which a name is no column: most often it is a text without quotes."""
+    for known, values in table.columns.items():
+        for value in sorted({value for value in values if isinstance(value, str)}):
+            bare = re.search(rf"(?<![\w'\"-]){re.escape(value)}(?![\w'\"-])", where)
+            if bare is not None and re.search(rf"\b{re.escape(name)}\b", value):
+                return f"found the text {value} without quotes, expected {known} == {value!r}"
+    return f"found {name!r}, expected a column of the sweep, such as {closest(table, name)}; texts need quotes"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from astra_tacos.report.compare_rows import CompareRow
@@ -10,11 +11,39 @@ from astra_tacos.report.html.page import Section, escape, render_page
 from astra_tacos.report.html.synthesis_data import MOST_DRAWN_DEVICES, MOST_DRAWN_LINKS, MOST_INTERVALS, collect, compared
 from astra_tacos.report.table import describe_efficiency, sends_text, synthesis_rows
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.text_files import read_json_object
 from astra_tacos.support.units import format_size, format_time
 
 _SCRIPTS = ("topology.js", "synthesis_parts.js", "synthesis.js")
 _TIMES = " \N{MULTIPLICATION SIGN} "
 _OF_ALL = "of all algorithms and chunkings"
+_NUMBERS = ("predicted_ns", "bound_ns", "algorithm_bandwidth_gbps", "bus_bandwidth_gbps", "num_links", "size_bytes")
+_OTHERS = ("network", "topology", "chunks_per_npu", "root", "num_chunks", "chunk_bytes", "synthesizer", "seed", "link_model")
+_BOUNDS = ("bound", "bound_where", "bounds_ns", "chunked_bound_ns", "chunked_bound", "chunked_bound_where")
+_NEEDED = (*_NUMBERS, *_OTHERS, *_BOUNDS, "efficiency", "optimal", "busiest_link", "idlest_link")
+"""What of a certificate a page shows."""
+
+
+def read_certificate(path: Path, schedule: Schedule) -> dict[str, Any]:
+    """The figures in `result.json`, if they are a certificate, and this schedule's."""
+    try:
+        result = read_json_object(path)
+        known: list[tuple[str, object]] = [("num_sends", schedule.num_sends)]
+        known += [("predicted_ns", max(schedule.collective_time_ns, 1))]
+        known += [("collective", schedule.collective.name), ("num_npus", schedule.topology.num_endpoints)]
+        wrong = [(name, result[name], value) for name, value in known if result[name] != value]
+        missing = [name for name in _NEEDED if name not in result]
+        missing += [name for name in _NUMBERS if not isinstance(result.get(name), int | float)]
+        missing += ["efficiency"] * (not isinstance(result.get("efficiency"), int | float | None))
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{path}: not the certificate of a schedule ({' '.join(str(error).split())})") from None
+    if missing:
+        raise ConfigError(f"{path}: not the certificate of a schedule (no {missing[0]!r})")
+    if wrong:
+        name, found, expected = wrong[0]
+        raise ConfigError(f"{path}: {name} is {found}, the schedule beside it has {expected}: they belong to different runs")
+    return dict(result)
 
 
 def synthesis_page(
