@@ -13,7 +13,7 @@ from astra_tacos.cli.options import json_option
 from astra_tacos.cli.report_figure import KINDS, draw
 from astra_tacos.cli.report_page import find_page
 from astra_tacos.report.figure.figure_style import FORMATS, WIDTHS, check_figure
-from astra_tacos.report.figure.sweep_choice import CONDITION
+from astra_tacos.report.sweep_choice import CONDITION
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import check_writable, replaced_file
 from astra_tacos.support.input_file import note_input

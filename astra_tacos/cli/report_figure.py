@@ -76,8 +76,8 @@ def draw(path: Path, output: Path, options: dict[str, Any], given: set[str]) -> 
 
         save_plot(read_rows(path), output, width)
     else:
-        from astra_tacos.report.figure.sweep_choice import choose, filtered
         from astra_tacos.report.figure.sweep_plot import save_sweep
+        from astra_tacos.report.sweep_choice import choose, filtered
         from astra_tacos.study.sweep.table import read_sweep
 
         table, where = read_sweep(path), options["where"]

@@ -23,7 +23,7 @@ from astra_tacos.network.network_config import read_network, write_network
 from astra_tacos.planner.group_topology import group_topology
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.replayer.schedule_replay import replay_schedule
-from astra_tacos.report.figure.topology_groups import MOST_DEVICES, group
+from astra_tacos.report.topology_groups import MOST_DEVICES, group
 from astra_tacos.report.topology_layout import layout
 from astra_tacos.run.backend import BACKENDS
 from astra_tacos.study.sweep.evaluate import evaluate

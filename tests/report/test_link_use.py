@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from astra_tacos.network.topology import Topology
 from astra_tacos.report.arrivals import arrivals
-from astra_tacos.report.link_use import links_by_dimension, shares_of_time
+from astra_tacos.report.links_over_time import links_by_dimension, shares_of_time
 from astra_tacos.schedule.link_use import link_use
 from astra_tacos.schedule.schedule import Schedule
 

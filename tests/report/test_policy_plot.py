@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from astra_tacos.report.figure.policy_plot import _draw, save_policies
-from astra_tacos.report.html.run_schedule import schedule_section
+from astra_tacos.report.html.run_bars import schedule_section
 from astra_tacos.report.policy_times import AS_IS, policy_times
 from astra_tacos.support.errors import ConfigError
 

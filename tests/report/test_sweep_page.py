@@ -18,10 +18,8 @@ from astra_tacos.cli.main import cli
 from astra_tacos.report.figure.figure_style import SYNTHESIZER_STYLES
 from astra_tacos.report.html import sweep_data
 from astra_tacos.report.html.page import MOST_PAGE_BYTES
-from astra_tacos.report.html.sweep import render_sweep
-from astra_tacos.report.html.sweep_data import varying_columns
-from astra_tacos.report.html.sweep_encoding import as_numbers, as_texts, round_to
-from astra_tacos.report.html.sweep_headline import Best, best_points
+from astra_tacos.report.html.sweep import Best, best_points, render_sweep
+from astra_tacos.report.html.sweep_data import as_numbers, as_texts, round_to, varying_columns
 from astra_tacos.report.sweep_columns import SweepColumns
 from astra_tacos.support.errors import ConfigError
 

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from astra_tacos.report.figure.figure_style import SYNTHESIZER_STYLES, WIDTHS
 from astra_tacos.report.figure.sweep_axis import scale_of
-from astra_tacos.report.figure.sweep_choice import KINDS, choose
 from astra_tacos.report.figure.sweep_plot import draw_sweep, save_sweep
-from astra_tacos.report.figure.sweep_reduction import describe_reduction, measure, representative
+from astra_tacos.report.sweep_choice import KINDS, choose, describe_reduction, measure, representative
 from astra_tacos.report.sweep_columns import SweepColumns
 from astra_tacos.support.errors import ConfigError
 

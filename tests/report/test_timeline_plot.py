@@ -18,7 +18,7 @@ from astra_tacos.network.topology import Topology
 from astra_tacos.report.figure import timeline_plot
 from astra_tacos.report.figure.figure_style import COPY, REDUCE, WIDTHS, time_unit
 from astra_tacos.report.figure.timeline_plot import draw_timeline, save_timeline
-from astra_tacos.report.figure.timeline_rows import bars_of, busy_shares, coverage, link_rows
+from astra_tacos.report.links_over_time import bars_of, busy_shares, coverage, link_rows
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.support.errors import ConfigError
 

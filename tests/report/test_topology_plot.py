@@ -18,8 +18,8 @@ from astra_tacos.network.fabric.kinds import make_fabric
 from astra_tacos.network.network_config import LinkSpec
 from astra_tacos.network.topology import Topology
 from astra_tacos.report.figure.figure_style import WIDTHS
-from astra_tacos.report.figure.topology_groups import MOST_DEVICES, MOST_LINKS, group
 from astra_tacos.report.figure.topology_plot import draw_topology, save_topology
+from astra_tacos.report.topology_groups import MOST_DEVICES, MOST_LINKS, group
 from astra_tacos.report.topology_layout import layout
 
 B = (50.0, 500.0)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from astra_tacos.report.figure.figure_style import RANK_STATES, WIDTH_INCHES, save_figure, shape_text, time_unit, wrapped
-from astra_tacos.report.figure.timeline_rows import coverage
+from astra_tacos.report.links_over_time import coverage
 from astra_tacos.report.rank_states import STATES, Segments, find_segments
 from astra_tacos.support.units import format_time
 

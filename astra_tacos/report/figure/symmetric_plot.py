@@ -22,7 +22,7 @@ from astra_tacos.report.figure.figure_style import (
     wrapped,
 )
 from astra_tacos.report.figure.timeline_plot import MOST_BARS, add_bars
-from astra_tacos.report.figure.timeline_rows import Bars, coverage
+from astra_tacos.report.links_over_time import Bars, coverage
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import format_size, format_time

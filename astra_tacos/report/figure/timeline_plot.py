@@ -19,15 +19,7 @@ from astra_tacos.report.figure.figure_style import (
     time_unit,
     wrapped,
 )
-from astra_tacos.report.figure.timeline_rows import (
-    Bars,
-    ChunkSends,
-    LinkRows,
-    bars_of,
-    busy_shares,
-    link_rows,
-    sends_of_chunk,
-)
+from astra_tacos.report.links_over_time import Bars, ChunkSends, LinkRows, bars_of, busy_shares, link_rows, sends_of_chunk
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import format_size, format_time

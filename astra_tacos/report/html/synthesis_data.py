@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from astra_tacos.network.topology import Topology
 from astra_tacos.report.arrivals import arrivals
 from astra_tacos.report.compare_rows import CompareRow, best_bound_ns
-from astra_tacos.report.link_use import links_by_dimension, shares_of_time
+from astra_tacos.report.links_over_time import links_by_dimension, shares_of_time
 from astra_tacos.report.topology_layout import layout
 from astra_tacos.schedule.link_use import link_use
 from astra_tacos.schedule.partial_sums import PartialSums
