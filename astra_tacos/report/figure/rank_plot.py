@@ -7,23 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from astra_tacos.report.figure.bars_over_time import TimePanel
 from astra_tacos.report.figure.figure_style import RANK_STATES, WIDTH_INCHES, save_figure, shape_text, time_unit, wrapped
-from astra_tacos.report.links_over_time import coverage
-from astra_tacos.report.rank_states import STATES, Segments, find_segments
+from astra_tacos.report.links_over_time import Bars
+from astra_tacos.report.rank_states import STATES, find_segments
 from astra_tacos.support.units import format_time
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from astra_tacos.run.recording import Recording
 
-MOST_VECTOR_BARS = 1_000
-MOST_BARS = 100_000
 MOST_RANKS = 300
-"""Number of bars and of ranks up to which bars are drawn; for more, shares of time are drawn instead."""
-_BINS = {"double": 1500, "single": 700}
-_BAR_HEIGHT = 0.86
+"""Number of ranks up to which bars are drawn; for more, shares of time are drawn instead."""
 
 
 def save_rank_timeline(recording: Recording, path: Path, width: str = "double") -> None:
@@ -59,8 +55,11 @@ def draw_rank_timeline(recording: Recording, width: str = "double") -> Figure:
     panels: Any = figure.subplots(len(shown), 1, sharex=True, squeeze=False)[:, 0]
     note = ""
     for axes, (name, replay, segments) in zip(panels, shown, strict=True):
-        note = _add_ranks(axes, segments, max(end_ns, 1), scale, width) or note
         ranks = len(replay.finish_ns)
+        bars = Bars(segments.rank, segments.start_ns, segments.end_ns, segments.state)
+        shared = TimePanel(axes, RANK_STATES, max(end_ns, 1), scale, width).add(bars, ranks, MOST_RANKS)
+        of = f" of up to {shared:,} ranks" if shared > 1 else ""
+        note = f"colours are mixed by the share of time{of}" if shared else note
         facts = f"{_text(replay.run_end_ns)}, exposed communication {_text(int(replay.exposed_comm_ns.max()))}"
         axes.set_title(f"{name}: {facts}" if len(shown) > 1 else facts, loc="left", fontsize=7.5)
         axes.set(ylabel="rank", ylim=(ranks, 0))
@@ -82,47 +81,3 @@ def draw_rank_timeline(recording: Recording, width: str = "double") -> Figure:
 
 def _text(time_ns: int) -> str:
     return format_time(time_ns).replace(" us", " µs")
-
-
-def _add_ranks(axes: Axes, segments: Segments, end_ns: int, scale: float, width: str) -> str:
-    """Draw one row per rank, as bars or as shares of time, and return a caption (empty for bars).
-
-    Parameters
-    ----------
-    axes
-        The panel.
-    segments
-        States of the ranks.
-    end_ns
-        End of the time axis.
-    scale
-        Length of the time unit in ns.
-    width
-        Width of the figure, a key of `WIDTHS`.
-    """
-    from matplotlib.collections import PolyCollection
-    from matplotlib.colors import to_rgb
-
-    ranks, count = len(segments.rank_first) - 1, len(segments.state)
-    if ranks <= MOST_RANKS and count <= MOST_BARS:
-        for state, colour in enumerate(RANK_STATES):
-            own = np.flatnonzero(segments.state == state)
-            begin, end = segments.start_ns[own] / scale, segments.end_ns[own] / scale
-            at = segments.rank[own] + (1 - _BAR_HEIGHT) / 2
-            corners = np.stack((begin, at, begin, at + _BAR_HEIGHT, end, at + _BAR_HEIGHT, end, at), axis=1).reshape(-1, 4, 2)
-            style: dict[str, Any] = {"edgecolors": "none", "rasterized": count > MOST_VECTOR_BARS, "zorder": 2}
-            axes.add_collection(PolyCollection(list(corners), facecolors=[colour], **style))
-        return ""
-    lines, bins = min(ranks, MOST_RANKS), _BINS[width]
-    line = np.arange(ranks) * lines // ranks
-    image = np.ones((lines, bins, 3))
-    for state, colour in enumerate(RANK_STATES):
-        own = segments.state == state
-        at = line[segments.rank[own]]
-        start, end = segments.start_ns[own] * (bins / end_ns), segments.end_ns[own] * (bins / end_ns)
-        share = coverage(at, start, end, (lines, bins)) / np.bincount(line)[:, None]
-        image -= share[:, :, None] * (1 - np.array(to_rgb(colour)))
-    extent = (0.0, end_ns / scale, float(ranks), 0.0)
-    axes.imshow(np.clip(image, 0, 1), extent=extent, aspect="auto", interpolation="nearest", zorder=1)
-    of = f" of up to {-(-ranks // lines):,} ranks" if ranks > lines else ""
-    return f"colours are mixed by the share of time{of}"

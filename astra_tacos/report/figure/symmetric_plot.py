@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.network.network_config import Dimension, describe_dimensions
+from astra_tacos.report.figure.bars_over_time import TimePanel
 from astra_tacos.report.figure.figure_style import (
     COPY,
     REDUCE,
@@ -21,8 +22,7 @@ from astra_tacos.report.figure.figure_style import (
     time_unit,
     wrapped,
 )
-from astra_tacos.report.figure.timeline_plot import MOST_BARS, add_bars
-from astra_tacos.report.links_over_time import Bars, coverage
+from astra_tacos.report.links_over_time import Bars
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import format_size, format_time
@@ -34,7 +34,6 @@ MOST_NODES = 4096
 """NPUs up to which a tree is drawn; more could not be told apart."""
 _MOST_LINES = 64
 """Classes up to which each has a line of its own."""
-_BINS = {"double": 1500, "single": 700}
 _TREE_INCHES = {"double": 5.2, "single": 3.4}
 _LABELLED = 100
 _STUB = 0.55
@@ -63,33 +62,23 @@ def save_symmetric_timeline(schedule: SymmetricSchedule, path: Path, width: str 
 
 def draw_symmetric_timeline(schedule: SymmetricSchedule, width: str = "double") -> Figure:
     """Draw sends of NPU 0's chunks as bars, or many as shares of time. The parameters are those of `save_symmetric_timeline`."""
-    from matplotlib.colors import to_rgb
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
     task, time = schedule.task, max(schedule.collective_time_ns, 1)
     unit, scale = time_unit(time / 20)
     way = schedule.link_class
-    lines = min(len(task.classes), _MOST_LINES)
-    line = way * lines // len(task.classes)
+    lines = len(task.classes)
     end = schedule.start_ns + task.hold_ns[way]
-    figure = Figure(figsize=(WIDTH_INCHES[width], 1.2 + 0.22 * max(lines, 4)), layout="constrained")
+    figure = Figure(figsize=(WIDTH_INCHES[width], 1.2 + 0.22 * min(max(lines, 4), _MOST_LINES)), layout="constrained")
     axes: Any = figure.subplots()
-    note = ""
-    if schedule.num_rows <= MOST_BARS and lines == len(task.classes):
-        add_bars(axes, Bars(line, schedule.start_ns, end, schedule.reduces), scale, 1.0)
-    else:
-        bins = _BINS[width]
-        image = np.ones((lines, bins, 3))
-        for reduces, colour in ((True, REDUCE), (False, COPY)):
-            own = schedule.reduces == reduces
-            share = coverage(line[own], schedule.start_ns[own] * bins / time, end[own] * bins / time, (lines, bins))
-            share /= np.bincount(np.arange(len(task.classes)) * lines // len(task.classes), minlength=lines)[:, None]
-            image -= np.clip(share, 0, 1)[:, :, None] * (1 - np.array(to_rgb(colour)))
-        axes.imshow(np.clip(image, 0, 1), extent=(0.0, time / scale, float(lines), 0.0), aspect="auto", interpolation="nearest")
-        note = f"{schedule.num_rows:,} sends of NPU 0's chunks: the paler, the more of the time the links are idle"
+    bars = Bars(way, schedule.start_ns, end, (~schedule.reduces).astype(np.int64))
+    is_image = TimePanel(axes, (REDUCE, COPY), time, scale, width).add(bars, lines, _MOST_LINES)
+    note = (
+        f"{schedule.num_rows:,} sends of NPU 0's chunks: the paler, the more of the time the links are idle" if is_image else ""
+    )
     axes.set(xlim=(0, time / scale), ylim=(lines, 0), xlabel=f"time ({unit})")
-    if lines == len(task.classes):
+    if lines <= _MOST_LINES:
         axes.set_yticks(np.arange(lines) + 0.5, [_class_text(task, at) for at in range(lines)], fontsize=6)
     axes.set_ylabel("classes of links")
     axes.tick_params(axis="y", length=0)
