@@ -12,7 +12,8 @@ import pytest
 from astra_tacos.cli.compare_table import print_comparison
 from astra_tacos.report.compare_rows import COLUMNS, CompareRow, best_bound_ns, write_csv
 from astra_tacos.report.figure.compare_plot import _draw, save_plot
-from astra_tacos.report.figure.figure_style import FORMATS, SYNTHESIZER_STYLES, WIDTHS
+from astra_tacos.report.figure.figure_style import FORMATS, WIDTHS
+from astra_tacos.report.style import look_of
 from astra_tacos.synthesizer import SYNTHESIZERS
 
 SIZES = tuple(1 << power for power in range(16, 31, 2))
@@ -78,7 +79,7 @@ def test_every_synthesizer_has_a_look_of_its_own() -> None:
     names = ["auto", *SYNTHESIZERS]
     lines = _draw([row(1 << 20, name, 2.0) for name in names], "single").axes[0].get_lines()[: len(names)]
     assert len({(line.get_color(), line.get_marker()) for line in lines}) == len(names)
-    assert len({colour for colour, _ in SYNTHESIZER_STYLES.values()}) == len(SYNTHESIZER_STYLES)
+    assert len({look_of(name)[0] for name in (*names, "native", "native (impossible)")}) == len(names) + 2
 
 
 def test_the_table_marks_the_best_and_explains_gaps(capsys: pytest.CaptureFixture[str]) -> None:

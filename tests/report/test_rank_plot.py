@@ -11,9 +11,10 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex, to_rgb
 
 from astra_tacos.report.figure import rank_plot
-from astra_tacos.report.figure.figure_style import RANK_STATES, WIDTHS, time_unit
+from astra_tacos.report.figure.figure_style import WIDTHS
 from astra_tacos.report.figure.rank_plot import draw_rank_timeline, save_rank_timeline
 from astra_tacos.report.rank_states import STATES, find_segments
+from astra_tacos.report.style import RANK_STATES, time_unit
 from astra_tacos.run.recording import COLLECTIVE, COMPUTE, Nodes, RecordedReplay, Recording
 
 

@@ -13,9 +13,10 @@ from helpers.figures import check_nothing_is_cut, check_same_bytes, drawn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from astra_tacos.report.figure.figure_style import SYNTHESIZER_STYLES, WIDTHS
+from astra_tacos.report.figure.figure_style import WIDTHS
 from astra_tacos.report.figure.sweep_axis import scale_of
 from astra_tacos.report.figure.sweep_plot import draw_sweep, save_sweep
+from astra_tacos.report.style import look_of
 from astra_tacos.report.sweep_choice import KINDS, choose, describe_reduction, measure, representative
 from astra_tacos.report.sweep_columns import SweepColumns
 from astra_tacos.support.errors import ConfigError
@@ -81,8 +82,8 @@ def test_lines_are_the_best_of_what_shares_a_place() -> None:
     for line in axes.get_lines():
         for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True):
             found[line.get_label(), x] = y
-        if line.get_label() in SYNTHESIZER_STYLES:
-            assert (line.get_color(), line.get_marker()) == SYNTHESIZER_STYLES[line.get_label()]
+        if line.get_label() in made.columns["synthesizer"]:
+            assert (line.get_color(), line.get_marker()) == look_of(line.get_label())
     assert found == pytest.approx(dict(best))
     assert "best over seed, cost (up to 6 points each)" in note_of(figure)
     assert "6 of 72 points have no bus bandwidth (6 refused)" in note_of(figure)

@@ -16,9 +16,10 @@ from matplotlib.colors import to_hex, to_rgb
 from astra_tacos import all_gather, all_reduce, synthesize
 from astra_tacos.network.topology import Topology
 from astra_tacos.report.figure import bars_over_time, timeline_plot
-from astra_tacos.report.figure.figure_style import COPY, REDUCE, WIDTHS, time_unit
+from astra_tacos.report.figure.figure_style import WIDTHS
 from astra_tacos.report.figure.timeline_plot import draw_timeline, save_timeline
 from astra_tacos.report.links_over_time import bars_of, coverage, link_rows
+from astra_tacos.report.style import COPY, REDUCE, time_unit
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.support.errors import ConfigError
 

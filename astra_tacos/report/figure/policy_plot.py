@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from astra_tacos.report.figure.figure_style import RANK_STATES, WIDTH_INCHES, save_figure, time_unit, wrapped
+from astra_tacos.report.figure.figure_style import WIDTH_INCHES, save_figure, wrapped
 from astra_tacos.report.policy_times import PolicyTime
+from astra_tacos.report.style import RANK_STATES, time_unit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from astra_tacos.report.figure.bars_over_time import TimePanel
-from astra_tacos.report.figure.figure_style import RANK_STATES, WIDTH_INCHES, save_figure, shape_text, time_unit, wrapped
+from astra_tacos.report.figure.figure_style import WIDTH_INCHES, save_figure, wrapped
 from astra_tacos.report.links_over_time import Bars
 from astra_tacos.report.rank_states import STATES, find_segments
-from astra_tacos.support.units import format_time
+from astra_tacos.report.style import RANK_STATES, shape_text, time_text, time_unit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,7 +60,7 @@ def draw_rank_timeline(recording: Recording, width: str = "double") -> Figure:
         shared = TimePanel(axes, RANK_STATES, max(end_ns, 1), scale, width).add(bars, ranks, MOST_RANKS)
         of = f" of up to {shared:,} ranks" if shared > 1 else ""
         note = f"colours are mixed by the share of time{of}" if shared else note
-        facts = f"{_text(replay.run_end_ns)}, exposed communication {_text(int(replay.exposed_comm_ns.max()))}"
+        facts = f"{time_text(replay.run_end_ns)}, exposed communication {time_text(int(replay.exposed_comm_ns.max()))}"
         axes.set_title(f"{name}: {facts}" if len(shown) > 1 else facts, loc="left", fontsize=7.5)
         axes.set(ylabel="rank", ylim=(ranks, 0))
         axes.axvline(replay.run_end_ns / scale, color="black", linewidth=0.7, linestyle=(0, (3, 2)), zorder=4, clip_on=False)
@@ -77,7 +77,3 @@ def draw_rank_timeline(recording: Recording, width: str = "double") -> Figure:
     legend |= {"ncols": len(handles)} if width == "double" else {"ncols": 2, "fontsize": 6.5}
     figure.legend(handles=handles, loc="outside lower center", **legend)
     return figure
-
-
-def _text(time_ns: int) -> str:
-    return format_time(time_ns).replace(" us", " µs")

@@ -9,16 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from astra_tacos.report.figure.figure_style import (
-    OTHER_STYLES,
-    SERIES_STYLES,
-    SYNTHESIZER_STYLES,
-    WIDTH_INCHES,
-    colours_from,
-    save_figure,
-    wrapped,
-)
+from astra_tacos.report.figure.figure_style import WIDTH_INCHES, colours_from, save_figure, wrapped
 from astra_tacos.report.figure.sweep_axis import Scale, dress, label_style, ordered, scale_of, series_of, texts
+from astra_tacos.report.style import MADE_BY, SERIES_STYLES, look_of
 from astra_tacos.report.sweep_choice import (
     MOST_SERIES,
     Choice,
@@ -42,7 +35,6 @@ if TYPE_CHECKING:
 _FEWEST_SHADES = 4
 MARKER_SCALES = {"*": 1.7}
 """Factors for markers that look smaller than others of the same size."""
-_BY_NAME = ("synthesizer", "made_by")
 
 
 def series_styles(name: str | None, values: Sequence[Any]) -> list[tuple[Any, str]]:
@@ -50,9 +42,8 @@ def series_styles(name: str | None, values: Sequence[Any]) -> list[tuple[Any, st
 
     Synthesizers have colours of their own; a column of many numbers gets colours from light to dark.
     """
-    if name in _BY_NAME:
-        spare = iter(OTHER_STYLES * (len(values) // len(OTHER_STYLES) + 1))
-        return [SYNTHESIZER_STYLES.get(str(value)) or next(spare) for value in values]
+    if name in MADE_BY:
+        return [look_of(str(value)) for value in values]
     markers = [marker for _, marker in SERIES_STYLES]
     count = len(values)
     if (is_number(values) and count >= _FEWEST_SHADES) or count > len(SERIES_STYLES):

@@ -10,22 +10,12 @@ from numpy.typing import NDArray
 
 from astra_tacos.network.network_config import Dimension, describe_dimensions
 from astra_tacos.report.figure.bars_over_time import TimePanel
-from astra_tacos.report.figure.figure_style import (
-    COPY,
-    REDUCE,
-    SERIES_STYLES,
-    WIDTH_INCHES,
-    capitalized,
-    colours_from,
-    save_figure,
-    shape_text,
-    time_unit,
-    wrapped,
-)
+from astra_tacos.report.figure.figure_style import WIDTH_INCHES, colours_from, save_figure, wrapped
 from astra_tacos.report.links_over_time import Bars
+from astra_tacos.report.style import COPY, REDUCE, SERIES_STYLES, capitalized, shape_text, time_text, time_unit
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.units import format_size, format_time
+from astra_tacos.support.units import format_size
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -216,5 +206,5 @@ def _class_text(task: SymmetricTask, at: int) -> str:
 def _title(schedule: SymmetricSchedule) -> str:
     task = schedule.task
     where = f"{shape_text(describe_dimensions(task.dimensions))} ({task.num_npus:,} NPUs)"
-    time = format_time(schedule.collective_time_ns).replace(" us", " µs")
+    time = time_text(schedule.collective_time_ns)
     return f"{capitalized(task.collective)} of {format_size(task.size_bytes)} on {where}, {schedule.synthesizer}: {time}"

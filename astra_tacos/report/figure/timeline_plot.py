@@ -10,20 +10,12 @@ import numpy as np
 from astra_tacos.network.node_table import SWITCH_KIND
 from astra_tacos.network.topology import Topology
 from astra_tacos.report.figure.bars_over_time import TimePanel, mixed
-from astra_tacos.report.figure.figure_style import (
-    COPY,
-    REDUCE,
-    WIDTH_INCHES,
-    capitalized,
-    save_figure,
-    shape_text,
-    time_unit,
-    wrapped,
-)
+from astra_tacos.report.figure.figure_style import WIDTH_INCHES, save_figure, wrapped
 from astra_tacos.report.links_over_time import ChunkSends, LinkRows, bars_of, link_rows, sends_of_chunk
+from astra_tacos.report.style import COPY, REDUCE, capitalized, shape_text, time_text, time_unit
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.units import format_size, format_time
+from astra_tacos.support.units import format_size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -151,7 +143,7 @@ def _title(schedule: Schedule, width: str) -> str:
     topology, collective = schedule.topology, schedule.collective
     what = f"{capitalized(collective.name)} of {format_size(collective.size_bytes)}"
     where = f"{shape_text(topology.describe_shape())} ({topology.num_endpoints:,} NPUs)"
-    made = f"{schedule.synthesizer}: {format_time(schedule.collective_time_ns).replace(' us', ' µs')}"
+    made = f"{schedule.synthesizer}: {time_text(schedule.collective_time_ns)}"
     if width == "double":
         return f"{what} on {where}, {made}"
     return f"{what}, {made}\n{where}"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from astra_tacos.report.figure.figure_style import RANK_STATES
 from astra_tacos.report.html.page import Section, counted, escape
 from astra_tacos.report.policy_times import policy_times
 from astra_tacos.report.rank_states import COMPUTES, EXPOSED, IDLE, WAITS
+from astra_tacos.report.style import RANK_STATES
 from astra_tacos.run.critical_path import PathShare, PathSummary, critical_path, describe_kind, summarize_path
 from astra_tacos.run.recording import COLLECTIVE, COMPUTE, RECEIVE, SEND, RecordedReplay, Recording
 from astra_tacos.support.units import format_time

@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from astra_tacos.report.html.page import Section, escape, render_page
 from astra_tacos.report.html.sweep_data import as_texts, is_number, sweep_data, varying_columns
+from astra_tacos.report.style import time_text
 from astra_tacos.report.sweep_columns import HIGHER, MEASURES, as_one_value, measure_of
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.units import format_size, format_time
+from astra_tacos.support.units import format_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from astra_tacos.report.sweep_columns import SweepColumns
-
+    from astra_tacos.report.style import time_text
+from astra_tacos.report.sweep_columns import SweepColumns
 
 _CRITERIA = ("predicted_ns", "efficiency", "time_cost", "speed_up")
 _BESIDE = ("predicted_ns", "efficiency", "bus_bandwidth_gbps", "speed_up", "cost", "time_cost")
@@ -42,7 +43,7 @@ def format_value(value: Any, unit: str) -> str:
     if isinstance(value, list | tuple):
         return f"{as_texts([value])[0]} {unit}".rstrip()
     if unit == "ns":
-        return format_time(value).replace(" us", " \N{MICRO SIGN}s") if math.isfinite(value) else str(value)
+        return time_text(value) if math.isfinite(value) else str(value)
     if unit == "bytes":
         return format_size(value)
     if unit == "share":

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from astra_tacos.report.figure.figure_style import SYNTHESIZER_STYLES
 from astra_tacos.report.html.page import MOST_DATA_BYTES, encode
+from astra_tacos.report.style import MADE_BY, look_of
 from astra_tacos.report.sweep_columns import MEASURES, Measure, measure_of, pareto_front
 
 if TYPE_CHECKING:
@@ -356,10 +356,15 @@ def _data(
         "count": table.num_rows if rows is None else len(rows),
         "columns": columns,
         "axes": [name for name in table.axes if any(name == column for column, _ in described)],
-        "styles": {name: [colour, _SYMBOLS[marker]] for name, (colour, marker) in SYNTHESIZER_STYLES.items()},
+        "styles": {name: [colour, _SYMBOLS[marker]] for name, (colour, marker) in _looks(table).items()},
         "digits": digits,
         "rules": rules,
     }
+
+
+def _looks(table: SweepColumns) -> dict[str, tuple[str, str]]:
+    names = {str(value) for name in MADE_BY for value in table.columns.get(name, []) if value is not None}
+    return {name: look_of(name) for name in sorted(names)}
 
 
 def _selected(table: SweepColumns, varying: list[str], most: int) -> tuple[NDArray[np.intp], list[str]]:
