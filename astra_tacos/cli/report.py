@@ -10,9 +10,9 @@ import click
 
 from astra_tacos.cli.console import echo, print_json
 from astra_tacos.cli.options import json_option
-from astra_tacos.cli.report_figure import KINDS, draw
+from astra_tacos.cli.report_figure import KINDS, find_figure
 from astra_tacos.cli.report_page import find_page
-from astra_tacos.report.figure.figure_style import FORMATS, WIDTHS, check_figure
+from astra_tacos.report.figure.figure_style import FORMATS, WIDTHS, check_figure, save_figure
 from astra_tacos.report.sweep_choice import CONDITION
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import check_writable, replaced_file
@@ -101,7 +101,11 @@ def report(ctx: click.Context, /, path: Path, output: Path, as_json: bool, **opt
     default = click.core.ParameterSource.DEFAULT
     given = {name for name in options if ctx.get_parameter_source(name) is not default}
     _refuse(ctx, given, _FIGURE_OPTIONS if is_page else _PAGE_OPTIONS, "figures" if is_page else "pages (.html)")
-    kind = _write_page(path, output, options) if is_page else draw(path, output, options, given)
+    if is_page:
+        kind = _write_page(path, output, options)
+    else:
+        kind, draw = find_figure(path, options, given)
+        save_figure(output, draw)
     size = output.stat().st_size
     if as_json:
         print_json({"kind": kind, "path": str(output), "size_bytes": size})

@@ -16,8 +16,8 @@ from matplotlib.colors import to_hex, to_rgb
 from astra_tacos import all_gather, all_reduce, synthesize
 from astra_tacos.network.topology import Topology
 from astra_tacos.report.figure import bars_over_time, timeline_plot
-from astra_tacos.report.figure.figure_style import WIDTHS
-from astra_tacos.report.figure.timeline_plot import draw_timeline, save_timeline
+from astra_tacos.report.figure.figure_style import WIDTHS, save_figure
+from astra_tacos.report.figure.timeline_plot import draw_timeline
 from astra_tacos.report.links_over_time import bars_of, coverage, link_rows
 from astra_tacos.report.style import COPY, REDUCE, time_unit
 from astra_tacos.schedule.schedule import Schedule
@@ -150,7 +150,7 @@ def test_a_chunk_stands_out_with_its_tree() -> None:
     schedule = made(networks.MIXED)
     chunk = 5
     own = sorted(np.flatnonzero(schedule.chunk == chunk).tolist(), key=lambda send: int(schedule.start_ns[send]))
-    figure = drawn(lambda: draw_timeline(schedule, chunk=chunk))
+    figure = drawn(lambda chunk=chunk: draw_timeline(schedule, chunk=chunk))
     axes = figure.axes[0]
     strong = [c for c in axes.collections if isinstance(c, PolyCollection) and to_hex(c.get_facecolor()[0]) in (REDUCE, COPY)]
     assert sum(len(c.get_paths()) for c in strong) == len(own)
@@ -186,20 +186,20 @@ def test_nothing_is_cut_off(name: str, width: str) -> None:
 def test_the_same_schedule_gives_the_same_bytes(tmp_path: Path, width: str, monkeypatch: pytest.MonkeyPatch) -> None:
     schedule = made(networks.MIXED)
     monkeypatch.setattr(bars_over_time, "MOST_VECTOR_BARS", 100)  # bars as pixels, the tree as lines
-    check_same_bytes(lambda path: save_timeline(schedule, path, width, chunk=2), tmp_path)
+    check_same_bytes(lambda path: save_figure(path, lambda: draw_timeline(schedule, width, chunk=2)), tmp_path)
 
 
 def test_what_cannot_be_drawn(tmp_path: Path) -> None:
     schedule = made(networks.RING8)
     for chunk in (-1, schedule.collective.num_chunks):
         with pytest.raises(ConfigError, match=f"chunk: found {chunk}, expected 0 to 15"):
-            save_timeline(schedule, tmp_path / "x.svg", chunk=chunk)
+            save_figure(tmp_path / "x.svg", lambda chunk=chunk: draw_timeline(schedule, chunk=chunk))
     nothing = np.zeros(0, np.int64)
     columns = {
         name: nothing.astype(getattr(schedule, name).dtype) for name in ("chunk", "channel", "reduces", "start_ns", "end_ns")
     }
     with pytest.raises(ConfigError, match="no sends"):
-        save_timeline(replace(schedule, **columns), tmp_path / "x.svg")
+        save_figure(tmp_path / "x.svg", lambda: draw_timeline(replace(schedule, **columns)))
     with pytest.raises(ConfigError, match=r"x.bmp: expected a name that ends in .svg, .pdf, .png"):
-        save_timeline(schedule, tmp_path / "x.bmp")
+        save_figure(tmp_path / "x.bmp", lambda: draw_timeline(schedule))
     assert not list(tmp_path.iterdir())

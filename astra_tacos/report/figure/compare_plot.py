@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from astra_tacos.report.compare_rows import CompareRow, best_bound_ns
-from astra_tacos.report.figure.figure_style import WIDTH_INCHES, save_figure
+from astra_tacos.report.figure.figure_style import WIDTH_INCHES
 from astra_tacos.report.style import capitalized, look_of, shape_text, time_unit
 from astra_tacos.support.units import format_size
 
@@ -19,27 +18,16 @@ if TYPE_CHECKING:
 _MOST_TICKS = 6
 
 
-def save_plot(rows: Sequence[CompareRow], path: Path, width: str = "double") -> None:
-    """Write the figure of a comparison to a file; equal rows give equal bytes.
+def draw_comparison(rows: Sequence[CompareRow], width: str) -> Figure:
+    """Draw time and bus bandwidth against size, with the bounds.
 
     Parameters
     ----------
     rows
         Rows of the comparison.
-    path
-        File to write; its suffix names the format.
     width
         Width of the figure, a key of `WIDTHS`.
-
-    Raises
-    ------
-    ConfigError
-        If the suffix names no format or the file cannot be written.
     """
-    save_figure(path, lambda: _draw(rows, width))
-
-
-def _draw(rows: Sequence[CompareRow], width: str) -> Figure:
     from matplotlib.figure import Figure
 
     names = list(dict.fromkeys(row.synthesizer for row in rows))

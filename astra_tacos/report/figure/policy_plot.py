@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from astra_tacos.report.figure.figure_style import WIDTH_INCHES, save_figure, wrapped
+from astra_tacos.report.figure.figure_style import WIDTH_INCHES, wrapped
 from astra_tacos.report.policy_times import PolicyTime
 from astra_tacos.report.style import RANK_STATES, time_unit
 
@@ -19,29 +18,18 @@ _NAME_SHARE = 0.42
 _BAR_INCHES, _LINE_INCHES, _GAP_INCHES = 0.15, 0.13, 0.09
 
 
-def save_policies(rows: Sequence[PolicyTime], path: Path, width: str = "double", note: str = "") -> None:
-    """Write the figure to a file; equal rows give equal bytes.
+def draw_policies(rows: Sequence[PolicyTime], width: str, note: str) -> Figure:
+    """Draw a bar for each row.
 
     Parameters
     ----------
     rows
         What to draw, from top to bottom.
-    path
-        File to write; its suffix names the format.
     width
         Width of the figure, a key of `WIDTHS`.
     note
         Title of the figure.
-
-    Raises
-    ------
-    ConfigError
-        If the suffix names no format or the file cannot be written.
     """
-    save_figure(path, lambda: _draw(rows, width, note))
-
-
-def _draw(rows: Sequence[PolicyTime], width: str, note: str) -> Figure:
     from matplotlib.figure import Figure
 
     names = [wrapped(row.name.replace(",", ", "), width, _NAME_SHARE) for row in rows]

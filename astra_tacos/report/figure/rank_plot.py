@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from astra_tacos.report.figure.bars_over_time import TimePanel
-from astra_tacos.report.figure.figure_style import WIDTH_INCHES, save_figure, wrapped
+from astra_tacos.report.figure.figure_style import WIDTH_INCHES, wrapped
 from astra_tacos.report.links_over_time import Bars
 from astra_tacos.report.rank_states import STATES, find_segments
 from astra_tacos.report.style import RANK_STATES, shape_text, time_text, time_unit
@@ -22,28 +21,16 @@ MOST_RANKS = 300
 """Number of ranks up to which bars are drawn; for more, shares of time are drawn instead."""
 
 
-def save_rank_timeline(recording: Recording, path: Path, width: str = "double") -> None:
-    """Write the figure of a recording to a file; equal recordings give equal bytes.
+def draw_rank_timeline(recording: Recording, width: str = "double") -> Figure:
+    """Draw a panel for the run before the plan, if the recording has it, and one for the run after it, on one time axis.
 
     Parameters
     ----------
     recording
         The recorded run.
-    path
-        File to write; its suffix names the format.
     width
         Width of the figure, a key of `WIDTHS`.
-
-    Raises
-    ------
-    ConfigError
-        If the suffix names no format or the file cannot be written.
     """
-    save_figure(path, lambda: draw_rank_timeline(recording, width))
-
-
-def draw_rank_timeline(recording: Recording, width: str = "double") -> Figure:
-    """Draw a panel for the run before the plan, if the recording has it, and one for the run after it, on one time axis."""
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from astra_tacos.report.figure.figure_style import WIDTH_INCHES, colours_from, save_figure, wrapped
+from astra_tacos.report.figure.figure_style import WIDTH_INCHES, colours_from, wrapped
 from astra_tacos.report.figure.sweep_axis import Scale, dress, label_style, ordered, scale_of, series_of, texts
 from astra_tacos.report.style import MADE_BY, SERIES_STYLES, look_of
 from astra_tacos.report.sweep_choice import (
@@ -338,29 +337,19 @@ _ROOT = "root"
 _COMMON = ("topology", "collective", "size_bytes")
 
 
-def save_sweep(table: SweepColumns, path: Path, choice: Choice, width: str = "double", note: str = "") -> None:
-    """Write the figure of a sweep to a file; equal rows give equal bytes.
+def draw_sweep(table: SweepColumns, choice: Choice, width: str = "double", note: str = "") -> Figure:
+    """Draw a panel per task; a caption says how points were reduced, and how many points have no value.
 
     Parameters
     ----------
     table
         The rows of the sweep.
-    path
-        File to write; its suffix names the format.
     choice
         Columns and kind of the figure.
     width
         Width of the figure, a key of `WIDTHS`.
     note
         Text under the figure that says which rows these are.
-    """
-    save_figure(path, lambda: draw_sweep(table, choice, width, note))
-
-
-def draw_sweep(table: SweepColumns, choice: Choice, width: str = "double", note: str = "") -> Figure:
-    """Draw a panel per task; a caption says how points were reduced, and how many points have no value.
-
-    The parameters are those of `save_sweep`.
 
     Raises
     ------

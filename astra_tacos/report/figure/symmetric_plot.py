@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +9,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.network.network_config import Dimension, describe_dimensions
 from astra_tacos.report.figure.bars_over_time import TimePanel
-from astra_tacos.report.figure.figure_style import WIDTH_INCHES, colours_from, save_figure, wrapped
+from astra_tacos.report.figure.figure_style import WIDTH_INCHES, colours_from, wrapped
 from astra_tacos.report.links_over_time import Bars
 from astra_tacos.report.style import COPY, REDUCE, SERIES_STYLES, capitalized, shape_text, time_text, time_unit
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask
@@ -30,28 +29,16 @@ _STUB = 0.55
 """Length of the ends of a line around a ring, in steps of the grid."""
 
 
-def save_symmetric_timeline(schedule: SymmetricSchedule, path: Path, width: str = "double") -> None:
-    """Write the figure of all classes of links over time to a file: each line stands for all links of a class.
+def draw_symmetric_timeline(schedule: SymmetricSchedule, width: str = "double") -> Figure:
+    """Draw sends of NPU 0's chunks as bars, or many as shares of time.
 
     Parameters
     ----------
     schedule
         The schedule to draw.
-    path
-        File to write; its suffix names the format.
     width
         Width of the figure, a key of `WIDTHS`.
-
-    Raises
-    ------
-    ConfigError
-        If the suffix names no format, or the file cannot be written.
     """
-    save_figure(path, lambda: draw_symmetric_timeline(schedule, width))
-
-
-def draw_symmetric_timeline(schedule: SymmetricSchedule, width: str = "double") -> Figure:
-    """Draw sends of NPU 0's chunks as bars, or many as shares of time. The parameters are those of `save_symmetric_timeline`."""
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
@@ -79,34 +66,20 @@ def draw_symmetric_timeline(schedule: SymmetricSchedule, width: str = "double") 
     return figure
 
 
-def save_tree(schedule: SymmetricSchedule, path: Path, width: str = "double", chunk: int = 0) -> None:
-    """Write the figure of the tree, or the path, of one of NPU 0's chunks to a file; translations move it to all other NPUs.
+def draw_tree(schedule: SymmetricSchedule, width: str = "double", chunk: int = 0) -> Figure:
+    """Draw the copies of a chunk as lines between NPUs, or its sums if nothing is copied.
+
+    NPUs lie in a grid of their coordinates, each dimension along the side that is shorter without it. NPU 0 is in the middle of
+    dimensions that are rings. A line between the ends of a ring leaves at the one and enters at the other.
 
     Parameters
     ----------
     schedule
         The schedule.
-    path
-        File to write; its suffix names the format.
     width
         Width of the figure, a key of `WIDTHS`.
     chunk
         Number of the chunk among NPU 0's.
-
-    Raises
-    ------
-    ConfigError
-        If there is no such chunk, there are more than `MOST_NODES` NPUs, the suffix names no format, or the file cannot be
-        written.
-    """
-    save_figure(path, lambda: draw_tree(schedule, width, chunk))
-
-
-def draw_tree(schedule: SymmetricSchedule, width: str = "double", chunk: int = 0) -> Figure:
-    """Draw the copies of a chunk as lines between NPUs, or its sums if nothing is copied; see `save_tree`.
-
-    NPUs lie in a grid of their coordinates, each dimension along the side that is shorter without it. NPU 0 is in the middle of
-    dimensions that are rings. A line between the ends of a ring leaves at the one and enters at the other.
     """
     from matplotlib.cm import ScalarMappable
     from matplotlib.collections import LineCollection

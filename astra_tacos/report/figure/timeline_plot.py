@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from astra_tacos.network.node_table import SWITCH_KIND
 from astra_tacos.network.topology import Topology
 from astra_tacos.report.figure.bars_over_time import TimePanel, mixed
-from astra_tacos.report.figure.figure_style import WIDTH_INCHES, save_figure, wrapped
+from astra_tacos.report.figure.figure_style import WIDTH_INCHES, wrapped
 from astra_tacos.report.links_over_time import ChunkSends, LinkRows, bars_of, link_rows, sends_of_chunk
 from astra_tacos.report.style import COPY, REDUCE, capitalized, shape_text, time_text, time_unit
 from astra_tacos.schedule.schedule import Schedule
@@ -34,32 +33,17 @@ _MOST_TREE_LINES = 400
 """Number of lines from send to send up to which they are drawn; more could not be told apart."""
 
 
-def save_timeline(schedule: Schedule, path: Path, width: str = "double", chunk: int | None = None) -> None:
-    """Write the figure of all sends over time to a file; equal schedules give equal bytes.
+def draw_timeline(schedule: Schedule, width: str = "double", chunk: int | None = None) -> Figure:
+    """Draw sends as bars or, for large schedules, as shares of time in pixels; a caption says so.
 
     Parameters
     ----------
     schedule
         The schedule to draw.
-    path
-        File to write; its suffix names the format.
     width
         Width of the figure, a key of `WIDTHS`.
     chunk
         A chunk whose sends are highlighted, with lines from each arrival to the sends that depend on it; None for no chunk.
-
-    Raises
-    ------
-    ConfigError
-        If there are no sends or there is no such chunk, the suffix names no format, or the file cannot be written.
-    """
-    save_figure(path, lambda: draw_timeline(schedule, width, chunk))
-
-
-def draw_timeline(schedule: Schedule, width: str = "double", chunk: int | None = None) -> Figure:
-    """Draw sends as bars or, for large schedules, as shares of time in pixels; a caption says so.
-
-    The parameters are those of `save_timeline`.
     """
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
