@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from astra_tacos.report.style import RANK_STATES
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.text_files import read_json_object
 
+PARTS = (("compute", RANK_STATES[0]), ("exposed communication", RANK_STATES[2]), ("idle", RANK_STATES[4]))
+"""Names and colours of the parts of a run's time."""
 AS_IS = "as it is"
 FIFO = "fifo"
 
@@ -34,9 +37,14 @@ class PolicyTime:
     is_chosen: bool
 
     @property
+    def parts_ns(self) -> tuple[float, float, float]:
+        """The times, in the order of `PARTS`."""
+        return self.compute_ns, self.exposed_ns, self.idle_ns
+
+    @property
     def end_ns(self) -> float:
         """End of the run."""
-        return self.compute_ns + self.exposed_ns + self.idle_ns
+        return sum(self.parts_ns)
 
 
 def read_policies(path: Path, most: int) -> tuple[list[PolicyTime], str]:

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from astra_tacos.report.figure.figure_style import WIDTH_INCHES, wrapped
-from astra_tacos.report.policy_times import PolicyTime
-from astra_tacos.report.style import RANK_STATES, time_unit
+from astra_tacos.report.policy_times import PARTS, PolicyTime
+from astra_tacos.report.style import time_unit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_PARTS = (("compute", RANK_STATES[0]), ("exposed communication", RANK_STATES[2]), ("idle", RANK_STATES[4]))
 _NAME_SHARE = 0.42
 _BAR_INCHES, _LINE_INCHES, _GAP_INCHES = 0.15, 0.13, 0.09
 
@@ -38,9 +37,7 @@ def draw_policies(rows: Sequence[PolicyTime], width: str, note: str) -> Figure:
     axes = figure.subplots()
     unit, scale = time_unit(max(row.end_ns for row in rows))
     left = [0.0] * len(rows)
-    for (label, colour), values in zip(
-        _PARTS, zip(*((r.compute_ns, r.exposed_ns, r.idle_ns) for r in rows), strict=True), strict=True
-    ):
+    for (label, colour), values in zip(PARTS, zip(*(row.parts_ns for row in rows), strict=True), strict=True):
         axes.barh(
             place, [value / scale for value in values], left=left, height=_BAR_INCHES, color=colour, label=label, linewidth=0
         )
@@ -60,7 +57,7 @@ def draw_policies(rows: Sequence[PolicyTime], width: str, note: str) -> Figure:
     axes.tick_params(axis="y", length=0)
     if note:
         figure.suptitle(wrapped(note, width), fontsize=8)
-    figure.legend(loc="outside lower center", ncols=len(_PARTS), handlelength=1.2)
+    figure.legend(loc="outside lower center", ncols=len(PARTS), handlelength=1.2)
     return figure
 
 

@@ -34,8 +34,7 @@ def draw_rank_timeline(recording: Recording, width: str = "double") -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
-    replays = [("before", recording.before), ("after", recording.after)]
-    shown = [(name, replay, find_segments(recording.nodes, replay)) for name, replay in replays if replay is not None]
+    shown = [(name, replay, find_segments(recording.nodes, replay)) for name, replay in recording.replays]
     end_ns = max(replay.run_end_ns for _, replay, _ in shown)
     unit, scale = time_unit(max(end_ns, 1) / 20)
     figure = Figure(figsize=(WIDTH_INCHES[width], 1.0 + 1.45 * len(shown)), layout="constrained")
@@ -48,7 +47,7 @@ def draw_rank_timeline(recording: Recording, width: str = "double") -> Figure:
         of = f" of up to {shared:,} ranks" if shared > 1 else ""
         note = f"colours are mixed by the share of time{of}" if shared else note
         facts = f"{time_text(replay.run_end_ns)}, exposed communication {time_text(int(replay.exposed_comm_ns.max()))}"
-        axes.set_title(f"{name}: {facts}" if len(shown) > 1 else facts, loc="left", fontsize=7.5)
+        axes.set_title(f"{name}: {facts}" if name else facts, loc="left", fontsize=7.5)
         axes.set(ylabel="rank", ylim=(ranks, 0))
         axes.axvline(replay.run_end_ns / scale, color="black", linewidth=0.7, linestyle=(0, (3, 2)), zorder=4, clip_on=False)
         step = max(1, -(-ranks // 8))

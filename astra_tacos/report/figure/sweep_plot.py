@@ -51,6 +51,13 @@ def series_styles(name: str | None, values: Sequence[Any]) -> list[tuple[Any, st
     return list(SERIES_STYLES[:count])
 
 
+def _series(table: SweepColumns, choice: Choice, rows: Sequence[int]) -> list[tuple[Any, str, Any, str]]:
+    """Value, name, colour and marker of each series of some rows; one without a name if there is no column of series."""
+    values = series_of(table.columns[choice.by], rows) if choice.by else [None]
+    names = texts(values, measure(table, choice.by)) if choice.by else [""]
+    return [(value, name, *look) for value, name, look in zip(values, names, series_styles(choice.by, values), strict=True)]
+
+
 def draw_lines(
     figure: Figure, grid: list[Axes], table: SweepColumns, panels: list[Panel], choice: Choice, width: str
 ) -> tuple[list[Any], str]:
@@ -79,9 +86,7 @@ def draw_lines(
     x_is_number = is_number(x_values)
     rows = [row for panel in panels for row in panel.rows if not x_is_number or x_values[row] is not None]
     positions = series_of(x_values, rows)
-    series = series_of(table.columns[choice.by], rows) if choice.by else [None]
-    names = texts(series, measure(table, choice.by)) if choice.by else [""]
-    styles = series_styles(choice.by, series)
+    series = _series(table, choice, rows)
     y_scale = scale_of(measure(table, choice.y), [y_values[row] for row in rows] or [1.0])  # type: ignore[misc]
     x_scale = scale_of(measure(table, choice.x), positions or [1.0]) if x_is_number else None
     handles: dict[str, Any] = {}
@@ -91,7 +96,7 @@ def draw_lines(
         drawn: list[float] = []
         for row in panel.rows:
             rows_at.setdefault((table.columns[choice.by][row] if choice.by else None, x_values[row]), []).append(row)
-        for place, (value, name, (colour, marker)) in enumerate(zip(series, names, styles, strict=True)):
+        for place, (value, name, colour, marker) in enumerate(series):
             points: list[tuple[float, float]] = []
             for at, position in enumerate(positions):
                 if (own := rows_at.get((value, position))) is not None:
@@ -172,9 +177,7 @@ def draw_fronts(
     about = measure(table, choice.x), measure(table, choice.y)
     x_values, y_values = numbers(table, choice.x, "--x"), numbers(table, choice.y, "--y")
     rows = [row for panel in panels for row in panel.rows]
-    series = series_of(table.columns[choice.by], rows) if choice.by else [None]
-    names = texts(series, measure(table, choice.by)) if choice.by else ["points"]
-    styles = series_styles(choice.by, series)
+    series = _series(table, choice, rows)
     scales = [
         scale_of(entry, [values[row] for row in rows] or [1.0])  # type: ignore[misc]
         for entry, values in zip(about, (x_values, y_values), strict=True)
@@ -185,7 +188,7 @@ def draw_fronts(
         front = pareto_front(*(-v if entry.goal == HIGHER else v for v, entry in zip((x, y), about, strict=True)))
         x, y = x / scales[0].divisor, y / scales[1].divisor
         of = [table.columns[choice.by][row] for row in panel.rows] if choice.by else [None] * len(panel.rows)
-        for value, (colour, marker) in zip(series, styles, strict=True):
+        for value, _, colour, marker in series:
             own = np.array([entry == value for entry in of], bool)
             for part, alpha, size in ((own & ~front, 0.5, 12.0), (own & front, 1.0, 24.0)):
                 style: dict[str, Any] = {
@@ -212,7 +215,7 @@ def draw_fronts(
             markeredgecolor="white",
             label=name,
         )
-        for name, (colour, marker) in zip(names, styles, strict=True)
+        for _, name, colour, marker in series
         if choice.by
     ]
     handles.append(Line2D([], [], color="black", linewidth=0.8, label="Pareto front"))

@@ -219,15 +219,13 @@ def replay_facts(result: dict[str, Any], recording: Recording) -> str:
 
 def _common(recording: Recording) -> list[tuple[str, str]]:
     """Labels and values that plans and replays have in common: exactness, bytes sent, and network."""
-    replays = (
-        [("", recording.after)] if recording.before is None else [("before: ", recording.before), ("after: ", recording.after)]
-    )
+    replays = recording.replays
     exactness = {_exactness(replay) for _, replay in replays}
     sent = " → ".join(format_size(int(replay.sent_bytes.sum())) for _, replay in replays)
     return [
         (
             "Exactness",
-            exactness.pop() if len(exactness) == 1 else "; ".join(f"{when}{_exactness(replay)}" for when, replay in replays),
+            exactness.pop() if len(exactness) == 1 else "; ".join(f"{when}: {_exactness(replay)}" for when, replay in replays),
         ),
         ("Sent by all ranks", sent),
         ("Network", f"{recording.network}: {recording.shape or 'a graph'}, {recording.num_npus:,} NPUs"),
@@ -429,10 +427,7 @@ def _page(
     schedule
         The section on how its communication was scheduled, if it was.
     """
-    replays = [("after" if recording.before else "run", recording.after)]
-    if recording.before is not None:
-        replays.insert(0, ("before", recording.before))
-    whens, recorded = [when for when, _ in replays], [replay for _, replay in replays]
+    whens, recorded = [when or "run" for when, _ in recording.replays], [replay for _, replay in recording.replays]
     segments = [find_segments(recording.nodes, replay) for replay in recorded]
     timeline, rule = _timeline(recording, list(zip(recorded, segments, strict=True)))
     links = link_data(recording, recorded)

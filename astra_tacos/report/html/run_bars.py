@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from astra_tacos.report.html.page import Section, counted, escape
-from astra_tacos.report.policy_times import policy_times
+from astra_tacos.report.policy_times import PARTS, policy_times
 from astra_tacos.report.rank_states import COMPUTES, EXPOSED, IDLE, WAITS
 from astra_tacos.report.style import RANK_STATES
 from astra_tacos.run.critical_path import PathShare, PathSummary, critical_path, describe_kind, summarize_path
@@ -15,7 +15,6 @@ from astra_tacos.support.units import format_time
 _MOST_POLICIES = 16
 _MOST_LAYERS = 24
 _WIDTH = 400
-_COLOURS = (RANK_STATES[0], RANK_STATES[2], RANK_STATES[4])
 
 
 def schedule_section(result: dict[str, Any]) -> Section | None:
@@ -27,7 +26,7 @@ def schedule_section(result: dict[str, Any]) -> Section | None:
     longest = max(row.end_ns for row in rows) or 1
     bars = "".join(
         f'<tr><td class="wrap">{"<b>" if row.is_chosen else ""}{_breakable(row.name)}{"</b>" if row.is_chosen else ""}</td>'
-        f"<td>{_bar((row.compute_ns, row.exposed_ns, row.idle_ns), longest)}</td>"
+        f"<td>{_bar(row.parts_ns, longest)}</td>"
         f"<td>{row.end_ns:,.0f}</td><td>{row.exposed_ns:,.0f}</td><td>{rows[0].end_ns / max(row.end_ns, 1):.3f}</td></tr>"
         for row in rows
     )
@@ -61,7 +60,7 @@ def _breakable(name: str) -> str:
 def _bar(values: tuple[float, ...], longest: float) -> str:
     """A stacked bar as SVG."""
     at, parts = 0.0, []
-    for value, colour in zip(values, _COLOURS, strict=True):
+    for value, (_, colour) in zip(values, PARTS, strict=True):
         size = _WIDTH * value / longest
         parts.append(f'<rect x="{at:.1f}" y="0" width="{size:.1f}" height="11" fill="{colour}"/>')
         at += size
@@ -89,9 +88,7 @@ def path_section(recording: Recording) -> Section:
     ValueError
         If the causes in the recording are no chain (`critical_path`).
     """
-    replays = [("after" if recording.before else "", recording.after)]
-    if recording.before is not None:
-        replays.insert(0, ("before", recording.before))
+    replays = recording.replays
     longest = max(replay.run_end_ns for _, replay in replays)
     summaries = [summarize_path(recording, replay) for _, replay in replays]
     strips = "".join(
