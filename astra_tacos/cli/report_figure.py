@@ -107,7 +107,7 @@ def _sweep(path: Path, options: dict[str, Any]) -> Figure:
 def _timeline(path: Path, options: dict[str, Any]) -> Figure:
     width, chunk = options["width"], options["chunk"]
     if (recording := recording_file(path)) is not None:
-        from astra_tacos.report.figure.rank_plot import draw_rank_timeline
+        from astra_tacos.report.figure.timeline_plot import draw_rank_timeline
         from astra_tacos.run.recording import load_recording
 
         if chunk is not None:

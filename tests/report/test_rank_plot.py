@@ -10,9 +10,9 @@ from helpers.figures import check_nothing_is_cut, check_same_bytes, drawn
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex, to_rgb
 
-from astra_tacos.report.figure import rank_plot
+from astra_tacos.report.figure import timeline_plot
 from astra_tacos.report.figure.figure_style import WIDTHS, save_figure
-from astra_tacos.report.figure.rank_plot import draw_rank_timeline
+from astra_tacos.report.figure.timeline_plot import draw_rank_timeline
 from astra_tacos.report.rank_states import STATES, find_segments
 from astra_tacos.report.style import RANK_STATES, time_unit
 from astra_tacos.run.recording import COLLECTIVE, COMPUTE, Nodes, RecordedReplay, Recording
@@ -90,7 +90,7 @@ def test_a_run_without_a_before_is_one_panel() -> None:
 
 
 def test_many_ranks_become_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rank_plot, "MOST_RANKS", 3)
+    monkeypatch.setattr(timeline_plot, "MOST_RANKS", 3)
     made = recording(7)
     figure = drawn(lambda: draw_rank_timeline(made))
     after = figure.axes[1]
