@@ -95,7 +95,7 @@ def test_the_core_needs_no_extra(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("extra", "arguments"),
     [
-        ("plot", "plot topology net.yml -o figure.svg"),
+        ("plot", "report net.yml -o figure.svg"),
         ("plot", "compare --network net.yml --sizes 1MiB --plot figure.svg"),
         ("report", "report run -o page.html"),
         ("sweep", "sweep sweep.yml --output rows"),

@@ -58,9 +58,10 @@ class Names(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic
 
 
 def _draw(rows: list[CompareRow], path: Path, plot_width: str) -> None:
-    from astra_tacos.report.figure.compare_plot import save_plot
+    from astra_tacos.report.figure.compare_plot import draw_comparison
+    from astra_tacos.report.figure.figure_style import save_figure
 
-    save_plot(rows, path, plot_width)
+    save_figure(path, lambda: draw_comparison(rows, plot_width))
 
 
 def _write_csv(rows: list[CompareRow], path: Path, plot_width: str) -> None:

@@ -47,15 +47,14 @@ SECTIONS = {
         "place": "Put the ranks of a training run on the NPUs where it ends earliest.",
         "endpoint": "Divide the NPUs of a run between compute and communication (ACE, and what the host does without).",
         "sweep": "Run a grid of networks, collectives and algorithms, on one machine or on a Dask cluster.",
-        "report": "Make one HTML page from the output of another command: pictures, timelines, tables.",
-        "plot": "Draw a network, schedule, comparison or sweep as a figure for a paper.",
+        "report": "Make a page (.html) or a figure for a paper (.svg, .pdf) of what another command wrote.",
     },
 }
 """Each command is the function of that name in the module of that name; help shows these lines without importing them."""
 COMMANDS = {name: summary for section in SECTIONS.values() for name, summary in section.items()}
 _MODULES = {"import": "import_run"}
 """Modules of commands that cannot have their names, which are words of Python."""
-_REMOVED = {"repair": "lint --fix --output DIR"}
+_REMOVED = {"repair": "lint --fix --output DIR", "plot": "report INPUT -o x.svg"}
 """Former commands, and what does the same."""
 
 

@@ -140,8 +140,14 @@ def _replay_run(
 ) -> None:
     from astra_tacos.network.network_config import configured
     from astra_tacos.replayer.run_replay import replay_run
-    from astra_tacos.report.replay_directory import check_replay_directory, write_replay_directory
-    from astra_tacos.report.run_report import run_result, run_rows, run_tables, write_run_csv
+    from astra_tacos.report.run_report import (
+        check_replay_directory,
+        run_result,
+        run_rows,
+        run_tables,
+        write_replay_directory,
+        write_run_csv,
+    )
     from astra_tacos.run.backend import choose_backend
     from astra_tacos.run.recording import record_run
     from astra_tacos.run.run import read_run

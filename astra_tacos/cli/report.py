@@ -1,109 +1,131 @@
-"""`astra-tacos report`: one HTML page of a directory that another command wrote."""
+"""`astra-tacos report`: a page or a figure of what another command wrote."""
 
 from __future__ import annotations
 
-import importlib
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
 from astra_tacos.cli.console import echo, print_json
-from astra_tacos.cli.inputs import refuse_lockstep
 from astra_tacos.cli.options import json_option
+from astra_tacos.cli.report_figure import KINDS, find_figure
+from astra_tacos.cli.report_page import find_page
+from astra_tacos.report.figure.figure_style import FORMATS, WIDTHS, check_figure, save_figure
+from astra_tacos.report.sweep_choice import CONDITION
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import check_writable, replaced_file
 from astra_tacos.support.input_file import note_input
 from astra_tacos.support.installation import require
 from astra_tacos.support.units import format_size
 
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of directory that there is a report of.
-
-    Parameters
-    ----------
-    command
-        What writes it.
-    markers
-        Files that tell: a directory is of this kind if it has all of them.
-    module
-        In `astra_tacos.cli`: its function `page(directory, title, with_comparison)` reads the directory and makes the page.
-    """
-
-    command: str
-    markers: tuple[str, ...]
-    module: str
-
-    def fits(self, directory: Path) -> bool:
-        """Whether the directory has all files of this kind."""
-        return all((directory / marker).is_file() for marker in self.markers)
-
-
-KINDS = {
-    "schedule": Kind("synthesize --output", ("result.json", "schedule.npz"), "report_synthesis"),
-    "plan": Kind("plan --output", ("plan.json", "replay.npz"), "report_run"),
-    "replay": Kind("replay --workload ... --output", ("replay.json", "replay.npz"), "report_run"),
-    "sweep": Kind("sweep --output", ("sweep.parquet",), "report_sweep"),
+_PAGE = ".html"
+_PAGE_OPTIONS = {
+    "title": click.option("--title", help="Heading of the page."),
+    "with_comparison": click.option(
+        "--compare/--no-compare",
+        "with_comparison",
+        default=True,
+        help="Compare a schedule with the predefined algorithms (takes seconds).",
+    ),
 }
-"""Kinds of directories, and who makes their pages; the first that fits counts."""
+_FIGURE_OPTIONS = {
+    "kind": click.option("--kind", type=click.Choice(KINDS), help="What to draw; by default what fits INPUT."),
+    "width": click.option(
+        "--width", type=click.Choice(WIDTHS), default="double", show_default=True, help="Width in columns of a paper."
+    ),
+    "chunk": click.option(
+        "--chunk", type=int, metavar="N", help="timeline: highlight the sends of this chunk; tree: one of NPU 0's, by default 0."
+    ),
+    "most": click.option("--most", type=click.IntRange(2, 60), default=12, show_default=True, help="policies: number of bars."),
+    "x": click.option("--x", metavar="COLUMN", help="Sweep: column along the x axis."),
+    "y": click.option("--y", metavar="COLUMN", help="Sweep: column along the y axis."),
+    "value": click.option("--value", metavar="COLUMN", help="heatmap: column that the colours show."),
+    "by": click.option("--by", metavar="COLUMN", help="lines, pareto: column that distinguishes lines or colours."),
+    "where": click.option(
+        "--where", metavar="EXPR", help=f"Sweep: draw only points for which this is true: {CONDITION} (bytes)."
+    ),
+}
+
+
+def _with(options: dict[str, Callable[..., Any]], command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(options.values()):
+        command = option(command)
+    return command
+
+
+class _Output(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
+    """A page or a figure to write; a figure is checked before anything is read."""
+
+    name = "file"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """The path of a file whose name ends as one that is known; see `click.ParamType`."""
+        path = Path(str(value))
+        if path.suffix.lower() in FORMATS:
+            check_figure(path)
+        elif path.suffix.lower() != _PAGE:
+            raise ConfigError(f"{path}: expected a name that ends in {', '.join((_PAGE, *FORMATS))}")
+        return path
 
 
 @click.command()
-@click.argument("directory", type=click.Path(path_type=Path), metavar="DIR")
+@click.argument("path", type=click.Path(path_type=Path), metavar="INPUT")
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=_Output(),
     metavar="FILE",
-    default=Path("report.html"),
+    default="report.html",
     show_default=True,
-    help="File to write.",
+    help=f"File to write: {_PAGE}, {', '.join(FORMATS)}.",
 )
-@click.option(
-    "--compare/--no-compare",
-    "with_comparison",
-    default=True,
-    help="Compare a schedule with the predefined algorithms (takes seconds).",
-)
-@click.option("--title", help="Heading of the page.")
+@lambda command: _with(_PAGE_OPTIONS | _FIGURE_OPTIONS, command)
 @json_option
-def report(directory: Path, output: Path, with_comparison: bool, title: str | None, as_json: bool) -> None:
-    """Make one self-contained HTML page of DIR, the output of another command, to read, print and share.
+@click.pass_context
+def report(ctx: click.Context, /, path: Path, output: Path, as_json: bool, **options: Any) -> None:
+    """Make a page to read, or a figure for a paper, of INPUT: what another command wrote. The name of FILE decides.
 
-    The page needs no network and no server. The same DIR gives the same bytes.
+    A page (.html) shows the directory of `synthesize`, `plan`, `replay` or `sweep`. It is one file, and needs no network and no
+    server.
+
+    A figure (.svg, .pdf, .png) is one picture (--kind). topology: a network (.yml), or a schedule with the use of its links.
+    timeline: links of a schedule (.npz, directory), or ranks of a run before and after. tree: how a chunk of a symmetric schedule
+    spreads. policies: what `plan --schedule` tried. compare: a table of `compare`. lines, heatmap, pareto: a sweep, with a panel
+    for every task; where points share a place, the best one is drawn.
+
+    The same INPUT gives the same bytes. Large inputs are aggregated, and the picture says how.
     """
-    if directory.is_file() and any(directory.name in kind.markers for kind in KINDS.values()):
-        directory = directory.parent
-    kind, entry = find_kind(directory)
+    is_page = output.suffix.lower() == _PAGE
+    default = click.core.ParameterSource.DEFAULT
+    given = {name for name in options if ctx.get_parameter_source(name) is not default}
+    _refuse(ctx, given, _FIGURE_OPTIONS if is_page else _PAGE_OPTIONS, "figures" if is_page else "pages (.html)")
+    if is_page:
+        kind = _write_page(path, output, options)
+    else:
+        kind, draw = find_figure(path, options, given)
+        save_figure(output, draw)
+    size = output.stat().st_size
+    if as_json:
+        print_json({"kind": kind, "path": str(output), "size_bytes": size})
+        return
+    echo(f"written: {output} ({kind}, {format_size(size)})")
+
+
+def _refuse(ctx: click.Context, given: set[str], others: Any, what: str) -> None:
+    for parameter in ctx.command.params:
+        if parameter.name in given and parameter.name in others:
+            raise click.UsageError(f"{parameter.opts[0]} is for {what}.")
+
+
+def _write_page(path: Path, output: Path, options: dict[str, Any]) -> str:
     require("report")
+    kind, directory, make = find_page(path)
     for file in directory.rglob("*"):
         note_input(file)
     check_writable(output)
-    make = importlib.import_module(f"astra_tacos.cli.{entry.module}").page
-    content: bytes = make(directory, title, with_comparison)
+    content = make(directory, options["title"], options["with_comparison"])
     with replaced_file(output) as temporary:
         temporary.write_bytes(content)
-    if as_json:
-        print_json({"kind": kind, "path": str(output), "size_bytes": len(content)})
-        return
-    echo(f"written: {output} ({kind}, {format_size(len(content))})")
-
-
-def find_kind(directory: Path) -> tuple[str, Kind]:
-    """What a directory is, by the files in it.
-
-    Raises
-    ------
-    ConfigError
-        If it is nothing that there is a report of.
-    """
-    if not directory.is_dir():
-        raise ConfigError(f"{directory}: {'is no directory' if directory.exists() else 'does not exist'}, expected a directory")
-    for name, kind in KINDS.items():
-        if kind.fits(directory):
-            return name, kind
-    refuse_lockstep(directory)
-    expected = "; ".join(f"{kind.command} ({', '.join(kind.markers)})" for kind in KINDS.values())
-    raise ConfigError(f"{directory}: found nothing to report on, expected the output of one of these: {expected}")
+    return kind

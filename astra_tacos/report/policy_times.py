@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from astra_tacos.report.style import RANK_STATES
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.text_files import read_json_object
 
+PARTS = (("compute", RANK_STATES[0]), ("exposed communication", RANK_STATES[2]), ("idle", RANK_STATES[4]))
+"""Names and colours of the parts of a run's time."""
 AS_IS = "as it is"
 FIFO = "fifo"
 
@@ -32,9 +37,31 @@ class PolicyTime:
     is_chosen: bool
 
     @property
+    def parts_ns(self) -> tuple[float, float, float]:
+        """The times, in the order of `PARTS`."""
+        return self.compute_ns, self.exposed_ns, self.idle_ns
+
+    @property
     def end_ns(self) -> float:
         """End of the run."""
-        return self.compute_ns + self.exposed_ns + self.idle_ns
+        return sum(self.parts_ns)
+
+
+def read_policies(path: Path, most: int) -> tuple[list[PolicyTime], str]:
+    """The rows of an output of `plan --schedule`, or of its plan.json, and how they were judged, as text.
+
+    Raises
+    ------
+    ConfigError
+        As `policy_times`, or if the file is something else.
+    """
+    file = path / "plan.json" if path.is_dir() else path
+    plan = read_json_object(file)
+    try:
+        rows = policy_times(plan, str(file), most)
+        return rows, f"judged with {plan['schedule']['collectives']} collectives, {plan['schedule']['backend']}"
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError(f"{file}: not what plan --schedule writes ({error!s:.60})") from None
 
 
 def policy_times(plan: dict[str, Any], source: str, most: int) -> list[PolicyTime]:

@@ -1,4 +1,4 @@
-"""The outcome of a run's replay as a JSON object, as CSV files, and as tables for a terminal."""
+"""The outcome of a run's replay: a JSON object, CSV files, tables for a terminal, and the directory of `replay --output`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,46 @@ import numpy as np
 from astra_tacos.report.csv_table import write_table
 from astra_tacos.run.critical_path import summarize_path
 from astra_tacos.run.outcome import RunOutcome
-from astra_tacos.run.recording import RecordedReplay, Recording
+from astra_tacos.run.recording import REPLAY_FILE, RecordedReplay, Recording, save_recording
 from astra_tacos.run.run import Run
 from astra_tacos.run.trace.schema import CommType, NodeType
-from astra_tacos.support.files import replaced_file
+from astra_tacos.support.files import check_replaceable, replaced_directory, replaced_file, write_json
 from astra_tacos.support.units import format_size, format_time
+
+RESULT_FILE = "replay.json"
+
+
+def check_replay_directory(path: Path) -> None:
+    """Check, before the replay runs, that its output may be written to `path`.
+
+    Raises
+    ------
+    ConfigError
+        If `path` exists and is not an earlier output of a replay.
+    """
+    check_replaceable(path, "replay of astra_tacos", _is_own)
+
+
+def _is_own(names: set[str]) -> bool:
+    return names in (set(), {RESULT_FILE, REPLAY_FILE})
+
+
+def write_replay_directory(path: Path, result: dict[str, Any], recording: Recording) -> None:
+    """Write `replay.json`, which has the object that `--json` prints, and `replay.npz`.
+
+    Parameters
+    ----------
+    path
+        Directory to write.
+    result
+        The figures, as `run_result` returns them.
+    recording
+        The recording of the replay.
+    """
+    with replaced_directory(path) as folder:
+        write_json(folder / RESULT_FILE, result)
+        save_recording(recording, folder / REPLAY_FILE)
+
 
 _RANKS_SHOWN = 16
 _LINKS_SHOWN = 5

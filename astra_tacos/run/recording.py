@@ -159,6 +159,11 @@ class Recording:
     after: RecordedReplay
     before: RecordedReplay | None
 
+    @property
+    def replays(self) -> list[tuple[str, RecordedReplay]]:
+        """The replays in the order of pictures: named `before` and `after`, or one without a name."""
+        return [("", self.after)] if self.before is None else [("before", self.before), ("after", self.after)]
+
 
 _NODES = {
     "rank_first": np.int64,

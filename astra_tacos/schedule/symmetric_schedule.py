@@ -392,7 +392,7 @@ def load_rows(path: str | Path) -> Schedule:
     if schedule.num_sends > MOST_SENDS:
         raise ConfigError(
             f"{path}: a symmetric schedule of {schedule.num_sends:,} sends, expected at most {MOST_SENDS:,} to list them all; "
-            "inspect, verify, replay and plot (timeline, topology, tree) take it as it is"
+            "inspect, verify, replay and report (-o x.svg, --kind timeline, topology or tree) take it as it is"
         )
     return schedule.expand()
 

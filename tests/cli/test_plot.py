@@ -1,4 +1,4 @@
-"""`astra-tacos plot`, and the examples of its page."""
+"""Figures of `astra-tacos report`, and the examples of their page."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def invoke(*arguments: str) -> Result:
 
 
 def plot(*arguments: str) -> Result:
-    return invoke("plot", *arguments)
+    return invoke("report", *arguments)
 
 
 def write_sweep(directory: Path) -> None:
@@ -86,17 +86,17 @@ def here(workspace: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Pa
 @pytest.mark.parametrize(
     "what",
     [
-        "topology torus.yml",
-        "topology run",
-        "topology run/schedule.npz",
-        "timeline run",
-        "timeline run/schedule.npz --chunk 3",
-        "compare compared",
-        "compare compared/compare.csv",
-        "compare compared/compare.json",
-        "sweep swept",
-        "sweep swept --kind heatmap",
-        "sweep swept --kind pareto --where 'size_bytes == 1024'",
+        "torus.yml",
+        "run --kind topology",
+        "run/schedule.npz --kind topology",
+        "run",
+        "run/schedule.npz --kind timeline --chunk 3",
+        "compared",
+        "compared/compare.csv --kind compare",
+        "compared/compare.json",
+        "swept",
+        "swept --kind heatmap",
+        "swept --kind pareto --where 'size_bytes == 1024'",
     ],
 )
 def test_every_kind_of_input_is_drawn(here: Path, what: str) -> None:
@@ -104,12 +104,30 @@ def test_every_kind_of_input_is_drawn(here: Path, what: str) -> None:
         output = here / f"figure.{suffix}"
         done = plot(*shlex.split(what), "-o", str(output), "--width", width)
         assert done.exit_code == 0, done.output + str(done.exception)
-        assert done.output == f"written: {output}\n"
+        assert done.output.startswith(f"written: {output} (")
         assert output.stat().st_size > 2_000
 
 
+@pytest.mark.parametrize(
+    ("what", "expected"),
+    [
+        ("report run -o x.svg --title a", "--title is for pages (.html)."),
+        ("report run -o x.svg --no-compare", "--compare is for pages (.html)."),
+        ("report run -o x.html --width single", "--width is for figures."),
+        ("report torus.yml -o x.svg --chunk 0", "--chunk is not for figures of the kind topology."),
+        ("report swept -o x.svg --most 3", "--most is not for figures of the kind sweep."),
+        ("plot topology torus.yml -o x.svg", "plot is gone: `astra-tacos report INPUT -o x.svg` does the same."),
+    ],
+)
+def test_an_option_of_the_other_kind_of_output_is_refused(here: Path, what: str, expected: str) -> None:
+    done = invoke(*shlex.split(what))
+    assert done.exit_code == 2
+    assert expected in done.output
+    assert not Path("x.svg").exists()
+
+
 def test_a_comparison_is_the_same_figure_as_when_it_was_made(here: Path) -> None:
-    assert plot("compare", "compared/compare.json", "-o", str(here / "again.svg")).exit_code == 0
+    assert plot("compared/compare.json", "-o", str(here / "again.svg")).exit_code == 0
     assert (here / "again.svg").read_bytes() == Path("compared/compare.svg").read_bytes()
 
 
@@ -129,47 +147,56 @@ def test_the_sweep_that_was_written_is_the_sweep_that_is_read(here: Path) -> Non
 
     table = read_sweep(Path("swept"))
     assert isinstance(table, SweepColumns) and table.num_rows == 4
-    done = plot("sweep", "swept/sweep.parquet", "--where", "cost > 5", "-o", str(here / "x.svg"))
+    done = plot("swept/sweep.parquet", "--where", "cost > 5", "-o", str(here / "x.svg"))
     assert done.exit_code == 0  # one point has no cost: it is not one for which that holds
 
 
 @pytest.mark.parametrize(
     ("what", "expected"),
     [
-        ("topology torus.yml -o x.bmp", "x.bmp: expected a name that ends in .svg, .pdf, .png"),
-        ("topology torus.yml -o .", "expected a name that ends in .svg"),
-        ("topology none.yml -o x.svg", "none.yml: no such file or directory, expected a network (.yml), a schedule (.npz)"),
-        ("topology compared -o x.svg", "compared: a directory without schedule.npz, expected a network"),
-        ("topology compared/compare.csv -o x.svg", "compared/compare.csv: not recognised"),
-        ("timeline torus.yml -o x.svg", "torus.yml: found a network, expected a schedule (.npz), or the directory of synthesize"),
-        ("timeline run/all_reduce.xml -o x.svg", "run/all_reduce.xml: found an MSCCL XML, expected a schedule"),
-        ("timeline run --chunk 16 -o x.svg", "chunk: found 16, expected 0 to 15"),
-        ("compare run -o x.svg", "run: has no compare.csv or compare.json"),
-        ("compare torus.yml -o x.svg", "torus.yml: expected rows of astra-tacos compare, in a file that ends in .csv or .json"),
-        ("compare run/result.json -o x.svg", "run/result.json: has no list of rows"),
-        ("compare none.csv -o x.svg", "none.csv: cannot be read (No such file or directory)"),
-        ("sweep run -o x.svg", "run: has no sweep.parquet, expected the output of `astra-tacos sweep`"),
+        ("torus.yml --kind topology -o x.bmp", "x.bmp: expected a name that ends in .html, .svg, .pdf, .png"),
+        ("torus.yml --kind topology -o .", "expected a name that ends in .html"),
         (
-            "sweep swept --x sise -o x.svg",
+            "none.yml --kind topology -o x.svg",
+            "none.yml: no such file or directory, expected a network (.yml), a schedule (.npz)",
+        ),
+        ("compared --kind topology -o x.svg", "compared: a directory without schedule.npz, expected a network"),
+        ("compared/compare.csv --kind topology -o x.svg", "compared/compare.csv: not recognised"),
+        (
+            "torus.yml --kind timeline -o x.svg",
+            "torus.yml: found a network, expected a schedule (.npz), or the directory of synthesize",
+        ),
+        ("run/all_reduce.xml --kind timeline -o x.svg", "run/all_reduce.xml: found an MSCCL XML, expected a schedule"),
+        ("run --kind timeline --chunk 16 -o x.svg", "chunk: found 16, expected 0 to 15"),
+        ("run --kind compare -o x.svg", "run: has no compare.csv or compare.json"),
+        (
+            "torus.yml --kind compare -o x.svg",
+            "torus.yml: expected rows of astra-tacos compare, in a file that ends in .csv or .json",
+        ),
+        ("run/result.json --kind compare -o x.svg", "run/result.json: has no list of rows"),
+        ("none.csv --kind compare -o x.svg", "none.csv: cannot be read (No such file or directory)"),
+        ("run --kind lines -o x.svg", "run: has no sweep.parquet, expected the output of `astra-tacos sweep`"),
+        (
+            "swept --x sise -o x.svg",
             "--x: found 'sise', expected a column of the sweep, such as size_bytes",
         ),
         (
-            "sweep swept --where sise>1 -o x.svg",
+            "swept --where sise>1 -o x.svg",
             "--where 'sise>1': found 'sise', expected a column of the sweep, such as size_bytes, synthesizer; texts need quotes",
         ),
         (
-            "sweep swept --where 'collective == all-reduce' -o x.svg",
+            "swept --where 'collective == all-reduce' -o x.svg",
             "found the text all-reduce without quotes, expected collective == 'all-reduce'",
         ),
-        ("sweep swept --where 'collective == alltoall' -o x.svg", "found 'alltoall', expected a column of the sweep, such as"),
+        ("swept --where 'collective == alltoall' -o x.svg", "found 'alltoall', expected a column of the sweep, such as"),
         (
-            "sweep swept --where 'size_bytes == 64KiB' -o x.svg",
+            "swept --where 'size_bytes == 64KiB' -o x.svg",
             "expected one such as size_bytes >= 65536 and collective == 'all-reduce'; sizes are in bytes, and texts in quotes",
         ),
-        ("sweep swept --where point>9 -o x.svg", "--where: 'point>9' holds for none of 4 points"),
-        ("sweep swept --where point -o x.svg", "--where 'point' is 0, expected true or false"),
-        ("sweep swept --where 'point +' -o x.svg", "--where 'point +'"),
-        ("sweep swept --where \"open('x')\" -o x.svg", "found the function 'open'"),
+        ("swept --where point>9 -o x.svg", "--where: 'point>9' holds for none of 4 points"),
+        ("swept --where point -o x.svg", "--where 'point' is 0, expected true or false"),
+        ("swept --where 'point +' -o x.svg", "--where 'point +'"),
+        ("swept --where \"open('x')\" -o x.svg", "found the function 'open'"),
     ],
 )
 def test_what_cannot_be_drawn_is_said_and_leaves_nothing(here: Path, what: str, expected: str) -> None:
@@ -223,11 +250,11 @@ def test_json_that_is_no_comparison(tmp_path: Path) -> None:
 
 def test_replays_have_no_chunks(here: Path) -> None:
     (here / "replay.npz").write_bytes(b"nothing")
-    done = plot("timeline", str(here), "--chunk", "1", "-o", str(here / "x.svg"))
+    done = plot(str(here), "--chunk", "1", "-o", str(here / "x.svg"))
     assert "--chunk is for schedules" in done.output
-    done = plot("timeline", str(here), "-o", str(here / "x.svg"))
+    done = plot(str(here), "-o", str(here / "x.svg"))
     assert "not a recorded replay of astra_tacos" in str(done.exception)
-    done = plot("topology", str(here), "-o", str(here / "x.svg"))
+    done = plot(str(here), "--kind", "topology", "-o", str(here / "x.svg"))
     assert f"{here}: found a recorded replay, expected a network (.yml)" in str(done.exception)
     assert [path.name for path in here.iterdir()] == ["replay.npz"]
 

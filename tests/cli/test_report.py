@@ -15,9 +15,9 @@ from helpers.networks import TORUS, topology
 from helpers.pages import written
 from helpers.schedules import schedule
 
-from astra_tacos.cli import report_synthesis
+from astra_tacos.cli import report_page
 from astra_tacos.cli.main import main
-from astra_tacos.cli.report import KINDS
+from astra_tacos.schedule.symmetric_schedule import load_rows
 from astra_tacos.synthesizer import SYNTHESIZERS, auto_synthesizers
 
 
@@ -79,7 +79,7 @@ def test_the_comparison_can_be_left_out(directory: Path, tmp_path: Path, capsys:
 
 
 def test_every_predefined_algorithm_is_in_the_comparison(directory: Path) -> None:
-    rows, _ = report_synthesis._comparison(report_synthesis._load(directory))
+    rows, _ = report_page._comparison(load_rows(directory / "schedule.npz"))
     assert rows is not None
     assert [row.synthesizer for row in rows] == [name for name in auto_synthesizers() if not SYNTHESIZERS[name].is_random]
     assert all((row.time_ns is None) == bool(row.refusal) for row in rows)
@@ -87,8 +87,8 @@ def test_every_predefined_algorithm_is_in_the_comparison(directory: Path) -> Non
 
 
 def test_a_comparison_that_would_take_long_is_left_out(directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report_synthesis, "COMPARISON_SECONDS", 0.001)
-    monkeypatch.setattr(report_synthesis, "_MOST_SENDS", 10)
+    monkeypatch.setattr(report_page, "COMPARISON_SECONDS", 0.001)
+    monkeypatch.setattr(report_page, "_MOST_SENDS", 10)
     assert run("report", directory, "-o", tmp_path / "page.html") == 0
     assert b"Left out: " in (tmp_path / "page.html").read_bytes()
 
@@ -137,18 +137,12 @@ def test_an_output_that_cannot_be_written_is_refused_before_the_work(directory: 
     assert run("report", directory, "-o", tmp_path) == 2
 
 
-def test_every_kind_has_a_module_that_makes_its_page() -> None:
-    import importlib
-
-    for name, kind in KINDS.items():
-        assert callable(importlib.import_module(f"astra_tacos.cli.{kind.module}").page), name
-
-
 def test_an_output_that_is_an_input_is_refused(directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     copy = shutil.copytree(directory, tmp_path / "copy")
     before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
-    commands = (["report", copy], ["report", copy], ["plot", "timeline", copy], ["export", copy, "--format", "csv"])
-    names = ("schedule.npz", "result.json", "schedule.svg", "schedule.npz")
+    commands = (["report", copy], ["report", copy], ["export", copy, "--format", "csv"])
+    names = ("page.html", "schedule.svg", "schedule.npz")
+    (copy / "page.html").symlink_to("result.json")
     (copy / "schedule.svg").symlink_to("schedule.npz")
     for command, name in zip(commands, names, strict=True):
         assert run(*command, "-o", copy / name) == 2
@@ -157,5 +151,6 @@ def test_an_output_that_is_an_input_is_refused(directory: Path, tmp_path: Path, 
             said
             == f"astra-tacos: error: {copy / name}: the output would replace an input of this command: choose another output\n"
         )
+    (copy / "page.html").unlink()
     (copy / "schedule.svg").unlink()
     assert {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()} == before

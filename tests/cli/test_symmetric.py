@@ -61,24 +61,24 @@ def test_drawn_and_replayed_without_a_list_of_all_sends(tmp_path: Path) -> None:
     )
     assert len(replayed["class_busy_ns"]) == 3  # two directions of the ring, and the ports of the switch
     for figure in ("timeline", "topology"):
-        drawn = run("plot", figure, output, "--output", tmp_path / f"{figure}.svg")
+        drawn = run("report", output, "--kind", figure, "--output", tmp_path / f"{figure}.svg")
         assert drawn.exit_code == 0, drawn.output
-    refused = run("plot", "tree", output, "--output", tmp_path / "tree.svg")
+    refused = run("report", output, "--kind", "tree", "--output", tmp_path / "tree.svg")
     assert "4,800 NPUs, expected at most 4,096 to draw" in str(refused.exception)
     listed = run("export", output, "--format", "chakra", "--output", tmp_path / "traces")
-    assert "inspect, verify, replay and plot" in str(listed.exception)
+    assert "inspect, verify, replay and report" in str(listed.exception)
 
 
 @pytest.mark.parametrize("collective", ["all-gather", "reduce-scatter", "all-to-all"])
 def test_a_tree_is_drawn_the_same_each_time(tmp_path: Path, collective: str) -> None:
     output, figure = tmp_path / "out", tmp_path / "tree.svg"
     assert run(*arguments(network(tmp_path, "Switch"), collective, "--output", output)).exit_code == 0
-    assert run("plot", "tree", output, "--output", figure, "--chunk", 1).exit_code == 0
+    assert run("report", output, "--kind", "tree", "--output", figure, "--chunk", 1).exit_code == 0
     first = figure.read_bytes()
-    assert run("plot", "tree", output, "--output", figure, "--chunk", 1).exit_code == 0
+    assert run("report", output, "--kind", "tree", "--output", figure, "--chunk", 1).exit_code == 0
     assert figure.read_bytes() == first
-    assert "expected 0 to" in str(run("plot", "tree", output, "--output", figure, "--chunk", 100_000).exception)
-    refused = run("plot", "tree", network(tmp_path), "--output", figure)
+    assert "expected 0 to" in str(run("report", output, "--kind", "tree", "--output", figure, "--chunk", 100_000).exception)
+    refused = run("report", network(tmp_path), "--kind", "tree", "--output", figure)
     assert "found a network, expected a symmetric schedule" in str(refused.exception)
 
 
@@ -88,7 +88,7 @@ def test_exported_with_every_send(tmp_path: Path) -> None:
     done = run("export", output, "--format", "chakra", "--output", traces)
     assert done.exit_code == 0, done.output
     assert len(list(traces.glob("*.et"))) == 12
-    assert run("plot", "timeline", output, "--output", tmp_path / "timeline.svg").exit_code == 0
+    assert run("report", output, "--output", tmp_path / "timeline.svg").exit_code == 0
     page = run("report", output, "--output", tmp_path / "report.html")
     assert page.exit_code == 0, page.output
 
@@ -158,7 +158,7 @@ def test_too_many_sends_to_list_are_refused(tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.parametrize(
     "command",
-    ["verify", "inspect", "replay", "report", "plot timeline -o x.svg", "plot topology -o x.svg", "export --format msccl-xml"],
+    ["verify", "inspect", "replay", "report", "report -o x.svg", "report --kind topology -o x.svg", "export --format msccl-xml"],
 )
 def test_lockstep_schedules_of_version_2_are_refused(tmp_path: Path, command: str) -> None:
     for name in ("schedule.json", "chunk.npy", "result.json"):

@@ -23,7 +23,7 @@ from astra_tacos.network.network_config import read_network, write_network
 from astra_tacos.planner.group_topology import group_topology
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.replayer.schedule_replay import replay_schedule
-from astra_tacos.report.figure.topology_groups import MOST_DEVICES, group
+from astra_tacos.report.topology_groups import MOST_DEVICES, group
 from astra_tacos.report.topology_layout import layout
 from astra_tacos.run.backend import BACKENDS
 from astra_tacos.study.sweep.evaluate import evaluate
@@ -146,7 +146,7 @@ def test_a_training_run_goes_through_every_command(
     assert sum(split["splits"]["best"]["bandwidth_gbps"]) == pytest.approx(100)
     assert [dimension.block for dimension in read_network("split.yml").dimensions] == [name, "Switch"]
     invoke("inspect network.yml", capsys)
-    invoke("plot topology network.yml -o network.svg", capsys)
+    invoke("report network.yml -o network.svg", capsys)
 
 
 @every_block

@@ -11,8 +11,9 @@ import pytest
 
 from astra_tacos.cli.compare_table import print_comparison
 from astra_tacos.report.compare_rows import COLUMNS, CompareRow, best_bound_ns, write_csv
-from astra_tacos.report.figure.compare_plot import _draw, save_plot
-from astra_tacos.report.figure.figure_style import FORMATS, SYNTHESIZER_STYLES, WIDTHS
+from astra_tacos.report.figure.compare_plot import draw_comparison
+from astra_tacos.report.figure.figure_style import FORMATS, WIDTHS, save_figure
+from astra_tacos.report.style import look_of
 from astra_tacos.synthesizer import SYNTHESIZERS
 
 SIZES = tuple(1 << power for power in range(16, 31, 2))
@@ -47,7 +48,7 @@ def rows() -> list[CompareRow]:
 @pytest.mark.parametrize("suffix", FORMATS)
 def test_figures_are_written_and_the_same_every_time(tmp_path: Path, suffix: str, width: str) -> None:
     for name in ("one", "two"):
-        save_plot(rows(), tmp_path / f"{name}{suffix}", width)
+        save_figure(tmp_path / f"{name}{suffix}", lambda: draw_comparison(rows(), width))
     data = (tmp_path / f"one{suffix}").read_bytes()
     assert data == (tmp_path / f"two{suffix}").read_bytes()
     assert 1_000 < len(data) < 400_000
@@ -55,7 +56,7 @@ def test_figures_are_written_and_the_same_every_time(tmp_path: Path, suffix: str
 
 
 def test_the_figure_says_what_the_rows_say() -> None:
-    figure = _draw(rows(), "double")
+    figure = draw_comparison(rows(), "double")
     time, bandwidth = figure.axes
     lines = {line.get_label(): line for line in time.get_lines()}
     assert list(lines) == ["ring", "tacos", "bruck (cannot)", "direct", "my-own", "lower bound"]
@@ -76,9 +77,9 @@ def test_the_figure_says_what_the_rows_say() -> None:
 
 def test_every_synthesizer_has_a_look_of_its_own() -> None:
     names = ["auto", *SYNTHESIZERS]
-    lines = _draw([row(1 << 20, name, 2.0) for name in names], "single").axes[0].get_lines()[: len(names)]
+    lines = draw_comparison([row(1 << 20, name, 2.0) for name in names], "single").axes[0].get_lines()[: len(names)]
     assert len({(line.get_color(), line.get_marker()) for line in lines}) == len(names)
-    assert len({colour for colour, _ in SYNTHESIZER_STYLES.values()}) == len(SYNTHESIZER_STYLES)
+    assert len({look_of(name)[0] for name in (*names, "native", "native (impossible)")}) == len(names) + 2
 
 
 def test_the_table_marks_the_best_and_explains_gaps(capsys: pytest.CaptureFixture[str]) -> None:

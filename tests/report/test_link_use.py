@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from astra_tacos.network.topology import Topology
 from astra_tacos.report.arrivals import arrivals
-from astra_tacos.report.link_use import links_by_dimension, shares_of_time
+from astra_tacos.report.links_over_time import link_rows, shares_of_time
 from astra_tacos.schedule.link_use import link_use
 from astra_tacos.schedule.schedule import Schedule
 
@@ -86,9 +86,11 @@ def test_arrivals_are_those_of_the_sends_followed_one_by_one(of: Schedule) -> No
 
 @given(topologies())
 def test_links_are_grouped_by_dimension(network: Topology) -> None:
-    order, groups = links_by_dimension(network)
+    rows = link_rows(network)
+    order = rows.link
     assert sorted(order.tolist()) == list(range(network.num_links))
-    assert sum(count for _, count in groups) == network.num_links
+    assert np.array_equal(rows.row[order], np.arange(network.num_links))
+    assert sum(group.count for group in rows.groups) == network.num_links
     assert np.all(np.diff(network.link_dimension[order]) >= 0)
 
 

@@ -17,8 +17,7 @@ import pytest
 from helpers.browser import PHONE, opened, saved
 
 from astra_tacos.report.html import page as frame
-from astra_tacos.report.html.encoding import encode
-from astra_tacos.report.html.page import Section, render_page
+from astra_tacos.report.html.page import Section, encode, render_page
 from astra_tacos.support.errors import ConfigError
 
 NASTY = "<script>alert(1)</script> & \"quotes\" 'single' </title>"

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from astra_tacos.report.figure.policy_plot import _draw, save_policies
-from astra_tacos.report.html.run_schedule import schedule_section
+from astra_tacos.report.figure.figure_style import save_figure
+from astra_tacos.report.figure.policy_plot import draw_policies
+from astra_tacos.report.html.run_bars import schedule_section
 from astra_tacos.report.policy_times import AS_IS, policy_times
 from astra_tacos.support.errors import ConfigError
 
@@ -54,14 +55,14 @@ def test_a_plan_without_a_schedule_is_refused() -> None:
 
 def test_figures_are_the_same_bytes(tmp_path: Path) -> None:
     for name in ("a.svg", "b.svg"):
-        save_policies(policy_times(PLAN, "plan.json", 12), tmp_path / name, "single", "a run")
+        save_figure(tmp_path / name, lambda: draw_policies(policy_times(PLAN, "plan.json", 12), "single", "a run"))
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
 
 
 def test_names_of_several_lines_do_not_overlap() -> None:
     long = "reorder:share=50,fuse:cap=5242880,split:partition=4720640,decouple:barrier=no,priority:first=all-to-all"
     plan = {"schedule": PLAN["schedule"] | {"tried": [*PLAN["schedule"]["tried"], tried(long, end_ns=99)], "policies": long}}
-    figure = _draw(policy_times(plan, "plan.json", 12), "double", "")
+    figure = draw_policies(policy_times(plan, "plan.json", 12), "double", "")
     figure.draw_without_rendering()
     labels = figure.axes[0].get_yticklabels()
     assert any(label.get_text().count("\n") > 1 for label in labels)

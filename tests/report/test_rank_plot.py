@@ -10,10 +10,11 @@ from helpers.figures import check_nothing_is_cut, check_same_bytes, drawn
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex, to_rgb
 
-from astra_tacos.report.figure import rank_plot
-from astra_tacos.report.figure.figure_style import RANK_STATES, WIDTHS, time_unit
-from astra_tacos.report.figure.rank_plot import draw_rank_timeline, save_rank_timeline
+from astra_tacos.report.figure import timeline_plot
+from astra_tacos.report.figure.figure_style import WIDTHS, save_figure
+from astra_tacos.report.figure.timeline_plot import draw_rank_timeline
 from astra_tacos.report.rank_states import STATES, find_segments
+from astra_tacos.report.style import RANK_STATES, time_unit
 from astra_tacos.run.recording import COLLECTIVE, COMPUTE, Nodes, RecordedReplay, Recording
 
 
@@ -89,7 +90,7 @@ def test_a_run_without_a_before_is_one_panel() -> None:
 
 
 def test_many_ranks_become_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rank_plot, "MOST_RANKS", 3)
+    monkeypatch.setattr(timeline_plot, "MOST_RANKS", 3)
     made = recording(7)
     figure = drawn(lambda: draw_rank_timeline(made))
     after = figure.axes[1]
@@ -113,4 +114,4 @@ def test_many_ranks_become_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_is_cut_off_and_bytes_are_the_same(tmp_path: Path, width: str) -> None:
     made = recording(40)
     check_nothing_is_cut(drawn(lambda: draw_rank_timeline(made, width)))
-    check_same_bytes(lambda path: save_rank_timeline(made, path, width), tmp_path)
+    check_same_bytes(lambda path: save_figure(path, lambda: draw_rank_timeline(made, width)), tmp_path)

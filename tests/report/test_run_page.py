@@ -14,9 +14,8 @@ from helpers.plans import planned, written
 from helpers.recordings import random_recording, write_replay
 
 from astra_tacos.report.html.page import MOST_PAGE_BYTES
-from astra_tacos.report.html.rank_timeline import choose_rows
 from astra_tacos.report.html.run import plan_page, replay_page
-from astra_tacos.report.html.run_links import link_data
+from astra_tacos.report.html.run_data import choose_rows, link_data
 from astra_tacos.report.rank_states import find_segments
 from astra_tacos.run.recording import Recording, load_recording
 from astra_tacos.support.errors import ConfigError

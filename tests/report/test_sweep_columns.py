@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos.report.sweep_columns import SweepColumns
-from astra_tacos.report.sweep_measures import MEASURES, measure_of, pareto_front
+from astra_tacos.report.sweep_columns import MEASURES, SweepColumns, measure_of, pareto_front
 from astra_tacos.support.errors import ConfigError
 
 

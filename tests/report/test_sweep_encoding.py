@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.report.html import sweep_data as module
-from astra_tacos.report.html.encoding import encode
-from astra_tacos.report.html.sweep_data import sweep_data, varying_columns
-from astra_tacos.report.html.sweep_encoding import as_numbers, encode_column, is_number, round_to
-from astra_tacos.report.sweep_measures import as_one_value, pareto_front
+from astra_tacos.report.html.page import encode
+from astra_tacos.report.html.sweep_data import as_numbers, encode_column, is_number, round_to, sweep_data, varying_columns
+from astra_tacos.report.sweep_columns import as_one_value, pareto_front
 
 numbers = st.floats(1e-100, 1e100) | st.floats(-1e100, -1e-100) | st.integers(-(10**9), 10**9).map(float)
 

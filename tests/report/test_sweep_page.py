@@ -15,13 +15,11 @@ from helpers.browser import PHONE, opened, saved
 from helpers.sweep_tables import as_columns, made_up_sweep, odd_sweep, real_sweep, workload_sweep
 
 from astra_tacos.cli.main import cli
-from astra_tacos.report.figure.figure_style import SYNTHESIZER_STYLES
 from astra_tacos.report.html import sweep_data
 from astra_tacos.report.html.page import MOST_PAGE_BYTES
-from astra_tacos.report.html.sweep import render_sweep
-from astra_tacos.report.html.sweep_data import varying_columns
-from astra_tacos.report.html.sweep_encoding import as_numbers, as_texts, round_to
-from astra_tacos.report.html.sweep_headline import Best, best_points
+from astra_tacos.report.html.sweep import Best, best_points, render_sweep
+from astra_tacos.report.html.sweep_data import as_numbers, as_texts, round_to, varying_columns
+from astra_tacos.report.style import look_of
 from astra_tacos.report.sweep_columns import SweepColumns
 from astra_tacos.support.errors import ConfigError
 
@@ -357,7 +355,7 @@ def test_lines_do_not_mix_networks(running: Any, tmp_path: Path) -> None:
         title = page.locator("#lines-chart .gtitle").text_content
         assert "best over" in title() and "networks" not in title()
         colours = "document.querySelector('#lines-chart .js-plotly-plot').data.map((t) => [t.name, t.line.color])"
-        assert ["tacos", SYNTHESIZER_STYLES["tacos"][0]] in page.evaluate(colours)
+        assert ["tacos", look_of("tacos")[0]] in page.evaluate(colours)
     table = made_up_sweep(2000)
     with opened(running, written(tmp_path, SweepColumns(table.name, (*table.axes, "network"), table.columns))) as page:
         assert "network net" in page.locator("#lines-chart .gtitle").text_content()

@@ -13,11 +13,11 @@ from helpers.figures import check_nothing_is_cut, check_same_bytes, drawn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from astra_tacos.report.figure.figure_style import SYNTHESIZER_STYLES, WIDTHS
+from astra_tacos.report.figure.figure_style import WIDTHS, save_figure
 from astra_tacos.report.figure.sweep_axis import scale_of
-from astra_tacos.report.figure.sweep_choice import KINDS, choose
-from astra_tacos.report.figure.sweep_plot import draw_sweep, save_sweep
-from astra_tacos.report.figure.sweep_reduction import describe_reduction, measure, representative
+from astra_tacos.report.figure.sweep_plot import draw_sweep
+from astra_tacos.report.style import look_of
+from astra_tacos.report.sweep_choice import KINDS, choose, describe_reduction, measure, representative
 from astra_tacos.report.sweep_columns import SweepColumns
 from astra_tacos.support.errors import ConfigError
 
@@ -82,8 +82,8 @@ def test_lines_are_the_best_of_what_shares_a_place() -> None:
     for line in axes.get_lines():
         for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True):
             found[line.get_label(), x] = y
-        if line.get_label() in SYNTHESIZER_STYLES:
-            assert (line.get_color(), line.get_marker()) == SYNTHESIZER_STYLES[line.get_label()]
+        if line.get_label() in made.columns["synthesizer"]:
+            assert (line.get_color(), line.get_marker()) == look_of(line.get_label())
     assert found == pytest.approx(dict(best))
     assert "best over seed, cost (up to 6 points each)" in note_of(figure)
     assert "6 of 72 points have no bus bandwidth (6 refused)" in note_of(figure)
@@ -265,7 +265,7 @@ def test_what_suits_a_sweep_is_drawn_by_default() -> None:
 def test_what_cannot_be_drawn(asked: dict[str, str], expected: str, tmp_path: Path) -> None:
     made = table()
     with pytest.raises(ConfigError) as error:
-        save_sweep(made, tmp_path / "x.svg", choose(made, **asked))
+        save_figure(tmp_path / "x.svg", lambda: draw_sweep(made, choose(made, **asked)))
     assert expected in str(error.value)
     assert not list(tmp_path.iterdir())
 
@@ -294,7 +294,7 @@ def test_nothing_is_cut_off(kind: str, width: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_rows_give_the_same_bytes(tmp_path: Path, kind: str) -> None:
     made = table(sizes=SIZES[:2])
-    check_same_bytes(lambda path: save_sweep(made, path, choose(made, kind), "single"), tmp_path)
+    check_same_bytes(lambda path: save_figure(path, lambda: draw_sweep(made, choose(made, kind), "single")), tmp_path)
 
 
 def test_what_has_no_order_is_not_joined_by_lines() -> None:

@@ -15,10 +15,11 @@ from matplotlib.colors import to_hex, to_rgb
 
 from astra_tacos import all_gather, all_reduce, synthesize
 from astra_tacos.network.topology import Topology
-from astra_tacos.report.figure import timeline_plot
-from astra_tacos.report.figure.figure_style import COPY, REDUCE, WIDTHS, time_unit
-from astra_tacos.report.figure.timeline_plot import draw_timeline, save_timeline
-from astra_tacos.report.figure.timeline_rows import bars_of, busy_shares, coverage, link_rows
+from astra_tacos.report.figure import bars_over_time, timeline_plot
+from astra_tacos.report.figure.figure_style import WIDTHS, save_figure
+from astra_tacos.report.figure.timeline_plot import draw_timeline
+from astra_tacos.report.links_over_time import bars_of, coverage, link_rows
+from astra_tacos.report.style import COPY, REDUCE, time_unit
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.support.errors import ConfigError
 
@@ -53,7 +54,7 @@ def naive_link_of_send(schedule: Schedule, send: int) -> tuple[int, int]:
 def test_every_send_is_a_bar_on_its_link_while_that_is_held(name: str, link_model: str) -> None:
     schedule = made(networks.ALL[name], link_model=link_model)
     topology, timing = schedule.topology, schedule.timing
-    rows = link_rows(topology)
+    rows = link_rows(topology, with_down_links=False)
     figure = drawn(lambda: draw_timeline(schedule))
     axes = figure.axes[0]
     scale = time_unit(schedule.collective_time_ns / 20)[1]
@@ -78,15 +79,20 @@ def test_every_send_is_a_bar_on_its_link_while_that_is_held(name: str, link_mode
 
 def test_links_are_grouped_by_dimension() -> None:
     topology = networks.topology(*networks.MIXED)
-    rows = link_rows(topology)
-    assert [group.label for group in rows.groups] == ["Ring 2\n200 GiB/s", "FullyConnected 3\n100 GiB/s", "Switch 4\n50 GiB/s"]
+    rows = link_rows(topology, with_down_links=False)
+    assert [(group.name, group.facts) for group in rows.groups] == [
+        ("Ring 2", "200 GiB/s"),
+        ("FullyConnected 3", "100 GiB/s"),
+        ("Switch 4", "50 GiB/s"),
+    ]
+    assert rows.groups[1].label == "dimension 1: FullyConnected 3"
     assert [group.count for group in rows.groups] == [24, 48, 24]
     for index, group in enumerate(rows.groups):
         own = rows.link[group.first : group.first + group.count]
         assert set(topology.link_dimension[own].tolist()) == {index}
         assert topology.link_src[own].max() < topology.num_npus
         assert np.all(np.diff(topology.link_src[own]) >= 0)
-    graph = link_rows(networks.dgx1())
+    graph = link_rows(networks.dgx1(), with_down_links=False)
     assert [(group.label, group.count) for group in graph.groups] == [("50 GiB/s", 16), ("25 GiB/s", 16)]
 
 
@@ -111,27 +117,29 @@ def test_coverage_is_the_sum_of_overlaps() -> None:
 @pytest.mark.parametrize(("lines", "bins"), [(24, 50), (7, 11), (1, 1)])
 def test_shares_of_time_are_those_of_the_bars(lines: int, bins: int) -> None:
     schedule = made(networks.TORUS)
-    rows = link_rows(schedule.topology)
+    rows = link_rows(schedule.topology, with_down_links=False)
     lines = min(lines, rows.num_rows)
     bars = bars_of(schedule, rows)
     scale = bins / schedule.collective_time_ns
     line = bars.row * lines // rows.num_rows
     per_line = np.bincount(np.arange(rows.num_rows) * lines // rows.num_rows)[:, None]
-    for reduces, found in zip((True, False), busy_shares(schedule, rows, lines, bins), strict=True):
-        own = bars.reduces == reduces
+    for kind, found in enumerate(bars.shares(2, rows.num_rows, (lines, bins), schedule.collective_time_ns)):
+        own = bars.kind == kind
         expected = naive_coverage(line[own], bars.start_ns[own] * scale, bars.end_ns[own] * scale, (lines, bins))
         assert np.allclose(found, expected / per_line)
 
 
 def test_many_sends_become_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
     schedule = made(networks.TORUS)
-    monkeypatch.setattr(timeline_plot, "MOST_BARS", 10)
+    monkeypatch.setattr(bars_over_time, "MOST_BARS", 10)
     monkeypatch.setattr(timeline_plot, "MOST_ROWS", 16)
     figure = drawn(lambda: draw_timeline(schedule))
     axes = figure.axes[0]
     assert not axes.collections
     image = np.asarray(axes.images[0].get_array())
-    reduce, copy = busy_shares(schedule, link_rows(schedule.topology), 16, image.shape[1])
+    rows = link_rows(schedule.topology, with_down_links=False)
+    shape = (16, image.shape[1])
+    reduce, copy = bars_of(schedule, rows).shares(2, rows.num_rows, shape, schedule.collective_time_ns)
     white = 1 - reduce[:, :, None] * (1 - np.array(to_rgb(REDUCE))) - copy[:, :, None] * (1 - np.array(to_rgb(COPY)))
     assert np.allclose(image, white)
     assert f"{schedule.num_sends:,} sends" in figure.legends[0].get_title().get_text()
@@ -142,7 +150,7 @@ def test_a_chunk_stands_out_with_its_tree() -> None:
     schedule = made(networks.MIXED)
     chunk = 5
     own = sorted(np.flatnonzero(schedule.chunk == chunk).tolist(), key=lambda send: int(schedule.start_ns[send]))
-    figure = drawn(lambda: draw_timeline(schedule, chunk=chunk))
+    figure = drawn(lambda chunk=chunk: draw_timeline(schedule, chunk=chunk))
     axes = figure.axes[0]
     strong = [c for c in axes.collections if isinstance(c, PolyCollection) and to_hex(c.get_facecolor()[0]) in (REDUCE, COPY)]
     assert sum(len(c.get_paths()) for c in strong) == len(own)
@@ -177,21 +185,21 @@ def test_nothing_is_cut_off(name: str, width: str) -> None:
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_same_schedule_gives_the_same_bytes(tmp_path: Path, width: str, monkeypatch: pytest.MonkeyPatch) -> None:
     schedule = made(networks.MIXED)
-    monkeypatch.setattr(timeline_plot, "MOST_VECTOR_BARS", 100)  # bars as pixels, the tree as lines
-    check_same_bytes(lambda path: save_timeline(schedule, path, width, chunk=2), tmp_path)
+    monkeypatch.setattr(bars_over_time, "MOST_VECTOR_BARS", 100)  # bars as pixels, the tree as lines
+    check_same_bytes(lambda path: save_figure(path, lambda: draw_timeline(schedule, width, chunk=2)), tmp_path)
 
 
 def test_what_cannot_be_drawn(tmp_path: Path) -> None:
     schedule = made(networks.RING8)
     for chunk in (-1, schedule.collective.num_chunks):
         with pytest.raises(ConfigError, match=f"chunk: found {chunk}, expected 0 to 15"):
-            save_timeline(schedule, tmp_path / "x.svg", chunk=chunk)
+            save_figure(tmp_path / "x.svg", lambda chunk=chunk: draw_timeline(schedule, chunk=chunk))
     nothing = np.zeros(0, np.int64)
     columns = {
         name: nothing.astype(getattr(schedule, name).dtype) for name in ("chunk", "channel", "reduces", "start_ns", "end_ns")
     }
     with pytest.raises(ConfigError, match="no sends"):
-        save_timeline(replace(schedule, **columns), tmp_path / "x.svg")
+        save_figure(tmp_path / "x.svg", lambda: draw_timeline(replace(schedule, **columns)))
     with pytest.raises(ConfigError, match=r"x.bmp: expected a name that ends in .svg, .pdf, .png"):
-        save_timeline(schedule, tmp_path / "x.bmp")
+        save_figure(tmp_path / "x.bmp", lambda: draw_timeline(schedule))
     assert not list(tmp_path.iterdir())

@@ -17,9 +17,9 @@ from astra_tacos.network.composition import build_topology
 from astra_tacos.network.fabric.kinds import make_fabric
 from astra_tacos.network.network_config import LinkSpec
 from astra_tacos.network.topology import Topology
-from astra_tacos.report.figure.figure_style import WIDTHS
-from astra_tacos.report.figure.topology_groups import MOST_DEVICES, MOST_LINKS, group
-from astra_tacos.report.figure.topology_plot import draw_topology, save_topology
+from astra_tacos.report.figure.figure_style import WIDTHS, save_figure
+from astra_tacos.report.figure.topology_plot import draw_topology
+from astra_tacos.report.topology_groups import MOST_DEVICES, MOST_LINKS, group
 from astra_tacos.report.topology_layout import layout
 
 B = (50.0, 500.0)
@@ -187,13 +187,15 @@ def test_nothing_is_cut_off(name: str, width: str) -> None:
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_same_network_gives_the_same_bytes(tmp_path: Path, width: str) -> None:
     topology = networks.dgx1()
-    check_same_bytes(lambda path: save_topology(topology, path, width, np.linspace(0, 1, topology.num_links)), tmp_path)
+    check_same_bytes(
+        lambda path: save_figure(path, lambda: draw_topology(topology, width, np.linspace(0, 1, topology.num_links))), tmp_path
+    )
 
 
 def test_dollars_in_a_name_are_no_formula(tmp_path: Path) -> None:
     """Between two of them matplotlib would set a formula, or fail."""
     topology = replace(networks.dgx1(), name=r"2$ \frac{x$")
-    save_topology(topology, tmp_path / "odd.svg")
+    save_figure(tmp_path / "odd.svg", lambda: draw_topology(topology))
     assert any(r"2$ \frac{x$" in text for text in texts_of(drawn(lambda: draw_topology(topology))))
 
 

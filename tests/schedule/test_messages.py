@@ -25,8 +25,8 @@ from astra_tacos.export.msccl_xml import export_msccl_xml, why_no_msccl_xml
 from astra_tacos.export.send_rows import EXPORTER as ROWS
 from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.report.arrivals import arrivals
-from astra_tacos.report.figure.timeline_rows import bars_of, link_rows, sends_of_chunk
 from astra_tacos.report.html.synthesis_data import collect
+from astra_tacos.report.links_over_time import bars_of, link_rows, sends_of_chunk
 from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.storage import load_schedule, save_schedule
@@ -107,7 +107,7 @@ def test_tables_and_timelines(tmp_path_factory: pytest.TempPathFactory, of: Sche
     down = of.topology.channel_down_link[of.channel[of.message_row]]
     assert len(held) == of.num_messages + int((down >= 0).sum())
     assert sum(round(event["dur"] * 1000) for event in held) == of.link_busy_ns.sum()
-    bars = bars_of(of, link_rows(of.topology))
+    bars = bars_of(of, link_rows(of.topology, with_down_links=False))
     up = np.unique(of.topology.channel_link[of.channel])
     assert (bars.end_ns - bars.start_ns).sum() == of.link_busy_ns[up].sum()
     data = collect(of, certify(of))
@@ -134,7 +134,7 @@ def test_a_chunk_has_arrived_when_its_sum_has(of: Schedule) -> None:
 @given(of=ANY, data=st.data())
 def test_the_tree_of_a_chunk_says_what_passes_on_what(of: Schedule, data: st.DataObject) -> None:
     chunk = data.draw(st.integers(0, of.collective.num_chunks - 1))
-    found = sends_of_chunk(of, link_rows(of.topology), chunk)
+    found = sends_of_chunk(of, link_rows(of.topology, with_down_links=False), chunk)
     own = np.flatnonzero(of.chunk == chunk)
     assert found.bars.start_ns.tolist() == of.start_ns[own].tolist()
     assert (of.src[own[found.waits]] == of.dst[own[found.source]]).all()

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from astra_tacos.report.compare_rows import CompareRow, best_bound_ns
-from astra_tacos.report.figure.figure_style import (
-    OTHER_STYLES,
-    SYNTHESIZER_STYLES,
-    WIDTH_INCHES,
-    capitalized,
-    save_figure,
-    shape_text,
-    time_unit,
-)
+from astra_tacos.report.figure.figure_style import WIDTH_INCHES
+from astra_tacos.report.style import capitalized, look_of, shape_text, time_unit
 from astra_tacos.support.units import format_size
 
 if TYPE_CHECKING:
@@ -26,27 +18,16 @@ if TYPE_CHECKING:
 _MOST_TICKS = 6
 
 
-def save_plot(rows: Sequence[CompareRow], path: Path, width: str = "double") -> None:
-    """Write the figure of a comparison to a file; equal rows give equal bytes.
+def draw_comparison(rows: Sequence[CompareRow], width: str) -> Figure:
+    """Draw time and bus bandwidth against size, with the bounds.
 
     Parameters
     ----------
     rows
         Rows of the comparison.
-    path
-        File to write; its suffix names the format.
     width
         Width of the figure, a key of `WIDTHS`.
-
-    Raises
-    ------
-    ConfigError
-        If the suffix names no format or the file cannot be written.
     """
-    save_figure(path, lambda: _draw(rows, width))
-
-
-def _draw(rows: Sequence[CompareRow], width: str) -> Figure:
     from matplotlib.figure import Figure
 
     names = list(dict.fromkeys(row.synthesizer for row in rows))
@@ -58,9 +39,8 @@ def _draw(rows: Sequence[CompareRow], width: str) -> Figure:
     times = [row.time_ns for row in rows if row.time_ns is not None]
     unit, scale = time_unit(min(times, default=1))
     handles: list[Any] = []
-    spare = iter(OTHER_STYLES * len(names))
     for place, name in enumerate(names):
-        colour, marker = SYNTHESIZER_STYLES.get(name) or next(spare)
+        colour, marker = look_of(name)
         own = {row.size_bytes: row for row in rows if row.synthesizer == name}
         style: dict[str, Any] = {"color": colour, "marker": marker, "markeredgecolor": "white", "markeredgewidth": 0.4}
         # Curves that coincide all show: the first is on top, those below are drawn larger.

@@ -21,47 +21,7 @@ WIDTHS = ("double", "single")
 """Widths for a two-column paper: "double" has panels side by side, "single" one above the other."""
 WIDTH_INCHES = {"double": 7.16, "single": 3.5}
 
-REDUCE, COPY = "#4477aa", "#ee6677"
-"""Colours of sends that reduce and of sends that copy: Paul Tol's `bright`, safe for the colour-blind."""
-RANK_STATES = ("#4477aa", "#66ccee", "#ee6677", "#ccbb44", "#e6e6e6")
-"""Colours of the states of a rank, in the order of `rank_states.STATES`."""
-SYNTHESIZER_STYLES = {
-    "auto": ("#000000", "*"),
-    "tacos": ("#332288", "o"),
-    "symmetric": ("#009988", "8"),
-    "routed": ("#cc6677", "D"),
-    "ring": ("#117733", "s"),
-    "direct": ("#88ccee", "v"),
-    "halving-doubling": ("#ddaa33", "^"),
-    "double-binary-tree": ("#aa4499", "<"),
-    "bruck": ("#44aa99", ">"),
-    "hierarchical": ("#999933", "P"),
-    "themis": ("#882255", "X"),
-    "one-shot": ("#0077bb", "p"),
-    "dimension-wise": ("#ee3377", "h"),
-    "branchings": ("#997700", "H"),
-    "column-generation": ("#228833", "P"),
-    "permutations": ("#004488", "<"),
-    "in-network": ("#ee7733", "X"),
-    "parameter-server": ("#bb5566", "D"),
-    "native": ("#dd7733", "d"),
-    "native (impossible)": ("#bbbbbb", "d"),
-}
-"""Colour and marker of each synthesizer, the same in all figures: Paul Tol's `muted`, safe for the colour-blind."""
-OTHER_STYLES = (("#666666", "h"), ("#666666", "p"), ("#666666", "d"), ("#666666", "H"))
-SERIES_STYLES = (
-    ("#4477aa", "o"),
-    ("#ee6677", "s"),
-    ("#228833", "D"),
-    ("#ccbb44", "^"),
-    ("#66ccee", "v"),
-    ("#aa3377", "P"),
-    ("#555555", "X"),
-)
-"""Colours and markers of series other than synthesizers: Paul Tol's `bright`."""
 _TITLE_CHARACTERS = {"double": 100, "single": 46}
-TIMES = " \N{MULTIPLICATION SIGN} "
-
 _RC: Any = {
     "font.family": "DejaVu Sans",  # comes with matplotlib, so that a figure is the same everywhere
     "font.size": 7.5,
@@ -86,7 +46,6 @@ _RC: Any = {
     "savefig.dpi": 300,
 }
 _NO_DATE: dict[str, dict[str, Any]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png": {"Software": None}}
-_TIME_UNITS = (("ns", 1.0), ("µs", 1e3), ("ms", 1e6), ("s", 1e9))
 
 
 def check_figure(path: Path) -> None:
@@ -125,11 +84,6 @@ def save_figure(path: Path, draw: Callable[[], Figure]) -> None:
         temporary.write_bytes(content.getbuffer())
 
 
-def time_unit(least_ns: float) -> tuple[str, float]:
-    """The largest unit in which a time is at least 0.1, and its length in ns."""
-    return next(((unit, scale) for unit, scale in reversed(_TIME_UNITS) if least_ns >= scale / 10), _TIME_UNITS[0])
-
-
 def colours_from(name: str, first: float, last: float) -> Colormap:
     """A part of one of matplotlib's colour maps, for example without colours too pale for thin lines on white.
 
@@ -145,16 +99,6 @@ def colours_from(name: str, first: float, last: float) -> Colormap:
     from matplotlib.colors import LinearSegmentedColormap
 
     return LinearSegmentedColormap.from_list(f"{name}-part", matplotlib.colormaps[name](np.linspace(first, last, 256)))
-
-
-def capitalized(collective: str) -> str:
-    """The name of a collective with capitals: `All-Reduce` for `all-reduce`."""
-    return "-".join(part.capitalize() for part in collective.split("-"))
-
-
-def shape_text(shape: str) -> str:
-    """A network's shape, as `Topology.describe_shape` returns it, with multiplication signs."""
-    return shape.replace(" x ", TIMES)
 
 
 def wrapped(text: str, width: str, share: float = 1.0) -> str:

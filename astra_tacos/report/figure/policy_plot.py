@@ -4,43 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from astra_tacos.report.figure.figure_style import RANK_STATES, WIDTH_INCHES, save_figure, time_unit, wrapped
-from astra_tacos.report.policy_times import PolicyTime
+from astra_tacos.report.figure.figure_style import WIDTH_INCHES, wrapped
+from astra_tacos.report.policy_times import PARTS, PolicyTime
+from astra_tacos.report.style import time_unit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_PARTS = (("compute", RANK_STATES[0]), ("exposed communication", RANK_STATES[2]), ("idle", RANK_STATES[4]))
 _NAME_SHARE = 0.42
 _BAR_INCHES, _LINE_INCHES, _GAP_INCHES = 0.15, 0.13, 0.09
 
 
-def save_policies(rows: Sequence[PolicyTime], path: Path, width: str = "double", note: str = "") -> None:
-    """Write the figure to a file; equal rows give equal bytes.
+def draw_policies(rows: Sequence[PolicyTime], width: str, note: str) -> Figure:
+    """Draw a bar for each row.
 
     Parameters
     ----------
     rows
         What to draw, from top to bottom.
-    path
-        File to write; its suffix names the format.
     width
         Width of the figure, a key of `WIDTHS`.
     note
         Title of the figure.
-
-    Raises
-    ------
-    ConfigError
-        If the suffix names no format or the file cannot be written.
     """
-    save_figure(path, lambda: _draw(rows, width, note))
-
-
-def _draw(rows: Sequence[PolicyTime], width: str, note: str) -> Figure:
     from matplotlib.figure import Figure
 
     names = [wrapped(row.name.replace(",", ", "), width, _NAME_SHARE) for row in rows]
@@ -49,9 +37,7 @@ def _draw(rows: Sequence[PolicyTime], width: str, note: str) -> Figure:
     axes = figure.subplots()
     unit, scale = time_unit(max(row.end_ns for row in rows))
     left = [0.0] * len(rows)
-    for (label, colour), values in zip(
-        _PARTS, zip(*((r.compute_ns, r.exposed_ns, r.idle_ns) for r in rows), strict=True), strict=True
-    ):
+    for (label, colour), values in zip(PARTS, zip(*(row.parts_ns for row in rows), strict=True), strict=True):
         axes.barh(
             place, [value / scale for value in values], left=left, height=_BAR_INCHES, color=colour, label=label, linewidth=0
         )
@@ -71,7 +57,7 @@ def _draw(rows: Sequence[PolicyTime], width: str, note: str) -> Figure:
     axes.tick_params(axis="y", length=0)
     if note:
         figure.suptitle(wrapped(note, width), fontsize=8)
-    figure.legend(loc="outside lower center", ncols=len(_PARTS), handlelength=1.2)
+    figure.legend(loc="outside lower center", ncols=len(PARTS), handlelength=1.2)
     return figure
 
 

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.network.network_config import Dimension, describe_dimensions
-from astra_tacos.report.figure.figure_style import (
-    COPY,
-    REDUCE,
-    SERIES_STYLES,
-    WIDTH_INCHES,
-    capitalized,
-    colours_from,
-    save_figure,
-    shape_text,
-    time_unit,
-    wrapped,
-)
-from astra_tacos.report.figure.timeline_plot import MOST_BARS, add_bars
-from astra_tacos.report.figure.timeline_rows import Bars, coverage
+from astra_tacos.report.figure.bars_over_time import TimePanel
+from astra_tacos.report.figure.figure_style import WIDTH_INCHES, colours_from, wrapped
+from astra_tacos.report.links_over_time import Bars
+from astra_tacos.report.style import COPY, REDUCE, SERIES_STYLES, capitalized, shape_text, time_text, time_unit
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.units import format_size, format_time
+from astra_tacos.support.units import format_size
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,62 +23,39 @@ MOST_NODES = 4096
 """NPUs up to which a tree is drawn; more could not be told apart."""
 _MOST_LINES = 64
 """Classes up to which each has a line of its own."""
-_BINS = {"double": 1500, "single": 700}
 _TREE_INCHES = {"double": 5.2, "single": 3.4}
 _LABELLED = 100
 _STUB = 0.55
 """Length of the ends of a line around a ring, in steps of the grid."""
 
 
-def save_symmetric_timeline(schedule: SymmetricSchedule, path: Path, width: str = "double") -> None:
-    """Write the figure of all classes of links over time to a file: each line stands for all links of a class.
+def draw_symmetric_timeline(schedule: SymmetricSchedule, width: str = "double") -> Figure:
+    """Draw sends of NPU 0's chunks as bars, or many as shares of time.
 
     Parameters
     ----------
     schedule
         The schedule to draw.
-    path
-        File to write; its suffix names the format.
     width
         Width of the figure, a key of `WIDTHS`.
-
-    Raises
-    ------
-    ConfigError
-        If the suffix names no format, or the file cannot be written.
     """
-    save_figure(path, lambda: draw_symmetric_timeline(schedule, width))
-
-
-def draw_symmetric_timeline(schedule: SymmetricSchedule, width: str = "double") -> Figure:
-    """Draw sends of NPU 0's chunks as bars, or many as shares of time. The parameters are those of `save_symmetric_timeline`."""
-    from matplotlib.colors import to_rgb
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
     task, time = schedule.task, max(schedule.collective_time_ns, 1)
     unit, scale = time_unit(time / 20)
     way = schedule.link_class
-    lines = min(len(task.classes), _MOST_LINES)
-    line = way * lines // len(task.classes)
+    lines = len(task.classes)
     end = schedule.start_ns + task.hold_ns[way]
-    figure = Figure(figsize=(WIDTH_INCHES[width], 1.2 + 0.22 * max(lines, 4)), layout="constrained")
+    figure = Figure(figsize=(WIDTH_INCHES[width], 1.2 + 0.22 * min(max(lines, 4), _MOST_LINES)), layout="constrained")
     axes: Any = figure.subplots()
-    note = ""
-    if schedule.num_rows <= MOST_BARS and lines == len(task.classes):
-        add_bars(axes, Bars(line, schedule.start_ns, end, schedule.reduces), scale, 1.0)
-    else:
-        bins = _BINS[width]
-        image = np.ones((lines, bins, 3))
-        for reduces, colour in ((True, REDUCE), (False, COPY)):
-            own = schedule.reduces == reduces
-            share = coverage(line[own], schedule.start_ns[own] * bins / time, end[own] * bins / time, (lines, bins))
-            share /= np.bincount(np.arange(len(task.classes)) * lines // len(task.classes), minlength=lines)[:, None]
-            image -= np.clip(share, 0, 1)[:, :, None] * (1 - np.array(to_rgb(colour)))
-        axes.imshow(np.clip(image, 0, 1), extent=(0.0, time / scale, float(lines), 0.0), aspect="auto", interpolation="nearest")
-        note = f"{schedule.num_rows:,} sends of NPU 0's chunks: the paler, the more of the time the links are idle"
+    bars = Bars(way, schedule.start_ns, end, (~schedule.reduces).astype(np.int64))
+    is_image = TimePanel(axes, (REDUCE, COPY), time, scale, width).add(bars, lines, _MOST_LINES)
+    note = (
+        f"{schedule.num_rows:,} sends of NPU 0's chunks: the paler, the more of the time the links are idle" if is_image else ""
+    )
     axes.set(xlim=(0, time / scale), ylim=(lines, 0), xlabel=f"time ({unit})")
-    if lines == len(task.classes):
+    if lines <= _MOST_LINES:
         axes.set_yticks(np.arange(lines) + 0.5, [_class_text(task, at) for at in range(lines)], fontsize=6)
     axes.set_ylabel("classes of links")
     axes.tick_params(axis="y", length=0)
@@ -100,34 +66,20 @@ def draw_symmetric_timeline(schedule: SymmetricSchedule, width: str = "double") 
     return figure
 
 
-def save_tree(schedule: SymmetricSchedule, path: Path, width: str = "double", chunk: int = 0) -> None:
-    """Write the figure of the tree, or the path, of one of NPU 0's chunks to a file; translations move it to all other NPUs.
+def draw_tree(schedule: SymmetricSchedule, width: str = "double", chunk: int = 0) -> Figure:
+    """Draw the copies of a chunk as lines between NPUs, or its sums if nothing is copied.
+
+    NPUs lie in a grid of their coordinates, each dimension along the side that is shorter without it. NPU 0 is in the middle of
+    dimensions that are rings. A line between the ends of a ring leaves at the one and enters at the other.
 
     Parameters
     ----------
     schedule
         The schedule.
-    path
-        File to write; its suffix names the format.
     width
         Width of the figure, a key of `WIDTHS`.
     chunk
         Number of the chunk among NPU 0's.
-
-    Raises
-    ------
-    ConfigError
-        If there is no such chunk, there are more than `MOST_NODES` NPUs, the suffix names no format, or the file cannot be
-        written.
-    """
-    save_figure(path, lambda: draw_tree(schedule, width, chunk))
-
-
-def draw_tree(schedule: SymmetricSchedule, width: str = "double", chunk: int = 0) -> Figure:
-    """Draw the copies of a chunk as lines between NPUs, or its sums if nothing is copied; see `save_tree`.
-
-    NPUs lie in a grid of their coordinates, each dimension along the side that is shorter without it. NPU 0 is in the middle of
-    dimensions that are rings. A line between the ends of a ring leaves at the one and enters at the other.
     """
     from matplotlib.cm import ScalarMappable
     from matplotlib.collections import LineCollection
@@ -227,5 +179,5 @@ def _class_text(task: SymmetricTask, at: int) -> str:
 def _title(schedule: SymmetricSchedule) -> str:
     task = schedule.task
     where = f"{shape_text(describe_dimensions(task.dimensions))} ({task.num_npus:,} NPUs)"
-    time = format_time(schedule.collective_time_ns).replace(" us", " µs")
+    time = time_text(schedule.collective_time_ns)
     return f"{capitalized(task.collective)} of {format_size(task.size_bytes)} on {where}, {schedule.synthesizer}: {time}"

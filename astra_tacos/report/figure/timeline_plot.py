@@ -1,107 +1,71 @@
-"""A schedule over time as a figure for a paper: one line per link, bars that reduce and bars that copy."""
+"""Timelines as figures for a paper: the links of a schedule, or the ranks of a run before and after a plan."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from astra_tacos.network.node_table import SWITCH_KIND
 from astra_tacos.network.topology import Topology
-from astra_tacos.report.figure.figure_style import (
-    COPY,
-    REDUCE,
-    WIDTH_INCHES,
-    capitalized,
-    save_figure,
-    shape_text,
-    time_unit,
-    wrapped,
-)
-from astra_tacos.report.figure.timeline_rows import (
-    Bars,
-    ChunkSends,
-    LinkRows,
-    bars_of,
-    busy_shares,
-    link_rows,
-    sends_of_chunk,
-)
+from astra_tacos.report.figure.bars_over_time import TimePanel, mixed
+from astra_tacos.report.figure.figure_style import WIDTH_INCHES, wrapped
+from astra_tacos.report.links_over_time import Bars, ChunkSends, LinkRows, bars_of, link_rows, sends_of_chunk
+from astra_tacos.report.rank_states import STATES, find_segments
+from astra_tacos.report.style import COPY, RANK_STATES, REDUCE, capitalized, shape_text, time_text, time_unit
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.units import format_size, format_time
+from astra_tacos.support.units import format_size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from astra_tacos.run.recording import Recording
 
-MOST_VECTOR_BARS = 3_000
-"""Number of bars up to which they are drawn as vectors; more are stored as pixels, even in SVG and PDF."""
-MOST_BARS = 100_000
+
 MOST_ROWS = 700
-"""Number of bars and of rows up to which bars are drawn; for more, shares of time are drawn instead."""
+"""Number of rows up to which bars are drawn; for more, shares of time are drawn instead."""
 _LABELLED_ROWS = {"double": 36, "single": 24}
 _HEIGHT_INCHES = {"double": 3.5, "single": 3.3}
-_BINS = {"double": 1500, "single": 700}
-_BAR_HEIGHT = 0.86
 _PALE = 0.22
 """Strength of the colours of sends that are not highlighted."""
-_MOST_RIMS = 600
 _LEAST_SHARE = (0.0025, 0.006)
 """Least width and height of a highlighted bar, as shares of the panel's width and height."""
 _MOST_TREE_LINES = 400
 """Number of lines from send to send up to which they are drawn; more could not be told apart."""
 
 
-def save_timeline(schedule: Schedule, path: Path, width: str = "double", chunk: int | None = None) -> None:
-    """Write the figure of all sends over time to a file; equal schedules give equal bytes.
+def draw_timeline(schedule: Schedule, width: str = "double", chunk: int | None = None) -> Figure:
+    """Draw sends as bars or, for large schedules, as shares of time in pixels; a caption says so.
 
     Parameters
     ----------
     schedule
         The schedule to draw.
-    path
-        File to write; its suffix names the format.
     width
         Width of the figure, a key of `WIDTHS`.
     chunk
         A chunk whose sends are highlighted, with lines from each arrival to the sends that depend on it; None for no chunk.
-
-    Raises
-    ------
-    ConfigError
-        If there are no sends or there is no such chunk, the suffix names no format, or the file cannot be written.
-    """
-    save_figure(path, lambda: draw_timeline(schedule, width, chunk))
-
-
-def draw_timeline(schedule: Schedule, width: str = "double", chunk: int | None = None) -> Figure:
-    """Draw sends as bars or, for large schedules, as shares of time in pixels; a caption says so.
-
-    The parameters are those of `save_timeline`.
     """
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
     if not schedule.num_sends:
         raise ConfigError("timeline: the schedule has no sends, expected some to draw")
-    rows = link_rows(schedule.topology)
+    rows = link_rows(schedule.topology, with_down_links=False)
     unit, scale = time_unit(schedule.collective_time_ns / 20)
     figure = Figure(figsize=(WIDTH_INCHES[width], _HEIGHT_INCHES[width]), layout="constrained")
     axes: Any = figure.subplots()
-    note = ""
-    pale = 1.0 if chunk is None else _PALE
-    if schedule.num_sends <= MOST_BARS and rows.num_rows <= MOST_ROWS:
-        add_bars(axes, bars_of(schedule, rows), scale, pale)
-    else:
-        note = _add_shares(axes, schedule, rows, scale, width, pale)
+    panel = TimePanel(axes, (REDUCE, COPY), schedule.collective_time_ns, scale, width)
+    links = panel.add(bars_of(schedule, rows), rows.num_rows, MOST_ROWS, 1.0 if chunk is None else _PALE)
+    of = f"of up to {links:,} links" if links > 1 else "of a link"
+    note = f"{schedule.num_sends:,} sends: the paler, the more of the time {of} is idle" if links else ""
     what = _title(schedule, width)
     if chunk is not None:
         own = sends_of_chunk(schedule, rows, chunk)
         least = schedule.collective_time_ns / scale * _LEAST_SHARE[0], rows.num_rows * _LEAST_SHARE[1]
-        add_bars(axes, own.bars, scale, 1.0, least)
+        panel.add_bars(own.bars, 1.0, least)
         _add_tree(axes, own, scale)
         what += f"\nchunk {chunk:,}: {len(own.done_ns):,} sends"
     _dress(axes, rows, schedule, width)
@@ -109,7 +73,7 @@ def draw_timeline(schedule: Schedule, width: str = "double", chunk: int | None =
     figure.suptitle(wrapped(what, width), fontsize=8)
     kinds = [Patch(color=colour, label=label) for colour, label, used in _kinds(schedule) if used]
     if chunk is not None:
-        kinds.append(Patch(color=_mixed("#777777", _PALE), label="other chunks"))
+        kinds.append(Patch(color=mixed("#777777", _PALE), label="other chunks"))
     figure.legend(handles=kinds, loc="outside lower center", ncols=4, title=note or None, title_fontsize=7, handlelength=1.4)
     return figure
 
@@ -117,79 +81,6 @@ def draw_timeline(schedule: Schedule, width: str = "double", chunk: int | None =
 def _kinds(schedule: Schedule) -> list[tuple[str, str, bool]]:
     reduces = int(np.count_nonzero(schedule.reduces))
     return [(REDUCE, "reduce", reduces > 0), (COPY, "copy", reduces < schedule.num_sends)]
-
-
-def _mixed(colour: str, share: float) -> tuple[float, float, float]:
-    """A colour mixed with white, as red, green and blue from 0 to 1; `share` is the share of the colour."""
-    from matplotlib.colors import to_rgb
-
-    red, green, blue = (1 - share * (1 - part) for part in to_rgb(colour))
-    return red, green, blue
-
-
-def add_bars(axes: Axes, bars: Bars, scale: float, strength: float, least: tuple[float, float] | None = None) -> None:
-    """Draw the bars of sends that reduce and of sends that copy.
-
-    Parameters
-    ----------
-    axes
-        The panel.
-    bars
-        The bars.
-    scale
-        Length of the time unit in ns.
-    strength
-        Strength of the colours, from 0 (white) to 1.
-    least
-        Least width (in time units) and height (in rows) of a highlighted bar; None for bars that are not highlighted.
-    """
-    from matplotlib.collections import PolyCollection
-
-    is_few = len(bars.row) <= MOST_VECTOR_BARS
-    has_rims = least is None and len(bars.row) <= _MOST_RIMS  # separate a bar from the next one where bars are large
-    style: dict[str, Any] = {"linewidths": 0.25 if has_rims else 0.0, "edgecolors": "white" if has_rims else "none"}
-    style |= {"rasterized": not is_few, "zorder": 2 if least is None else 5}
-    least_width, least_height = least or (0.0, 0.0)
-    for reduces, colour in ((True, REDUCE), (False, COPY)):
-        own = np.flatnonzero(bars.reduces == reduces)
-        begin, end = bars.start_ns[own] / scale, bars.end_ns[own] / scale
-        wider = np.maximum(least_width - (end - begin), 0) / 2
-        half = max(_BAR_HEIGHT, least_height) / 2
-        left, right, top, bottom = begin - wider, end + wider, bars.row[own] + 0.5 - half, bars.row[own] + 0.5 + half
-        corners = np.stack((left, top, left, bottom, right, bottom, right, top), axis=1).reshape(-1, 4, 2)
-        axes.add_collection(PolyCollection(list(corners), facecolors=[_mixed(colour, strength)], **style))
-
-
-def _add_shares(axes: Axes, schedule: Schedule, rows: LinkRows, scale: float, width: str, strength: float) -> str:
-    """Draw the use of links as an image, and return its caption.
-
-    Parameters
-    ----------
-    axes
-        The panel.
-    schedule
-        The schedule.
-    rows
-        Links in the order of drawing.
-    scale
-        Length of the time unit in ns.
-    width
-        Width of the figure, a key of `WIDTHS`.
-    strength
-        Strength of the colours, from 0 (white) to 1.
-    """
-    from matplotlib.colors import to_rgb
-
-    lines, bins = min(rows.num_rows, MOST_ROWS), _BINS[width]
-    shares = np.clip(busy_shares(schedule, rows, lines, bins), 0, 1)
-    image = np.ones((lines, bins, 3))
-    for share, colour in zip(shares, (REDUCE, COPY), strict=True):
-        image -= strength * share[:, :, None] * (1 - np.array(to_rgb(colour)))
-    extent = (0.0, schedule.collective_time_ns / scale, float(rows.num_rows), 0.0)
-    axes.imshow(np.clip(image, 0, 1), extent=extent, aspect="auto", interpolation="nearest", zorder=1)
-    links = -(-rows.num_rows // lines)
-    of = f"of up to {links:,} links" if links > 1 else "of a link"
-    return f"{schedule.num_sends:,} sends: the paler, the more of the time {of} is idle"
 
 
 def _add_tree(axes: Axes, own: ChunkSends, scale: float) -> None:
@@ -209,7 +100,7 @@ def _dress(axes: Axes, rows: LinkRows, schedule: Schedule, width: str) -> None:
     """Label the rows by group and, if there is room, by link."""
     topology = schedule.topology
     middles = [group.first + group.count / 2 for group in rows.groups]
-    names = [shape_text(group.label) for group in rows.groups]
+    names = [shape_text("\n".join(filter(None, (group.name, group.facts)))) for group in rows.groups]
     axes.tick_params(axis="y", length=0)
     if rows.num_rows <= _LABELLED_ROWS[width]:
         ends = zip(topology.link_src[rows.link].tolist(), topology.link_dst[rows.link].tolist(), strict=True)
@@ -239,7 +130,55 @@ def _title(schedule: Schedule, width: str) -> str:
     topology, collective = schedule.topology, schedule.collective
     what = f"{capitalized(collective.name)} of {format_size(collective.size_bytes)}"
     where = f"{shape_text(topology.describe_shape())} ({topology.num_endpoints:,} NPUs)"
-    made = f"{schedule.synthesizer}: {format_time(schedule.collective_time_ns).replace(' us', ' µs')}"
+    made = f"{schedule.synthesizer}: {time_text(schedule.collective_time_ns)}"
     if width == "double":
         return f"{what} on {where}, {made}"
     return f"{what}, {made}\n{where}"
+
+
+MOST_RANKS = 300
+"""Number of ranks up to which bars are drawn; for more, shares of time are drawn instead."""
+
+
+def draw_rank_timeline(recording: Recording, width: str = "double") -> Figure:
+    """Draw a panel for the run before the plan, if the recording has it, and one for the run after it, on one time axis.
+
+    Parameters
+    ----------
+    recording
+        The recorded run.
+    width
+        Width of the figure, a key of `WIDTHS`.
+    """
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+
+    shown = [(name, replay, find_segments(recording.nodes, replay)) for name, replay in recording.replays]
+    end_ns = max(replay.run_end_ns for _, replay, _ in shown)
+    unit, scale = time_unit(max(end_ns, 1) / 20)
+    figure = Figure(figsize=(WIDTH_INCHES[width], 1.0 + 1.45 * len(shown)), layout="constrained")
+    panels: Any = figure.subplots(len(shown), 1, sharex=True, squeeze=False)[:, 0]
+    note = ""
+    for axes, (name, replay, segments) in zip(panels, shown, strict=True):
+        ranks = len(replay.finish_ns)
+        bars = Bars(segments.rank, segments.start_ns, segments.end_ns, segments.state)
+        shared = TimePanel(axes, RANK_STATES, max(end_ns, 1), scale, width).add(bars, ranks, MOST_RANKS)
+        of = f" of up to {shared:,} ranks" if shared > 1 else ""
+        note = f"colours are mixed by the share of time{of}" if shared else note
+        facts = f"{time_text(replay.run_end_ns)}, exposed communication {time_text(int(replay.exposed_comm_ns.max()))}"
+        axes.set_title(f"{name}: {facts}" if name else facts, loc="left", fontsize=7.5)
+        axes.set(ylabel="rank", ylim=(ranks, 0))
+        axes.axvline(replay.run_end_ns / scale, color="black", linewidth=0.7, linestyle=(0, (3, 2)), zorder=4, clip_on=False)
+        step = max(1, -(-ranks // 8))
+        axes.set_yticks(np.arange(0, ranks, step) + 0.5, [str(rank) for rank in range(0, ranks, step)])
+    panels[-1].set(xlim=(0, end_ns / scale or 1.0), xlabel=f"time ({unit})")
+    shape = f" ({shape_text(recording.shape)})" if recording.shape else ""
+    shape = shape if width == "double" else shape.replace(" ", "\n", 1)
+    title = f"{len(recording.after.finish_ns):,} ranks on {recording.network}{shape}"
+    figure.suptitle(wrapped(title, width), fontsize=8)
+    used = sorted({int(state) for _, _, segments in shown for state in np.unique(segments.state)})
+    handles = [Patch(facecolor=RANK_STATES[state], label=STATES[state]) for state in used]
+    legend: dict[str, Any] = {"title": note or None, "title_fontsize": 7, "handlelength": 1.2, "columnspacing": 1.2}
+    legend |= {"ncols": len(handles)} if width == "double" else {"ncols": 2, "fontsize": 6.5}
+    figure.legend(handles=handles, loc="outside lower center", **legend)
+    return figure

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,8 +10,9 @@ from numpy.typing import NDArray
 
 from astra_tacos.network.node_table import SWITCH_KIND
 from astra_tacos.network.topology import Topology
-from astra_tacos.report.figure.figure_style import WIDTH_INCHES, colours_from, save_figure, shape_text, wrapped
-from astra_tacos.report.figure.topology_groups import Grouped, group
+from astra_tacos.report.figure.figure_style import WIDTH_INCHES, colours_from, wrapped
+from astra_tacos.report.style import shape_text
+from astra_tacos.report.topology_groups import Grouped, group
 from astra_tacos.report.topology_layout import Layout, curves, layout
 
 if TYPE_CHECKING:
@@ -60,32 +60,17 @@ class _Shades:
     title: str
 
 
-def save_topology(topology: Topology, path: Path, width: str = "double", busy: NDArray[np.float64] | None = None) -> None:
-    """Write the figure of a network to a file; equal networks give equal bytes.
+def draw_topology(topology: Topology, width: str = "double", busy: NDArray[np.float64] | None = None) -> Figure:
+    """Draw a network; devices of a large one are merged into groups, and a note in the figure says so.
 
     Parameters
     ----------
     topology
         The network.
-    path
-        File to write; its suffix names the format.
     width
         Width of the figure, a key of `WIDTHS`.
     busy
         float64[num_links], share of the time for which each link is held; None colours links by their bandwidth.
-
-    Raises
-    ------
-    ConfigError
-        If the suffix names no format or the file cannot be written.
-    """
-    save_figure(path, lambda: draw_topology(topology, width, busy))
-
-
-def draw_topology(topology: Topology, width: str = "double", busy: NDArray[np.float64] | None = None) -> Figure:
-    """Draw a network; devices of a large one are merged into groups, and a note in the figure says so.
-
-    The parameters are those of `save_topology`.
     """
     from matplotlib.cm import ScalarMappable
     from matplotlib.figure import Figure

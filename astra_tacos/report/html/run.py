@@ -1,30 +1,333 @@
-"""The report of a training run: of a plan with the run before and after it, or of a replay."""
+"""The page of a training run: of a plan with the run before and after it, or of a replay."""
 
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from astra_tacos.report.html.encoding import encode
-from astra_tacos.report.html.page import MOST_DATA_BYTES, Section, render_page
-from astra_tacos.report.html.rank_timeline import MOST_SEGMENTS, choose_rows, timeline_data
-from astra_tacos.report.html.run_cases import plan_cases, replay_cases
-from astra_tacos.report.html.run_facts import counted, plan_facts, replay_facts, schedule_facts
-from astra_tacos.report.html.run_links import link_data
-from astra_tacos.report.html.run_path import path_section
-from astra_tacos.report.html.run_schedule import schedule_section
-from astra_tacos.report.html.run_sections import run_sections
+from astra_tacos.report.html.page import MOST_DATA_BYTES, Section, counted, encode, escape, render_page
+from astra_tacos.report.html.run_bars import path_section, schedule_section
+from astra_tacos.report.html.run_data import MOST_SEGMENTS, choose_rows, link_data, timeline_data
 from astra_tacos.report.rank_states import STATES, Segments, coarser, find_segments, state_over_time
-from astra_tacos.report.replay_directory import RESULT_FILE
-from astra_tacos.report.run_report import recorded_collectives
+from astra_tacos.report.run_report import RESULT_FILE, recorded_collectives
 from astra_tacos.run.recording import REPLAY_FILE, RecordedReplay, Recording, load_recording
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.text_files import read_json_object
+from astra_tacos.support.units import format_size
+
+_POINT = (
+    "Point at a bar, or move with the arrow keys, to read which node it is; "
+    "pick it to highlight the same node on all ranks of its group."
+)
+
+
+def run_sections(
+    facts: str, rule: str, recording: Recording, block: int, cases: dict[str, Any], links: dict[str, Any] | None
+) -> list[Section]:
+    """The sections of the page, from top to bottom.
+
+    Parameters
+    ----------
+    facts
+        Markup of the summary.
+    rule
+        Sentences that say which ranks the timeline shows.
+    recording
+        The recorded run.
+    block
+        Number of ranks for which one bar stands.
+    cases
+        Data of the collectives.
+    links
+        Data of the links; None if the network has none.
+    """
+    both = recording.before is not None
+    num_ranks = recording.nodes.num_ranks
+    twice = " Before and after share one time axis." if both else ""
+    sections = [
+        Section("summary", "Summary", facts),
+        Section(
+            "ranks",
+            "What ranks do, when",
+            f'<div id="over-time"></div><h3>Rank by rank</h3><p class="introduction">{escape(rule)} {_POINT}</p>'
+            '<div id="timeline"></div><div id="picked"></div><h3>Time of each rank</h3>'
+            f'<p class="introduction">{_bars_say(num_ranks, block)}</p><div id="rank-bars"></div>',
+            f"How many of the {num_ranks:,} ranks compute, communicate, or wait at every moment.{twice} Exposed communication, "
+            "as ASTRA-sim counts it, is all time without compute until a rank has finished: exposed collectives and messages, "
+            "waiting for a message, and idling.",
+        ),
+        Section("collectives", "Collectives", '<div id="case-bars"></div><div id="case-table"></div>', str(cases["says"])),
+    ]
+    if links is not None:
+        sections.append(
+            Section(
+                "links",
+                "Links",
+                '<div id="link-matrices" class="split"></div><h3>From the busiest link to the idlest</h3>'
+                '<div id="link-curves"></div><h3>Dimensions</h3><div id="link-dimensions"></div><h3>Busiest links</h3>'
+                f'<p class="introduction">{_busiest_say(links)}</p><div id="link-table"></div>',
+                _links_say(links, num_ranks),
+            )
+        )
+    return sections
+
+
+def _bars_say(num_ranks: int, block: int) -> str:
+    if block == 1:
+        return "How each rank spends its time until it has finished."
+    return (
+        f"How ranks spend their time until they have finished; each bar is the mean of {block:,} ranks that follow one another."
+    )
+
+
+def _links_say(links: dict[str, Any], num_ranks: int) -> str:
+    text = (
+        f"For how much of the run each of the {links['num_links']:,} links is busy, from source (rows) to destination (columns)."
+    )
+    if links["routed"]:
+        text += (
+            " This model has no links. The figure is the time that all messages would take on the links of their routes, "
+            "dimension by dimension; more than 100% is a bottleneck that this model does not see."
+        )
+    if links["block_size"] > 1 or len(links["labels"]) < num_ranks:
+        text += (
+            f" A cell is the mean over the links between blocks of {links['block_size']:,} NPUs; the switches of a dimension are "
+            "one row and column, named by its number."
+        )
+    return text
+
+
+def _busiest_say(links: dict[str, Any]) -> str:
+    shown = len(links["busiest"]["link"])
+    if shown == links["num_links"]:
+        return f"All {shown:,} links."
+    return f"The {shown:,} busiest of {links['num_links']:,} links."
+
+
+_UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "\N{MICRO SIGN}s"), (1, "ns"))
+
+_IMPOSSIBLE = (("the run before", "before_impossible"), ("the planned run", "after_impossible"))
+"""Keys of plan.json with the reason why no network lets these runs end so early."""
+
+
+def plan_facts(result: dict[str, Any], recording: Recording) -> str:
+    """Markup of the summary of a plan, from the object in `plan.json`."""
+    before, after = result["before_ns"], result["after_ns"]
+    exposed_share = f"{result['exposed_after_ns'] / max(after, 1):.0%}"
+    if before is not None:
+        exposed_share = f"{result['exposed_before_ns'] / max(before, 1):.0%} → {exposed_share}"
+    facts = [("End of the run", _change(before, after), _exact_ns(before, after))]
+    if before is not None:
+        facts.append(("Speed-up", f"{result['speed_up']:.3f}x", _gain(before, after)))
+    exposed = _change(result["exposed_before_ns"], result["exposed_after_ns"])
+    facts.append(("Exposed communication", exposed, f"the most of a rank: {exposed_share} of the run"))
+    facts.append(
+        ("Collectives", f"{result['num_collectives']:,}", f"{counted(len(result['cases']), 'case')}, each synthesized once")
+    )
+    kept = [case["reason"] for case in result["cases"] if case["reason"]]
+    pairs = [
+        ("Judged by", f"the embedded replay, {result['backend']}"),
+        ("Before", _before(result)),
+        *((f"Not possible: {run}", result[key]) for run, key in _IMPOSSIBLE if result.get(key)),
+        *_best_native(result),
+        *_common(recording),
+        *((("Left as it was", "; ".join(dict.fromkeys(kept))),) if kept else ()),
+    ]
+    return _facts(facts) + _pairs(pairs)
+
+
+def schedule_facts(schedule: dict[str, Any], recording: Recording) -> str:
+    """Markup of the summary of a run that was only scheduled, from the entry `schedule` of `plan.json`."""
+    before, after = schedule["as_is_ns"], schedule["after_ns"]
+    was, now = schedule["exposed_as_is_ns"], schedule["exposed_after_ns"]
+    facts = [
+        ("End of the run", _change(before, after), _exact_ns(before, after)),
+        ("Speed-up", f"{schedule['speed_up']:.3f}x", _gain(before, after)),
+        (
+            "Exposed communication",
+            _change(was, now),
+            f"the most of a rank: {was / max(before, 1):.0%} → {now / max(after, 1):.0%} of the run",
+        ),
+    ]
+    pairs = [
+        ("Policies", schedule["policies"]),
+        ("Judged by", f"the embedded replay, {schedule['backend']}"),
+        ("Before", "the run as it was, with the same collective algorithms"),
+        *_common(recording),
+        *((("Notes", "; ".join(schedule["notes"])),) if schedule["notes"] else ()),
+    ]
+    return _facts(facts) + _pairs(pairs)
+
+
+def _before(result: dict[str, Any]) -> str:
+    if result["before_ns"] is None:
+        return f"the run did not end: {result['before_reason']}"
+    schedule = result.get("schedule")
+    if schedule is not None and schedule["policies"] != "as-is" and not schedule.get("kept_as_is"):
+        end = schedule.get("before_ns")
+        own = "" if end is None else f"; as its files say, it ends at {end:,} ns"
+        return f"the scheduled run, with its own collectives{own}"
+    return f"native {result['baseline']} everywhere" if result["baseline"] else "the run as it was"
+
+
+def _best_native(result: dict[str, Any]) -> list[tuple[str, str]]:
+    """The fastest native configuration; nothing for plans that know of none."""
+    best = result.get("best_native")
+    if best is None:
+        return []
+    end = f"{result['best_native_ns']:,} ns: {best['name']}"
+    return [("Best native", f"{end}; this run is {result['speed_up_over_best_native']:.3f}x as fast")]
+
+
+def replay_facts(result: dict[str, Any], recording: Recording) -> str:
+    """Markup of the summary of a replay, from the object in `replay.json`."""
+    finish, exposed = result["finish_ns"], result["exposed_comm_ns"]
+    end = max(finish)
+    worst = exposed.index(max(exposed))
+    facts = [
+        ("End of the run", _change(None, end), f"{end:,} ns, rank {finish.index(end)}"),
+        (
+            "Exposed communication",
+            _change(None, max(exposed)),
+            f"the most of a rank ({worst}): {max(exposed) / max(end, 1):.0%} of the run",
+        ),
+        (
+            "Compute",
+            _change(None, max(result["compute_ns"])),
+            f"the most of a rank; the least {_change(None, min(result['compute_ns']))}",
+        ),
+        ("Sent", format_size(sum(result["sent_bytes"])), f"by {counted(len(finish), 'rank')} together"),
+    ]
+    findings = Counter((finding["severity"], finding["code"]) for finding in result["findings"])
+    listed = ", ".join(
+        f"{code} ({severity}{f', {count:,} times' if count > 1 else ''})" for (severity, code), count in sorted(findings.items())
+    )
+    pairs = [("Backend", result["backend"]), *_common(recording)]
+    if result["beyond_astra_sim"]:
+        pairs.append(("Not in stock ASTRA-sim", "; ".join(result["beyond_astra_sim"])))
+    if result["replaced"]:
+        pairs.append(("Ran another's collective", f"{counted(len(result['replaced']), 'node')}: cached by their group"))
+    pairs.append(("Lint", listed or "nothing to say"))
+    return _facts(facts) + _pairs(pairs)
+
+
+def _common(recording: Recording) -> list[tuple[str, str]]:
+    """Labels and values that plans and replays have in common: exactness, bytes sent, and network."""
+    replays = recording.replays
+    exactness = {_exactness(replay) for _, replay in replays}
+    sent = " → ".join(format_size(int(replay.sent_bytes.sum())) for _, replay in replays)
+    return [
+        (
+            "Exactness",
+            exactness.pop() if len(exactness) == 1 else "; ".join(f"{when}: {_exactness(replay)}" for when, replay in replays),
+        ),
+        ("Sent by all ranks", sent),
+        ("Network", f"{recording.network}: {recording.shape or 'a graph'}, {recording.num_npus:,} NPUs"),
+    ]
+
+
+def _exactness(replay: RecordedReplay) -> str:
+    if not replay.approximate:
+        return "exact, to the nanosecond as ASTRA-sim"
+    return f"approximate, as it has {', '.join(replay.approximate)}"
+
+
+def _change(before: int | None, after: int) -> str:
+    """One or two times as text, such as `2.44 → 1.34 ms`, with three digits in the unit of the longer one."""
+    times = [after] if before is None else [before, after]
+    scale, unit = next((entry for entry in _UNITS if max(times) >= entry[0]), _UNITS[-1])
+    longest = max(times) / scale
+    digits = 0 if scale == 1 or longest >= 100 else 1 if longest >= 10 else 2
+    return " → ".join(f"{time / scale:,.{digits}f}" for time in times) + f" {unit}"
+
+
+def _exact_ns(before: int | None, after: int) -> str:
+    return f"{after:,} ns" if before is None else f"{before:,} → {after:,} ns"
+
+
+def _gain(before: int, after: int) -> str:
+    if before == after:
+        return "as long as before"
+    return f"{abs(before - after) / max(before, 1):.1%} {'less' if after < before else 'more'} time"
+
+
+def _facts(facts: list[tuple[str, str, str]]) -> str:
+    parts = (
+        f'<div class="fact"><dt>{escape(label)}</dt><dd>{escape(value)}<span class="more">{escape(more)}</span></dd></div>'
+        for label, value, more in facts
+    )
+    return f'<dl class="facts{" four" if len(facts) == 4 else ""}">{"".join(parts)}</dl>'
+
+
+def _pairs(pairs: list[tuple[str, str]]) -> str:
+    parts = (f"<dt>{escape(label)}</dt><dd>{escape(value)}</dd>" for label, value in pairs)
+    return f'<dl class="pairs">{"".join(parts)}</dl>'
+
+
+def plan_cases(result: dict[str, Any]) -> dict[str, Any]:
+    """Data of the distinct collectives of a plan, from the object in `plan.json`."""
+    cases = result["cases"]
+    columns = {
+        "collective": [case["collective"] for case in cases],
+        "size_bytes": [case["size_bytes"] for case in cases],
+        "members": [case["members"] for case in cases],
+        "groups": [case["groups"] for case in cases],
+        "count": [case["count"] for case in cases],
+        "algorithm": [_algorithm(case) for case in cases],
+        "predicted_ns": [case["predicted_ns"] for case in cases],
+        "bound_ns": [case["bound_ns"] for case in cases],
+        "before_ns": [case["spent_before_ns"] for case in cases],
+        "after_ns": [case["spent_after_ns"] for case in cases],
+        "share": [case["share"] for case in cases],
+        "note": [_note(case) for case in cases],
+    }
+    says = (
+        "Nodes of one pattern and size whose groups see the same network are one case, which is synthesized once. Before and "
+        "after: the most time that a rank spends in its collectives, overlapped or not; share: of the run after. Predicted and "
+        "bound: of one group alone; ~ marks an estimate."
+    )
+    labels = [f"{case['collective']} {format_size(case['size_bytes'])}, {case['members']} members" for case in cases]
+    return {"kind": "plan", "says": says, "labels": labels, "exact": [case["exact"] for case in cases], "columns": columns}
+
+
+def _algorithm(case: dict[str, Any]) -> str:
+    return f"{case['algorithm']} x{case['chunks_per_npu']}" if case["chunks_per_npu"] else str(case["algorithm"])
+
+
+def _note(case: dict[str, Any]) -> str:
+    notes = [case["reason"]] if case["reason"] else []
+    if case["was_cut_off"]:
+        notes.append("the search was cut off by its budget")
+    if case.get("ran_out_of_time"):
+        notes.append("the search was cut off by its time limit: the result depends on the machine")
+    return "; ".join(notes)
+
+
+def replay_cases(result: dict[str, Any]) -> dict[str, Any]:
+    """Data of the collectives of a replay, from the object in `replay.json`."""
+    found = result["collectives"]
+    longest = [max(entry["total_ns"], default=0) for entry in found]
+    names = [entry["pattern"].lower().replace("_", "-") for entry in found]
+    columns = {
+        "collective": names,
+        "size_bytes": [entry["size_bytes"] for entry in found],
+        "count": [entry["nodes"] for entry in found],
+        "algorithm": [entry["algorithm"] for entry in found],
+        "after_ns": longest,
+        "share": [time / max(result["end_ns"], 1) for time in longest],
+    }
+    says = "Nodes of one pattern, size and algorithm together; time: the most that a rank spends in them, overlapped or not."
+    labels = [
+        f"{name} {format_size(entry['size_bytes'])}, {entry['algorithm']}" for name, entry in zip(names, found, strict=True)
+    ]
+    return {"kind": "replay", "says": says, "labels": labels, "exact": [True] * len(found), "columns": columns}
+
 
 PLAN_FILE = "plan.json"
 _MOST_RANK_BARS = 128
@@ -124,10 +427,7 @@ def _page(
     schedule
         The section on how its communication was scheduled, if it was.
     """
-    replays = [("after" if recording.before else "run", recording.after)]
-    if recording.before is not None:
-        replays.insert(0, ("before", recording.before))
-    whens, recorded = [when for when, _ in replays], [replay for _, replay in replays]
+    whens, recorded = [when or "run" for when, _ in recording.replays], [replay for _, replay in recording.replays]
     segments = [find_segments(recording.nodes, replay) for replay in recorded]
     timeline, rule = _timeline(recording, list(zip(recorded, segments, strict=True)))
     links = link_data(recording, recorded)

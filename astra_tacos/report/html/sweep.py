@@ -1,21 +1,252 @@
-"""The page of a sweep: a table, Pareto fronts, heat maps and lines of the rows that pass the table's filter."""
+"""The page of a sweep: a table, Pareto fronts, heat maps and lines of the rows that pass the table's filter.
+
+Counts, best points and failures are computed from all points of the sweep, even if the page has only some of them.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from collections import Counter
+from dataclasses import dataclass, replace
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from astra_tacos.report.html.page import Section, escape, render_page
-from astra_tacos.report.html.sweep_data import sweep_data, varying_columns
-from astra_tacos.report.html.sweep_headline import failures_html, headline_html
-from astra_tacos.report.sweep_measures import as_one_value, measure_of
+from astra_tacos.report.html.sweep_data import as_texts, is_number, sweep_data, varying_columns
+from astra_tacos.report.style import time_text
+from astra_tacos.report.sweep_columns import HIGHER, MEASURES, as_one_value, measure_of
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.units import format_size
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from astra_tacos.report.sweep_columns import SweepColumns
+    from astra_tacos.report.style import time_text
+from astra_tacos.report.sweep_columns import SweepColumns
+
+_CRITERIA = ("predicted_ns", "efficiency", "time_cost", "speed_up")
+_BESIDE = ("predicted_ns", "efficiency", "bus_bandwidth_gbps", "speed_up", "cost", "time_cost")
+_WRAP = ' class="wrap"'
+_NOTHING = "\u2013"
+_MOST_TASKS = 24
+_MOST_VALUES = 10
+_MOST_FAILURES = 100
+_STATUS_WORDS = {"ok": "ok", "refused": "refused by the synthesizer", "error": "with an error", "timeout": "timed out"}
+
+
+def format_value(value: Any, unit: str) -> str:
+    """The text of a value, with its unit."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return _NOTHING
+    if isinstance(value, str | bool):
+        return as_texts([value])[0] or _NOTHING
+    if isinstance(value, list | tuple):
+        return f"{as_texts([value])[0]} {unit}".rstrip()
+    if unit == "ns":
+        return time_text(value) if math.isfinite(value) else str(value)
+    if unit == "bytes":
+        return format_size(value)
+    if unit == "share":
+        return f"{value:.2%}".replace(".00%", "%")
+    text = f"{value:,.0f}" if isinstance(value, int) or abs(value) >= 1e4 else f"{value:,.4g}"
+    return f"${text}" if unit == "$" else f"{text}\N{MULTIPLICATION SIGN}" if unit == "x" else f"{text} {unit}".rstrip()
+
+
+def headline_html(table: SweepColumns, varying: list[str], constant: dict[str, str]) -> str:
+    """Markup of the counts by status, the best points, the axes with their values, and the columns that all points share.
+
+    Parameters
+    ----------
+    table
+        The rows of the sweep.
+    varying
+        Columns that differ between points.
+    constant
+        Texts of the other columns, by name.
+    """
+    kinds = _kinds(table)
+    statuses = Counter(table.columns["status"])
+    tiles = [_tile("points", f"{table.num_rows:,}", f"{len(table.axes)} {'axis' if len(table.axes) == 1 else 'axes'}")]
+    for status, count in sorted(statuses.items(), key=lambda item: (item[0] != "ok", -item[1], item[0])):
+        tiles.append(_tile(_STATUS_WORDS.get(status, status), f"{count:,}", f"{count / table.num_rows:.1%} of all"))
+    axes = "".join(
+        f"<dt>{escape(measure_of(axis, kinds).label)}</dt><dd>{escape(_values(table, axis))}</dd>" for axis in table.axes
+    )
+    shared = "".join(
+        f"<dt>{escape(measure_of(name, kinds).label)}</dt><dd>{escape(_constant(table, name, text))}</dd>"
+        for name, text in constant.items()
+    )
+    parts = [f'<dl class="facts">{"".join(tiles)}</dl>', _best_html(table, varying)]
+    parts.append(f'<div class="split"><div><h3>What varies</h3><dl class="pairs">{axes}</dl></div>')
+    parts.append(f'<div><h3>What all points share</h3><dl class="pairs">{shared}</dl></div></div>' if shared else "</div>")
+    return "".join(parts)
+
+
+def _tile(label: str, value: str, more: str) -> str:
+    return f'<div class="fact"><dt>{escape(label)}</dt><dd>{escape(value)} <span class="more">{escape(more)}</span></dd></div>'
+
+
+def _kinds(table: SweepColumns) -> set[str]:
+    return {kind for kind in table.columns.get("kind", []) if kind is not None}
+
+
+def _constant(table: SweepColumns, name: str, text: str) -> str:
+    value = next(value for value in table.columns[name] if value is not None)
+    return format_value(value, measure_of(name).unit) if not isinstance(value, str) else text
+
+
+def _values(table: SweepColumns, axis: str) -> str:
+    values = table.columns[axis]
+    unit = measure_of(axis).unit
+    distinct: list[Any] = (
+        sorted({value for value in values if value is not None}) if is_number(values) else list(dict.fromkeys(values))
+    )
+    texts = [format_value(value, unit) for value in distinct]
+    if is_number(values) and None in values:
+        texts.append("none")
+    if len(texts) <= _MOST_VALUES:
+        return ", ".join(texts)
+    return f"{texts[0]}, {texts[1]}, … {texts[-1]} ({len(texts):,} values)"
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The best point of a task by a criterion.
+
+    Parameters
+    ----------
+    row
+        Row of the point.
+    criterion
+        Column by which the point is best.
+    task
+        Values of the columns that define the task.
+    ties
+        Number of other points with the same value.
+    """
+
+    row: int
+    criterion: str
+    task: tuple[Any, ...]
+    ties: int
+
+
+def best_points(table: SweepColumns, varying: list[str]) -> tuple[list[str], list[Best]]:
+    """The columns that define tasks and vary, and the best point of each task by each criterion (the first of equal ones)."""
+    tasks = [name for name in varying if measure_of(name).role == "task"]
+    best: dict[tuple[tuple[Any, ...], str], int] = {}
+    ties: dict[tuple[tuple[Any, ...], str], int] = {}
+    for criterion in _CRITERIA:
+        values = table.columns.get(criterion)
+        if values is None or (criterion not in varying and criterion != "predicted_ns"):
+            continue
+        sign = -1 if MEASURES[criterion].goal == HIGHER else 1
+        for row, value in enumerate(values):
+            if value is None or math.isnan(value) or table.columns["status"][row] != "ok":
+                continue
+            place = (tuple(table.columns[name][row] for name in tasks), criterion)
+            if place not in best or sign * value < sign * values[best[place]]:
+                best[place], ties[place] = row, 0
+            elif value == values[best[place]]:
+                ties[place] += 1
+    order = sorted(best, key=lambda place: (tuple(_sort_key(value) for value in place[0]), _CRITERIA.index(place[1])))
+    return tasks, [Best(best[place], place[1], place[0], ties[place]) for place in order]
+
+
+def _sort_key(value: Any) -> tuple[int, float, str]:
+    return (0, 0.0, "") if value is None else (2, 0.0, value) if isinstance(value, str) else (1, float(value), "")
+
+
+def _best_html(table: SweepColumns, varying: list[str]) -> str:
+    kinds = _kinds(table)
+    tasks, best = best_points(table, varying)
+    if not best:
+        return '<p class="notice">No point has a result.</p>'
+    rows: dict[tuple[tuple[Any, ...], int], list[str]] = {}
+    for entry in best:
+        rows.setdefault((entry.task, entry.row), []).append(_criterion(entry, kinds))
+    all_tasks = list(dict.fromkeys(task for task, _ in rows))
+    kept = set(all_tasks[:_MOST_TASKS])
+    settings = [
+        name for name in varying if name in table.axes and name not in tasks and len(set(as_texts(table.columns[name]))) > 1
+    ]
+    beside = [name for name in _BESIDE if name in table.columns and any(value is not None for value in table.columns[name])]
+    header = [*(measure_of(name, kinds).label for name in tasks), "best by", "point"]
+    header += [measure_of(name, kinds).label for name in (*settings, *beside)]
+    body = []
+    for (task, row), criteria in rows.items():
+        if task not in kept:
+            continue
+        point = table.columns["point"][row]
+        place = [format_value(value, measure_of(name).unit) for name, value in zip(tasks, task, strict=True)]
+        figures = [format_value(table.columns[name][row], measure_of(name).unit) for name in (*settings, *beside)]
+        body.append([*map(escape, (*place, ", ".join(criteria))), _show(point), *map(escape, figures)])
+    note = ""
+    if len(kept) < len(all_tasks):
+        note = f'<p class="note">{len(all_tasks) - len(kept):,} more of {len(all_tasks):,} tasks are left out of this table.</p>'
+    return f"<h3>The best points{' of each task' if tasks else ''}</h3>{_table(header, body, len(tasks))}{note}"
+
+
+def _criterion(entry: Best, kinds: set[str]) -> str:
+    label = measure_of(entry.criterion, kinds).label
+    return f"{label} ({entry.ties:,} other{' ties' if entry.ties == 1 else 's tie'})" if entry.ties else label
+
+
+def _table(header: Iterable[str], rows: Iterable[list[str]], wrapped: int) -> str:
+    """Markup of a table.
+
+    Parameters
+    ----------
+    header
+        Texts of the header, which this function escapes.
+    rows
+        Cells as markup.
+    wrapped
+        Index of the column whose texts are wrapped.
+    """
+    head = "".join(f'<th scope="col">{escape(text)}</th>' for text in header)
+    cells = ["".join(f"<td{_WRAP if i == wrapped else ''}>{cell}</td>" for i, cell in enumerate(row)) for row in rows]
+    body = "".join(f"<tr>{line}</tr>" for line in cells)
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    scroll = f'<div class="scroll" tabindex="0" role="region" aria-label="Table">{table}</div>'
+    return f'<div class="table sweep-static">{scroll}</div>'
+
+
+def _show(point: Any) -> str:
+    """Markup of a button that marks a point; in print the number of the point stands in its place."""
+    number = escape(point)
+    return f'<button type="button" data-point="{number}">show {number}</button><span class="sweep-paper">{number}</span>'
+
+
+def failures_html(table: SweepColumns) -> str:
+    """Markup of a table of failures: their number by status and message, and the values that these points have in common."""
+    kinds = _kinds(table)
+    errors = table.columns.get("error", [None] * table.num_rows)
+    groups: dict[tuple[str, str], list[int]] = {}
+    for row, status in enumerate(table.columns["status"]):
+        if status != "ok":
+            groups.setdefault((status, errors[row] or ""), []).append(row)
+    if not groups:
+        return "<p>Every point has a result.</p>"
+    axes = {axis: as_texts(table.columns[axis]) for axis in table.axes}  # texts of many points take long
+    several = [axis for axis, texts in axes.items() if len(set(texts)) > 1]
+    order = sorted(groups, key=lambda key: (-len(groups[key]), key))
+    body = []
+    for key in order[:_MOST_FAILURES]:
+        rows = groups[key]
+        shared = [axis for axis in several if len({axes[axis][row] for row in rows}) == 1] if len(rows) > 1 else several
+        values = ((axis, table.columns[axis][rows[0]]) for axis in shared)
+        texts = [f"{measure_of(axis, kinds).label} {format_value(value, measure_of(axis).unit)}" for axis, value in values]
+        words = [escape(key[0]), f"{len(rows):,}", escape(key[1]) or _NOTHING, escape(", ".join(texts)) or _NOTHING]
+        body.append([*words, _show(table.columns["point"][rows[0]])])
+    note = ""
+    if len(order) > _MOST_FAILURES:
+        left = sum(len(groups[key]) for key in order[_MOST_FAILURES:])
+        note = (
+            f'<p class="note">{len(order) - _MOST_FAILURES:,} rarer messages, of {left:,} points, are left out of this table.</p>'
+        )
+    return _table(["status", "points", "message", "in common", "first"], body, 2) + note
+
 
 _SCRIPTS = ("sweep_model.js", "sweep_controls.js", "sweep_pictures.js", "sweep_grids.js", "sweep.js")
 _TABLE = '<div id="sweep-view" class="screen-only"></div><div id="sweep-table"></div>'

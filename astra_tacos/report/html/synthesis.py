@@ -3,18 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from astra_tacos.report.compare_rows import CompareRow
 from astra_tacos.report.html.page import Section, escape, render_page
 from astra_tacos.report.html.synthesis_data import MOST_DRAWN_DEVICES, MOST_DRAWN_LINKS, MOST_INTERVALS, collect, compared
+from astra_tacos.report.style import capitalized, shape_text, time_text
 from astra_tacos.report.table import describe_efficiency, sends_text, synthesis_rows
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.support.units import format_size, format_time
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.text_files import read_json_object
+from astra_tacos.support.units import format_size
 
 _SCRIPTS = ("topology.js", "synthesis_parts.js", "synthesis.js")
-_TIMES = " \N{MULTIPLICATION SIGN} "
 _OF_ALL = "of all algorithms and chunkings"
+_NUMBERS = ("predicted_ns", "bound_ns", "algorithm_bandwidth_gbps", "bus_bandwidth_gbps", "num_links", "size_bytes")
+_OTHERS = ("network", "topology", "chunks_per_npu", "root", "num_chunks", "chunk_bytes", "synthesizer", "seed", "link_model")
+_BOUNDS = ("bound", "bound_where", "bounds_ns", "chunked_bound_ns", "chunked_bound", "chunked_bound_where")
+_NEEDED = (*_NUMBERS, *_OTHERS, *_BOUNDS, "efficiency", "optimal", "busiest_link", "idlest_link")
+"""What of a certificate a page shows."""
+
+
+def read_certificate(path: Path, schedule: Schedule) -> dict[str, Any]:
+    """The figures in `result.json`, if they are a certificate, and this schedule's."""
+    try:
+        result = read_json_object(path)
+        known: list[tuple[str, object]] = [("num_sends", schedule.num_sends)]
+        known += [("predicted_ns", max(schedule.collective_time_ns, 1))]
+        known += [("collective", schedule.collective.name), ("num_npus", schedule.topology.num_endpoints)]
+        wrong = [(name, result[name], value) for name, value in known if result[name] != value]
+        missing = [name for name in _NEEDED if name not in result]
+        missing += [name for name in _NUMBERS if not isinstance(result.get(name), int | float)]
+        missing += ["efficiency"] * (not isinstance(result.get("efficiency"), int | float | None))
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{path}: not the certificate of a schedule ({' '.join(str(error).split())})") from None
+    if missing:
+        raise ConfigError(f"{path}: not the certificate of a schedule (no {missing[0]!r})")
+    if wrong:
+        name, found, expected = wrong[0]
+        raise ConfigError(f"{path}: {name} is {found}, the schedule beside it has {expected}: they belong to different runs")
+    return dict(result)
 
 
 def synthesis_page(
@@ -49,16 +78,11 @@ def synthesis_page(
     if comparison is not None:
         data["comparison"] = compared(comparison, result)
     sections.insert(-1, _comparison(comparison, comparison_note))
-    name = "-".join(part.capitalize() for part in result["collective"].split("-"))
-    shape = result["topology"].replace(" x ", _TIMES)
+    name = capitalized(result["collective"])
+    shape = shape_text(result["topology"])
     subtitle = f"{shape}, {result['num_npus']:,} NPUs, {result['num_links']:,} links: {sends_text(result)}"
     title = title or f"{name} of {format_size(result['size_bytes'])} on {result['network']}"
     return render_page(title, f"{subtitle} by {result['synthesizer']}", sections, data, _SCRIPTS)
-
-
-def _time(time_ns: float) -> str:
-    """`format_time` with the micro sign, as the scripts write it."""
-    return format_time(time_ns).replace(" us", " \N{MICRO SIGN}s")
 
 
 def _fact(label: str, value: str, more: str = "") -> str:
@@ -75,15 +99,15 @@ def _faster(result: dict[str, Any], comparison: Sequence[CompareRow]) -> str:
     others = f" and {len(able) - 1} more" if len(able) > 1 else ""
     said = f"{best.synthesizer}{others} {'are' if others else 'is'} faster than this schedule; "
     chunks = f"{best.chunks_per_npu} chunk{'s' if best.chunks_per_npu != 1 else ''} per NPU"
-    said += f"{best.synthesizer} takes {_time(time)} with {chunks}"
+    said += f"{best.synthesizer} takes {time_text(time)} with {chunks}"
     return f'<p id="faster"><strong>{escape(said)}</strong> (<a href="#algorithms">all of them</a>).</p>'
 
 
 def _certificate(result: dict[str, Any], comparison: Sequence[CompareRow]) -> Section:
     shown_efficiency = "none" if result["efficiency"] is None else f"{result['efficiency']:.1%}"
     facts = [
-        _fact("predicted time", _time(result["predicted_ns"]), "from first send to last chunk in place"),
-        _fact("bound (any algorithm)", _time(result["bound_ns"]), f"{_OF_ALL}; {result['bound']}: {result['bound_where']}"),
+        _fact("predicted time", time_text(result["predicted_ns"]), "from first send to last chunk in place"),
+        _fact("bound (any algorithm)", time_text(result["bound_ns"]), f"{_OF_ALL}; {result['bound']}: {result['bound_where']}"),
         _fact("efficiency", shown_efficiency, describe_efficiency(result)),
         _fact("bus bandwidth", f"{result['bus_bandwidth_gbps']:,.1f} GB/s", "as nccl-tests defines it"),
         _fact("algorithm bandwidth", f"{result['algorithm_bandwidth_gbps']:,.1f} GB/s", "size / time"),
@@ -109,7 +133,7 @@ def _certificate(result: dict[str, Any], comparison: Sequence[CompareRow]) -> Se
         html += (
             f'<div class="bound{binds}" role="listitem"><span>{escape(name)}</span><span class="bar">'
             f'<i style="width:{100 * min(share, 1):.2f}%"></i></span>'
-            f"<span>{escape(_time(bound))} ({share:.1%})</span></div>"
+            f"<span>{escape(time_text(bound))} ({share:.1%})</span></div>"
         )
     html += "</div>"
     html += (

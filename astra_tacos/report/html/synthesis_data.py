@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from astra_tacos.network.topology import Topology
 from astra_tacos.report.arrivals import arrivals
 from astra_tacos.report.compare_rows import CompareRow, best_bound_ns
-from astra_tacos.report.link_use import links_by_dimension, shares_of_time
+from astra_tacos.report.links_over_time import LinkRows, link_rows, shares_of_time
 from astra_tacos.report.topology_layout import layout
 from astra_tacos.schedule.link_use import link_use
 from astra_tacos.schedule.partial_sums import PartialSums
@@ -35,7 +35,7 @@ def collect(schedule: Schedule, result: Data) -> Data:
     """Everything but the comparison."""
     topology, collective = schedule.topology, schedule.collective
     busy = schedule.link_busy_ns / max(schedule.collective_time_ns, 1)
-    order, groups = links_by_dimension(topology)
+    rows = link_rows(topology)
     data: Data = {
         "name": topology.name,
         "npus": topology.num_endpoints,
@@ -63,9 +63,9 @@ def collect(schedule: Schedule, result: Data) -> Data:
     if topology.num_links <= MOST_LISTED_LINKS:
         data["links"] = _links(topology, busy)
     if schedule.num_sends * (1 + topology.has_switches) <= MOST_INTERVALS:
-        data |= _sends(schedule, order, groups)
+        data |= _sends(schedule, rows)
     else:
-        data["heat"] = _heat(schedule, order, groups)
+        data["heat"] = _heat(schedule, rows)
     return data
 
 
@@ -80,7 +80,7 @@ def _links(topology: Topology, busy: NDArray[np.float64]) -> Data:
     }
 
 
-def _sends(schedule: Schedule, order: NDArray[np.int64], groups: list[tuple[str, int]]) -> Data:
+def _sends(schedule: Schedule, rows: LinkRows) -> Data:
     """Sends in columns, and which messages hold the link of which row of the timeline, by time.
 
     What follows from other columns is left to the script (`AT.synthesis.expand`).
@@ -88,9 +88,7 @@ def _sends(schedule: Schedule, order: NDArray[np.int64], groups: list[tuple[str,
     topology, collective, sizes = schedule.topology, schedule.collective, schedule.sizes
     timing = sizes.timing
     use = link_use(schedule)
-    row_of_link = np.empty(topology.num_links, np.int64)
-    row_of_link[order] = np.arange(topology.num_links)
-    row = row_of_link[use.link]
+    row = rows.row[use.link]
     by_row = np.lexsort((use.start_ns, row))
     data: Data = {
         "sends": {
@@ -108,8 +106,8 @@ def _sends(schedule: Schedule, order: NDArray[np.int64], groups: list[tuple[str,
         },
         "bars": {"row": row[by_row], "message": use.message[by_row]},
         "messages": {"first": schedule.message_first, "class": sizes.size_class, "reduction": timing.reduction_ns},
-        "rows": order,
-        "groups": [{"label": label, "rows": count} for label, count in groups if label],
+        "rows": rows.link,
+        "groups": [{"label": group.label, "rows": group.count} for group in rows.groups],
         "chunks": {
             "owner": collective.chunk_owner,
             "bytes": collective.chunk_size_bytes,
@@ -141,24 +139,22 @@ def _sums(schedule: Schedule, sums: PartialSums) -> Data:
     }
 
 
-def _heat(schedule: Schedule, order: NDArray[np.int64], groups: list[tuple[str, int]]) -> Data:
+def _heat(schedule: Schedule, rows: LinkRows) -> Data:
     """Shares of time in use by groups of links that follow one another in a dimension, and by time."""
     topology = schedule.topology
     row_of_link = np.empty(topology.num_links, np.int64)
     labels: list[str] = []
-    begin = 0
-    for label, count in groups:
-        rows = max(1, min(count, round(_HEAT_ROWS * count / topology.num_links)))
-        own = order[begin : begin + count]
-        begin += count
-        row = np.arange(count) * rows // count
+    for group in rows.groups:
+        lines = max(1, min(group.count, round(_HEAT_ROWS * group.count / topology.num_links)))
+        own = rows.link[group.first : group.first + group.count]
+        row = np.arange(group.count) * lines // group.count
         row_of_link[own] = len(labels) + row
-        edges = np.searchsorted(row, np.arange(rows + 1))
+        edges = np.searchsorted(row, np.arange(lines + 1))
         sources = topology.link_src[own]
         for first, last in pairwise(edges):
             ends = [topology.describe_device(int(sources[at])) for at in (first, last - 1)]
             where = f"from {ends[0]}" if ends[0] == ends[1] else f"from {ends[0]} to {ends[1]}"
-            labels.append(f"{label}, {where}" if label else where)
+            labels.append(f"{group.label}, {where}")
     shares = shares_of_time(schedule, row_of_link, _HEAT_BINS)
     counts = np.bincount(row_of_link, minlength=len(labels))
     return {"labels": labels, "links": counts, "bins": _HEAT_BINS, "shares": np.round(shares, 4)}

@@ -1,19 +1,77 @@
-"""The section of a report on the critical path: which nodes determined when the run ended."""
+"""Sections of a run's page that are tables with bars: how communication was scheduled, and the critical path."""
 
 from __future__ import annotations
 
-from astra_tacos.report.figure.figure_style import RANK_STATES
-from astra_tacos.report.html.page import Section, escape
+from typing import Any
+
+from astra_tacos.report.html.page import Section, counted, escape
+from astra_tacos.report.policy_times import PARTS, policy_times
 from astra_tacos.report.rank_states import COMPUTES, EXPOSED, IDLE, WAITS
+from astra_tacos.report.style import RANK_STATES
 from astra_tacos.run.critical_path import PathShare, PathSummary, critical_path, describe_kind, summarize_path
 from astra_tacos.run.recording import COLLECTIVE, COMPUTE, RECEIVE, SEND, RecordedReplay, Recording
 from astra_tacos.support.units import format_time
 
-_WIDTH = 720
+_MOST_POLICIES = 16
+_MOST_LAYERS = 24
+_WIDTH = 400
+
+
+def schedule_section(result: dict[str, Any]) -> Section | None:
+    """The section, from the object in `plan.json`; None if nothing was scheduled."""
+    if "schedule" not in result:
+        return None
+    found = result["schedule"]
+    rows = policy_times(result, "plan.json", _MOST_POLICIES)
+    longest = max(row.end_ns for row in rows) or 1
+    bars = "".join(
+        f'<tr><td class="wrap">{"<b>" if row.is_chosen else ""}{_breakable(row.name)}{"</b>" if row.is_chosen else ""}</td>'
+        f"<td>{_bar(row.parts_ns, longest)}</td>"
+        f"<td>{row.end_ns:,.0f}</td><td>{row.exposed_ns:,.0f}</td><td>{rows[0].end_ns / max(row.end_ns, 1):.3f}</td></tr>"
+        for row in rows
+    )
+    header = (
+        "<tr><th>policies</th><th>compute, exposed communication, idle</th><th>end, ns</th><th>exposed, ns</th><th>gain</th></tr>"
+    )
+    body = f'<div class="scroll"><table>{header}{bars}</table></div>'
+    layers = sorted(found["layers"], key=lambda one: -max(one["exposed_as_is_ns"], one["exposed_after_ns"]))[:_MOST_LAYERS]
+    most = max((max(one["exposed_as_is_ns"], one["exposed_after_ns"]) for one in layers), default=0)
+    if most:
+        lines = "".join(
+            f'<tr><td class="wrap">{_breakable(one["collective"])}</td>'
+            f"<td>{_bar((0, one['exposed_as_is_ns'], 0), most)}<br>{_bar((0, one['exposed_after_ns'], 0), most)}</td>"
+            f"<td>{one['exposed_as_is_ns']:,}</td><td>{one['exposed_after_ns']:,}</td></tr>"
+            for one in layers
+        )
+        header = "<tr><th>collective</th><th>exposed before and after</th><th>before, ns</th><th>after, ns</th></tr>"
+        body += f'<h3>Exposed communication by collective</h3><div class="scroll"><table>{header}{lines}</table></div>'
+    says = (
+        f"Replayed with {found['collectives']} collectives: {counted(len(found['tried']), 'combination')}. Shown are each policy "
+        "alone with its best options, and in bold what was written. Times are means over ranks."
+    )
+    return Section("schedule", "Schedule of communication", body, says)
+
+
+def _breakable(name: str) -> str:
+    """A name whose lines may end after commas."""
+    return escape(name).replace(",", ",<wbr>")
+
+
+def _bar(values: tuple[float, ...], longest: float) -> str:
+    """A stacked bar as SVG."""
+    at, parts = 0.0, []
+    for value, (_, colour) in zip(values, PARTS, strict=True):
+        size = _WIDTH * value / longest
+        parts.append(f'<rect x="{at:.1f}" y="0" width="{size:.1f}" height="11" fill="{colour}"/>')
+        at += size
+    return f'<svg width="{_WIDTH}" height="11" viewBox="0 0 {_WIDTH} 11" aria-hidden="true">{"".join(parts)}</svg>'
+
+
+_PATH_WIDTH = 720
 _HEIGHT = 22
 _MOST_BARS = 1500
 _STATE_OF = {COMPUTE: COMPUTES, COLLECTIVE: EXPOSED, SEND: WAITS, RECEIVE: WAITS}
-_COLOURS = {kind: RANK_STATES[state] for kind, state in _STATE_OF.items()}
+_PATH_COLOURS = {kind: RANK_STATES[state] for kind, state in _STATE_OF.items()}
 _SAYS = (
     "The chain of nodes that determined the end of the run: each began when the one before it ended. A collective is on it from "
     "the time at which the member began that it waited for, so what others wait is not on it. Of several that ended at one "
@@ -30,9 +88,7 @@ def path_section(recording: Recording) -> Section:
     ValueError
         If the causes in the recording are no chain (`critical_path`).
     """
-    replays = [("after" if recording.before else "", recording.after)]
-    if recording.before is not None:
-        replays.insert(0, ("before", recording.before))
+    replays = recording.replays
     longest = max(replay.run_end_ns for _, replay in replays)
     summaries = [summarize_path(recording, replay) for _, replay in replays]
     strips = "".join(
@@ -51,28 +107,32 @@ def _strip(recording: Recording, replay: RecordedReplay, longest_ns: int) -> str
     rank = nodes.rank
     step = longest_ns / _MOST_BARS
     bars: list[str] = []
-    at, spent, end = 0.0, dict.fromkeys((*_COLOURS, -1), 0.0), 0.0
+    at, spent, end = 0.0, dict.fromkeys((*_PATH_COLOURS, -1), 0.0), 0.0
 
     def draw(until: float, text: str) -> None:
         kind = max(spent, key=lambda one: spent[one])
-        colour = _COLOURS.get(kind, RANK_STATES[IDLE])
-        x, width = _WIDTH * at / longest_ns, _WIDTH * (until - at) / longest_ns
+        colour = _colour(kind)
+        x, width = _PATH_WIDTH * at / longest_ns, _PATH_WIDTH * (until - at) / longest_ns
         title = f"<title>{escape(text)}</title>"
         bars.append(f'<rect x="{x:.2f}" y="0" width="{width:.2f}" height="{_HEIGHT}" fill="{colour}">{title}</rect>')
 
     for number in range(len(path.node)):
         node, end = int(path.node[number]), float(path.end_ns[number])
         kind = int(nodes.kind[node])
-        spent[kind if kind in _COLOURS else -1] += end - float(path.start_ns[number])
+        spent[kind if kind in _PATH_COLOURS else -1] += end - float(path.start_ns[number])
         if end - at >= step or number == len(path.node) - 1:
             alone = at == path.start_ns[number]
             name = recording.texts[nodes.name[node]] if nodes.name[node] >= 0 else f"node {nodes.node_id[node]}"
             what = f"rank {rank[node]}, {name} ({describe_kind(nodes, node)})" if alone else "several short stretches"
             draw(end, f"{what}: {format_time(int(at))} to {format_time(int(end))}")
             at, spent = end, dict.fromkeys(spent, 0.0)
-    size = f'width="{_WIDTH}" height="{_HEIGHT}" viewBox="0 0 {_WIDTH} {_HEIGHT}" shape-rendering="crispEdges"'
+    size = f'width="{_PATH_WIDTH}" height="{_HEIGHT}" viewBox="0 0 {_PATH_WIDTH} {_HEIGHT}" shape-rendering="crispEdges"'
     label = escape(f"The critical path, {len(path.node):,} stretches of time in {format_time(replay.run_end_ns)}")
     return f'<svg {size} role="img" aria-label="{label}">{"".join(bars)}</svg>'
+
+
+def _colour(kind: int) -> str:
+    return _PATH_COLOURS.get(kind, RANK_STATES[IDLE])
 
 
 def _scrolled(rows: str) -> str:
@@ -83,8 +143,7 @@ def _scrolled(rows: str) -> str:
 def _legend() -> str:
     named = (("compute", COMPUTE), ("collectives", COLLECTIVE), ("messages", RECEIVE), ("others", -1))
     marks = (
-        f'<svg width="11" height="11"><rect width="11" height="11" fill="{_COLOURS.get(kind, RANK_STATES[IDLE])}"/></svg> {name}'
-        for name, kind in named
+        f'<svg width="11" height="11"><rect width="11" height="11" fill="{_colour(kind)}"/></svg> {name}' for name, kind in named
     )
     return f'<p class="introduction">{" &ensp; ".join(marks)}</p>'
 

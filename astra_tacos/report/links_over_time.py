@@ -1,4 +1,4 @@
-"""The rows of a timeline: links in the order of drawing, sends as bars, and the use of links over time."""
+"""Links over time: rows of links in the order of drawing, messages as bars, and shares of time in which links are in use."""
 
 from __future__ import annotations
 
@@ -9,9 +9,39 @@ from numpy.typing import NDArray
 
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.dependencies import data_dependencies
+from astra_tacos.schedule.link_use import link_use
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.timing import Timing
 from astra_tacos.support.errors import ConfigError
+
+Shares = NDArray[np.float32]
+_SENDS_AT_A_TIME = 1 << 22
+
+
+def shares_of_time(schedule: Schedule, row_of_link: NDArray[np.integer], num_bins: int) -> Shares:
+    """Share of time in which links are in use.
+
+    Parameters
+    ----------
+    schedule
+        The schedule.
+    row_of_link
+        int[num_links], which row a link counts for.
+    num_bins
+        Equal parts of the collective's time.
+
+    Returns
+    -------
+    float32[num_rows, num_bins], the mean over the links of a row.
+    """
+    num_rows = int(row_of_link.max()) + 1
+    scale = num_bins / max(schedule.collective_time_ns, 1)
+    busy = np.zeros((num_rows, num_bins))
+    for first in range(0, schedule.num_messages, _SENDS_AT_A_TIME):
+        use = link_use(schedule, first, min(first + _SENDS_AT_A_TIME, schedule.num_messages))
+        busy += coverage(row_of_link[use.link], use.start_ns * scale, use.end_ns * scale, busy.shape)
+    links = np.bincount(row_of_link, minlength=num_rows)
+    return (busy / np.maximum(links, 1)[:, None]).astype(np.float32)
+
 
 NO_ROW = -1
 _MOST_BANDWIDTHS = 6
@@ -19,25 +49,40 @@ _MOST_BANDWIDTHS = 6
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Rows `first .. first + count - 1`: the links of a dimension, or of one bandwidth in an arbitrary graph."""
+    """Rows `first .. first + count - 1`: the links of a dimension, or of one bandwidth in an arbitrary graph.
 
-    label: str
+    Parameters
+    ----------
+    name, facts
+        What these links are, and their bandwidth if the name does not tell.
+    dimension
+        Number of the dimension; None in an arbitrary graph.
+    first, count
+        The rows.
+    """
+
+    name: str
+    facts: str
+    dimension: int | None
     first: int
     count: int
+
+    @property
+    def label(self) -> str:
+        """The name with the number of the dimension."""
+        return self.name if self.dimension is None else f"dimension {self.dimension}: {self.name}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LinkRows:
-    """One row for every link that leaves an NPU, sorted by dimension and then by source and destination.
-
-    A send through a switch is drawn on the row of its up-link.
+    """A row for every link, or for every link that leaves an NPU, sorted by dimension and then by source and destination.
 
     Parameters
     ----------
     link
         int64[num_rows], the link of each row.
     row
-        int64[num_links], the row of each link; `NO_ROW` for links that leave a switch.
+        int64[num_links], the row of each link; `NO_ROW` for links that have none.
     groups
         Groups of neighbouring rows, from the first row to the last.
     """
@@ -54,45 +99,65 @@ class LinkRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bars:
-    """Messages as bars: int64[n] row, start and end of the time that its link is held, and bool[n] whether it reduces."""
+    """Bars over time: int64[n] row, start, end and kind, which is the number of a colour."""
 
     row: NDArray[np.int64]
     start_ns: NDArray[np.int64]
     end_ns: NDArray[np.int64]
-    reduces: NDArray[np.bool_]
+    kind: NDArray[np.integer]
+
+    def take(self, which: NDArray[np.int64]) -> Bars:
+        """Some of the bars."""
+        return Bars(self.row[which], self.start_ns[which], self.end_ns[which], self.kind[which])
+
+    def shares(self, kinds: int, rows: int, shape: tuple[int, int], end_ns: float) -> NDArray[np.float64]:
+        """The mean share of each bin of time that bars of each kind cover, float64[kinds, lines, bins].
+
+        Parameters
+        ----------
+        kinds, rows
+            Number of kinds and of rows.
+        shape
+            Number of lines, over which the rows are spread evenly, and of bins, into which time is divided evenly.
+        end_ns
+            End of the last bin.
+        """
+        lines, bins = shape
+        line_of_row = np.arange(rows) * lines // rows
+        line, scale = self.kind.astype(np.int64) * lines + line_of_row[self.row], bins / max(end_ns, 1)
+        covered = coverage(line, self.start_ns * scale, self.end_ns * scale, (kinds * lines, bins)).reshape(kinds, lines, bins)
+        return covered / np.bincount(line_of_row, minlength=lines)[:, None]
 
 
-def link_rows(topology: Topology) -> LinkRows:
-    """The rows of a topology."""
-    out = np.flatnonzero(topology.link_src < topology.num_npus)
+def link_rows(topology: Topology, with_down_links: bool = True) -> LinkRows:
+    """The rows of a topology; without down-links, a send through a switch has the row of its up-link alone."""
+    names: list[tuple[str, str, int | None]]
+    chosen = np.arange(topology.num_links)
+    if not with_down_links:
+        chosen = np.flatnonzero(topology.link_src < topology.num_npus)
     if topology.dimensions:
-        kind = topology.link_dimension[out].astype(np.int64)
-        labels = [f"{d.block} {d.size}\n{d.bandwidth_gibps:g} GiB/s" for d in topology.dimensions]
+        kind = topology.link_dimension[chosen].astype(np.int64)
+        names = [(f"{d.block} {d.size}", f"{d.bandwidth_gibps:g} GiB/s", at) for at, d in enumerate(topology.dimensions)]
     else:
-        distinct, kind = np.unique(-topology.link_bandwidth_gibps[out], return_inverse=True)
-        labels = [f"{-bandwidth:g} GiB/s" for bandwidth in distinct.tolist()]
-        if len(labels) > _MOST_BANDWIDTHS:
-            labels, kind = ["links"], np.zeros(len(out), np.int64)
-    link = out[np.lexsort((topology.link_dst[out], topology.link_src[out], kind))]
+        distinct, kind = np.unique(-topology.link_bandwidth_gibps[chosen], return_inverse=True)
+        names = [(f"{-bandwidth:g} GiB/s", "", None) for bandwidth in distinct.tolist()]
+        if len(names) > _MOST_BANDWIDTHS:
+            names, kind = [("links", "", None)], np.zeros(len(chosen), np.int64)
+    link = chosen[np.lexsort((topology.link_dst[chosen], topology.link_src[chosen], kind))]
     row = np.full(topology.num_links, NO_ROW)
     row[link] = np.arange(len(link))
-    counts = np.bincount(kind, minlength=len(labels))
+    counts = np.bincount(kind, minlength=len(names))
     first = np.cumsum(counts) - counts
-    groups = [Group(label, int(at), int(n)) for label, at, n in zip(labels, first, counts, strict=True) if n]
+    groups = [Group(*name, int(at), int(n)) for name, at, n in zip(names, first, counts, strict=True) if n]
     return LinkRows(link, row, tuple(groups))
 
 
 def bars_of(schedule: Schedule, rows: LinkRows) -> Bars:
-    """All messages, in the schedule's order."""
-    sizes, row = schedule.sizes, schedule.message_row
-    return _bars(schedule, rows, row, sizes.timing, sizes.size_class)
-
-
-def _bars(schedule: Schedule, rows: LinkRows, row: NDArray[np.int64], timing: Timing, size_class: NDArray[np.integer]) -> Bars:
-    """Bars of some rows, whose messages are of those classes of size."""
-    link, start = schedule.topology.channel_link[schedule.channel[row]], schedule.start_ns[row]
-    held = schedule.end_ns[row] - start if timing.is_blocking else timing.link_hold_ns[link, size_class]
-    return Bars(rows.row[link], start, start + held, schedule.reduces[row])
+    """All messages on the link that they start on, in the schedule's order; kind 0 reduces, 1 copies."""
+    use, own = link_use(schedule), slice(schedule.num_messages)
+    return Bars(
+        rows.row[use.link[own]], use.start_ns[own], use.end_ns[own], (~schedule.reduces[schedule.message_row]).astype(np.int64)
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,8 +200,8 @@ def sends_of_chunk(schedule: Schedule, rows: LinkRows, chunk: int) -> ChunkSends
     count = schedule.collective.num_chunks
     if not 0 <= chunk < count:
         raise ConfigError(f"chunk: found {chunk}, expected 0 to {count - 1:,}")
-    own, sizes = np.flatnonzero(schedule.chunk == chunk), schedule.sizes
-    bars = _bars(schedule, rows, own, sizes.timing, sizes.size_class[schedule.message_of[own]])
+    own = np.flatnonzero(schedule.chunk == chunk)
+    bars = bars_of(schedule, rows).take(schedule.message_of[own])
     waits, source = _passed_on(schedule, own)
     return ChunkSends(bars, waits, source, schedule.done_ns[own])
 
@@ -167,37 +232,10 @@ def _passed_on(schedule: Schedule, own: NDArray[np.int64]) -> tuple[NDArray[np.i
     return waiting, awaited
 
 
-def busy_shares(schedule: Schedule, rows: LinkRows, lines: int, bins: int) -> NDArray[np.float64]:
-    """The mean share of each bin of time for which the links of each line are held, float64[2, lines, bins].
-
-    The first of the two arrays is for sends that reduce, the second for sends that copy.
-
-    Parameters
-    ----------
-    schedule
-        The schedule.
-    rows
-        Links in the order of drawing.
-    lines
-        Number of lines, over which the rows are spread evenly.
-    bins
-        Number of bins, into which the collective's time is divided evenly.
-    """
-    line_of_row = np.arange(rows.num_rows) * lines // rows.num_rows
-    scale = bins / max(schedule.collective_time_ns, 1)
-    shares = np.zeros((2, lines, bins))
-    bars = bars_of(schedule, rows)
-    for which, part in enumerate((bars.reduces, ~bars.reduces)):
-        line = line_of_row[bars.row[part]]
-        shares[which] = coverage(line, bars.start_ns[part] * scale, bars.end_ns[part] * scale, (lines, bins))
-    shares /= np.bincount(line_of_row, minlength=lines)[:, None]
-    return shares
-
-
 def coverage(
-    line: NDArray[np.int64],
-    start: NDArray[np.float64],
-    end: NDArray[np.float64],
+    line: NDArray[np.integer],
+    start: NDArray[np.floating],
+    end: NDArray[np.floating],
     shape: tuple[int, ...],
 ) -> NDArray[np.float64]:
     """The sum over intervals of how much of each bin they cover, float64[lines, bins].

@@ -1,0 +1,140 @@
+"""Figures of `astra-tacos report`: finds out what there is to draw, reads it, and draws it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from astra_tacos.cli.inputs import Kind
+from astra_tacos.cli.report_inputs import (
+    identify_drawn,
+    load_schedule,
+    load_symmetric,
+    read_drawn,
+    read_symmetric,
+    recording_file,
+)
+from astra_tacos.support.errors import ConfigError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Draw = Callable[[], "Figure"]
+_SWEEP_OPTIONS = ("x", "y", "value", "by", "where")
+KINDS = {
+    "topology": (),
+    "timeline": ("chunk",),
+    "tree": ("chunk",),
+    "policies": ("most",),
+    "compare": (),
+    "lines": _SWEEP_OPTIONS,
+    "heatmap": _SWEEP_OPTIONS,
+    "pareto": _SWEEP_OPTIONS,
+}
+"""What a figure can show, and the options of each."""
+_SWEEP = "sweep"
+_TABLE_FILE = "sweep.parquet"
+
+
+def find_figure(path: Path, options: dict[str, Any], given: set[str]) -> tuple[str, Draw]:
+    """What the figure of an input shows, and what reads and draws it.
+
+    Parameters
+    ----------
+    path
+        The input.
+    options
+        Values of the options of figures.
+    given
+        Names of those that the user gave.
+    """
+    kind = options["kind"] or _default_kind(path)
+    for name in sorted(given & {name for names in KINDS.values() for name in names}):
+        if name not in (_SWEEP_OPTIONS if kind == _SWEEP else KINDS[kind]):
+            raise click.UsageError(f"--{name} is not for figures of the kind {kind}.")
+    draw = {
+        "topology": _topology,
+        "timeline": _timeline,
+        "tree": _tree,
+        "policies": _policies,
+        "compare": _comparison,
+    }.get(kind, _sweep)
+    return kind, lambda: draw(path, options)
+
+
+def _topology(path: Path, options: dict[str, Any]) -> Figure:
+    from astra_tacos.report.figure.topology_plot import draw_topology
+
+    network, busy = read_drawn(path)
+    return draw_topology(network, options["width"], busy)
+
+
+def _tree(path: Path, options: dict[str, Any]) -> Figure:
+    from astra_tacos.report.figure.symmetric_plot import draw_tree
+
+    return draw_tree(read_symmetric(path), options["width"], options["chunk"] or 0)
+
+
+def _policies(path: Path, options: dict[str, Any]) -> Figure:
+    from astra_tacos.report.figure.policy_plot import draw_policies
+    from astra_tacos.report.policy_times import read_policies
+
+    rows, note = read_policies(path, options["most"])
+    return draw_policies(rows, options["width"], note)
+
+
+def _comparison(path: Path, options: dict[str, Any]) -> Figure:
+    from astra_tacos.report.compare_rows import read_rows
+    from astra_tacos.report.figure.compare_plot import draw_comparison
+
+    return draw_comparison(read_rows(path), options["width"])
+
+
+def _sweep(path: Path, options: dict[str, Any]) -> Figure:
+    from astra_tacos.report.figure.sweep_plot import draw_sweep
+    from astra_tacos.report.sweep_choice import choose, filtered
+    from astra_tacos.study.sweep.table import read_sweep
+
+    table, where = read_sweep(path), options["where"]
+    table = table if where is None else filtered(table, where)
+    choice = choose(table, options["kind"], *(options[name] for name in _SWEEP_OPTIONS[:-1]))
+    return draw_sweep(table, choice, options["width"], "" if where is None else f"where {where}")
+
+
+def _timeline(path: Path, options: dict[str, Any]) -> Figure:
+    width, chunk = options["width"], options["chunk"]
+    if (recording := recording_file(path)) is not None:
+        from astra_tacos.report.figure.timeline_plot import draw_rank_timeline
+        from astra_tacos.run.recording import load_recording
+
+        if chunk is not None:
+            raise click.UsageError("--chunk is for schedules: a training run has ranks, and no chunks.")
+        return draw_rank_timeline(load_recording(recording), width)
+    expected = "a schedule (.npz), or the directory of synthesize, plan or replay"
+    kind, target = identify_drawn(path, expected)
+    if kind is Kind.NETWORK:
+        raise ConfigError(f"{path}: found a network, expected {expected}")
+    if kind is Kind.SYMMETRIC and chunk is None:
+        from astra_tacos.report.figure.symmetric_plot import draw_symmetric_timeline
+
+        return draw_symmetric_timeline(load_symmetric(target), width)
+    from astra_tacos.report.figure.timeline_plot import draw_timeline
+
+    return draw_timeline(load_schedule(kind, target), width, chunk)
+
+
+def _default_kind(path: Path) -> str:
+    """What a figure of an input shows if the user does not say."""
+    if path.name == _TABLE_FILE or (path / _TABLE_FILE).is_file():
+        return _SWEEP
+    if recording_file(path) is not None:
+        return "timeline"
+    if path.name == "plan.json":
+        return "policies"
+    if path.suffix in (".csv", ".json") or any((path / name).is_file() for name in ("compare.csv", "compare.json")):
+        return "compare"
+    kind, _ = identify_drawn(path, "a network (.yml), or what synthesize, plan, replay, compare or sweep wrote")
+    return "topology" if kind is Kind.NETWORK else "timeline"

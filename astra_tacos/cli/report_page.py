@@ -1,0 +1,137 @@
+"""Pages of `astra-tacos report`: finds out what a directory holds, reads it, and makes its page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from astra_tacos.cli.console import progress
+from astra_tacos.cli.inputs import refuse_lockstep
+from astra_tacos.support.errors import ConfigError
+
+if TYPE_CHECKING:
+    from astra_tacos.report.compare_rows import CompareRow
+    from astra_tacos.schedule.schedule import Schedule
+
+COMPARISON_SECONDS = 10.0
+"""Of estimated work, not of a clock, so that the same directory gives the same page on every machine."""
+_MOST_SENDS = 50_000
+_CHUNK_COUNTS = 6
+"""About how many numbers of chunks a search tries."""
+
+
+def _of_schedule(directory: Path, title: str | None, with_comparison: bool) -> bytes:
+    from astra_tacos.report.html.synthesis import read_certificate, synthesis_page
+    from astra_tacos.schedule.schedule import check_rows
+    from astra_tacos.schedule.symmetric_schedule import load_rows
+
+    schedule = load_rows(directory / "schedule.npz")
+    check_rows(schedule)
+    result = read_certificate(directory / "result.json", schedule)
+    rows, note = _comparison(schedule) if with_comparison else (None, "No comparison (--no-compare).")
+    with progress("drawing"):
+        return synthesis_page(schedule, result, rows, note, title)
+
+
+def _of_run(directory: Path, title: str | None, with_comparison: bool) -> bytes:
+    from astra_tacos.report.html.run import PLAN_FILE, plan_page, replay_page
+
+    return (plan_page if (directory / PLAN_FILE).is_file() else replay_page)(directory, title)
+
+
+def _of_sweep(directory: Path, title: str | None, with_comparison: bool) -> bytes:
+    from astra_tacos.report.html.sweep import render_sweep
+    from astra_tacos.study.sweep.store import TABLE_FILE
+    from astra_tacos.study.sweep.table import read_sweep
+
+    return render_sweep(read_sweep(directory), TABLE_FILE, title)
+
+
+Page = Callable[[Path, str | None, bool], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class PageKind:
+    """A kind of directory that there is a page of.
+
+    Parameters
+    ----------
+    command
+        What writes it.
+    markers
+        Files that tell: a directory is of this kind if it has all of them.
+    make
+        Makes the page of a directory, with a title, and with a comparison where this kind has one.
+    """
+
+    command: str
+    markers: tuple[str, ...]
+    make: Page
+
+
+PAGES = {
+    "schedule": PageKind("synthesize --output", ("result.json", "schedule.npz"), _of_schedule),
+    "plan": PageKind("plan --output", ("plan.json", "replay.npz"), _of_run),
+    "replay": PageKind("replay --workload ... --output", ("replay.json", "replay.npz"), _of_run),
+    "sweep": PageKind("sweep --output", ("sweep.parquet",), _of_sweep),
+}
+"""Kinds of directories; the first that fits counts."""
+
+
+def find_page(path: Path) -> tuple[str, Path, Page]:
+    """What a directory is, by the files in it, the directory itself if `path` is one of these, and what makes its page.
+
+    Raises
+    ------
+    ConfigError
+        If it is nothing that there is a page of.
+    """
+    if path.is_file() and any(path.name in kind.markers for kind in PAGES.values()):
+        path = path.parent
+    if not path.is_dir():
+        raise ConfigError(f"{path}: {'is no directory' if path.exists() else 'does not exist'}, expected a directory")
+    for name, kind in PAGES.items():
+        if all((path / marker).is_file() for marker in kind.markers):
+            return name, path, kind.make
+    refuse_lockstep(path)
+    expected = "; ".join(f"{kind.command} ({', '.join(kind.markers)})" for kind in PAGES.values())
+    raise ConfigError(f"{path}: found nothing to report on, expected the output of one of these: {expected}")
+
+
+def _comparison(schedule: Schedule) -> tuple[Sequence[CompareRow] | None, str]:
+    """What the predefined algorithms make of the same collective, and how that was found out, or why not."""
+    from astra_tacos.collective import cut_into
+    from astra_tacos.solver.comparison import Comparison
+    from astra_tacos.synthesizer import SYNTHESIZERS, auto_synthesizers
+    from astra_tacos.synthesizer.search.search_options import SearchOptions
+    from astra_tacos.synthesizer.work import SENDS_PER_SECOND
+
+    topology, collective, timing = schedule.topology, schedule.collective, schedule.timing
+    names = tuple(name for name in auto_synthesizers() if not SYNTHESIZERS[name].is_random)
+    whole = cut_into(collective, 1)
+    able = [name for name in names if SYNTHESIZERS[name].why_not(topology, whole) is None]
+    guess = sum(SYNTHESIZERS[name].work(topology, whole) for name in able) * _CHUNK_COUNTS / SENDS_PER_SECOND
+    if guess > COMPARISON_SECONDS and whole.least_sends > _MOST_SENDS:
+        text = f"Left out: {len(able)} algorithms would take about {guess / _CHUNK_COUNTS:,.0f} s or more on this network, "
+        return None, f"{text}and a page has {COMPARISON_SECONDS:g}. 'astra-tacos compare' makes this comparison."
+    options = SearchOptions(
+        chunks_per_npu="auto",
+        max_sends=_MOST_SENDS,
+        link_model=timing.link_model,
+        reduce_bandwidth_gbps=timing.reduce_bandwidth_gbps,
+        trials=1,
+        threads=1,
+    )
+    rows: list[CompareRow] = []
+    with progress("comparing") as on_progress:
+        on_progress(0, len(names))
+        for row in Comparison(topology, collective.name, collective.root, options, (collective.size_bytes,), names).rows():
+            rows.append(row)
+            on_progress(len(rows), len(names))
+    note = (
+        "The same collective on the same network by the predefined algorithms, each with its best number of chunks "
+        f"(up to {_MOST_SENDS:,} sends), verified and timed in the same way. The bound is that of any algorithm."
+    )
+    return rows, note
