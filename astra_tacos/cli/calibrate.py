@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from astra_tacos.cli.command import command
 from astra_tacos.cli.console import compile_ahead, echo, print_json, print_rows, print_table, progress
 from astra_tacos.cli.main import CHECK_FAILED
 from astra_tacos.cli.options import Size, json_option, network_option
@@ -40,7 +41,7 @@ _HEADER = (
 )
 
 
-@click.command()
+@command()
 @click.argument("files", metavar="PROGRAM.xml|DIR TIMES|LOG...", type=click.Path(path_type=Path), nargs=-1, required=True)
 @click.option("--from", "least_bytes", type=Size(), default="64KiB", show_default=True, help="Smallest size that counts.")
 @click.option(

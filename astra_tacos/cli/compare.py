@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from astra_tacos.cli.command import command
 from astra_tacos.cli.console import compile_ahead, echo, print_json, progress
 from astra_tacos.cli.options import backend_option, json_option, network_option, ns3_option, with_ns3
 from astra_tacos.cli.search_options import candidate_option, collective_options, read_candidates, search_options
@@ -102,7 +103,7 @@ def _check_earlier(output: Path) -> None:
         forget_inputs(*tables)
 
 
-@click.command()
+@command(modes={"--frontier": "frontier.frontier", "--offload": "compare_modes.offload", "--servers": "compare_modes.servers"})
 @network_option
 @click.option(
     "--sizes",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from astra_tacos.cli.command import command
 from astra_tacos.cli.console import print_json, print_rows, progress
 from astra_tacos.cli.inputs import Kind, identify
 from astra_tacos.cli.options import json_option
@@ -33,7 +34,7 @@ class _CommandWithFormats(click.Command):
             )
 
 
-@click.command(cls=_CommandWithFormats)
+@command(cls=_CommandWithFormats)
 @click.argument("schedule", type=click.Path(path_type=Path))
 @click.option("--format", "name", type=click.Choice(list(EXPORTERS)), required=True, help="Format to write; see below.")
 @click.option(

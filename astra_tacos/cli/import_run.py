@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from astra_tacos.cli.command import command
 from astra_tacos.cli.console import compile_ahead, progress
 from astra_tacos.cli.inputs import is_program
 from astra_tacos.cli.lint import print_repair
@@ -22,7 +23,7 @@ _OF_SEARCHES = ("synthesizer", "budget", "time_limit_s", "chunks_per_npu", "max_
 """Options that a program, which is finished, has no use for."""
 
 
-@click.command(name="import")
+@command(name="import")
 @click.argument("traces", metavar="FILE...", type=click.Path(path_type=Path), nargs=-1, required=True)
 @optional_files()
 @click.option("--output", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Write the run here.")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from astra_tacos.cli.command import command
 from astra_tacos.cli.console import compile_ahead, print_json, print_rows, print_table
 from astra_tacos.cli.inputs import Kind, identify
 from astra_tacos.cli.options import json_option
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 _LISTED = 16
 
 
-@click.command()
+@command()
 @click.argument("path", type=click.Path(path_type=Path))
 @json_option
 def inspect(path: Path, as_json: bool) -> None:

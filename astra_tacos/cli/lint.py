@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from astra_tacos.cli.command import command
 from astra_tacos.cli.console import compile_ahead, echo, print_json, print_rows, progress, show, styled
 from astra_tacos.cli.main import CHECK_FAILED
 from astra_tacos.cli.options import OptionalFiles, backend_option, optional_files, workload_option
@@ -65,7 +66,7 @@ def _list(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     context.exit()
 
 
-@click.command()
+@command()
 @workload_option(required=True)
 @optional_files("with --fix, ")
 @backend_option()

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from astra_tacos.cli.command import command
 from astra_tacos.cli.console import compile_ahead, print_json, print_rows, print_table, progress
 from astra_tacos.cli.options import json_option, network_option
 from astra_tacos.solver.first_use import ALL_SEARCHING
@@ -15,7 +16,7 @@ from astra_tacos.support.errors import ConfigError
 _file = click.Path(path_type=Path)
 
 
-@click.command()
+@command()
 @click.option("--libra-network", type=_file, metavar="FILE", help="LIBRA's network YAML: shape and tiers, no bandwidths.")
 @click.option("--communicator", type=_file, metavar="FILE", help="LIBRA's communicator YAML: members per dimension.")
 @network_option

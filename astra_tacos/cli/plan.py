@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from astra_tacos.cli.command import command
 from astra_tacos.cli.console import compile_ahead, echo, points_to_lint, print_json, print_rows, print_table, progress
 from astra_tacos.cli.options import RunFiles, backend_option, check_ns3, json_option, network_option, ns3_option, run_options
 from astra_tacos.cli.schedule_table import print_schedule
@@ -26,7 +26,7 @@ _path = click.Path(path_type=Path)
 _MOST_RANKS = 8
 
 
-@click.command()
+@command(modes={"--only-place": "plan_modes.only_place", "--endpoint": "plan_modes.endpoint"})
 @run_options(required=True)
 @network_option
 @click.option("--output", type=_path, required=True, metavar="DIR", help="Write the planned run here.")
@@ -47,8 +47,7 @@ _MOST_RANKS = 8
     type=click.IntRange(1),
     help="About how many messages ASTRA-sim may have to simulate; by default 20 times as many as native collectives take.",
 )
-@click.option("--place", is_flag=True, help="Also plan the run with its ranks on other NPUs (see `place`), and keep the faster.")
-@click.option("--jobs", type=click.IntRange(1), hidden=True, help="The former name of --threads.")
+@click.option("--place", is_flag=True, help="Also plan the run with its ranks on other NPUs, and keep the faster.")
 @click.option("--cache", type=_path, metavar="DIR", help="Directory of synthesized collectives; by default the user's cache.")
 @click.option("--no-cache", is_flag=True, help="Neither read nor write the cache.")
 @click.option(
@@ -83,7 +82,6 @@ def plan(
     options: SearchOptions,
     max_messages: int | None,
     place: bool,
-    jobs: int | None,
     cache: Path | None,
     no_cache: bool,
     schedule: str | None,
@@ -119,7 +117,7 @@ def plan(
         inputs,
         backend,
         baseline,
-        options if options.threads or not jobs else replace(options, threads=jobs),
+        options,
         cache=None if no_cache else cache or default_cache(),
         most_messages=max_messages,
         candidates=read_candidates(candidate_paths),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from astra_tacos.cli.command import command
 from astra_tacos.cli.console import (
     LINT_SAYS_MORE,
     compile_ahead,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 _file = click.Path(path_type=Path)
 
 
-@click.command()
+@command()
 @click.argument("path", type=_file, required=False)
 @run_options(required=False)
 @network_option

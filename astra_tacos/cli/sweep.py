@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from astra_tacos.cli.command import command
 from astra_tacos.cli.console import compile_ahead, echo, print_json, print_rows, print_table, print_warning, progress
 from astra_tacos.cli.interrupts import Interrupts, interruptible
 from astra_tacos.cli.options import Size, backend_option, json_option
@@ -32,7 +33,7 @@ _LEAST_MEMORY = 256 << 20
 _path = click.Path(path_type=Path)
 
 
-@click.command()
+@command()
 @click.argument("sweep_file", metavar="SWEEP.yml", type=_path)
 @click.option(
     "--output",

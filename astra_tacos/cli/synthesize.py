@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from astra_tacos.cli.command import command
 from astra_tacos.cli.console import echo, print_json, print_rows, progress
 from astra_tacos.cli.counts import Counts
 from astra_tacos.cli.options import Size, backend_option, json_option, network_option, ns3_option, with_ns3
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 
-@click.command()
+@command()
 @network_option
 @click.option(
     "--size",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from astra_tacos.cli.command import command
 from astra_tacos.cli.console import compile_ahead, echo, print_json, progress
 from astra_tacos.cli.inputs import Kind, identify, trace_prefixes
 from astra_tacos.cli.main import CHECK_FAILED
@@ -37,7 +38,7 @@ _KERNELS = {
 }
 
 
-@click.command()
+@command()
 @click.argument("path", type=click.Path(path_type=Path))
 @network_option
 @click.option(

@@ -38,7 +38,7 @@ def plan_placed(
     Raises
     ------
     ConfigError, ReplayError
-        As `place` and `plan` do.
+        As `plan` does.
     """
     inputs = request.inputs
     check_output(output, inputs)

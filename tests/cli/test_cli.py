@@ -46,6 +46,30 @@ def test_help_names_every_command() -> None:
     assert "astra-tacos, version" in in_process("--version").output
 
 
+@pytest.mark.parametrize("name", ["pareto", "offload", "servers", "place", "endpoint", "fabric"])
+def test_a_former_name_is_answered_with_the_command_that_does_it(name: str, tmp_path: Path) -> None:
+    done = run(name, "--help", cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    command = done.stderr.split("`")[1].split()[1:]
+    assert f"Usage: cli {command[0]}" in in_process(*command, "--help").output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("compare --frontier --csv x", "--csv is an option of `compare`, not of `compare --frontier`."),
+        ("compare --point 1,1,1", "--point is an option of `compare --frontier`, not of `compare`."),
+        ("compare --frontier --offload", "Got --frontier and --offload, expected at most one of them."),
+        ("plan --only-place --schedule", "--schedule is an option of `plan`, not of `plan --only-place`."),
+        ("plan --endpoint", "Option '--endpoint' requires an argument."),
+        ("plan --nothing", "No such option '--nothing'."),
+    ],
+)
+def test_options_of_another_mode_are_refused(arguments: str, message: str, tmp_path: Path) -> None:
+    done = run(*arguments.split(), cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"astra-tacos: error: {message}\n")
+
+
 def test_synthesize_prints_the_certificate(workspace: Path) -> None:
     size = ("--collective", "all-gather", "--size", "64KiB")
     done = run("synthesize", "--network", "net.yml", *size, "--budget", "100k", cwd=workspace)

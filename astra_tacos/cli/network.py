@@ -1,4 +1,4 @@
-"""`astra-tacos fabric`: graphs with devices that forward, made by kind, read from other tools' files, and written for them."""
+"""`astra-tacos network`: graphs with devices that forward, made by kind, read from other tools' files, and written for them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from astra_tacos.cli.command import Command
 from astra_tacos.cli.console import print_json, print_rows
+from astra_tacos.cli.inspect import inspect
 from astra_tacos.cli.options import json_option
 from astra_tacos.network.fabric.host_levels import ALGORITHMS
 from astra_tacos.network.fabric.host_matrix import BANDWIDTH_UNITS, LATENCY_UNITS
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 _NETWORK = "network.yml"
 _OWN = {_NETWORK, "links.csv", "nodes.csv", "hosts.csv"}
-_MARK = "# Written by astra-tacos fabric, "
+_MARK = "# Written by astra-tacos network, "
 """Begins the first line of network.yml; the digest of all that was written follows, by which it is known as unchanged."""
 _LIMIT = 1e12
 """Of bandwidths and latencies, as of those of the kinds."""
@@ -32,14 +34,20 @@ _output_option = click.option(
 
 
 @click.group()
-def fabric() -> None:
+def network() -> None:
     """Make, read and write graphs of NPUs, switches and other devices that forward.
 
     DIR gets network.yml, links.csv and nodes.csv: `astra-tacos synthesize --network DIR/network.yml` takes them.
     """
 
 
-@fabric.command("read")
+network.command_class = Command
+network.add_command(
+    Command("show", params=inspect.params, callback=inspect.callback, help="Show the network PATH, as inspect does.")
+)
+
+
+@network.command("read")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path))
 @_output_option
 @click.option("--latency", type=float, default=500.0, show_default=True, metavar="NS", help="Of links whose file gives none.")
@@ -73,7 +81,7 @@ def read(
     _write(network, output, {"read": ", ".join(map(str, paths)), "kind": what}, as_json)
 
 
-@fabric.command("write")
+@network.command("write")
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option(
     "--output", "-o", type=click.Path(path_type=Path), required=True, metavar="FILE", help="Write ns-3's topology here."
@@ -96,7 +104,7 @@ def write(path: Path, output: Path, as_json: bool) -> None:
     print_json(result) if as_json else print_rows((key, str(value)) for key, value in result.items())
 
 
-@fabric.command("measured")
+@network.command("measured")
 @click.option("--latency", type=click.Path(path_type=Path), required=True, metavar="CSV", help="Latency from row to column.")
 @click.option("--latency-unit", type=click.Choice(list(LATENCY_UNITS)), required=True, help="Unit of its entries.")
 @click.option("--bandwidth", type=click.Path(path_type=Path), required=True, metavar="CSV", help="Bandwidth from row to column.")
@@ -212,11 +220,11 @@ def _command(name: str, kind: FabricKind) -> click.Command:
         command = click.option(
             option, parameter, type=int if isinstance(default, int) else float, default=default, show_default=True, help=help_text
         )(command)
-    return click.command(name, help=f"{kind.summary[0].upper()}{kind.summary[1:]}.")(command)
+    return network.command(name, help=f"{kind.summary[0].upper()}{kind.summary[1:]}.")(command)
 
 
 for _name, _kind in KINDS.items():
-    fabric.add_command(_command(_name, _kind))
+    network.add_command(_command(_name, _kind))
 
 
 def _write(network: NetworkConfig, output: Path, about: dict[str, Any], as_json: bool) -> None:

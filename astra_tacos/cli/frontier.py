@@ -1,4 +1,4 @@
-"""`astra-tacos pareto`: algorithms of which none has fewer steps and fewer rounds."""
+"""`astra-tacos compare --frontier`: algorithms of which none has fewer steps and fewer rounds."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from astra_tacos.cli.command import command
 from astra_tacos.cli.console import compile_ahead, echo, print_json, print_rows, print_table, progress
 from astra_tacos.cli.main import CHECK_FAILED
 from astra_tacos.cli.options import Size, json_option, network_option
@@ -46,7 +47,7 @@ class Instance(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # gene
         return chunks, steps, rounds
 
 
-@click.command()
+@command()
 @network_option
 @collective_options
 @click.option("--size", "size_bytes", type=Size(), default="1MiB", show_default=True, help="Size for the times that are shown.")
@@ -64,7 +65,7 @@ class Instance(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # gene
 )
 @click.option("--output", type=click.Path(path_type=Path), metavar="DIR", help="Write a run directory for each point here.")
 @json_option
-def pareto(
+def frontier(
     network_path: Path | None,
     collective_name: str,
     root: int | None,
@@ -156,14 +157,14 @@ def _decide(task: Task, point: tuple[int, int, int], as_json: bool) -> None:
 
 def _find(task: Task, asked: _Asked, topology: Topology, size_bytes: int, output: Path | None) -> dict[str, Any]:
     """The frontier, its schedules and where they are written."""
-    from astra_tacos.synthesizer.rounds.frontier import frontier
+    from astra_tacos.synthesizer.rounds.frontier import frontier as find_frontier
     from astra_tacos.synthesizer.rounds.programme import Unknown
     from astra_tacos.synthesizer.rounds.schedules import Algorithm, composed, crossovers
 
     algorithms: list[Algorithm] = []
     notes: list[str] = []
     with progress("solving"):
-        for point in frontier(task, asked.most_chunks, asked.most_steps):
+        for point in find_frontier(task, asked.most_chunks, asked.most_steps):
             phases: tuple[Any, ...] | None = (point,)
             if asked.collective == "all-reduce":
                 try:
