@@ -11,7 +11,7 @@ import click
 from astra_tacos.cli.command import command
 from astra_tacos.cli.console import compile_ahead, echo, print_json, print_rows, print_table, progress
 from astra_tacos.cli.main import CHECK_FAILED
-from astra_tacos.cli.options import Size, json_option, network_option
+from astra_tacos.cli.options import Size, json_option, network_option, output_option
 from astra_tacos.solver.first_use import PROGRAMS, READING, REPLAYING
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import replaced_directory, write_json
@@ -44,12 +44,7 @@ _HEADER = (
 @command()
 @click.argument("files", metavar="PROGRAM.xml|DIR TIMES|LOG...", type=click.Path(path_type=Path), nargs=-1, required=True)
 @click.option("--from", "least_bytes", type=Size(), default="64KiB", show_default=True, help="Smallest size that counts.")
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Write calibration.json and a network file for each protocol.",
-)
+@output_option("Write calibration.json and a network file for each protocol.")
 @network_option
 @json_option
 def calibrate(files: tuple[Path, ...], least_bytes: int, output: Path | None, network_path: Path | None, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""The class of all commands: what their help shows, and options that choose another command (`compare --frontier`)."""
+"""The class of all commands: short and full help (--help, --help-all), and modes (`compare --frontier`)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,25 @@ from collections.abc import Mapping
 from typing import Any
 
 import click
+
+_RARE = {
+    "The collective and what makes it": "--matrix --helpers --sketch --candidate",
+    "The search": "--time-limit --max-sends --link-model --reduce-bandwidth --trials --seed --threads --verify --refine-steps "
+    "--refine-max-npus",
+    "Runs and simulators": "--remote-memory --directory --ns3-config --astra-sim-bin --baseline --max-messages --cache "
+    "--no-cache",
+    "Parts of a run": "--ranks --without --explain",
+    "Schedules of communication": "--schedule-replays --per-iteration --keep-collectives",
+    "What is written": "--link-order --in-flight --msccl-xml --plot-width --chrome-trace",
+    "The model": "--placement --layer-file --ffn --kv-heads --vocab --gated --experts --top-k --dtype-bytes",
+    "The iteration": "--order --micro-batches --steps --virtual-stages --buckets --bucket-mb --first-bucket-mb --zero "
+    "--optimizer-sharding --sequence-parallel --durations --peak-tflops --memory-bandwidth",
+    "Costs and limits": "--cost-model --budget-cost --constraint --min-bandwidth --latency --libra-network --communicator",
+    "Processes": "--workers --timeout --memory --retry-failed",
+}
+"""By title, options that few people set, in all commands that have them: `--help-all` shows them, `--help` does not."""
+_MOST_SHOWN = 11
+"""Of a command with no more options, `--help` shows all."""
 
 
 class Command(click.Command):
@@ -46,12 +65,39 @@ class Command(click.Command):
         assert isinstance(found, click.Command)
         return found
 
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """See `click.Command`: also --help-all."""
+        return [*super().get_params(ctx), _HELP_ALL]
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """See `click.Command`."""
-        super().format_options(ctx, formatter)
+        """See `click.Command`: the options that people set, then the others by what they are for, then the modes."""
+        groups: dict[str, list[tuple[str, str]]] = {title: [] for title in ("Options", *_RARE)}
+        titles = {name: title for title, names in _RARE.items() for name in names.split()}
+        is_short = len(self.params) <= _MOST_SHOWN
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                groups["Options" if is_short else titles.get(parameter.opts[0], "Options")].append(record)
         if self.modes:
-            with formatter.section("Other questions, with options of their own (--help after the option)"):
-                formatter.write_dl([(name, self._mode(name).get_short_help_str(100)) for name in self.modes])
+            groups["Other questions (each has options and help of its own)"] = [
+                (name, self._mode(name).get_short_help_str(100)) for name in self.modes
+            ]
+        for title, rows in groups.items():
+            if rows and (title not in _RARE or _HELP_ALL.name in ctx.meta):
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+
+def _print_all(ctx: click.Context, parameter: click.Parameter, asked: bool) -> None:
+    if asked:
+        ctx.meta[str(parameter.name)] = True
+        click.echo(ctx.get_help())
+        ctx.exit()
+
+
+_HELP_ALL = click.Option(
+    ["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=_print_all, help="Show all options and exit."
+)
 
 
 def _option_names(command: click.Command) -> set[str]:

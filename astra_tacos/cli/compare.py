@@ -10,7 +10,7 @@ import click
 
 from astra_tacos.cli.command import command
 from astra_tacos.cli.console import compile_ahead, echo, print_json, progress
-from astra_tacos.cli.options import backend_option, json_option, network_option, ns3_option, with_ns3
+from astra_tacos.cli.options import backend_option, json_option, network_option, ns3_option, output_option, with_ns3
 from astra_tacos.cli.search_options import candidate_option, collective_options, read_candidates, search_options
 from astra_tacos.collective import make_collective
 from astra_tacos.report.compare_rows import CompareRow
@@ -131,7 +131,7 @@ def _check_earlier(output: Path) -> None:
     show_default=True,
     help="Width of the figure in columns of a paper.",
 )
-@click.option("--output", type=click.Path(path_type=Path), metavar="DIR", help=f"Write {', '.join(_FILES)} here.")
+@output_option(f"Write {', '.join(_FILES)} here.")
 @click.option("--verify/--no-verify", "with_checks", default=True, help="Check each schedule by the oracle and the replay.")
 @json_option
 def compare(

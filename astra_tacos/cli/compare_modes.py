@@ -116,7 +116,7 @@ def offload(
 @click.option("--size", "size_bytes", type=Size(), default="64MiB", show_default=True, help="Of the buffer of each worker.")
 @click.option("--bandwidth", type=float, default=100.0, show_default=True, metavar="GB/s", help="Of each port (2^30 bytes/s).")
 @click.option("--latency", type=float, default=500.0, show_default=True, metavar="NS", help="Of each link.")
-@click.option("--chunks", type=click.IntRange(1), default=128, show_default=True, help="Chunks for each worker.")
+@click.option("--chunks-per-npu", type=click.IntRange(1), default=128, show_default=True, help="Chunks for each worker.")
 @click.option("--box", type=float, metavar="TIMES", help="Also one box with so many times a worker's bandwidth.")
 @click.option("--racks", type=click.IntRange(2), metavar="R", help="Also theory for R racks of so many workers each.")
 @click.option("--uplink", type=float, metavar="TIMES", help="Bandwidth of a rack's uplink, in ports of a worker; with --racks.")
@@ -127,7 +127,7 @@ def servers(
     size_bytes: int,
     bandwidth: float,
     latency: float,
-    chunks: int,
+    chunks_per_npu: int,
     box: float | None,
     racks: int | None,
     uplink: float | None,
@@ -155,7 +155,7 @@ def servers(
     found = []
     with progress("scheduling") as on_progress:
         total = sum(2 if count else 1 for count in counts) + (box is not None)
-        for row in server_rows(workers, counts, size_bytes, (bandwidth, latency), chunks, box):
+        for row in server_rows(workers, counts, size_bytes, (bandwidth, latency), chunks_per_npu, box):
             found.append(row)
             on_progress(len(found), total)
     levels = {}

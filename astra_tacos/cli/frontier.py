@@ -12,7 +12,7 @@ import click
 from astra_tacos.cli.command import command
 from astra_tacos.cli.console import compile_ahead, echo, print_json, print_rows, print_table, progress
 from astra_tacos.cli.main import CHECK_FAILED
-from astra_tacos.cli.options import Size, json_option, network_option
+from astra_tacos.cli.options import Size, json_option, network_option, output_option
 from astra_tacos.cli.search_options import collective_options
 from astra_tacos.collective import ROOTED
 from astra_tacos.solver.first_use import CERTIFYING, CHECKING, REPLAYING, WRITING
@@ -63,7 +63,7 @@ class Instance(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # gene
 @click.option(
     "--time-limit", "time_limit_s", type=float, default=30.0, show_default=True, metavar="SECONDS", help="For each instance."
 )
-@click.option("--output", type=click.Path(path_type=Path), metavar="DIR", help="Write a run directory for each point here.")
+@output_option("Write a run directory for each point here.")
 @json_option
 def frontier(
     network_path: Path | None,

@@ -11,7 +11,7 @@ from astra_tacos.cli.command import command
 from astra_tacos.cli.console import compile_ahead, progress
 from astra_tacos.cli.inputs import is_program
 from astra_tacos.cli.lint import print_repair
-from astra_tacos.cli.options import OptionalFiles, Size, backend_option, json_option, optional_files
+from astra_tacos.cli.options import OptionalFiles, Size, backend_option, json_option, optional_files, output_option
 from astra_tacos.cli.search_options import search_options
 from astra_tacos.solver.first_use import REPAIRING
 
@@ -26,7 +26,7 @@ _OF_SEARCHES = ("synthesizer", "budget", "time_limit_s", "chunks_per_npu", "max_
 @command(name="import")
 @click.argument("traces", metavar="FILE...", type=click.Path(path_type=Path), nargs=-1, required=True)
 @optional_files()
-@click.option("--output", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Write the run here.")
+@output_option("Write the run here.", required=True)
 @click.option(
     "--ranks",
     type=click.IntRange(2),

@@ -12,7 +12,7 @@ import click
 from astra_tacos.cli.command import Command
 from astra_tacos.cli.console import print_json, print_rows
 from astra_tacos.cli.inspect import inspect
-from astra_tacos.cli.options import json_option
+from astra_tacos.cli.options import json_option, output_option
 from astra_tacos.network.fabric.host_levels import ALGORITHMS
 from astra_tacos.network.fabric.host_matrix import BANDWIDTH_UNITS, LATENCY_UNITS
 from astra_tacos.network.fabric.kinds import KINDS, FabricKind
@@ -28,9 +28,7 @@ _MARK = "# Written by astra-tacos network, "
 _LIMIT = 1e12
 """Of bandwidths and latencies, as of those of the kinds."""
 
-_output_option = click.option(
-    "--output", "-o", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Write network.yml and its tables here."
-)
+_output_option = output_option("Write network.yml and its tables here.", required=True)
 
 
 @click.group()
@@ -83,9 +81,7 @@ def read(
 
 @network.command("write")
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option(
-    "--output", "-o", type=click.Path(path_type=Path), required=True, metavar="FILE", help="Write ns-3's topology here."
-)
+@output_option("Write ns-3's topology here.", "FILE", required=True)
 @json_option
 def write(path: Path, output: Path, as_json: bool) -> None:
     """Write the network PATH as ns-3's physical topology."""

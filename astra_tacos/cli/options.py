@@ -54,6 +54,11 @@ def with_ns3(network: NetworkConfig, ns3_path: Path | None, backend: Backend | N
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 
 
+def output_option(text: str, metavar: str = "DIR", **settings: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """--output and -o."""
+    return click.option("--output", "-o", type=click.Path(path_type=Path), metavar=metavar, help=text, **settings)
+
+
 ASTRA_SIM = "astra-sim"
 """Where a backend is asked for: the user's own ASTRA-sim, which is no network model but runs one."""
 NS3 = "ns-3"

@@ -9,7 +9,16 @@ import click
 
 from astra_tacos.cli.command import command
 from astra_tacos.cli.console import compile_ahead, echo, points_to_lint, print_json, print_rows, print_table, progress
-from astra_tacos.cli.options import RunFiles, backend_option, check_ns3, json_option, network_option, ns3_option, run_options
+from astra_tacos.cli.options import (
+    RunFiles,
+    backend_option,
+    check_ns3,
+    json_option,
+    network_option,
+    ns3_option,
+    output_option,
+    run_options,
+)
 from astra_tacos.cli.schedule_table import print_schedule
 from astra_tacos.cli.search_options import candidate_option, read_candidates, search_options
 from astra_tacos.solver.first_use import ALL_SEARCHING, PLANNING
@@ -29,7 +38,7 @@ _MOST_RANKS = 8
 @command(modes={"--only-place": "plan_modes.only_place", "--endpoint": "plan_modes.endpoint"})
 @run_options(required=True)
 @network_option
-@click.option("--output", type=_path, required=True, metavar="DIR", help="Write the planned run here.")
+@output_option("Write the planned run here.", required=True)
 @backend_option("also runs a binary of ASTRA-sim before and after.", packets=True)
 @ns3_option
 @click.option(

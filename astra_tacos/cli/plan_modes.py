@@ -9,7 +9,7 @@ import click
 
 from astra_tacos.cli.command import command
 from astra_tacos.cli.console import compile_ahead, points_to_lint, print_json, print_rows, print_table, progress
-from astra_tacos.cli.options import RunFiles, backend_option, json_option, network_option, run_options
+from astra_tacos.cli.options import RunFiles, backend_option, json_option, network_option, output_option, run_options
 from astra_tacos.solver.first_use import PLANNING
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _MOST_ROWS = 12
 @command()
 @run_options(required=True)
 @network_option
-@click.option("--output", type=_path, required=True, metavar="DIR", help="Write the placed run here.")
+@output_option("Write the placed run here.", required=True)
 @backend_option()
 @click.option(
     "--axes",
@@ -92,7 +92,7 @@ def _print_placed(result: PlaceResult, output: Path) -> None:
 @command()
 @run_options(required=True)
 @network_option
-@click.option("--output", type=_path, required=True, metavar="DIR", help="Write the run here.")
+@output_option("Write the run here.", required=True)
 @click.option(
     "--endpoint",
     "mode",

@@ -29,6 +29,7 @@ from astra_tacos.cli.options import (
     json_option,
     network_option,
     ns3_option,
+    output_option,
     run_options,
 )
 from astra_tacos.cli.replay_path import replay_path
@@ -58,12 +59,7 @@ _file = click.Path(path_type=Path)
 )
 @click.option("--csv", "csv_path", type=_file, metavar="FILE", help="Write a row per rank, and one per link to FILE.links.csv.")
 @click.option("--chrome-trace", type=_file, metavar="FILE", help="Write a timeline for Perfetto (ui.perfetto.dev).")
-@click.option(
-    "--output",
-    type=_file,
-    metavar="DIR",
-    help="Write replay.json (the output of --json) and replay.npz here, for `astra-tacos report`.",
-)
+@output_option("Write replay.json (the output of --json) and replay.npz here, for `astra-tacos report`.")
 @json_option
 def replay(
     path: Path | None,

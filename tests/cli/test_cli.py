@@ -5,15 +5,18 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import shlex
 import subprocess
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
 from helpers.command import PROGRAM, run, run_process
 
+from astra_tacos.cli.command import _RARE, Command
 from astra_tacos.cli.main import COMMANDS, cli
 from astra_tacos.support.errors import ConfigError
 
@@ -44,6 +47,21 @@ def test_help_names_every_command() -> None:
         assert summary in " ".join(text.split())
         assert in_process(name, "--help").exit_code == 0
     assert "astra-tacos, version" in in_process("--version").output
+
+
+def test_help_shows_what_people_set_and_help_all_the_rest() -> None:
+    rare = {option for options in _RARE.values() for option in options.split()}
+    for name in COMMANDS:
+        command = cli.get_command(click.Context(cli), name)
+        if not isinstance(command, Command):
+            continue
+        options = {option for parameter in command.params for option in parameter.opts if isinstance(parameter, click.Option)}
+        rows = re.findall(r"^  (?:-\w, )?(--[a-z0-9-]+)", in_process(name, "--help").output, re.MULTILINE)
+        assert len(rows) <= 17, (name, rows)
+        full = in_process(name, "--help-all").output
+        assert all(option in full for option in options), name
+        rare -= options
+    assert not rare, "options that no command has"
 
 
 @pytest.mark.parametrize("name", ["pareto", "offload", "servers", "place", "endpoint", "fabric"])

@@ -48,7 +48,19 @@ def test_what_is_written_has_a_rank_that_adds(tmp_path: Path) -> None:
 
 def test_the_crossover_of_servers(tmp_path: Path) -> None:
     result = run(
-        tmp_path, "compare", "--workers", "4", "--servers", "0:2", "--size", "4MiB", "--chunks", "32", "--box", "4", "--json"
+        tmp_path,
+        "compare",
+        "--workers",
+        "4",
+        "--servers",
+        "0:2",
+        "--size",
+        "4MiB",
+        "--chunks-per-npu",
+        "32",
+        "--box",
+        "4",
+        "--json",
     )
     rows = json.loads(result.stdout)["rows"]
     assert [row["kind"] for row in rows] == ["colocated", "dedicated", "mixed", "dedicated", "mixed", "box"]
@@ -61,7 +73,7 @@ def test_the_crossover_of_servers(tmp_path: Path) -> None:
         "1",
         "--size",
         "1MiB",
-        "--chunks",
+        "--chunks-per-npu",
         "8",
         "--racks",
         "4",
