@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from astra_tacos.cli.console import echo
+
 _RARE = {
     "The collective and what makes it": "--matrix --helpers --sketch --candidate",
     "The search": "--time-limit --max-sends --link-model --reduce-bandwidth --trials --seed --threads --verify --refine-steps "
@@ -91,7 +93,7 @@ class Command(click.Command):
 def _print_all(ctx: click.Context, parameter: click.Parameter, asked: bool) -> None:
     if asked:
         ctx.meta[str(parameter.name)] = True
-        click.echo(ctx.get_help())
+        echo(ctx.get_help())
         ctx.exit()
 
 

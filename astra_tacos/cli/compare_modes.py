@@ -11,8 +11,7 @@ import click
 from astra_tacos.cli.command import command
 from astra_tacos.cli.compare import Sizes
 from astra_tacos.cli.console import compile_ahead, echo, print_json, print_table, progress
-from astra_tacos.cli.counts import Counts
-from astra_tacos.cli.options import Size, json_option, network_option
+from astra_tacos.cli.options import Counts, Size, json_option, network_option
 from astra_tacos.cli.search_options import search_options
 from astra_tacos.solver.first_use import CHECKING, REPLAYING, searching
 from astra_tacos.support.errors import ConfigError

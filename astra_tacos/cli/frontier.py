@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +14,10 @@ from astra_tacos.cli.options import Size, json_option, network_option, output_op
 from astra_tacos.cli.search_options import collective_options
 from astra_tacos.collective import ROOTED
 from astra_tacos.solver.first_use import CERTIFYING, CHECKING, REPLAYING, WRITING
-from astra_tacos.support.errors import ConfigError, SynthesisError
-from astra_tacos.support.files import replaced_directory
+from astra_tacos.support.errors import ConfigError
 
 if TYPE_CHECKING:
-    from astra_tacos.network.topology import Topology
-    from astra_tacos.schedule.timing import LinkModel
     from astra_tacos.synthesizer.rounds.frontier import Task
-    from astra_tacos.synthesizer.rounds.schedules import Algorithm
 
 _MOST_CHUNKS = 8
 _MOST_OF_PAIRS = 3
@@ -86,6 +80,7 @@ def frontier(
     """
     from astra_tacos.network.composition import build_topology
     from astra_tacos.network.network_config import read_network
+    from astra_tacos.solver.frontier import FrontierRequest, find_frontier
     from astra_tacos.synthesizer.rounds.frontier import Task
     from astra_tacos.synthesizer.rounds.lanes import lanes_of
 
@@ -110,127 +105,29 @@ def frontier(
     if output is not None and output.exists():
         raise ConfigError(f"{output}: exists, expected a directory to be made")
     most = chunks or (_MOST_CHUNKS if task.unit == 1 else _MOST_OF_PAIRS)
-    asked = _Asked(collective_name, root, most, steps or task.least_steps + _MORE_STEPS)
+    asked = FrontierRequest(topology, collective_name, root, most, steps or task.least_steps + _MORE_STEPS, size_bytes)
     compile_ahead(*CHECKING, *CERTIFYING, *REPLAYING, *(WRITING if output is not None else ()))
-    found = _find(task, asked, topology, size_bytes, output)
+    with progress("solving"):
+        found = find_frontier(task, asked, output)
     if as_json:
         print_json(found)
         return
     _print(found)
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    collective: str
-    root: int | None
-    most_chunks: int
-    most_steps: int
-
-
 def _decide(task: Task, point: tuple[int, int, int], as_json: bool) -> None:
-    from astra_tacos.synthesizer.rounds.programme import Unknown
+    from astra_tacos.solver.frontier import FEASIBLE, decide
 
-    chunks, steps, rounds = point
-    if chunks % task.unit:
-        raise ConfigError(f"{task.collective}: found {chunks} chunks, expected a multiple of {task.unit}, one for each NPU")
-    least = task.bound(steps)
-    answer, why = "feasible", "solved"
-    try:
-        with progress("solving"):
-            if least is None or rounds < steps or rounds < least * chunks:
-                answer = "infeasible"
-                why = "bound" if least is not None else "too few steps to get there"
-            elif task.decide(chunks, steps, rounds) is None:
-                answer = "infeasible"
-    except Unknown as error:
-        answer, why = "undecided", str(error)
-    result = {"chunks": chunks, "steps": steps, "rounds": rounds, "answer": answer, "why": why}
-    result["least_rounds_per_chunk"] = None if least is None else float(least)
+    with progress("solving"):
+        result = decide(task, *point)
     if as_json:
         print_json(result)
     else:
-        bound = "" if least is None else f"; {steps} steps need at least {least} rounds per chunk"
-        echo(f"{chunks} chunks, {steps} steps, {rounds} rounds: {answer} ({why}){bound}")
-    if answer != "feasible":
+        least, steps = result["least_rounds_per_chunk"], result["steps"]
+        bound = "" if least is None else f"; {steps} steps need at least {task.bound(steps)} rounds per chunk"
+        echo(f"{result['chunks']} chunks, {steps} steps, {result['rounds']} rounds: {result['answer']} ({result['why']}){bound}")
+    if result["answer"] != FEASIBLE:
         raise click.exceptions.Exit(CHECK_FAILED)
-
-
-def _find(task: Task, asked: _Asked, topology: Topology, size_bytes: int, output: Path | None) -> dict[str, Any]:
-    """The frontier, its schedules and where they are written."""
-    from astra_tacos.synthesizer.rounds.frontier import frontier as find_frontier
-    from astra_tacos.synthesizer.rounds.programme import Unknown
-    from astra_tacos.synthesizer.rounds.schedules import Algorithm, composed, crossovers
-
-    algorithms: list[Algorithm] = []
-    notes: list[str] = []
-    with progress("solving"):
-        for point in find_frontier(task, asked.most_chunks, asked.most_steps):
-            phases: tuple[Any, ...] | None = (point,)
-            if asked.collective == "all-reduce":
-                try:
-                    phases = composed(task, point)
-                except Unknown:
-                    phases = None
-                if phases is None:
-                    notes.append(f"no reduce-scatter was found like the all-gather of {point.steps} steps")
-                    continue
-            assert phases is not None
-            algorithms.append(Algorithm(asked.collective, asked.root, phases))
-    if not algorithms:
-        raise SynthesisError(f"{asked.collective} on {topology.name}: no algorithm of up to {asked.most_steps} steps was found")
-    least_ratio = task.bound(topology.num_npus)
-    sizes = crossovers(algorithms, task.lanes)
-    with replaced_directory(output) if output is not None else nullcontext() as folder:
-        rows = [
-            _row(algorithm, topology, task, size, size_bytes, folder) for algorithm, size in zip(algorithms, sizes, strict=True)
-        ]
-    for row in rows:
-        notes += [f"{c} chunks, {row['steps']} steps, {r} rounds: not decided in time" for c, r in row["undecided"]]
-    return {
-        "network": topology.name,
-        "collective": asked.collective,
-        "root": asked.root,
-        "num_npus": topology.num_npus,
-        "size_bytes": size_bytes,
-        "least_rounds_per_chunk": None if least_ratio is None else float(least_ratio * len(algorithms[0].points)),
-        "most_chunks": asked.most_chunks * task.unit,
-        "points": rows,
-        "notes": notes,
-        "output": None if output is None else str(output),
-    }
-
-
-def _row(
-    algorithm: Algorithm, topology: Topology, task: Task, fastest_from: float, size_bytes: int, folder: Path | None
-) -> dict[str, Any]:
-    from astra_tacos.export.run_directory import write_run_directory
-    from astra_tacos.solver.synthesize import check_schedule
-
-    model: LinkModel = "pipelined"  # as in rounds, a chunk holds a link while it serialises
-    try:
-        schedule = algorithm.schedule(topology, size_bytes, model)
-    except SynthesisError:
-        model = "blocking"
-        schedule = algorithm.schedule(topology, size_bytes, model)
-    check_schedule(schedule)
-    name = algorithm.name.replace(" ", "_").replace(",", "_")
-    if folder is not None:
-        write_run_directory(schedule, folder / name, check=False)
-    last = algorithm.points[-1]
-    return {
-        "chunks": algorithm.chunks,
-        "steps": algorithm.steps,
-        "rounds": algorithm.rounds,
-        "rounds_per_chunk": algorithm.rounds / algorithm.chunks,
-        "least_rounds_per_chunk": float(last.least * len(algorithm.points)),
-        "proven": last.is_proven,
-        "undecided": [list(pair) for pair in last.undecided],
-        "fastest_from_bytes": fastest_from,
-        "model_ns": algorithm.time_ns(task.lanes, size_bytes),
-        "predicted_ns": schedule.collective_time_ns,
-        "link_model": model,
-        "directory": name if folder is not None else None,
-    }
 
 
 def _print(found: dict[str, Any]) -> None:
