@@ -10,8 +10,9 @@ import click
 from astra_tacos.cli.command import command
 from astra_tacos.cli.console import compile_ahead, echo, print_json, print_rows, print_table, progress
 from astra_tacos.cli.main import CHECK_FAILED
-from astra_tacos.cli.options import Size, json_option, network_option, output_option
+from astra_tacos.cli.options import json_option, network_option, output_option
 from astra_tacos.cli.search_options import collective_options
+from astra_tacos.cli.value_types import Instance, Size
 from astra_tacos.collective import ROOTED
 from astra_tacos.solver.first_use import CERTIFYING, CHECKING, REPLAYING, WRITING
 from astra_tacos.support.errors import ConfigError
@@ -23,22 +24,6 @@ _MOST_CHUNKS = 8
 _MOST_OF_PAIRS = 3
 _MORE_STEPS = 2
 _HEADER = ("chunks", "steps", "rounds", "rounds / chunk", "at least", "proven", "fastest from", "model ns", "schedule ns")
-
-
-class Instance(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
-    """`6,3,7`: chunks, steps and rounds."""
-
-    name = "C,S,R"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int, int]:
-        """Three whole numbers; see `click.ParamType`."""
-        if isinstance(value, tuple):
-            return value
-        parts = str(value).split(",")
-        if len(parts) != 3 or not all(part.strip().isdecimal() and 0 < int(part) < 1000 for part in parts):
-            self.fail(f"found {value!r}, expected chunks, steps and rounds, like 6,3,7", param, ctx)
-        chunks, steps, rounds = map(int, parts)
-        return chunks, steps, rounds
 
 
 @command()
