@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -22,10 +22,8 @@ from astra_tacos.cli.options import (
 from astra_tacos.cli.plan_table import file_rows, print_plan, print_schedule
 from astra_tacos.cli.search_options import candidate_option, read_candidates, search_options
 from astra_tacos.solver.first_use import ALL_SEARCHING, PLANNING
-from astra_tacos.support.errors import ConfigError
 
 if TYPE_CHECKING:
-    from astra_tacos.planner.run_files import RunInputs
     from astra_tacos.run.backend import Backend
     from astra_tacos.synthesizer.search.search_options import SearchOptions
 
@@ -106,7 +104,7 @@ def plan(
     """
     from astra_tacos.planner.request import PlanRequest
     from astra_tacos.planner.retime.make_plan import make_plan
-    from astra_tacos.planner.run_files import RunInputs, check_output
+    from astra_tacos.planner.run_files import RunInputs, check_output, find_program, measure_plan
     from astra_tacos.planner.synthesis_cache import default_cache
     from astra_tacos.run.backend import PACKET
 
@@ -133,13 +131,13 @@ def plan(
         per_iteration=per_iteration,
         keep_collectives=keep_collectives,
     )
-    program = _program(inputs, astra_sim_bin, in_ns3) if in_astra_sim else None
+    program = find_program(inputs, astra_sim_bin, in_ns3) if in_astra_sim else None
     compile_ahead(*PLANNING, *(() if keep_collectives else ALL_SEARCHING))
     what = "scheduling" if keep_collectives else "planning (native configurations, then collectives)"
     with points_to_lint(), progress(what) as on_progress:
         planned = make_plan(request, output, on_progress, on_progress)
     result, scheduled = planned.result, planned.scheduled
-    measured = {} if program is None else _measure(inputs, output, program, baseline, in_ns3)
+    measured = {} if program is None else measure_plan(inputs, output, program, baseline, in_ns3, progress)
     if as_json:
         cached = {} if result is None else {"cases_from_cache": sum(case.from_cache for case in result.cases)}
         found = planned.to_json() | {"output": str(output)} | cached
@@ -154,42 +152,3 @@ def plan(
     if scheduled is not None:
         echo("")
     print_plan(result, output, measured, scheduled)
-
-
-def _program(inputs: RunInputs, binary: Path | None, in_ns3: bool) -> Path:
-    """The binary to run, which is looked for before there is anything to run on it."""
-    from astra_tacos.network.network_config import read_network
-    from astra_tacos.replayer.astra_sim import find_binary
-    from astra_tacos.run.backend import PACKET
-
-    network = read_network(inputs.network)
-    if network.forwarding:
-        raise ConfigError(
-            f"{inputs.network}: has devices that forward, which no ASTRA-sim has; expected the embedded replay alone"
-        )
-    return find_binary(binary, network, PACKET if in_ns3 else None)
-
-
-def _measure(inputs: RunInputs, output: Path, program: Path, baseline: str | None, in_ns3: bool) -> dict[str, Any]:
-    """Cycles of a real ASTRA-sim, before (unless that is another run than the files say) and after."""
-    from astra_tacos.network.network_config import configured, read_network
-    from astra_tacos.planner.run_files import planned_inputs
-    from astra_tacos.replayer.astra_sim import run_astra_sim
-
-    network = configured(read_network(inputs.network), inputs.ns3)
-    runs = {"after": planned_inputs(output, inputs)} | ({} if baseline else {"before": inputs})
-    measured: dict[str, Any] = {"binary": str(program)}
-    for when, run in runs.items():
-        with progress(f"running ASTRA-sim ({when})"):
-            seen = run_astra_sim(
-                program,
-                network.num_npus,
-                run.workload,
-                run.system,
-                network if in_ns3 else run.network,
-                run.groups,
-                run.remote_memory,
-                run.directory,
-            )
-        measured[when] = None if seen.stalled else int(seen.finish_ns.max())
-    return measured

@@ -12,9 +12,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from astra_tacos.cli.command import command
-from astra_tacos.cli.console import compile_ahead, echo, print_json, print_rows, print_table, print_warning, progress
+from astra_tacos.cli.console import (
+    compile_ahead,
+    duration,
+    echo,
+    print_json,
+    print_rows,
+    print_table,
+    print_warning,
+    progress,
+    sweep_progress,
+)
 from astra_tacos.cli.options import backend_option, json_option, output_option
-from astra_tacos.cli.sweep_progress import duration, sweep_progress
 from astra_tacos.cli.value_types import Size
 from astra_tacos.solver.first_use import ALL_SEARCHING, CHECKING, PLANNING, ROOTED
 from astra_tacos.support.installation import require
