@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from astra_tacos.cli.command import command
 from astra_tacos.cli.console import compile_ahead, echo, print_json, print_rows, print_table, progress
 from astra_tacos.cli.main import CHECK_FAILED
-from astra_tacos.cli.options import Size, json_option, network_option
+from astra_tacos.cli.options import json_option, network_option, output_option
+from astra_tacos.cli.value_types import Size
 from astra_tacos.solver.first_use import PROGRAMS, READING, REPLAYING
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.files import replaced_directory, write_json
 
-if TYPE_CHECKING:
-    from astra_tacos.study.calibrator.machine import Constants, Errors, Point
-    from astra_tacos.study.calibrator.packet_runs import Fitted
-
-_NOT_FITTED = 0.01
-_MOST_RESIDUAL = 0.5
-"""Constants that are further off a time that they were fitted to are no description of the machine."""
 _HEADER = (
     "protocol",
     "programs",
@@ -40,15 +33,10 @@ _HEADER = (
 )
 
 
-@click.command()
+@command()
 @click.argument("files", metavar="PROGRAM.xml|DIR TIMES|LOG...", type=click.Path(path_type=Path), nargs=-1, required=True)
 @click.option("--from", "least_bytes", type=Size(), default="64KiB", show_default=True, help="Smallest size that counts.")
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Write calibration.json and a network file for each protocol.",
-)
+@output_option("Write calibration.json and a network file for each protocol.")
 @network_option
 @json_option
 def calibrate(files: tuple[Path, ...], least_bytes: int, output: Path | None, network_path: Path | None, as_json: bool) -> None:
@@ -67,15 +55,7 @@ def calibrate(files: tuple[Path, ...], least_bytes: int, output: Path | None, ne
     Pairs of a run directory and a log of ASTRA-sim with ns-3 fit the configuration of ns-3 instead, where that is not known:
     payload, headers and windows. DIR gets it as ns3_config.txt, for --ns3-config. Two small runs do.
     """
-    from astra_tacos.study.calibrator.machine import (
-        Errors,
-        cross_validated,
-        errors_of,
-        fit,
-        load_of,
-        points_of,
-        read_measurements,
-    )
+    from astra_tacos.study.calibrator.calibration import calibrate_machine, calibrate_ns3
 
     if len(files) % 2:
         raise click.UsageError("Expected pairs of files: a program, and its measured times.")
@@ -84,178 +64,31 @@ def calibrate(files: tuple[Path, ...], least_bytes: int, output: Path | None, ne
     are_runs = {path.is_dir() for path in files[::2]}
     if len(are_runs) > 1:
         raise click.UsageError("Got programs and run directories, expected one kind of them.")
+    pairs = list(zip(files[::2], files[1::2], strict=True))
     if are_runs == {True}:
-        _fit_ns3(files, network_path, output, as_json)
-        return
-    if network_path is not None:
-        raise click.UsageError("--network is for run directories: programs have no network.")
-    compile_ahead(*PROGRAMS)
-    points: dict[str, list[Point]] = {}
-    notes: list[str] = []
-    npus: set[int] = set()
-    with progress("reading"):
-        for program, times in zip(files[::2], files[1::2], strict=True):
-            load, measured = load_of(program), read_measurements(times)
-            points.setdefault(load.protocol, []).extend(points_of(load, measured, least_bytes))
-            npus.add(load.num_npus)
-            if measured.skipped:
-                notes.append(f"{times}: {measured.skipped} lines have no time")
-    if len(npus) > 1:
-        raise ConfigError(f"programs are for {', '.join(map(str, sorted(npus)))} GPUs, expected one machine")
-    rows, every, others = [], [], []
-    with progress("fitting"):
-        for protocol, own in points.items():
-            constants = fit(own)
-            errors, half = errors_of(constants, own), cross_validated(own)
-            if half is None:
-                notes.append(f"{protocol}: fewer than four programs, so none predicts others")
-            every += errors
-            others += half or []
-            rows.append(_row(protocol, own, constants, Errors.of(errors), Errors.of(half) if half else None))
-    result: dict[str, Any] = {
-        "num_npus": npus.pop(),
-        "from_bytes": least_bytes,
-        "placements": _placements([point for own in points.values() for point in own]),
-        "protocols": rows,
-        "errors": asdict(Errors.of(every)),
-        "cross_validated": asdict(Errors.of(others)) if others else None,
-        "notes": notes,
-        "output": None if output is None else str(output),
-    }
-    is_fitted = result["errors"]["worst"] <= _MOST_RESIDUAL
-    if not is_fitted:
-        result["output"] = output = None
-        notes.append(
-            f"a time is more than {_MOST_RESIDUAL:.0%} off the fit, so nothing is written: do the times belong to the programs?"
-        )
-    if output is not None:
-        with replaced_directory(output) as folder:
-            write_json(folder / "calibration.json", result)
-            for row in rows:
-                (folder / f"network_{row['protocol']}.yml").write_text(_network(row, int(result["num_npus"])), encoding="utf-8")
-    if as_json:
-        print_json(result)
+        compile_ahead(*READING, *REPLAYING)
+        result, show = calibrate_ns3(pairs, network_path, output, progress), _print_ns3
     else:
-        _print(result)
-    if not is_fitted:
+        if network_path is not None:
+            raise click.UsageError("--network is for run directories: programs have no network.")
+        compile_ahead(*PROGRAMS)
+        result, show = calibrate_machine(pairs, least_bytes, output, progress), _print
+    if as_json:
+        print_json({key: value for key, value in result.items() if key not in ("is_fitted", "text")})
+    else:
+        show(result)
+        if result["output"] is not None:
+            echo(f"\nwritten: {result['output']}")
+    if not result["is_fitted"]:
         raise click.exceptions.Exit(CHECK_FAILED)
 
 
-def _placements(points: list[Point]) -> dict[str, int]:
-    """How many times of each placement count."""
-    from collections import Counter
-
-    from astra_tacos.study.calibrator.machine import PLACEMENT_NAMES
-
-    return dict(Counter(PLACEMENT_NAMES[point.placement] for point in points))
-
-
-def _fit_ns3(files: tuple[Path, ...], network_path: Path | None, output: Path | None, as_json: bool) -> None:
-    """Fit the configuration of ns-3 to runs and their logs."""
-    from astra_tacos.network.ns3 import ns3_text
-    from astra_tacos.run.run import read_run
-    from astra_tacos.study.calibrator.packet_runs import MeasuredRun, fit_ns3, read_finish
-
-    compile_ahead(*READING, *REPLAYING)
-    runs = []
-    with progress("reading"):
-        for folder, log in zip(files[::2], files[1::2], strict=True):
-            first = sorted((folder / "workload").glob("*.0.et"))
-            if len(first) != 1:
-                raise ConfigError(f"{folder}: {len(first)} files workload/*.0.et, expected one run")
-            groups = folder / "comm_group.json"
-            memory = folder / "remote_memory.json"
-            network = network_path or folder / "network.yml"
-            run = read_run(
-                first[0].with_suffix("").with_suffix(""),
-                folder / "system.json",
-                network,
-                groups if groups.is_file() else None,
-                memory if memory.is_file() else None,
-                folder,
-            )
-            runs.append(MeasuredRun(str(folder), run, read_finish(log, run.workload.num_ranks)))
-    with progress("fitting") as on_progress:
-        fitted = fit_ns3(runs, on_progress)
-    notes = []
-    if len(runs) < 2:
-        notes.append("one run may fit several configurations: two runs of different messages tell them apart")
-    is_fitted = fitted.worst <= _NOT_FITTED
-    if not is_fitted:
-        output = None
-        notes.append(
-            f"no configuration gives these times within {_NOT_FITTED:.0%}, so none is written: the network file may have other "
-            "links, or ns-3 changes rates"
-        )
-    result: dict[str, Any] = {
-        "ns3": {name: value for name, value in asdict(fitted.ns3).items() if name != "source"},
-        "errors": fitted.errors,
-        "worst": fitted.worst,
-        "configurations_tried": fitted.num_tried,
-        "notes": notes,
-        "output": None if output is None else str(output),
-    }
-    if output is not None:
-        with replaced_directory(output) as made:
-            write_json(made / "calibration.json", result)
-            (made / "ns3_config.txt").write_text(ns3_text(fitted.ns3), encoding="utf-8")
-    if as_json:
-        print_json(result)
-    else:
-        _print_ns3(fitted, result)
-    if not is_fitted:
-        raise click.exceptions.Exit(CHECK_FAILED)
-
-
-def _print_ns3(fitted: Fitted, result: dict[str, Any]) -> None:
-    from astra_tacos.network.ns3 import ns3_text
-
-    rows = [(key, str(value)) for key, value in (line.split() for line in ns3_text(fitted.ns3).splitlines())]
-    rows += [("worst error of a rank", f"{error:.2%}, {name}") for name, error in fitted.errors.items()]
-    print_rows([*rows, ("tried", f"{fitted.num_tried} configurations"), *(("note", note) for note in result["notes"])])
-    if result["output"] is not None:
-        echo(f"\nwritten: {result['output']}")
-
-
-def _row(protocol: str, points: list[Point], constants: Constants, errors: Errors, half: Errors | None) -> dict[str, Any]:
-    return {
-        "protocol": protocol or "unknown",
-        "programs": len({point.load.name for point in points}),
-        "times": len(points),
-        "launch_us": constants.launch_us,
-        "extra_us": constants.extra_us,
-        "threshold_bytes": constants.threshold_bytes,
-        "block_gbps": constants.block_gbps,
-        "link_gbps": constants.link_gbps,
-        "depth": max(point.load.depth for point in points),
-        "errors": asdict(errors),
-        "cross_validated": None if half is None else asdict(half),
-        "residuals": [
-            {
-                "program": point.load.name,
-                "in_place": point.placement,
-                "size_bytes": point.size_bytes,
-                "measured_us": point.time_us,
-                "model_us": constants.time_us(point.load, point.size_bytes),
-            }
-            for point in points
-        ],
-    }
-
-
-def _network(row: dict[str, Any], num_npus: int) -> str:
-    """A network of links between all NPUs, of the fitted bandwidth; a message takes its share of the launch."""
-    from astra_tacos.workload.repairer.reading import network_text
-
-    errors = row["errors"]
-    about = (
-        f"# Fitted by astra-tacos calibrate to {row['times']} times of {row['programs']} programs, protocol {row['protocol']}.\n"
-        f"# The model with thread blocks is off by {errors['median']:.1%} (median), {errors['p90']:.1%} (90th percentile), "
-        f"{errors['worst']:.1%} (worst).\n"
-        f"# A network has links only: it is right where links limit, not thread blocks ({row['block_gbps']:.3g} GB/s each).\n"
+def _print_ns3(result: dict[str, Any]) -> None:
+    rows = [(key, str(value)) for key, value in (line.split() for line in result["text"].splitlines())]
+    rows += [("worst error of a rank", f"{error:.2%}, {name}") for name, error in result["errors"].items()]
+    print_rows(
+        [*rows, ("tried", f"{result['configurations_tried']} configurations"), *(("note", note) for note in result["notes"])]
     )
-    gibps = row["link_gbps"] * 1e9 / (1 << 30)
-    return about + network_text(num_npus, round(gibps, 6), round(row["launch_us"] * 1e3 / max(row["depth"], 1), 3))
 
 
 def _print(result: dict[str, Any]) -> None:
@@ -289,5 +122,3 @@ def _print(result: dict[str, Any]) -> None:
     rows += [("note", note) for note in result["notes"]]
     print_rows(rows)
     print_table("constants", _HEADER, table)
-    if result["output"] is not None:
-        echo(f"\nwritten: {result['output']}")

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from astra_tacos.cli.command import command
 from astra_tacos.cli.console import compile_ahead, echo, print_json, progress
-from astra_tacos.cli.options import backend_option, json_option, network_option, ns3_option, with_ns3
+from astra_tacos.cli.options import backend_option, json_option, network_option, ns3_option, output_option, with_ns3
 from astra_tacos.cli.search_options import candidate_option, collective_options, read_candidates, search_options
+from astra_tacos.cli.value_types import Names, Sizes
 from astra_tacos.collective import make_collective
 from astra_tacos.report.compare_rows import CompareRow
 from astra_tacos.report.figure.figure_style import WIDTHS
@@ -19,42 +21,13 @@ from astra_tacos.solver.symmetric_judgement import check_sends
 from astra_tacos.support.errors import ConfigError, OutputError
 from astra_tacos.support.files import check_folder, check_writable, replaced_file, together, write_json
 from astra_tacos.support.input_file import forget_inputs
-from astra_tacos.support.units import MAX_SIZE_BYTES, parse_sizes
-from astra_tacos.synthesizer import AUTO, SYNTHESIZERS, auto_synthesizers
+from astra_tacos.support.units import MAX_SIZE_BYTES
+from astra_tacos.synthesizer import auto_synthesizers
 from astra_tacos.synthesizer.work import AUTO_BUDGET
 
 if TYPE_CHECKING:
     from astra_tacos.run.backend import Backend
     from astra_tacos.synthesizer.search.search_options import SearchOptions
-
-
-class Sizes(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
-    """`64KiB,1MiB`, or `64KiB:1GiB` for every size from the first on, four times larger each, up to the second."""
-
-    name = "sizes"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """Sizes in bytes; see `click.ParamType`."""
-        try:
-            return parse_sizes(str(value))
-        except ConfigError as error:
-            return self.fail(str(error), param, ctx)
-
-
-class Names(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
-    """Names of synthesizers with commas between them, `auto` among them."""
-
-    name = "names"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        """Names of synthesizers, without repetitions; see `click.ParamType`."""
-        if isinstance(value, tuple):
-            return value
-        names = tuple(dict.fromkeys(name.strip() for name in str(value).split(",")))
-        for name in names:
-            if name not in (AUTO, *SYNTHESIZERS):
-                self.fail(f"found {name!r}, expected names out of {', '.join((AUTO, *SYNTHESIZERS))}", param, ctx)
-        return names
 
 
 def _draw(rows: list[CompareRow], path: Path, plot_width: str) -> None:
@@ -103,7 +76,7 @@ def _check_earlier(output: Path) -> None:
         forget_inputs(*tables)
 
 
-@click.command()
+@command(modes={"--frontier": "frontier.frontier", "--offload": "compare_modes.offload", "--servers": "compare_modes.servers"})
 @network_option
 @click.option(
     "--sizes",
@@ -131,7 +104,7 @@ def _check_earlier(output: Path) -> None:
     show_default=True,
     help="Width of the figure in columns of a paper.",
 )
-@click.option("--output", type=click.Path(path_type=Path), metavar="DIR", help=f"Write {', '.join(_FILES)} here.")
+@output_option(f"Write {', '.join(_FILES)} here.")
 @click.option("--verify/--no-verify", "with_checks", default=True, help="Check each schedule by the oracle and the replay.")
 @json_option
 def compare(

@@ -3,6 +3,8 @@
 Names of files, networks and collectives come from other people. What a terminal would obey instead of showing (escape
 sequences, carriage returns, marks that turn the direction of writing, characters without width) is printed as an escape, as in
 a string of Python. Colours are added here, after that.
+
+Progress of a sweep on standard error: a bar on a terminal, otherwise an occasional line for the log of a job.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ import json
 import logging
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +29,9 @@ if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
     from rich.table import Table
     from rich.text import Text
+
+    from astra_tacos.study.sweep.run_sweep import Progress as SweepState
+
 
 LINT_SAYS_MORE = "for details, run `astra-tacos lint` on the same files"
 _UNWRAPPED = 10_000
@@ -153,3 +160,57 @@ def compile_ahead(*names: str, later: Iterable[str] = ()) -> None:
     from astra_tacos.solver import first_use
 
     first_use.compile_ahead(*names, later=later, progress=progress)
+
+
+LINE_S = 30.0
+"""Seconds between lines."""
+
+
+@contextlib.contextmanager
+def sweep_progress() -> Iterator[Callable[[SweepState], None]]:
+    """Show what the callback is given."""
+    begin = time.monotonic()
+    if not sys.stderr.isatty():
+        with _lines(begin) as show:
+            yield show
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[state]}"))
+    with bar(*columns) as shown:
+        task = shown.add_task("", total=None, state="starting")
+        yield lambda progress: shown.update(
+            task, completed=progress.done, total=progress.total, state=describe(progress, time.monotonic() - begin)
+        )
+
+
+@contextlib.contextmanager
+def _lines(begin: float) -> Iterator[Callable[[SweepState], None]]:
+    last = begin
+
+    def show(progress: SweepState) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= LINE_S:
+            last = now
+            echo(f"{progress.done:,} of {progress.total:,} points done, {describe(progress, now - begin)}", is_error=True)
+
+    yield show
+
+
+def describe(progress: SweepState, seconds: float) -> str:
+    """Rate, time that is left, failures: `12.3/s, 0:04:10 left, 3 failed`."""
+    if progress.threads == 0 and progress.done < progress.total:
+        return "waiting for workers"
+    computed = progress.done - progress.reused
+    failed = f"{progress.failed:,} failed"
+    if not computed or seconds <= 0:
+        return failed
+    rate = computed / seconds
+    each = f"{rate:.1f}/s" if rate >= 1 else f"{rate * 60:.1f}/min"
+    return f"{each}, {duration((progress.total - progress.done) / rate)} left, {failed}"
+
+
+def duration(seconds: float) -> str:
+    """`0:04:10`, `2 days, 3:00:00`."""
+    return str(timedelta(seconds=round(seconds)))

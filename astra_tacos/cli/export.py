@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from astra_tacos.cli.command import Command, command
 from astra_tacos.cli.console import print_json, print_rows, progress
 from astra_tacos.cli.inputs import Kind, identify
-from astra_tacos.cli.options import json_option
+from astra_tacos.cli.options import json_option, output_option
 from astra_tacos.export import EXPORTERS
 from astra_tacos.support.errors import ConfigError
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from astra_tacos.schedule.schedule import Schedule
 
 
-class _CommandWithFormats(click.Command):
+class _CommandWithFormats(Command):
     """Lists the formats and their options in its help, for which it imports them."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -33,16 +34,10 @@ class _CommandWithFormats(click.Command):
             )
 
 
-@click.command(cls=_CommandWithFormats)
+@command(cls=_CommandWithFormats)
 @click.argument("schedule", type=click.Path(path_type=Path))
 @click.option("--format", "name", type=click.Choice(list(EXPORTERS)), required=True, help="Format to write; see below.")
-@click.option(
-    "--output",
-    "-o",
-    type=click.Path(path_type=Path),
-    metavar="PATH",
-    help="File or directory to write; by default a new one in the current directory, named after the collective.",
-)
+@output_option("File or directory to write; by default a new one in the current directory, named after the collective.", "PATH")
 @click.option("--option", "-O", "options", multiple=True, metavar="NAME=VALUE", help="An option of the format; may be repeated.")
 @json_option
 def export(schedule: Path, name: str, output: Path | None, options: tuple[str, ...], as_json: bool) -> None:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from astra_tacos.cli.command import command
 from astra_tacos.cli.console import print_json, print_rows, progress
-from astra_tacos.cli.options import json_option, network_option
+from astra_tacos.cli.options import json_option, network_option, output_option
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.workload.generator.model import PRESETS
 from astra_tacos.workload.generator.models import LAYERED_MODELS
@@ -37,8 +38,8 @@ def _degree(name: str, text: str) -> _Decorator:
     return click.option(f"--{name}", type=click.IntRange(1), default=1, show_default=True, help=text)
 
 
-@click.command()
-@click.option("--output", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Write the run here.")
+@command()
+@output_option("Write the run here.", required=True)
 @_degree("dp", "Data parallelism: copies of the model.")
 @_degree("tp", "Tensor parallelism: shards of each matrix.")
 @_degree("pp", "Pipeline parallelism: stages.")

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from astra_tacos.cli.console import compile_ahead, progress
+from astra_tacos.cli.command import command
+from astra_tacos.cli.console import compile_ahead, print_json, print_rows, progress
 from astra_tacos.cli.inputs import is_program
 from astra_tacos.cli.lint import print_repair
-from astra_tacos.cli.options import OptionalFiles, Size, backend_option, json_option, optional_files
+from astra_tacos.cli.options import OptionalFiles, backend_option, json_option, optional_files, output_option
 from astra_tacos.cli.search_options import search_options
-from astra_tacos.solver.first_use import REPAIRING
+from astra_tacos.cli.value_types import Size
+from astra_tacos.solver.first_use import CERTIFYING, CHECKING, PROGRAMS, READING, REPAIRING, REPLAYING, WRITING
 
 if TYPE_CHECKING:
     from astra_tacos.run.backend import Backend
@@ -22,10 +24,10 @@ _OF_SEARCHES = ("synthesizer", "budget", "time_limit_s", "chunks_per_npu", "max_
 """Options that a program, which is finished, has no use for."""
 
 
-@click.command(name="import")
+@command(name="import")
 @click.argument("traces", metavar="FILE...", type=click.Path(path_type=Path), nargs=-1, required=True)
 @optional_files()
-@click.option("--output", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Write the run here.")
+@output_option("Write the run here.", required=True)
 @click.option(
     "--ranks",
     type=click.IntRange(2),
@@ -68,11 +70,17 @@ def import_run(
     once the oracle has proven it: DIR gets its traces and a run of them, as of `synthesize`.
     """
     if any(is_program(path) for path in traces):
-        from astra_tacos.cli.import_program import import_program
-
         if len(traces) > 1 or ranks is not None or without or files != OptionalFiles(None, files.network, None, None, Path()):
             raise click.UsageError("A program is imported alone, with --size, --network, --link-model and --reduce-bandwidth.")
-        import_program(traces[0], files.network, size_bytes, output, options, backend, as_json)
+        if size_bytes is None:
+            raise click.UsageError("Missing option '--size': a program does not say how large its collective is.")
+        from astra_tacos.export.run_directory import EXPORTER
+        from astra_tacos.workload.importer.program import import_program
+
+        EXPORTER.check_output(output)
+        compile_ahead(*READING, *PROGRAMS, *CHECKING, *CERTIFYING, *WRITING, *REPLAYING)
+        made = import_program(traces[0], files.network, size_bytes, output, options, backend, progress)
+        _print_program(made, as_json)
         return
     if size_bytes is not None:
         raise click.UsageError("--size is for a program: traces say how large their collectives are.")
@@ -87,3 +95,16 @@ def import_run(
     with progress("importing"):
         result = make_run(traces, output, inputs, ImportOptions(backend, ranks, without))
     print_repair(result, show_all=show_all, as_json=as_json)
+
+
+def _print_program(result: dict[str, Any], as_json: bool) -> None:
+    from astra_tacos.report.table import synthesis_rows
+
+    command = result.pop("command")
+    if as_json:
+        print_json(result)
+        return
+    rows = [*synthesis_rows(result), ("checks", "program and schedule verified; the replay takes exactly the predicted time")]
+    in_blocks = f"{result['in_thread_blocks_ns']:,} ns if every thread block does one step at a time"
+    rows += [("in thread blocks", in_blocks), *(("note", note) for note in result["notes"])]
+    print_rows([*rows, ("files", result["output"]), ("run", command)])

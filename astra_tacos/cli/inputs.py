@@ -95,8 +95,3 @@ def is_program(path: Path) -> bool:
     if path.suffix in (".xml", ".json"):
         return path.suffix == ".xml" or holds_plan(path)
     return bool(path.name) and path.with_name(f"{path.name}.0.et").is_file()
-
-
-def trace_prefixes(directory: Path) -> list[Path]:
-    """Prefixes of the collective traces in a run directory."""
-    return sorted({path.with_name(path.name[: -len(".0.et")]) for path in (directory / "collective").glob("*.0.et")})

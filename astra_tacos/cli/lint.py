@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from astra_tacos.cli.command import command
 from astra_tacos.cli.console import compile_ahead, echo, print_json, print_rows, progress, show, styled
 from astra_tacos.cli.main import CHECK_FAILED
-from astra_tacos.cli.options import OptionalFiles, backend_option, optional_files, workload_option
+from astra_tacos.cli.options import OptionalFiles, backend_option, optional_files, output_option, workload_option
 from astra_tacos.solver.first_use import LINTING, REPAIRING
 
 if TYPE_CHECKING:
@@ -65,12 +66,12 @@ def _list(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     context.exit()
 
 
-@click.command()
+@command()
 @workload_option(required=True)
 @optional_files("with --fix, ")
 @backend_option()
 @click.option("--fix", is_flag=True, help="Mend the run, and report every change.")
-@click.option("--output", type=click.Path(path_type=Path), metavar="DIR", help="With --fix: write the mended run here.")
+@output_option("With --fix: write the mended run here.")
 @click.option(
     "--ranks",
     type=click.IntRange(2),

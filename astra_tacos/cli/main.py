@@ -12,9 +12,9 @@ from typing import NoReturn
 import click
 
 from astra_tacos.cli.console import echo, make_streams_lenient, print_warnings
-from astra_tacos.cli.interrupts import Interrupts, interruptible
 from astra_tacos.support.errors import AstraTacosError, ReplayError, VerificationError
 from astra_tacos.support.input_file import inputs_noted
+from astra_tacos.support.interrupts import Interrupts, interruptible
 
 CHECK_FAILED = 1
 BAD_INPUT = 2
@@ -25,9 +25,9 @@ _LONGEST_ERROR = 570
 SECTIONS = {
     "Make": {
         "synthesize": "Synthesize a collective algorithm for a network and write its traces.",
-        "plan": "Replace the collectives of a training run by synthesized ones, and replay it before and after.",
+        "plan": "Replace the collectives of a training run by synthesized ones, place its ranks, divide its NPUs.",
         "generate": "Generate a training run of up to 1,024 ranks: transformers, CNNs, DLRM, or layers from a file.",
-        "fabric": "Make a graph of NPUs and switches (leaf-spine, rails, ...), or read one of ns-3, NCCL or InfraGraph.",
+        "network": "Make a graph of NPUs and switches (leaf-spine, rails, ...), or read one of ns-3, NCCL or InfraGraph.",
         "import": "Make a run of PyTorch's traces, or of a collective algorithm that somebody else made.",
         "export": "Turn a saved schedule into another format: traces, MSCCL XML, a run directory, a timeline, CSV.",
     },
@@ -39,13 +39,8 @@ SECTIONS = {
         "calibrate": "Fit the constants of a machine to measured times of collectives.",
     },
     "Explore": {
-        "compare": "Compare all synthesizers on a network over a list of sizes: table, figure, CSV.",
-        "offload": "Compare sums made by hosts with sums made by switches, over numbers of NPUs and sizes.",
-        "servers": "Find from how many parameter servers on they beat an All-Reduce.",
-        "pareto": "Find the algorithms with the fewest steps and rounds on a small network, by integer programmes.",
+        "compare": "Compare synthesizers on a network over sizes; also fewest steps, sums by switches, parameter servers.",
         "optimize": "Find the best bandwidth of each dimension for a workload and a budget.",
-        "place": "Put the ranks of a training run on the NPUs where it ends earliest.",
-        "endpoint": "Divide the NPUs of a run between compute and communication (ACE, and what the host does without).",
         "sweep": "Run a grid of networks, collectives and algorithms, on one machine or on a Dask cluster.",
         "report": "Make a page (.html) or a figure for a paper (.svg, .pdf) of what another command wrote.",
     },
@@ -54,7 +49,16 @@ SECTIONS = {
 COMMANDS = {name: summary for section in SECTIONS.values() for name, summary in section.items()}
 _MODULES = {"import": "import_run"}
 """Modules of commands that cannot have their names, which are words of Python."""
-_REMOVED = {"repair": "lint --fix --output DIR", "plot": "report INPUT -o x.svg"}
+_REMOVED = {
+    "repair": "lint --fix --output DIR",
+    "pareto": "compare --frontier",
+    "offload": "compare --offload",
+    "servers": "compare --servers",
+    "place": "plan --only-place",
+    "endpoint": "plan --endpoint host",
+    "fabric": "network",
+    "plot": "report INPUT -o x.svg",
+}
 """Former commands, and what does the same."""
 
 

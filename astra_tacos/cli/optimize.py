@@ -7,15 +7,16 @@ from typing import Any
 
 import click
 
+from astra_tacos.cli.command import command
 from astra_tacos.cli.console import compile_ahead, print_json, print_rows, print_table, progress
-from astra_tacos.cli.options import json_option, network_option
+from astra_tacos.cli.options import json_option, network_option, output_option
 from astra_tacos.solver.first_use import ALL_SEARCHING
 from astra_tacos.support.errors import ConfigError
 
 _file = click.Path(path_type=Path)
 
 
-@click.command()
+@command()
 @click.option("--libra-network", type=_file, metavar="FILE", help="LIBRA's network YAML: shape and tiers, no bandwidths.")
 @click.option("--communicator", type=_file, metavar="FILE", help="LIBRA's communicator YAML: members per dimension.")
 @network_option
@@ -74,11 +75,11 @@ _file = click.Path(path_type=Path)
     help="Synthesizer for --refine; repeatable, the fastest schedule counts.",
 )
 @click.option(
-    "--chunks", type=click.IntRange(1, 1024), help="Chunks per NPU for --refine; by default 1 to 16, by the group's size."
+    "--chunks-per-npu", type=click.IntRange(1, 1024), help="Chunks per NPU for --refine; by default 1 to 16, by the group's size."
 )
 @click.option("--trials", type=click.IntRange(1), default=1, show_default=True, help="Seeds to try for each schedule.")
 @click.option("--seed", type=click.IntRange(0, (1 << 62) - 1), default=0, show_default=True, help="First seed.")
-@click.option("--output", type=_file, metavar="FILE", help="Write the network with the best split, as ASTRA-sim reads it.")
+@output_option("Write the network with the best split, as ASTRA-sim reads it.", "FILE")
 @json_option
 def optimize(
     libra_network: Path | None,
@@ -100,7 +101,7 @@ def optimize(
     refine_steps: int,
     refine_max_npus: int,
     synthesizers: tuple[str, ...],
-    chunks: int | None,
+    chunks_per_npu: int | None,
     trials: int,
     seed: int,
     output: Path | None,
@@ -124,7 +125,9 @@ def optimize(
 
     if (libra_network is None) == (network_path is None):
         raise click.UsageError("Expected one of '--libra-network' and '--network'.")
-    synthesis = Synthesis(synthesizers, SearchOptions(chunks_per_npu=chunks or "auto", trials=trials, seed=seed), refine_max_npus)
+    synthesis = Synthesis(
+        synthesizers, SearchOptions(chunks_per_npu=chunks_per_npu or "auto", trials=trials, seed=seed), refine_max_npus
+    )
     check_synthesis(synthesis)
     _check_output(output, (libra_network, communicator, network_path, workload, system, comm_group, remote_memory, cost_model))
     prices = None if cost_model is None else read_cost_model(cost_model)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from astra_tacos.run.backend import BACKENDS, MODELS, is_packet_level
-from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.units import parse_size
 
 if TYPE_CHECKING:
     from astra_tacos.network.network_config import NetworkConfig
@@ -52,6 +50,11 @@ def with_ns3(network: NetworkConfig, ns3_path: Path | None, backend: Backend | N
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+
+
+def output_option(text: str, metavar: str = "DIR", **settings: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """--output and -o."""
+    return click.option("--output", "-o", type=click.Path(path_type=Path), metavar=metavar, help=text, **settings)
 
 
 ASTRA_SIM = "astra-sim"
@@ -100,31 +103,6 @@ def backend_option(
     return decorate
 
 
-class Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
-    """A size in bytes: `64MiB`, `1GB`, `4096`."""
-
-    name = "size"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """A size in bytes; see `click.ParamType`."""
-        if isinstance(value, int):
-            return value
-        try:
-            return parse_size(str(value))
-        except ConfigError as error:
-            return self.fail(str(error), param, ctx)
-
-
-class AutoOr(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
-    """`auto`, or a whole number from 1 on."""
-
-    name = "auto|N"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
-        """`auto` or a positive number; see `click.ParamType`."""
-        return "auto" if value == "auto" else click.IntRange(1).convert(value, param, ctx)  # type: ignore[arg-type]
-
-
 _PATH = click.Path(path_type=Path)
 workload_option = functools.partial(
     click.option, "--workload", type=_PATH, metavar="PREFIX", help="Prefix of the workload's traces: PREFIX.0.et, ..."
@@ -148,43 +126,6 @@ class RunFiles:
     directory: Path
 
 
-def run_options(required: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """--workload, --system, --comm-group, --remote-memory and --directory, given to the command as `files`.
-
-    Where they are not `required`, `files` is None if none of them is given.
-    """
-    options = (
-        workload_option(),
-        click.option("--system", type=_PATH, metavar="FILE", help="System JSON."),
-        click.option("--comm-group", type=_PATH, metavar="FILE", help="Communicator group JSON."),
-        click.option("--remote-memory", type=_PATH, metavar="FILE", help="Remote memory JSON."),
-        _DIRECTORY,
-    )
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        @functools.wraps(command)
-        def with_files(
-            *arguments: Any,
-            workload: Path | None,
-            system: Path | None,
-            comm_group: Path | None,
-            remote_memory: Path | None,
-            directory: Path | None,
-            **others: Any,
-        ) -> None:
-            given = any(value is not None for value in (workload, system, comm_group, remote_memory, directory))
-            files = None
-            if required or given:
-                if workload is None or system is None:
-                    raise click.UsageError(f"Missing option '{'--system' if workload else '--workload'}'.")
-                files = RunFiles(workload, system, comm_group, remote_memory, directory or Path())
-            command(*arguments, files=files, **others)
-
-        return _decorated(with_files, options)
-
-    return decorate
-
-
 @dataclass(frozen=True, slots=True)
 class OptionalFiles:
     """Files of a run that may be missing, as something stands for them then."""
@@ -196,45 +137,69 @@ class OptionalFiles:
     directory: Path
 
 
+def run_options(required: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """--workload, --system, --comm-group, --remote-memory and --directory, given to the command as `files`.
+
+    Where they are not `required`, `files` is None if none of them is given.
+    """
+
+    def gathered(
+        workload: Path | None, system: Path | None, comm_group: Path | None, remote_memory: Path | None, directory: Path | None
+    ) -> RunFiles | None:
+        if not required and not any((workload, system, comm_group, remote_memory, directory)):
+            return None
+        if workload is None or system is None:
+            raise click.UsageError(f"Missing option '{'--system' if workload else '--workload'}'.")
+        return RunFiles(workload, system, comm_group, remote_memory, directory or Path())
+
+    options = {
+        "workload": workload_option(),
+        "system": click.option("--system", type=_PATH, metavar="FILE", help="System JSON."),
+        "comm_group": click.option("--comm-group", type=_PATH, metavar="FILE", help="Communicator group JSON."),
+        "remote_memory": click.option("--remote-memory", type=_PATH, metavar="FILE", help="Remote memory JSON."),
+        "directory": _DIRECTORY,
+    }
+    return _as_files(options, gathered)
+
+
 def optional_files(where: str = "") -> Callable[[Callable[..., None]], Callable[..., None]]:
     """--system, --network, --comm-group, --remote-memory and --directory, given to the command as `files`; none is required.
 
     `where` says where something stands for those that are missing.
     """
-    default = f"; {where}by default"
-    options = (
-        click.option("--system", type=_PATH, metavar="FILE", help=f"System JSON{default} one that runs native rings."),
-        click.option(
-            "--network",
-            type=_PATH,
-            metavar="FILE",
-            help=f"Network YAML{default} every NPU is connected with every other one.",
-        ),
-        click.option("--comm-group", type=_PATH, metavar="FILE", help=f"Communicator group JSON{default} as the traces say."),
-        click.option("--remote-memory", type=_PATH, metavar="FILE", help=f"Remote memory JSON{default} none."),
-        _DIRECTORY,
-    )
+    texts = {
+        "system": ("System JSON", "one that runs native rings"),
+        "network": ("Network YAML", "every NPU is connected with every other one"),
+        "comm_group": ("Communicator group JSON", "as the traces say"),
+        "remote_memory": ("Remote memory JSON", "none"),
+    }
+    options = {
+        name: click.option(
+            f"--{name.replace('_', '-')}", type=_PATH, metavar="FILE", help=f"{what}; {where}by default {default}."
+        )
+        for name, (what, default) in texts.items()
+    }
+
+    def gathered(directory: Path | None, **files: Path | None) -> OptionalFiles:
+        return OptionalFiles(**files, directory=directory or Path())
+
+    return _as_files(options | {"directory": _DIRECTORY}, gathered)
+
+
+def _as_files(
+    options: dict[str, Callable[..., Any]], gathered: Callable[..., RunFiles | OptionalFiles | None]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Options of files, by name, given to the command as one object, `files`."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
-        def with_files(
-            *arguments: Any,
-            system: Path | None,
-            network: Path | None,
-            comm_group: Path | None,
-            remote_memory: Path | None,
-            directory: Path | None,
-            **others: Any,
-        ) -> None:
-            files = OptionalFiles(system, network, comm_group, remote_memory, directory or Path())
-            command(*arguments, files=files, **others)
+        def with_files(*arguments: Any, **given: Any) -> None:
+            files = gathered(**{name: given.pop(name) for name in options})
+            command(*arguments, files=files, **given)
 
-        return _decorated(with_files, options)
+        decorated: Callable[..., None] = with_files
+        for option in reversed(options.values()):
+            decorated = option(decorated)
+        return decorated
 
     return decorate
-
-
-def _decorated(command: Callable[..., None], options: Iterable[Callable[..., Any]]) -> Callable[..., None]:
-    for option in reversed([*options]):
-        command = option(command)
-    return command

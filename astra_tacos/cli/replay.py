@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from astra_tacos.cli.command import command
 from astra_tacos.cli.console import (
     LINT_SAYS_MORE,
     compile_ahead,
@@ -18,6 +19,7 @@ from astra_tacos.cli.console import (
     print_table,
     progress,
 )
+from astra_tacos.cli.inputs import Kind, identify
 from astra_tacos.cli.main import CHECK_FAILED
 from astra_tacos.cli.options import (
     ASTRA_SIM,
@@ -28,11 +30,11 @@ from astra_tacos.cli.options import (
     json_option,
     network_option,
     ns3_option,
+    output_option,
     run_options,
 )
-from astra_tacos.cli.replay_path import replay_path
 from astra_tacos.run.backend import is_packet_level
-from astra_tacos.solver.first_use import LINTING, NODES, REPLAYING
+from astra_tacos.solver.first_use import CHECKING, LINTING, NODES, READING, REPLAYING
 from astra_tacos.support.errors import ConfigError, ReplayError
 from astra_tacos.support.files import together
 
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
 _file = click.Path(path_type=Path)
 
 
-@click.command()
+@command()
 @click.argument("path", type=_file, required=False)
 @run_options(required=False)
 @network_option
@@ -57,12 +59,7 @@ _file = click.Path(path_type=Path)
 )
 @click.option("--csv", "csv_path", type=_file, metavar="FILE", help="Write a row per rank, and one per link to FILE.links.csv.")
 @click.option("--chrome-trace", type=_file, metavar="FILE", help="Write a timeline for Perfetto (ui.perfetto.dev).")
-@click.option(
-    "--output",
-    type=_file,
-    metavar="DIR",
-    help="Write replay.json (the output of --json) and replay.npz here, for `astra-tacos report`.",
-)
+@output_option("Write replay.json (the output of --json) and replay.npz here, for `astra-tacos report`.")
 @json_option
 def replay(
     path: Path | None,
@@ -113,7 +110,7 @@ def replay(
         raise click.UsageError(
             "--csv, --chrome-trace, --output and --backend astra-sim need a whole run: give --workload and --system."
         )
-    replay_path(path, network_path, backend, ns3_config, as_json)
+    _replay_path(path, network_path, backend, ns3_config, as_json)
 
 
 def _check_outputs(outputs: tuple[Path | None, ...], inputs: tuple[Path | None, ...]) -> None:
@@ -302,3 +299,48 @@ def _why(files: RunFiles, network_path: Path, model: Backend) -> str:
     except AstraTacosError as error:
         return str(error)
     return "finishes. If lint finds no error, check that the binary has the same backend, and that paths resolve from --directory"
+
+
+def _replay_path(path: Path, network_path: Path | None, backend: Backend | None, ns3_config: Path | None, as_json: bool) -> None:
+    from astra_tacos.solver.replayed import replay_schedule_file, replay_trace_file
+
+    kind, target = identify(path)
+    compile_ahead(*((*READING, *REPLAYING) if kind is Kind.TRACE else CHECKING))
+    with progress("replaying"):
+        if kind in (Kind.RUN_DIRECTORY, Kind.SCHEDULE, Kind.SYMMETRIC):
+            if network_path or backend:
+                raise click.UsageError("--network and --backend are for traces: a schedule has its own network and model.")
+            schedule_file = target / "schedule.npz" if kind is Kind.RUN_DIRECTORY else target
+            result = replay_schedule_file(schedule_file)
+        elif kind is Kind.TRACE:
+            if network_path is None:
+                raise click.UsageError("Missing option '--network': a trace does not say which network it runs on.")
+            result = replay_trace_file(target, network_path, backend, ns3_config)
+        else:
+            raise ConfigError(f"{path}: a {kind}, expected a run directory, schedule or trace prefix")
+    if as_json:
+        print_json(result)
+    else:
+        _print_path(result)
+    if not result.get("as_predicted", True):
+        raise click.exceptions.Exit(CHECK_FAILED)
+
+
+def _print_path(result: dict[str, Any]) -> None:
+    from astra_tacos.support.units import format_time
+
+    finish = result["finish_ns"]
+    last, first = max(finish), min(finish)
+    rows = [
+        ("replayed", f"{result['path']} ({result['model']}, {len(finish):,} NPUs)"),
+        ("collective time", f"{last:,} ns ({format_time(last)})"),
+    ]
+    if "class_busy_ns" in result:
+        rows.append(("finish", "all NPUs at the same time, as all do the same"))
+    else:
+        rows.append(("last to finish", f"NPU {finish.index(last)} at {last:,} ns"))
+        rows.append(("first to finish", f"NPU {finish.index(first)} at {first:,} ns"))
+    if "predicted_ns" in result:
+        same = "as predicted" if result["as_predicted"] else f"the prediction is {result['predicted_ns']:,} ns"
+        rows.append(("prediction", same))
+    print_rows(rows)

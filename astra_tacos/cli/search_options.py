@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from astra_tacos.cli.console import compile_ahead, progress
-from astra_tacos.cli.options import AutoOr
+from astra_tacos.cli.value_types import AutoOr, Budget
 from astra_tacos.collective import COLLECTIVES, ROOTED, UNEQUAL
 from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.solver.first_use import PROGRAMS
-from astra_tacos.support.errors import ConfigError
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
 from astra_tacos.synthesizer.chunk_counts import MAX_SENDS
-from astra_tacos.synthesizer.work import SENDS_PER_SECOND, parse_budget
+from astra_tacos.synthesizer.work import SENDS_PER_SECOND
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,21 +25,6 @@ if TYPE_CHECKING:
     from astra_tacos.export.candidate import Candidate
 
 _Command = Callable[..., None]
-
-
-class Budget(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
-    """Sends examined: `20M`, or as many as count as `10s`."""
-
-    name = "budget"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """A budget in units of work; see `click.ParamType`."""
-        if isinstance(value, int):
-            return value
-        try:
-            return parse_budget(str(value))
-        except ConfigError as error:
-            return self.fail(str(error), param, ctx)
 
 
 class _Option:

@@ -11,12 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from astra_tacos.cli.console import compile_ahead, echo, print_json, print_rows, print_table, print_warning, progress
-from astra_tacos.cli.interrupts import Interrupts, interruptible
-from astra_tacos.cli.options import Size, backend_option, json_option
-from astra_tacos.cli.sweep_progress import duration, sweep_progress
+from astra_tacos.cli.command import command
+from astra_tacos.cli.console import (
+    compile_ahead,
+    duration,
+    echo,
+    print_json,
+    print_rows,
+    print_table,
+    print_warning,
+    progress,
+    sweep_progress,
+)
+from astra_tacos.cli.options import backend_option, json_option, output_option
+from astra_tacos.cli.value_types import Size
 from astra_tacos.solver.first_use import ALL_SEARCHING, CHECKING, PLANNING, ROOTED
 from astra_tacos.support.installation import require
+from astra_tacos.support.interrupts import Interrupts, interruptible
 from astra_tacos.support.units import format_size
 
 if TYPE_CHECKING:
@@ -32,15 +43,9 @@ _LEAST_MEMORY = 256 << 20
 _path = click.Path(path_type=Path)
 
 
-@click.command()
+@command()
 @click.argument("sweep_file", metavar="SWEEP.yml", type=_path)
-@click.option(
-    "--output",
-    type=_path,
-    required=True,
-    metavar="DIR",
-    help="Directory of rows and table; existing rows are not computed again.",
-)
+@output_option("Directory of rows and table; existing rows are not computed again.", required=True)
 @click.option(
     "--dask", "address", metavar="ADDRESS", help="Dask scheduler, tcp://host:port; by default this machine computes everything."
 )

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from astra_tacos.cli.command import command
 from astra_tacos.cli.console import echo, print_json, print_rows, progress
-from astra_tacos.cli.counts import Counts
-from astra_tacos.cli.options import Size, backend_option, json_option, network_option, ns3_option, with_ns3
+from astra_tacos.cli.options import backend_option, json_option, network_option, ns3_option, output_option, with_ns3
 from astra_tacos.cli.search_options import asked_parts, search_options, unequal_collective_options
+from astra_tacos.cli.value_types import Counts, Size
 from astra_tacos.schedule.schedule import LINK_ORDERS, LinkOrder
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 
-@click.command()
+@command()
 @network_option
 @click.option(
     "--size",
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     type=Size(),
     help="64MiB, 1GB, 4096: the comm_size of a workload node (all-gather, gather: one NPU's shard; else the whole buffer).",
 )
-@click.option("--output", type=click.Path(path_type=Path), metavar="DIR", help="Write an ASTRA-sim run directory here.")
+@output_option("Write an ASTRA-sim run directory here.")
 @click.option(
     "--sketch",
     "sketch_path",

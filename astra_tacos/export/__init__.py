@@ -20,7 +20,7 @@ _MODULES = {
     "stand-in": "stand_in",
     "mscclpp": "mscclpp",
     "ns3-directory": "ns3_directory",
-    "chrome-trace": "schedule_timeline",
+    "chrome-trace": "chrome_trace",
     "csv": "send_rows",
     "npz": "saved_schedule",
 }

@@ -11,7 +11,7 @@ from astra_tacos.planner.plan import plan, write_fastest
 from astra_tacos.planner.plan_result import PlannedPlacement, PlanResult
 from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.run_files import PLACE_FILE, add_to_plan, check_output
-from astra_tacos.solver.request import OnProgress
+from astra_tacos.solver.first_use import OnProgress
 from astra_tacos.support.errors import ReplayError
 from astra_tacos.support.files import write_json
 
@@ -38,7 +38,7 @@ def plan_placed(
     Raises
     ------
     ConfigError, ReplayError
-        As `place` and `plan` do.
+        As `plan` does.
     """
     inputs = request.inputs
     check_output(output, inputs)

@@ -49,9 +49,9 @@ from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.patterns import check_dimensions
 from astra_tacos.run.recording import REPLAY_FILE, Recording, record_run, save_recording
 from astra_tacos.run.run import Run
+from astra_tacos.solver.first_use import OnProgress
 from astra_tacos.solver.judges import differ, judges_of_run
 from astra_tacos.solver.possibility import RunEnd, earliest, judge_end, why_idle
-from astra_tacos.solver.request import OnProgress
 from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError, VerificationError
 from astra_tacos.support.files import replaced_directory
 from astra_tacos.synthesizer import SYNTHESIZERS

@@ -17,19 +17,21 @@ import numpy as np
 from astra_tacos.export.chakra import export_chakra
 from astra_tacos.export.run_directory import LOG, NS3_SCRIPT, SCRIPT, check_script_name, write_ns3_script, write_run_script
 from astra_tacos.network.composition import build_topology
-from astra_tacos.network.network_config import NetworkConfig
+from astra_tacos.network.network_config import NetworkConfig, configured, read_network
 from astra_tacos.network.packet_links import PacketLinks
 from astra_tacos.planner.assignment import tag_ranges
+from astra_tacos.replayer.astra_sim import find_binary, run_astra_sim
 from astra_tacos.replayer.packet_network import FILES as NS3_FILES
 from astra_tacos.replayer.packet_network import WRITTEN as NS3_WRITTEN
 from astra_tacos.replayer.packet_network import write_ns3_files
-from astra_tacos.run.backend import Backend, default_backend
+from astra_tacos.run.backend import PACKET, Backend, default_backend
 from astra_tacos.run.patterns import TAGS
 from astra_tacos.run.recording import REPLAY_FILE
 from astra_tacos.run.system import COMM_KEYS, PER_NODE_KEY
 from astra_tacos.run.trace.reader import read_trace, trace_files
 from astra_tacos.run.trace.trace import Trace, idle_trace
 from astra_tacos.schedule.schedule import LinkOrder, Schedule
+from astra_tacos.solver.first_use import Progress
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import check_outside, check_replaceable, write_json
 from astra_tacos.support.input_file import forget_inputs
@@ -277,3 +279,48 @@ def write_traces(
         for rank in range(num_ranks):
             (folder / COLLECTIVE / f"{name}.{rank}.et").write_bytes(idle_trace())
     return {name: f"{COLLECTIVE}/{name}" for name in (*names, *kept, *idle)}
+
+
+def find_program(inputs: RunInputs, binary: Path | None, in_ns3: bool) -> Path:
+    """The binary of ASTRA-sim for a run, of that with ns-3 if `in_ns3`; None for the one that the environment names."""
+    network = read_network(inputs.network)
+    if network.forwarding:
+        raise ConfigError(
+            f"{inputs.network}: has devices that forward, which no ASTRA-sim has; expected the embedded replay alone"
+        )
+    return find_binary(binary, network, PACKET if in_ns3 else None)
+
+
+def measure_plan(
+    inputs: RunInputs, output: Path, program: Path, baseline: str | None, in_ns3: bool, progress: Progress
+) -> dict[str, Any]:
+    """Cycles of a real ASTRA-sim, before (unless that is another run than the files say) and after.
+
+    Parameters
+    ----------
+    inputs, output
+        The run, and the directory of its plan.
+    program, in_ns3
+        The binary, and whether it is one with ns-3.
+    baseline
+        The native algorithm of the run before; None for those of its system file.
+    progress
+        Told what runs.
+    """
+    network = configured(read_network(inputs.network), inputs.ns3)
+    runs = {"after": planned_inputs(output, inputs)} | ({} if baseline else {"before": inputs})
+    measured: dict[str, Any] = {"binary": str(program)}
+    for when, run in runs.items():
+        with progress(f"running ASTRA-sim ({when})"):
+            seen = run_astra_sim(
+                program,
+                network.num_npus,
+                run.workload,
+                run.system,
+                network if in_ns3 else run.network,
+                run.groups,
+                run.remote_memory,
+                run.directory,
+            )
+        measured[when] = None if seen.stalled else int(seen.finish_ns.max())
+    return measured

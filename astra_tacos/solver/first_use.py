@@ -5,15 +5,25 @@ What is missing here is compiled when it is called, on one core.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
-
-from astra_tacos.solver.request import Progress, silent
 
 if TYPE_CHECKING:
     from astra_tacos.collective.collective import Collective
     from astra_tacos.network.topology import Topology
     from astra_tacos.synthesizer.search.search_options import SearchOptions
+
+OnProgress = Callable[[int, int], None]
+Progress = Callable[[str], AbstractContextManager[OnProgress]]
+"""Entered with what is being done; gives a function that takes how much of it is done, and how much there is."""
+
+
+@contextmanager
+def silent(what: str) -> Iterator[OnProgress]:
+    """Show nothing."""
+    yield lambda done, total: None
+
 
 _MATCHING = "astra_tacos.synthesizer.matching._matching_kernels"
 _TREES = "astra_tacos.synthesizer.parts._tree_kernels"

@@ -5,8 +5,6 @@ How a long task says what it does, to whoever wants to show it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -21,16 +19,6 @@ from astra_tacos.run.backend import Backend, is_packet_level
 from astra_tacos.schedule.schedule import LinkOrder
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.synthesizer.search.search_options import SearchOptions
-
-OnProgress = Callable[[int, int], None]
-Progress = Callable[[str], AbstractContextManager[OnProgress]]
-"""Entered with what is being done; gives a function that takes how much of it is done, and how much there is."""
-
-
-@contextmanager
-def silent(what: str) -> Iterator[OnProgress]:
-    """Show nothing."""
-    yield lambda done, total: None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,12 +16,22 @@ from astra_tacos.run.backend import backend_of_model
 from astra_tacos.schedule.renumbered import moved_to
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import wire_bytes
-from astra_tacos.solver.first_use import CHECKING, REPLAYING, SYMMETRIC, WRITING, compile_ahead, finding_optimum, searching
+from astra_tacos.solver.first_use import (
+    CHECKING,
+    REPLAYING,
+    SYMMETRIC,
+    WRITING,
+    Progress,
+    compile_ahead,
+    finding_optimum,
+    searching,
+    silent,
+)
 from astra_tacos.solver.judgement import judge_schedule, with_other_choices
 from astra_tacos.solver.judges import backend_in_use, backend_that_runs, timed_for
 from astra_tacos.solver.native import NativeTimesAhead
 from astra_tacos.solver.possibility import SketchCost
-from astra_tacos.solver.request import Progress, Request, silent
+from astra_tacos.solver.request import Request
 from astra_tacos.solver.robust import robust, search_and_replay
 from astra_tacos.solver.solution import CompactSolution, Solution
 from astra_tacos.solver.symmetric_judgement import check_sends, has_many_sends, is_symmetric, symmetric_tasks

@@ -33,7 +33,7 @@ _JSON_TRACE = re.compile(
     rb'\{\s*(?:"version"\s*:\s*"[^"]*"\s*,?\s*)?(?:"attr"\s*:\s*\[\s*\{\s*"name"\s*:|\}\s*\{\s*"(?:id|name|type)"\s*:)'
 )
 """A `GlobalMetadata` of Chakra in protobuf's JSON form, with attributes, or with a node after it."""
-_READ = "make a network of it with `astra-tacos fabric read FILE --output DIR`"
+_READ = "make a network of it with `astra-tacos network read FILE --output DIR`"
 
 _Format = tuple[Callable[[bytes], object], str, str]
 """Whether content begins so, what it is, and what is expected."""
@@ -52,7 +52,7 @@ _REFUSED: tuple[_Format, ...] = (
     (
         _HWLOC.search,
         "hwloc's XML of a machine, which has no links between GPUs",
-        "a topology of NCCL or RCCL (set NCCL_TOPO_DUMP_FILE), for `astra-tacos fabric read`",
+        "a topology of NCCL or RCCL (set NCCL_TOPO_DUMP_FILE), for `astra-tacos network read`",
     ),
     (
         lambda begin: begin.startswith(b"{") and _JSON_NETWORK.search(begin),
@@ -113,7 +113,7 @@ def _refuse(path: Path, content: bytes, formats: Iterable[_Format]) -> None:
 
 
 def refuse_fabric(path: Path, content: bytes) -> None:
-    """Refuse what `fabric read` reads, where a network or a program of a collective is expected.
+    """Refuse what `network read` reads, where a network or a program of a collective is expected.
 
     Raises
     ------

@@ -5,15 +5,18 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import shlex
 import subprocess
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
 from helpers.command import PROGRAM, run, run_process
 
+from astra_tacos.cli.command import _RARE, Command
 from astra_tacos.cli.main import COMMANDS, cli
 from astra_tacos.support.errors import ConfigError
 
@@ -44,6 +47,45 @@ def test_help_names_every_command() -> None:
         assert summary in " ".join(text.split())
         assert in_process(name, "--help").exit_code == 0
     assert "astra-tacos, version" in in_process("--version").output
+
+
+def test_help_shows_what_people_set_and_help_all_the_rest() -> None:
+    rare = {option for options in _RARE.values() for option in options.split()}
+    for name in COMMANDS:
+        command = cli.get_command(click.Context(cli), name)
+        if not isinstance(command, Command):
+            continue
+        options = {option for parameter in command.params for option in parameter.opts if isinstance(parameter, click.Option)}
+        rows = re.findall(r"^  (?:-\w, )?(--[a-z0-9-]+)", in_process(name, "--help").output, re.MULTILINE)
+        assert len(rows) <= 17, (name, rows)
+        full = in_process(name, "--help-all").output
+        assert all(option in full for option in options), name
+        rare -= options
+    assert not rare, "options that no command has"
+
+
+@pytest.mark.parametrize("name", ["pareto", "offload", "servers", "place", "endpoint", "fabric"])
+def test_a_former_name_is_answered_with_the_command_that_does_it(name: str, tmp_path: Path) -> None:
+    done = run(name, "--help", cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    command = done.stderr.split("`")[1].split()[1:]
+    assert f"Usage: cli {command[0]}" in in_process(*command, "--help").output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("compare --frontier --csv x", "--csv is an option of `compare`, not of `compare --frontier`."),
+        ("compare --point 1,1,1", "--point is an option of `compare --frontier`, not of `compare`."),
+        ("compare --frontier --offload", "Got --frontier and --offload, expected at most one of them."),
+        ("plan --only-place --schedule", "--schedule is an option of `plan`, not of `plan --only-place`."),
+        ("plan --endpoint", "Option '--endpoint' requires an argument."),
+        ("plan --nothing", "No such option '--nothing'."),
+    ],
+)
+def test_options_of_another_mode_are_refused(arguments: str, message: str, tmp_path: Path) -> None:
+    done = run(*arguments.split(), cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"astra-tacos: error: {message}\n")
 
 
 def test_synthesize_prints_the_certificate(workspace: Path) -> None:

@@ -1,4 +1,4 @@
-"""`offload` and `servers`: what devices and servers that add gain."""
+"""`compare --offload` and `--servers`: what devices and servers that add gain."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def star(directory: Path) -> Path:
 
 
 def test_hosts_against_the_network(tmp_path: Path) -> None:
-    result = run(tmp_path, "offload", "--network", star(tmp_path), "--npus", "2,4,8", "--sizes", "16MiB", "--json")
+    result = run(tmp_path, "compare", "--offload", "--network", star(tmp_path), "--npus", "2,4,8", "--sizes", "16MiB", "--json")
     assert result.returncode == 0
     rows = json.loads(result.stdout)["rows"]
     assert [(row["npus"], round(row["gain"], 2)) for row in rows] == [
@@ -48,20 +48,32 @@ def test_what_is_written_has_a_rank_that_adds(tmp_path: Path) -> None:
 
 def test_the_crossover_of_servers(tmp_path: Path) -> None:
     result = run(
-        tmp_path, "servers", "--workers", "4", "--servers", "0:2", "--size", "4MiB", "--chunks", "32", "--box", "4", "--json"
+        tmp_path,
+        "compare",
+        "--workers",
+        "4",
+        "--servers",
+        "0:2",
+        "--size",
+        "4MiB",
+        "--chunks-per-npu",
+        "32",
+        "--box",
+        "4",
+        "--json",
     )
     rows = json.loads(result.stdout)["rows"]
     assert [row["kind"] for row in rows] == ["colocated", "dedicated", "mixed", "dedicated", "mixed", "box"]
     text = run(
         tmp_path,
-        "servers",
+        "compare",
         "--workers",
         "4",
         "--servers",
         "1",
         "--size",
         "1MiB",
-        "--chunks",
+        "--chunks-per-npu",
         "8",
         "--racks",
         "4",
@@ -86,8 +98,8 @@ def test_helpers(tmp_path: Path) -> None:
     [
         (("synthesize", "--size", "1MiB", "--helpers", "9"), "helpers: found NPU 9"),
         (("synthesize", "--size", "1MiB", "--helpers", "0:6"), "helpers: found 7 of 8 NPUs"),
-        (("offload", "--npus", "9"), "found 9 NPUs to take part, expected 2 to 8"),
-        (("offload", "--npus", "2:1"), "from the lower to the higher"),
+        (("compare", "--offload", "--npus", "9"), "found 9 NPUs to take part, expected 2 to 8"),
+        (("compare", "--offload", "--npus", "2:1"), "from the lower to the higher"),
     ],
 )
 def test_bad_options(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
@@ -96,14 +108,14 @@ def test_bad_options(arguments: tuple[str, ...], message: str, tmp_path: Path) -
 
 
 def test_bad_numbers_of_servers(tmp_path: Path) -> None:
-    assert "--racks and --uplink go together" in run(tmp_path, "servers", "--racks", "4").stderr
-    assert "expected at most 28" in run(tmp_path, "servers", "--workers", "100", "--servers", "60").stderr
-    assert "bandwidth[0] is nan" in run(tmp_path, "servers", "--bandwidth", "nan").stderr
+    assert "--racks and --uplink go together" in run(tmp_path, "compare", "--servers", "--racks", "4").stderr
+    assert "expected at most 28" in run(tmp_path, "compare", "--workers", "100", "--servers", "60").stderr
+    assert "bandwidth[0] is nan" in run(tmp_path, "compare", "--servers", "--bandwidth", "nan").stderr
 
 
 @pytest.mark.parametrize("text", ["3,3", "1:4,4"])
 def test_numbers_that_are_given_twice_are_refused(text: str) -> None:
-    from astra_tacos.cli.counts import Counts
+    from astra_tacos.cli.value_types import Counts
 
     with pytest.raises(click.BadParameter, match="after the same number, expected each number once"):
         Counts().convert(text, None, None)
@@ -111,5 +123,5 @@ def test_numbers_that_are_given_twice_are_refused(text: str) -> None:
 
 
 def test_a_box_that_is_too_fast_is_refused_with_the_limit(tmp_path: Path) -> None:
-    done = run(tmp_path, "servers", "--box", "1e308")
+    done = run(tmp_path, "compare", "--servers", "--box", "1e308")
     assert done.returncode == 2 and "--box: found 1e+308, expected a number above 0 and below 1,000,000" in done.stderr

@@ -50,7 +50,7 @@ def started_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_json_of_libras_files(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, err = invoke(f"{COMMAND} --total-bandwidth 100 --refine --chunks 2 --output best.yml --json", capsys)
+    status, out, err = invoke(f"{COMMAND} --total-bandwidth 100 --refine --chunks-per-npu 2 --output best.yml --json", capsys)
     assert (status, err) == (0, "")
     result = json.loads(out)
     best, equal = (result["splits"][name] for name in ("best", "equal shares"))
@@ -173,4 +173,4 @@ def test_help_is_light() -> None:
     code = "import atexit, sys\nfrom astra_tacos.cli.main import main\natexit.register(lambda: print(*sys.modules))\n"
     code += "main(['optimize', '--help'])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert "--refine-max-npus" in out and not {"numpy", "scipy", "numba", "yaml", "rich"} & set(out.split())
+    assert "--refine" in out and not {"numpy", "scipy", "numba", "yaml", "rich"} & set(out.split())

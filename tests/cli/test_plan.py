@@ -45,7 +45,7 @@ def test_it_prints_before_and_after_and_every_case(tmp_path: Path, cache: Path) 
 
 
 def test_json_has_what_plan_json_has_but_the_nodes(tmp_path: Path, cache: Path) -> None:
-    result = invoke(tmp_path, "--json", "--no-cache", "--baseline", "direct", "--jobs", "2", "--chunks-per-npu", "auto")
+    result = invoke(tmp_path, "--json", "--no-cache", "--baseline", "direct", "--threads", "2", "--chunks-per-npu", "auto")
     printed = json.loads(result.stdout)
     written = json.loads((tmp_path / "plan" / "plan.json").read_text())
     assert printed["speed_up"] == written["speed_up"] == written["before_ns"] / written["after_ns"]

@@ -66,9 +66,9 @@ def test_plan(tmp_path: Path) -> None:
     assert json.loads(made.stdout)["predicted_ns"] == found["after_ns"]
 
 
-def test_pareto(tmp_path: Path) -> None:
+def test_frontier(tmp_path: Path) -> None:
     write(tmp_path)
-    asking = ["pareto", "--network", "net.yml", "--collective", "all-gather"]
+    asking = ["compare", "--frontier", "--network", "net.yml", "--collective", "all-gather"]
     found = json.loads(run(*asking, "--chunks", "2", "--output", "front", "--json", cwd=tmp_path).stdout)
     assert [(row["chunks"], row["steps"], row["rounds"], row["proven"]) for row in found["points"]] == [(1, 1, 1, True)]
     assert run("verify", "front/rounds_1_1_1", cwd=tmp_path).returncode == 0

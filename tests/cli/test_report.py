@@ -49,7 +49,7 @@ def test_a_directory_of_synthesize_is_reported_on(tmp_path: Path, capsys: pytest
 
 
 def test_a_fabric_is_reported_on_with_the_names_of_its_devices(tmp_path: Path) -> None:
-    assert run("fabric", "dgx-a100", "--nodes", 1, "-o", tmp_path / "net") == 0
+    assert run("network", "dgx-a100", "--nodes", 1, "-o", tmp_path / "net") == 0
     asked = ("--collective", "all-gather", "--size", "1MiB", "--synthesizer", "direct", "--chunks-per-npu", 1)
     assert run("synthesize", "--network", tmp_path / "net" / "network.yml", *asked, "--output", tmp_path / "run") == 0
     assert run("report", tmp_path / "run", "--no-compare", "-o", tmp_path / "page.html") == 0

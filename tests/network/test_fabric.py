@@ -32,27 +32,27 @@ def links_of(network: NetworkConfig) -> Counter[tuple]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_is_written_and_read_back(kind: str, tmp_path: Path) -> None:
-    done = run("fabric", kind, "--output", "out", "--json", cwd=tmp_path)
+    done = run("network", kind, "--output", "out", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     shape = json.loads(done.stdout)
     made, again = make_fabric(kind), read_network(tmp_path / "out" / "network.yml")
     assert links_of(made) == links_of(again) and made.forwarding == again.forwarding
     assert (shape["npus"], shape["forwarding"], shape["links"]) == (again.num_npus, len(again.forwarding), len(again.links))
-    assert run("fabric", kind, "--output", "out", cwd=tmp_path).returncode == 0
+    assert run("network", kind, "--output", "out", cwd=tmp_path).returncode == 0
 
 
 @pytest.mark.parametrize("changed", ["network.yml", "links.csv", "nodes.csv"])
 def test_what_people_wrote_or_changed_is_not_replaced(changed: str, tmp_path: Path) -> None:
-    assert run("fabric", "rails", "--output", "out", cwd=tmp_path).returncode == 0
+    assert run("network", "rails", "--output", "out", cwd=tmp_path).returncode == 0
     made = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     (tmp_path / "out" / changed).write_bytes(made[changed] + b"\n")
-    done = run("fabric", "rails", "--output", "out", cwd=tmp_path)
+    done = run("network", "rails", "--output", "out", cwd=tmp_path)
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and "out: exists and is not a network directory" in done.stderr
     assert (tmp_path / "out" / changed).read_bytes() == made[changed] + b"\n"
     (tmp_path / "hand").mkdir()
     (tmp_path / "hand" / "network.yml").write_bytes(made["network.yml"].partition(b"\n")[2])
     (tmp_path / "hand" / "links.csv").write_bytes(made["links.csv"])
-    assert run("fabric", "rails", "--output", "hand", cwd=tmp_path).returncode == 2
+    assert run("network", "rails", "--output", "hand", cwd=tmp_path).returncode == 2
     assert len(list((tmp_path / "hand").iterdir())) == 2
 
 
@@ -89,8 +89,8 @@ def test_every_die_of_an_mi250_has_seven_links_of_fabric() -> None:
 
 
 def test_devices_that_add_are_not_lost_on_the_way_to_ns3(tmp_path: Path) -> None:
-    assert run("fabric", "leaf-spine", "--reducing", "--output", "f", cwd=tmp_path).returncode == 0
-    done = run("fabric", "write", "f/network.yml", "--output", "t.txt", cwd=tmp_path)
+    assert run("network", "leaf-spine", "--reducing", "--output", "f", cwd=tmp_path).returncode == 0
+    done = run("network", "write", "f/network.yml", "--output", "t.txt", cwd=tmp_path)
     assert done.returncode == 2 and "found devices that add" in done.stderr and done.stderr.count("\n") == 1
     assert not (tmp_path / "t.txt").exists()
 
@@ -110,7 +110,7 @@ def test_devices_that_add_are_not_lost_on_the_way_to_ns3(tmp_path: Path) -> None
     ],
 )
 def test_bad_numbers_are_refused(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
-    done = run("fabric", *arguments, "--output", "out", cwd=tmp_path)
+    done = run("network", *arguments, "--output", "out", cwd=tmp_path)
     assert done.returncode == 2 and message in done.stderr and done.stderr.count("\n") == 1
     assert not list(tmp_path.iterdir())
 
@@ -187,7 +187,7 @@ def test_what_is_not_read_of_a_machine_is_counted(tmp_path: Path) -> None:
     lost = '<xgmi target="9" count="1"/><nvlink target="8" count="1" tclass="0x030200"/>'
     gpu = f'<gpu sm="80" gcn="942">{lost}<ualink target="1" count="4"/></gpu>'
     (tmp_path / "t.xml").write_text(machine(gpu, gpu, inside='<cxl target="0"/>'))
-    done = run("fabric", "read", "t.xml", "--output", "out", cwd=tmp_path)
+    done = run("network", "read", "t.xml", "--output", "out", cwd=tmp_path)
     assert done.returncode == 0 and done.stderr.count("\n") == 1
     for note in (
         "2 <ualink> in <gpu>",
@@ -220,7 +220,7 @@ def test_bad_links_of_gpus(gpu: str, message: str, tmp_path: Path) -> None:
 def test_ns3_files_are_read_back(kind: str, tmp_path: Path) -> None:
     made = make_fabric(kind)
     write_network(made, tmp_path / "network.yml")
-    assert run("fabric", "write", "network.yml", "-o", "ns3.txt", cwd=tmp_path).returncode == 0
+    assert run("network", "write", "network.yml", "-o", "ns3.txt", cwd=tmp_path).returncode == 0
     again = read_ns3_topology(tmp_path / "ns3.txt")
     assert links_of(again) == links_of(made)
     assert ns3_topology_text(again) == (tmp_path / "ns3.txt").read_text()
@@ -311,10 +311,10 @@ def test_infragraph_in_several_files(tmp_path: Path) -> None:
     (tmp_path / "one.yaml").write_text(INFRAGRAPH)
     whole = read_fabric(tmp_path / "one.yaml", 100.0, 32.0)[1]
     for paths in (("d",), ("d/all.yaml", "d/server.yaml", "d/switch.yml")):
-        done = run("fabric", "read", *paths, "--latency", "100", "--output", "out", cwd=tmp_path)
+        done = run("network", "read", *paths, "--latency", "100", "--output", "out", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert links_of(read_network(tmp_path / "out" / "network.yml")) == links_of(whole)
-    alone = run("fabric", "read", "d/all.yaml", "--output", "new", cwd=tmp_path)
+    alone = run("network", "read", "d/all.yaml", "--output", "new", cwd=tmp_path)
     assert alone.returncode == 2 and "or another file that is read together with it" in alone.stderr
     (tmp_path / "d" / "more.yaml").write_text((tmp_path / "d" / "server.yaml").read_text().replace(": 32", ": 64"))
     with pytest.raises(ConfigError, match=r"server\.yaml: device 'server' is defined in two ways"):
@@ -334,5 +334,5 @@ def test_infragraph_in_several_files(tmp_path: Path) -> None:
 def test_names_with_commas_and_quotes_are_read_back(tmp_path: Path) -> None:
     text = INFRAGRAPH.replace("name: leaf", "name: 'a,\"b'").replace("leaf.", 'a,"b.')
     (tmp_path / "i.yaml").write_text(text)
-    assert run("fabric", "read", "i.yaml", "--output", "out", cwd=tmp_path).returncode == 0
+    assert run("network", "read", "i.yaml", "--output", "out", cwd=tmp_path).returncode == 0
     assert read_network(tmp_path / "out" / "network.yml").forwarding[-1].name == 'a,"b.0.asic.0'

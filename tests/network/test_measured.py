@@ -178,7 +178,7 @@ def test_bad_matrices_are_refused_in_one_line(tmp_path: Path, text: str, message
     (tmp_path / "good.csv").write_text(GOOD)
     (tmp_path / "bad.csv").write_text(text)
     options = ["--latency", "good.csv", "--latency-unit", "us", "--bandwidth", "bad.csv", "--bandwidth-unit", "GB/s"]
-    done = run("fabric", "measured", *options, "--output", "out", cwd=tmp_path)
+    done = run("network", "measured", *options, "--output", "out", cwd=tmp_path)
     assert done.returncode == 2 and not (tmp_path / "out").exists()
     assert done.stderr.count("\n") == 1 and "bad.csv" in done.stderr and message in done.stderr
 
@@ -188,7 +188,7 @@ def test_names_of_hosts_are_no_formulas(tmp_path: Path) -> None:
     (tmp_path / "m.csv").write_text("host,=cmd()|x,@b,-c\n=cmd()|x,0,1,1\n@b,1,0,1\n-c,1,1,0\n")
     options = ["--latency", "m.csv", "--latency-unit", "us", "--bandwidth", "m.csv", "--bandwidth-unit", "GB/s"]
     for _ in range(2):  # the second time into its own output
-        done = run("fabric", "measured", *options, "--output", "out", cwd=tmp_path)
+        done = run("network", "measured", *options, "--output", "out", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
     lines = (tmp_path / "out" / "hosts.csv").read_text().splitlines()
     assert lines[0] == "npu,host" and sorted(line[2:] for line in lines[1:]) == ["'-c", "'=cmd()|x", "'@b"]
@@ -221,7 +221,7 @@ def test_what_was_measured_on_two_hosts_of_eight_cards(tmp_path: Path) -> None:
         pytest.skip(missing)
     bandwidth, latency = found
     files = ["--latency", str(latency), "--latency-unit", "us", "--bandwidth", str(bandwidth), "--bandwidth-unit", "MB/s"]
-    done = run("fabric", "measured", *files, "--levels", "--output", "net", "--json", cwd=tmp_path)
+    done = run("network", "measured", *files, "--levels", "--output", "net", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert [level["parts"] for level in result["levels"]] == [8, 1]

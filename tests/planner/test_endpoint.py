@@ -133,9 +133,9 @@ def test_the_command_writes_and_prints(tmp_path: Path) -> None:
     inputs = made(tmp_path)
     files = ("--workload", str(inputs.workload), "--system", str(inputs.system), "--network", str(inputs.network))
     groups = ("--comm-group", str(inputs.groups)) if inputs.groups else ()
-    done = command("endpoint", *files, *groups, "--output", "out", "--endpoint", "ace", cwd=tmp_path)
+    done = command("plan", *files, *groups, "--output", "out", "--endpoint", "ace", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "reads per byte sent" in done.stdout
     assert json.loads((tmp_path / "out" / "plan.json").read_text())["endpoint"]["written"]["endpoint"] == "ace"
-    refused = command("endpoint", *files, "--output", "x", "--comm-cores", "4", cwd=tmp_path)
+    refused = command("plan", "--endpoint", "host", *files, "--output", "x", "--comm-cores", "4", cwd=tmp_path)
     assert refused.returncode == 2

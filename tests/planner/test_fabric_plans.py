@@ -34,7 +34,7 @@ RUNS = {
 def run_on(folder: Path, kind: str, degrees: str) -> RunInputs:
     """A generated run on a fabric."""
     assert run("generate", "--output", "run", *degrees.split(), *SMALL, cwd=folder).returncode == 0
-    assert run("fabric", *kind.split(), "--output", "fabric", cwd=folder).returncode == 0
+    assert run("network", *kind.split(), "--output", "fabric", cwd=folder).returncode == 0
     inputs = golden_inputs(folder / "run")
     groups = inputs.groups or (folder / "run" / "comm_group.json")
     return replace(inputs, groups=groups if groups.is_file() else None, network=folder / "fabric" / "network.yml")
@@ -128,7 +128,7 @@ def test_a_crossbar_stands_for_switches_whose_ports_are_those_of_the_routes() ->
         (("plan", "--backend", "congestion-unaware", "--output", "o"), "beyond the congestion-unaware backend"),
         (("plan", "--backend", "astra-sim", "--astra-sim-bin", "x", "--output", "o"), "which no ASTRA-sim has"),
         (("plan", "--place", "--output", "o"), "expected dimensions"),
-        (("place", "--output", "o"), "expected dimensions"),
+        (("plan", "--only-place", "--output", "o"), "expected dimensions"),
         (("optimize",), "dimensions"),
     ],
     ids=lambda value: " ".join(value[:2]) if isinstance(value, tuple) else "",

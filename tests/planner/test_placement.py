@@ -177,7 +177,7 @@ def test_groups_that_are_no_products_are_placed_by_exchanges(tmp_path: Path) -> 
 
 def test_the_command(two: RunInputs, tmp_path: Path) -> None:
     files = ["--workload", two.workload, "--system", two.system, "--network", two.network, "--comm-group", str(two.groups)]
-    arguments = ["place", *map(str, files), "--output", "placed"]
+    arguments = ["plan", "--only-place", *map(str, files), "--output", "placed"]
     done = command(*arguments, "--axes", "tp=4,dp=2", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "placement" in done.stdout

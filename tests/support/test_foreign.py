@@ -20,7 +20,7 @@ NCCL = '<!-- of a machine -->\n<system version="1"><cpu numaid="0"/></system>\n'
 CHAKRA = '{\n  "version": "0.0.4"\n}{\n  "id": "1",\n  "name": "a"\n}'
 CHAKRA_ATTRIBUTES = '{\n  "attr": [\n    {\n      "name": "schema",\n      "stringVal": "1.1.1"\n    }\n  ]\n}{\n  "name": "a"\n}'
 AS_JSON = "is a Chakra trace as JSON, which chakra_jsonizer writes to be looked at, expected the binary file (.et)"
-READ = "make a network of it with `astra-tacos fabric read FILE --output DIR`"
+READ = "make a network of it with `astra-tacos network read FILE --output DIR`"
 
 
 @pytest.mark.parametrize(
@@ -33,12 +33,12 @@ READ = "make a network of it with `astra-tacos fabric read FILE --output DIR`"
             ("synthesize", "--size", "1MiB", "--output", "o", "--network"),
             "is a network file of ASTRA-sim 1.0",
         ),
-        ("n.json", JSON_NETWORK, ("fabric", "read", "--output", "o"), "is a network file of ASTRA-sim 1.0"),
+        ("n.json", JSON_NETWORK, ("network", "read", "--output", "o"), "is a network file of ASTRA-sim 1.0"),
         ("s.txt", SYSTEM, ("inspect",), "is a system file of ASTRA-sim 1.0"),
         ("s.json", SYSTEM, ("inspect",), "is a system file of ASTRA-sim 1.0"),
         ("w.txt", WORKLOAD.format("DATA"), ("inspect",), "is a workload of ASTRA-sim 1.0"),
         ("w.txt", WORKLOAD.format("MODEL"), ("verify",), "is a workload of ASTRA-sim 1.0"),
-        ("w.txt", WORKLOAD.format("MICRO"), ("fabric", "read", "--output", "o"), "is a workload of ASTRA-sim 1.0"),
+        ("w.txt", WORKLOAD.format("MICRO"), ("network", "read", "--output", "o"), "is a workload of ASTRA-sim 1.0"),
         (
             "w.txt",
             WORKLOAD.format("HYBRID_TRANSFORMER model_parallel_NPU_group: 4"),
@@ -48,7 +48,7 @@ READ = "make a network of it with `astra-tacos fabric read FILE --output DIR`"
         ("p.json", PLAN, ("inspect",), "is an MSCCL++ plan of an older version (keys as inputChunks)"),
         ("p.json", PLAN, ("verify",), "is an MSCCL++ plan of an older version (keys as inputChunks)"),
         ("h.xml", HWLOC, ("inspect",), "is hwloc's XML of a machine"),
-        ("h.xml", DOCUMENT + HWLOC, ("fabric", "read", "--output", "o"), "is hwloc's XML of a machine"),
+        ("h.xml", DOCUMENT + HWLOC, ("network", "read", "--output", "o"), "is hwloc's XML of a machine"),
         ("t.xml", NCCL, ("inspect",), f"is a topology of NCCL: {READ}"),
         ("t.xml", NCCL, ("verify",), f"is a topology of NCCL: {READ}"),
         ("t.txt", "3 1 2\n2\n0 2 1Gbps 1us 0\n1 2 1Gbps 1us 0\n", ("inspect",), f"is a topology of ns-3: {READ}"),

@@ -95,7 +95,7 @@ def test_native_algorithms_run_over_devices() -> None:
 
 
 def test_compare_and_sweep_take_fabrics(tmp_path: Path) -> None:
-    assert run("fabric", "leaf-spine", "--leaves", "2", "--npus", "2", "-o", "net", cwd=tmp_path).returncode == 0
+    assert run("network", "leaf-spine", "--leaves", "2", "--npus", "2", "-o", "net", cwd=tmp_path).returncode == 0
     names = "ring,direct,routed,column-generation"
     command = ("compare", "--network", "net/network.yml", "--sizes", "1MiB", "--synthesizers", names, "--json")
     done = run(*command, "--max-sends", "500", cwd=tmp_path)
@@ -112,7 +112,7 @@ def test_compare_and_sweep_take_fabrics(tmp_path: Path) -> None:
 
 def test_a_sweep_has_the_numbers_of_compare_with_devices_that_add(tmp_path: Path) -> None:
     network = ("--leaves", "2", "--npus", "2", "--reducing")
-    assert run("fabric", "leaf-spine", *network, "-o", "net", cwd=tmp_path).returncode == 0
+    assert run("network", "leaf-spine", *network, "-o", "net", cwd=tmp_path).returncode == 0
     command = ("compare", "--network", "net/network.yml", "--sizes", "64KiB", "--max-sends", "300", "--json")
     done = run(*command, "--synthesizers", "in-network,direct", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

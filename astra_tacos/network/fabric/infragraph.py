@@ -73,7 +73,7 @@ def read_infragraph(paths: Sequence[Path], latency_ns: float, gbps: float | None
     for path, entry in _all(files, "instances"):
         name, kind = _name(path, entry, "instances"), str(entry.get("device"))
         if kind not in devices:
-            expected = "one that the file defines, or another file that is read together with it (fabric read FILE FILE, or DIR)"
+            expected = "one that the file defines, or another file that is read together with it (network read FILE FILE, or DIR)"
             raise ConfigError(f"{path}: instance {name!r} is of device {kind!r}, expected {expected}")
         if name in names:
             raise ConfigError(f"{path}: instance {name!r} again, expected each name once")

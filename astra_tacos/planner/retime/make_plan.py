@@ -17,7 +17,7 @@ from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.planner.workload import read_inputs
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.recording import REPLAY_FILE, record_run, save_recording
-from astra_tacos.solver.request import OnProgress
+from astra_tacos.solver.first_use import OnProgress
 from astra_tacos.support.files import replaced_directory
 from astra_tacos.support.temporaries import scratch_directory
 

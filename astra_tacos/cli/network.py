@@ -1,16 +1,18 @@
-"""`astra-tacos fabric`: graphs with devices that forward, made by kind, read from other tools' files, and written for them."""
+"""`astra-tacos network`: graphs with devices that forward, made by kind, read from other tools' files, and written for them."""
 
 from __future__ import annotations
 
-import hashlib
 import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from astra_tacos.cli.command import Command
 from astra_tacos.cli.console import print_json, print_rows
-from astra_tacos.cli.options import json_option
+from astra_tacos.cli.inspect import inspect
+from astra_tacos.cli.options import json_option, output_option
+from astra_tacos.cli.value_types import Size
 from astra_tacos.network.fabric.host_levels import ALGORITHMS, BANDWIDTH_UNITS, LATENCY_UNITS
 from astra_tacos.network.fabric.kinds import KINDS, FabricKind
 from astra_tacos.support.errors import ConfigError
@@ -18,27 +20,27 @@ from astra_tacos.support.errors import ConfigError
 if TYPE_CHECKING:
     from astra_tacos.network.network_config import NetworkConfig
 
-_NETWORK = "network.yml"
-_OWN = {_NETWORK, "links.csv", "nodes.csv", "hosts.csv"}
-_MARK = "# Written by astra-tacos fabric, "
-"""Begins the first line of network.yml; the digest of all that was written follows, by which it is known as unchanged."""
 _LIMIT = 1e12
 """Of bandwidths and latencies, as of those of the kinds."""
 
-_output_option = click.option(
-    "--output", "-o", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Write network.yml and its tables here."
-)
+_output_option = output_option("Write network.yml and its tables here.", required=True)
 
 
 @click.group()
-def fabric() -> None:
+def network() -> None:
     """Make, read and write graphs of NPUs, switches and other devices that forward.
 
     DIR gets network.yml, links.csv and nodes.csv: `astra-tacos synthesize --network DIR/network.yml` takes them.
     """
 
 
-@fabric.command("read")
+network.command_class = Command
+network.add_command(
+    Command("show", params=inspect.params, callback=inspect.callback, help="Show the network PATH, as inspect does.")
+)
+
+
+@network.command("read")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path))
 @_output_option
 @click.option("--latency", type=float, default=500.0, show_default=True, metavar="NS", help="Of links whose file gives none.")
@@ -72,11 +74,9 @@ def read(
     _write(network, output, {"read": ", ".join(map(str, paths)), "kind": what}, as_json)
 
 
-@fabric.command("write")
+@network.command("write")
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option(
-    "--output", "-o", type=click.Path(path_type=Path), required=True, metavar="FILE", help="Write ns-3's topology here."
-)
+@output_option("Write ns-3's topology here.", "FILE", required=True)
 @json_option
 def write(path: Path, output: Path, as_json: bool) -> None:
     """Write the network PATH as ns-3's physical topology."""
@@ -95,14 +95,14 @@ def write(path: Path, output: Path, as_json: bool) -> None:
     print_json(result) if as_json else print_rows((key, str(value)) for key, value in result.items())
 
 
-@fabric.command("measured")
+@network.command("measured")
 @click.option("--latency", type=click.Path(path_type=Path), required=True, metavar="CSV", help="Latency from row to column.")
 @click.option("--latency-unit", type=click.Choice(list(LATENCY_UNITS)), required=True, help="Unit of its entries.")
 @click.option("--bandwidth", type=click.Path(path_type=Path), required=True, metavar="CSV", help="Bandwidth from row to column.")
 @click.option("--bandwidth-unit", type=click.Choice(list(BANDWIDTH_UNITS)), required=True, help="Unit of its entries.")
 @click.option("--levels", "by_levels", is_flag=True, help="Write a dimension for each level, for ASTRA-sim, in place of a graph.")
 @click.option("--algorithm", type=click.Choice(ALGORITHMS), default="ring", show_default=True, help="Order hosts for this.")
-@click.option("--size", default="1MiB", show_default=True, help="Size of the All-Reduce that they are ordered for.")
+@click.option("--size", type=Size(), default="1MiB", show_default=True, help="Size of the All-Reduce that they are ordered for.")
 @_output_option
 @json_option
 def measured(
@@ -112,7 +112,7 @@ def measured(
     bandwidth_unit: str,
     by_levels: bool,
     algorithm: str,
-    size: str,
+    size: int,
     output: Path,
     as_json: bool,
 ) -> None:
@@ -121,78 +121,42 @@ def measured(
     Each CSV is a matrix with names of hosts in the first line and the first column. Hosts that are closer to one another than to
     others become a level. DIR gets hosts.csv, too: which host each NPU is.
     """
-    import numpy as np
-
-    from astra_tacos.network.fabric.host_levels import (
-        as_dimensions,
-        as_graph,
-        find_levels,
-        find_order,
-        halving_doubling_ns,
-        is_contiguous,
-        made_contiguous,
-        read_host_matrix,
-        ring_ns,
-    )
+    from astra_tacos.network.fabric.host_levels import read_host_matrix
+    from astra_tacos.network.fabric.measured import MeasuredHosts
+    from astra_tacos.network.fabric.network_directory import write_network_directory
     from astra_tacos.report.csv_table import write_table
-    from astra_tacos.support.units import format_size, parse_size
+    from astra_tacos.support.units import format_size
 
-    size_bytes = parse_size(size, "--size")
-    matrix = read_host_matrix(latency, latency_unit, bandwidth, bandwidth_unit)
-    if algorithm == "halving-doubling" and matrix.num_hosts & (matrix.num_hosts - 1):
-        raise ConfigError(f"--algorithm: halving-doubling of {matrix.num_hosts} hosts, expected a power of two")
-    levels = find_levels(matrix)
-    start = made_contiguous(levels, np.arange(matrix.num_hosts))
-    found = find_order(
-        matrix, algorithm, size_bytes, start, (lambda order: is_contiguous(levels, order)) if by_levels else lambda order: True
-    )
-    network = as_dimensions(matrix, levels) if by_levels else as_graph(matrix, levels, found.order)
-    orders = np.arange(matrix.num_hosts), found.order
-    ring = [ring_ns(matrix, order, size_bytes) for order in orders]
-    halving = [halving_doubling_ns(matrix, order, size_bytes) for order in orders]
-    hosts = [matrix.hosts[host] for host in found.order.tolist()]
+    found = MeasuredHosts.of(read_host_matrix(latency, latency_unit, bandwidth, bandwidth_unit), algorithm, size, by_levels)
     table = io.StringIO()
-    write_table(table, [("npu", "host"), *enumerate(hosts)])
-    figures = [
-        {
-            "parts": level.num_parts,
-            "latency_ns": level.latency_ns,
-            "bandwidth_gbps": level.bandwidth_gbps,
-            "spread_of_bandwidth": level.spread[0],
-            "spread_of_latency": level.spread[1],
-        }
-        for level in levels
-    ]
-    about = {
-        "measured": matrix.source,
-        "levels": figures,
-        "order": hosts,
-        "order_is_best": found.is_best,
-        "size_bytes": size_bytes,
-        "ring_before_ns": ring[0],
-        "ring_ns": ring[1],
-        "halving_doubling_before_ns": halving[0],
-        "halving_doubling_ns": halving[1],
-    }
-    shape = _written(network, output, {"hosts.csv": table.getvalue()})
+    write_table(table, [("npu", "host"), *enumerate(found.hosts)])
+    shape = write_network_directory(found.network, output, {"hosts.csv": table.getvalue()})
     if as_json:
-        print_json({**about, **shape})
+        print_json(found.to_json() | shape)
         return
-    rows = [("measured", matrix.source)]
-    for number, level in enumerate(levels, 1):
+    rows = [("measured", found.source)]
+    for number, level in enumerate(found.levels, 1):
         spread = f"between pairs, latency differs up to {level.spread[1]:.2f} times, bandwidth {level.spread[0]:.2f}"
         parts = f"{level.num_parts} parts" if level.num_parts > 1 else "all hosts"
         rows.append((f"level {number}", f"{parts}, {level.latency_ns:,.0f} ns, {level.bandwidth_gbps:.2f} GB/s ({spread})"))
-    rows.append((f"order for {algorithm}", ", ".join(hosts)))
+    rows.append((f"order for {algorithm}", ", ".join(found.hosts)))
     what = "the best order" if found.is_best else "the best that exchanges, moves and reversals found"
-    rows.append((f"ring, {format_size(size_bytes)}", f"{ring[0]:,.0f} ns as in the file -> {ring[1]:,.0f} ns (model; {what})"))
-    if halving[0] is not None and halving[1] is not None:
-        rows.append(("halving-doubling", f"{halving[0]:,.0f} ns as in the file -> {halving[1]:,.0f} ns (model)"))
+    rows.append(
+        (
+            f"ring, {format_size(size)}",
+            f"{found.ring_before_ns:,.0f} ns as in the file -> {found.ring_ns:,.0f} ns (model; {what})",
+        )
+    )
+    before, after = found.halving_doubling_before_ns, found.halving_doubling_ns
+    if before is not None and after is not None:
+        rows.append(("halving-doubling", f"{before:,.0f} ns as in the file -> {after:,.0f} ns (model)"))
     rows.append(
         ("shared links", "unknown: pairs were measured one at a time, so links between parts count as fast as all their pairs")
     )
-    if by_levels and len(levels) > 1:
-        ports = f"an NPU has one for each of {len(levels)} levels: what uses several at once is too fast if hosts have one NIC"
+    if by_levels and len(found.levels) > 1:
+        ports = (
+            f"an NPU has one for each of {len(found.levels)} levels: what uses several at once is too fast if hosts have one NIC"
+        )
         rows.append(("ports", ports))
     print_rows([*rows, *((key, f"{value:,}" if isinstance(value, int) else value) for key, value in shape.items())])
 
@@ -211,54 +175,18 @@ def _command(name: str, kind: FabricKind) -> click.Command:
         command = click.option(
             option, parameter, type=int if isinstance(default, int) else float, default=default, show_default=True, help=help_text
         )(command)
-    return click.command(name, help=f"{kind.summary[0].upper()}{kind.summary[1:]}.")(command)
+    return network.command(name, help=f"{kind.summary[0].upper()}{kind.summary[1:]}.")(command)
 
 
 for _name, _kind in KINDS.items():
-    fabric.add_command(_command(_name, _kind))
+    network.add_command(_command(_name, _kind))
 
 
 def _write(network: NetworkConfig, output: Path, about: dict[str, Any], as_json: bool) -> None:
-    result = {**about, **_written(network, output, {})}
+    from astra_tacos.network.fabric.network_directory import write_network_directory
+
+    result = about | write_network_directory(network, output, {})
     if as_json:
         print_json(result)
         return
     print_rows([(key, f"{value:,}" if isinstance(value, int) else str(value)) for key, value in result.items()])
-
-
-def _written(network: NetworkConfig, output: Path, tables: dict[str, str]) -> dict[str, Any]:
-    """Write a network and tables beside it; returns its counts and file."""
-    from astra_tacos.network.composition import build_topology
-    from astra_tacos.network.network_config import write_network
-    from astra_tacos.support.files import check_replaceable, replaced_directory
-
-    check_replaceable(
-        output, "network directory of astra_tacos, unchanged since", lambda names: not names or _is_unchanged(output, names)
-    )
-    topology = build_topology(network, may_forward=True)
-    with replaced_directory(output) as directory:
-        file = directory / _NETWORK
-        write_network(network, file)
-        for name, text in tables.items():
-            (directory / name).write_text(text, encoding="utf-8")
-        text = file.read_text(encoding="utf-8")
-        file.write_text(f"{_MARK}{_digest(directory, text.encode())}\n{text}", encoding="utf-8")
-    shape = {"npus": topology.num_endpoints, "forwarding": len(topology.forwarding), "links": topology.num_links}
-    return {**shape, "network": str(output / _NETWORK)}
-
-
-def _digest(directory: Path, network: bytes) -> str:
-    """The digest of a network's text, and of the tables in its directory."""
-    digest = hashlib.sha256(network)
-    for table in sorted(_OWN - {_NETWORK}):
-        if (directory / table).is_file():
-            digest.update(f"\n{table}\n".encode() + (directory / table).read_bytes())
-    return digest.hexdigest()
-
-
-def _is_unchanged(directory: Path, names: set[str]) -> bool:
-    """Whether a directory has what `_written` wrote there, and nothing else: people write and edit such files by hand, too."""
-    if not names <= _OWN or not all((directory / name).is_file() for name in (_NETWORK, *names)):
-        return False
-    first, _, rest = (directory / _NETWORK).read_bytes().partition(b"\n")
-    return first == f"{_MARK}{_digest(directory, rest)}".encode()

@@ -1,0 +1,110 @@
+"""The class of all commands: short and full help (--help, --help-all), and modes (`compare --frontier`)."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from astra_tacos.cli.console import echo
+
+_RARE = {
+    "The collective and what makes it": "--matrix --helpers --sketch --candidate",
+    "The search": "--time-limit --max-sends --link-model --reduce-bandwidth --trials --seed --threads --verify --refine-steps "
+    "--refine-max-npus",
+    "Runs and simulators": "--remote-memory --directory --ns3-config --astra-sim-bin --baseline --max-messages --cache "
+    "--no-cache",
+    "Parts of a run": "--ranks --without --explain",
+    "Schedules of communication": "--schedule-replays --per-iteration --keep-collectives",
+    "What is written": "--link-order --in-flight --msccl-xml --plot-width --chrome-trace",
+    "The model": "--placement --layer-file --ffn --kv-heads --vocab --gated --experts --top-k --dtype-bytes",
+    "The iteration": "--order --micro-batches --steps --virtual-stages --buckets --bucket-mb --first-bucket-mb --zero "
+    "--optimizer-sharding --sequence-parallel --durations --peak-tflops --memory-bandwidth",
+    "Costs and limits": "--cost-model --budget-cost --constraint --min-bandwidth --latency --libra-network --communicator",
+    "Processes": "--workers --timeout --memory --retry-failed",
+}
+"""By title, options that few people set, in all commands that have them: `--help-all` shows them, `--help` does not."""
+_MOST_SHOWN = 11
+"""Of a command with no more options, `--help` shows all."""
+
+
+class Command(click.Command):
+    """A command, of which some options are modes: each stands for a command of its own, with options of its own."""
+
+    def __init__(self, *arguments: Any, modes: Mapping[str, str] | None = None, **settings: Any) -> None:
+        """`modes`: by option, module and function of its command in `astra_tacos.cli`, with a point between them."""
+        super().__init__(*arguments, **settings)
+        self.modes = modes or {}
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """See `click.Command`. The context is that of the mode, if the arguments name one."""
+        given = args[: args.index("--")] if "--" in args else args
+        names = [name for name in self.modes if any(word.split("=")[0] == name for word in given)]
+        if len(names) > 1:
+            raise click.UsageError(f"Got {' and '.join(names)}, expected at most one of them.")
+        try:
+            if not names:
+                return super().make_context(info_name, args, parent, **extra)
+            mode = self._mode(names[0])
+            left = args if names[0] in _option_names(mode) else [word for word in args if word != names[0]]
+            return mode.make_context(f"{info_name} {names[0]}", left, parent, **extra)
+        except click.NoSuchOption as error:
+            commands = {f"`{info_name}`": self} | {f"`{info_name} {name}`": self._mode(name) for name in self.modes}
+            owners = [name for name, command in commands.items() if error.option_name in _option_names(command)]
+            if not owners:
+                raise
+            here = f"`{' '.join([str(info_name), *names])}`"
+            raise click.UsageError(f"{error.option_name} is an option of {' and '.join(owners)}, not of {here}.") from None
+
+    def _mode(self, name: str) -> click.Command:
+        module, _, function = self.modes[name].partition(".")
+        found = getattr(importlib.import_module(f"astra_tacos.cli.{module}"), function)
+        assert isinstance(found, click.Command)
+        return found
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """See `click.Command`: also --help-all."""
+        return [*super().get_params(ctx), _HELP_ALL]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """See `click.Command`: the options that people set, then the others by what they are for, then the modes."""
+        groups: dict[str, list[tuple[str, str]]] = {title: [] for title in ("Options", *_RARE)}
+        titles = {name: title for title, names in _RARE.items() for name in names.split()}
+        is_short = len(self.params) <= _MOST_SHOWN
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                groups["Options" if is_short else titles.get(parameter.opts[0], "Options")].append(record)
+        if self.modes:
+            groups["Other questions (each has options and help of its own)"] = [
+                (name, self._mode(name).get_short_help_str(100)) for name in self.modes
+            ]
+        for title, rows in groups.items():
+            if rows and (title not in _RARE or _HELP_ALL.name in ctx.meta):
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+
+def _print_all(ctx: click.Context, parameter: click.Parameter, asked: bool) -> None:
+    if asked:
+        ctx.meta[str(parameter.name)] = True
+        echo(ctx.get_help())
+        ctx.exit()
+
+
+_HELP_ALL = click.Option(
+    ["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=_print_all, help="Show all options and exit."
+)
+
+
+def _option_names(command: click.Command) -> set[str]:
+    return {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+
+
+command = functools.partial(click.command, cls=Command)
+"""`click.command` for all commands of this package."""

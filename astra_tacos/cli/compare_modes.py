@@ -1,0 +1,194 @@
+"""`astra-tacos compare --offload` and `--servers`: what it gains if switches, or servers, add."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from astra_tacos.cli.command import command
+from astra_tacos.cli.console import compile_ahead, echo, print_json, print_table, progress
+from astra_tacos.cli.options import json_option, network_option
+from astra_tacos.cli.search_options import search_options
+from astra_tacos.cli.value_types import Counts, Size, Sizes
+from astra_tacos.solver.first_use import CHECKING, REPLAYING, searching
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.units import format_size, format_time
+from astra_tacos.synthesizer.work import AUTO_BUDGET
+
+if TYPE_CHECKING:
+    from astra_tacos.synthesizer.search.search_options import SearchOptions
+
+_COLLECTIVES = ("all-reduce", "reduce", "broadcast", "reduce-scatter", "all-gather")
+_OFFLOAD_HEADER = ("NPUs", "size", "hosts", "network", "gain", "bound, hosts", "bound, network", "gain of bounds")
+_MOST_NPUS = 128
+_MOST_TIMES = 1_000_000
+_SERVERS_HEADER = ("variant", "servers", "theory", "programme", "bound", "scheduled", "time", "over all-reduce")
+
+
+@command()
+@network_option
+@click.option("--npus", type=Counts(), metavar="N,...", help="How many NPUs take part, from id 0 on; by default all.")
+@click.option("--sizes", type=Sizes(), default="64MiB", show_default=True, help="64KiB,1MiB or 64KiB:1GiB, as for compare.")
+@click.option("--collective", type=click.Choice(_COLLECTIVES), default="all-reduce", show_default=True)
+@search_options(without=("synthesizer",), budget=f"{AUTO_BUDGET // 1_000_000}M")
+@json_option
+def offload(
+    network_path: Path | None,
+    npus: tuple[int, ...] | None,
+    sizes: tuple[int, ...],
+    collective: str,
+    options: SearchOptions,
+    as_json: bool,
+) -> None:
+    """Compare sums made by hosts with sums made in the network, whose file says which devices add (astra_tacos: reducing).
+
+    Both are the best schedules found, verified and replayed; the bounds hold for every algorithm, with and without such devices.
+    """
+    from astra_tacos.collective import make_collective
+    from astra_tacos.network.composition import build_topology
+    from astra_tacos.network.network_config import read_network
+    from astra_tacos.solver.devices_that_add import offload_rows
+
+    if network_path is None:
+        raise click.UsageError("Missing option '--network'.")
+    topology = build_topology(read_network(network_path), may_forward=True)
+    counts = npus or (topology.num_endpoints,)
+    example = make_collective(collective, topology.num_npus, 1 << 30, 1, members=topology.endpoints)
+    compile_ahead(*searching(topology, example), *CHECKING, *REPLAYING)
+    rows = []
+    with progress("comparing") as on_progress:
+        for row in offload_rows(topology, collective, counts, sizes, options):
+            rows.append(row)
+            on_progress(len(rows), len(counts) * len(sizes))
+    if as_json:
+        print_json(
+            {"network": topology.name, "rows": [asdict(row) | {"gain": row.gain, "bound_gain": row.bound_gain} for row in rows]}
+        )
+        return
+
+    def time(value: int | None) -> str:
+        return "-" if value is None else format_time(value)
+
+    print_table(
+        f"{collective} on {topology.name}: {topology.describe_shape()}",
+        _OFFLOAD_HEADER,
+        [
+            (
+                f"{row.npus:,}",
+                format_size(row.size_bytes),
+                time(row.host_ns),
+                time(row.network_ns),
+                "-" if row.gain is None else f"{row.gain:.2f}",
+                time(row.host_bound_ns),
+                time(row.network_bound_ns),
+                "-" if row.bound_gain is None else f"{row.bound_gain:.2f}",
+            )
+            for row in rows
+        ],
+    )
+    below = [
+        bound_ns is not None and time_ns is not None and time_ns < bound_ns
+        for row in rows
+        for time_ns, bound_ns in ((row.host_ns, row.host_bound_ns), (row.network_ns, row.network_bound_ns))
+    ]
+    if any(below):
+        echo(f"{sum(below)} times are less than their bound, as ASTRA-sim truncates the time of each message")
+    for row in rows:
+        if row.refusal:
+            echo(f"{row.npus} NPUs, {format_size(row.size_bytes)}: {row.refusal}")
+
+
+@command()
+@click.option("--workers", type=click.IntRange(2, _MOST_NPUS), default=8, show_default=True, help="NPUs that have data.")
+@click.option(
+    "--servers",
+    "counts",
+    type=Counts(),
+    is_flag=False,
+    flag_value=(),
+    metavar="[K,...]",
+    help="Numbers of servers; alone, six up to all workers.",
+)
+@click.option("--size", "size_bytes", type=Size(), default="64MiB", show_default=True, help="Of the buffer of each worker.")
+@click.option("--bandwidth", type=float, default=100.0, show_default=True, metavar="GB/s", help="Of each port (2^30 bytes/s).")
+@click.option("--latency", type=float, default=500.0, show_default=True, metavar="NS", help="Of each link.")
+@click.option("--chunks-per-npu", type=click.IntRange(1), default=128, show_default=True, help="Chunks for each worker.")
+@click.option("--box", type=float, metavar="TIMES", help="Also one box with so many times a worker's bandwidth.")
+@click.option("--racks", type=click.IntRange(2), metavar="R", help="Also theory for R racks of so many workers each.")
+@click.option("--uplink", type=float, metavar="TIMES", help="Bandwidth of a rack's uplink, in ports of a worker; with --racks.")
+@json_option
+def servers(
+    workers: int,
+    counts: tuple[int, ...],
+    size_bytes: int,
+    bandwidth: float,
+    latency: float,
+    chunks_per_npu: int,
+    box: float | None,
+    racks: int | None,
+    uplink: float | None,
+    as_json: bool,
+) -> None:
+    """Compare parameter servers with an All-Reduce of the workers, on one Switch that stores and forwards.
+
+    Variants: colocated (a server process on each worker), dedicated (all data on K servers), mixed (the best share on servers,
+    the rest on workers), and box. Times are in units of S / B, in which a port sends one buffer: theory counts bandwidth only;
+    the linear programme deals data to trees; the bound holds for every algorithm; the schedule is verified and replayed.
+    """
+    from astra_tacos.solver.devices_that_add import MIXED, server_rows
+    from astra_tacos.synthesizer.parts.server_shares import colocated, fewest_that_win, racks_flat, racks_summed
+
+    if not counts:
+        counts = tuple(sorted({0, 1, *range(0, workers + 1, max(1, workers // 4)), workers}))
+    if workers + max(counts) > _MOST_NPUS:
+        raise ConfigError(f"--servers: found {max(counts)} for {workers} workers, expected at most {_MOST_NPUS - workers}")
+    if (racks is None) != (uplink is None):
+        raise click.UsageError("--racks and --uplink go together.")
+    for name, value in (("--box", box), ("--uplink", uplink)):
+        if value is not None and not 0 < value < _MOST_TIMES:
+            raise ConfigError(f"{name}: found {value}, expected a number above 0 and below {_MOST_TIMES:,}")
+    compile_ahead(*CHECKING, *REPLAYING)
+    found = []
+    with progress("scheduling") as on_progress:
+        total = sum(2 if count else 1 for count in counts) + (box is not None)
+        for row in server_rows(workers, counts, size_bytes, (bandwidth, latency), chunks_per_npu, box):
+            found.append(row)
+            on_progress(len(found), total)
+    levels = {}
+    if racks is not None and uplink is not None:
+        levels = {
+            "flat": racks_flat(workers, racks, uplink),
+            "summed in racks": racks_summed(workers, racks, uplink),
+            "servers above racks": racks_summed(workers, racks, uplink, dedicated_at_the_top=True),
+        }
+    winner = next((row.servers for row in found if row.kind == MIXED and row.time_ns < colocated(workers) * row.unit_ns), None)
+    if as_json:
+        print_json({"size_bytes": size_bytes, "rows": [asdict(row) for row in found], "racks": levels})
+        return
+    rows = [
+        (
+            row.kind,
+            f"{row.servers}",
+            f"{row.formula:.4f}",
+            f"{row.programme_ns / row.unit_ns:.4f}",
+            f"{row.bound_ns / row.unit_ns:.4f}",
+            f"{row.time_ns / row.unit_ns:.4f}",
+            format_time(row.time_ns),
+            f"{colocated(workers) / row.formula:.2f}",
+        )
+        for row in found
+    ]
+    unit = format_time(found[0].unit_ns)
+    print_table(f"All-Reduce of {format_size(size_bytes)} on {workers} workers, in units of {unit}", _SERVERS_HEADER, rows)
+    if levels:
+        print_table(
+            f"{racks} racks of {workers} workers, uplinks of {uplink:g} ports (theory)",
+            ("variant", "units"),
+            [(name, f"{value:.4f}") for name, value in levels.items()],
+        )
+    echo(f"\ndedicated servers alone win from {fewest_that_win(workers)} on, mixed ones from 1 on (theory)")
+    if winner is not None:
+        echo(f"scheduled: mixed servers win from {winner} on, of the numbers above")

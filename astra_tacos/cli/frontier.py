@@ -1,0 +1,148 @@
+"""`astra-tacos compare --frontier`: algorithms of which none has fewer steps and fewer rounds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from astra_tacos.cli.command import command
+from astra_tacos.cli.console import compile_ahead, echo, print_json, print_rows, print_table, progress
+from astra_tacos.cli.main import CHECK_FAILED
+from astra_tacos.cli.options import json_option, network_option, output_option
+from astra_tacos.cli.search_options import collective_options
+from astra_tacos.cli.value_types import Instance, Size
+from astra_tacos.collective import ROOTED
+from astra_tacos.solver.first_use import CERTIFYING, CHECKING, REPLAYING, WRITING
+from astra_tacos.support.errors import ConfigError
+
+if TYPE_CHECKING:
+    from astra_tacos.synthesizer.parts.frontier import Task
+
+_MOST_CHUNKS = 8
+_MOST_OF_PAIRS = 3
+_MORE_STEPS = 2
+_HEADER = ("chunks", "steps", "rounds", "rounds / chunk", "at least", "proven", "fastest from", "model ns", "schedule ns")
+
+
+@command()
+@network_option
+@collective_options
+@click.option("--size", "size_bytes", type=Size(), default="1MiB", show_default=True, help="Size for the times that are shown.")
+@click.option("--steps", type=click.IntRange(1), help=f"Most steps; by default {_MORE_STEPS} more than the network's diameter.")
+@click.option(
+    "--chunks",
+    type=click.IntRange(1),
+    help=f"Most chunks of an NPU that are tried; by default {_MOST_CHUNKS}, of an all-to-all {_MOST_OF_PAIRS} for each NPU.",
+)
+@click.option(
+    "--point", type=Instance(), metavar="C,S,R", help="Only decide whether there is an algorithm of C chunks, S steps, R rounds."
+)
+@click.option(
+    "--time-limit", "time_limit_s", type=float, default=30.0, show_default=True, metavar="SECONDS", help="For each instance."
+)
+@output_option("Write a run directory for each point here.")
+@json_option
+def frontier(
+    network_path: Path | None,
+    collective_name: str,
+    root: int | None,
+    size_bytes: int,
+    steps: int | None,
+    chunks: int | None,
+    point: tuple[int, int, int] | None,
+    time_limit_s: float,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Find the algorithms of a collective of which none has fewer steps and fewer rounds per chunk, by integer programmes.
+
+    A step takes a latency, and a round the time of a chunk on the slowest link. The relaxed programme says for each number of
+    steps how many rounds per chunk any algorithm needs; a point that reaches this is proven. Links have to be direct, of equal
+    latency, and of bandwidths that are multiples of the smallest one. An All-Reduce is composed of a Reduce-Scatter and an
+    All-Gather. Every point becomes a schedule, which the oracle and the replay check.
+    """
+    from astra_tacos.network.composition import build_topology
+    from astra_tacos.network.network_config import read_network
+    from astra_tacos.solver.frontier import FrontierRequest, find_frontier
+    from astra_tacos.synthesizer.parts.frontier import Task
+    from astra_tacos.synthesizer.parts.rounds import lanes_of
+
+    if network_path is None:
+        raise click.UsageError("Missing option '--network'.")
+    if not time_limit_s > 0:
+        raise click.UsageError(f"--time-limit: found {time_limit_s:g}, expected more than 0 seconds.")
+    topology = build_topology(read_network(network_path))
+    lanes = lanes_of(topology)
+    if topology.num_npus < 2:
+        raise ConfigError(f"{topology.name}: has {topology.num_npus} NPUs, expected at least 2")
+    if collective_name in ROOTED:
+        root = root or 0
+        if root >= topology.num_npus:
+            raise ConfigError(f"{collective_name}: found root {root}, expected an NPU, 0 to {topology.num_npus - 1}")
+    if collective_name == "all-reduce" and point is not None:
+        raise click.UsageError("--point: an all-reduce is a reduce-scatter and an all-gather: ask for those.")
+    task = Task(lanes, "all-gather" if collective_name == "all-reduce" else collective_name, root, time_limit_s)
+    if point is not None:
+        _decide(task, point, as_json)
+        return
+    if output is not None and output.exists():
+        raise ConfigError(f"{output}: exists, expected a directory to be made")
+    most = chunks or (_MOST_CHUNKS if task.unit == 1 else _MOST_OF_PAIRS)
+    asked = FrontierRequest(topology, collective_name, root, most, steps or task.least_steps + _MORE_STEPS, size_bytes)
+    compile_ahead(*CHECKING, *CERTIFYING, *REPLAYING, *(WRITING if output is not None else ()))
+    with progress("solving"):
+        found = find_frontier(task, asked, output)
+    if as_json:
+        print_json(found)
+        return
+    _print(found)
+
+
+def _decide(task: Task, point: tuple[int, int, int], as_json: bool) -> None:
+    from astra_tacos.solver.frontier import FEASIBLE, decide
+
+    with progress("solving"):
+        result = decide(task, *point)
+    if as_json:
+        print_json(result)
+    else:
+        least, steps = result["least_rounds_per_chunk"], result["steps"]
+        bound = "" if least is None else f"; {steps} steps need at least {task.bound(steps)} rounds per chunk"
+        echo(f"{result['chunks']} chunks, {steps} steps, {result['rounds']} rounds: {result['answer']} ({result['why']}){bound}")
+    if result["answer"] != FEASIBLE:
+        raise click.exceptions.Exit(CHECK_FAILED)
+
+
+def _print(found: dict[str, Any]) -> None:
+    from astra_tacos.support.units import format_size
+
+    least = found["least_rounds_per_chunk"]
+    rows = [("network", f"{found['network']}, {found['num_npus']} NPUs"), ("collective", str(found["collective"]))]
+    if least is not None:
+        rows.append(("rounds per chunk", f"at least {least:.4g} in any number of steps"))
+    rows += [("note", note) for note in found["notes"]]
+    print_rows(rows)
+    composed = found["collective"] == "all-reduce"
+    table = []
+    for row in found["points"]:
+        proven = ("of compositions" if composed else "yes") if row["proven"] else f"up to {found['most_chunks']} chunks"
+        proven = "no" if row["undecided"] else proven
+        table.append(
+            (
+                str(row["chunks"]),
+                str(row["steps"]),
+                str(row["rounds"]),
+                f"{row['rounds_per_chunk']:.4g}",
+                f"{row['least_rounds_per_chunk']:.4g}",
+                proven,
+                format_size(round(row["fastest_from_bytes"])) if row["fastest_from_bytes"] else "0 B",
+                f"{row['model_ns']:,.0f}",
+                f"{row['predicted_ns']:,}",
+            )
+        )
+    print_table(f"frontier (times of {format_size(found['size_bytes'])})", _HEADER, table)
+    echo("\nmodel: rounds are synchronous; schedules start sends before their round where they can")
+    if found["output"] is not None:
+        echo(f"written: {found['output']}")

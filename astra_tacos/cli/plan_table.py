@@ -1,0 +1,229 @@
+"""What `plan` prints of a planned run, and of its schedule of communication."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from astra_tacos.cli.console import echo, print_rows, print_table
+
+if TYPE_CHECKING:
+    from astra_tacos.planner.plan_result import CaseFigures, JointFigures, PlanResult
+    from astra_tacos.planner.retime.schedule_run import ScheduleResult
+    from astra_tacos.run.backend import Backend
+
+_MOST_TRIED = 12
+_MOST_LAYERS = 8
+_MOST_RANKS = 8
+_WITH = {"native": "with the run's own collectives", "synthesized": "with synthesized collectives"}
+
+
+def _iteration(result: ScheduleResult) -> list[tuple[str, str]]:
+    """The row of an iteration, if it was to be short."""
+    before, after = result.iteration_as_is_ns, result.iteration_ns
+    if before is None or after is None:
+        return []
+    return [("iteration", f"{before:,} ns (as it is) -> {after:,} ns, {before / max(after, 1):.3f} times as fast")]
+
+
+def print_schedule(result: ScheduleResult) -> None:
+    """Print what scheduling did to a run."""
+    print_rows(
+        [
+            ("schedule", result.name),
+            ("judged by", f"the embedded replay, {result.backend}, {_WITH[result.collectives]}"),
+            *_iteration(result),
+            ("end of the run", f"{result.as_is_ns:,} ns (as it is) -> {result.after_ns:,} ns"),
+            ("exposed communication", f"up to {result.exposed_as_is_ns:,} ns -> {result.exposed_after_ns:,} ns"),
+            ("speed-up", f"{result.speed_up:.3f}"),
+            *(("note", note) for note in result.notes),
+        ]
+    )
+    if len(result.tried) > 1:
+        ended = sorted((one for one in result.tried if one.end_ns is not None), key=lambda one: one.end_ns or 0)
+        shown = ended[:_MOST_TRIED]
+        title = f"policies ({len(shown)} of {len(result.tried)} that were tried; plan.json has all)"
+        rows = [(one.name, f"{one.end_ns:,}", f"{result.as_is_ns / (one.end_ns or 1):.3f}") for one in shown]
+        print_table(title, ("policies", "end ns", "speed-up"), rows)
+    exposed = sorted((one for one in result.layers if max(one[1:]) > 0), key=lambda one: -max(one[1:]))[:_MOST_LAYERS]
+    if exposed:
+        rows = [(name, f"{was:,}", f"{now:,}") for name, was, now in exposed]
+        title = "exposed communication by collective (mean of its ranks; the largest)"
+        print_table(title, ("collective", "before ns", "after ns"), rows)
+
+
+def file_rows(output: Path, backend: Backend) -> list[tuple[str, str]]:
+    """Where the files are, and how to run them, if a version of ASTRA-sim has such a network."""
+    script = output / ("run_astra_sim.sh" if backend.is_analytical else "run_ns3.sh")
+    return [("files", str(output)), *([("run", f"ASTRA_SIM_BIN=... {script}")] if script.exists() else [])]
+
+
+def print_plan(result: PlanResult, output: Path, measured: dict[str, Any], scheduled: ScheduleResult | None = None) -> None:
+    """Print what a plan made of a run."""
+    rows = [
+        ("planned", f"{result.num_collectives:,} collectives of {result.num_ranks:,} ranks, {len(result.cases):,} distinct"),
+        ("judged by", f"the embedded replay, {result.backend}"),
+    ]
+    if result.placement is not None:
+        rows.append(("placement", result.placement.name))
+    if result.before_ns is None:
+        rows.append(("before", f"does not end: {result.before_reason}"))
+        rows.append(("end of the run", f"{result.after_ns:,} ns"))
+        rows.append(("exposed communication", f"up to {result.exposed_after_ns:,} ns"))
+    else:
+        own = what = "native " + result.baseline if result.baseline else "as it was"
+        own_ns = None
+        if scheduled is not None and scheduled.plan_starts_scheduled:
+            what, own_ns = "scheduled, with its own collectives", scheduled.before_ns
+        elif result.placement is not None and not result.placement.kept_as_is:
+            what, own_ns = f"placed, {'with its own collectives' if own == 'as it was' else own}", result.placement.before_ns
+        if own_ns is not None:
+            gain = own_ns / max(result.after_ns, 1)
+            rows.append(("in all", f"{own_ns:,} ns ({own}) -> {result.after_ns:,} ns, speed-up {gain:.3f}"))
+        rows.append(("end of the run", f"{result.before_ns:,} ns ({what}) -> {result.after_ns:,} ns"))
+        rows.append(("exposed communication", f"up to {result.exposed_before_ns:,} ns -> {result.exposed_after_ns:,} ns"))
+        rows.append(("speed-up", f"{result.speed_up:.3f}"))
+    rows += [
+        (name, f"not physically possible: {end.impossible}")
+        for name, end in (("the run before", result.before_end), ("the planned run", result.after_end))
+        if end is not None and end.impossible
+    ]
+    rows += _native_rows(result) + _bound_rows(result)
+    rows += _message_rows(result)
+    rows += _judge_rows(result)
+    for when in ("before", "after"):
+        if when in measured:
+            cycles = "stalls" if measured[when] is None else f"{measured[when]:,} cycles"
+            rows.append((f"ASTRA-sim, {when}", cycles))
+    rows += [("note", note) for note in result.notes]
+    print_rows(rows + file_rows(output, result.backend))
+    header = (
+        "collective",
+        "members",
+        "groups",
+        "count",
+        "algorithm",
+        "predicted ns",
+        "all at once ns",
+        "bound ns",
+        "before ns",
+        "after ns",
+        "share",
+    )
+    print_table("collectives (before and after: the most time that a rank spends in them)", header, map(_row, result.cases))
+    if result.joint:
+        columns = ("joint schedules", "ranks", "count", "chunks", "predicted ns", "apart ns", "after ns")
+        title = "several groups as one schedule, whose ranks pass chunks on for one another (times of one, on average)"
+        print_table(title, columns, map(_joint_row, result.joint))
+    left = [case for case in result.cases if case.reason]
+    if left:
+        echo("")
+    for case in left:
+        echo(f"left as it is: {_which(case)}: {case.reason}")
+
+
+def _native_rows(result: PlanResult) -> list[tuple[str, str]]:
+    """The best native configuration, and one that is faster where no network is so fast."""
+    native = result.native
+    searched = f"{native.num_replays} tried" + (", more would take too many messages" if native.was_cut_off else "")
+    rows = []
+    if native.fastest_possible is None:
+        why = native.refusal if native.fastest is None else f"what ends is not physically possible ({searched})"
+        rows.append(("best native", f"none: {why}"))
+    else:
+        name = native.fastest_possible.name
+        where = " where each link carries one message at a time" if native.fastest_possible.end.impossible else ""
+        rows.append(("best native", f"{result.best_native_ns:,} ns{where}: {name} ({searched})"))
+        rows.append(("speed-up over it", f"{result.speed_up_over_best_native:.3f}{_lost_elsewhere(result)}"))
+    if native.fastest is not None and (native.fastest.end.impossible or native.fastest != native.fastest_possible):
+        rows.append(("fastest native", f"{native.fastest.end.end_ns:,} ns: {native.fastest}"))
+    return rows
+
+
+def _lost_elsewhere(result: PlanResult) -> str:
+    """Where messages queue on another judge, and the best native run there is faster than the planned one."""
+    lost = []
+    for judged in result.judged:
+        if judged.loses_to_native and judged.native_ns is not None:
+            speed_up = judged.speed_up_over_native
+            gain = "the planned run does not end" if speed_up is None else f"{speed_up:.3f}"
+            lost.append(f", but {gain} on {judged.judge.label} over the best native run there, {judged.native_ns:,} ns")
+    return "".join(lost)
+
+
+def _bound_rows(result: PlanResult) -> list[tuple[str, str]]:
+    """What the run takes at least, and how close the planned one is."""
+    from astra_tacos.bounds.certificate import below_bound
+
+    bound = result.bound
+    share = "less than any network takes" if result.efficiency is None else f"efficiency {result.efficiency:.1%}"
+    less = below_bound(result.counted_ns, bound.end_ns)
+    share += f"; the run takes {less}" if less and result.efficiency is not None else ""
+    rows = [("at least", f"{bound.end_ns:,} ns: {bound.where} ({share})")]
+    if bound.in_step_ns is not None:
+        is_met = bound.in_step_ns <= result.counted_ns
+        share = f"{bound.in_step_ns / max(result.counted_ns, 1):.1%}" if is_met else "this run takes less"
+        what = "the least if the members of collectives begin and end together and nobody relays"
+        rows.append(("in step", f"{bound.in_step_ns:,} ns: {what} ({share})"))
+    return rows
+
+
+def _message_rows(result: PlanResult) -> list[tuple[str, str]]:
+    """What the planned run costs the simulator."""
+    from astra_tacos.support.units import format_time
+
+    counts = result.messages
+    before = "" if counts.before is None else f"{counts.before:,} -> "
+    above = f", above the {counts.limit:,} asked for: no collective takes less" if counts.after > counts.limit else ""
+    took = f"about {format_time(counts.after_s * 1e9)} of ASTRA-sim's own time"
+    return [("messages", f"{before}{counts.after:,} ({took}{above})")]
+
+
+def _judge_rows(result: PlanResult) -> list[tuple[str, str]]:
+    """The end of the run on each judge, where they may differ."""
+    from astra_tacos.solver.judges import differ
+
+    if not differ(tuple(judged.judge for judged in result.judged)):
+        return []
+    rows = []
+    for judged in result.judged:
+        times = ("does not end" if time is None else f"{time:,} ns" for time in (judged.before_ns, judged.after_ns))
+        rows.append((judged.judge.label, f"{' -> '.join(times)} ({judged.judge.program})"))
+    return rows
+
+
+def _which(case: CaseFigures) -> str:
+    """A case by its pattern, size, groups and nodes."""
+    from astra_tacos.support.units import format_size
+
+    ranks = ", ".join(map(str, case.first_group[:_MOST_RANKS])) + (", ..." if len(case.first_group) > _MOST_RANKS else "")
+    more = f" and {case.groups - 1:,} more" if case.groups > 1 else ""
+    rank, node = case.first_node
+    nodes = f"{case.count * case.members:,} nodes, the first rank {rank}, node {node}"
+    return f"{case.collective} of {format_size(case.size_bytes)}, group of ranks {ranks}{more} ({nodes})"
+
+
+def _joint_row(joint: JointFigures) -> tuple[str, ...]:
+    counts = joint.count, joint.chunks_per_npu, joint.predicted_ns, joint.apart_ns, joint.spent_ns
+    return (", ".join(joint.collectives), str(len(joint.ranks)), *(f"{each:,}" for each in counts))
+
+
+def _row(case: CaseFigures) -> tuple[str, ...]:
+    from astra_tacos.support.units import format_size
+
+    def number(value: int | None) -> str:
+        return "-" if value is None else f"{value:,}"
+
+    return (
+        f"{case.collective} {format_size(case.size_bytes)}",
+        str(case.members),
+        str(case.groups),
+        f"{case.count:,}",
+        f"{case.algorithm} x{case.chunks_per_npu}" if case.chunks_per_npu else case.algorithm,
+        number(case.predicted_ns) + ("" if case.exact or case.predicted_ns is None else " ~"),
+        number(case.together_ns),
+        number(case.bound_ns),
+        number(case.spent_before_ns),
+        number(case.spent_after_ns),
+        f"{case.share:.1%}",
+    )

@@ -1,0 +1,91 @@
+"""A network of what was measured between hosts, in the best order for a native algorithm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from astra_tacos.network.fabric.host_levels import (
+    HostLevel,
+    HostMatrix,
+    as_dimensions,
+    as_graph,
+    find_levels,
+    find_order,
+    halving_doubling_ns,
+    is_contiguous,
+    made_contiguous,
+    ring_ns,
+)
+from astra_tacos.network.network_config import NetworkConfig
+from astra_tacos.support.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredHosts:
+    """Hosts in an order, their levels and network; times of All-Reduces by a model, in the order of the file and in this one."""
+
+    source: str
+    levels: tuple[HostLevel, ...]
+    hosts: tuple[str, ...]
+    is_best: bool
+    network: NetworkConfig
+    size_bytes: int
+    ring_before_ns: float
+    ring_ns: float
+    halving_doubling_before_ns: float | None
+    halving_doubling_ns: float | None
+
+    @classmethod
+    def of(cls, matrix: HostMatrix, algorithm: str, size_bytes: int, by_levels: bool) -> MeasuredHosts:
+        """Find the levels of hosts, and their order for an All-Reduce of a size by an algorithm.
+
+        Parameters
+        ----------
+        matrix
+            What was measured.
+        algorithm
+            One of `ALGORITHMS`.
+        size_bytes
+            Of the All-Reduce.
+        by_levels
+            Whether the network has a dimension for each level, in place of a graph; the order keeps levels together then.
+        """
+        if algorithm == "halving-doubling" and matrix.num_hosts & (matrix.num_hosts - 1):
+            raise ConfigError(f"--algorithm: halving-doubling of {matrix.num_hosts} hosts, expected a power of two")
+        levels, own = find_levels(matrix), np.arange(matrix.num_hosts)
+        start = made_contiguous(levels, own)
+        found = find_order(matrix, algorithm, size_bytes, start, lambda order: not by_levels or is_contiguous(levels, order))
+        return cls(
+            matrix.source,
+            levels,
+            tuple(matrix.hosts[host] for host in found.order.tolist()),
+            found.is_best,
+            as_dimensions(matrix, levels) if by_levels else as_graph(matrix, levels, found.order),
+            size_bytes,
+            *(ring_ns(matrix, order, size_bytes) for order in (own, found.order)),
+            *(halving_doubling_ns(matrix, order, size_bytes) for order in (own, found.order)),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """What `network measured --json` prints of it."""
+        names = ("ring_before_ns", "ring_ns", "halving_doubling_before_ns", "halving_doubling_ns")
+        return {
+            "measured": self.source,
+            "levels": [
+                {
+                    "parts": level.num_parts,
+                    "latency_ns": level.latency_ns,
+                    "bandwidth_gbps": level.bandwidth_gbps,
+                    "spread_of_bandwidth": level.spread[0],
+                    "spread_of_latency": level.spread[1],
+                }
+                for level in self.levels
+            ],
+            "order": list(self.hosts),
+            "order_is_best": self.is_best,
+            "size_bytes": self.size_bytes,
+            **{name: getattr(self, name) for name in names},
+        }

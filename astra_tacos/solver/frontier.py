@@ -1,0 +1,120 @@
+"""Frontiers of steps and rounds as verified schedules: the product of `compare --frontier`."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from astra_tacos.support.errors import ConfigError, SynthesisError
+from astra_tacos.support.files import replaced_directory
+from astra_tacos.synthesizer.parts.frontier import Algorithm, Task, composed, crossovers, frontier
+from astra_tacos.synthesizer.parts.rounds import Unknown
+
+if TYPE_CHECKING:
+    from astra_tacos.network.topology import Topology
+    from astra_tacos.schedule.timing import LinkModel
+
+FEASIBLE = "feasible"
+
+
+def decide(task: Task, chunks: int, steps: int, rounds: int) -> dict[str, Any]:
+    """Whether there is an algorithm of so many chunks, steps and rounds (`answer`), and why one knows."""
+    if chunks % task.unit:
+        raise ConfigError(f"{task.collective}: found {chunks} chunks, expected a multiple of {task.unit}, one for each NPU")
+    least = task.bound(steps)
+    answer, why = FEASIBLE, "solved"
+    try:
+        if least is None or rounds < steps or rounds < least * chunks:
+            answer = "infeasible"
+            why = "bound" if least is not None else "too few steps to get there"
+        elif task.decide(chunks, steps, rounds) is None:
+            answer = "infeasible"
+    except Unknown as error:
+        answer, why = "undecided", str(error)
+    result = {"chunks": chunks, "steps": steps, "rounds": rounds, "answer": answer, "why": why}
+    return result | {"least_rounds_per_chunk": None if least is None else float(least)}
+
+
+@dataclass(frozen=True, slots=True)
+class FrontierRequest:
+    """A frontier to find: of a collective on a network, up to numbers of chunks and steps, with times for a size."""
+
+    topology: Topology
+    collective: str
+    root: int | None
+    most_chunks: int
+    most_steps: int
+    size_bytes: int
+
+
+def find_frontier(task: Task, asked: FrontierRequest, output: Path | None) -> dict[str, Any]:
+    """The frontier, its schedules and where they are written; see docs/pareto.md for what the object has."""
+    algorithms: list[Algorithm] = []
+    notes: list[str] = []
+    for point in frontier(task, asked.most_chunks, asked.most_steps):
+        phases: tuple[Any, ...] | None = (point,)
+        if asked.collective == "all-reduce":
+            try:
+                phases = composed(task, point)
+            except Unknown:
+                phases = None
+            if phases is None:
+                notes.append(f"no reduce-scatter was found like the all-gather of {point.steps} steps")
+                continue
+        assert phases is not None
+        algorithms.append(Algorithm(asked.collective, asked.root, phases))
+    if not algorithms:
+        raise SynthesisError(
+            f"{asked.collective} on {asked.topology.name}: no algorithm of up to {asked.most_steps} steps was found"
+        )
+    least_ratio = task.bound(asked.topology.num_npus)
+    sizes = crossovers(algorithms, task.lanes)
+    with replaced_directory(output) if output is not None else nullcontext() as folder:
+        rows = [_row(algorithm, asked, task, size, folder) for algorithm, size in zip(algorithms, sizes, strict=True)]
+    for row in rows:
+        notes += [f"{c} chunks, {row['steps']} steps, {r} rounds: not decided in time" for c, r in row["undecided"]]
+    return {
+        "network": asked.topology.name,
+        "collective": asked.collective,
+        "root": asked.root,
+        "num_npus": asked.topology.num_npus,
+        "size_bytes": asked.size_bytes,
+        "least_rounds_per_chunk": None if least_ratio is None else float(least_ratio * len(algorithms[0].points)),
+        "most_chunks": asked.most_chunks * task.unit,
+        "points": rows,
+        "notes": notes,
+        "output": None if output is None else str(output),
+    }
+
+
+def _row(algorithm: Algorithm, asked: FrontierRequest, task: Task, fastest_from: float, folder: Path | None) -> dict[str, Any]:
+    from astra_tacos.export.run_directory import write_run_directory
+    from astra_tacos.solver.synthesize import check_schedule
+
+    model: LinkModel = "pipelined"  # as in rounds, a chunk holds a link while it serialises
+    try:
+        schedule = algorithm.schedule(asked.topology, asked.size_bytes, model)
+    except SynthesisError:
+        model = "blocking"
+        schedule = algorithm.schedule(asked.topology, asked.size_bytes, model)
+    check_schedule(schedule)
+    name = algorithm.name.replace(" ", "_").replace(",", "_")
+    if folder is not None:
+        write_run_directory(schedule, folder / name, check=False)
+    last = algorithm.points[-1]
+    return {
+        "chunks": algorithm.chunks,
+        "steps": algorithm.steps,
+        "rounds": algorithm.rounds,
+        "rounds_per_chunk": algorithm.rounds / algorithm.chunks,
+        "least_rounds_per_chunk": float(last.least * len(algorithm.points)),
+        "proven": last.is_proven,
+        "undecided": [list(pair) for pair in last.undecided],
+        "fastest_from_bytes": fastest_from,
+        "model_ns": algorithm.time_ns(task.lanes, asked.size_bytes),
+        "predicted_ns": schedule.collective_time_ns,
+        "link_model": model,
+        "directory": name if folder is not None else None,
+    }

@@ -1,0 +1,213 @@
+"""Verdicts of the oracle on files: schedules, traces, programs, run directories and planned runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from astra_tacos.support.errors import ConfigError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from astra_tacos.collective.collective import Collective
+    from astra_tacos.network.topology import Topology
+    from astra_tacos.schedule.schedule import Schedule
+    from astra_tacos.verifier.violation import Violation
+
+_FIGURES = ("predicted_ns", "bound_ns", "chunked_bound_ns", "efficiency", "optimal")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is said of one file: its path, what it is, what is wrong, what was not checked."""
+
+    path: str
+    what: str
+    violations: tuple[Violation, ...]
+    unchecked: str | None = None
+    figures: dict[str, Any] = field(default_factory=dict)
+    """Of a schedule: its time, its bounds, and how near it is to them."""
+
+    @property
+    def proven(self) -> bool:
+        """Whether the collective was checked and nothing violates it."""
+        return not self.violations and self.unchecked is None
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry of `checked`; violations are listed apart."""
+        about = {"path": self.path, "what": self.what, "proven": self.proven, "unchecked": self.unchecked}
+        return about | {"violations": len(self.violations), **self.figures}
+
+    def listed(self) -> list[dict[str, Any]]:
+        """Each violation as an object."""
+        fields = ("code", "message", "send", "npu", "chunk", "time_ns")
+        return [{"path": self.path} | {field: getattr(each, field) for field in fields} for each in self.violations]
+
+    @property
+    def outcome(self) -> str:
+        """`ok`, `3 violations` or `not proven`."""
+        if self.violations:
+            return f"{len(self.violations)} violation{'' if len(self.violations) == 1 else 's'}"
+        return "ok" if self.proven else "not proven"
+
+
+def verify_directory(directory: Path, topology: Topology | None, collective: str | None) -> list[Verdict]:
+    """Verdicts on everything in a run directory: its schedule, its traces and its programs.
+
+    Parameters
+    ----------
+    directory
+        The run directory.
+    topology, collective
+        What the programs have to run on and compute; None for those of the schedule.
+    """
+    from astra_tacos.schedule.storage import load_schedule
+
+    schedule = load_schedule(directory / "schedule.npz")
+    topology, collective = topology or schedule.topology, collective or schedule.collective.name
+    root = schedule.collective.root
+    unequal = schedule.collective if schedule.collective.part_bytes is not None else None
+    prefixes = sorted({path.with_name(path.name[: -len(".0.et")]) for path in (directory / "collective").glob("*.0.et")})
+    traces = [
+        verify_program(prefix, topology, collective, root) if unequal is None else _verify_parts(prefix, topology, unequal)
+        for prefix in prefixes
+    ]
+    xmls = [verify_program(path, topology, collective, root) for path in sorted(directory.glob("*.xml"))]
+    return [_verify_schedule(directory / "schedule.npz", schedule, collective), *traces, *xmls]
+
+
+def _verify_parts(prefix: Path, topology: Topology, collective: Collective) -> Verdict:
+    """Traces of a collective whose parts have sizes of their own, which traces alone do not tell."""
+    from astra_tacos.run.trace.reader import read_trace
+    from astra_tacos.verifier.program import verify_trace_of
+
+    verdict = verify_trace_of(read_trace(prefix), collective, topology)
+    what = f"{collective.name} on {verdict.num_ranks} NPUs, {verdict.num_messages:,} messages"
+    return Verdict(str(prefix), what, verdict.violations, verdict.unchecked)
+
+
+def verify_planned(directory: Path, before: Path | None) -> Verdict:
+    """The verdict on a planned run, also by the workload that it was made of, if its prefix is given."""
+    from astra_tacos.run.chunks import read_trace_parts
+    from astra_tacos.run.run import read_run
+    from astra_tacos.support.temporaries import scratch_directory
+    from astra_tacos.verifier.run_oracle import verify_run
+
+    plan = directory / "plan.json"
+    npu_of_rank = None if before is None else _placement_of(plan)
+    parts = read_trace_parts(plan)
+    prefixes = sorted({path.name[: -len(".0.et")] for path in (directory / "workload").glob("*.0.et")})
+    if len(prefixes) != 1:
+        raise ConfigError(f"{directory / 'workload'}: found {len(prefixes)} workloads, expected one")
+    groups = directory / "comm_group.json"
+    files = directory / "system.json", directory / "network.yml", groups if groups.is_file() else None
+    after = read_run(directory / "workload" / prefixes[0], *files, None, directory)
+    with scratch_directory() as scratch:
+        if before is not None and npu_of_rank is not None:
+            before = _renumbered(before, npu_of_rank.tolist(), scratch)
+        original = None if before is None else read_run(before, *files, None, directory)
+        verdict = verify_run(after, parts, original, npu_of_rank=npu_of_rank)
+    what = f"a planned run of {verdict.num_collectives:,} collective nodes"
+    what += f" ({verdict.num_native:,} native)" if verdict.num_native else ""
+    what += f", {verdict.num_traces:,} traces, {verdict.num_messages:,} messages"
+    return Verdict(str(directory), what, verdict.violations, "; ".join(verdict.unchecked) or None)
+
+
+def _placement_of(plan: Path) -> NDArray[np.int64] | None:
+    """Where `plan --place` put the ranks of the run before, by its plan.json; None if they stay where they were.
+
+    Raises
+    ------
+    ConfigError
+        If the plan is of a scheduled run, whose nodes are others, or the placement is none.
+    """
+    import numpy as np
+
+    from astra_tacos.support.text_files import read_json_object
+
+    found = read_json_object(plan)
+    schedule, placement = found.get("schedule"), found.get("placement")
+    if isinstance(schedule, dict) and schedule.get("policies") != "as-is" and not schedule.get("kept_as_is"):
+        raise ConfigError(
+            f"{plan}: scheduled ({schedule.get('policies')}), so its nodes are made of pieces of those before, which --before "
+            "does not follow: verify it without --before"
+        )
+    if placement is None:
+        return None
+    ranks = placement.get("npu_of_rank") if isinstance(placement, dict) else None
+    if not isinstance(ranks, list) or any(type(rank) is not int for rank in ranks) or sorted(ranks) != list(range(len(ranks))):
+        raise ConfigError(f"{plan}: placement: found no 'npu_of_rank' that names each NPU once: plan the run again")
+    return np.array(ranks, np.int64)
+
+
+def _renumbered(before: Path, npu_of_rank: list[int], folder: Path) -> Path:
+    """The prefix of the traces of a run under the numbers of the NPUs where its ranks are."""
+    for rank, npu in enumerate(npu_of_rank):
+        path = Path(f"{before}.{rank}.et")
+        if not path.is_file():
+            raise ConfigError(f"{path}: no such file, expected traces of the {len(npu_of_rank)} ranks that were placed")
+        (folder / f"{before.name}.{npu}.et").symlink_to(path.resolve())
+    return folder / before.name
+
+
+def verify_program(path: Path, topology: Topology | None, collective: str | None, root: int | None = None) -> Verdict:
+    """The verdict on an MSCCL XML (.xml), an MSCCL++ plan (.json), or traces of a collective (their prefix)."""
+    from astra_tacos.run.trace.reader import read_trace
+    from astra_tacos.verifier.program import verify_msccl_xml, verify_mscclpp_plan, verify_trace
+
+    if path.suffix == ".xml":
+        verdict = verify_msccl_xml(path, collective, topology)
+    elif path.suffix == ".json":
+        verdict = verify_mscclpp_plan(path, collective, topology)
+    else:
+        verdict = verify_trace(read_trace(path), collective, topology, root)
+    what = f"{verdict.collective or 'no known collective'} on {verdict.num_ranks} NPUs, {verdict.num_messages:,} messages"
+    return Verdict(str(path), what, verdict.violations, verdict.unchecked)
+
+
+def verify_schedule_file(path: Path, collective: str | None) -> Verdict:
+    """The verdict on a schedule, with its times if nothing is wrong; None for the collective that it says."""
+    from astra_tacos.schedule.storage import load_schedule
+    from astra_tacos.schedule.symmetric_schedule import holds_symmetric
+
+    if holds_symmetric(path):
+        return _verify_symmetric(path, collective)
+    return _verify_schedule(path, load_schedule(path), collective)
+
+
+def _verify_schedule(path: Path, schedule: Schedule, collective: str | None) -> Verdict:
+    from astra_tacos.bounds.certificate import certify
+    from astra_tacos.verifier.schedule_oracle import verify as verify_schedule
+    from astra_tacos.verifier.violation import Violation
+
+    what = f"{schedule.collective.name} on {schedule.collective.num_members} NPUs, {schedule.num_sends:,} sends"
+    violations = verify_schedule(schedule)
+    if collective not in (None, schedule.collective.name):
+        text = f"is of {schedule.collective.name}, expected {collective}"
+        violations = (Violation("wrong-collective", text), *violations)
+    if violations:
+        return Verdict(str(path), what, violations)
+    certificate = certify(schedule)
+    return Verdict(str(path), what, (), None, {name: certificate[name] for name in _FIGURES})
+
+
+def _verify_symmetric(path: Path, collective: str | None) -> Verdict:
+    from astra_tacos.bounds.symmetric import certify_symmetric
+    from astra_tacos.schedule.symmetric_schedule import load_symmetric_schedule
+    from astra_tacos.verifier.symmetric_oracle import verify_symmetric
+    from astra_tacos.verifier.violation import Violation
+
+    schedule = load_symmetric_schedule(path)
+    task = schedule.task
+    sends = f"{schedule.num_sends:,} sends, {schedule.num_rows:,} of them of NPU 0's chunks"
+    what = f"{task.collective} on {task.num_npus:,} NPUs, {sends}"
+    violations = verify_symmetric(schedule)
+    if collective not in (None, task.collective):
+        violations = (Violation("wrong-collective", f"is of {task.collective}, expected {collective}"), *violations)
+    if violations:
+        return Verdict(str(path), what, violations)
+    certificate = certify_symmetric(schedule)
+    return Verdict(str(path), what, (), None, {name: certificate[name] for name in _FIGURES})

@@ -1,0 +1,74 @@
+"""A program of a collective (MSCCL XML, MSCCL++ plan, Chakra traces) as a run: proven, scheduled, checked and written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from astra_tacos.collective import make_collective
+from astra_tacos.export.candidate import read_candidate
+from astra_tacos.export.run_directory import write_run_directory
+from astra_tacos.network.composition import build_topology
+from astra_tacos.network.network_config import read_network
+from astra_tacos.run.backend import Backend
+from astra_tacos.solver.first_use import Progress, silent
+from astra_tacos.solver.judgement import judge_schedule
+from astra_tacos.solver.judges import backend_in_use, backend_that_runs, timed_for
+from astra_tacos.solver.synthesize import check_schedule
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.synthesizer.search.search_options import SearchOptions
+from astra_tacos.workload.repairer.reading import default_network, network_of
+
+
+def import_program(
+    path: Path,
+    network_path: Path | None,
+    size_bytes: int,
+    output: Path,
+    options: SearchOptions,
+    backend: Backend | None,
+    progress: Progress = silent,
+) -> dict[str, Any]:
+    """Prove a program, make it a schedule of a network, check that, and write its run directory.
+
+    Parameters
+    ----------
+    path
+        The program's file.
+    network_path
+        The network; None for one in which every NPU is connected with every other one.
+    size_bytes
+        Size of the collective.
+    output
+        Where the run is written.
+    options, backend
+        Link model and speed of reductions; the backend to write for.
+    progress
+        Told what is being done.
+
+    Returns
+    -------
+    dict
+        result.json of the run, with `output`, `notes` and `command`.
+    """
+    with progress("proving"):
+        candidate = read_candidate(path)
+    proven = candidate.proven
+    network = network_of(default_network(proven.num_ranks)) if network_path is None else read_network(network_path)
+    topology = build_topology(network)
+    if topology.num_npus != proven.num_ranks:
+        raise ConfigError(f"{path}: has {proven.num_ranks} ranks, {topology.name} has {topology.num_npus} NPUs, expected as many")
+    what = make_collective(proven.collective, topology.num_npus, size_bytes, 1, proven.root)
+    _, models, reason = timed_for(options, topology, backend)
+    with progress("importing"):
+        converted = candidate.schedule(topology, what, models, options.reduce_bandwidth_gbps)
+        schedule = converted.schedule
+        check_schedule(schedule)
+        in_use = backend_that_runs(schedule, backend_in_use(network, models, backend), backend)
+        judged = judge_schedule(schedule, network, in_use)
+    in_blocks = {"in_thread_blocks_ns": converted.in_blocks_ns, "file": path.name, "digest": candidate.digest}
+    more = {"link_model_reason": reason, "verified": True, **judged.to_json(), **in_blocks}
+    with progress("writing"):
+        run = write_run_directory(schedule, output, more, backend=judged.backend, check=False)
+    notes = [*run.notes, *judged.notes, *filter(None, [candidate.note(schedule.collective)])]
+    return run.result | {"output": str(run.path), **run.figures, "notes": notes, "command": run.command}
