@@ -13,7 +13,7 @@ from results_page import machine, main
 from astra_tacos import build_topology
 from astra_tacos.network.network_config import Dimension, NetworkConfig
 from astra_tacos.synthesizer.parts.frontier import Task, frontier
-from astra_tacos.synthesizer.parts.rounds import Effort, lanes_of
+from astra_tacos.synthesizer.parts.rounds import lanes_of
 
 SECONDS = 30.0
 CASES = (
@@ -37,7 +37,7 @@ def tables() -> str:
     ]
     for network, name, root, chunks, steps in CASES:
         begin = time.process_time()
-        for point in frontier(Task(networks[network], name, root, Effort(time_limit_s=SECONDS)), chunks, steps):
+        for point in frontier(Task(networks[network], name, root, SECONDS), chunks, steps):
             seconds = time.process_time() - begin
             proven = "yes" if point.is_proven else f"up to {chunks} chunks" if not point.undecided else "no"
             instance = f"({point.chunks}, {point.steps}, {point.rounds})"

@@ -8,11 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from astra_tacos.cli.command import command
-from astra_tacos.cli.console import compile_ahead, echo, print_json, progress
-from astra_tacos.cli.options import backend_option, json_option, network_option, ns3_option, output_option, with_ns3
-from astra_tacos.cli.search_options import candidate_option, collective_options, read_candidates, search_options
-from astra_tacos.cli.value_types import Names, Sizes
+from astra_tacos.cli.shared.command import command
+from astra_tacos.cli.shared.console import compile_ahead, echo, print_json, progress
+from astra_tacos.cli.shared.options import (
+    Names,
+    Sizes,
+    backend_option,
+    json_option,
+    network_option,
+    ns3_option,
+    output_option,
+    with_ns3,
+)
+from astra_tacos.cli.shared.search_options import candidate_option, collective_options, read_candidates, search_options
 from astra_tacos.collective import make_collective
 from astra_tacos.report.compare_rows import CompareRow
 from astra_tacos.report.figure.figure_style import WIDTHS
@@ -129,7 +137,7 @@ def compare(
     The command prints a table of times, with those of ASTRA-sim's own algorithms by the replay (`native`). --csv, --plot and
     --output write its data, and a figure for a paper.
     """
-    from astra_tacos.cli.compare_table import print_comparison
+    from astra_tacos.cli.shared.compare_table import print_comparison
     from astra_tacos.network.composition import build_topology
     from astra_tacos.network.network_config import read_network
     from astra_tacos.report.figure.figure_style import check_figure

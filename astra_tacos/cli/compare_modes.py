@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from astra_tacos.cli.command import command
-from astra_tacos.cli.console import compile_ahead, echo, print_json, print_table, progress
-from astra_tacos.cli.options import json_option, network_option
-from astra_tacos.cli.search_options import search_options
-from astra_tacos.cli.value_types import Counts, Size, Sizes
+from astra_tacos.cli.shared.command import command
+from astra_tacos.cli.shared.console import compile_ahead, echo, print_json, print_table, progress
+from astra_tacos.cli.shared.options import Counts, Size, Sizes, json_option, network_option
+from astra_tacos.cli.shared.search_options import search_options
 from astra_tacos.solver.first_use import CHECKING, REPLAYING, searching
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import format_size, format_time

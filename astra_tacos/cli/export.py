@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from astra_tacos.cli.command import Command, command
-from astra_tacos.cli.console import print_json, print_rows, progress
-from astra_tacos.cli.inputs import Kind, identify
-from astra_tacos.cli.options import json_option, output_option
+from astra_tacos.cli.shared.command import Command, command
+from astra_tacos.cli.shared.console import print_json, print_rows, progress
+from astra_tacos.cli.shared.inputs import Kind, identify
+from astra_tacos.cli.shared.options import json_option, output_option
 from astra_tacos.export import EXPORTERS
 from astra_tacos.support.errors import ConfigError
 

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from astra_tacos.cli.command import command
-from astra_tacos.cli.console import compile_ahead, echo, print_json, print_rows, print_table, progress
 from astra_tacos.cli.main import CHECK_FAILED
-from astra_tacos.cli.options import json_option, network_option, output_option
-from astra_tacos.cli.search_options import collective_options
-from astra_tacos.cli.value_types import Instance, Size
+from astra_tacos.cli.shared.command import command
+from astra_tacos.cli.shared.console import compile_ahead, echo, print_json, print_rows, print_table, progress
+from astra_tacos.cli.shared.options import Instance, Size, json_option, network_option, output_option
+from astra_tacos.cli.shared.search_options import collective_options
 from astra_tacos.collective import ROOTED
 from astra_tacos.solver.first_use import CERTIFYING, CHECKING, REPLAYING, WRITING
 from astra_tacos.support.errors import ConfigError

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from astra_tacos.cli.command import command
-from astra_tacos.cli.console import print_json, print_rows, progress
-from astra_tacos.cli.options import json_option, network_option, output_option
+from astra_tacos.cli.shared.command import command
+from astra_tacos.cli.shared.console import print_json, print_rows, progress
+from astra_tacos.cli.shared.options import json_option, network_option, output_option
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.workload.generator.model import PRESETS
 from astra_tacos.workload.generator.models import LAYERED_MODELS

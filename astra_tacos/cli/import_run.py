@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from astra_tacos.cli.command import command
-from astra_tacos.cli.console import compile_ahead, print_json, print_rows, progress
-from astra_tacos.cli.inputs import is_program
 from astra_tacos.cli.lint import print_repair
-from astra_tacos.cli.options import OptionalFiles, backend_option, json_option, optional_files, output_option
-from astra_tacos.cli.search_options import search_options
-from astra_tacos.cli.value_types import Size
+from astra_tacos.cli.shared.command import command
+from astra_tacos.cli.shared.console import compile_ahead, print_json, print_rows, progress
+from astra_tacos.cli.shared.inputs import is_program
+from astra_tacos.cli.shared.options import OptionalFiles, Size, backend_option, json_option, optional_files, output_option
+from astra_tacos.cli.shared.search_options import search_options
 from astra_tacos.solver.first_use import CERTIFYING, CHECKING, PROGRAMS, READING, REPAIRING, REPLAYING, WRITING
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from astra_tacos.cli.command import command
-from astra_tacos.cli.console import compile_ahead, print_json, print_rows, print_table
-from astra_tacos.cli.inputs import Kind, identify
-from astra_tacos.cli.options import json_option
+from astra_tacos.cli.shared.command import command
+from astra_tacos.cli.shared.console import compile_ahead, print_json, print_rows, print_table
+from astra_tacos.cli.shared.inputs import Kind, identify
+from astra_tacos.cli.shared.options import json_option
 from astra_tacos.solver.first_use import INSPECTING
 
 _LISTED = 16

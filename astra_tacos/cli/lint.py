@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from astra_tacos.cli.command import command
-from astra_tacos.cli.console import compile_ahead, echo, print_json, print_rows, progress, show, styled
 from astra_tacos.cli.main import CHECK_FAILED
-from astra_tacos.cli.options import OptionalFiles, backend_option, optional_files, output_option, workload_option
+from astra_tacos.cli.shared.command import command
+from astra_tacos.cli.shared.console import compile_ahead, echo, print_json, print_rows, progress, show, styled
+from astra_tacos.cli.shared.options import OptionalFiles, backend_option, optional_files, output_option, workload_option
 from astra_tacos.solver.first_use import LINTING, REPAIRING
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import click
 
-from astra_tacos.cli.console import echo, make_streams_lenient, print_warnings
+from astra_tacos.cli.shared.console import echo, make_streams_lenient, print_warnings
 from astra_tacos.support.errors import AstraTacosError, ReplayError, VerificationError
 from astra_tacos.support.input_file import inputs_noted
 from astra_tacos.support.interrupts import Interrupts, interruptible

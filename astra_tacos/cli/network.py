@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from astra_tacos.cli.command import Command
-from astra_tacos.cli.console import print_json, print_rows
 from astra_tacos.cli.inspect import inspect
-from astra_tacos.cli.options import json_option, output_option
-from astra_tacos.cli.value_types import Size
+from astra_tacos.cli.shared.command import Command
+from astra_tacos.cli.shared.console import print_json, print_rows
+from astra_tacos.cli.shared.options import Size, json_option, output_option
 from astra_tacos.network.fabric.host_levels import ALGORITHMS, BANDWIDTH_UNITS, LATENCY_UNITS
 from astra_tacos.network.fabric.kinds import KINDS, FabricKind
 from astra_tacos.support.errors import ConfigError

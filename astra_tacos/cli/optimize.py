@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from astra_tacos.cli.command import command
-from astra_tacos.cli.console import compile_ahead, print_json, print_rows, print_table, progress
-from astra_tacos.cli.options import json_option, network_option, output_option
+from astra_tacos.cli.shared.command import command
+from astra_tacos.cli.shared.console import compile_ahead, print_json, print_rows, print_table, progress
+from astra_tacos.cli.shared.options import json_option, network_option, output_option
 from astra_tacos.solver.first_use import ALL_SEARCHING
 from astra_tacos.support.errors import ConfigError
 

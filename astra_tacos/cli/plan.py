@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from astra_tacos.cli.command import command
-from astra_tacos.cli.console import compile_ahead, echo, points_to_lint, print_json, print_rows, progress
-from astra_tacos.cli.options import (
+from astra_tacos.cli.shared.command import command
+from astra_tacos.cli.shared.console import compile_ahead, echo, points_to_lint, print_json, print_rows, progress
+from astra_tacos.cli.shared.options import (
     RunFiles,
     backend_option,
     check_ns3,
@@ -19,8 +19,8 @@ from astra_tacos.cli.options import (
     output_option,
     run_options,
 )
-from astra_tacos.cli.plan_table import file_rows, print_plan, print_schedule
-from astra_tacos.cli.search_options import candidate_option, read_candidates, search_options
+from astra_tacos.cli.shared.plan_table import file_rows, print_plan, print_schedule
+from astra_tacos.cli.shared.search_options import candidate_option, read_candidates, search_options
 from astra_tacos.solver.first_use import ALL_SEARCHING, PLANNING
 
 if TYPE_CHECKING:

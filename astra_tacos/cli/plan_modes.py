@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from astra_tacos.cli.command import command
-from astra_tacos.cli.console import compile_ahead, points_to_lint, print_json, print_rows, print_table, progress
-from astra_tacos.cli.options import RunFiles, backend_option, json_option, network_option, output_option, run_options
+from astra_tacos.cli.shared.command import command
+from astra_tacos.cli.shared.console import compile_ahead, points_to_lint, print_json, print_rows, print_table, progress
+from astra_tacos.cli.shared.options import RunFiles, backend_option, json_option, network_option, output_option, run_options
 from astra_tacos.solver.first_use import PLANNING
 
 if TYPE_CHECKING:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from astra_tacos.cli.command import command
-from astra_tacos.cli.console import (
+from astra_tacos.cli.main import CHECK_FAILED
+from astra_tacos.cli.shared.command import command
+from astra_tacos.cli.shared.console import (
     LINT_SAYS_MORE,
     compile_ahead,
     echo,
@@ -19,9 +20,8 @@ from astra_tacos.cli.console import (
     print_table,
     progress,
 )
-from astra_tacos.cli.inputs import Kind, identify
-from astra_tacos.cli.main import CHECK_FAILED
-from astra_tacos.cli.options import (
+from astra_tacos.cli.shared.inputs import Kind, identify
+from astra_tacos.cli.shared.options import (
     ASTRA_SIM,
     NS3,
     RunFiles,

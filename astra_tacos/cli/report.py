@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from astra_tacos.cli.console import echo, print_json
-from astra_tacos.cli.options import json_option
 from astra_tacos.cli.report_figure import KINDS, find_figure
 from astra_tacos.cli.report_page import find_page
+from astra_tacos.cli.shared.console import echo, print_json
+from astra_tacos.cli.shared.options import json_option
 from astra_tacos.report.figure.figure_style import FORMATS, WIDTHS, check_figure, save_figure
 from astra_tacos.report.sweep_choice import CONDITION
 from astra_tacos.support.errors import ConfigError

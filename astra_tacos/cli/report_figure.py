@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from astra_tacos.cli.inputs import Kind
-from astra_tacos.cli.report_inputs import (
+from astra_tacos.cli.shared.inputs import (
+    Kind,
     identify_drawn,
     load_schedule,
     load_symmetric,

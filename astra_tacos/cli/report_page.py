@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from astra_tacos.cli.console import progress
-from astra_tacos.cli.inputs import refuse_lockstep
+from astra_tacos.cli.shared.console import progress
+from astra_tacos.cli.shared.inputs import refuse_lockstep
 from astra_tacos.support.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from astra_tacos.cli.command import command
-from astra_tacos.cli.console import (
+from astra_tacos.cli.shared.command import command
+from astra_tacos.cli.shared.console import (
     compile_ahead,
     duration,
     echo,
@@ -23,8 +23,7 @@ from astra_tacos.cli.console import (
     progress,
     sweep_progress,
 )
-from astra_tacos.cli.options import backend_option, json_option, output_option
-from astra_tacos.cli.value_types import Size
+from astra_tacos.cli.shared.options import Size, backend_option, json_option, output_option
 from astra_tacos.solver.first_use import ALL_SEARCHING, CHECKING, PLANNING, ROOTED
 from astra_tacos.support.installation import require
 from astra_tacos.support.interrupts import Interrupts, interruptible

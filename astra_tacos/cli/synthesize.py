@@ -7,11 +7,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from astra_tacos.cli.command import command
-from astra_tacos.cli.console import echo, print_json, print_rows, progress
-from astra_tacos.cli.options import backend_option, json_option, network_option, ns3_option, output_option, with_ns3
-from astra_tacos.cli.search_options import asked_parts, search_options, unequal_collective_options
-from astra_tacos.cli.value_types import Counts, Size
+from astra_tacos.cli.shared.command import command
+from astra_tacos.cli.shared.console import echo, print_json, print_rows, progress
+from astra_tacos.cli.shared.options import (
+    Counts,
+    Size,
+    backend_option,
+    json_option,
+    network_option,
+    ns3_option,
+    output_option,
+    with_ns3,
+)
+from astra_tacos.cli.shared.search_options import asked_parts, search_options, unequal_collective_options
 from astra_tacos.schedule.schedule import LINK_ORDERS, LinkOrder
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from astra_tacos.cli.command import command
-from astra_tacos.cli.console import compile_ahead, echo, print_json, progress
-from astra_tacos.cli.inputs import Kind, identify
 from astra_tacos.cli.main import CHECK_FAILED
-from astra_tacos.cli.options import json_option, network_option
+from astra_tacos.cli.shared.command import command
+from astra_tacos.cli.shared.console import compile_ahead, echo, print_json, progress
+from astra_tacos.cli.shared.inputs import Kind, identify
+from astra_tacos.cli.shared.options import json_option, network_option
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.solver.first_use import CERTIFYING, CHECKING, PROGRAMS, READING
 from astra_tacos.support.errors import ConfigError

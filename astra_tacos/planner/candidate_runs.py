@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.export.chakra import schedule_trace
 from astra_tacos.planner.global_order import order_instances
-from astra_tacos.planner.joint_synthesis import JointWorkload
+from astra_tacos.planner.joint.joint_synthesis import JointWorkload
 from astra_tacos.planner.plan_result import time_spent
 from astra_tacos.planner.run_bound import estimate_durations
 from astra_tacos.planner.solution import CaseSolution

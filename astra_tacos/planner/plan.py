@@ -21,9 +21,9 @@ from astra_tacos.planner.alike import find_alike, renumbered_solution
 from astra_tacos.planner.best_native import best_native
 from astra_tacos.planner.candidate_runs import CandidateRun, choose_run
 from astra_tacos.planner.group_topology import Machine
-from astra_tacos.planner.joint_choice import JointLimits, choose_joint, joint_figures
-from astra_tacos.planner.joint_sets import JointSet
-from astra_tacos.planner.joint_synthesis import JointCollective, JointWorkload, apart, synthesize_joint
+from astra_tacos.planner.joint.joint_choice import JointLimits, choose_joint, joint_figures
+from astra_tacos.planner.joint.joint_sets import JointSet
+from astra_tacos.planner.joint.joint_synthesis import JointCollective, JointWorkload, apart, synthesize_joint
 from astra_tacos.planner.native_configuration import NativeConfiguration, configuration_of
 from astra_tacos.planner.plan_result import (
     JudgedRun,

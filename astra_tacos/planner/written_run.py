@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from astra_tacos.planner.assignment import Assignment, assign
 from astra_tacos.planner.global_order import MergedGraph, order_dependencies
 from astra_tacos.planner.instances import Instances, IssueOrder
-from astra_tacos.planner.joint_synthesis import NO_JOINT, JointWorkload
+from astra_tacos.planner.joint.joint_synthesis import NO_JOINT, JointWorkload
 from astra_tacos.planner.native_configuration import NativeConfiguration
 from astra_tacos.planner.run_files import WORKLOAD, RunInputs, write_configurations, write_ns3_configurations, write_traces
 from astra_tacos.planner.solution import CaseSolution

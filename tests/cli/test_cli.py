@@ -16,8 +16,8 @@ import pytest
 from click.testing import CliRunner
 from helpers.command import PROGRAM, run, run_process
 
-from astra_tacos.cli.command import _RARE, Command
 from astra_tacos.cli.main import COMMANDS, cli
+from astra_tacos.cli.shared.command import _RARE, Command
 from astra_tacos.support.errors import ConfigError
 
 NETWORK = "topology: [ Ring, Switch ]\nnpus_count: [ 2, 4 ]\nbandwidth: [ 100.0, 25.0 ]\nlatency: [ 50.0, 500.0 ]\n"

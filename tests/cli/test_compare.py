@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from astra_tacos.cli.main import cli
-from astra_tacos.cli.value_types import Names, Sizes
+from astra_tacos.cli.shared.options import Names, Sizes
 from astra_tacos.report.compare_rows import COLUMNS, NATIVE
 from astra_tacos.support.errors import ConfigError, VerificationError
 from astra_tacos.synthesizer import SYNTHESIZERS, auto_synthesizers

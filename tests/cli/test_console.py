@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos.cli.console import echo, print_rows, print_table, printable
 from astra_tacos.cli.main import _fail
+from astra_tacos.cli.shared.console import echo, print_rows, print_table, printable
 
 EVIL = "a\x1b]0;owned\x07\x1b[2J\r\u202eb\u200bc\u2028d\x9b1m\udcff"
 """A title of the window, a cleared screen, a line written over, mirrored text, no width, another line, a byte that is no text."""

@@ -115,7 +115,7 @@ def test_bad_numbers_of_servers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["3,3", "1:4,4"])
 def test_numbers_that_are_given_twice_are_refused(text: str) -> None:
-    from astra_tacos.cli.value_types import Counts
+    from astra_tacos.cli.shared.options import Counts
 
     with pytest.raises(click.BadParameter, match="after the same number, expected each number once"):
         Counts().convert(text, None, None)

@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner, Result
 from helpers.lint_runs import RunFiles, coll, comp
 
-from astra_tacos.cli.console import points_to_lint
 from astra_tacos.cli.plan import plan
 from astra_tacos.cli.report import report
+from astra_tacos.cli.shared.console import points_to_lint
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import replaced_file
 

@@ -20,8 +20,8 @@ import pytest
 from click.testing import CliRunner, Result
 from helpers.sweeps import nothing_left_behind, point_processes, wait_for
 
-from astra_tacos.cli.console import describe
 from astra_tacos.cli.main import cli
+from astra_tacos.cli.shared.console import describe
 from astra_tacos.study.sweep import cluster
 from astra_tacos.study.sweep.run_sweep import Progress
 from astra_tacos.study.sweep.table import read_sweep, write_table

@@ -13,8 +13,8 @@ from helpers.plans import QUICK, attributes, contents, lint_plan, messages, plan
 
 from astra_tacos.collective import make_collective
 from astra_tacos.network.composition import build_topology
-from astra_tacos.planner.joint_sets import joint_sets
-from astra_tacos.planner.joint_synthesis import JointCollective, joined
+from astra_tacos.planner.joint.joint_sets import joint_sets
+from astra_tacos.planner.joint.joint_synthesis import JointCollective, joined
 from astra_tacos.planner.plan_result import PlanResult
 from astra_tacos.planner.run_files import RunInputs
 from astra_tacos.planner.workload import find_workload, read_inputs

@@ -10,7 +10,7 @@ import pytest
 from helpers.lint_runs import RunFiles, coll, comp
 from helpers.plans import planned, written
 
-from astra_tacos.cli.plan_table import _native_rows
+from astra_tacos.cli.shared.plan_table import _native_rows
 from astra_tacos.network.network_config import read_network
 from astra_tacos.planner.best_native import best_native
 from astra_tacos.planner.plan_result import JudgedRun, PlanResult, fair_judges, notes_on_other_plan

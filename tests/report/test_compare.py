@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from astra_tacos.cli.compare_table import print_comparison
+from astra_tacos.cli.shared.compare_table import print_comparison
 from astra_tacos.report.compare_rows import COLUMNS, CompareRow, best_bound_ns, write_csv
 from astra_tacos.report.figure.compare_plot import draw_comparison
 from astra_tacos.report.figure.figure_style import FORMATS, WIDTHS, save_figure

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from astra_tacos.cli.console import echo, print_rows, print_table
+from astra_tacos.cli.shared.console import echo, print_rows, print_table
 
 if TYPE_CHECKING:
     from astra_tacos.planner.plan_result import CaseFigures, JointFigures, PlanResult

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from astra_tacos.cli.console import compile_ahead, progress
-from astra_tacos.cli.value_types import AutoOr, Budget
+from astra_tacos.cli.shared.console import compile_ahead, progress
+from astra_tacos.cli.shared.options import AutoOr, Budget
 from astra_tacos.collective import COLLECTIVES, ROOTED, UNEQUAL
 from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.solver.first_use import PROGRAMS

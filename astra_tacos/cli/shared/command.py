@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from astra_tacos.cli.console import echo
+from astra_tacos.cli.shared.console import echo
 
 _RARE = {
     "The collective and what makes it": "--matrix --helpers --sketch --candidate",

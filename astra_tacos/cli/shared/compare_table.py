@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from astra_tacos.cli.console import echo, show, styled
+from astra_tacos.cli.shared.console import echo, show, styled
 from astra_tacos.report.compare_rows import IMPOSSIBLE_NATIVE, NATIVE, CompareRow, best_bound_ns
 from astra_tacos.run.backend import PACKET
 from astra_tacos.support.units import format_size, format_time

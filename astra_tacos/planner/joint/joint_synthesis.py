@@ -21,7 +21,7 @@ from astra_tacos.network.topology import Topology
 from astra_tacos.planner.global_order import has_circle, merge
 from astra_tacos.planner.group_topology import group_topology
 from astra_tacos.planner.instances import Instances
-from astra_tacos.planner.joint_sets import JointSet
+from astra_tacos.planner.joint.joint_sets import JointSet
 from astra_tacos.planner.synthesis_cache import SynthesisCache, Wanted
 from astra_tacos.planner.workload import NO_CASE, Workload
 from astra_tacos.run.backend import Backend

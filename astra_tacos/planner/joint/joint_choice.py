@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.planner.candidate_runs import CandidateRun, Solutions, order_run
-from astra_tacos.planner.joint_sets import JointSet, joint_sets
-from astra_tacos.planner.joint_synthesis import MOST_SENDS, JointCollective, JointWorkload, joined
+from astra_tacos.planner.joint.joint_sets import JointSet, joint_sets
+from astra_tacos.planner.joint.joint_synthesis import MOST_SENDS, JointCollective, JointWorkload, joined
 from astra_tacos.planner.plan_result import JointFigures
 from astra_tacos.planner.workload import Workload
 from astra_tacos.run.outcome import RunOutcome

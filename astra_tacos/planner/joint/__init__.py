@@ -1,0 +1,1 @@
+"""Collectives of several groups that run one joint schedule."""
