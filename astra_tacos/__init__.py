@@ -147,7 +147,7 @@ __all__ = sorted(_HOMES)
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        return importlib.import_module(f"{__name__}.support.version").package_version()
+        return importlib.import_module(f"{__name__}.support.installation").package_version()
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home, _, original = _HOMES[name].partition(":")
