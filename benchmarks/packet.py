@@ -82,7 +82,7 @@ def row(name: str, collective: str, size: int) -> tuple[float | None, str]:
     is_possible = native is not None and native.time_ns >= lower_bound(topology, what, timing).time_ns
     gain = native.time_ns / taken if native is not None and is_possible else None
     made = f"{found.schedule.synthesizer}, {found.schedule.collective.chunks_per_npu} chunks"
-    predicted_ns = judged.packet_predicted_ns if taken else None
+    predicted_ns = judged.level.predicted_ns if taken and judged.level is not None else None
     ratio = f"{taken / predicted_ns:.3f}" if predicted_ns else "-"
     best = "-" if native is None else f"{microseconds(native.time_ns)} ({native.system})"
     best += "" if native is None or is_possible else ", less than any algorithm takes"

@@ -17,8 +17,9 @@ def certify(schedule: Schedule) -> dict[str, Any]:
     """Figures of a schedule, ready for JSON. Bandwidths are decimal GB/s, as nccl-tests has them.
 
     `bound_ns` bounds every algorithm and every chunking, `chunked_bound_ns` only schedules that send these chunks one at a time
-    (null for others). `exact_ns` is the time in arithmetic that truncates nothing. `possible_ns` is what the schedule can really
-    take: `predicted_ns`, or `exact_ns` where truncation makes that more than 0.5% shorter; bandwidths are of this time. `bound`
+    (null for others). `exact_ns` is the time in arithmetic that truncates nothing. `possible` says
+    whether links can carry the schedule in `predicted_ns`; where truncation makes that more than 0.5% shorter, bandwidths and the
+    efficiency are of `exact_ns`. `bound`
     is the one that binds, `bound_where`, `bound_npus` and `bound_links` say where (the NPUs behind a cut, and its links), and
     `bounds_ns` lists all. For `efficiency` and `optimal` see `efficiency_of`, `is_optimal`. `below_bound_ns` is what truncation
     takes off the bound itself. Link shares are of the predicted time.
@@ -54,7 +55,7 @@ def certify(schedule: Schedule) -> dict[str, Any]:
         "num_messages": schedule.num_messages,
         "predicted_ns": time,
         "exact_ns": round(exact_ns, 3),
-        "possible_ns": possible,
+        "possible": possible == time,
         "bound_ns": bound.time_ns,
         "bound": bound.name,
         "bound_where": bound.where,

@@ -36,16 +36,16 @@ class CompareRow:
         the configuration.
     chunks_per_npu, num_chunks, num_sends
         Numbers of chunks and sends of the schedule.
-    time_ns, possible_ns, bound_ns, bound, chunked_bound_ns, efficiency, optimal
-        Predicted time; the time that it can really take, which differs where ASTRA-sim truncates much; lower bound over all
-        algorithms and the name of its argument; lower bound for these chunks; bound over all algorithms divided by the possible
-        time, and whether the two are equal.
+    time_ns, exact_ns, possible, bound_ns, bound, chunked_bound_ns, efficiency, optimal
+        Predicted time; the same without truncation; whether links can carry it in the predicted time; lower bound over all
+        algorithms and the name of its argument; lower bound for these chunks; bound over all algorithms divided by the predicted
+        time, or by the exact one where that is not possible, and whether the two are equal.
     algorithm_bandwidth_gbps, bus_bandwidth_gbps
-        Decimal GB/s, as nccl-tests defines them, at the possible time.
-    backend, stock_ns, congestion_aware_ns, packet_ns, packet_predicted_ns, packet_about_ns
+        Decimal GB/s, as nccl-tests defines them, at that time.
+    backend, stock_ns, congested_ns, packets_ns, packets_are_exact, packets_ratio
         Backend for which the schedule is made; time that stock ASTRA-sim prints; time of the same traces under congestion, and
-        packet by packet; what the packet level takes if no messages share a link; and what it takes approximately, by larger
-        packets, where it was not replayed packet by packet. For the packet level, `time_ns` is `packet_ns`.
+        packet by packet; whether that replay had ns-3's packets, not larger ones; and its time in units of what the packet level
+        takes if no messages share a link. For the packet level, `time_ns` is `packets_ns`.
     judge_notes
         Remarks about these times, for example where the fastest schedule for another backend is faster.
     is_best
@@ -75,7 +75,8 @@ class CompareRow:
     num_chunks: int | None = None
     num_sends: int | None = None
     time_ns: int | None = None
-    possible_ns: int | None = None
+    exact_ns: float | None = None
+    possible: bool | None = None
     bound_ns: int | None = None
     bound: str | None = None
     chunked_bound_ns: int | None = None
@@ -85,10 +86,10 @@ class CompareRow:
     bus_bandwidth_gbps: float | None = None
     backend: str | None = None
     stock_ns: int | None = None
-    congestion_aware_ns: int | None = None
-    packet_ns: int | None = None
-    packet_predicted_ns: int | None = None
-    packet_about_ns: int | None = None
+    congested_ns: int | None = None
+    packets_ns: int | None = None
+    packets_are_exact: bool | None = None
+    packets_ratio: float | None = None
     judge_notes: str = ""
     is_best: bool | None = None
     candidates: int | None = None
@@ -99,6 +100,11 @@ class CompareRow:
     seconds: float | None = None
     verified: bool | None = None
     refusal: str = ""
+
+    @property
+    def real_ns(self) -> float | None:
+        """The time that links can carry it in, of which bandwidths are."""
+        return self.exact_ns if self.possible is False and self.exact_ns is not None else self.time_ns
 
 
 COLUMNS = tuple(field.name for field in fields(CompareRow))

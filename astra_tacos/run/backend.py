@@ -42,6 +42,8 @@ class Backend:
         The repository of that branch, "" if there is none.
     is_analytical
         Whether a message is one thing that takes links one after another; otherwise it is many packets.
+    time
+        What its times are called, "" for its name.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Backend:
     branch: str | None
     branch_source: str
     is_analytical: bool = True
+    time: str = ""
 
     def __str__(self) -> str:
         return self.name
@@ -59,7 +62,7 @@ class Backend:
     @property
     def figure(self) -> str:
         """What results call the time that something takes on it."""
-        return f"{self.name.replace('-', '_')}_ns"
+        return f"{self.time or self.name.replace('-', '_')}_ns"
 
     def takes_dimensions(self, network: NetworkConfig) -> bool:
         """Whether stock ASTRA-sim takes so many dimensions."""
@@ -115,6 +118,7 @@ CONGESTION_AWARE = Backend(
     most_dimensions=1,
     branch="will/congestion-multidim",
     branch_source="https://github.com/astra-sim/astra-network-analytical",
+    time="congested",
 )
 CONGESTION_UNAWARE = Backend(
     name="congestion-unaware",
@@ -144,6 +148,7 @@ PACKET = Backend(
     branch=None,
     branch_source="",
     is_analytical=False,
+    time="packets",
 )
 BACKENDS = {backend.name: backend for backend in (CONGESTION_AWARE, CONGESTION_UNAWARE)}
 """ASTRA-sim's analytical backends by name: schedules are made for these."""

@@ -195,7 +195,7 @@ def _on_packets(judged: Judgement, schedule: Schedule) -> dict[str, Any]:
     """
     if judged.backend.is_analytical:
         return {}
-    time_ns = judged.own_time_ns or judged.packet_predicted_ns
+    time_ns = judged.own_time_ns or (None if judged.level is None else judged.level.predicted_ns)
     if time_ns is None:
         return {}
     topology, collective = schedule.topology, schedule.collective
@@ -204,7 +204,7 @@ def _on_packets(judged: Judgement, schedule: Schedule) -> dict[str, Any]:
     bandwidth = collective.buffer_bytes / time_ns
     return {
         "time_ns": time_ns,
-        "possible_ns": time_ns,
+        "possible": True,
         "bound_ns": bound.time_ns,
         "bound": bound.name,
         "chunked_bound_ns": None,

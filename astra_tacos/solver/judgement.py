@@ -57,11 +57,8 @@ class Judgement:
         By figure of a judge, when the last NPU has finished; None where that judge was not asked or stops.
     exact_ns
         What the schedule takes where messages wait for one another on links and no delay is truncated.
-    packet_predicted_ns
-        What it takes on the packet level if no two messages share a link there (`packet_time_ns`); None where that was not
-        asked for.
-    packet_about_ns
-        What it takes there approximately, by a replay with larger packets; None where it was replayed packet by packet.
+    level
+        Its replay on the packet level, perhaps with larger packets; None where that was not asked for.
     packet_text
         The packet level in words, or why nothing is known of it; "" where that was not asked for.
     notes
@@ -72,8 +69,7 @@ class Judgement:
     backend: Backend
     times_ns: Mapping[str, int | None]
     exact_ns: float
-    packet_predicted_ns: int | None = None
-    packet_about_ns: int | None = None
+    level: PacketLevel | None = None
     packet_text: str = ""
     notes: tuple[str, ...] = ()
 
@@ -93,9 +89,12 @@ class Judgement:
         return own if own is None or own >= (1 - MOST_TRUNCATED) * self.exact_ns else math.ceil(self.exact_ns)
 
     def to_json(self) -> dict[str, Any]:
-        """The backend, a time in ns by judge (`stock_ns`, `congestion_aware_ns`, `packet_ns`), and the packet level's others."""
+        """The backend, a time in ns by judge (`stock_ns`, `congested_ns`, `packets_ns`), and what is known of the last one."""
         times = dict.fromkeys(FIGURES) | dict(self.times_ns)
-        packets = {"packet_predicted_ns": self.packet_predicted_ns, "packet_about_ns": self.packet_about_ns}
+        packets: dict[str, Any] = {"packets_are_exact": None, "packets_ratio": None}
+        if self.level is not None:
+            packets = {"packets_are_exact": self.level.coarse == 1, "packets_ratio": round(self.level.ratio, 6)}
+            times[PACKET.figure] = self.level.time_ns
         return {"backend": self.backend.name, **times, **packets, "levels": [list(row) for row in self.rows()]}
 
     def rows(self) -> list[tuple[str, str]]:
@@ -167,8 +166,7 @@ def judge_schedule(
     return replace(
         judgement,
         times_ns={**judgement.times_ns, **figures},
-        packet_predicted_ns=level.predicted_ns,
-        packet_about_ns=level.time_ns if level.coarse > 1 else None,
+        level=level,
         packet_text=level.describe(),
     )
 

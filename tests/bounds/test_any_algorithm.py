@@ -285,7 +285,7 @@ def test_tiny_chunks_that_beat_light_are_found_out() -> None:
     certificate = certify(synthesize(network, what, synthesizer="ring", trials=1, link_model="pipelined"))
     assert certificate["predicted_ns"] < certificate["bound_ns"]
     assert certificate["efficiency"] is None and not certificate["optimal"]
-    assert certificate["possible_ns"] >= certificate["exact_ns"] >= certificate["bound_ns"] * 0.999  # 2**-10 ns a message
+    assert certificate["exact_ns"] >= certificate["bound_ns"] * 0.999  # 2**-10 ns a message
     assert certificate["bus_bandwidth_gbps"] <= 2 * 50 * 1.073742 * 1.001  # of both links
 
 

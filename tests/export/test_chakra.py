@@ -95,7 +95,7 @@ def test_npus_without_a_part_in_the_collective_have_a_node(tmp_path: Path) -> No
     network = config(("FullyConnected", 4, 50.0, 500.0))
     assert replay_trace(found, network, "congestion-aware").collective_time_ns == made.collective_time_ns
     assert replay_trace(found, network, "packet").finish_ns[2] == 1
-    assert judge_schedule(made, network, beside=True).to_json()["packet_ns"] > 0
+    assert judge_schedule(made, network, beside=True).to_json()["packets_ns"] > 0
 
 
 @pytest.mark.parametrize("link_order", LINK_ORDERS)

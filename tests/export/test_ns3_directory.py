@@ -108,7 +108,7 @@ def test_what_is_synthesized_on_a_fabric_is_written_for_both_judges(options: tup
     asked = "--network net/network.yml --collective all-gather --size 64KiB --synthesizer direct --output out --json"
     done = run("synthesize", *asked.split(), *options, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert json.loads(done.stdout)["packet_ns"] > 0
+    assert json.loads(done.stdout)["packets_ns"] > 0
     assert run("export", "out", "--format", "ns3-directory", "--output", "ns3", cwd=tmp_path).returncode == 0
     assert (tmp_path / "ns3" / "run_ns3.sh").exists()
 

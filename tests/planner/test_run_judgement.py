@@ -42,7 +42,7 @@ def test_the_speed_up_says_where_the_best_native_run_is_faster(inputs: RunInputs
     assert there is not None and aware.native_ns == there.end.possible_ns
     assert stock.native_ns is None and aware.after_ns is not None
     stored = json.loads((tmp_path / "plan" / "plan.json").read_text())
-    assert stored["congestion_aware_best_native_ns"] == aware.native_ns
+    assert stored["congested_best_native_ns"] == aware.native_ns
     for native_ns, loses in ((aware.after_ns, False), (aware.after_ns * 2 // 3, True)):
         told = replace(result, judged=(stock, replace(aware, native_ns=native_ns)))
         (row,) = (text for name, text in _native_rows(told) if name == "speed-up over it")
@@ -59,7 +59,7 @@ def test_a_plan_tells_what_it_takes_on_both_judges(inputs: RunInputs, tmp_path: 
     for backend in BACKENDS.values():
         result, after = planned(inputs, tmp_path / str(backend), backend=backend, options=OPTIONS)
         results[backend] = result
-        for figure, judge in (("stock_ns", CONGESTION_UNAWARE), ("congestion_aware_ns", CONGESTION_AWARE)):
+        for figure, judge in (("stock_ns", CONGESTION_UNAWARE), ("congested_ns", CONGESTION_AWARE)):
             own = tuple(replay_run(read_inputs(files), judge).end_ns for files in (inputs, after))
             assert ends(result)[figure] == own
         stored = json.loads((tmp_path / str(backend) / "plan.json").read_text())
@@ -96,7 +96,7 @@ def test_what_is_slower_or_does_not_end_is_told(inputs: RunInputs) -> None:
     network = read_network(inputs.network)
     stock, aware = (
         Judge("stock_ns", network, CONGESTION_UNAWARE),
-        Judge("congestion_aware_ns", network, CONGESTION_AWARE),
+        Judge("congested_ns", network, CONGESTION_AWARE),
     )
     assert JudgedRun(aware, 10, 10).note(CONGESTION_UNAWARE) is None
     assert JudgedRun(aware, None, 10).note(CONGESTION_UNAWARE) is None

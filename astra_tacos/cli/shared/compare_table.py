@@ -52,11 +52,11 @@ def _by_size(rows: Iterable[CompareRow]) -> dict[int, dict[str, CompareRow]]:
 def _judge_notes(size: str, rows: Sequence[CompareRow]) -> Iterable[str]:
     """Where another schedule than the fastest is the fastest under congestion, and what there is to say of the fastest."""
     best = next((row for row in rows if row.is_best), None)
-    timed = [row for row in rows if row.congestion_aware_ns is not None and row.synthesizer != IMPOSSIBLE_NATIVE]
-    fastest = min(timed, key=lambda row: row.congestion_aware_ns or 0, default=None)
-    if best is not None and best.congestion_aware_ns is not None and fastest is not None:
-        time_ns = fastest.congestion_aware_ns or 0
-        if time_ns < best.congestion_aware_ns:
+    timed = [row for row in rows if row.congested_ns is not None and row.synthesizer != IMPOSSIBLE_NATIVE]
+    fastest = min(timed, key=lambda row: row.congested_ns or 0, default=None)
+    if best is not None and best.congested_ns is not None and fastest is not None:
+        time_ns = fastest.congested_ns or 0
+        if time_ns < best.congested_ns:
             yield f"{size}: under congestion {fastest.synthesizer} is the fastest, {format_time(time_ns)}"
     if best is not None and best.judge_notes and best.synthesizer not in _NATIVES:
         yield f"{size}: {best.judge_notes}"
@@ -64,12 +64,12 @@ def _judge_notes(size: str, rows: Sequence[CompareRow]) -> Iterable[str]:
 
 def _judges_differ(rows: Iterable[CompareRow]) -> bool:
     """Whether one time does not speak for stock ASTRA-sim and for a network with congestion."""
-    return any(row.stock_ns != row.congestion_aware_ns for row in rows)
+    return any(row.stock_ns != row.congested_ns for row in rows)
 
 
 def _has_packets(rows: Iterable[CompareRow]) -> bool:
     """Whether anything was replayed packet by packet."""
-    return any(row.packet_predicted_ns is not None for row in rows)
+    return any(row.packets_ns is not None for row in rows)
 
 
 def _about_packets(rows: Sequence[CompareRow]) -> str:
@@ -78,17 +78,17 @@ def _about_packets(rows: Sequence[CompareRow]) -> str:
         return ""
     if any(row.backend == PACKET.name for row in rows):
         return ", and in brackets the time if no messages share a link"
-    about = " (~: approximately)" if any(row.packet_about_ns is not None for row in rows) else ""
+    about = " (~: approximately)" if any(row.packets_are_exact is False for row in rows) else ""
     return f", and the time on the packet level{about}"
 
 
 def _packets(row: CompareRow) -> str:
     """The time on the packet level, or what it would be if no messages shared a link, where that time is the row's."""
+    if row.packets_ns is None or (row.backend == PACKET.name and row.packets_ratio is None):
+        return _NO_RESULT
     if row.backend == PACKET.name:
-        return _NO_RESULT if row.packet_predicted_ns is None else f"({format_time(row.packet_predicted_ns)})"
-    if row.packet_ns is None and row.packet_about_ns is not None:
-        return f"~{format_time(row.packet_about_ns)}"
-    return _NO_RESULT if row.packet_ns is None else format_time(row.packet_ns)
+        return f"({format_time(row.packets_ns / (row.packets_ratio or 1.0))})"
+    return f"{'~' if row.packets_are_exact is False else ''}{format_time(row.packets_ns)}"
 
 
 def _cell(row: CompareRow | None, has_judges: bool, has_packets: bool) -> tuple[str, bool]:
@@ -101,7 +101,7 @@ def _cell(row: CompareRow | None, has_judges: bool, has_packets: bool) -> tuple[
         share = _TOO_FAST if row.efficiency is None else "optimal" if row.optimal else f"{row.efficiency:.1%}"
     lines = [f"{format_time(row.time_ns)}{star}", f"{share}{_cut_off(row)}"]
     if has_judges:
-        times = (row.stock_ns, row.congestion_aware_ns)
+        times = (row.stock_ns, row.congested_ns)
         lines += [f"{_NO_RESULT if time is None else format_time(time)} " for time in times]
     lines += [f"{_packets(row)} "] if has_packets else []
     return "\n".join(lines), bool(row.is_best)

@@ -80,9 +80,7 @@ def draw_comparison(rows: Sequence[CompareRow], width: str) -> Figure:
 def _bounds(rows: Sequence[CompareRow]) -> dict[int, tuple[float, float]]:
     """The bound in ns and the bus bandwidth in GB/s that it allows, by size in ascending order."""
     moved = {
-        row.size_bytes: row.bus_bandwidth_gbps * (row.possible_ns or row.time_ns)
-        for row in rows
-        if row.bus_bandwidth_gbps and row.time_ns
+        row.size_bytes: row.bus_bandwidth_gbps * (row.real_ns or 1.0) for row in rows if row.bus_bandwidth_gbps and row.time_ns
     }
     return {size: (ns, moved[size] / ns) for size, ns in sorted(best_bound_ns(rows).items()) if ns > 0}
 

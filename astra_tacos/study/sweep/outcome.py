@@ -14,8 +14,8 @@ GIVEN_UP = "it was given up"
 RESULT_COLUMNS: dict[str, str] = {
     "predicted_ns": "int",
     "stock_ns": "int",
-    "congestion_aware_ns": "int",
-    "packet_ns": "int",
+    "congested_ns": "int",
+    "packets_ns": "int",
     "bound_ns": "int",
     "bound": "str",
     "chunked_bound_ns": "int",

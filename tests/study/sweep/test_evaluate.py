@@ -65,7 +65,7 @@ def test_a_collective_is_judged_on_both_backends() -> None:
         point = collective_point(network=SMALL)
         results = evaluate(replace(point, task=replace(point.task, backend=backend)), Conditions()).results
         assert results["made_link_model"] == model
-        ends[backend] = results["stock_ns"], results["congestion_aware_ns"]
+        ends[backend] = results["stock_ns"], results["congested_ns"]
     assert ends[None] == ends["congestion-unaware"] != ends["congestion-aware"]
     assert ends["congestion-aware"][1] < ends[None][1]
 
