@@ -119,7 +119,7 @@ def best_native(
 
     The run's own comes first, then one algorithm for everything, then one pattern in one dimension at a time, then splits with as
     many active chunks or fewer, and the scheduling policies, each from the best ones that were found before. When they can end on
-    a network (`judge.possibility`) is asked of the fastest first, until no other can be better.
+    a network (`solver.possibility`) is asked of the fastest first, until no other can be better.
 
     Parameters
     ----------

@@ -104,7 +104,7 @@ def plan(
 ) -> PlanResult:
     """Write a run in which every collective is synthesized for its group on the network, and replay it before and after.
 
-    Ranks stay where they are, and communication when it is (`scheduler.make_plan` moves both).
+    Ranks stay where they are, and communication when it is (`planner.retime.make_plan` moves both).
 
     Parameters
     ----------

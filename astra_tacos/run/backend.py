@@ -138,7 +138,7 @@ CUT_THROUGH = Backend(
     branch=None,
     branch_source="",
 )
-"""No backend of ASTRA-sim: what is physically possible is judged by it (`judge.possibility`)."""
+"""No backend of ASTRA-sim: what is physically possible is judged by it (`solver.possibility`)."""
 PACKET = Backend(
     name="packet",
     models_congestion=True,
