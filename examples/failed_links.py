@@ -24,7 +24,7 @@ def main() -> None:
         network = replace(whole, failed_links=tuple(ends for a, b in gone for ends in ((a, b), (b, a))))
         topology = build_topology(network)
         collective = all_reduce(topology.num_npus, 16 << 20, chunks_per_npu=4)
-        schedule = synthesize(topology, collective, synthesizer="trees", trials=2, seed=1)
+        schedule = synthesize(topology, collective, synthesizer="routed", trials=2, seed=1)
         print(f"{failures} failed: {schedule.collective_time_ns / 1000:8.2f} us")
 
 

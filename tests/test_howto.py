@@ -19,7 +19,6 @@ PROGRAM = "    astra-tacos "
 QUICKER = {
     "plan": ("--synthesizer", "tacos", "--trials", "1"),
     "synthesize": ("--budget", "1M"),
-    "report": ("--no-compare",),
     "compare": ("--trials", "1", "--max-sends", "5000"),
 }
 """Options with which a search ends sooner, or is left out: `make demo` plans the same run, and reports on it, without them."""
@@ -35,7 +34,8 @@ def test_every_command_of_the_page_runs(page: str, tmp_path: Path, monkeypatch: 
     with contextlib.chdir(tmp_path):
         for line in lines:
             arguments = shlex.split(line)[1:]
-            done = CliRunner().invoke(cli, [*arguments, *QUICKER.get(arguments[0], ())])
+            quicker = ("--no-compare",) if arguments[0] == "report" and line.endswith(".html") else QUICKER.get(arguments[0], ())
+            done = CliRunner().invoke(cli, [*arguments, *quicker])
             assert done.exit_code == 0, (line, done.output, done.exception)
 
 

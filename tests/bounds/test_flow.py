@@ -14,13 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.bounds import BOUNDS, lower_bound
-from astra_tacos.bounds.any_algorithm import flow as flow_programme
 from astra_tacos.bounds.certificate import certify
 from astra_tacos.collective import make_collective
 from astra_tacos.network.network_config import LinkSpec
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.solver.synthesize import synthesize
+
+MODULE = sys.modules["astra_tacos.bounds.any_algorithm.flow"]  # the package has a function of that name
 
 GIB = 1 << 30
 
@@ -77,8 +78,7 @@ def test_symmetry_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) ->
     """One source's flow for all, where all NPUs are alike."""
     size = GIB // 1000 * 1000 // 840 * 840
     first = fluid_ms(topology(*ALL[name]), "all-to-all", size)
-    for module in (flow_programme, sys.modules["astra_tacos.bounds.any_algorithm.flow"]):
-        monkeypatch.setattr(module, "is_transitive", lambda _: False)
+    monkeypatch.setattr(MODULE, "is_transitive", lambda _: False)
     assert fluid_ms(topology(*ALL[name]), "all-to-all", size) == pytest.approx(first, rel=1e-6)
 
 
@@ -110,19 +110,18 @@ def test_lengths_that_are_not_the_best_still_bound(monkeypatch: pytest.MonkeyPat
     """A solver that answers anything at all cannot make the bound wrong: only weaker."""
     network = topology(("Ring", 4, 50.0, 0.0), ("Ring", 3, 25.0, 0.0))
     right = fluid_ms(network, "all-to-all")
-    module = sys.modules["astra_tacos.bounds.any_algorithm.flow"]
-    monkeypatch.setattr(module, "link_sets", lambda _: [])
+    monkeypatch.setattr(MODULE, "link_sets", lambda _: [])
     random = Random(7)
     for _ in range(20):
         length = np.array([random.choice((0.0, random.random())) for _ in range(network.num_links)]) + 1e-3
-        monkeypatch.setattr(module, "best_lengths", lambda *_, length=length: length)
-        monkeypatch.setattr(module, "is_transitive", lambda _: False)
+        monkeypatch.setattr(MODULE, "best_lengths", lambda *_, length=length: length)
+        monkeypatch.setattr(MODULE, "is_transitive", lambda _: False)
         assert 0 < fluid_ms(network, "all-to-all") <= right * (1 + 1e-9)
 
 
 def test_too_many_unknowns_leave_the_simple_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
     network = topology(("Mesh", 4, 50.0, 0.0), ("Mesh", 4, 50.0, 0.0))
-    monkeypatch.setattr(flow_programme, "MOST_UNKNOWNS", 10)
+    monkeypatch.setattr(MODULE, "MOST_UNKNOWNS", 10)
     what = make_collective("all-to-all", 16, GIB)
     timing = compute_timing(network, what, "pipelined")
     assert "concurrent" not in BOUNDS["flow"](network, what, timing).where

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import math
 import threading
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from time import sleep
 
@@ -300,13 +299,6 @@ def test_budgets_as_texts(text: str, sends: int) -> None:
 def test_bad_budgets(text: str) -> None:
     with pytest.raises(ConfigError, match=r"^--budget: found .*, expected sends examined such as 20M, or seconds such as 10s$"):
         parse_budget(text, "--budget")
-
-
-def test_a_keyword_of_synthesize_is_an_option_of_the_search() -> None:
-    parameters = inspect.signature(synthesize).parameters.values()
-    keywords = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.name != "on_progress"]
-    assert {p.name: p.default for p in keywords} == {field.name: field.default for field in fields(SearchOptions)}
-    assert [p.name for p in keywords] == [field.name for field in fields(SearchOptions)]
 
 
 @examples(8)
