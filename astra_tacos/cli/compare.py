@@ -31,7 +31,6 @@ from astra_tacos.support.files import check_folder, check_writable, replaced_fil
 from astra_tacos.support.input_file import forget_inputs
 from astra_tacos.support.units import MAX_SIZE_BYTES
 from astra_tacos.synthesizer import auto_synthesizers
-from astra_tacos.synthesizer.work import AUTO_BUDGET
 
 if TYPE_CHECKING:
     from astra_tacos.run.backend import Backend
@@ -100,7 +99,7 @@ def _check_earlier(output: Path) -> None:
 )
 @candidate_option
 @collective_options
-@search_options(without=("synthesizer",), budget=f"{AUTO_BUDGET // 1_000_000}M")
+@search_options(without=("synthesizer",))
 @backend_option(of_schedules=True, packets=True)
 @ns3_option
 @click.option("--csv", "csv_path", type=click.Path(path_type=Path), metavar="FILE", help="Write a row per size and synthesizer.")

@@ -15,7 +15,6 @@ from astra_tacos.cli.shared.search_options import search_options
 from astra_tacos.solver.first_use import CHECKING, REPLAYING, searching
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import format_size, format_time
-from astra_tacos.synthesizer.work import AUTO_BUDGET
 
 if TYPE_CHECKING:
     from astra_tacos.synthesizer.search.search_options import SearchOptions
@@ -32,7 +31,7 @@ _SERVERS_HEADER = ("variant", "servers", "theory", "programme", "bound", "schedu
 @click.option("--npus", type=Counts(), metavar="N,...", help="How many NPUs take part, from id 0 on; by default all.")
 @click.option("--sizes", type=Sizes(), default="64MiB", show_default=True, help="64KiB,1MiB or 64KiB:1GiB, as for compare.")
 @click.option("--collective", type=click.Choice(_COLLECTIVES), default="all-reduce", show_default=True)
-@search_options(without=("synthesizer",), budget=f"{AUTO_BUDGET // 1_000_000}M")
+@search_options(without=("synthesizer",))
 @json_option
 def offload(
     network_path: Path | None,

@@ -56,7 +56,6 @@ from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError
 from astra_tacos.support.files import replaced_directory
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search.search_options import SearchOptions
-from astra_tacos.synthesizer.work import AUTO_BUDGET
 from astra_tacos.verifier.run_oracle import verify_run
 
 
@@ -390,8 +389,7 @@ def _quick(options: SearchOptions, solution: CaseSolution) -> SearchOptions:
     synthesizer = solution.schedule.synthesizer if solution.schedule else options.synthesizer
     if synthesizer not in SYNTHESIZERS:  # the program of a file
         synthesizer = options.synthesizer
-    budget = max((options.budget or AUTO_BUDGET) // _SHARE_OF_BUDGET, 1)
-    return replace(options, synthesizer=synthesizer, budget=budget, trials=1)
+    return replace(options.part_of_budget(_SHARE_OF_BUDGET), synthesizer=synthesizer, trials=1)
 
 
 def _check(after: Run, written: WrittenRun, before: Run) -> dict[str, Any]:

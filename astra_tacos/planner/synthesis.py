@@ -40,7 +40,6 @@ from astra_tacos.support.installation import package_version
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS, auto_synthesizers
 from astra_tacos.synthesizer.search.search import SearchResult
 from astra_tacos.synthesizer.search.search_options import SearchOptions
-from astra_tacos.synthesizer.work import AUTO_BUDGET
 from astra_tacos.verifier.schedule_oracle import check, verify
 
 _MOST_EXACT = 8
@@ -345,12 +344,11 @@ class _CaseSearch:
         """Options of one search: its share of the budget, and what time is left."""
         options = self.options
         return replace(
-            options,
+            options.part_of_budget(num_tasks),
             synthesizer=task.synthesizer,
             chunks_per_npu="auto" if task.recut else None,
             max_sends=min(self.case.max_sends, options.max_sends),
             link_model=task.link_model,
-            budget=max((options.budget or AUTO_BUDGET) // num_tasks, 1),
             time_limit_s=None if math.isinf(self.deadline) else max(self.deadline - time.monotonic(), 1e-9),
         )
 

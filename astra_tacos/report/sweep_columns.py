@@ -102,6 +102,7 @@ MEASURES: dict[str, Measure] = {
     "chunks_per_npu": Measure("chunks per NPU"),
     "trials": Measure("trials"),
     "seed": Measure("seed"),
+    "effort": Measure("effort"),
     "budget_sends": Measure("budget", "sends examined"),
     "link_model": Measure("link model"),
     "reduce_bandwidth_gbps": Measure("reduce bandwidth", "GB/s"),

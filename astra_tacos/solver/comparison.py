@@ -105,7 +105,7 @@ class Comparison:
         try:
             what = self._of_size(size)
             own = maker if isinstance(maker, str) else AUTO
-            asked, models, _ = timed_for(replace(self.options, synthesizer=own), self.topology, self.backend)
+            asked, models, _ = timed_for(replace(self.options.part_of_budget(1), synthesizer=own), self.topology, self.backend)
             if isinstance(maker, str):
                 found, order = self._found(what, asked)
                 schedule, searched, remark = found.schedule, found.describe(), ""

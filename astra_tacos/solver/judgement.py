@@ -35,7 +35,6 @@ from astra_tacos.support.units import bytes_per_ns, format_time
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
-from astra_tacos.synthesizer.work import AUTO_BUDGET
 
 _SHARE_OF_BUDGET = 4
 """The other schedule gets one part in so many of the budget."""
@@ -270,13 +269,12 @@ def _other_schedule(schedule: Schedule, backend: Backend, options: SearchOptions
     """What the schedule's synthesizer makes for another backend; None if that is timed alike, or cannot be made."""
     if schedule.synthesizer not in SYNTHESIZERS:
         return None
-    options = replace(options, synthesizer=schedule.synthesizer)
+    options = replace(options.part_of_budget(_SHARE_OF_BUDGET), synthesizer=schedule.synthesizer)
     model = backend.link_model
     if model == schedule.timing.link_model:
         return None
-    budget = (options.budget or AUTO_BUDGET) // _SHARE_OF_BUDGET
     most = min(options.max_sends, _OTHER_SENDS)
-    asked = replace(options, link_model=model, budget=max(budget, 1), max_sends=most, trials=1)
+    asked = replace(options, link_model=model, max_sends=most, trials=1)
     try:
         return search(schedule.topology, schedule.collective, asked).schedule
     except SynthesisError:

@@ -29,7 +29,6 @@ from astra_tacos.solver.judges import MOST_PACKETS, PacketLevel, packet_level
 from astra_tacos.support.errors import AstraTacosError, ConfigError, SynthesisError
 from astra_tacos.synthesizer.search.search import SearchResult, search
 from astra_tacos.synthesizer.search.search_options import FASTEST, SearchOptions
-from astra_tacos.synthesizer.work import AUTO_BUDGET
 
 MOST_LONGER = 1.3
 """Traces keep their promise if the packet level takes at most so much of its prediction."""
@@ -73,10 +72,10 @@ def rivals(topology: Topology, collective: Collective, options: SearchOptions, l
     """Schedules that suit the packet level, of the synthesizers that are asked for, if the number of chunks is to be chosen."""
     if not options.chooses_chunks:
         return
-    budget = max((options.budget or AUTO_BUDGET) // _SHARE_OF_BUDGET, 1)
+    share = options.part_of_budget(_SHARE_OF_BUDGET)
     for name, counts in _RIVALS:
         for count in counts if name in options.synthesizers else ():
-            asked = replace(options, synthesizer=name, chunks_per_npu=count, link_model=link_model, budget=budget, trials=1)
+            asked = replace(share, synthesizer=name, chunks_per_npu=count, link_model=link_model, trials=1)
             try:
                 found = search(topology, collective, asked)
             except (ConfigError, SynthesisError):  # less than a byte, or than 1 ns
@@ -272,7 +271,7 @@ def search_and_replay(
     found = search_on(backend, network.ns3, topology, collective, options, on_progress)
     contest = _Contest(network, backend, link_order)
     kept = contest.enter(found)
-    share = replace(options, budget=max((options.budget or AUTO_BUDGET) // (_MOST_OTHERS + 1), 1))
+    share = options.part_of_budget(_MOST_OTHERS + 1)
     left_out: set[str] = set()
     while not kept and options.link_model == backend.link_model and len(left_out) < _MOST_OTHERS:
         left_out.add(found.schedule.synthesizer)

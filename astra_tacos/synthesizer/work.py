@@ -22,8 +22,6 @@ from astra_tacos.synthesizer.routing.tree_growth import may_choose_roots
 
 SENDS_PER_SECOND = 1_000_000
 """Sends examined that count as a second of budget, on every machine: about what a core of 2026 does."""
-AUTO_BUDGET = 20 * SENDS_PER_SECOND
-"""Sends that a search of `auto` examines, unless told otherwise."""
 CHECKS, JUDGING = 3.0, 8.0
 """Sends examined that a send of a result counts as while it is checked by the oracle and the replay, and while its traces are
 replayed on the judges of its network and it is certified."""

@@ -13,7 +13,7 @@ from astra_tacos.cli.shared.console import echo
 
 _RARE = {
     "The collective and what makes it": "--matrix --helpers --sketch --candidate",
-    "The search": "--time-limit --max-sends --link-model --reduce-bandwidth --trials --seed --threads --verify --refine-steps "
+    "The search": "--budget --time-limit --max-sends --link-model --reduce-bandwidth --trials --seed --threads --verify --refine-steps "
     "--refine-max-npus",
     "Runs and simulators": "--remote-memory --directory --ns3-config --astra-sim-bin --baseline --max-messages --cache "
     "--no-cache",

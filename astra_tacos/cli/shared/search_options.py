@@ -16,6 +16,7 @@ from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.solver.first_use import PROGRAMS
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
 from astra_tacos.synthesizer.chunk_counts import MAX_SENDS
+from astra_tacos.synthesizer.search.search_options import EFFORTS, NORMAL
 from astra_tacos.synthesizer.work import SENDS_PER_SECOND
 
 if TYPE_CHECKING:
@@ -46,11 +47,18 @@ _OPTIONS = {
         show_default=True,
         help="auto tries all synthesizers that support the collective; the fastest schedule wins.",
     ),
+    "effort": _Option(
+        "--effort",
+        type=click.Choice(tuple(EFFORTS)),
+        default=NORMAL,
+        show_default=True,
+        help="How long to search: normal stops where the next step promises less than 0.5%.",
+    ),
     "budget": _Option(
         "--budget",
         type=Budget(),
         metavar="SENDS",
-        help="Work of a search, in sends examined: 20M (the default of auto; other synthesizers have no limit), "
+        help="Work of a search, in sends examined, for those who count: 20M, "
         f"or 10s for {10 * SENDS_PER_SECOND // 1_000_000}M, about the work of one core in that time. The same on every machine.",
     ),
     "time_limit_s": _Option(

@@ -24,9 +24,8 @@ from astra_tacos.run.run import NATIVE, PATTERN_KEYS, Run
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.synthesizer.search.search_options import SearchOptions
-from astra_tacos.synthesizer.work import AUTO_BUDGET
 
-QUICK = replace(PLAN_OPTIONS, budget=AUTO_BUDGET // 8, trials=1, max_sends=512)
+QUICK = replace(PLAN_OPTIONS, effort="quick", trials=1, max_sends=512)
 """Few messages, as a search replays the run some hundred times."""
 _OCTAVES = 2
 """Between sizes that are synthesized."""

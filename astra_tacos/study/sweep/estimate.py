@@ -126,7 +126,7 @@ def _search_seconds(topology: Topology, task: CollectiveTask) -> float:
     timing = compute_timing(topology, collective, model, options.reduce_bandwidth_gbps)
     names = dict.fromkeys(auto_synthesizers() if options.synthesizer == AUTO else (options.synthesizer,), 0)
     listed = [Cut(cut, timing, 0, not options.chooses_chunks) for cut in cuts]
-    candidates, _ = list_candidates(topology, listed, names, options.trials, options.seed)
+    candidates, _ = list_candidates(topology, listed, names, options)
     if not candidates:
         return _POINT_S
     # Where there are many numbers of chunks and synthesizers, the search rules out most of them before it tries them.

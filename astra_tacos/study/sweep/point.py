@@ -57,6 +57,7 @@ INPUT_COLUMNS: dict[str, str] = {
     "chunks_per_npu": "int",
     "trials": "int",
     "seed": "int",
+    "effort": "str",
     "budget_sends": "int",
     "link_model": "str",
     "reduce_bandwidth_gbps": "float",

@@ -23,6 +23,7 @@ from astra_tacos.schedule.link_use import Allowance, OutOfWorkError, metered
 from astra_tacos.schedule.timing import TRUNCATION_HANDICAP, LinkModel
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.synthesizer.search.candidates import Candidate, TimedSchedule, is_between
+from astra_tacos.synthesizer.search.search_options import Effort
 
 _IN_BETWEEN = 2
 """Number of the stage (`Candidate.stage`) that tries numbers of chunks between powers of two."""
@@ -31,9 +32,7 @@ _WORTH_MORE_CHUNKS = 0.995
 """A candidate with more chunks than the leader that needs more than `_SMALL` sends has to be faster than the leader's time times
 `_WORTH_MORE_CHUNKS`, as traces grow with the number of chunks."""
 _PATIENCE = 2
-_GAIN = 0.998
-"""A synthesizer gets no more chunks if its last `_PATIENCE` increases of their number all left its time above its earlier best
-time times `_GAIN`."""
+"""A synthesizer gets no more chunks if its last so many increases of their number gained too little, see `Effort.gain`."""
 _BEHIND = 1.02
 """It gets no more chunks, either, if with the gain of the last two increases, all remaining ones would leave its time above the
 leader's time times this."""
@@ -60,6 +59,8 @@ class Leaderboard:
     ----------
     most_chunks
         Largest number of chunks per NPU in the work list.
+    effort
+        How little a candidate may promise to be tried.
     handicaps
         By link model, what its times are multiplied by before they are compared; 1 where nothing is said.
     first_ns
@@ -68,6 +69,7 @@ class Leaderboard:
     """
 
     most_chunks: int
+    effort: Effort
     handicaps: Mapping[LinkModel, float] = field(default_factory=dict)
     best: TimedSchedule | None = None
     entered: int = 0
@@ -110,7 +112,7 @@ class Leaderboard:
         """Whether a candidate can be skipped: it cannot beat the leader, or results of its synthesizer show that it would not."""
         if self.best is None:
             return False
-        if candidate.bound_ns + 1 > self._to_beat(candidate)[0]:  # bounds are whole nanoseconds, rounded down
+        if candidate.bound_ns + 1 > self.effort.worth * self._to_beat(candidate)[0]:  # bounds are whole nanoseconds, rounded down
             return True
         leader = self._leader_ns
         if candidate.cut.timing.is_blocking and self._is_behind(candidate.series[1], leader):
@@ -118,7 +120,7 @@ class Leaderboard:
         times, count = self.first_ns[candidate.series], candidate.cut.collective.chunks_per_npu
         if candidate.stage == 0:
             steps_left = math.log2(self.most_chunks / max(times)) if times else 0.0
-            return _gains_no_more(list(times.values()), steps_left, leader)
+            return self._gains_no_more(list(times.values()), steps_left)
         if candidate.stage <= _IN_BETWEEN and count in times:
             return True
         if candidate.is_advised and list(times) == [1]:
@@ -135,18 +137,20 @@ class Leaderboard:
             return True
         return times.get(count, math.inf) > _WORTH_SEEDS * min(times.values())
 
+    def _gains_no_more(self, times: list[float], steps_left: float) -> bool:
+        """Whether times by ascending number of chunks promise no gain from still more chunks."""
+        if len(times) > _PATIENCE and min(times[-_PATIENCE:]) > self.effort.gain * min(times[:-_PATIENCE]):
+            return True
+        steps = min(len(times) - 1, _PATIENCE)
+        if not steps:
+            return False
+        promised = times[-1] * min(times[-1] / times[-1 - steps], 1.0) ** (steps_left / steps)
+        return promised > _BEHIND * self._leader_ns
+
     def _is_behind(self, model: LinkModel, leader: float) -> bool:
         """Whether a link model falls behind another one."""
         best = [min(times.values()) for (_, other), times in self.first_ns.items() if other == model and times]
         return len(best) >= _FEW and min(best) > _MODEL_BEHIND * leader
-
-
-def _gains_no_more(times: list[float], steps_left: float, leader: float) -> bool:
-    """Whether times by ascending number of chunks promise no gain from still more chunks."""
-    if len(times) > _PATIENCE and min(times[-_PATIENCE:]) > _GAIN * min(times[:-_PATIENCE]):
-        return True
-    steps = min(len(times) - 1, _PATIENCE)
-    return steps > 0 and times[-1] * min(times[-1] / times[-1 - steps], 1.0) ** (steps_left / steps) > _BEHIND * leader
 
 
 _OVERSHOOT = 1.25

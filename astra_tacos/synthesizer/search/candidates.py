@@ -18,6 +18,7 @@ from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns, settle
 from astra_tacos.schedule.timing import MOST_TRUNCATED, LinkModel, Timing
 from astra_tacos.synthesizer import SYNTHESIZERS
+from astra_tacos.synthesizer.search.search_options import EFFORTS, SearchOptions
 
 MOST_MESSAGES = 100_000
 _LONGEST = (1 << 20, 8, 4, 2)
@@ -216,7 +217,7 @@ class Candidate:
 
 
 def list_candidates(
-    topology: Topology, cuts: Iterable[Cut], synthesizers: Mapping[str, int], trials: int | None, seed: int
+    topology: Topology, cuts: Iterable[Cut], synthesizers: Mapping[str, int], options: SearchOptions
 ) -> tuple[list[Candidate], dict[str, str]]:
     """All candidates, stage by stage, in each the cheapest first.
 
@@ -228,8 +229,8 @@ def list_candidates(
         Versions of the collective with different numbers of chunks.
     synthesizers
         The number of chunks per NPU that each advises, 0 if it has nothing to say.
-    trials, seed
-        See `SearchOptions`.
+    options
+        Trials, seed and effort of the search.
 
     Returns
     -------
@@ -238,6 +239,7 @@ def list_candidates(
     """
     candidates: list[Candidate] = []
     refusals: dict[str, str] = {}
+    effort, seed = EFFORTS[options.effort], options.seed
     for name, advised in synthesizers.items():
         entry = SYNTHESIZERS[name]
         for cut in cuts:
@@ -249,7 +251,7 @@ def list_candidates(
                 refusals.setdefault(name, reason)
                 continue
             work = entry.work(topology, cut.collective)
-            total = (trials or default_trials(work)) if entry.is_random else 1
+            total = (options.trials or default_trials(work, effort.trials_work)) if entry.is_random else 1
             least_ns = entry.least_ns(topology, cut.collective) if entry.least_ns is not None else 0.0
             first = Candidate(name, cut, seed, 0, work, by_chunk=entry.by_chunk, least_ns=least_ns)
             candidates += [replace(first, seed=seed + trial, trial=trial) for trial in range(total)]
@@ -269,6 +271,6 @@ def is_between(chunks_per_npu: int) -> bool:
     return chunks_per_npu & (chunks_per_npu - 1) != 0
 
 
-def default_trials(work: int) -> int:
-    """The number of trials that together examine fewer than half a million sends, 1 to `MAX_TRIALS`."""
-    return max(1, min(MAX_TRIALS, _WORK_OF_ALL_TRIALS // max(work, 1)))
+def default_trials(work: int, work_of_all: int) -> int:
+    """The number of trials that together examine no more than so many sends, 1 to `MAX_TRIALS`."""
+    return max(1, min(MAX_TRIALS, work_of_all // max(work, 1)))

@@ -23,7 +23,7 @@ from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.chunk_counts import choose_chunks, counts_for_trips, counts_of_whole_ns
 from astra_tacos.synthesizer.search.candidate_runner import CandidateRunner, Leaderboard
 from astra_tacos.synthesizer.search.candidates import Candidate, Cut, in_order, list_candidates
-from astra_tacos.synthesizer.search.search_options import SearchOptions, handicaps, link_models_of
+from astra_tacos.synthesizer.search.search_options import EFFORTS, SearchOptions, handicaps, link_models_of
 
 MAX_CHUNKS_PER_NPU = 512
 """Most chunks per NPU that the search tries, unless a synthesizer advises more."""
@@ -131,7 +131,7 @@ def search(
     names = tuple(name for name in options.synthesizers if name not in without)
     candidates, refusals, most_chunks = _all_candidates(topology, collective, models, names, options)
 
-    leaderboard = Leaderboard(most_chunks, handicaps(topology, models))
+    leaderboard = Leaderboard(most_chunks, EFFORTS[options.effort], handicaps(topology, models))
     deadline = math.inf if options.time_limit_s is None else started + options.time_limit_s
     is_limit = options.budget is not None
     runner = CandidateRunner(topology, leaderboard, options.sends_budget, 1, deadline, is_limit, work_after if is_limit else 0.0)
@@ -191,7 +191,7 @@ def _all_candidates(
             cuts = [cut_into(collective, count) for count in sorted(counts.union(filter(None, advised.values())))]
         any_algorithm_ns = _any_algorithm_ns(topology, cuts[0], model)
         timed = [_timed(topology, what, model, options, any_algorithm_ns, what is cuts[0]) for what in cuts]
-        listed, refused = list_candidates(topology, timed, advised, options.trials, options.seed)
+        listed, refused = list_candidates(topology, timed, advised, options)
         candidates += listed
         refusals = refused | refusals
         most_chunks = max(most_chunks, *(what.chunks_per_npu for what in cuts))

@@ -6,7 +6,7 @@ The link models of a search: the one that stock ASTRA-sim replays exactly, or bo
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 from astra_tacos.network.topology import Topology
@@ -14,11 +14,43 @@ from astra_tacos.schedule.timing import LINK_MODELS, LinkModel, can_replay_block
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS, auto_synthesizers
 from astra_tacos.synthesizer.chunk_counts import MAX_SENDS
-from astra_tacos.synthesizer.work import AUTO_BUDGET
+from astra_tacos.synthesizer.work import SENDS_PER_SECOND
 
 FASTEST: Literal["fastest"] = "fastest"
 """The choice of both link models: schedules of either are made, and the fastest wins."""
 _MOST = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How long a search looks.
+
+    Parameters
+    ----------
+    budget
+        Sends that a search of `auto` examines.
+    worth
+        A candidate is made if its bound is less than this share of the leader's time.
+    gain
+        A synthesizer gets no more chunks if its last two increases of their number left its time above this share of its best
+        time before.
+    trials_work
+        Sends that the seeds of one random synthesizer examine together.
+    """
+
+    budget: int
+    worth: float
+    gain: float
+    trials_work: int
+
+
+EFFORTS = {
+    "quick": Effort(SENDS_PER_SECOND // 2, 0.98, 0.99, 50_000),
+    "normal": Effort(3 * SENDS_PER_SECOND, 0.995, 0.995, 200_000),
+    "thorough": Effort(20 * SENDS_PER_SECOND, 1.0, 0.998, 500_000),
+}
+"""By name: what `--effort` may be."""
+NORMAL = "normal"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +73,12 @@ class SearchOptions:
         Seeds of a random synthesizer, from `seed` on; None for as many as take about half a second together, 1 to 32.
     seed
         First seed, 0 to 2**62 - 1.
+    effort
+        Key of `EFFORTS`: how little a candidate may promise to be tried, and the budget of `auto` unless one is given.
     budget
         Sends that the search may examine (see `work`); the first candidate is always made, others are stopped where they examine
-        a quarter more than is left. None for `AUTO_BUDGET` with `auto`, within which candidates are started, and for no limit
-        with a single synthesizer.
+        a quarter more than is left. None for that of the effort with `auto`, within which candidates are started, and for no
+        limit with a single synthesizer.
     time_limit_s
         Seconds of wall time after which no more candidates are started, compilation counted; None for no limit. Where it
         strikes, the result depends on the machine, and the search says so.
@@ -64,6 +98,7 @@ class SearchOptions:
     reduce_bandwidth_gbps: float = 0.0
     trials: int | None = None
     seed: int = 0
+    effort: str = NORMAL
     budget: int | None = None
     time_limit_s: float | None = None
     threads: int | None = None
@@ -72,6 +107,7 @@ class SearchOptions:
         for name, value, choices in (
             ("synthesizer", self.synthesizer, (AUTO, *SYNTHESIZERS)),
             ("link model", self.link_model, (*LINK_MODELS, FASTEST, "auto")),
+            ("effort", self.effort, tuple(EFFORTS)),
         ):
             if value not in choices:
                 raise ConfigError(f"{name}: found {value!r}, expected {', '.join(choices[:-1])} or {choices[-1]}")
@@ -105,7 +141,11 @@ class SearchOptions:
         """Sends that may be examined; infinity for no limit."""
         if self.budget is not None:
             return self.budget
-        return AUTO_BUDGET if self.synthesizer == AUTO else math.inf
+        return EFFORTS[self.effort].budget if self.synthesizer == AUTO else math.inf
+
+    def part_of_budget(self, parts: int) -> SearchOptions:
+        """The same for one of several searches, which share the budget."""
+        return replace(self, budget=max((self.budget or EFFORTS[self.effort].budget) // parts, 1))
 
     def identity(self) -> dict[str, Any]:
         """The options that determine the result, unless the time limit strikes: for keys of caches and rows."""
