@@ -13,8 +13,8 @@ from astra_tacos.cli.shared.console import echo
 
 _RARE = {
     "The collective and what makes it": "--matrix --helpers --sketch --candidate",
-    "The search": "--budget --time-limit --max-sends --link-model --reduce-bandwidth --trials --seed --threads --verify --refine-steps "
-    "--refine-max-npus",
+    "The search": "--budget --time-limit --max-sends --link-model --reduce-bandwidth --trials --seed --threads --verify "
+    "--refine-steps --refine-max-npus",
     "Runs and simulators": "--remote-memory --directory --ns3-config --astra-sim-bin --baseline --max-messages --cache "
     "--no-cache",
     "Parts of a run": "--ranks --without --explain",

@@ -142,10 +142,10 @@ class Leaderboard:
         if len(times) > _PATIENCE and min(times[-_PATIENCE:]) > self.effort.gain * min(times[:-_PATIENCE]):
             return True
         steps = min(len(times) - 1, _PATIENCE)
-        if not steps:
+        if steps < 1:
             return False
         promised = times[-1] * min(times[-1] / times[-1 - steps], 1.0) ** (steps_left / steps)
-        return promised > _BEHIND * self._leader_ns
+        return bool(promised > _BEHIND * self._leader_ns)
 
     def _is_behind(self, model: LinkModel, leader: float) -> bool:
         """Whether a link model falls behind another one."""
