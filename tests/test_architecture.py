@@ -256,9 +256,7 @@ def test_one_module_prints() -> None:
             if isinstance(node, ast.Call):
                 name = ast.unparse(node.func)
                 prints = name in ("print", "click.echo", "click.secho", "Console", "sys.stdout.write", "sys.stderr.write")
-                assert not prints, (
-                    f"{path}:{node.lineno}: {name}, expected what cli.shared.console has"
-                )
+                assert not prints, f"{path}:{node.lineno}: {name}, expected what cli.shared.console has"
 
 
 def test_one_module_spells_backends() -> None:

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.planner.run_files import GROUPS, MEMORY, NETWORK, SYSTEM, WORKLOAD, RunInputs, copy_network
+from astra_tacos.planner.run_files import GROUPS, MEMORY, NETWORK, SYSTEM, WORKLOAD, copy_network
 from astra_tacos.planner.workload import Workload
 from astra_tacos.run.patterns import ROOT_ATTRIBUTES, ROOTED
-from astra_tacos.run.run import NATIVE
+from astra_tacos.run.run import NATIVE, RunInputs
 from astra_tacos.run.trace.node_bytes import load_rank, node_at, replace_nodes, set_attribute
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.errors import ConfigError

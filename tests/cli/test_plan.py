@@ -27,8 +27,8 @@ def invoke(folder: Path, *options: str) -> Result:
     ranks = [[comp(0, us=5), coll(1, [0], size=1 << 18), coll(2, [1], size=1 << 16, group=1)] for _ in range(4)]
     arguments = RunFiles(ranks=ranks, topology=("Ring",), groups={"1": [0, 1, 2, 3]}).write(folder)
     given = []
-    for name in ("workload", "system", "network", "comm_group", "directory"):
-        given += [f"--{name.replace('_', '-')}", str(arguments[name])]
+    for name in ("workload", "system", "network", "groups", "directory"):
+        given += [f"--{name.replace('groups', 'comm-group')}", str(arguments[name])]
     given += ["--output", str(folder / "plan"), "--synthesizer", "tacos", "--trials", "1"]
     return CliRunner().invoke(plan, [*given, *options], catch_exceptions=False)
 

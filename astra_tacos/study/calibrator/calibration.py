@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from astra_tacos.network.ns3 import ns3_text
-from astra_tacos.run.run import read_run
+from astra_tacos.run.run import RunInputs, read_run
 from astra_tacos.solver.first_use import Progress, silent
 from astra_tacos.study.calibrator.machine import (
     PLACEMENT_NAMES,
@@ -130,7 +130,7 @@ def calibrate_ns3(
                 path if path.is_file() else None for path in (folder / "comm_group.json", folder / "remote_memory.json")
             )
             prefix, network = first[0].with_suffix("").with_suffix(""), network_path or folder / "network.yml"
-            run = read_run(prefix, folder / "system.json", network, groups, memory, folder)
+            run = read_run(RunInputs(prefix, folder / "system.json", network, groups, memory, folder))
             runs.append(MeasuredRun(str(folder), run, read_finish(log, run.workload.num_ranks)))
     with progress("fitting") as on_progress:
         fitted = fit_ns3(runs, on_progress)
