@@ -79,18 +79,11 @@ def read(
 @json_option
 def write(path: Path, output: Path, as_json: bool) -> None:
     """Write the network PATH as ns-3's physical topology."""
-    from astra_tacos.network.composition import build_topology
-    from astra_tacos.network.fabric.ns3_topology import ns3_topology_text
+    from astra_tacos.network.fabric.ns3_topology import write_ns3_topology
     from astra_tacos.network.network_config import read_network
-    from astra_tacos.support.files import check_writable, replaced_file
 
-    check_writable(output)
-    network = read_network(path)
-    build_topology(network, may_forward=True)
-    text = ns3_topology_text(network)
-    with replaced_file(output) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-    result: dict[str, Any] = {"network": str(path), "output": str(output), "links": len(network.links) // 2}
+    num_links = write_ns3_topology(read_network(path), output)
+    result: dict[str, Any] = {"network": str(path), "output": str(output), "links": num_links}
     print_json(result) if as_json else print_rows((key, str(value)) for key, value in result.items())
 
 
@@ -124,7 +117,6 @@ def measured(
     from astra_tacos.network.fabric.measured import MeasuredHosts
     from astra_tacos.network.fabric.network_directory import write_network_directory
     from astra_tacos.report.csv_table import write_table
-    from astra_tacos.support.units import format_size
 
     found = MeasuredHosts.of(read_host_matrix(latency, latency_unit, bandwidth, bandwidth_unit), algorithm, size, by_levels)
     table = io.StringIO()
@@ -133,31 +125,7 @@ def measured(
     if as_json:
         print_json(found.to_json() | shape)
         return
-    rows = [("measured", found.source)]
-    for number, level in enumerate(found.levels, 1):
-        spread = f"between pairs, latency differs up to {level.spread[1]:.2f} times, bandwidth {level.spread[0]:.2f}"
-        parts = f"{level.num_parts} parts" if level.num_parts > 1 else "all hosts"
-        rows.append((f"level {number}", f"{parts}, {level.latency_ns:,.0f} ns, {level.bandwidth_gbps:.2f} GB/s ({spread})"))
-    rows.append((f"order for {algorithm}", ", ".join(found.hosts)))
-    what = "the best order" if found.is_best else "the best that exchanges, moves and reversals found"
-    rows.append(
-        (
-            f"ring, {format_size(size)}",
-            f"{found.ring_before_ns:,.0f} ns as in the file -> {found.ring_ns:,.0f} ns (model; {what})",
-        )
-    )
-    before, after = found.halving_doubling_before_ns, found.halving_doubling_ns
-    if before is not None and after is not None:
-        rows.append(("halving-doubling", f"{before:,.0f} ns as in the file -> {after:,.0f} ns (model)"))
-    rows.append(
-        ("shared links", "unknown: pairs were measured one at a time, so links between parts count as fast as all their pairs")
-    )
-    if by_levels and len(found.levels) > 1:
-        ports = (
-            f"an NPU has one for each of {len(found.levels)} levels: what uses several at once is too fast if hosts have one NIC"
-        )
-        rows.append(("ports", ports))
-    print_rows([*rows, *((key, f"{value:,}" if isinstance(value, int) else value) for key, value in shape.items())])
+    print_rows([*found.rows(), *_lines(shape)])
 
 
 def _command(name: str, kind: FabricKind) -> click.Command:
@@ -188,4 +156,8 @@ def _write(network: NetworkConfig, output: Path, about: dict[str, Any], as_json:
     if as_json:
         print_json(result)
         return
-    print_rows([(key, f"{value:,}" if isinstance(value, int) else str(value)) for key, value in result.items()])
+    print_rows(_lines(result))
+
+
+def _lines(result: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(key, f"{value:,}" if isinstance(value, int) else str(value)) for key, value in result.items()]

@@ -14,7 +14,6 @@ import click
 from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import (
     compile_ahead,
-    duration,
     echo,
     print_json,
     print_rows,
@@ -33,10 +32,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
     from astra_tacos.run.backend import Backend
-    from astra_tacos.study.sweep.outcome import Conditions
     from astra_tacos.study.sweep.run_sweep import Progress, SweepRun
-    from astra_tacos.study.sweep.store import Store
-    from astra_tacos.study.sweep.sweep_file import Sweep
 
 _LEAST_MEMORY = 256 << 20
 _path = click.Path(path_type=Path)
@@ -78,11 +74,13 @@ def sweep(
     DIR gets a file per result as soon as it is computed, and in the end sweep.parquet with a row per point. A sweep that was
     interrupted or killed resumes when it is started again. A point that fails becomes a row with the reason.
     """
-    from astra_tacos.study.sweep.cluster import open_client
+    from astra_tacos.study.sweep.cluster import num_threads_at, open_client
+    from astra_tacos.study.sweep.estimate import estimate_sweep
     from astra_tacos.study.sweep.outcome import Conditions
     from astra_tacos.study.sweep.run_sweep import SweepRun
     from astra_tacos.study.sweep.store import Store
     from astra_tacos.study.sweep.sweep_file import read_sweep_file
+    from astra_tacos.study.sweep.table import write_results
 
     require("sweep")
     if timeout is not None and not 0 < timeout < math.inf:
@@ -98,7 +96,11 @@ def sweep(
     store = Store(output)
     store.check()
     if dry_run:
-        _estimate(SweepRun(asked.points, store, conditions, retry_failed), conditions, asked, address, workers, as_json)
+        run = SweepRun(asked.points, store, conditions, retry_failed)
+        threads = num_threads_at(address) or workers or os.cpu_count() or 1
+        with progress("trying a few points"):
+            estimated = estimate_sweep(asked, run, conditions, threads)
+        print_json(estimated.to_json()) if as_json else print_rows(estimated.rows())
         return
     begin = time.monotonic()
     with interruptible() as interrupts, interrupts.finished(), contextlib.ExitStack() as stack:
@@ -114,7 +116,7 @@ def sweep(
             except KeyboardInterrupt:
                 pass
             finally:
-                result = _write(run, asked, store)
+                result = write_results(asked, run.results(), output)
         is_interrupted = bool(interrupts.came)
         result |= {"reused": run.num_reused, "seconds": time.monotonic() - begin, "interrupted": is_interrupted}
         print_json(result) if as_json else _print(result)
@@ -146,90 +148,13 @@ def _compute(run: SweepRun, remote: Client | None, workers: int | None, interrup
         run.compute(client, look)
 
 
-def _write(run: SweepRun, asked: Sweep, store: Store) -> dict[str, Any]:
-    """The table of what there is, and its summary."""
-    from astra_tacos.study.sweep.store import TABLE_FILE
-    from astra_tacos.study.sweep.table import summarize, table_columns, table_row, write_table
-
-    rows = [table_row(point, outcome) for point, outcome in run.results()]
-    table = store.directory / TABLE_FILE
-    write_table(table, asked.name, asked.axes, table_columns(asked.points), rows)
-    about = {"name": asked.name, "output": str(store.directory), "table": str(table)}
-    return about | summarize(rows, len(asked.points), asked.axes)
-
-
-def _estimate(
-    run: SweepRun, conditions: Conditions, asked: Sweep, address: str | None, workers: int | None, as_json: bool
-) -> None:
-    from astra_tacos.study.sweep.cluster import num_threads, open_client
-    from astra_tacos.study.sweep.estimate import estimate
-
-    threads = workers or os.cpu_count() or 1
-    if address is not None:
-        with open_client(address, None) as client:
-            threads = max(num_threads(client), 1)
-    with progress("trying a few points"):
-        guess = estimate(run.missing, conditions)
-    failed = sum(point.error is not None for point in asked.points)
-    result: dict[str, Any] = {
-        "name": asked.name,
-        "combinations": asked.num_combinations,
-        "points": len(asked.points),
-        "invalid": failed,
-        "results": len(run.outcomes) + len(run.missing),
-        "reused": run.num_reused,
-        "workers": threads,
-        "sampled": guess.num_sampled,
-        "seconds": guess.start_up_s + guess.seconds / min(threads, max(len(run.missing), 1)),
-        "is_least": guess.is_least,
-    }
-    if as_json:
-        print_json(result)
-        return
-    least = "at least" if guess.is_least else "about"
-    where = f"{threads} worker{'s'[: threads > 1]}"
-    time_text = f"{least} {duration(result['seconds'])} on {where}, estimated from {guess.num_sampled} points"
-    refused = asked.num_combinations - len(asked.points)
-    rows = [
-        ("axes", ", ".join(asked.axes) or "none"),
-        ("points", f"{len(asked.points):,}" + (f", {refused:,} more are excluded by where" if refused else "")),
-        ("results", f"{result['results']:,} distinct, {run.num_reused:,} of them already computed"),
-        ("time", time_text if run.missing else "none: everything is computed"),
-    ]
-    if failed:
-        rows.insert(2, ("invalid", f"{failed:,}: {next(point.error for point in asked.points if point.error is not None)}"))
-    print_rows(rows)
-
-
 def _print(result: dict[str, Any]) -> None:
-    from astra_tacos.study.sweep.outcome import REFUSED
-    from astra_tacos.study.sweep.table import best_table
+    from astra_tacos.study.sweep.table import best_tables, remarks, summary_rows
 
-    done = sum(result["statuses"].values())
-    statuses = ", ".join(f"{count:,} {status}" for status, count in result["statuses"].items()) or "none finished"
-    points = f"{done:,}" if done == result["points"] else f"{done:,} of {result['points']:,}"
-    print_rows(
-        [
-            ("points", f"{points}: {statuses}"),
-            ("time", f"{duration(result['seconds'])}, {result['reused']:,} results reused"),
-            ("table", result["table"]),
-        ]
-    )
-    errors = result["errors"]
-    if len(errors) == 1 and errors[0]["points"] == result["points"]:
-        what = "was refused" if errors[0]["status"] == REFUSED else "failed"
-        echo(f"\nevery point {what}: {errors[0]['error']}")
-        return
-    for title, name in (("shortest times", "best_time"), ("least time x cost", "best_time_cost")):
-        if result[name]:
-            print_table(title, *best_table(result[name]))
-        if result[f"{name}_more"]:
-            echo(f"and {result[f'{name}_more']:,} more tasks: see the table")
-    if result["below_bound"]:
-        echo(f"\n{result['below_bound']:,} points take less than their bound, as ASTRA-sim truncates the time of each message")
-    if errors:
-        echo("")
-    for each in errors:
-        echo(f"{each['points']:,} x {each['status']}: {each['error']}")
-    if result["more_errors"]:
-        echo(f"and {result['more_errors']:,} other messages: see the column `error`")
+    print_rows(summary_rows(result))
+    for title, header, rows, more in best_tables(result):
+        print_table(title, header, rows)
+        if more:
+            echo(more)
+    for line in remarks(result):
+        echo(line)

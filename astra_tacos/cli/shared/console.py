@@ -17,13 +17,13 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from astra_tacos.support.errors import ConfigError, OutputError, ReplayError
+from astra_tacos.support.units import duration
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
@@ -209,8 +209,3 @@ def describe(progress: SweepState, seconds: float) -> str:
     rate = computed / seconds
     each = f"{rate:.1f}/s" if rate >= 1 else f"{rate * 60:.1f}/min"
     return f"{each}, {duration((progress.total - progress.done) / rate)} left, {failed}"
-
-
-def duration(seconds: float) -> str:
-    """`0:04:10`, `2 days, 3:00:00`."""
-    return str(timedelta(seconds=round(seconds)))
