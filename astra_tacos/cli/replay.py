@@ -11,31 +11,25 @@ import click
 from astra_tacos.cli.main import CHECK_FAILED
 from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import (
+    LINT_SAYS_MORE,
     compile_ahead,
-    points_to_lint,
     print_json,
     print_rows,
     print_table,
     progress,
+    progress_to_lint,
 )
 from astra_tacos.cli.shared.inputs import Kind, identify
 from astra_tacos.cli.shared.lint_table import print_counts
-from astra_tacos.cli.shared.options import (
-    backend_option,
-    check_ns3,
-    json_option,
-    ns3_option,
-    output_option,
-    run_options,
-)
+from astra_tacos.cli.shared.options import backend_option, check_ns3, json_option, ns3_option, output_option, run_options
 from astra_tacos.run.backend import ASTRA_SIM, NS3, is_packet_level
 from astra_tacos.solver.first_use import CHECKING, LINTING, NODES, READING, REPLAYING
 from astra_tacos.support.errors import ConfigError, ReplayError
-from astra_tacos.support.files import check_apart
 
 if TYPE_CHECKING:
     from astra_tacos.run.backend import Backend
     from astra_tacos.run.run import RunInputs
+    from astra_tacos.workload.linter.linted_replay import AstraSimReplay, EmbeddedReplay
 
 _file = click.Path(path_type=Path)
 
@@ -80,13 +74,16 @@ def replay(
     for ever, it prints who waits for what, and the exit code is 1. A trace is that of a custom collective. A schedule is
     replayed under its own timing model; the exit code is 1 if the time differs from its prediction.
     """
+    from astra_tacos.workload.linter.linted_replay import ReplayOutputs, replay_embedded, replay_in_astra_sim
+
     check_ns3(ns3_config, backend, in_ns3)
+    outputs = (csv_path, chrome_trace, output)
     if is_packet_level(backend) and chrome_trace is not None:
         raise click.UsageError("--chrome-trace needs an analytical backend: packets of many messages take turns on a link.")
     if inputs is None:
         if path is None:
             raise click.UsageError("Missing PATH, or --workload, --system and --network.")
-        if csv_path or chrome_trace or output or astra_sim_bin or in_astra_sim:
+        if any(outputs) or astra_sim_bin or in_astra_sim:
             raise click.UsageError(
                 "--csv, --chrome-trace, --output and --backend astra-sim need a whole run: give --workload and --system."
             )
@@ -94,68 +91,33 @@ def replay(
         return
     if path is not None:
         raise click.UsageError(f"Got --workload and {path}, expected one of them.")
-    check_apart((csv_path, chrome_trace), (inputs.network, inputs.system, inputs.groups, inputs.remote_memory))
-    inputs = replace(inputs, ns3=ns3_config)
-    if not in_astra_sim:
-        _replay_run(inputs, backend, (csv_path, chrome_trace, output), as_json)
+    inputs, limit = replace(inputs, ns3=ns3_config), None if as_json else 1
+    if in_astra_sim:
+        if any(outputs):
+            raise click.UsageError(
+                "--csv, --chrome-trace and --output need an embedded backend: ASTRA-sim prints only finish times."
+            )
+        _print(replay_in_astra_sim(inputs, astra_sim_bin, NS3 if in_ns3 else ASTRA_SIM, limit, progress), [], as_json)
         return
-    if csv_path or chrome_trace or output:
-        raise click.UsageError("--csv, --chrome-trace and --output need an embedded backend: ASTRA-sim prints only finish times.")
-    from astra_tacos.workload.linter.linted_replay import replay_in_astra_sim
-
-    ran = replay_in_astra_sim(inputs, astra_sim_bin, NS3 if in_ns3 else ASTRA_SIM, _limit(as_json), progress)
-    if as_json:
-        print_json(ran.to_json())
-    else:
-        print_rows(ran.rows())
-        print_counts(ran.report)
-    if ran.seen.stalled:
-        raise click.exceptions.Exit(CHECK_FAILED)
-
-
-def _limit(as_json: bool) -> int | None:
-    """Findings of a code: print_counts counts them, JSON lists them."""
-    return None if as_json else 1
-
-
-def _replay_run(
-    inputs: RunInputs, backend: Backend | None, outputs: tuple[Path | None, Path | None, Path | None], as_json: bool
-) -> None:
-    from astra_tacos.replayer.run_replay import replay_run
-    from astra_tacos.report.run_report import check_replay_directory, run_rows, run_tables
-    from astra_tacos.run.backend import choose_backend
-    from astra_tacos.run.run import read_run
-    from astra_tacos.workload.linter.lint import lint
-    from astra_tacos.workload.linter.linted_replay import LintedReplay
-
-    _, timeline, directory = outputs
+    asked = ReplayOutputs(*outputs)
+    asked.check(inputs)
     compile_ahead(*REPLAYING, *LINTING, *NODES)
-    with points_to_lint(), progress("reading"):
-        run = read_run(inputs)
-    model = choose_backend(backend, run.network)
-    if directory is not None:
-        check_replay_directory(directory)
-    try:
-        with points_to_lint(), progress("replaying (ranks that have finished)") as advanced:
-            wanted = {"record_transmissions": timeline is not None, "route_loads": directory is not None}
-            outcome = replay_run(run, model, **wanted, progress=advanced)
-    except ReplayError as error:
-        if not as_json:
-            raise
-        stalled = {"workload": run.workload.prefix, "network": run.network.source, "backend": model.name}
-        print_json(stalled | {"reason": str(error), "findings": lint(inputs, model).to_json()})
-        raise click.exceptions.Exit(CHECK_FAILED) from None
-    with progress("linting"):
-        report = lint(inputs, model, _limit(as_json))
-    replayed = LintedReplay.of(run, outcome, report)
-    written = replayed.write(*outputs, progress)
+    replayed = replay_embedded(inputs, backend, asked, limit, progress_to_lint)
+    if replayed.reason is not None and not as_json:
+        raise ReplayError(f"{replayed.reason}; {LINT_SAYS_MORE}")
+    _print(replayed, [] if replayed.reason else replayed.write(asked, progress), as_json)
+
+
+def _print(replayed: EmbeddedReplay | AstraSimReplay, written: list[Path], as_json: bool) -> None:
     if as_json:
-        print_json(replayed.figures)
-        return
-    print_rows([*run_rows(run, replayed.figures), *(("wrote", str(file)) for file in written)])
-    for table in run_tables(replayed.figures):
-        print_table(*table)
-    print_counts(report)
+        print_json(replayed.to_json())
+    else:
+        print_rows([*replayed.rows(), *(("wrote", str(file)) for file in written)])
+        for table in replayed.tables():
+            print_table(*table)
+        print_counts(replayed.report)
+    if replayed.reason is not None:
+        raise click.exceptions.Exit(CHECK_FAILED)
 
 
 def _replay_path(path: Path, network_path: Path | None, backend: Backend | None, ns3_config: Path | None, as_json: bool) -> None:

@@ -245,10 +245,11 @@ class ComparisonFiles:
 
     def _all(self) -> list[tuple[Path, Callable[[Sequence[CompareRow], Path], None]]]:
         """The files, and how to write them."""
-        writers = {"csv": _write_table, "json": _write_json}
-        pairs = [(path, write) for path, write in ((self.table, _write_table), (self.figure, self._draw)) if path is not None]
-        inside = [] if self.directory is None else [self.directory / name for name in FILES]
-        return pairs + [(path, writers.get(path.suffix[1:], self._draw)) for path in inside]
+        asked = [(self.table, _write_table), (self.figure, self._draw)]
+        if self.directory is not None:
+            writers = (_write_table, _write_json, self._draw, self._draw)
+            asked += [(self.directory / name, write) for name, write in zip(FILES, writers, strict=True)]
+        return [(path, write) for path, write in asked if path is not None]
 
     def _draw(self, rows: Sequence[CompareRow], path: Path) -> None:
         from astra_tacos.report.figure.compare_plot import draw_comparison

@@ -60,7 +60,7 @@ def test_what_is_left_as_it_is_has_pattern_size_group_and_nodes(tmp_path: Path) 
     groups = {"1": [0, 1, 2, 3], "2": [4, 5, 6, 7]}
     dimensions = {"topology": ("Switch", "FullyConnected"), "npus": (4, 2), "latency": 0}
     files = RunFiles(ranks=ranks, groups=groups, **dimensions).write(tmp_path)
-    given = [part for name, value in files.items() for part in (f"--{name.replace('_', '-')}", str(value))]
+    given = [part for name, value in files.items() for part in (f"--{name.replace('groups', 'comm-group')}", str(value))]
     arguments = [*given, "--output", str(tmp_path / "plan"), "--no-cache", "--threads", "1", "--backend", "congestion-unaware"]
     printed = CliRunner().invoke(plan, arguments, catch_exceptions=False).stdout.splitlines()
     (left,) = [line for line in printed if line.startswith("left as it is")]

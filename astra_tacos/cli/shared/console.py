@@ -147,6 +147,13 @@ def progress(description: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: shown.update(task, completed=done, total=total)
 
 
+@contextlib.contextmanager
+def progress_to_lint(description: str) -> Iterator[Callable[[int, int], None]]:
+    """Both of the above."""
+    with points_to_lint(), progress(description) as shown:
+        yield shown
+
+
 def bar(*columns: ProgressColumn) -> Progress:
     """A bar of these columns on standard error; it vanishes in the end."""
     from rich.console import Console

@@ -111,13 +111,9 @@ class MeasuredHosts:
         before, after = self.halving_doubling_before_ns, self.halving_doubling_ns
         if before is not None and after is not None:
             rows.append(("halving-doubling", f"{before:,.0f} ns as in the file -> {after:,.0f} ns (model)"))
-        rows.append(
-            (
-                "shared links",
-                "unknown: pairs were measured one at a time, so links between parts count as fast as all their pairs",
-            )
-        )
+        shared = "unknown: pairs were measured one at a time, so links between parts count as fast as all their pairs"
+        rows.append(("shared links", shared))
         if self.network.dimensions and len(self.levels) > 1:
-            ports = f"an NPU has one for each of {len(self.levels)} levels: what uses several at once is too fast if hosts have one NIC"
-            rows.append(("ports", ports))
+            ports = f"an NPU has one for each of {len(self.levels)} levels"
+            rows.append(("ports", f"{ports}: what uses several at once is too fast if hosts have one NIC"))
         return rows

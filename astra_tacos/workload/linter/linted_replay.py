@@ -10,67 +10,144 @@ from astra_tacos.export.chrome_trace import write_chrome_trace
 from astra_tacos.network.network_config import configured, read_network
 from astra_tacos.replayer.astra_sim import AstraSimResult, backend_of, find_binary, run_astra_sim
 from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.report.run_report import run_result, write_replay_directory, write_run_csv
-from astra_tacos.run.backend import NS3, PACKET, Backend
+from astra_tacos.report.run_report import (
+    Tables,
+    check_replay_directory,
+    run_result,
+    run_rows,
+    run_tables,
+    write_replay_directory,
+    write_run_csv,
+)
+from astra_tacos.run.backend import NS3, PACKET, Backend, choose_backend
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.recording import Recording, record_run
 from astra_tacos.run.run import Run, RunInputs, read_run
 from astra_tacos.run.trace.reader import trace_files
 from astra_tacos.solver.first_use import Progress
-from astra_tacos.support.errors import AstraTacosError
-from astra_tacos.support.files import together
+from astra_tacos.support.errors import AstraTacosError, ReplayError
+from astra_tacos.support.files import check_apart, together
 from astra_tacos.workload.linter.lint import LintReport, lint
 
 _MOST_RANKS = 8
 
 
+@dataclass(frozen=True, slots=True)
+class ReplayOutputs:
+    """Where a replay by the embedded engine is written, None for not: a table of ranks, a timeline for Perfetto, a directory."""
+
+    table: Path | None = None
+    timeline: Path | None = None
+    directory: Path | None = None
+
+    def check(self, inputs: RunInputs) -> None:
+        """Check, before any work is done, that nothing is replaced that is no earlier replay.
+
+        Raises
+        ------
+        ConfigError
+            If something would be.
+        """
+        check_apart((self.table, self.timeline), (inputs.network, inputs.system, inputs.groups, inputs.remote_memory))
+        if self.directory is not None:
+            check_replay_directory(self.directory)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class LintedReplay:
+class EmbeddedReplay:
     """A replay by the embedded engine.
 
     Parameters
     ----------
     run, outcome, recording
-        The run, and its replay.
+        The run, and its replay; None of a run that does not end.
     figures
-        The figures of both, as `replay --json` prints them.
+        The object that `replay --json` prints.
+    report
+        What `lint` finds.
     """
 
     run: Run
-    outcome: RunOutcome
-    recording: Recording
+    outcome: RunOutcome | None
+    recording: Recording | None
     figures: dict[str, Any]
+    report: LintReport
 
-    @classmethod
-    def of(cls, run: Run, outcome: RunOutcome, report: LintReport) -> LintedReplay:
-        """A replay and what `lint` finds: a run that it finds errors in is not exact to ASTRA-sim."""
-        recording = record_run(run, outcome)
-        figures = run_result(run, outcome, recording) | {"findings": report.to_json()}
-        if report.errors:
-            figures["beyond_astra_sim"].append(f"lint finds errors: {', '.join(sorted(report.errors))}")
-            figures["exact_to"] = None
-        return cls(run, outcome, recording, figures)
+    @property
+    def reason(self) -> str | None:
+        """Why the run does not end; None if it does."""
+        return self.figures["reason"] if self.outcome is None else None
 
-    def write(self, table: Path | None, timeline: Path | None, directory: Path | None, progress: Progress) -> list[Path]:
-        """Write tables of ranks and links, a timeline for Perfetto and a directory for reports, or those that are asked for.
-
-        Returns
-        -------
-        list
-            What was written.
-        """
+    def write(self, outputs: ReplayOutputs, progress: Progress) -> list[Path]:
+        """Write all that is asked for, or nothing; returns the files and directories."""
         written: list[Path] = []
         with together():
-            if table is not None:
-                written += write_run_csv(table, self.figures)
-            if timeline is not None:
+            if outputs.table is not None:
+                written += write_run_csv(outputs.table, self.figures)
+            if outputs.timeline is not None and self.outcome is not None:
                 with progress("writing"):
-                    write_chrome_trace(timeline, self.run, self.outcome)
-                written.append(timeline)
-            if directory is not None:
-                write_replay_directory(directory, self.figures, self.recording)
-                written.append(directory)
+                    write_chrome_trace(outputs.timeline, self.run, self.outcome)
+                written.append(outputs.timeline)
+            if outputs.directory is not None and self.recording is not None:
+                write_replay_directory(outputs.directory, self.figures, self.recording)
+                written.append(outputs.directory)
         return written
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `replay --json` prints."""
+        return self.figures
+
+    def rows(self) -> list[tuple[str, str]]:
+        """The main figures as labels and values."""
+        return run_rows(self.run, self.figures)
+
+    def tables(self) -> Tables:
+        """Title, header and rows of each table."""
+        return run_tables(self.figures)
+
+
+def replay_embedded(
+    inputs: RunInputs, backend: Backend | None, outputs: ReplayOutputs, limit: int | None, progress: Progress
+) -> EmbeddedReplay:
+    """Replay a run by the embedded engine. A run that `lint` finds errors in is not exact to ASTRA-sim.
+
+    Parameters
+    ----------
+    inputs, backend
+        The run, and its network model; None for that of the network.
+    outputs
+        What will be written.
+    limit
+        Most findings of a code; None for all.
+    progress
+        Shows what is being done.
+
+    Raises
+    ------
+    ConfigError
+        If a file is not what it should be, or the network model cannot have the network.
+    """
+    with progress("reading"):
+        run = read_run(inputs)
+    model = choose_backend(backend, run.network)
+    outcome, recording = None, None
+    with progress("replaying (ranks that have finished)") as advanced:
+        wanted = {"record_transmissions": outputs.timeline is not None, "route_loads": outputs.directory is not None}
+        try:
+            outcome = replay_run(run, model, **wanted, progress=advanced)
+        except ReplayError as error:
+            names = {"workload": run.workload.prefix, "network": run.network.source, "backend": model.name}
+            figures: dict[str, Any] = names | {"reason": str(error)}
+    if outcome is not None:
+        recording = record_run(run, outcome)
+        figures = run_result(run, outcome, recording)
+    with progress("linting"):
+        report = lint(inputs, model, limit)
+    figures["findings"] = report.to_json()
+    if report.errors and outcome is not None:
+        figures["beyond_astra_sim"].append(f"lint finds errors: {', '.join(sorted(report.errors))}")
+        figures["exact_to"] = None
+    return EmbeddedReplay(run, outcome, recording, figures, report)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,6 +205,10 @@ class AstraSimReplay:
             rows.append(("last lines of ASTRA-sim", seen.last_words or "none"))
             rows.append(("the embedded replay", self.reason))
         return rows
+
+    def tables(self) -> Tables:
+        """None: ASTRA-sim prints only finish times."""
+        return iter(())
 
 
 def replay_in_astra_sim(
