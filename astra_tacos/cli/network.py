@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +15,9 @@ from astra_tacos.cli.shared.console import print_json, print_rows
 from astra_tacos.cli.shared.options import Size, json_option, output_option
 from astra_tacos.network.fabric.host_levels import ALGORITHMS, BANDWIDTH_UNITS, LATENCY_UNITS
 from astra_tacos.network.fabric.kinds import KINDS, FabricKind
-from astra_tacos.support.errors import ConfigError
 
 if TYPE_CHECKING:
     from astra_tacos.network.network_config import NetworkConfig
-
-_LIMIT = 1e12
-"""Of bandwidths and latencies, as of those of the kinds."""
 
 _output_option = output_option("Write network.yml and its tables here.", required=True)
 
@@ -64,11 +61,6 @@ def read(
     """
     from astra_tacos.network.fabric.reading import read_fabric
 
-    if not 0 <= latency < _LIMIT:
-        raise ConfigError(f"--latency: found {latency}, expected a number of 0 or more and below {_LIMIT:g}")
-    for name, value in (("--cpu-bandwidth", cpu_bandwidth), ("--bandwidth", bandwidth)):
-        if value is not None and not 0 < value < _LIMIT:
-            raise ConfigError(f"{name}: found {value}, expected a number above 0 and below {_LIMIT:g}")
     what, network = read_fabric(paths[0], latency, cpu_bandwidth, paths[1:], bandwidth)
     _write(network, output, {"read": ", ".join(map(str, paths)), "kind": what}, as_json)
 
@@ -115,17 +107,12 @@ def measured(
     """
     from astra_tacos.network.fabric.host_levels import read_host_matrix
     from astra_tacos.network.fabric.measured import MeasuredHosts
-    from astra_tacos.network.fabric.network_directory import write_network_directory
     from astra_tacos.report.csv_table import write_table
 
     found = MeasuredHosts.of(read_host_matrix(latency, latency_unit, bandwidth, bandwidth_unit), algorithm, size, by_levels)
     table = io.StringIO()
     write_table(table, [("npu", "host"), *enumerate(found.hosts)])
-    shape = write_network_directory(found.network, output, {"hosts.csv": table.getvalue()})
-    if as_json:
-        print_json(found.to_json() | shape)
-        return
-    print_rows([*found.rows(), *_lines(shape)])
+    _write(found.network, output, found.to_json(), as_json, found.rows(), {"hosts.csv": table.getvalue()})
 
 
 def _command(name: str, kind: FabricKind) -> click.Command:
@@ -149,15 +136,20 @@ for _name, _kind in KINDS.items():
     network.add_command(_command(_name, _kind))
 
 
-def _write(network: NetworkConfig, output: Path, about: dict[str, Any], as_json: bool) -> None:
+def _write(
+    network: NetworkConfig,
+    output: Path,
+    about: dict[str, Any],
+    as_json: bool,
+    rows: Iterable[tuple[str, str]] | None = None,
+    tables: dict[str, str] | None = None,
+) -> None:
+    """Write a network, and print it with what there is to say about it, for which `rows` stand on a terminal."""
     from astra_tacos.network.fabric.network_directory import write_network_directory
 
-    result = about | write_network_directory(network, output, {})
+    shape = write_network_directory(network, output, tables or {})
     if as_json:
-        print_json(result)
+        print_json(about | shape)
         return
-    print_rows(_lines(result))
-
-
-def _lines(result: dict[str, Any]) -> list[tuple[str, str]]:
-    return [(key, f"{value:,}" if isinstance(value, int) else str(value)) for key, value in result.items()]
+    counts = ((key, f"{value:,}" if isinstance(value, int) else value) for key, value in shape.items())
+    print_rows([*(about.items() if rows is None else rows), *counts])

@@ -26,15 +26,14 @@ from astra_tacos.cli.shared.options import Size, backend_option, json_option, ou
 from astra_tacos.solver.first_use import ALL_SEARCHING, CHECKING, PLANNING, ROOTED
 from astra_tacos.support.installation import require
 from astra_tacos.support.interrupts import Interrupts, interruptible
-from astra_tacos.support.units import format_size
 
 if TYPE_CHECKING:
     from distributed import Client
 
     from astra_tacos.run.backend import Backend
-    from astra_tacos.study.sweep.run_sweep import Progress, SweepRun
+    from astra_tacos.study.sweep.run_sweep import SweepRun
 
-_LEAST_MEMORY = 256 << 20
+_MEMORY = Size(256 << 20, "Python and kernels take most of that")
 _path = click.Path(path_type=Path)
 
 
@@ -47,7 +46,7 @@ _path = click.Path(path_type=Path)
 @click.option("--workers", type=click.IntRange(1), help="Number of points at a time on this machine; by default one per core.")
 @click.option("--timeout", type=float, metavar="SECONDS", help="Longest time of a point.")
 @click.option(
-    "--memory", type=Size(), metavar="SIZE", help="Most memory of a point, for example 4GiB. Python and kernels take 0.2 GiB."
+    "--memory", type=_MEMORY, metavar="SIZE", help="Most memory of a point, for example 4GiB. Python and kernels take 0.2 GiB."
 )
 @click.option("--cache", type=_path, metavar="DIR", help="Directory of schedules that sweeps share.")
 @backend_option(of_schedules=True)
@@ -87,9 +86,6 @@ def sweep(
         raise click.BadParameter(f"{timeout} is not a number of seconds above 0.", param_hint="'--timeout'")
     if address is not None and workers is not None:
         raise click.UsageError("Got --dask and --workers: the scheduler at that address has workers of its own.")
-    if memory is not None and memory < _LEAST_MEMORY:
-        least = f"{format_size(_LEAST_MEMORY)} or more: Python and kernels take most of that"
-        raise click.BadParameter(f"{format_size(memory)} is too little, expected {least}.", param_hint="'--memory'")
     with progress("reading"):
         asked = read_sweep_file(sweep_file, None if backend is None else backend.name)
     conditions = Conditions(timeout, memory, with_checks, None if cache is None else str(cache.absolute()))
@@ -106,9 +102,8 @@ def sweep(
     with interruptible() as interrupts, interrupts.finished(), contextlib.ExitStack() as stack:
         with interrupts.raised():
             run = SweepRun(asked.points, store, conditions, retry_failed)
-            is_remote = address is not None and run.missing
             # A scheduler that is not there is told before anything is written.
-            remote = stack.enter_context(open_client(address, None)) if is_remote else None
+            remote = stack.enter_context(open_client(address, None)) if address is not None and run.missing else None
         with store.opened(sweep_file.read_bytes()):
             try:
                 with interrupts.raised():
@@ -139,13 +134,7 @@ def _compute(run: SweepRun, remote: Client | None, workers: int | None, interrup
     threads = min(workers or os.cpu_count() or 1, len(run.missing))
     with contextlib.ExitStack() as stack:
         client = remote or stack.enter_context(open_client(None, threads, synthesizers_of(run.missing.values())))
-        show = stack.enter_context(sweep_progress())
-
-        def look(progress: Progress) -> None:
-            interrupts.check()
-            show(progress)
-
-        run.compute(client, look)
+        run.compute(client, stack.enter_context(sweep_progress(interrupts.check)))
 
 
 def _print(result: dict[str, Any]) -> None:

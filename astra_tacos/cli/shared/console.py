@@ -174,11 +174,11 @@ LINE_S = 30.0
 
 
 @contextlib.contextmanager
-def sweep_progress() -> Iterator[Callable[[SweepState], None]]:
-    """Show what the callback is given."""
+def sweep_progress(check: Callable[[], None]) -> Iterator[Callable[[SweepState], None]]:
+    """Show what the callback is given, once `check` has raised nothing."""
     begin = time.monotonic()
     if not sys.stderr.isatty():
-        with _lines(begin) as show:
+        with _lines(begin, check) as show:
             yield show
         return
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
@@ -186,17 +186,22 @@ def sweep_progress() -> Iterator[Callable[[SweepState], None]]:
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[state]}"))
     with bar(*columns) as shown:
         task = shown.add_task("", total=None, state="starting")
-        yield lambda progress: shown.update(
-            task, completed=progress.done, total=progress.total, state=describe(progress, time.monotonic() - begin)
-        )
+
+        def update(progress: SweepState) -> None:
+            check()
+            state = describe(progress, time.monotonic() - begin)
+            shown.update(task, completed=progress.done, total=progress.total, state=state)
+
+        yield update
 
 
 @contextlib.contextmanager
-def _lines(begin: float) -> Iterator[Callable[[SweepState], None]]:
+def _lines(begin: float, check: Callable[[], None]) -> Iterator[Callable[[SweepState], None]]:
     last = begin
 
     def show(progress: SweepState) -> None:
         nonlocal last
+        check()
         now = time.monotonic()
         if now - last >= LINE_S:
             last = now

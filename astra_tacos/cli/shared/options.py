@@ -14,7 +14,7 @@ import click
 
 from astra_tacos.run.backend import ASTRA_SIM, BACKENDS, MODELS, NS3, is_packet_level
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.units import parse_size, parse_sizes
+from astra_tacos.support.units import format_size, parse_size, parse_sizes
 
 if TYPE_CHECKING:
     from astra_tacos.network.network_config import NetworkConfig
@@ -28,18 +28,23 @@ _MOST = 100_000
 
 
 class Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
-    """A size in bytes: `64MiB`, `1GB`, `4096`."""
+    """A size in bytes: `64MiB`, `1GB`, `4096`; not below the least, for a reason."""
 
     name = "size"
 
+    def __init__(self, least: int = 0, reason: str = "") -> None:
+        self._least, self._reason = least, reason
+
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """A size in bytes; see `click.ParamType`."""
-        if isinstance(value, int):
-            return value
         try:
-            return parse_size(str(value))
+            size = value if isinstance(value, int) else parse_size(str(value))
         except ConfigError as error:
             return self.fail(str(error), param, ctx)
+        if size < self._least:
+            least = f"{format_size(self._least)} or more: {self._reason}"
+            self.fail(f"{format_size(size)} is too little, expected {least}.", param, ctx)
+        return size
 
 
 class Counts(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
