@@ -89,17 +89,7 @@ def write(path: Path, output: Path, as_json: bool) -> None:
 @click.option("--size", type=Size(), default="1MiB", show_default=True, help="Size of the All-Reduce that they are ordered for.")
 @_output_option
 @json_option
-def measured(
-    latency: Path,
-    latency_unit: str,
-    bandwidth: Path,
-    bandwidth_unit: str,
-    by_levels: bool,
-    algorithm: str,
-    size: int,
-    output: Path,
-    as_json: bool,
-) -> None:
+def measured(by_levels: bool, algorithm: str, size: int, output: Path, as_json: bool, **files: Any) -> None:
     """Make a network of what was measured between hosts, and put the hosts in the best order for a native algorithm.
 
     Each CSV is a matrix with names of hosts in the first line and the first column. Hosts that are closer to one another than to
@@ -109,7 +99,7 @@ def measured(
     from astra_tacos.network.fabric.measured import MeasuredHosts
     from astra_tacos.report.csv_table import write_table
 
-    found = MeasuredHosts.of(read_host_matrix(latency, latency_unit, bandwidth, bandwidth_unit), algorithm, size, by_levels)
+    found = MeasuredHosts.of(read_host_matrix(**files), algorithm, size, by_levels)
     table = io.StringIO()
     write_table(table, [("npu", "host"), *enumerate(found.hosts)])
     _write(found.network, output, found.to_json(), as_json, found.rows(), {"hosts.csv": table.getvalue()})
