@@ -97,7 +97,7 @@ class Solution:
             If the directory is something else.
         """
         backend = self.judgement.backend
-        return write_run_directory(self.schedule, directory, self._figures, None, msccl_xml, backend=backend, check=False)
+        return write_run_directory(self.schedule, directory, self._figures, msccl_xml, backend=backend, check=False)
 
 
 @dataclass(frozen=True, eq=False)
