@@ -35,7 +35,8 @@ def test_every_command_of_the_page_runs(page: str, tmp_path: Path, monkeypatch: 
     with contextlib.chdir(tmp_path):
         for line in lines:
             arguments = shlex.split(line)[1:]
-            done = CliRunner().invoke(cli, [*arguments, *QUICKER.get(arguments[0], ())])
+            is_figure = arguments[0] == "report" and arguments[-1].endswith((".svg", ".pdf", ".png"))
+            done = CliRunner().invoke(cli, [*arguments, *(() if is_figure else QUICKER.get(arguments[0], ()))])
             assert done.exit_code == 0, (line, done.output, done.exception)
 
 

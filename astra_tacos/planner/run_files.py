@@ -26,7 +26,7 @@ from astra_tacos.replayer.packet_network import write_ns3_files
 from astra_tacos.run.backend import PACKET, Backend, default_backend
 from astra_tacos.run.patterns import TAGS
 from astra_tacos.run.recording import REPLAY_FILE
-from astra_tacos.run.run import RunInputs
+from astra_tacos.run.run import GROUPS, MEMORY, NETWORK, SYSTEM, WORKLOAD, RunInputs
 from astra_tacos.run.system import COMM_KEYS, PER_NODE_KEY
 from astra_tacos.run.trace.reader import read_trace, trace_files
 from astra_tacos.run.trace.trace import Trace, idle_trace
@@ -39,24 +39,14 @@ from astra_tacos.support.text_files import read_json_object, read_yaml_mapping
 
 PLAN_FILE = "plan.json"
 PLACE_FILE = "place.json"
-GROUPS, SYSTEM, NETWORK, MEMORY, PER_NODE = "comm_group.json", "system.json", "network.yml", "remote_memory.json", "per_node.yml"
-WORKLOAD, COLLECTIVE = "workload", "collective"
+PER_NODE, COLLECTIVE = "per_node.yml", "collective"
 _OWN = {PLAN_FILE, PLACE_FILE, REPLAY_FILE, SCRIPT, GROUPS, SYSTEM, NETWORK, MEMORY, PER_NODE, WORKLOAD, COLLECTIVE, LOG}
 _OWN |= {NS3_SCRIPT, *NS3_FILES, *NS3_WRITTEN}
 
 
 def planned_inputs(folder: Path, inputs: RunInputs) -> RunInputs:
     """The files of the planned run, given those of the original."""
-    groups = folder / GROUPS
-    return RunInputs(
-        folder / WORKLOAD / inputs.workload.name,
-        folder / SYSTEM,
-        folder / NETWORK,
-        groups if groups.is_file() else None,
-        folder / MEMORY,
-        folder,
-        inputs.ns3,
-    )
+    return RunInputs.in_folder(folder, inputs.workload.name, inputs.ns3)
 
 
 def check_output(path: Path, inputs: RunInputs) -> None:

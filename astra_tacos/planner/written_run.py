@@ -19,13 +19,13 @@ from astra_tacos.planner.global_order import order_dependencies
 from astra_tacos.planner.instances import Instances
 from astra_tacos.planner.joint.joint_synthesis import NO_JOINT, JointWorkload
 from astra_tacos.planner.native_configuration import NativeConfiguration
-from astra_tacos.planner.run_files import WORKLOAD, write_configurations, write_ns3_configurations, write_traces
+from astra_tacos.planner.run_files import write_configurations, write_ns3_configurations, write_traces
 from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.workload import NO_CASE, Workload
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.chunks import TraceParts, part_of
 from astra_tacos.run.patterns import CARRIER, COLLECTIVE_NAMES, GROUP_ATTRIBUTE, PATTERN_ATTRIBUTE, carrying_type, pattern_name
-from astra_tacos.run.run import NATIVE, RunInputs
+from astra_tacos.run.run import NATIVE, WORKLOAD, RunInputs
 from astra_tacos.run.trace.node_bytes import load_rank, node_at, replace_nodes, set_attribute
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.run.trace.trace import Trace

@@ -25,6 +25,9 @@ PATTERN_KEYS = {
 }
 """Collective patterns that ASTRA-sim runs, and their keys in the system JSON."""
 NATIVE = -1
+GROUPS, SYSTEM, NETWORK, MEMORY = "comm_group.json", "system.json", "network.yml", "remote_memory.json"
+WORKLOAD = "workload"
+"""Names of files, and of the folder of traces, in a run directory."""
 _INT32 = 1 << 32
 
 
@@ -52,6 +55,12 @@ class RunInputs:
     remote_memory: Path | None = None
     directory: Path = Path()
     ns3: Path | None = None
+
+    @classmethod
+    def in_folder(cls, folder: Path, name: str, ns3: Path | None = None) -> RunInputs:
+        """Those of a run directory, whose workload has this name; ASTRA-sim is started there."""
+        groups, memory = (path if path.is_file() else None for path in (folder / GROUPS, folder / MEMORY))
+        return cls(folder / WORKLOAD / name, folder / SYSTEM, folder / NETWORK, groups, memory, folder, ns3)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

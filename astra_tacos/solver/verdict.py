@@ -102,9 +102,7 @@ def verify_planned(directory: Path, before: Path | None) -> Verdict:
     prefixes = sorted({path.name[: -len(".0.et")] for path in (directory / "workload").glob("*.0.et")})
     if len(prefixes) != 1:
         raise ConfigError(f"{directory / 'workload'}: found {len(prefixes)} workloads, expected one")
-    groups = directory / "comm_group.json"
-    files = directory / "system.json", directory / "network.yml", groups if groups.is_file() else None
-    after = RunInputs(directory / "workload" / prefixes[0], *files, directory=directory)
+    after = RunInputs.in_folder(directory, prefixes[0])
     with scratch_directory() as scratch:
         if before is not None and npu_of_rank is not None:
             before = _renumbered(before, npu_of_rank.tolist(), scratch)

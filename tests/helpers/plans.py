@@ -39,9 +39,7 @@ def written(folder: Path, files: RunFiles) -> RunInputs:
 
 def golden_inputs(folder: Path) -> RunInputs:
     """The inputs in a folder laid out like those of `golden`."""
-    groups = folder / "comm_group.json"
-    files = (folder / "system.json", folder / "network.yml", groups if groups.is_file() else None)
-    return RunInputs(folder / "workload" / "w", *files, directory=folder)
+    return RunInputs.in_folder(folder, "w")
 
 
 def planned(inputs: RunInputs, output: Path, **options: Any) -> tuple[PlanResult, RunInputs]:

@@ -34,17 +34,7 @@ PATTERNS = {
 
 def load_run(folder: Path) -> Run:
     """The run in a folder laid out like those of `golden`."""
-    groups, memory = folder / "comm_group.json", folder / "remote_memory.json"
-    return read_run(
-        RunInputs(
-            folder / "workload" / "w",
-            folder / "system.json",
-            folder / "network.yml",
-            groups if groups.is_file() else None,
-            memory if memory.is_file() else None,
-            directory=folder,
-        )
-    )
+    return read_run(RunInputs.in_folder(folder, "w"))
 
 
 def write_run(folder: Path, files: RunFiles, dimensions: Dimensions | None = None) -> Path:

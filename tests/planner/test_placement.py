@@ -15,7 +15,7 @@ from helpers.plans import QUICK, attributes, lint_plan, messages, quickly_planne
 
 from astra_tacos.network.network_config import Dimension
 from astra_tacos.planner.permuted_run import write_permuted
-from astra_tacos.planner.place import Demand, PlacementCost, exchange, find_placements, place, placed_inputs
+from astra_tacos.planner.place import Demand, PlacementCost, exchange, find_placements, place
 from astra_tacos.planner.placed_plan import plan_placed
 from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.run_files import planned_inputs
@@ -127,7 +127,7 @@ def test_groups_that_talk_much_come_together(two: RunInputs, tmp_path: Path) -> 
     result = place(two, tmp_path / "placed")
     assert result.speed_up is not None
     assert result.speed_up > 2
-    after = placed_inputs(tmp_path / "placed", two)
+    after = planned_inputs(tmp_path / "placed", two)
     assert replay_run(read_run(after)).end_ns == result.best.end_ns
     assert lint_plan(after).errors == {}
     told = json.loads((tmp_path / "placed" / "place.json").read_text())

@@ -21,7 +21,7 @@ from astra_tacos.planner.retime.request import AS_IS, SEARCH, describe, parse_sc
 from astra_tacos.planner.retime.search import Found, Tried, names_of, search
 from astra_tacos.planner.retime.search import tried as tried_candidate
 from astra_tacos.planner.retime.written import on_all_ranks, write_scheduled
-from astra_tacos.planner.run_files import WORKLOAD, planned_inputs, write_configurations
+from astra_tacos.planner.run_files import planned_inputs, write_configurations
 from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.planner.workload import Workload, find_workload
 from astra_tacos.replayer.link_loads import NETWORK_MODELS
@@ -30,7 +30,7 @@ from astra_tacos.run.critical_path import PathSummary, summarize_path
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.patterns import check_dimensions
 from astra_tacos.run.recording import record_run
-from astra_tacos.run.run import Run, RunInputs, read_run
+from astra_tacos.run.run import WORKLOAD, Run, RunInputs, read_run
 from astra_tacos.run.trace.reader import read_names
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.errors import AstraTacosError, ConfigError
