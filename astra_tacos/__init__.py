@@ -96,7 +96,7 @@ _PUBLIC = {
         "make_plan": "planner.retime.make_plan",
         "PlanRequest": "planner.request",
         "Plan": "planner.retime.make_plan",
-        "RunInputs": "planner.run_files",
+        "RunInputs": "run.run",
         "PlanResult": "planner.plan_result",
         "ScheduleResult": "planner.retime.schedule_run",
         "divide_endpoint": "planner.endpoint.endpoint",

@@ -30,14 +30,13 @@ from astra_tacos.planner.plan_result import PlanResult
 from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.retime.make_plan import Plan, make_plan
 from astra_tacos.planner.retime.schedule_run import ScheduleResult
-from astra_tacos.planner.run_files import RunInputs
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.replayer.schedule_replay import ScheduleReplay
 from astra_tacos.replayer.schedule_replay import replay_schedule as replay
 from astra_tacos.replayer.trace_replay import TraceReplay, replay_trace
 from astra_tacos.run.backend import BACKENDS, Backend
 from astra_tacos.run.outcome import RunOutcome
-from astra_tacos.run.run import Run, read_run
+from astra_tacos.run.run import Run, RunInputs, read_run
 from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import Trace

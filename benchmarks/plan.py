@@ -19,7 +19,7 @@ from astra_tacos.cli.generate import generate
 from astra_tacos.planner.plan import plan
 from astra_tacos.planner.plan_result import PlanResult
 from astra_tacos.planner.request import PlanRequest
-from astra_tacos.planner.run_files import RunInputs
+from astra_tacos.run.run import RunInputs
 from astra_tacos.support.units import format_size, format_time
 
 LARGE = "--dp 32 --tp 8 --pp 4 --layers 32 --hidden 4096 --heads 32 --sequence 1024 --vocab 32000 --micro-batches 6"

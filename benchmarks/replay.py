@@ -27,7 +27,7 @@ from astra_tacos.network.network_config import Dimension, NetworkConfig
 from astra_tacos.replayer.astra_sim import BINARY_VARIABLE, run_astra_sim
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.replayer.trace_replay import replay_trace
-from astra_tacos.run.run import read_run
+from astra_tacos.run.run import RunInputs, read_run
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.solver.synthesize import synthesize
@@ -92,8 +92,8 @@ def best_of(work, repeats: int) -> float:  # type: ignore[no-untyped-def]
 
 def compare(folder: Path, prefix: str, network: Path) -> tuple[int, float, float | None]:
     """Messages of a run, and how long its replay takes here and in ASTRA-sim."""
-    files = {"workload": folder / "workload" / prefix, "system": folder / "system.json", "network": network}
-    run = read_run(**files, directory=folder)
+    files = RunInputs(folder / "workload" / prefix, folder / "system.json", network, directory=folder)
+    run = read_run(files)
     outcome = replay_run(run, "congestion-aware")
     messages = sum(int((trace.kind == NodeType.COMM_SEND).sum()) for trace in run.collectives)
     binary = os.environ.get(BINARY_VARIABLE)
@@ -102,7 +102,7 @@ def compare(folder: Path, prefix: str, network: Path) -> tuple[int, float, float
         ours.append(best_of(lambda: replay_run(run, "congestion-aware"), 3))
         if binary:
             begin = time.perf_counter()
-            seen = run_astra_sim(Path(binary), run.workload.num_ranks, **files, directory=folder)
+            seen = run_astra_sim(Path(binary), run.workload.num_ranks, files)
             theirs.append(time.perf_counter() - begin)
             if not np.array_equal(seen.finish_ns, outcome.finish_ns):
                 raise SystemExit(f"{folder}: ASTRA-sim says {seen.finish_ns.tolist()}, the replay {outcome.finish_ns.tolist()}")

@@ -23,8 +23,8 @@ from astra_tacos.cli.generate import generate
 from astra_tacos.planner.plan import plan
 from astra_tacos.planner.plan_result import PlanResult
 from astra_tacos.planner.request import PlanRequest
-from astra_tacos.planner.run_files import RunInputs
 from astra_tacos.run.backend import CONGESTION_AWARE
+from astra_tacos.run.run import RunInputs
 
 NUM_RUNS = 60
 BLOCKS = ("Ring", "FullyConnected", "Switch")

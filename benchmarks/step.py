@@ -28,11 +28,11 @@ from astra_tacos.planner.retime.search import search
 from astra_tacos.planner.retime.symmetry import read_graph
 from astra_tacos.planner.retime.written import rows_of, run_of
 from astra_tacos.planner.run_bound import run_bound
-from astra_tacos.planner.run_files import RunInputs
 from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.planner.workload import Workload, find_workload
 from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.run.run import RunInputs
 from astra_tacos.support.units import format_time
 from astra_tacos.workload.generator.device import Device
 from astra_tacos.workload.generator.directory import generate

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -22,65 +22,16 @@ from astra_tacos.cli.shared.options import (
 )
 from astra_tacos.cli.shared.search_options import candidate_option, collective_options, read_candidates, search_options
 from astra_tacos.collective import make_collective
-from astra_tacos.report.compare_rows import CompareRow
+from astra_tacos.report.compare_rows import FILES, CompareRow, ComparisonFiles, comparison_result
 from astra_tacos.report.figure.figure_style import WIDTHS
 from astra_tacos.solver.first_use import CHECKING, REPLAYING, searching
 from astra_tacos.solver.symmetric_judgement import check_sends
-from astra_tacos.support.errors import ConfigError, OutputError
-from astra_tacos.support.files import check_folder, check_writable, replaced_file, together, write_json
-from astra_tacos.support.input_file import forget_inputs
 from astra_tacos.support.units import MAX_SIZE_BYTES
 from astra_tacos.synthesizer import auto_synthesizers
 
 if TYPE_CHECKING:
     from astra_tacos.run.backend import Backend
     from astra_tacos.synthesizer.search.search_options import SearchOptions
-
-
-def _draw(rows: list[CompareRow], path: Path, plot_width: str) -> None:
-    from astra_tacos.report.figure.compare_plot import draw_comparison
-    from astra_tacos.report.figure.figure_style import save_figure
-
-    save_figure(path, lambda: draw_comparison(rows, plot_width))
-
-
-def _write_csv(rows: list[CompareRow], path: Path, plot_width: str) -> None:
-    from astra_tacos.report.compare_rows import write_csv
-
-    with replaced_file(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-        write_csv(rows, file)
-
-
-def _write_json(rows: list[CompareRow], path: Path, plot_width: str) -> None:
-    with replaced_file(path) as temporary:
-        write_json(temporary, _result(rows, []))
-
-
-def _result(rows: list[CompareRow], files: list[Path]) -> dict[str, Any]:
-    first = rows[0]
-    what = {name: getattr(first, name) for name in ("network", "topology", "num_npus", "collective", "root")}
-    return what | {"files": [str(path) for path in files], "rows": [asdict(row) for row in rows]}
-
-
-_FILES = {"compare.csv": _write_csv, "compare.json": _write_json, "compare.svg": _draw, "compare.pdf": _draw}
-"""What --output writes, and how."""
-
-
-def _check_earlier(output: Path) -> None:
-    """Check that files of these names in the directory, if there are any, are those of an earlier comparison."""
-    from astra_tacos.report.compare_rows import read_rows
-
-    check_folder(output, output.resolve())
-    tables = [output / name for name in _FILES if name.endswith((".csv", ".json"))]
-    there = [output / name for name in _FILES if (output / name).exists()]
-    try:
-        for table in tables if there else []:
-            read_rows(table)
-    except ConfigError as error:
-        text = f"{there[0]}: exists, and {output} is no comparison of astra_tacos ({error}): choose another output"
-        raise OutputError(text) from None
-    finally:
-        forget_inputs(*tables)
 
 
 @command(modes={"--frontier": "frontier.frontier", "--offload": "compare_modes.offload", "--servers": "compare_modes.servers"})
@@ -111,7 +62,7 @@ def _check_earlier(output: Path) -> None:
     show_default=True,
     help="Width of the figure in columns of a paper.",
 )
-@output_option(f"Write {', '.join(_FILES)} here.")
+@output_option(f"Write {', '.join(FILES)} here.")
 @click.option("--verify/--no-verify", "with_checks", default=True, help="Check each schedule by the oracle and the replay.")
 @json_option
 def compare(
@@ -139,19 +90,12 @@ def compare(
     from astra_tacos.cli.shared.compare_table import print_comparison
     from astra_tacos.network.composition import build_topology
     from astra_tacos.network.network_config import read_network
-    from astra_tacos.report.figure.figure_style import check_figure
     from astra_tacos.solver.comparison import Comparison, mark_best
 
     if network_path is None:
         raise click.UsageError("Missing option '--network'.")
-    files = [(path, write) for path, write in ((csv_path, _write_csv), (plot, _draw)) if path is not None]
-    files += [(output / name, write) for name, write in _FILES.items()] if output is not None else []
-    if len({path.resolve() for path, _ in files}) < len(files):
-        raise click.UsageError("--csv, --plot and --output name the same file twice.")
-    if output is not None:
-        _check_earlier(output)
-    for path, write in files:
-        check_figure(path) if write is _draw else check_writable(path)
+    files = ComparisonFiles(csv_path, plot, output, plot_width)
+    files.check()
     network = with_ns3(read_network(network_path), ns3_config, backend)
     check_sends(network, collective_name, replace(options, chunks_per_npu=1))
     topology = build_topology(network, may_forward=True)
@@ -169,12 +113,9 @@ def compare(
             rows.append(row)
             on_progress(min(len(rows), what.num_rows), what.num_rows)
     rows = mark_best(rows)
-    with together():
-        for path, write in files:
-            write(rows, path, plot_width)
-    written = [path for path, _ in files]
+    written = files.write(rows)
     if as_json:
-        print_json(_result(rows, written))
+        print_json(comparison_result(rows, written))
         return
     print_comparison(rows)
     for path in written:

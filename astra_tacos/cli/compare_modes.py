@@ -9,21 +9,20 @@ from typing import TYPE_CHECKING
 import click
 
 from astra_tacos.cli.shared.command import command
-from astra_tacos.cli.shared.console import compile_ahead, echo, print_json, print_table, progress
+from astra_tacos.cli.shared.compare_table import print_offload, print_servers
+from astra_tacos.cli.shared.console import compile_ahead, print_json, progress
 from astra_tacos.cli.shared.options import Counts, Size, Sizes, json_option, network_option
 from astra_tacos.cli.shared.search_options import search_options
 from astra_tacos.solver.first_use import CHECKING, REPLAYING, searching
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.units import format_size, format_time
+from astra_tacos.support.units import format_size
 
 if TYPE_CHECKING:
     from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 _COLLECTIVES = ("all-reduce", "reduce", "broadcast", "reduce-scatter", "all-gather")
-_OFFLOAD_HEADER = ("NPUs", "size", "hosts", "network", "gain", "bound, hosts", "bound, network", "gain of bounds")
 _MOST_NPUS = 128
 _MOST_TIMES = 1_000_000
-_SERVERS_HEADER = ("variant", "servers", "theory", "programme", "bound", "scheduled", "time", "over all-reduce")
 
 
 @command()
@@ -62,41 +61,9 @@ def offload(
             rows.append(row)
             on_progress(len(rows), len(counts) * len(sizes))
     if as_json:
-        print_json(
-            {"network": topology.name, "rows": [asdict(row) | {"gain": row.gain, "bound_gain": row.bound_gain} for row in rows]}
-        )
+        print_json({"network": topology.name, "rows": [row.to_json() for row in rows]})
         return
-
-    def time(value: int | None) -> str:
-        return "-" if value is None else format_time(value)
-
-    print_table(
-        f"{collective} on {topology.name}: {topology.describe_shape()}",
-        _OFFLOAD_HEADER,
-        [
-            (
-                f"{row.npus:,}",
-                format_size(row.size_bytes),
-                time(row.host_ns),
-                time(row.network_ns),
-                "-" if row.gain is None else f"{row.gain:.2f}",
-                time(row.host_bound_ns),
-                time(row.network_bound_ns),
-                "-" if row.bound_gain is None else f"{row.bound_gain:.2f}",
-            )
-            for row in rows
-        ],
-    )
-    below = [
-        bound_ns is not None and time_ns is not None and time_ns < bound_ns
-        for row in rows
-        for time_ns, bound_ns in ((row.host_ns, row.host_bound_ns), (row.network_ns, row.network_bound_ns))
-    ]
-    if any(below):
-        echo(f"{sum(below)} times are less than their bound, as ASTRA-sim truncates the time of each message")
-    for row in rows:
-        if row.refusal:
-            echo(f"{row.npus} NPUs, {format_size(row.size_bytes)}: {row.refusal}")
+    print_offload(rows, f"{collective} on {topology.name}: {topology.describe_shape()}")
 
 
 @command()
@@ -136,8 +103,8 @@ def servers(
     the rest on workers), and box. Times are in units of S / B, in which a port sends one buffer: theory counts bandwidth only;
     the linear programme deals data to trees; the bound holds for every algorithm; the schedule is verified and replayed.
     """
-    from astra_tacos.solver.devices_that_add import MIXED, server_rows
-    from astra_tacos.synthesizer.parts.server_shares import colocated, fewest_that_win, racks_flat, racks_summed
+    from astra_tacos.solver.devices_that_add import server_rows
+    from astra_tacos.synthesizer.parts.server_shares import racks_of
 
     if not counts:
         counts = tuple(sorted({0, 1, *range(0, workers + 1, max(1, workers // 4)), workers}))
@@ -155,38 +122,9 @@ def servers(
         for row in server_rows(workers, counts, size_bytes, (bandwidth, latency), chunks_per_npu, box):
             found.append(row)
             on_progress(len(found), total)
-    levels = {}
-    if racks is not None and uplink is not None:
-        levels = {
-            "flat": racks_flat(workers, racks, uplink),
-            "summed in racks": racks_summed(workers, racks, uplink),
-            "servers above racks": racks_summed(workers, racks, uplink, dedicated_at_the_top=True),
-        }
-    winner = next((row.servers for row in found if row.kind == MIXED and row.time_ns < colocated(workers) * row.unit_ns), None)
+    levels = {} if racks is None or uplink is None else racks_of(workers, racks, uplink)
     if as_json:
         print_json({"size_bytes": size_bytes, "rows": [asdict(row) for row in found], "racks": levels})
         return
-    rows = [
-        (
-            row.kind,
-            f"{row.servers}",
-            f"{row.formula:.4f}",
-            f"{row.programme_ns / row.unit_ns:.4f}",
-            f"{row.bound_ns / row.unit_ns:.4f}",
-            f"{row.time_ns / row.unit_ns:.4f}",
-            format_time(row.time_ns),
-            f"{colocated(workers) / row.formula:.2f}",
-        )
-        for row in found
-    ]
-    unit = format_time(found[0].unit_ns)
-    print_table(f"All-Reduce of {format_size(size_bytes)} on {workers} workers, in units of {unit}", _SERVERS_HEADER, rows)
-    if levels:
-        print_table(
-            f"{racks} racks of {workers} workers, uplinks of {uplink:g} ports (theory)",
-            ("variant", "units"),
-            [(name, f"{value:.4f}") for name, value in levels.items()],
-        )
-    echo(f"\ndedicated servers alone win from {fewest_that_win(workers)} on, mixed ones from 1 on (theory)")
-    if winner is not None:
-        echo(f"scheduled: mixed servers win from {winner} on, of the numbers above")
+    title = f"All-Reduce of {format_size(size_bytes)} on {workers} workers"
+    print_servers(found, title, levels, f"{racks} racks of {workers} workers, uplinks of {uplink or 0:g} ports (theory)")

@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from astra_tacos.cli.lint import print_repair
 from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import compile_ahead, print_json, print_rows, progress
 from astra_tacos.cli.shared.inputs import is_program
-from astra_tacos.cli.shared.options import OptionalFiles, Size, backend_option, json_option, optional_files, output_option
+from astra_tacos.cli.shared.lint_table import print_repair
+from astra_tacos.cli.shared.options import Size, backend_option, json_option, optional_files, output_option
 from astra_tacos.cli.shared.search_options import search_options
 from astra_tacos.solver.first_use import CERTIFYING, CHECKING, PROGRAMS, READING, REPAIRING, REPLAYING, WRITING
 
 if TYPE_CHECKING:
     from astra_tacos.run.backend import Backend
     from astra_tacos.synthesizer.search.search_options import SearchOptions
+    from astra_tacos.workload.repairer.reading import RepairInputs
 
 _OF_SEARCHES = ("synthesizer", "budget", "time_limit_s", "chunks_per_npu", "max_sends", "trials", "seed", "threads")
 """Options that a program, which is finished, has no use for."""
@@ -41,7 +42,7 @@ _OF_SEARCHES = ("synthesizer", "budget", "time_limit_s", "chunks_per_npu", "max_
 @json_option
 def import_run(
     traces: tuple[Path, ...],
-    files: OptionalFiles,
+    inputs: RepairInputs,
     output: Path,
     ranks: int | None,
     without: tuple[str, ...],
@@ -69,7 +70,7 @@ def import_run(
     once the oracle has proven it: DIR gets its traces and a run of them, as of `synthesize`.
     """
     if any(is_program(path) for path in traces):
-        if len(traces) > 1 or ranks is not None or without or files != OptionalFiles(None, files.network, None, None, Path()):
+        if len(traces) > 1 or ranks is not None or without or inputs != type(inputs)(network=inputs.network):
             raise click.UsageError("A program is imported alone, with --size, --network, --link-model and --reduce-bandwidth.")
         if size_bytes is None:
             raise click.UsageError("Missing option '--size': a program does not say how large its collective is.")
@@ -78,17 +79,15 @@ def import_run(
 
         EXPORTER.check_output(output)
         compile_ahead(*READING, *PROGRAMS, *CHECKING, *CERTIFYING, *WRITING, *REPLAYING)
-        made = import_program(traces[0], files.network, size_bytes, output, options, backend, progress)
+        made = import_program(traces[0], inputs.network, size_bytes, output, options, backend, progress)
         _print_program(made, as_json)
         return
     if size_bytes is not None:
         raise click.UsageError("--size is for a program: traces say how large their collectives are.")
     from astra_tacos.workload.importer.import_run import ImportOptions
     from astra_tacos.workload.importer.import_run import import_run as make_run
-    from astra_tacos.workload.repairer.reading import RepairInputs
     from astra_tacos.workload.repairer.repair import check_repair_output
 
-    inputs = RepairInputs(Path("w"), files.system, files.network, files.comm_group, files.remote_memory, files.directory)
     check_repair_output(output, inputs, traces)
     compile_ahead(*REPAIRING)
     with progress("importing"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +15,9 @@ from astra_tacos.cli.shared.console import print_json, print_rows
 from astra_tacos.cli.shared.options import Size, json_option, output_option
 from astra_tacos.network.fabric.host_levels import ALGORITHMS, BANDWIDTH_UNITS, LATENCY_UNITS
 from astra_tacos.network.fabric.kinds import KINDS, FabricKind
-from astra_tacos.support.errors import ConfigError
 
 if TYPE_CHECKING:
     from astra_tacos.network.network_config import NetworkConfig
-
-_LIMIT = 1e12
-"""Of bandwidths and latencies, as of those of the kinds."""
 
 _output_option = output_option("Write network.yml and its tables here.", required=True)
 
@@ -64,11 +61,6 @@ def read(
     """
     from astra_tacos.network.fabric.reading import read_fabric
 
-    if not 0 <= latency < _LIMIT:
-        raise ConfigError(f"--latency: found {latency}, expected a number of 0 or more and below {_LIMIT:g}")
-    for name, value in (("--cpu-bandwidth", cpu_bandwidth), ("--bandwidth", bandwidth)):
-        if value is not None and not 0 < value < _LIMIT:
-            raise ConfigError(f"{name}: found {value}, expected a number above 0 and below {_LIMIT:g}")
     what, network = read_fabric(paths[0], latency, cpu_bandwidth, paths[1:], bandwidth)
     _write(network, output, {"read": ", ".join(map(str, paths)), "kind": what}, as_json)
 
@@ -79,18 +71,11 @@ def read(
 @json_option
 def write(path: Path, output: Path, as_json: bool) -> None:
     """Write the network PATH as ns-3's physical topology."""
-    from astra_tacos.network.composition import build_topology
-    from astra_tacos.network.fabric.ns3_topology import ns3_topology_text
+    from astra_tacos.network.fabric.ns3_topology import write_ns3_topology
     from astra_tacos.network.network_config import read_network
-    from astra_tacos.support.files import check_writable, replaced_file
 
-    check_writable(output)
-    network = read_network(path)
-    build_topology(network, may_forward=True)
-    text = ns3_topology_text(network)
-    with replaced_file(output) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-    result: dict[str, Any] = {"network": str(path), "output": str(output), "links": len(network.links) // 2}
+    num_links = write_ns3_topology(read_network(path), output)
+    result: dict[str, Any] = {"network": str(path), "output": str(output), "links": num_links}
     print_json(result) if as_json else print_rows((key, str(value)) for key, value in result.items())
 
 
@@ -104,17 +89,7 @@ def write(path: Path, output: Path, as_json: bool) -> None:
 @click.option("--size", type=Size(), default="1MiB", show_default=True, help="Size of the All-Reduce that they are ordered for.")
 @_output_option
 @json_option
-def measured(
-    latency: Path,
-    latency_unit: str,
-    bandwidth: Path,
-    bandwidth_unit: str,
-    by_levels: bool,
-    algorithm: str,
-    size: int,
-    output: Path,
-    as_json: bool,
-) -> None:
+def measured(by_levels: bool, algorithm: str, size: int, output: Path, as_json: bool, **files: Any) -> None:
     """Make a network of what was measured between hosts, and put the hosts in the best order for a native algorithm.
 
     Each CSV is a matrix with names of hosts in the first line and the first column. Hosts that are closer to one another than to
@@ -122,42 +97,12 @@ def measured(
     """
     from astra_tacos.network.fabric.host_levels import read_host_matrix
     from astra_tacos.network.fabric.measured import MeasuredHosts
-    from astra_tacos.network.fabric.network_directory import write_network_directory
     from astra_tacos.report.csv_table import write_table
-    from astra_tacos.support.units import format_size
 
-    found = MeasuredHosts.of(read_host_matrix(latency, latency_unit, bandwidth, bandwidth_unit), algorithm, size, by_levels)
+    found = MeasuredHosts.of(read_host_matrix(**files), algorithm, size, by_levels)
     table = io.StringIO()
     write_table(table, [("npu", "host"), *enumerate(found.hosts)])
-    shape = write_network_directory(found.network, output, {"hosts.csv": table.getvalue()})
-    if as_json:
-        print_json(found.to_json() | shape)
-        return
-    rows = [("measured", found.source)]
-    for number, level in enumerate(found.levels, 1):
-        spread = f"between pairs, latency differs up to {level.spread[1]:.2f} times, bandwidth {level.spread[0]:.2f}"
-        parts = f"{level.num_parts} parts" if level.num_parts > 1 else "all hosts"
-        rows.append((f"level {number}", f"{parts}, {level.latency_ns:,.0f} ns, {level.bandwidth_gbps:.2f} GB/s ({spread})"))
-    rows.append((f"order for {algorithm}", ", ".join(found.hosts)))
-    what = "the best order" if found.is_best else "the best that exchanges, moves and reversals found"
-    rows.append(
-        (
-            f"ring, {format_size(size)}",
-            f"{found.ring_before_ns:,.0f} ns as in the file -> {found.ring_ns:,.0f} ns (model; {what})",
-        )
-    )
-    before, after = found.halving_doubling_before_ns, found.halving_doubling_ns
-    if before is not None and after is not None:
-        rows.append(("halving-doubling", f"{before:,.0f} ns as in the file -> {after:,.0f} ns (model)"))
-    rows.append(
-        ("shared links", "unknown: pairs were measured one at a time, so links between parts count as fast as all their pairs")
-    )
-    if by_levels and len(found.levels) > 1:
-        ports = (
-            f"an NPU has one for each of {len(found.levels)} levels: what uses several at once is too fast if hosts have one NIC"
-        )
-        rows.append(("ports", ports))
-    print_rows([*rows, *((key, f"{value:,}" if isinstance(value, int) else value) for key, value in shape.items())])
+    _write(found.network, output, found.to_json(), as_json, found.rows(), {"hosts.csv": table.getvalue()})
 
 
 def _command(name: str, kind: FabricKind) -> click.Command:
@@ -181,11 +126,20 @@ for _name, _kind in KINDS.items():
     network.add_command(_command(_name, _kind))
 
 
-def _write(network: NetworkConfig, output: Path, about: dict[str, Any], as_json: bool) -> None:
+def _write(
+    network: NetworkConfig,
+    output: Path,
+    about: dict[str, Any],
+    as_json: bool,
+    rows: Iterable[tuple[str, str]] | None = None,
+    tables: dict[str, str] | None = None,
+) -> None:
+    """Write a network, and print it with what there is to say about it, for which `rows` stand on a terminal."""
     from astra_tacos.network.fabric.network_directory import write_network_directory
 
-    result = about | write_network_directory(network, output, {})
+    shape = write_network_directory(network, output, tables or {})
     if as_json:
-        print_json(result)
+        print_json(about | shape)
         return
-    print_rows([(key, f"{value:,}" if isinstance(value, int) else str(value)) for key, value in result.items()])
+    counts = ((key, f"{value:,}" if isinstance(value, int) else value) for key, value in shape.items())
+    print_rows([*(about.items() if rows is None else rows), *counts])

@@ -11,7 +11,7 @@ from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import compile_ahead, print_json, print_rows, print_table, progress
 from astra_tacos.cli.shared.options import json_option, network_option, output_option
 from astra_tacos.solver.first_use import ALL_SEARCHING
-from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.files import check_apart
 
 _file = click.Path(path_type=Path)
 
@@ -24,7 +24,7 @@ _file = click.Path(path_type=Path)
     "--workload", type=_file, required=True, metavar="FILE|PREFIX", help="LIBRA's workload text, or traces: PREFIX.0.et, ..."
 )
 @click.option("--system", type=_file, metavar="FILE", help="System JSON of a run.")
-@click.option("--comm-group", type=_file, metavar="FILE", help="Communicator group JSON of a run.")
+@click.option("--comm-group", "groups", type=_file, metavar="FILE", help="Communicator group JSON of a run.")
 @click.option("--remote-memory", type=_file, metavar="FILE", help="Remote memory JSON of a run.")
 @click.option(
     "--directory",
@@ -50,7 +50,13 @@ _file = click.Path(path_type=Path)
     "--min-bandwidth", type=float, default=0.1, show_default=True, metavar="GB/s", help="Least bandwidth of every dimension."
 )
 @click.option(
-    "--latency", type=float, default=500.0, show_default=True, metavar="NS", help="Latency of a link in LIBRA's networks."
+    "--latency",
+    "latency_ns",
+    type=float,
+    default=500.0,
+    show_default=True,
+    metavar="NS",
+    help="Latency of a link in LIBRA's networks.",
 )
 @click.option(
     "--refine",
@@ -82,21 +88,13 @@ _file = click.Path(path_type=Path)
 @output_option("Write the network with the best split, as ASTRA-sim reads it.", "FILE")
 @json_option
 def optimize(
-    libra_network: Path | None,
-    communicator: Path | None,
     network_path: Path | None,
-    workload: Path,
-    system: Path | None,
-    comm_group: Path | None,
-    remote_memory: Path | None,
-    directory: Path,
     cost_model: Path | None,
     objective: str,
     total_bandwidth: float | None,
     budget_cost: float | None,
     constraints: tuple[str, ...],
     min_bandwidth: float,
-    latency: float,
     refines: bool,
     refine_steps: int,
     refine_max_npus: int,
@@ -106,6 +104,7 @@ def optimize(
     seed: int,
     output: Path | None,
     as_json: bool,
+    **given: Any,
 ) -> None:
     """Find the best bandwidth of each dimension of a network, for a workload and a budget.
 
@@ -119,97 +118,33 @@ def optimize(
     """
     from astra_tacos.study.optimizer.libra_files import read_cost_model
     from astra_tacos.study.optimizer.measure import Synthesis, check_synthesis
-    from astra_tacos.study.optimizer.problem import Limits, make_problem
-    from astra_tacos.study.optimizer.result import BEST, REFINED, model_result, refined
+    from astra_tacos.study.optimizer.problem import Limits, ProblemFiles, make_problem
+    from astra_tacos.study.optimizer.result import optimized, summary_rows, tables
     from astra_tacos.synthesizer.search.search_options import SearchOptions
 
-    if (libra_network is None) == (network_path is None):
-        raise click.UsageError("Expected one of '--libra-network' and '--network'.")
+    files = ProblemFiles(network=network_path, **given)
+    files.check()
     synthesis = Synthesis(
         synthesizers, SearchOptions(chunks_per_npu=chunks_per_npu or "auto", trials=trials, seed=seed), refine_max_npus
     )
     check_synthesis(synthesis)
-    _check_output(output, (libra_network, communicator, network_path, workload, system, comm_group, remote_memory, cost_model))
+    check_apart([output], [cost_model, *files.inputs])
     prices = None if cost_model is None else read_cost_model(cost_model)
     limits = Limits(objective, prices, total_bandwidth, budget_cost, constraints, min_bandwidth)
-    current = None
     with progress("reading"):
-        if libra_network is not None:
-            if communicator is None:
-                raise click.UsageError("Missing option '--communicator'.")
-            if system or comm_group or remote_memory:
-                raise click.UsageError("--system, --comm-group and --remote-memory are for traces: give --network.")
-            shape, job = _read_libra(libra_network, communicator, workload, latency)
-        else:
-            if system is None:
-                raise click.UsageError("Missing option '--system'.")
-            if communicator is not None:
-                raise click.UsageError("--communicator is for LIBRA's workloads: give --libra-network, or --comm-group.")
-            shape, job, current = _read_run(workload, system, network_path, comm_group, remote_memory, directory)
+        shape, job, current = files.read()
     problem = make_problem(shape, job, limits, current)
-    with progress("solving"):
-        solution = problem.solve(problem.model, problem.space)
-    result = model_result(problem, solution)
-    split = result["splits"][BEST]["bandwidth_gbps"]
     if refines:
         compile_ahead(*ALL_SEARCHING)
-        with progress("refining") as advance:
-            result["refine"] = refined(problem, solution.split, synthesis, refine_steps, advance)
-        split = result["refine"]["splits"][REFINED]["bandwidth_gbps"]
+    result, split = optimized(problem, synthesis if refines else None, refine_steps, progress)
     if output is not None:
-        from astra_tacos.support.files import replaced_file
-
-        with replaced_file(output) as temporary:
-            temporary.write_text(shape.to_yaml(split), encoding="utf-8")
+        shape.write(split, output)
         result["output"] = str(output)
     if as_json:
         print_json(result)
-    else:
-        _print(result)
-
-
-def _check_output(output: Path | None, inputs: tuple[Path | None, ...]) -> None:
-    if output is None:
         return
-    if not output.name or output.is_dir():
-        raise ConfigError(f"{output}: is a directory, expected a file to write")
-    if output.resolve() in {path.resolve() for path in inputs if path is not None}:
-        raise click.UsageError(f"{output} is given twice: the output would replace an input.")
-
-
-def _read_libra(network: Path, communicator: Path, workload: Path, latency: float) -> tuple[Any, Any]:
-    from astra_tacos.study.optimizer.libra_files import read_communicator, read_libra_network, read_libra_workload
-
-    if not 0 <= latency < 1e12:
-        raise ConfigError(f"latency: found {latency:g}, expected a number of ns, 0 or more")
-    shape = read_libra_network(network, latency)
-    return shape, read_libra_workload(workload, shape, read_communicator(communicator, shape))
-
-
-def _read_run(
-    workload: Path, system: Path, network: Path | None, groups: Path | None, memory: Path | None, directory: Path
-) -> tuple[Any, Any, tuple[float, ...]]:
-    from astra_tacos.run.run import read_run
-    from astra_tacos.study.optimizer.shape import network_shape
-    from astra_tacos.study.optimizer.trace_job import trace_job
-
-    assert network is not None  # the caller has checked
-    run = read_run(workload, system, network, groups, memory, directory)
-    shape, current = network_shape(run.network)
-    return shape, trace_job(run, shape), current
-
-
-def _print(result: dict[str, Any]) -> None:
-    from astra_tacos.study.optimizer.result import demand_table, split_table, summary_rows
-
-    rows = summary_rows(result)
-    if "output" in result:
-        rows.append(("wrote", result["output"]))
-    print_rows(rows)
-    print_table("Splits by bytes over bandwidth", *split_table(result["splits"]))
-    print_table("Communication at the best split", *demand_table(result))
-    if "refine" in result:
-        timed = result["refine"]
-        made = f"{timed['num_schedules']} schedules of {', '.join(timed['synthesizers'])}"
-        print_table(f"Splits by {made}", *split_table(timed["splits"]))
-        print_rows([(f"refined over {name}", f"{gain:.3f} x") for name, gain in timed["gain"].items()])
+    print_rows([*summary_rows(result), *([] if output is None else [("wrote", str(output))])])
+    for table in tables(result):
+        print_table(*table)
+    if refines:
+        print_rows([(f"refined over {name}", f"{gain:.3f} x") for name, gain in result["refine"]["gain"].items()])

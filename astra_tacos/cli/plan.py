@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,11 +11,9 @@ import click
 from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import compile_ahead, echo, points_to_lint, print_json, print_rows, progress
 from astra_tacos.cli.shared.options import (
-    RunFiles,
     backend_option,
     check_ns3,
     json_option,
-    network_option,
     ns3_option,
     output_option,
     run_options,
@@ -25,6 +24,7 @@ from astra_tacos.solver.first_use import ALL_SEARCHING, PLANNING
 
 if TYPE_CHECKING:
     from astra_tacos.run.backend import Backend
+    from astra_tacos.run.run import RunInputs
     from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 _path = click.Path(path_type=Path)
@@ -32,7 +32,6 @@ _path = click.Path(path_type=Path)
 
 @command(modes={"--only-place": "plan_modes.only_place", "--endpoint": "plan_modes.endpoint"})
 @run_options(required=True)
-@network_option
 @output_option("Write the planned run here.", required=True)
 @backend_option("also runs a binary of ASTRA-sim before and after.", packets=True)
 @ns3_option
@@ -73,8 +72,7 @@ _path = click.Path(path_type=Path)
 @click.option("--keep-collectives", is_flag=True, help="With --schedule: keep the algorithms of collectives.")
 @json_option
 def plan(
-    files: RunFiles,
-    network_path: Path | None,
+    inputs: RunInputs,
     output: Path,
     backend: Backend | None,
     in_astra_sim: bool,
@@ -104,18 +102,15 @@ def plan(
     """
     from astra_tacos.planner.request import PlanRequest
     from astra_tacos.planner.retime.make_plan import make_plan
-    from astra_tacos.planner.run_files import RunInputs, check_output, find_program, measure_plan
+    from astra_tacos.planner.run_files import check_output, find_program, measure_plan
     from astra_tacos.planner.synthesis_cache import default_cache
     from astra_tacos.run.backend import PACKET
 
-    if network_path is None:
-        raise click.UsageError("Missing option '--network'.")
     if cache is not None and no_cache:
         raise click.UsageError("Got --cache and --no-cache, expected at most one of them.")
     backend = PACKET if in_ns3 else backend
     check_ns3(ns3_config, backend, in_ns3)
-    run = files.workload, files.system, network_path, files.comm_group, files.remote_memory, files.directory
-    inputs = RunInputs(*run, ns3_config)
+    inputs = replace(inputs, ns3=ns3_config)
     check_output(output, inputs)
     request = PlanRequest(
         inputs,

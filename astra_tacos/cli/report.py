@@ -10,6 +10,7 @@ import click
 
 from astra_tacos.cli.report_figure import KINDS, find_figure
 from astra_tacos.cli.report_page import find_page
+from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import echo, print_json
 from astra_tacos.cli.shared.options import json_option
 from astra_tacos.report.figure.figure_style import FORMATS, WIDTHS, check_figure, save_figure
@@ -70,7 +71,7 @@ class _Output(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # gener
         return path
 
 
-@click.command()
+@command()
 @click.argument("path", type=click.Path(path_type=Path), metavar="INPUT")
 @click.option(
     "-o",

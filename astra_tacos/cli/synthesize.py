@@ -103,7 +103,7 @@ def synthesize(
     from astra_tacos.network.network_config import read_network
     from astra_tacos.network.sketch import read_sketch
     from astra_tacos.solver.request import Request
-    from astra_tacos.solver.solution import CompactSolution
+    from astra_tacos.solver.solution import Solution
     from astra_tacos.solver.solve import solve
 
     if network_path is None:
@@ -130,30 +130,20 @@ def synthesize(
     solution = solve(request, progress)
     result = solution.to_json() | {"output": None if output is None else str(output)}
     rows = []
-    if isinstance(solution, CompactSolution):
-        checked = "verified, for all NPUs: the network looks the same from each"
-        if output is not None:
-            solution.write(output)
-            result["notes"].append(
-                "no traces and no MSCCL XML; raise --max-sends where ASTRA-sim can run a collective of this size"
-            )
-            rows.append(("files", str(output)))
-    else:
-        checked = "verified; the replay takes exactly the predicted time"
-        if solution.sketch is not None:
-            rows.append(("sketch", solution.sketch.describe()))
-        if output is not None:
-            with progress("writing"):
-                run = solution.write(output, msccl_xml)
-            result |= run.figures | {"notes": [*run.notes, *result["notes"]]}
-            rows += [("files", str(output)), ("run", run.command)]
+    if isinstance(solution, Solution) and solution.sketch is not None:
+        rows.append(("sketch", solution.sketch.describe()))
+    if output is not None:
+        with progress("writing"):
+            run = solution.write(output, msccl_xml)
+        result |= run.figures | {"notes": [*run.notes, *result["notes"]]}
+        rows += [("files", str(output)), ("run", run.command)]
     if as_json:
         print_json(result)
         return
     from astra_tacos.report.table import synthesis_rows
 
     notes = [("note", note) for note in result["notes"]]
-    checks = ("checks", checked if with_checks else "not verified")
+    checks = ("checks", solution.checked if with_checks else "not verified")
     print_rows([*synthesis_rows(result), checks, *notes, *((name, text) for name, text in rows if text)])
     if output is None:
         echo("\nNothing was written: add --output DIR for the traces.")

@@ -223,11 +223,9 @@ def write_run_directory(
     schedule: Schedule,
     path: str | Path,
     more: dict[str, Any] | None = None,
-    link_order: LinkOrder | None = None,
     msccl_xml: bool | None = None,
     *,
     backend: Backend | str | None = None,
-    in_flight: int | None = None,
     check: bool = True,
 ) -> RunDirectory:
     """Write everything that ASTRA-sim needs to replay a schedule.
@@ -239,19 +237,15 @@ def write_run_directory(
     Parameters
     ----------
     schedule
-        The schedule to write.
+        The schedule to write; its `link_order` and `in_flight` say how traces keep the order of sends on a link.
     path
         Directory to write.
     more
         Further entries of `result.json`.
-    link_order
-        How traces keep the order of sends on a link; None for the schedule's own order, or what its timing model asks for.
     msccl_xml
         Whether to write the XML; by default if there are at most `MOST_SENDS_OF_XML` sends.
     backend
         The backend of ASTRA-sim to write it for, or its name; None for the one for which schedules are timed so.
-    in_flight
-        How many messages may be in flight on a link, for the link order `window`; None for as many as the schedule has.
     check
         Whether the oracle checks the schedule first; turn it off only for one that it has checked.
 
@@ -262,8 +256,7 @@ def write_run_directory(
     VerificationError
         If the oracle objects to the schedule.
     """
-    options = {"link_order": link_order, "msccl_xml": msccl_xml, "backend": backend, "in_flight": in_flight}
-    return EXPORTER.export(schedule, path, check=check, more=more, **options)
+    return EXPORTER.export(schedule, path, check=check, more=more, msccl_xml=msccl_xml, backend=backend)
 
 
 def _write(

@@ -259,11 +259,9 @@ def order_run(
     duration_ns, instance_ns = estimate_durations(workload, solutions)
     if known_ns is not None:
         instance_ns = np.where(known_ns > 0, known_ns, instance_ns)
-    trace, instances = workload.run.workload, workload.instances
-    urgency = None
+    instances, urgency = workload.instances, None
     if before is not None:
         urgency = np.zeros(instances.num_instances, np.int64)
         np.maximum.at(urgency, instances.instance, before.node_issue_ns[instances.nodes.row])
         urgency = -urgency
-    on_cpu = workload.run.columns.is_cpu_op
-    return order_instances(trace, workload.issue, instances, workload.graph, duration_ns, instance_ns, on_cpu, urgency)
+    return order_instances(workload, duration_ns, instance_ns, urgency)

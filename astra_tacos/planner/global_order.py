@@ -13,6 +13,7 @@ that message, and could not send it, because the collective occupies its network
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,9 @@ from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import Trace, precede
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.grouping import distinct, group_by, row_places
+
+if TYPE_CHECKING:
+    from astra_tacos.planner.workload import Workload
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,13 +88,9 @@ def has_circle(graph: MergedGraph) -> bool:
 
 
 def order_instances(
-    trace: Trace,
-    issue: IssueOrder,
-    instances: Instances,
-    graph: MergedGraph,
+    workload: Workload,
     duration_ns: NDArray[np.int64],
     instance_ns: NDArray[np.int64],
-    on_cpu: NDArray[np.bool_],
     urgency: NDArray[np.int64] | None = None,
 ) -> NDArray[np.int64]:
     """int64[num_vertices of the graph], the place of each row and collective in one order that all ranks can keep.
@@ -100,16 +100,10 @@ def order_instances(
 
     Parameters
     ----------
-    trace
-        The workload.
-    issue
-        The order in which ASTRA-sim issues the nodes of each rank.
-    instances
-        Its collective instances.
-    graph
-        The dependencies, with the nodes of an instance merged into one vertex.
-    duration_ns, on_cpu
-        int64 and bool[num_nodes]; durations only decide on the order.
+    workload
+        The run and its collectives.
+    duration_ns
+        int64[num_nodes]; durations only decide on the order.
     instance_ns, urgency
         int64[num_instances].
 
@@ -120,6 +114,7 @@ def order_instances(
     """
     from astra_tacos.planner import _order_kernels as kernels
 
+    trace, instances, graph = workload.run.workload, workload.instances, workload.graph
     num_rows, num = trace.num_nodes, len(graph.waits)
     duration = np.concatenate((duration_ns, instance_ns)).astype(np.int64)
     duration[:num_rows][instances.nodes.row] = 0
@@ -128,9 +123,9 @@ def order_instances(
         raise ConfigError(_circle(trace, instances, graph, order))
     slot = np.full(num, kernels.NO_TIME, np.uint8)
     slot[:num_rows][trace.kind == NodeType.COMP] = kernels.GPU
-    slot[:num_rows][on_cpu] = kernels.CPU
+    slot[:num_rows][workload.run.columns.is_cpu_op] = kernels.CPU
     slot[:num_rows][trace.kind == NodeType.COMM_SEND] = kernels.NETWORK
-    slot[:num_rows][(trace.kind == NodeType.COMM_COLL) | ~issue.runs] = kernels.NO_TIME
+    slot[:num_rows][(trace.kind == NodeType.COMM_COLL) | ~workload.issue.runs] = kernels.NO_TIME
     slot[num_rows:] = kernels.NETWORK
     # A processor takes the lowest id that is ready, a network what is most urgent; equals by id or number.
     key = np.empty(num, np.int64)
@@ -178,20 +173,19 @@ def _circle(trace: Trace, instances: Instances, graph: MergedGraph, order: NDArr
     return f"{trace.prefix}: deadlock: ranks order their collectives differently: {shown}{more}, then the first one again"
 
 
-def order_dependencies(
-    trace: Trace, issue: IssueOrder, instances: Instances, graph: MergedGraph, order: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def order_dependencies(workload: Workload, order: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Dependencies to add: rows of collective nodes, and rows that they have to wait for and do not yet.
 
     Groups of one wait for nobody.
 
     Parameters
     ----------
-    trace, issue, instances, graph
-        The workload, how ranks issue its nodes, what belongs together, and what waits for what.
+    workload
+        The run and its collectives.
     order
         int64[num_nodes + num_instances], place of each vertex in an order that all ranks can keep.
     """
+    trace, issue, instances = workload.run.workload, workload.issue, workload.instances
     nodes, num_rows = instances.nodes, trace.num_nodes
     several = np.flatnonzero((instances.num_members > 1)[instances.instance])
     collectives = nodes.row[several]
@@ -202,7 +196,7 @@ def order_dependencies(
     follows = np.flatnonzero(np.diff(rank, prepend=-1) == 0)
     before, after = collectives[follows - 1], collectives[follows]
     missing = ~precede(trace, issue.place, issue.order, before, after)
-    late, needed = _late_sends(trace, issue, graph, order, collectives, place, (before, after))
+    late, needed = _late_sends(trace, issue, workload.graph, order, collectives, place, (before, after))
     return np.concatenate((after[missing], late)), np.concatenate((before[missing], needed))
 
 

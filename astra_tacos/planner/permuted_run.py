@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.planner.run_files import GROUPS, MEMORY, NETWORK, SYSTEM, WORKLOAD, RunInputs, copy_network
+from astra_tacos.planner.run_files import copy_network
 from astra_tacos.planner.workload import Workload
 from astra_tacos.run.patterns import ROOT_ATTRIBUTES, ROOTED
-from astra_tacos.run.run import NATIVE
+from astra_tacos.run.run import GROUPS, MEMORY, NATIVE, SYSTEM, WORKLOAD, RunInputs
 from astra_tacos.run.trace.node_bytes import load_rank, node_at, replace_nodes, set_attribute
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.errors import ConfigError
@@ -88,14 +88,7 @@ def write_permuted(folder: Path, inputs: RunInputs, workload: Workload, npu_of_r
         shutil.copyfile(inputs.groups, folder / GROUPS)
     elif groups:
         (folder / GROUPS).write_text(_groups_text(groups, place), encoding="utf-8")
-    return RunInputs(
-        folder / WORKLOAD / inputs.workload.name,
-        folder / SYSTEM,
-        folder / NETWORK,
-        folder / GROUPS if groups else None,
-        folder / MEMORY if inputs.remote_memory is not None else None,
-        folder,
-    )
+    return RunInputs.in_folder(folder, inputs.workload.name, inputs.ns3)
 
 
 def _groups_text(groups: Any, place: list[int]) -> str:

@@ -25,12 +25,13 @@ from numpy.typing import NDArray
 from astra_tacos.network.network_config import Dimension, NetworkConfig
 from astra_tacos.planner.global_order import match_messages
 from astra_tacos.planner.permuted_run import check_permutable, write_permuted
-from astra_tacos.planner.run_files import GROUPS, MEMORY, NETWORK, PLACE_FILE, SYSTEM, WORKLOAD, RunInputs, own_tables
-from astra_tacos.planner.workload import NO_CASE, Workload, find_workload, read_inputs
+from astra_tacos.planner.run_files import PLACE_FILE, own_tables
+from astra_tacos.planner.workload import NO_CASE, Workload, find_workload
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import Backend, choose_backend
 from astra_tacos.run.patterns import check_dimensions
 from astra_tacos.run.placement_matrix import Axis, Matrix, Rows, find_axes, npu_of_rank, npus_of, placements
+from astra_tacos.run.run import GROUPS, MEMORY, NETWORK, SYSTEM, WORKLOAD, RunInputs, read_run
 from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError
 from astra_tacos.support.files import check_outside, check_replaceable, replaced_directory, write_json
 from astra_tacos.support.units import bytes_per_ns
@@ -320,7 +321,7 @@ def place(
             scratch = folder / f"{_PLACED}{number}"
             scratch.mkdir()
             try:
-                end_ns = replay_run(read_inputs(write_permuted(scratch, inputs, workload, each.npu_of_rank)), model).end_ns
+                end_ns = replay_run(read_run(write_permuted(scratch, inputs, workload, each.npu_of_rank)), model).end_ns
                 replayed[number] = Placement(each.npu_of_rank, each.matrix, each.score_ns, end_ns)
             except (ConfigError, ReplayError) as error:
                 # The files of this placement will be gone.
@@ -337,19 +338,6 @@ def place(
         result = PlaceResult(model, found or (), levels, replayed[best], known.get(id(own), own), all_of_them)
         write_json(folder / PLACE_FILE, result.to_json())
     return result
-
-
-def placed_inputs(folder: Path, inputs: RunInputs) -> RunInputs:
-    """The files of the placed run, given those of the original."""
-    groups, memory = folder / GROUPS, folder / MEMORY
-    return RunInputs(
-        folder / WORKLOAD / inputs.workload.name,
-        folder / SYSTEM,
-        folder / NETWORK,
-        groups if groups.is_file() else None,
-        memory if memory.is_file() else None,
-        folder,
-    )
 
 
 def write_placed(folder: Path, inputs: RunInputs, rows: Rows) -> RunInputs:

@@ -6,11 +6,11 @@ import tempfile
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from astra_tacos.planner.place import PlaceResult, place, placed_inputs
+from astra_tacos.planner.place import PlaceResult, place
 from astra_tacos.planner.plan import plan, write_fastest
 from astra_tacos.planner.plan_result import PlannedPlacement, PlanResult
 from astra_tacos.planner.request import PlanRequest
-from astra_tacos.planner.run_files import PLACE_FILE, add_to_plan, check_output
+from astra_tacos.planner.run_files import PLACE_FILE, add_to_plan, check_output, planned_inputs
 from astra_tacos.solver.first_use import OnProgress
 from astra_tacos.support.errors import ReplayError
 from astra_tacos.support.files import write_json
@@ -51,7 +51,7 @@ def plan_placed(
         own = plan(request, folder / "own", on_native, on_progress)
         plans = [(folder / "own", own)]
         if not found.is_as_it_was:
-            moved = placed_inputs(folder / "placed", inputs)
+            moved = planned_inputs(folder / "placed", inputs)
             where = f"ranks are placed as {found.name} ({PLACE_FILE})"
             note = f"{where}: as they were, the plan takes {own.after_ns:,} ns"
             asked = replace(request, inputs=moved, more_notes=(note,))

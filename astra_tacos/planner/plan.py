@@ -39,7 +39,7 @@ from astra_tacos.planner.run_files import check_output, planned_inputs, write_pl
 from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.synthesis import solve_case
 from astra_tacos.planner.synthesis_cache import SynthesisCache
-from astra_tacos.planner.workload import MessageCounts, baseline_run, find_workload, limit_messages, read_inputs
+from astra_tacos.planner.workload import MessageCounts, baseline_run, find_workload, limit_messages
 from astra_tacos.planner.written_run import COLUMNS, WrittenRun, node_rows, write_run
 from astra_tacos.replayer.link_loads import NETWORK_MODELS
 from astra_tacos.replayer.run_replay import Attempt, replay_run, try_replay
@@ -48,7 +48,7 @@ from astra_tacos.run.critical_path import summarize_path
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.patterns import check_dimensions
 from astra_tacos.run.recording import REPLAY_FILE, Recording, record_run, save_recording
-from astra_tacos.run.run import Run
+from astra_tacos.run.run import Run, read_run
 from astra_tacos.solver.first_use import OnProgress
 from astra_tacos.solver.judges import differ, judges_of_run
 from astra_tacos.solver.possibility import RunEnd, earliest, judge_end, why_idle
@@ -288,7 +288,7 @@ class _Planning:
         place.mkdir()
         written = write_run(place, self.request.inputs, made, chosen, order, model, base.native)
         try:
-            run = read_inputs(planned_inputs(place, self.request.inputs))
+            run = read_run(planned_inputs(place, self.request.inputs))
             after = replay_run(run, model, route_loads=True)
         except (ConfigError, ReplayError) as error:
             return type(error)(_without(place, str(error)))

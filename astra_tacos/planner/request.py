@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from astra_tacos.export.candidate import Candidate
-from astra_tacos.planner.run_files import RunInputs
 from astra_tacos.planner.solution import PLAN_OPTIONS
 from astra_tacos.run.backend import Backend, is_packet_level
+from astra_tacos.run.run import RunInputs
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from astra_tacos.replayer.packet_network import write_ns3_files
 from astra_tacos.run.backend import PACKET, Backend, default_backend
 from astra_tacos.run.patterns import TAGS
 from astra_tacos.run.recording import REPLAY_FILE
+from astra_tacos.run.run import GROUPS, MEMORY, NETWORK, SYSTEM, WORKLOAD, RunInputs
 from astra_tacos.run.system import COMM_KEYS, PER_NODE_KEY
 from astra_tacos.run.trace.reader import read_trace, trace_files
 from astra_tacos.run.trace.trace import Trace, idle_trace
@@ -39,49 +39,14 @@ from astra_tacos.support.text_files import read_json_object, read_yaml_mapping
 
 PLAN_FILE = "plan.json"
 PLACE_FILE = "place.json"
-GROUPS, SYSTEM, NETWORK, MEMORY, PER_NODE = "comm_group.json", "system.json", "network.yml", "remote_memory.json", "per_node.yml"
-WORKLOAD, COLLECTIVE = "workload", "collective"
+PER_NODE, COLLECTIVE = "per_node.yml", "collective"
 _OWN = {PLAN_FILE, PLACE_FILE, REPLAY_FILE, SCRIPT, GROUPS, SYSTEM, NETWORK, MEMORY, PER_NODE, WORKLOAD, COLLECTIVE, LOG}
 _OWN |= {NS3_SCRIPT, *NS3_FILES, *NS3_WRITTEN}
 
 
-@dataclass(frozen=True, slots=True)
-class RunInputs:
-    """Files of the run to be planned.
-
-    Parameters
-    ----------
-    workload
-        Prefix of its traces.
-    system, network, groups, remote_memory
-        Files; None where there is none.
-    directory
-        Where ASTRA-sim is started.
-    ns3
-        Configuration of ASTRA-sim's ns-3 backend; None for that of its repository.
-    """
-
-    workload: Path
-    system: Path
-    network: Path
-    groups: Path | None = None
-    remote_memory: Path | None = None
-    directory: Path = Path()
-    ns3: Path | None = None
-
-
 def planned_inputs(folder: Path, inputs: RunInputs) -> RunInputs:
     """The files of the planned run, given those of the original."""
-    groups = folder / GROUPS
-    return RunInputs(
-        folder / WORKLOAD / inputs.workload.name,
-        folder / SYSTEM,
-        folder / NETWORK,
-        groups if groups.is_file() else None,
-        folder / MEMORY,
-        folder,
-        inputs.ns3,
-    )
+    return RunInputs.in_folder(folder, inputs.workload.name, inputs.ns3)
 
 
 def check_output(path: Path, inputs: RunInputs) -> None:
@@ -312,15 +277,6 @@ def measure_plan(
     measured: dict[str, Any] = {"binary": str(program)}
     for when, run in runs.items():
         with progress(f"running ASTRA-sim ({when})"):
-            seen = run_astra_sim(
-                program,
-                network.num_npus,
-                run.workload,
-                run.system,
-                network if in_ns3 else run.network,
-                run.groups,
-                run.remote_memory,
-                run.directory,
-            )
+            seen = run_astra_sim(program, network.num_npus, run, network if in_ns3 else None)
         measured[when] = None if seen.stalled else int(seen.finish_ns.max())
     return measured

@@ -18,16 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.network.composition import build_topology
-from astra_tacos.network.network_config import NetworkConfig, configured
+from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.network.topology import Topology
 from astra_tacos.planner.global_order import MergedGraph, has_circle, merge
 from astra_tacos.planner.group_topology import REACHES, GroupTopology, fabric_views, group_topology
 from astra_tacos.planner.instances import Instances, IssueOrder, find_collective_nodes, find_issue_order, match_instances
 from astra_tacos.planner.native_configuration import native_run
-from astra_tacos.planner.run_files import RunInputs
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.patterns import COLLECTIVE_NAMES, carrying_type
-from astra_tacos.run.run import Run, read_run
+from astra_tacos.run.run import Run, RunInputs, read_run
 from astra_tacos.run.system import COMM_KEYS
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.schedule.schedule import LinkOrder
@@ -252,7 +251,7 @@ def find_workload(inputs: RunInputs) -> Workload:
     ConfigError
         If an input is not what it should be, or ranks disagree on their collectives.
     """
-    run = read_inputs(inputs)
+    run = read_run(inputs)
     if run.system.replay_only:
         raise ConfigError(
             f"{run.system.source}: replay-only is on: collectives only take their duration, so there is nothing to plan"
@@ -286,12 +285,6 @@ def baseline_run(workload: Workload, baseline: str | None) -> Run:
     native = {key: (baseline,) * max(1, len(run.network.dimensions)) for key in COMM_KEYS}
     splits = run.system.preferred_dataset_splits or 1
     return native_run(run, replace(run.system, native=native, preferred_dataset_splits=splits))
-
-
-def read_inputs(inputs: RunInputs) -> Run:
-    """The run that some files describe."""
-    run = read_run(inputs.workload, inputs.system, inputs.network, inputs.groups, inputs.remote_memory, inputs.directory)
-    return replace(run, network=configured(run.network, inputs.ns3))
 
 
 DEFAULT_FACTOR = 20

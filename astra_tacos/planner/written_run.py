@@ -15,20 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.planner.assignment import Assignment, assign
-from astra_tacos.planner.global_order import MergedGraph, order_dependencies
-from astra_tacos.planner.instances import Instances, IssueOrder
+from astra_tacos.planner.global_order import order_dependencies
+from astra_tacos.planner.instances import Instances
 from astra_tacos.planner.joint.joint_synthesis import NO_JOINT, JointWorkload
 from astra_tacos.planner.native_configuration import NativeConfiguration
-from astra_tacos.planner.run_files import WORKLOAD, RunInputs, write_configurations, write_ns3_configurations, write_traces
+from astra_tacos.planner.run_files import write_configurations, write_ns3_configurations, write_traces
 from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.workload import NO_CASE, Workload
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.chunks import TraceParts, part_of
 from astra_tacos.run.patterns import CARRIER, COLLECTIVE_NAMES, GROUP_ATTRIBUTE, PATTERN_ATTRIBUTE, carrying_type, pattern_name
-from astra_tacos.run.run import NATIVE
+from astra_tacos.run.run import NATIVE, WORKLOAD, RunInputs
 from astra_tacos.run.trace.node_bytes import load_rank, node_at, replace_nodes, set_attribute
 from astra_tacos.run.trace.schema import CommType
-from astra_tacos.run.trace.trace import Trace, WorkloadColumns
+from astra_tacos.run.trace.trace import Trace
 from astra_tacos.schedule.joint import JOINT
 from astra_tacos.support.grouping import distinct, group_by
 
@@ -60,29 +60,14 @@ class Changes:
 
 
 def find_changes(
-    trace: Trace,
-    columns: WorkloadColumns,
-    issue: IssueOrder,
-    instances: Instances,
-    graph: MergedGraph,
-    assignment: Assignment,
-    order: NDArray[np.int64] | None,
-    is_joint: NDArray[np.bool_],
+    workload: Workload, assignment: Assignment, order: NDArray[np.int64] | None, is_joint: NDArray[np.bool_]
 ) -> Changes:
     """The changes that a plan needs; none for a workload that was planned before.
 
     Parameters
     ----------
-    trace
-        The workload.
-    columns
-        Its other columns.
-    issue
-        The order in which ASTRA-sim issues the nodes of each rank.
-    instances
-        Its collective instances.
-    graph
-        The dependencies, with the nodes of an instance merged into one vertex.
+    workload
+        The run and its collectives.
     assignment
         Groups and ids of the instances.
     order
@@ -90,37 +75,36 @@ def find_changes(
     is_joint
         bool[num_instances], whether an instance stands for several collectives.
     """
-    nodes, instance = instances.nodes, instances.instance
+    nodes, instance = workload.instances.nodes, workload.instances.instance
     assigned = assignment.group[instance]
     group = np.where(assigned != nodes.named_group, assigned, -1)
     own_group = np.where(is_joint[instance] & (group >= 0), nodes.group, -1)
     carrying = np.array(list(map(carrying_type, nodes.pattern.tolist(), nodes.size_bytes.tolist())), np.int64)
     has_trace = assignment.implementation[instance] >= 0
-    is_carried = has_trace & (carrying != nodes.pattern) & (columns.comm_type[nodes.row] != carrying)
+    is_carried = has_trace & (carrying != nodes.pattern) & (workload.run.columns.comm_type[nodes.row] != carrying)
     pattern = np.where(is_carried, nodes.pattern, -1)
     nothing = np.empty(0, np.int64)
-    row, before = (nothing, nothing) if order is None else order_dependencies(trace, issue, instances, graph, order)
-    entry_of = np.zeros(trace.num_nodes, np.int64)
+    row, before = (nothing, nothing) if order is None else order_dependencies(workload, order)
+    entry_of = np.zeros(workload.run.workload.num_nodes, np.int64)
     entry_of[nodes.row] = np.arange(len(nodes.row))
     entry = entry_of[row]
     return Changes(group, own_group, assignment.node_id, pattern, *group_by(entry, before, len(nodes.row)))
 
 
-def write_workload(trace: Trace, columns: WorkloadColumns, instances: Instances, changes: Changes, prefix: Path) -> int:
-    """Write `PREFIX.<rank>.et` of all ranks; returns how many nodes changed.
+def write_workload(workload: Workload, changes: Changes, prefix: Path) -> None:
+    """Write `PREFIX.<rank>.et` of all ranks.
 
     Raises
     ------
     ConfigError
         If a file cannot be read again.
     """
-    nodes = instances.nodes
+    trace, columns, nodes = workload.run.workload, workload.run.columns, workload.instances.nodes
     renamed = np.flatnonzero(changes.node_id != trace.node_id[nodes.row])
     new_id = dict(zip(nodes.row[renamed].tolist(), changes.node_id[renamed].tolist(), strict=True))
     exists = np.flatnonzero(np.isin(trace.dep, nodes.row[renamed]))
     followers = distinct(np.searchsorted(trace.dep_first, exists, side="right") - 1)
     entry_first, _ = group_by(nodes.rank, np.arange(len(nodes.row)), trace.num_ranks)
-    changed = 0
     for rank in range(trace.num_ranks):
         begin, end = int(trace.rank_first[rank]), int(trace.rank_first[rank + 1])
         data = load_rank(trace, rank)
@@ -141,8 +125,6 @@ def write_workload(trace: Trace, columns: WorkloadColumns, instances: Instances,
             _change(trace, nodes.row, changes, entry, at, new_id)
         path = Path(f"{prefix}.{rank}.et")
         path.write_bytes(replace_nodes(data, columns.byte_offset[begin:end], patched, f"{trace.prefix}.{rank}.et"))
-        changed += len(patched)
-    return changed
 
 
 def _change(trace: Trace, rows: NDArray[np.int64], changes: Changes, entry: int, at: Any, new_id: dict[int, int]) -> None:
@@ -229,11 +211,9 @@ def write_run(
         implementation = np.full_like(implementation, NATIVE)
     in_order = None if order is None else order[run.workload.num_nodes :]
     assignment = assign(run.workload, instances, implementation, made.groups, in_order, run.system)
-    changes = find_changes(
-        run.workload, run.columns, workload.issue, instances, workload.graph, assignment, order, made.of_instance != NO_JOINT
-    )
+    changes = find_changes(workload, assignment, order, made.of_instance != NO_JOINT)
     (folder / WORKLOAD).mkdir()
-    write_workload(run.workload, run.columns, instances, changes, folder / WORKLOAD / inputs.workload.name)
+    write_workload(workload, changes, folder / WORKLOAD / inputs.workload.name)
     link_orders = {case.name: solution.link_order for case, solution in zip(cases, solutions, strict=True)}
     prefixes = write_traces(folder, run.workload, schedules, kept, idle, link_orders)
     per_node = {node: prefixes[traces[entry]] for node, entry in assignment.per_node.items()}

@@ -17,6 +17,7 @@ from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.network.packet_links import PacketLinks
 from astra_tacos.replayer.packet_network import CONFIG_FILE, LOGICAL_FILE, write_ns3_files
 from astra_tacos.run.backend import BACKENDS, Backend, default_backend
+from astra_tacos.run.run import RunInputs
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.temporaries import scratch_directory
 
@@ -94,24 +95,20 @@ def _letters(text: str) -> str:
 def run_astra_sim(
     binary: Path,
     num_ranks: int,
-    workload: Path,
-    system: Path,
-    network: Path | NetworkConfig,
-    groups: Path | None = None,
-    remote_memory: Path | None = None,
-    directory: Path = Path(),
+    inputs: RunInputs,
+    in_ns3: NetworkConfig | None = None,
     timeout_s: float | None = None,
 ) -> AstraSimResult:
-    """Run ASTRA-sim in `directory` and read its log.
+    """Run ASTRA-sim and read its log.
 
     Parameters
     ----------
     binary, num_ranks
         The program, and how many ranks it prints a line of.
-    workload, system, groups, remote_memory, directory
+    inputs
         Files of the run, and where it is started.
-    network
-        The network file of an analytical backend; for the ns-3 backend the network itself, whose files are written.
+    in_ns3
+        For a program with ns-3 the network of the run, whose files are written; None for one of an analytical backend.
     timeout_s
         Seconds after which it is stopped, None for never.
 
@@ -121,30 +118,30 @@ def run_astra_sim(
         If ns-3 cannot have the network, or the program cannot be started, or takes longer than `timeout_s`.
     """
     with scratch_directory() as scratch:
-        memory = remote_memory or scratch / "remote_memory.json"
-        if remote_memory is None:
+        memory, groups = inputs.remote_memory or scratch / "remote_memory.json", inputs.groups
+        if inputs.remote_memory is None:
             memory.write_text(_NO_MEMORY, encoding="utf-8")
         options: dict[str, Path | str] = {
-            "workload-configuration": workload.absolute(),
-            "system-configuration": system.absolute(),
+            "workload-configuration": inputs.workload.absolute(),
+            "system-configuration": inputs.system.absolute(),
             "remote-memory-configuration": memory.absolute(),
         }
-        if isinstance(network, NetworkConfig):
+        if in_ns3 is not None:
             write_ns3_files(
-                PacketLinks(network.source, build_topology(network, may_forward=True), network.ns3), scratch, absolute=True
+                PacketLinks(in_ns3.source, build_topology(in_ns3, may_forward=True), in_ns3.ns3), scratch, absolute=True
             )
             options["network-configuration"] = scratch / CONFIG_FILE
             options["logical-topology-configuration"] = scratch / LOGICAL_FILE
             options["comm-group-configuration"] = "empty" if groups is None else groups.absolute()
         else:
-            options["network-configuration"] = network.absolute()
+            options["network-configuration"] = inputs.network.absolute()
             options["logging-folder"] = (scratch / "log").absolute()
             if groups is not None:
                 options["comm-group-configuration"] = groups.absolute()
         command = [str(binary), *(f"--{name}={value}" for name, value in options.items())]
         try:
             done = subprocess.run(
-                command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout_s, check=False
+                command, cwd=inputs.directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout_s, check=False
             )
         except subprocess.TimeoutExpired:
             raise ConfigError(f"{binary}: still running after {timeout_s:g} s, expected it to end") from None

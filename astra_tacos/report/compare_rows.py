@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, TextIO
 
 from astra_tacos.report.csv_table import original_text, write_table
-from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.errors import ConfigError, OutputError
+from astra_tacos.support.files import check_folder, check_writable, replaced_file, together, write_json
+from astra_tacos.support.input_file import forget_inputs
 from astra_tacos.support.text_files import describe, parse_decimal, parse_json_object, parse_whole, read_text
 
 NATIVE = "native"
@@ -111,7 +113,9 @@ COLUMNS = tuple(field.name for field in fields(CompareRow))
 _KINDS: dict[str, str] = {field.name: str(field.type) for field in fields(CompareRow)}
 _REQUIRED = COLUMNS[: COLUMNS.index("synthesizer") + 1]
 _SUFFIXES = (".csv", ".json")
-_NAMES = ("compare.csv", "compare.json")
+FILES = ("compare.csv", "compare.json", "compare.svg", "compare.pdf")
+"""What a directory of a comparison has."""
+_NAMES = FILES[:2]
 
 
 def write_csv(rows: Iterable[CompareRow], file: TextIO) -> None:
@@ -234,3 +238,83 @@ def _values(where: str, entries: dict[str, Any]) -> dict[str, Any]:
 def _expected(kind: str) -> str:
     words = {"str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false"}
     return words[kind.split(" ")[0]] + (" or nothing" if "None" in kind else "")
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonFiles:
+    """Where a comparison is written: a table, a figure (None for none), and a directory that gets both; width of figures."""
+
+    table: Path | None
+    figure: Path | None
+    directory: Path | None
+    width: str
+
+    def _all(self) -> list[tuple[Path, Callable[[Sequence[CompareRow], Path], None]]]:
+        """The files, and how to write them."""
+        asked = [(self.table, _write_table), (self.figure, self._draw)]
+        if self.directory is not None:
+            writers = (_write_table, _write_json, self._draw, self._draw)
+            asked += [(self.directory / name, write) for name, write in zip(FILES, writers, strict=True)]
+        return [(path, write) for path, write in asked if path is not None]
+
+    def _draw(self, rows: Sequence[CompareRow], path: Path) -> None:
+        from astra_tacos.report.figure.compare_plot import draw_comparison
+        from astra_tacos.report.figure.figure_style import save_figure
+
+        save_figure(path, lambda: draw_comparison(rows, self.width))
+
+    def check(self) -> None:
+        """Check, before any work is done, that all files may be written.
+
+        Raises
+        ------
+        ConfigError
+            If two are one, one cannot be written, or the directory has files of such names that are no comparison.
+        """
+        from astra_tacos.report.figure.figure_style import check_figure
+
+        files = self._all()
+        if len({path.resolve() for path, _ in files}) < len(files):
+            raise ConfigError("--csv, --plot and --output name the same file twice.")
+        if self.directory is not None:
+            _check_earlier(self.directory)
+        for path, write in files:
+            check_figure(path) if write == self._draw else check_writable(path)
+
+    def write(self, rows: Sequence[CompareRow]) -> list[Path]:
+        """Write all files, or none; returns their paths."""
+        with together():
+            for path, write in self._all():
+                write(rows, path)
+        return [path for path, _ in self._all()]
+
+
+def comparison_result(rows: Sequence[CompareRow], files: Sequence[Path]) -> dict[str, Any]:
+    """A comparison as values that JSON can represent, with the files that it was written to."""
+    what = {name: getattr(rows[0], name) for name in ("network", "topology", "num_npus", "collective", "root")}
+    return what | {"files": [str(path) for path in files], "rows": [asdict(row) for row in rows]}
+
+
+def _write_table(rows: Sequence[CompareRow], path: Path) -> None:
+    with replaced_file(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        write_csv(rows, file)
+
+
+def _write_json(rows: Sequence[CompareRow], path: Path) -> None:
+    with replaced_file(path) as temporary:
+        write_json(temporary, comparison_result(rows, []))
+
+
+def _check_earlier(directory: Path) -> None:
+    """Check that files of these names in the directory, if there are any, are those of an earlier comparison."""
+    check_folder(directory, directory.resolve())
+    tables = [directory / name for name in _NAMES]
+    there = [directory / name for name in FILES if (directory / name).exists()]
+    try:
+        for table in tables if there else []:
+            read_rows(table)
+    except ConfigError as error:
+        text = f"{there[0]}: exists, and {directory} is no comparison of astra_tacos ({error}): choose another output"
+        raise OutputError(text) from None
+    finally:
+        forget_inputs(*tables)

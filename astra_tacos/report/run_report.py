@@ -191,7 +191,10 @@ def _range(values: list[int]) -> str:
     return f"{high:,} ns" if low == high else f"{low:,} to {high:,} ns"
 
 
-def run_tables(result: dict[str, Any]) -> Iterator[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
+Tables = Iterator[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]
+
+
+def run_tables(result: dict[str, Any]) -> Tables:
     """Yield title, header and rows of the tables of ranks, collectives and busiest links.
 
     Of many ranks the table has the slowest, of many collectives the longest.

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 STOCK = "ASTRA-sim"
 NS3_VERSION = "8fd3604"
 """The commit of `astra-network-ns3` that the packet level equals."""
+ASTRA_SIM, NS3 = "astra-sim", "ns-3"
+"""Where a backend is asked for: the user's own ASTRA-sim, which is no network model but runs one; and the one with ns-3."""
 
 
 @dataclass(frozen=True, slots=True)

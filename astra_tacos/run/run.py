@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.network.network_config import NetworkConfig, read_network
+from astra_tacos.network.network_config import NetworkConfig, configured, read_network
 from astra_tacos.run.groups import ALL_RANKS, CommunicatorGroups, group_ids, read_communicator_groups
 from astra_tacos.run.system import RemoteMemory, SystemConfig, read_remote_memory, read_system
 from astra_tacos.run.trace.reader import read_trace
@@ -25,7 +25,42 @@ PATTERN_KEYS = {
 }
 """Collective patterns that ASTRA-sim runs, and their keys in the system JSON."""
 NATIVE = -1
+GROUPS, SYSTEM, NETWORK, MEMORY = "comm_group.json", "system.json", "network.yml", "remote_memory.json"
+WORKLOAD = "workload"
+"""Names of files, and of the folder of traces, in a run directory."""
 _INT32 = 1 << 32
+
+
+@dataclass(frozen=True, slots=True)
+class RunInputs:
+    """The files of a run, as ASTRA-sim takes them.
+
+    Parameters
+    ----------
+    workload
+        Prefix of its traces: `PREFIX.<rank>.et`.
+    system, network, groups, remote_memory
+        Files; None where there is none. A path of groups that contains "empty" stands for no groups, as in ASTRA-sim
+        (`Workload.cc`).
+    directory
+        Where ASTRA-sim is started: relative paths in the system JSON and in the per-node YAML start there.
+    ns3
+        Configuration of ASTRA-sim's ns-3 backend; None for that of its repository.
+    """
+
+    workload: Path
+    system: Path
+    network: Path
+    groups: Path | None = None
+    remote_memory: Path | None = None
+    directory: Path = Path()
+    ns3: Path | None = None
+
+    @classmethod
+    def in_folder(cls, folder: Path, name: str, ns3: Path | None = None) -> RunInputs:
+        """Those of a run directory, whose workload has this name; ASTRA-sim is started there."""
+        groups, memory = (path if path.is_file() else None for path in (folder / GROUPS, folder / MEMORY))
+        return cls(folder / WORKLOAD / name, folder / SYSTEM, folder / NETWORK, groups, memory, folder, ns3)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,54 +101,38 @@ class Run:
         return self.workload.workload
 
 
-def read_run(
-    workload: str | Path,
-    system: str | Path,
-    network: str | Path,
-    groups: str | Path | None = None,
-    remote_memory: str | Path | None = None,
-    directory: str | Path = Path(),
-) -> Run:
+def read_run(inputs: RunInputs) -> Run:
     """Read all files of a run.
 
     As in ASTRA-sim, traces of ranks beyond the network, or of positions beyond a custom collective's groups, are not opened.
-
-    Parameters
-    ----------
-    workload
-        Prefix of the traces: `PREFIX.<rank>.et`.
-    system, network, groups, remote_memory
-        Paths of the files. A path of groups that contains "empty" stands for no groups, as in ASTRA-sim (`Workload.cc`).
-    directory
-        The directory in which ASTRA-sim is started.
 
     Raises
     ------
     ConfigError
         If a file cannot be read or has wrong contents; the message is one line with file and place.
     """
-    system_config = read_system(system, directory)
-    network_config = read_network(network)
+    groups, memory_file, directory = inputs.groups, inputs.remote_memory, inputs.directory
+    system = read_system(inputs.system, directory)
+    network = configured(read_network(inputs.network), inputs.ns3)
     no_groups = groups is None or "empty" in str(groups)
     nowhere = "no file (--comm-group)" if groups is None else f'no file, as the path {groups} has "empty" in it'
     communicator = CommunicatorGroups(nowhere, {}) if no_groups else read_communicator_groups(str(groups))
-    memory = None if remote_memory is None else read_remote_memory(remote_memory)
-    trace = read_trace(workload, chunks=False, workload=True, most_ranks=network_config.num_npus)
-    prefixes, implementation = implementations(trace, system_config)
-    positions = _position_counts(trace, implementation, communicator, network_config.num_npus)
+    memory = None if memory_file is None else read_remote_memory(memory_file)
+    trace = read_trace(inputs.workload, chunks=False, workload=True, most_ranks=network.num_npus)
+    prefixes, implementation = implementations(trace, system)
+    positions = _position_counts(trace, implementation, communicator, network.num_npus)
     return Run(
         workload=trace,
-        system=system_config,
-        network=network_config,
+        system=system,
+        network=network,
         groups=communicator,
         remote_memory=memory,
         prefixes=prefixes,
         collectives=tuple(
-            _read_collective(prefix, system_config, Path(directory), count)
-            for prefix, count in zip(prefixes, positions, strict=True)
+            _read_collective(prefix, system, directory, count) for prefix, count in zip(prefixes, positions, strict=True)
         ),
         implementation=implementation,
-        directory=Path(directory),
+        directory=directory,
     )
 
 

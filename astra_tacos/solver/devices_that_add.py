@@ -6,7 +6,8 @@ Sums of hosts against sums of devices, over numbers of NPUs and sizes of an All-
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from astra_tacos.bounds import lower_bound
 from astra_tacos.collective import make_collective
@@ -87,6 +88,12 @@ def server_rows(
         yield _row(BOX, topology, what, dedicated(workers, 1, box), 1.0, stars)
 
 
+def first_that_wins(rows: Sequence[ServerRow]) -> int | None:
+    """The fewest servers that, mixed with workers, are faster than the workers alone in theory; None if none of the rows is."""
+    mixed_rows = (row for row in rows if row.kind == MIXED)
+    return next((row.servers for row in mixed_rows if row.time_ns < colocated(row.workers) * row.unit_ns), None)
+
+
 def _task(
     workers: int, servers: int, size_bytes: int, port: tuple[float, float], chunks: int, box: float = 1.0
 ) -> tuple[Topology, Collective]:
@@ -138,6 +145,16 @@ class OffloadRow:
     host_bound_ns: int | None = None
     network_bound_ns: int | None = None
     refusal: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """The row, and its gains."""
+        return asdict(self) | {"gain": self.gain, "bound_gain": self.bound_gain}
+
+    @property
+    def num_below_bound(self) -> int:
+        """How many of the two times are less than their bound, as ASTRA-sim truncates the time of each message."""
+        pairs = ((self.host_ns, self.host_bound_ns), (self.network_ns, self.network_bound_ns))
+        return sum(time_ns is not None and bound_ns is not None and time_ns < bound_ns for time_ns, bound_ns in pairs)
 
     @property
     def gain(self) -> float | None:

@@ -1,4 +1,4 @@
-"""What replays of files took: of a schedule, of the traces of a collective, or of a run by a real ASTRA-sim."""
+"""What replays of files took: of a schedule, or of the traces of a collective."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from astra_tacos.run.backend import Backend
 from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.schedule.storage import load_schedule
 from astra_tacos.schedule.symmetric_schedule import holds_symmetric, load_symmetric_schedule
+from astra_tacos.support.units import format_time
 from astra_tacos.verifier.symmetric_oracle import check_symmetric
 
 
@@ -54,3 +55,22 @@ def _replay_symmetric(path: Path) -> dict[str, Any]:
         "as_predicted": replayed.collective_time_ns == schedule.collective_time_ns,
         "class_busy_ns": {describe_class(schedule.task, at): time for at, time in enumerate(class_busy_ns(schedule).tolist())},
     }
+
+
+def replayed_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
+    """The same as labels and values."""
+    finish = result["finish_ns"]
+    last, first = max(finish), min(finish)
+    rows = [
+        ("replayed", f"{result['path']} ({result['model']}, {len(finish):,} NPUs)"),
+        ("collective time", f"{last:,} ns ({format_time(last)})"),
+    ]
+    if "class_busy_ns" in result:
+        rows.append(("finish", "all NPUs at the same time, as all do the same"))
+    else:
+        rows.append(("last to finish", f"NPU {finish.index(last)} at {last:,} ns"))
+        rows.append(("first to finish", f"NPU {finish.index(first)} at {first:,} ns"))
+    if "predicted_ns" in result:
+        same = "as predicted" if result["as_predicted"] else f"the prediction is {result['predicted_ns']:,} ns"
+        rows.append(("prediction", same))
+    return rows

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from astra_tacos.bounds.certificate import certify
 from astra_tacos.bounds.symmetric import certify_symmetric
 from astra_tacos.export.chakra import order_of_traces
+from astra_tacos.export.exporter import Exported
 from astra_tacos.export.run_directory import RESULT_FILE, RunDirectory, write_run_directory
 from astra_tacos.run.backend import backend_of_model
 from astra_tacos.schedule.schedule import Schedule
@@ -58,6 +59,8 @@ class Solution:
     notes: tuple[str, ...]
     sketch: SketchCost | None = None
 
+    checked: ClassVar[str] = "verified; the replay takes exactly the predicted time"
+
     @cached_property
     def _figures(self) -> dict[str, Any]:
         figures = {
@@ -94,7 +97,7 @@ class Solution:
             If the directory is something else.
         """
         backend = self.judgement.backend
-        return write_run_directory(self.schedule, directory, self._figures, None, msccl_xml, backend=backend, check=False)
+        return write_run_directory(self.schedule, directory, self._figures, msccl_xml, backend=backend, check=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +117,8 @@ class CompactSolution:
     link_model_reason: str
     notes: tuple[str, ...]
 
+    checked: ClassVar[str] = "verified, for all NPUs: the network looks the same from each"
+
     @cached_property
     def _figures(self) -> dict[str, Any]:
         backend = self.request.backend
@@ -130,8 +135,8 @@ class CompactSolution:
         """Write the schedule as a `schedule.npz`."""
         save_symmetric_schedule(self.schedule, path)
 
-    def write(self, directory: str | Path) -> None:
-        """Write a directory with the schedule and its figures; there are no traces.
+    def write(self, directory: str | Path, msccl_xml: bool | None = None) -> Exported:
+        """Write a directory with the schedule and its figures; there are no traces and no MSCCL XML.
 
         Raises
         ------
@@ -141,3 +146,5 @@ class CompactSolution:
         with replaced_directory(Path(directory)) as folder:
             self.save(folder / "schedule.npz")
             write_json(folder / RESULT_FILE, self._figures)
+        note = "no traces and no MSCCL XML; raise --max-sends where ASTRA-sim can run a collective of this size"
+        return Exported(Path(directory), (note,))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,7 +92,7 @@ def _verify_parts(prefix: Path, topology: Topology, collective: Collective) -> V
 def verify_planned(directory: Path, before: Path | None) -> Verdict:
     """The verdict on a planned run, also by the workload that it was made of, if its prefix is given."""
     from astra_tacos.run.chunks import read_trace_parts
-    from astra_tacos.run.run import read_run
+    from astra_tacos.run.run import RunInputs, read_run
     from astra_tacos.support.temporaries import scratch_directory
     from astra_tacos.verifier.run_oracle import verify_run
 
@@ -102,14 +102,12 @@ def verify_planned(directory: Path, before: Path | None) -> Verdict:
     prefixes = sorted({path.name[: -len(".0.et")] for path in (directory / "workload").glob("*.0.et")})
     if len(prefixes) != 1:
         raise ConfigError(f"{directory / 'workload'}: found {len(prefixes)} workloads, expected one")
-    groups = directory / "comm_group.json"
-    files = directory / "system.json", directory / "network.yml", groups if groups.is_file() else None
-    after = read_run(directory / "workload" / prefixes[0], *files, None, directory)
+    after = RunInputs.in_folder(directory, prefixes[0])
     with scratch_directory() as scratch:
         if before is not None and npu_of_rank is not None:
             before = _renumbered(before, npu_of_rank.tolist(), scratch)
-        original = None if before is None else read_run(before, *files, None, directory)
-        verdict = verify_run(after, parts, original, npu_of_rank=npu_of_rank)
+        original = None if before is None else read_run(replace(after, workload=before))
+        verdict = verify_run(read_run(after), parts, original, npu_of_rank=npu_of_rank)
     what = f"a planned run of {verdict.num_collectives:,} collective nodes"
     what += f" ({verdict.num_native:,} native)" if verdict.num_native else ""
     what += f", {verdict.num_traces:,} traces, {verdict.num_messages:,} messages"

@@ -131,6 +131,25 @@ def check_outside(path: Path, inputs: Iterable[Path | None]) -> None:
         raise OutputError(f"{path}: {inside[0]} is inside, which would be replaced: choose another output")
 
 
+def check_apart(outputs: Iterable[Path | None], inputs: Iterable[Path | None]) -> None:
+    """Check, before any work is done, that outputs are files, and none takes the place of an input or of another output.
+
+    Raises
+    ------
+    OutputError
+        If one is a directory, or is given twice.
+    """
+    taken = {path.resolve() for path in inputs if path is not None}
+    for path in outputs:
+        if path is None:
+            continue
+        if not path.name or path.is_dir():
+            raise OutputError(f"{path}: is a directory, expected a file to write")
+        if path.resolve() in taken:
+            raise OutputError(f"{path} is given twice: an output would replace another file.")
+        taken.add(path.resolve())
+
+
 def write_json(path: Path, content: dict[str, Any]) -> None:
     """Write an object as JSON that people can read."""
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

@@ -7,6 +7,7 @@ means 2**30 bytes per second (`astra-network-analytical`, `common/Type.cpp`), so
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from astra_tacos.support.errors import ConfigError
@@ -122,3 +123,8 @@ def reduction_us(size_bytes: int, reduce_bandwidth_gbps: float) -> int:
 def reduction_ns(duration_us: int) -> int:
     """Nanoseconds that ASTRA-sim gives a COMP node of this `duration_micros`: 1 ns when it is 0."""
     return duration_us * NS_PER_US or 1
+
+
+def duration(seconds: float) -> str:
+    """`0:04:10`, `2 days, 3:00:00`."""
+    return str(timedelta(seconds=round(seconds)))

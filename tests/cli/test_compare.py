@@ -204,7 +204,7 @@ def test_files_appear_together_or_not_at_all(network: str, tmp_path: Path, monke
     def full(*arguments: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("astra_tacos.cli.compare.write_json", full)
+    monkeypatch.setattr("astra_tacos.report.compare_rows.write_json", full)
     common = ("--network", network, "--sizes", "64KiB", "--synthesizers", "ring", "--csv", "rows.csv", "--output", "out")
     result = compare(*common)
     assert str(result.exception) == "out/compare.json: cannot be written (No space left on device)"

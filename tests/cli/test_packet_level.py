@@ -87,7 +87,7 @@ def test_a_plan_for_packets(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     ranks = [[comp(0, us=5), coll(1, [0], size=1 << 18), coll(2, [1], size=1 << 16, group=1)] for _ in range(4)]
     files = RunFiles(ranks=ranks, topology=("Ring",), groups={"1": [0, 1, 2, 3]}).write(folder)
-    given = [part for name, value in files.items() for part in (f"--{name.replace('_', '-')}", str(value))]
+    given = [part for name, value in files.items() for part in (f"--{name.replace('groups', 'comm-group')}", str(value))]
     done = run("plan", *given, "--output", "plan", "--backend", "packet", *QUICK, "--json", cwd=folder)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
@@ -130,7 +130,7 @@ def test_a_binary_of_ns3_gets_its_files(folder: Path) -> None:
     program.chmod(0o755)
     (folder / "ns3.txt").write_text("PACKET_PAYLOAD_SIZE 512\n")
     files = RunFiles(ranks=[[comp(0, us=5), coll(1, [0], size=1 << 18)] for _ in range(4)], topology=("Ring",)).write(folder)
-    given = [part for name, value in files.items() for part in (f"--{name.replace('_', '-')}", str(value))]
+    given = [part for name, value in files.items() for part in (f"--{name.replace('groups', 'comm-group')}", str(value))]
     asked = ("replay", *given, "--backend", "ns-3", "--ns3-config", "ns3.txt", "--json")
     done = run(*asked, "--astra-sim-bin", str(program), cwd=folder)
     assert done.returncode == 0, done.stderr
@@ -177,7 +177,7 @@ def test_a_plan_is_run_by_a_binary_of_ns3(folder: Path, monkeypatch: pytest.Monk
     (folder / "ns3.txt").write_text("PACKET_PAYLOAD_SIZE 512\n")
     ranks = [[comp(0, us=5), coll(1, [0], size=1 << 18), coll(2, [1], size=1 << 16, group=1)] for _ in range(4)]
     files = RunFiles(ranks=ranks, topology=("Ring",), groups={"1": [0, 1, 2, 3]}).write(folder)
-    given = [part for name, value in files.items() for part in (f"--{name.replace('_', '-')}", str(value))]
+    given = [part for name, value in files.items() for part in (f"--{name.replace('groups', 'comm-group')}", str(value))]
     asked = ("plan", *given, "--backend", "ns-3", "--ns3-config", "ns3.txt", *QUICK, "--output")
     program.write_text(FAKE)
     program.chmod(0o755)

@@ -27,8 +27,8 @@ def invoke(folder: Path, *options: str) -> Result:
     ranks = [[comp(0, us=5), coll(1, [0], size=1 << 18), coll(2, [1], size=1 << 16, group=1)] for _ in range(4)]
     arguments = RunFiles(ranks=ranks, topology=("Ring",), groups={"1": [0, 1, 2, 3]}).write(folder)
     given = []
-    for name in ("workload", "system", "network", "comm_group", "directory"):
-        given += [f"--{name.replace('_', '-')}", str(arguments[name])]
+    for name in ("workload", "system", "network", "groups", "directory"):
+        given += [f"--{name.replace('groups', 'comm-group')}", str(arguments[name])]
     given += ["--output", str(folder / "plan"), "--synthesizer", "tacos", "--trials", "1"]
     return CliRunner().invoke(plan, [*given, *options], catch_exceptions=False)
 
@@ -60,7 +60,7 @@ def test_what_is_left_as_it_is_has_pattern_size_group_and_nodes(tmp_path: Path) 
     groups = {"1": [0, 1, 2, 3], "2": [4, 5, 6, 7]}
     dimensions = {"topology": ("Switch", "FullyConnected"), "npus": (4, 2), "latency": 0}
     files = RunFiles(ranks=ranks, groups=groups, **dimensions).write(tmp_path)
-    given = [part for name, value in files.items() for part in (f"--{name.replace('_', '-')}", str(value))]
+    given = [part for name, value in files.items() for part in (f"--{name.replace('groups', 'comm-group')}", str(value))]
     arguments = [*given, "--output", str(tmp_path / "plan"), "--no-cache", "--threads", "1", "--backend", "congestion-unaware"]
     printed = CliRunner().invoke(plan, arguments, catch_exceptions=False).stdout.splitlines()
     (left,) = [line for line in printed if line.startswith("left as it is")]

@@ -196,7 +196,7 @@ def test_a_rank_that_astra_sim_leaves_behind_is_explained(tmp_path: Path) -> Non
         (("--system", "system.json"), "Missing option '--workload'"),
         (("--workload", "w", "--system", "system.json"), "Missing option '--network'"),
         ((), "Missing PATH"),
-        (("x", "--workload", "w", "--system", "s"), "expected one of them"),
+        (("x", "--workload", "w", "--system", "s", "--network", "n.yml"), "expected one of them"),
         (("x", "--csv", "f.csv"), "need a whole run"),
         (("x", "--backend", "astra-sim"), "need a whole run"),
         (("--workload", "w", "--system", "system.json", "--network", "network.yml"), "w.0.et: no such file"),

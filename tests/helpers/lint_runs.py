@@ -106,7 +106,7 @@ class RunFiles:
     remote_memory: Mapping[str, object] | None = None
 
     def write(self, folder: Path) -> dict[str, Any]:
-        """Write it, and return the arguments for `lint`."""
+        """Write it, and return the arguments of `RunInputs`."""
         (folder / "workload").mkdir(parents=True, exist_ok=True)
         for prefix, traces in {"workload/w": self.ranks, **self.collectives}.items():
             (folder / prefix).parent.mkdir(parents=True, exist_ok=True)
@@ -140,7 +140,7 @@ class RunFiles:
             "directory": folder,
         }
         for key, name, content in (
-            ("comm_group", "comm_group.json", self.groups),
+            ("groups", "comm_group.json", self.groups),
             ("remote_memory", "remote_memory.json", self.remote_memory),
         ):
             if content is not None:

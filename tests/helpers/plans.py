@@ -11,9 +11,9 @@ from helpers.lint_runs import RunFiles
 from astra_tacos.planner.plan import plan
 from astra_tacos.planner.plan_result import PlanResult
 from astra_tacos.planner.request import PlanRequest
-from astra_tacos.planner.run_files import RunInputs, planned_inputs
+from astra_tacos.planner.run_files import planned_inputs
 from astra_tacos.planner.solution import PLAN_OPTIONS
-from astra_tacos.planner.workload import read_inputs
+from astra_tacos.run.run import RunInputs, read_run
 from astra_tacos.run.trace.node_bytes import load_rank, node_at
 from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.synthesizer.search.search_options import SearchOptions
@@ -31,7 +31,7 @@ def written(folder: Path, files: RunFiles) -> RunInputs:
         arguments["workload"],
         arguments["system"],
         arguments["network"],
-        arguments.get("comm_group"),
+        arguments.get("groups"),
         arguments.get("remote_memory"),
         folder,
     )
@@ -39,9 +39,7 @@ def written(folder: Path, files: RunFiles) -> RunInputs:
 
 def golden_inputs(folder: Path) -> RunInputs:
     """The inputs in a folder laid out like those of `golden`."""
-    groups = folder / "comm_group.json"
-    files = (folder / "system.json", folder / "network.yml", groups if groups.is_file() else None)
-    return RunInputs(folder / "workload" / "w", *files, directory=folder)
+    return RunInputs.in_folder(folder, "w")
 
 
 def planned(inputs: RunInputs, output: Path, **options: Any) -> tuple[PlanResult, RunInputs]:
@@ -64,7 +62,7 @@ def quickly_planned(inputs: RunInputs, output: Path, **options: Any) -> tuple[Pl
 
 def lint_plan(inputs: RunInputs) -> LintReport:
     """Findings in a run."""
-    return lint(inputs.workload, inputs.system, inputs.network, inputs.groups, inputs.remote_memory, inputs.directory)
+    return lint(RunInputs(inputs.workload, inputs.system, inputs.network, inputs.groups, inputs.remote_memory, inputs.directory))
 
 
 def contents(folder: Path, names: tuple[str, ...] = PLANNED) -> dict[str, bytes]:
@@ -77,7 +75,7 @@ def contents(folder: Path, names: tuple[str, ...] = PLANNED) -> dict[str, bytes]
 
 def messages(inputs: RunInputs) -> list[list[Any]]:
     """The nodes of every rank as protobuf messages, in the order of their files."""
-    run = read_inputs(inputs)
+    run = read_run(inputs)
     trace = read_trace(inputs.workload, chunks=False, workload=True)
     ranks = []
     for rank in range(trace.num_ranks):

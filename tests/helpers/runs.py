@@ -15,7 +15,7 @@ from helpers.networks import sizes_of
 from astra_tacos.network.blocks import BUILDING_BLOCKS
 from astra_tacos.network.network_config import Dimension, NetworkConfig, write_network
 from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.run.run import Run, read_run
+from astra_tacos.run.run import Run, RunInputs, read_run
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.errors import AstraTacosError
 
@@ -34,15 +34,7 @@ PATTERNS = {
 
 def load_run(folder: Path) -> Run:
     """The run in a folder laid out like those of `golden`."""
-    groups, memory = folder / "comm_group.json", folder / "remote_memory.json"
-    return read_run(
-        folder / "workload" / "w",
-        folder / "system.json",
-        folder / "network.yml",
-        groups if groups.is_file() else None,
-        memory if memory.is_file() else None,
-        directory=folder,
-    )
+    return read_run(RunInputs.in_folder(folder, "w"))
 
 
 def write_run(folder: Path, files: RunFiles, dimensions: Dimensions | None = None) -> Path:

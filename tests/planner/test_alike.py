@@ -15,8 +15,8 @@ from astra_tacos.network.failures import find_renumbering
 from astra_tacos.network.network_config import NetworkConfig, read_network
 from astra_tacos.planner import plan as planning
 from astra_tacos.planner.alike import find_alike
-from astra_tacos.planner.run_files import RunInputs
 from astra_tacos.planner.workload import find_workload
+from astra_tacos.run.run import RunInputs
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.schedule.renumbered import renumbered
 from astra_tacos.solver.synthesize import synthesize

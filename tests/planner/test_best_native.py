@@ -19,13 +19,12 @@ from astra_tacos.planner import written_run as rewrite
 from astra_tacos.planner.best_native import BestNative, best_native
 from astra_tacos.planner.instances import Instances
 from astra_tacos.planner.native_configuration import NativeConfiguration, configuration_of
-from astra_tacos.planner.run_files import RunInputs
-from astra_tacos.planner.workload import find_workload, read_inputs
+from astra_tacos.planner.workload import find_workload
 from astra_tacos.replayer.native import NATIVE_ALGORITHMS
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import CONGESTION_AWARE, CONGESTION_UNAWARE, CUT_THROUGH, Backend
 from astra_tacos.run.outcome import RunOutcome
-from astra_tacos.run.run import Run
+from astra_tacos.run.run import Run, RunInputs, read_run
 from astra_tacos.run.system import COMM_KEYS
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.run.trace.trace import Trace
@@ -53,7 +52,7 @@ def found(inputs: RunInputs, backend: object = CONGESTION_AWARE) -> BestNative:
 
 def end_ns(inputs: RunInputs, configuration: NativeConfiguration) -> int | None:
     try:
-        return replay_run(configuration.run(read_inputs(inputs)), CONGESTION_AWARE).end_ns
+        return replay_run(configuration.run(read_run(inputs)), CONGESTION_AWARE).end_ns
     except AstraTacosError:
         return None
 
@@ -77,7 +76,7 @@ def test_nothing_that_names_one_algorithm_a_pattern_is_faster(
 
 def test_no_slower_than_the_run_as_it_is(tmp_path: Path) -> None:
     inputs = written(tmp_path, replace(two_patterns(("Switch",), (8,)), system={"all-reduce-implementation": ["direct"]}))
-    run = read_inputs(inputs)
+    run = read_run(inputs)
     own = configuration_of(run)
     assert own is not None and own.algorithms[0] == ("direct",)
     best = found(inputs)
@@ -91,7 +90,7 @@ def test_what_no_network_can_do_is_marked_and_counts_when_it_can(tmp_path: Path)
     assert "no queues" in best.fastest.end.impossible and "not physically possible" in str(best.fastest)
     assert best.fastest_possible.end.possible_ns is not None
     assert best.fastest.end.end_ns < best.fastest_possible.end.possible_ns
-    run = best.fastest_possible.configuration.run(read_inputs(inputs))
+    run = best.fastest_possible.configuration.run(read_run(inputs))
     queued = min(replay_run(run, model).end_ns for model in (CUT_THROUGH, CONGESTION_AWARE))
     assert best.fastest_possible.end.possible_ns >= 0.995 * queued
 
@@ -101,7 +100,7 @@ def test_no_configuration_ends_earlier_where_links_carry_one_message_at_a_time(t
     inputs = written(tmp_path, two_patterns(("Ring", "Switch"), (4, 2), 1 << 22))
     best = found(inputs, CONGESTION_UNAWARE)
     assert best.fastest_possible is not None and best.fastest_possible.end.impossible
-    run = read_inputs(inputs)
+    run = read_run(inputs)
     for name, splits in itertools.product(("ring", "direct", "halvingDoubling"), (1, 2, 4, 8, 16)):
         other = NativeConfiguration(((name, name),) * 4, splits, splits, policy=best.fastest_possible.configuration.policy).run(
             run
@@ -110,7 +109,7 @@ def test_no_configuration_ends_earlier_where_links_carry_one_message_at_a_time(t
         assert judged.possible_ns is None or judged.possible_ns >= best.fastest_possible.end.counted_ns
     result, after = planned(inputs, tmp_path / "plan", options=QUICK, backend=CONGESTION_UNAWARE)
     assert not best.fastest_possible.end.is_before(result.after_end)
-    assert result.after_end == judge_end(read_inputs(after), CONGESTION_UNAWARE, result.after_ns)
+    assert result.after_end == judge_end(read_run(after), CONGESTION_UNAWARE, result.after_ns)
     told = json.loads((tmp_path / "plan" / "plan.json").read_text())
     assert told["best_native_ns"] == told["best_native"]["possible_ns"] == best.fastest_possible.end.counted_ns
     assert told["speed_up_over_best_native"] == pytest.approx(told["best_native_ns"] / told["after_possible_ns"])
@@ -128,9 +127,9 @@ def test_a_plan_of_native_collectives_is_the_best_native_run_itself(tmp_path: Pa
     monkeypatch.setattr(rewrite, "order_dependencies", late)
     result, after = planned(inputs, tmp_path / "plan", options=QUICK, backend=CONGESTION_AWARE)
     assert result.after_ns == result.best_native_ns == 900_000
-    assert replay_run(read_inputs(after), CONGESTION_AWARE).end_ns == result.after_ns
+    assert replay_run(read_run(after), CONGESTION_AWARE).end_ns == result.after_ns
     assert [case.algorithm for case in result.cases] == ["native"]
-    assert not verify_run(read_inputs(after), {}, read_inputs(inputs)).violations
+    assert not verify_run(read_run(after), {}, read_run(inputs)).violations
 
 
 def test_a_limit_on_messages_that_nobody_asked_for_makes_no_plan_slower(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +147,7 @@ def test_the_plan_is_the_best_native_run_where_nothing_is_faster(tmp_path: Path)
     result, after = planned(inputs, tmp_path / "plan", options=QUICK, backend=CONGESTION_AWARE)
     assert result.best_native_ns is not None and result.before_ns is not None
     assert result.after_ns <= result.best_native_ns < result.before_ns
-    assert replay_run(read_inputs(after), CONGESTION_AWARE).end_ns == result.after_ns
+    assert replay_run(read_run(after), CONGESTION_AWARE).end_ns == result.after_ns
     plan = json.loads((tmp_path / "plan" / "plan.json").read_text())
     assert plan["best_native_ns"] == result.best_native_ns
     assert plan["speed_up_over_best_native"] == result.best_native_ns / result.after_ns
@@ -182,7 +181,7 @@ def test_runs_of_many_messages_have_a_best_native_run(tmp_path: Path, monkeypatc
     inputs = written(tmp_path, two_patterns(("Ring", "Switch"), (3, 2)))
     best = found(inputs, CONGESTION_UNAWARE)
     assert best.was_cut_off and best.num_replays == 2
-    own_ns = replay_run(read_inputs(inputs), CONGESTION_UNAWARE).end_ns
+    own_ns = replay_run(read_run(inputs), CONGESTION_UNAWARE).end_ns
     assert best.fastest_possible is not None and best.fastest_possible.end.end_ns <= own_ns
 
 
@@ -224,14 +223,14 @@ def test_groups_run_what_a_list_of_one_names(tmp_path: Path) -> None:
     best = found(inputs, CONGESTION_UNAWARE)
     assert best.fastest_possible is not None
     assert best.fastest_possible.configuration.algorithms[0] == ("direct",)
-    run = read_inputs(inputs)
+    run = read_run(inputs)
     listed = replace(best.fastest_possible.configuration, algorithms=(("direct", "direct"),) * 4)
     ring = replace(listed, algorithms=(("ring", "ring"),) * 4)
     ends = {each: replay_run(each.run(run), CONGESTION_UNAWARE).end_ns for each in (listed, ring)}
     assert ends[listed] == ends[ring] > 2 * best.fastest_possible.end.counted_ns
     result, after = planned(inputs, tmp_path / "plan", options=QUICK, backend=CONGESTION_UNAWARE)
     assert result.best_native_ns == best.fastest_possible.end.possible_ns >= result.after_ns
-    assert replay_run(read_inputs(after), CONGESTION_UNAWARE).end_ns == result.after_ns
+    assert replay_run(read_run(after), CONGESTION_UNAWARE).end_ns == result.after_ns
 
 
 def test_a_run_that_only_waits_in_broadcasts_is_no_baseline(tmp_path: Path) -> None:

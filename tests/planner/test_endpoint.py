@@ -22,9 +22,9 @@ from astra_tacos.planner.endpoint.npu import (
     ring_reads_per_sent_byte,
     traffic_of,
 )
-from astra_tacos.planner.run_files import RunInputs, planned_inputs
-from astra_tacos.planner.workload import read_inputs
+from astra_tacos.planner.run_files import planned_inputs
 from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.run.run import RunInputs, read_run
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.workload.generator.device import Device
 from astra_tacos.workload.generator.directory import generate
@@ -69,7 +69,7 @@ def made(folder: Path, *, durations: bool = False) -> RunInputs:
 def test_counts_are_those_of_the_run(tmp_path: Path) -> None:
     """Rings of four: each rank sends 2 x 3/4 of a buffer, and adds 3/4 of it."""
     inputs = made(tmp_path)
-    run = read_inputs(inputs)
+    run = read_run(inputs)
     traffic = traffic_of(run, replay_run(run))
     assert traffic.sent == pytest.approx(1.5 * traffic.buffers, rel=1e-3)
     assert traffic.added == pytest.approx(0.75 * traffic.buffers, rel=1e-3)
@@ -81,11 +81,11 @@ def test_counts_are_those_of_the_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize("durations", [False, True])
 def test_the_written_run_takes_what_was_found(durations: bool, tmp_path: Path) -> None:
     inputs = made(tmp_path, durations=durations)
-    before = replay_run(read_inputs(inputs))
+    before = replay_run(read_run(inputs))
     for mode in Mode:
         output = tmp_path / f"out_{mode}"
         result = divide_endpoint(inputs, output, mode, Npu(memory_gbps=900.0))
-        after = replay_run(read_inputs(planned_inputs(output, inputs)))
+        after = replay_run(read_run(planned_inputs(output, inputs)))
         assert after.end_ns == result.written.end_ns
         assert result.written.end_ns == min(one.end_ns for one in result.tried if one.mode == mode)
         assert before.end_ns == result.tried[-1].end_ns <= result.written.end_ns
@@ -105,7 +105,7 @@ def test_more_for_communication_drives_more_of_the_network_and_computes_longer(t
     computed = []
     for cores in (1, 20, 40):
         divide_endpoint(inputs, tmp_path / "out", "host", partition=Partition(cores, 60.0))
-        computed.append(int(replay_run(read_inputs(planned_inputs(tmp_path / "out", inputs))).compute_ns.max()))
+        computed.append(int(replay_run(read_run(planned_inputs(tmp_path / "out", inputs))).compute_ns.max()))
     assert computed == sorted(computed)
     assert computed[0] < computed[-1]
 

@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 from astra_tacos.network.packet_links import DeviceRoutes
 from astra_tacos.network.topology import Topology
 from astra_tacos.planner.group_topology import fabric_views
-from astra_tacos.planner.run_files import RunInputs
-from astra_tacos.planner.workload import read_inputs
 from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.run.run import RunInputs, read_run
 
 SMALL = ("--layers", "2", "--hidden", "128", "--heads", "8", "--sequence", "64", "--vocab", "512", "--buckets", "2")
 RUNS = {
@@ -50,7 +49,7 @@ def options_of(inputs: RunInputs) -> tuple[str, ...]:
 def test_the_replay_of_the_files_takes_what_the_plan_says(name: str, tmp_path: Path) -> None:
     result, after = quickly_planned(run_on(tmp_path, *RUNS[name]), tmp_path / "plan")
     plan = json.loads((tmp_path / "plan" / "plan.json").read_text())
-    outcome = replay_run(read_inputs(after), "congestion-aware")
+    outcome = replay_run(read_run(after), "congestion-aware")
     assert outcome.end_ns == plan["after_ns"] == result.after_ns
     assert result.native.fastest_possible is not None
     assert result.bound.end_ns <= result.after_ns <= result.native.fastest_possible.end.counted_ns
@@ -149,7 +148,7 @@ def test_a_plan_for_the_packet_level_has_the_files_of_ns3(tmp_path: Path) -> Non
     assert (done.returncode, done.stderr) == (0, "")
     planned = replace(inputs, workload=tmp_path / "o/workload/w", system=tmp_path / "o/system.json")
     planned = replace(planned, network=tmp_path / "o/network.yml", groups=tmp_path / "o/comm_group.json")
-    assert replay_run(read_inputs(planned), "packet").end_ns == json.loads(done.stdout)["after_ns"]
+    assert replay_run(read_run(planned), "packet").end_ns == json.loads(done.stdout)["after_ns"]
     assert (tmp_path / "o" / "ns3_topology.txt").read_text().startswith("8 4 8\n")
     assert (tmp_path / "o" / "run_ns3.sh").exists()
 

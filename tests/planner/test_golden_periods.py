@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from astra_tacos.planner.retime.schedule_run import schedule_run
-from astra_tacos.planner.run_files import RunInputs, planned_inputs
-from astra_tacos.planner.workload import read_inputs
+from astra_tacos.planner.run_files import planned_inputs
 from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.run.run import RunInputs, read_run
 from astra_tacos.workload.generator.device import Device
 from astra_tacos.workload.generator.directory import generate
 from astra_tacos.workload.generator.layered_model import LayeredModel, ModelLayer
@@ -71,6 +71,6 @@ def test_every_policy_has_its_period(
             if result.is_as_is:  # what is slower than the run as it is, if only by the latency of pieces, is not written
                 ends[-1] = next(one.end_ns for one in result.tried if one.end_ns)
             else:
-                assert replay_run(read_inputs(planned_inputs(folder / "new", inputs))).end_ns == result.after_ns
+                assert replay_run(read_run(planned_inputs(folder / "new", inputs))).end_ns == result.after_ns
         found.append((ends[1] - ends[0]) / (UNIT_US * 1000))
     assert found == pytest.approx(periods, abs=0.001)

@@ -16,11 +16,11 @@ from astra_tacos.network.composition import build_topology
 from astra_tacos.planner.joint.joint_sets import joint_sets
 from astra_tacos.planner.joint.joint_synthesis import JointCollective, joined
 from astra_tacos.planner.plan_result import PlanResult
-from astra_tacos.planner.run_files import RunInputs
-from astra_tacos.planner.workload import find_workload, read_inputs
+from astra_tacos.planner.workload import find_workload
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.chunks import part_of, read_trace_parts
 from astra_tacos.run.patterns import GROUP_ATTRIBUTE
+from astra_tacos.run.run import RunInputs, read_run
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.schedule.joint import join
 from astra_tacos.synthesizer.routing.route import together
@@ -55,7 +55,7 @@ def test_pairs_use_the_links_of_all(moe: tuple[RunInputs, PlanResult, RunInputs]
     assert (joint.collectives, joint.ranks, joint.count) == (("4 x all-to-all 1 MiB",), tuple(range(8)), 2)
     assert joint.predicted_ns == joint.spent_ns < joint.apart_ns / 2
     assert result.after_ns >= result.bound.end_ns
-    assert replay_run(read_inputs(after)).end_ns == result.after_ns
+    assert replay_run(read_run(after)).end_ns == result.after_ns
     report = lint_plan(after)
     assert (report.errors, report.warnings) == ({}, {})
 
@@ -72,7 +72,7 @@ def test_nodes_keep_their_own_group_in_an_attribute(moe: tuple[RunInputs, PlanRe
 
 def test_the_oracle_passes_what_relays_did(moe: tuple[RunInputs, PlanResult, RunInputs]) -> None:
     inputs, _, after = moe
-    verdict = verify_run(read_inputs(after), read_trace_parts(after.system.parent / "plan.json"), read_inputs(inputs))
+    verdict = verify_run(read_run(after), read_trace_parts(after.system.parent / "plan.json"), read_run(inputs))
     assert verdict.proven
     assert verdict.violations == ()
 
@@ -106,7 +106,7 @@ def test_different_patterns_and_sizes_go_together(tmp_path: Path) -> None:
     result, after = quickly_planned(inputs, tmp_path / "plan")
     assert [len(joint.collectives) for joint in result.joint] == [4]
     parts = read_trace_parts(tmp_path / "plan" / "plan.json")
-    assert verify_run(read_inputs(after), parts, read_inputs(inputs)).proven
+    assert verify_run(read_run(after), parts, read_run(inputs)).proven
     report = lint_plan(after)
     assert report.errors == {}
 

@@ -9,8 +9,9 @@ import pytest
 from helpers.lint_runs import RunFiles, coll, comp, recv, send
 from helpers.plans import QUICK, planned, written
 
-from astra_tacos.planner.workload import DEFAULT_FACTOR, find_workload, limit_messages, native_messages, read_inputs
+from astra_tacos.planner.workload import DEFAULT_FACTOR, find_workload, limit_messages, native_messages
 from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.run.run import read_run
 
 RING = RunFiles(ranks=[[comp(0, us=1), coll(1, [0], size=1 << 20), coll(2, [1], size=1 << 14)] for _ in range(4)], npus=(4,))
 
@@ -24,7 +25,7 @@ def test_native_messages_are_those_of_the_replay(tmp_path: Path) -> None:
 
 def test_messages_between_ranks_count(tmp_path: Path) -> None:
     ranks = [[send(0, 1), coll(1, [0])], [recv(0, 0), coll(1, [0])], [coll(1)], [coll(1)]]
-    run = read_inputs(written(tmp_path, RunFiles(ranks=ranks, npus=(4,))))
+    run = read_run(written(tmp_path, RunFiles(ranks=ranks, npus=(4,))))
     assert replay_run(run).num_messages == 24 + 1
 
 
@@ -34,7 +35,7 @@ def test_a_plan_keeps_to_the_limit_and_says_how_many_there_are(tmp_path: Path, m
     limit = most or 48 * DEFAULT_FACTOR
     figures = json.loads((tmp_path / "plan" / "plan.json").read_text())
     assert (figures["max_messages"], figures["messages_before"]) == (limit, 48)
-    assert figures["messages_after"] == result.messages.after == replay_run(read_inputs(after)).num_messages <= limit
+    assert figures["messages_after"] == result.messages.after == replay_run(read_run(after)).num_messages <= limit
 
 
 def test_every_collective_may_take_as_many_as_a_native_one(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from helpers.lint_runs import RunFiles, coll, comp
 from helpers.plans import lint_plan, planned, written
 
 from astra_tacos.cli.verify import verify as verify_command
-from astra_tacos.planner.workload import read_inputs
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import CONGESTION_AWARE
+from astra_tacos.run.run import read_run
 from astra_tacos.schedule.storage import load_schedule
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.verifier.schedule_oracle import verify
@@ -49,7 +49,7 @@ def test_partial_sums_from_synthesis_to_replay(tmp_path: Path, name: str, files:
         )
         assert done.exit_code == 0, done.output
     # The run that was written takes what was told, and its collectives what was predicted, where that is exact.
-    outcome = replay_run(read_inputs(after), result.backend)
+    outcome = replay_run(read_run(after), result.backend)
     assert outcome.end_ns == result.after_ns
     for case in own:
         if case.exact and case.together_ns is None and not result.joint:  # which ranks end at different times

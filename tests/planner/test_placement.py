@@ -15,13 +15,14 @@ from helpers.plans import QUICK, attributes, lint_plan, messages, quickly_planne
 
 from astra_tacos.network.network_config import Dimension
 from astra_tacos.planner.permuted_run import write_permuted
-from astra_tacos.planner.place import Demand, PlacementCost, exchange, find_placements, place, placed_inputs
+from astra_tacos.planner.place import Demand, PlacementCost, exchange, find_placements, place
 from astra_tacos.planner.placed_plan import plan_placed
 from astra_tacos.planner.request import PlanRequest
-from astra_tacos.planner.run_files import RunInputs, planned_inputs
-from astra_tacos.planner.workload import find_workload, read_inputs
+from astra_tacos.planner.run_files import planned_inputs
+from astra_tacos.planner.workload import find_workload
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.placement_matrix import Axis, find_axes, npu_of_rank, placements, read_axes
+from astra_tacos.run.run import RunInputs, read_run
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.support.errors import ConfigError, ReplayError
 
@@ -126,8 +127,8 @@ def test_groups_that_talk_much_come_together(two: RunInputs, tmp_path: Path) -> 
     result = place(two, tmp_path / "placed")
     assert result.speed_up is not None
     assert result.speed_up > 2
-    after = placed_inputs(tmp_path / "placed", two)
-    assert replay_run(read_inputs(after)).end_ns == result.best.end_ns
+    after = planned_inputs(tmp_path / "placed", two)
+    assert replay_run(read_run(after)).end_ns == result.best.end_ns
     assert lint_plan(after).errors == {}
     told = json.loads((tmp_path / "placed" / "place.json").read_text())
     npu = told["npu_of_rank"]
@@ -152,7 +153,7 @@ def test_peers_groups_and_roots_follow_and_all_else_stays(two: RunInputs, tmp_pa
             if now.get("comm_type") == CommType.BROADCAST:
                 assert now.pop("root") == npu[0 if rank < 4 else 4]
             assert before == now
-    assert replay_run(read_inputs(after)).compute_ns[npu].tolist() == replay_run(read_inputs(two)).compute_ns.tolist()
+    assert replay_run(read_run(after)).compute_ns[npu].tolist() == replay_run(read_run(two)).compute_ns.tolist()
 
 
 def test_the_placement_that_there_is_keeps_every_byte(two: RunInputs, tmp_path: Path) -> None:
@@ -252,4 +253,4 @@ def test_a_run_that_ends_in_no_placement_is_planned_where_it_is(tmp_path: Path) 
     result = plan_placed(PlanRequest(inputs, options=QUICK), tmp_path / "plan")
     assert result.before_ns is None
     assert f"the run before does not end in any placement: {inputs.workload}: deadlock" in result.notes[0]
-    assert replay_run(read_inputs(planned_inputs(tmp_path / "plan", inputs))).end_ns == result.after_ns
+    assert replay_run(read_run(planned_inputs(tmp_path / "plan", inputs))).end_ns == result.after_ns

@@ -20,14 +20,12 @@ from astra_tacos.cli.main import cli
 from astra_tacos.cli.verify import verify
 from astra_tacos.planner.plan import plan
 from astra_tacos.planner.request import PlanRequest
-from astra_tacos.planner.run_files import RunInputs
 from astra_tacos.planner.solution import PLAN_OPTIONS
 from astra_tacos.planner.synthesis_cache import SynthesisCache
-from astra_tacos.planner.workload import read_inputs
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import CONGESTION_AWARE
 from astra_tacos.run.recording import load_recording
-from astra_tacos.run.run import NATIVE
+from astra_tacos.run.run import NATIVE, RunInputs, read_run
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.storage import load_schedule
@@ -96,7 +94,7 @@ def test_the_recording_has_the_runs_before_and_after(tmp_path: Path) -> None:
     assert (recording.before.run_end_ns, recording.after.run_end_ns) == (result.before_ns, result.after_ns)
     exposed = [int(replay.exposed_comm_ns.max()) for replay in (recording.before, recording.after)]
     assert exposed == [result.exposed_before_ns, result.exposed_after_ns]
-    outcome = replay_run(read_inputs(after), result.backend)
+    outcome = replay_run(read_run(after), result.backend)
     assert recording.after.finish_ns.tolist() == outcome.finish_ns.tolist()
     names = [
         {recording.texts[entry] for entry in replay.algorithm.tolist() if entry >= 0}
@@ -432,7 +430,7 @@ def test_ids_that_are_the_same_in_32_bits(tmp_path: Path, low: int, sizes: tuple
     inputs = written(tmp_path, RunFiles(ranks=ranks, groups={"1": [0, 1, 2, 3], "2": [4, 5, 6, 7]}, topology=("Ring",)))
     options = SearchOptions("tacos", trials=1)
     result, after = quickly_planned(inputs, tmp_path / "plan", options=options)
-    run = read_inputs(after)
+    run = read_run(after)
     native = [node.id for nodes in messages(after) for node in nodes if attributes(node).get("comm_type") == CommType.ALL_TO_ALL]
     assert native == [long] * 8
     named = dict(zip(run.workload.node_id.tolist(), run.implementation.tolist(), strict=True))
@@ -478,4 +476,4 @@ def test_fewer_bytes_than_ranks_stay_as_they_are_and_the_rest_is_planned(tmp_pat
     small = next(case for case in result.cases if case.collective == "reduce-scatter")
     assert (small.algorithm, small.first_group, small.first_node) == ("native", tuple(range(8)), (0, 1))
     assert small.reason == "reduce-scatter of 7 bytes in a group of 8: less than a byte per chunk, expected more"
-    assert replay_run(read_inputs(after)).end_ns == result.after_ns
+    assert replay_run(read_run(after)).end_ns == result.after_ns

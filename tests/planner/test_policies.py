@@ -23,10 +23,11 @@ from astra_tacos.planner.retime.schedule_run import schedule_run
 from astra_tacos.planner.retime.search import search
 from astra_tacos.planner.retime.symmetry import read_graph
 from astra_tacos.planner.retime.written import rows_of, write_scheduled
-from astra_tacos.planner.run_files import RunInputs, planned_inputs
-from astra_tacos.planner.workload import find_workload, read_inputs
+from astra_tacos.planner.run_files import planned_inputs
+from astra_tacos.planner.workload import find_workload
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.chunks import shared_plans
+from astra_tacos.run.run import RunInputs, read_run
 from astra_tacos.run.trace.node_bytes import attribute, encode_messages, read_messages, set_attribute
 from astra_tacos.run.trace.reader import read_names
 from astra_tacos.run.trace.schema import CommType, NodeType
@@ -79,7 +80,7 @@ def test_what_is_written_is_legal_and_never_slower(kind: str, tmp_path: Path) ->
         folder.mkdir()
         result = schedule_run(inputs, folder, schedule)
         assert not any("DEFECT" in note for note in result.notes), result.notes
-        after = replay_run(read_inputs(planned_inputs(folder, inputs)))
+        after = replay_run(read_run(planned_inputs(folder, inputs)))
         assert after.end_ns == result.after_ns <= before.end_ns == result.as_is_ns
         assert after.compute_ns == pytest.approx(before.compute_ns, rel=1e-3)
         changed += not result.is_as_is
@@ -101,7 +102,7 @@ def test_policies_that_are_slower_are_legal_too(kind: str, tmp_path: Path) -> No
         write_scheduled(folder, inputs, workload, candidates.source, candidate.new, candidates.backend)
         planned = planned_inputs(folder, inputs)
         assert violations(workload, planned.workload) == ()
-        assert replay_run(read_inputs(planned)).end_ns == candidate.end_ns
+        assert replay_run(read_run(planned)).end_ns == candidate.end_ns
 
 
 def damaged(name: str, nodes: list[Any]) -> list[Any]:
@@ -232,7 +233,7 @@ def test_buckets_that_would_wait_for_one_another_are_halved(tmp_path: Path) -> N
         write_scheduled(folder, inputs, workload, candidates.source, candidate.new, candidates.backend)
         planned = planned_inputs(folder, inputs)
         assert violations(workload, planned.workload) == ()
-        assert replay_run(read_inputs(planned)).end_ns == candidate.end_ns
+        assert replay_run(read_run(planned)).end_ns == candidate.end_ns
 
 
 def test_no_policy_makes_astra_sim_free_an_algorithm_twice(tmp_path: Path) -> None:
@@ -329,7 +330,7 @@ def test_random_runs_are_never_slower(parallelism: Parallelism, block: str, laye
         (folder / "out").mkdir()
         result = schedule_run(inputs, folder / "out", ",".join(names))
         assert not any("DEFECT" in note for note in result.notes), result.notes
-        after = replay_run(read_inputs(planned_inputs(folder / "out", inputs)))
+        after = replay_run(read_run(planned_inputs(folder / "out", inputs)))
         assert after.end_ns == result.after_ns <= result.as_is_ns
 
 

@@ -12,10 +12,9 @@ from helpers.runs import ONE_DIMENSION, SEVERAL_DIMENSIONS, Tastes, random_run, 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from astra_tacos.planner.run_files import RunInputs
-from astra_tacos.planner.workload import read_inputs
 from astra_tacos.replayer.run_replay import try_replay
 from astra_tacos.run.backend import CONGESTION_AWARE
+from astra_tacos.run.run import RunInputs, read_run
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 
@@ -58,6 +57,6 @@ def test_a_plan_of_a_random_run(seed: int) -> None:
             assert result.after_ns <= result.before_ns
         same_or_faster(result, after, folder, QUICK)
         # Nothing beats the bound where messages queue, but for delays that ASTRA-sim truncates.
-        for run in (read_inputs(inputs), read_inputs(after)):
+        for run in (read_run(inputs), read_run(after)):
             end_ns = try_replay(run, CONGESTION_AWARE).end_ns
             assert end_ns is None or end_ns * 1.01 + 100 >= result.bound.end_ns

@@ -14,10 +14,10 @@ from astra_tacos.cli.shared.plan_table import _native_rows
 from astra_tacos.network.network_config import read_network
 from astra_tacos.planner.best_native import best_native
 from astra_tacos.planner.plan_result import JudgedRun, PlanResult, fair_judges, notes_on_other_plan
-from astra_tacos.planner.run_files import RunInputs
-from astra_tacos.planner.workload import find_workload, read_inputs
+from astra_tacos.planner.workload import find_workload
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CONGESTION_UNAWARE
+from astra_tacos.run.run import RunInputs, read_run
 from astra_tacos.solver.judges import Judge
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 
@@ -60,7 +60,7 @@ def test_a_plan_tells_what_it_takes_on_both_judges(inputs: RunInputs, tmp_path: 
         result, after = planned(inputs, tmp_path / str(backend), backend=backend, options=OPTIONS)
         results[backend] = result
         for figure, judge in (("stock_ns", CONGESTION_UNAWARE), ("congested_ns", CONGESTION_AWARE)):
-            own = tuple(replay_run(read_inputs(files), judge).end_ns for files in (inputs, after))
+            own = tuple(replay_run(read_run(files), judge).end_ns for files in (inputs, after))
             assert ends(result)[figure] == own
         stored = json.loads((tmp_path / str(backend) / "plan.json").read_text())
         for figure, (before_ns, after_ns) in ends(result).items():

@@ -18,10 +18,10 @@ from astra_tacos.planner.retime.schedule_run import schedule_run
 from astra_tacos.planner.retime.search import search
 from astra_tacos.planner.retime.symmetry import are_alike, steps_of
 from astra_tacos.planner.retime.written import write_scheduled
-from astra_tacos.planner.run_files import RunInputs
 from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.planner.workload import find_workload
 from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.run.run import RunInputs
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.workload.generator.device import Device
 from astra_tacos.workload.generator.directory import generate

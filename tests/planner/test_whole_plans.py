@@ -14,10 +14,9 @@ from helpers.lint_runs import RunFiles, coll, comp
 from helpers.plans import QUICK, attributes, contents, golden_inputs, lint_plan, messages, planned, written
 
 from astra_tacos.cli.generate import generate
-from astra_tacos.planner.run_files import RunInputs
 from astra_tacos.planner.solution import PLAN_OPTIONS
-from astra_tacos.planner.workload import read_inputs
 from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.run.run import RunInputs, read_run
 from astra_tacos.run.trace.schema import NodeType
 
 NETWORKS = {
@@ -74,7 +73,7 @@ def test_a_training_step_gets_faster_and_its_compute_stays(stage: Path, cache: P
     report = lint_plan(after)
     assert (report.errors, report.warnings) == ({}, {})
     model = AWARE if len(NETWORKS[name]) == 1 else UNAWARE
-    outcome = replay_run(read_inputs(after), model)
+    outcome = replay_run(read_run(after), model)
     assert outcome.end_ns == result.after_ns
     assert not outcome.approximate  # nothing native is left
     assert outcome.replaced.size == 0
@@ -137,7 +136,7 @@ def test_a_generated_run_on_a_network_with_failed_links(tmp_path: Path, topology
     plan, after = planned(RunInputs(*files, directory=folder), tmp_path / "plan", backend=backend, options=QUICK)
     stored = json.loads((tmp_path / "plan" / "plan.json").read_text())
     assert stored["verified"] and not stored["unchecked"]
-    assert replay_run(read_inputs(after), plan.backend).end_ns == plan.after_ns
+    assert replay_run(read_run(after), plan.backend).end_ns == plan.after_ns
     assert plan.before_ns is None or plan.after_ns <= plan.before_ns
     assert stored["bound_ns"] <= plan.after_ns * 1.01 + 100
     assert str(tmp_path) not in " ".join(plan.notes)
@@ -157,5 +156,5 @@ def test_groups_that_only_ways_around_failed_links_connect(tmp_path: Path, backe
     plan, after = planned(inputs, tmp_path / "plan", backend=backend, options=QUICK)
     assert plan.before_ns is not None and plan.best_native_ns is not None and plan.after_ns <= plan.best_native_ns
     assert json.loads((tmp_path / "plan" / "plan.json").read_text())["verified"]
-    assert replay_run(read_inputs(after), plan.backend).end_ns == plan.after_ns
+    assert replay_run(read_run(after), plan.backend).end_ns == plan.after_ns
     assert all(judged.after_ns is not None for judged in plan.judged)

@@ -28,7 +28,7 @@ from astra_tacos.network.packet_links import PacketLinks
 from astra_tacos.network.topology import Topology
 from astra_tacos.replayer import packet_network
 from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.run.run import Run, read_run
+from astra_tacos.run.run import Run, RunInputs, read_run
 from astra_tacos.support.errors import ConfigError, ReplayError
 
 VARIABLE = "ASTRA_TACOS_NS3_RUNS"
@@ -53,7 +53,7 @@ CALM = Tastes(lost=0, ordered=1, empty=0, instant=0, invalid=0, roofline=0, unso
 def recorded_run(name: str) -> Run:
     folder = RECORDED / name
     workload = next(folder.glob("workload/*.0.et")).with_suffix("").with_suffix("")
-    run = read_run(workload, folder / "system.json", folder / "network.yml", directory=folder)
+    run = read_run(RunInputs(workload, folder / "system.json", folder / "network.yml", directory=folder))
     return replace(run, network=configured(run.network, folder / "ns3_config.txt"))
 
 

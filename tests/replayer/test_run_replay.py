@@ -36,7 +36,7 @@ from astra_tacos.replayer import run_replay
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import BACKENDS, CUT_THROUGH
 from astra_tacos.run.outcome import RunOutcome
-from astra_tacos.run.run import Run, read_run
+from astra_tacos.run.run import Run, RunInputs, read_run
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError
 
@@ -66,10 +66,10 @@ def test_equals_astra_sim_on_its_own_inputs(astra_sim_inputs: Path, tmp_path: Pa
     )
     collectives = tmp_path / "examples" / "system" / "custom_collectives"
     with pytest.raises(ConfigError, match=r"custom_ring_allreduce_8npus_1MB/custom_allreduce\.0\.et: no such file"):
-        read_run(*files, directory=tmp_path)
+        read_run(RunInputs(*files, directory=tmp_path))
     collectives.mkdir(parents=True)
     (collectives / "custom_ring_allreduce_8npus_1MB").symlink_to(astra_sim_inputs / "custom_ring_allreduce_8npus_1MB")
-    outcome = replay_run(read_run(*files, directory=tmp_path), AWARE)
+    outcome = replay_run(read_run(RunInputs(*files, directory=tmp_path)), AWARE)
     assert outcome.finish_ns.tolist() == [90174] * 8
     assert outcome.exposed_comm_ns.tolist() == [90174] * 8
 
@@ -101,7 +101,7 @@ def test_a_training_step_with_native_collectives(astra_sim_inputs: Path, tmp_pat
     (tmp_path / "system.json").write_text(json.dumps(system))
     lines = (f"topology: [{block}]", "npus_count: [16]", "bandwidth: [50]", "latency: [500]", "")
     (tmp_path / "network.yml").write_text("\n".join(lines))
-    run = read_run(folder / "workload", tmp_path / "system.json", tmp_path / "network.yml", folder / "workload.json")
+    run = read_run(RunInputs(folder / "workload", tmp_path / "system.json", tmp_path / "network.yml", folder / "workload.json"))
     outcome = replay_run(run, backend)
     assert outcome.finish_ns.tolist() == STAGE_FINISH_NS[block, backend]
     assert outcome.compute_ns.tolist() == [168076] * 8 + [169384] * 8

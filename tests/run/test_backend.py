@@ -28,7 +28,7 @@ from astra_tacos.run.backend import (
     choose_backend,
     default_backend,
 )
-from astra_tacos.run.run import read_run
+from astra_tacos.run.run import RunInputs, read_run
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.workload.linter.lint import lint
 
@@ -111,8 +111,8 @@ def test_all_commands_take_the_same_networks_by_default(tmp_path: Path, text: st
     inputs.network.write_text(text)
     options = ["--workload", inputs.workload, "--system", inputs.system, "--network", inputs.network, "--json"]
     done = CliRunner().invoke(replay, [str(option) for option in options])
-    run = read_run(inputs.workload, inputs.system, inputs.network)
-    report = lint(inputs.workload, inputs.system, inputs.network)
+    run = read_run(RunInputs(inputs.workload, inputs.system, inputs.network))
+    report = lint(RunInputs(inputs.workload, inputs.system, inputs.network))
     if backend is None:
         for refused in (lambda: replay_run(run), lambda: planned(inputs, tmp_path / "plan")):
             with pytest.raises(ConfigError, match="link_overrides is beyond the congestion-unaware backend"):

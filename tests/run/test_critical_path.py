@@ -15,7 +15,7 @@ from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.critical_path import CriticalPath, critical_path, summarize_path
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.recording import record_run
-from astra_tacos.run.run import Run, read_run
+from astra_tacos.run.run import Run, RunInputs, read_run
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.workload.generator.device import Device
 from astra_tacos.workload.generator.directory import generate
@@ -66,7 +66,7 @@ def test_a_longer_node_of_the_path_ends_the_run_later(backend: str, tmp_path: Pa
         device = Device(peak_tflops=20, writes_durations=True)
         made = generate(step, folder / "run", device, network)
         prefix = made.path / "workload" / "w"
-        run = read_run(prefix, made.path / "system.json", network, made.comm_group, made.path / "remote_memory.json")
+        run = read_run(RunInputs(prefix, made.path / "system.json", network, made.comm_group, made.path / "remote_memory.json"))
         outcome = replay_run(run, backend)
         path = path_of(run, outcome)
         computes = np.flatnonzero(run.workload.kind[path.node] == NodeType.COMP)

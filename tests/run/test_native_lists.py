@@ -17,7 +17,7 @@ from astra_tacos.planner.plan import plan
 from astra_tacos.planner.plan_result import PlanResult
 from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.retime.schedule_run import schedule_run
-from astra_tacos.planner.run_files import RunInputs
+from astra_tacos.run.run import RunInputs
 from astra_tacos.support.errors import ConfigError
 
 GROUPS = {"1": list(range(8)), "2": [0, 1], "3": [2, 3], "4": [4, 5], "5": [6, 7]}

@@ -22,7 +22,7 @@ from astra_tacos.network.ns3 import Ns3Config
 from astra_tacos.network.topology import Topology
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.replayer.trace_replay import replay_trace
-from astra_tacos.run.run import read_run
+from astra_tacos.run.run import RunInputs, read_run
 from astra_tacos.schedule.packet_time import message_ns, on_links_of, packet_time_ns, packet_view
 from astra_tacos.verifier.schedule_oracle import verify
 
@@ -74,7 +74,7 @@ def share_of_recorded(name: str) -> float:
     """What a recorded run takes on the view, by what ns-3 printed."""
     folder = RECORDED / name
     workload = next(folder.glob("workload/*.0.et")).with_suffix("").with_suffix("")
-    run = read_run(workload, folder / "system.json", folder / "network.yml", directory=folder)
+    run = read_run(RunInputs(workload, folder / "system.json", folder / "network.yml", directory=folder))
     view = packet_view(build_topology(run.network), read_network(folder / "network.yml").ns3)
     as_view = replace(run, network=replace(run.network, dimensions=view.dimensions))
     recorded: int = max(json.loads((folder / "expected.json").read_text())["finish_ns"])

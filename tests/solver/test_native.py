@@ -17,6 +17,7 @@ from astra_tacos.collective import make_collective
 from astra_tacos.export.chakra import export_workload
 from astra_tacos.replayer.native import NATIVE_ALGORITHMS
 from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CONGESTION_UNAWARE, Backend
+from astra_tacos.run.run import RunInputs
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.solver.native import NativeSystem, NativeTimesAhead, native_time_ns, native_times
 from astra_tacos.support.errors import AstraTacosError
@@ -40,7 +41,7 @@ def test_a_time_is_that_of_a_run_from_files(system: NativeSystem, backend: Backe
     export_workload(what, tmp_path / "w")
     (tmp_path / "network.yml").write_text(yaml(TWO_LEVELS))
     (tmp_path / "system.json").write_text(json.dumps({"scheduling-policy": "FIFO", **system.keys("all-reduce")}))
-    run = read_run(tmp_path / "w", tmp_path / "system.json", tmp_path / "network.yml")
+    run = read_run(RunInputs(tmp_path / "w", tmp_path / "system.json", tmp_path / "network.yml"))
     assert native_time_ns(config(*TWO_LEVELS), what, system, backend) == replay_run(run, backend).end_ns
 
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from astra_tacos.bounds.any_algorithm.parts import entering_bytes
 from astra_tacos.collective import make_collective
-from astra_tacos.planner.workload import find_workload, read_inputs
+from astra_tacos.planner.workload import find_workload
 from astra_tacos.replayer.native import NATIVE_ALGORITHMS, native_program
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import CONGESTION_AWARE, CONGESTION_UNAWARE, CUT_THROUGH
-from astra_tacos.run.run import PATTERN_KEYS, Run
+from astra_tacos.run.run import PATTERN_KEYS, Run, read_run
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.solver.possibility import (
     _NEEDED,
@@ -93,7 +93,7 @@ def test_a_collective_over_some_dimensions_is_one_of_each_part(
     given = {} if involved is None else {"involved_dim": involved}
     files = RunFiles([[coll(0, [], CommType.ALL_GATHER, size=MIB, **given)]] * 8, npus=[4, 2], topology=["Switch", "Ring"])
     system = {"all-gather-implementation": ["doubleBinaryTree", "ring"]}
-    run = read_inputs(written(tmp_path, replace(files, system=system)))
+    run = read_run(written(tmp_path, replace(files, system=system)))
     assert bool(why_incomplete(run)) == is_incomplete
 
 
@@ -160,8 +160,8 @@ def test_planned_runs_are_judged_by_the_same_rule(tmp_path: Path) -> None:
     nodes = [coll(0, [], size=MIB), coll(1, [0], CommType.ALL_GATHER, size=MIB)]
     inputs = written(tmp_path, RunFiles([nodes] * 8, npus=[4, 2], topology=["Ring", "Switch"]))
     result, after = quickly_planned(inputs, tmp_path / "plan", backend=CONGESTION_UNAWARE)
-    assert result.after_end == judge_end(read_inputs(after), CONGESTION_UNAWARE, result.after_ns)
+    assert result.after_end == judge_end(read_run(after), CONGESTION_UNAWARE, result.after_ns)
     assert result.before_ns is not None
-    assert result.before_end == judge_end(read_inputs(inputs), CONGESTION_UNAWARE, result.before_ns)
+    assert result.before_end == judge_end(read_run(inputs), CONGESTION_UNAWARE, result.before_ns)
     least = result.before_end.counted_ns
     assert result.speed_up == least / result.after_end.counted_ns

@@ -13,9 +13,8 @@ from helpers.command import run as command
 from helpers.lint_runs import RunFiles, coll, comp, recv, send
 from helpers.plans import quickly_planned, written
 
-from astra_tacos.planner.run_files import RunInputs
-from astra_tacos.planner.workload import read_inputs
 from astra_tacos.run.chunks import read_trace_parts
+from astra_tacos.run.run import RunInputs, read_run
 from astra_tacos.run.trace.node_bytes import encode_messages, read_messages
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.support.errors import ConfigError
@@ -48,8 +47,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunInputs, Path]:
 
 def judged(inputs: RunInputs, plan: Path, *, with_before: bool = True) -> RunVerdict:
     files = plan / "system.json", plan / "network.yml", plan / "comm_group.json"
-    after = read_inputs(RunInputs(plan / "workload" / inputs.workload.name, *files, directory=plan))
-    return verify_run(after, read_trace_parts(plan / "plan.json"), read_inputs(inputs) if with_before else None)
+    after = read_run(RunInputs(plan / "workload" / inputs.workload.name, *files, directory=plan))
+    return verify_run(after, read_trace_parts(plan / "plan.json"), read_run(inputs) if with_before else None)
 
 
 def changed(path: Path, change: Callable[[list[Any]], None]) -> None:

@@ -77,7 +77,7 @@ class Command(click.Command):
         titles = {name: title for title, names in _RARE.items() for name in names.split()}
         is_short = len(self.params) <= _MOST_SHOWN
         for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
+            record = None if isinstance(parameter, click.Argument) else parameter.get_help_record(ctx)
             if record is not None:
                 groups["Options" if is_short else titles.get(parameter.opts[0], "Options")].append(record)
         if self.modes:

@@ -1,19 +1,25 @@
-"""A comparison of synthesizers as a table for a terminal."""
+"""Comparisons for a terminal: of synthesizers, of sums by hosts and by switches, and of numbers of parameter servers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from astra_tacos.cli.shared.console import echo, show, styled
+from astra_tacos.cli.shared.console import echo, print_table, show, styled
 from astra_tacos.report.compare_rows import IMPOSSIBLE_NATIVE, NATIVE, CompareRow, best_bound_ns
 from astra_tacos.run.backend import PACKET
 from astra_tacos.support.units import format_size, format_time
+
+if TYPE_CHECKING:
+    from astra_tacos.solver.devices_that_add import OffloadRow, ServerRow
 
 _NO_RESULT = "-"
 _TOO_FAST = "?"
 _NATIVES = (NATIVE, IMPOSSIBLE_NATIVE)
 _BOUND = "bound (any algorithm)"
 _WIDEST_NAME = 10
+_OFFLOAD_HEADER = ("NPUs", "size", "hosts", "network", "gain", "bound, hosts", "bound, network", "gain of bounds")
+_SERVERS_HEADER = ("variant", "servers", "theory", "programme", "bound", "scheduled", "time", "over all-reduce")
 
 
 def print_comparison(rows: Sequence[CompareRow]) -> None:
@@ -154,3 +160,60 @@ def _notes(rows: Iterable[CompareRow]) -> list[str]:
         where = "" if at == sizes[name] else f" at {', '.join(format_size(size) for size in at)}"
         notes.append(f"{_NO_RESULT} {name}{where}: {reason}")
     return notes
+
+
+def print_offload(rows: Sequence[OffloadRow], title: str) -> None:
+    """NPUs and sizes down: times of both, bounds, and what is gained."""
+
+    def time(value: int | None) -> str:
+        return _NO_RESULT if value is None else format_time(value)
+
+    def gain(value: float | None) -> str:
+        return _NO_RESULT if value is None else f"{value:.2f}"
+
+    cells = [
+        (
+            f"{row.npus:,}",
+            format_size(row.size_bytes),
+            time(row.host_ns),
+            time(row.network_ns),
+            gain(row.gain),
+            time(row.host_bound_ns),
+            time(row.network_bound_ns),
+            gain(row.bound_gain),
+        )
+        for row in rows
+    ]
+    print_table(title, _OFFLOAD_HEADER, cells)
+    below = sum(row.num_below_bound for row in rows)
+    if below:
+        echo(f"{below} times are less than their bound, as ASTRA-sim truncates the time of each message")
+    for row in rows:
+        if row.refusal:
+            echo(f"{row.npus} NPUs, {format_size(row.size_bytes)}: {row.refusal}")
+
+
+def print_servers(rows: Sequence[ServerRow], title: str, racks: Mapping[str, float], racks_title: str) -> None:
+    """Variants and numbers of servers down, in units of S / B; below, the theory of racks, if there is any."""
+    from astra_tacos.solver.devices_that_add import first_that_wins
+    from astra_tacos.synthesizer.parts.server_shares import colocated, fewest_that_win
+
+    workers, unit_ns = rows[0].workers, rows[0].unit_ns
+    cells = [
+        (
+            row.kind,
+            f"{row.servers}",
+            f"{row.formula:.4f}",
+            *(f"{time_ns / row.unit_ns:.4f}" for time_ns in (row.programme_ns, row.bound_ns, row.time_ns)),
+            format_time(row.time_ns),
+            f"{colocated(workers) / row.formula:.2f}",
+        )
+        for row in rows
+    ]
+    print_table(f"{title}, in units of {format_time(unit_ns)}", _SERVERS_HEADER, cells)
+    if racks:
+        print_table(racks_title, ("variant", "units"), [(name, f"{value:.4f}") for name, value in racks.items()])
+    echo(f"\ndedicated servers alone win from {fewest_that_win(workers)} on, mixed ones from 1 on (theory)")
+    winner = first_that_wins(rows)
+    if winner is not None:
+        echo(f"scheduled: mixed servers win from {winner} on, of the numbers above")

@@ -17,13 +17,13 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from astra_tacos.support.errors import ConfigError, OutputError, ReplayError
+from astra_tacos.support.units import duration
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
@@ -147,6 +147,13 @@ def progress(description: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: shown.update(task, completed=done, total=total)
 
 
+@contextlib.contextmanager
+def progress_to_lint(description: str) -> Iterator[Callable[[int, int], None]]:
+    """Both of the above."""
+    with points_to_lint(), progress(description) as shown:
+        yield shown
+
+
 def bar(*columns: ProgressColumn) -> Progress:
     """A bar of these columns on standard error; it vanishes in the end."""
     from rich.console import Console
@@ -167,11 +174,11 @@ LINE_S = 30.0
 
 
 @contextlib.contextmanager
-def sweep_progress() -> Iterator[Callable[[SweepState], None]]:
-    """Show what the callback is given."""
+def sweep_progress(check: Callable[[], None]) -> Iterator[Callable[[SweepState], None]]:
+    """Show what the callback is given, once `check` has raised nothing."""
     begin = time.monotonic()
     if not sys.stderr.isatty():
-        with _lines(begin) as show:
+        with _lines(begin, check) as show:
             yield show
         return
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
@@ -179,17 +186,22 @@ def sweep_progress() -> Iterator[Callable[[SweepState], None]]:
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[state]}"))
     with bar(*columns) as shown:
         task = shown.add_task("", total=None, state="starting")
-        yield lambda progress: shown.update(
-            task, completed=progress.done, total=progress.total, state=describe(progress, time.monotonic() - begin)
-        )
+
+        def update(progress: SweepState) -> None:
+            check()
+            state = describe(progress, time.monotonic() - begin)
+            shown.update(task, completed=progress.done, total=progress.total, state=state)
+
+        yield update
 
 
 @contextlib.contextmanager
-def _lines(begin: float) -> Iterator[Callable[[SweepState], None]]:
+def _lines(begin: float, check: Callable[[], None]) -> Iterator[Callable[[SweepState], None]]:
     last = begin
 
     def show(progress: SweepState) -> None:
         nonlocal last
+        check()
         now = time.monotonic()
         if now - last >= LINE_S:
             last = now
@@ -209,8 +221,3 @@ def describe(progress: SweepState, seconds: float) -> str:
     rate = computed / seconds
     each = f"{rate:.1f}/s" if rate >= 1 else f"{rate * 60:.1f}/min"
     return f"{each}, {duration((progress.total - progress.done) / rate)} left, {failed}"
-
-
-def duration(seconds: float) -> str:
-    """`0:04:10`, `2 days, 3:00:00`."""
-    return str(timedelta(seconds=round(seconds)))

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from astra_tacos.run.backend import BACKENDS, MODELS, is_packet_level
+from astra_tacos.run.backend import ASTRA_SIM, BACKENDS, MODELS, NS3, is_packet_level
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.units import parse_size, parse_sizes
+from astra_tacos.support.units import format_size, parse_size, parse_sizes
 
 if TYPE_CHECKING:
     from astra_tacos.network.network_config import NetworkConfig
     from astra_tacos.run.backend import Backend
+    from astra_tacos.run.run import RunInputs
+    from astra_tacos.workload.repairer.reading import RepairInputs
 
 
 _MOST = 100_000
@@ -27,18 +28,23 @@ _MOST = 100_000
 
 
 class Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
-    """A size in bytes: `64MiB`, `1GB`, `4096`."""
+    """A size in bytes: `64MiB`, `1GB`, `4096`; not below the least, for a reason."""
 
     name = "size"
 
+    def __init__(self, least: int = 0, reason: str = "") -> None:
+        self._least, self._reason = least, reason
+
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """A size in bytes; see `click.ParamType`."""
-        if isinstance(value, int):
-            return value
         try:
-            return parse_size(str(value))
+            size = value if isinstance(value, int) else parse_size(str(value))
         except ConfigError as error:
             return self.fail(str(error), param, ctx)
+        if size < self._least:
+            least = f"{format_size(self._least)} or more: {self._reason}"
+            self.fail(f"{format_size(size)} is too little, expected {least}.", param, ctx)
+        return size
 
 
 class Counts(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
@@ -138,9 +144,13 @@ class Instance(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # gene
         return chunks, steps, rounds
 
 
-network_option = click.option(
-    "--network", "network_path", type=click.Path(path_type=Path), metavar="FILE", help="Network YAML, as ASTRA-sim reads it."
-)
+def _network(parameter: str) -> Callable[..., Any]:
+    return click.option(
+        "--network", parameter, type=click.Path(path_type=Path), metavar="FILE", help="Network YAML, as ASTRA-sim reads it."
+    )
+
+
+network_option = _network("network_path")
 ns3_option = click.option(
     "--ns3-config",
     type=click.Path(path_type=Path),
@@ -179,10 +189,6 @@ def output_option(text: str, metavar: str = "DIR", **settings: Any) -> Callable[
     return click.option("--output", "-o", type=click.Path(path_type=Path), metavar=metavar, help=text, **settings)
 
 
-ASTRA_SIM = "astra-sim"
-"""Where a backend is asked for: the user's own ASTRA-sim, which is no network model but runs one."""
-NS3 = "ns-3"
-"""Where a backend is asked for: the user's own ASTRA-sim with ns-3."""
 _DEFAULT_BACKEND = "by default congestion-aware for one dimension and for a list of links, else congestion-unaware."
 _PACKET = " packet is ASTRA-sim's ns-3 backend, packet by packet."
 _OF_SCHEDULES = (
@@ -237,89 +243,72 @@ _DIRECTORY = click.option(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RunFiles:
-    """The files of a training run, as ASTRA-sim takes them."""
-
-    workload: Path
-    system: Path
-    comm_group: Path | None
-    remote_memory: Path | None
-    directory: Path
-
-
-@dataclass(frozen=True, slots=True)
-class OptionalFiles:
-    """Files of a run that may be missing, as something stands for them then."""
-
-    system: Path | None
-    network: Path | None
-    comm_group: Path | None
-    remote_memory: Path | None
-    directory: Path
-
-
 def run_options(required: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """--workload, --system, --comm-group, --remote-memory and --directory, given to the command as `files`.
+    """The files of a run, given to the command as `inputs`: --workload, --system, --comm-group, ..., --network.
 
-    Where they are not `required`, `files` is None if none of them is given.
+    Where they are not `required`, `inputs` is None if at most --network is given, and the command also gets `network_path`.
     """
 
-    def gathered(
-        workload: Path | None, system: Path | None, comm_group: Path | None, remote_memory: Path | None, directory: Path | None
-    ) -> RunFiles | None:
-        if not required and not any((workload, system, comm_group, remote_memory, directory)):
+    def gathered(network: Path | None, directory: Path | None, **files: Path | None) -> RunInputs | None:
+        from astra_tacos.run.run import RunInputs
+
+        if not required and not any((directory, *files.values())):
             return None
-        if workload is None or system is None:
-            raise click.UsageError(f"Missing option '{'--system' if workload else '--workload'}'.")
-        return RunFiles(workload, system, comm_group, remote_memory, directory or Path())
+        workload, system = files.pop("workload"), files.pop("system")
+        for name, path in (("workload", workload), ("system", system), ("network", network)):
+            if path is None:
+                raise click.UsageError(f"Missing option '--{name}'.")
+        assert workload and system and network
+        return RunInputs(workload, system, network, **files, directory=directory or Path())
 
     options = {
         "workload": workload_option(),
         "system": click.option("--system", type=_PATH, metavar="FILE", help="System JSON."),
-        "comm_group": click.option("--comm-group", type=_PATH, metavar="FILE", help="Communicator group JSON."),
+        "groups": click.option("--comm-group", "groups", type=_PATH, metavar="FILE", help="Communicator group JSON."),
         "remote_memory": click.option("--remote-memory", type=_PATH, metavar="FILE", help="Remote memory JSON."),
         "directory": _DIRECTORY,
+        "network": _network("network"),
     }
-    return _as_files(options, gathered)
+    return _as_inputs(options, gathered, keeps_network=not required)
 
 
 def optional_files(where: str = "") -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """--system, --network, --comm-group, --remote-memory and --directory, given to the command as `files`; none is required.
-
-    `where` says where something stands for those that are missing.
-    """
+    """The same of a run that may lack all of them but the workload, which is no option here; `where` says where that may be."""
     texts = {
-        "system": ("System JSON", "one that runs native rings"),
-        "network": ("Network YAML", "every NPU is connected with every other one"),
-        "comm_group": ("Communicator group JSON", "as the traces say"),
-        "remote_memory": ("Remote memory JSON", "none"),
+        "system": ("system", "System JSON", "one that runs native rings"),
+        "network": ("network", "Network YAML", "every NPU is connected with every other one"),
+        "groups": ("comm-group", "Communicator group JSON", "as the traces say"),
+        "remote_memory": ("remote-memory", "Remote memory JSON", "none"),
     }
     options = {
-        name: click.option(
-            f"--{name.replace('_', '-')}", type=_PATH, metavar="FILE", help=f"{what}; {where}by default {default}."
-        )
-        for name, (what, default) in texts.items()
+        name: click.option(f"--{option}", name, type=_PATH, metavar="FILE", help=f"{what}; {where}by default {default}.")
+        for name, (option, what, default) in texts.items()
     }
 
-    def gathered(directory: Path | None, **files: Path | None) -> OptionalFiles:
-        return OptionalFiles(**files, directory=directory or Path())
+    def gathered(directory: Path | None, **files: Any) -> RepairInputs:
+        from astra_tacos.workload.repairer.reading import RepairInputs
 
-    return _as_files(options | {"directory": _DIRECTORY}, gathered)
+        return RepairInputs(**files, directory=directory or Path())
+
+    return _as_inputs(options | {"directory": _DIRECTORY}, gathered)
 
 
-def _as_files(
-    options: dict[str, Callable[..., Any]], gathered: Callable[..., RunFiles | OptionalFiles | None]
+def _as_inputs(
+    options: dict[str, Callable[..., Any]],
+    gathered: Callable[..., RunInputs | RepairInputs | None],
+    *,
+    keeps_network: bool = False,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Options of files, by name, given to the command as one object, `files`."""
+    """Options of files, by name, given to the command as one object, `inputs`."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
-        def with_files(*arguments: Any, **given: Any) -> None:
-            files = gathered(**{name: given.pop(name) for name in options})
-            command(*arguments, files=files, **given)
+        def with_inputs(*arguments: Any, **given: Any) -> None:
+            files = {name: given.pop(name) for name in options}
+            more = {"network_path": files["network"]} if keeps_network else {}
+            command(*arguments, inputs=gathered(**files), **more, **given)
 
-        decorated: Callable[..., None] = with_files
+        decorated: Callable[..., None] = with_inputs
         for option in reversed(options.values()):
             decorated = option(decorated)
         return decorated

@@ -1,4 +1,4 @@
-"""What `plan` prints of a planned run, and of its schedule of communication."""
+"""What `plan` prints: of a planned run, its schedule of communication, its placement, or what divides its NPUs."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING, Any
 from astra_tacos.cli.shared.console import echo, print_rows, print_table
 
 if TYPE_CHECKING:
+    from astra_tacos.planner.endpoint.endpoint import Divided, EndpointResult
+    from astra_tacos.planner.place import PlaceResult
     from astra_tacos.planner.plan_result import CaseFigures, JointFigures, PlanResult
     from astra_tacos.planner.retime.schedule_run import ScheduleResult
     from astra_tacos.run.backend import Backend
 
 _MOST_TRIED = 12
+_MOST_PLACED = 10
+_MOST_ROWS = 12
 _MOST_LAYERS = 8
 _MOST_RANKS = 8
 _WITH = {"native": "with the run's own collectives", "synthesized": "with synthesized collectives"}
@@ -226,4 +230,65 @@ def _row(case: CaseFigures) -> tuple[str, ...]:
         number(case.spent_before_ns),
         number(case.spent_after_ns),
         f"{case.share:.1%}",
+    )
+
+
+def print_placed(result: PlaceResult, output: Path) -> None:
+    """Print where ranks were put."""
+    from astra_tacos.planner.place import describe
+
+    axes = ", ".join(f"{axis.name} {axis.size}" for axis in result.axes)
+    levels = " x ".join(map(str, result.levels))
+    rows = [("axes", axes or "none: the groups are no products of axes"), ("levels", f"{levels}, outermost first")]
+    ends = ["does not end" if each.end_ns is None else f"{each.end_ns:,} ns" for each in (result.own, result.best)]
+    rows.append(("end of the run", f"{ends[0]} -> {ends[1]} ({result.backend}, the run's own collectives)"))
+    rows.append(("placement", result.name))
+    if result.speed_up is not None:
+        rows.append(("speed-up", f"{result.speed_up:.3f}"))
+    rows.append(("files", str(output)))
+    print_rows(rows)
+    shown = [
+        (describe(each.matrix, result.axes), f"{each.score_ns:,.0f}", "-" if each.end_ns is None else f"{each.end_ns:,}")
+        for each in result.tried[:_MOST_PLACED]
+    ]
+    title = f"the best of {len(result.tried):,} placements by score (parts of each axis within each level, outermost first)"
+    print_table(title, ("placement", "score ns", "end of the run ns"), shown)
+
+
+def print_divided(result: EndpointResult, output: Path) -> None:
+    """Print how NPUs were divided between compute and communication."""
+    from astra_tacos.planner.endpoint.npu import Mode
+
+    best = result.written
+    ideal = result.tried[-1]
+    reads = {mode: result.traffic.read_per_sent_byte(mode) for mode in (Mode.HOST, Mode.ACE)}
+    print_rows(
+        [
+            ("written", f"{best.mode}: {best.partition}"),
+            ("links of an NPU", f"{result.links_gbps:,.1f} GB/s, of which it drives {best.network_gbps:,.1f} GB/s"),
+            ("reads per byte sent", ", ".join(f"{value:.3f} ({mode})" for mode, value in reads.items())),
+            (
+                "memory for all links",
+                ", ".join(f"{value * result.links_gbps:,.1f} GB/s ({mode})" for mode, value in reads.items()),
+            ),
+            ("end of the run", f"{best.end_ns:,} ns, always divided; {ideal.end_ns:,} ns with an ideal endpoint"),
+            ("never overlapping", f"{result.in_turn_ns:,} ns, with all resources in turn"),
+            ("files", str(output)),
+        ]
+    )
+    rows = sorted(result.tried, key=lambda one: one.end_ns)
+    shown = [*rows[:_MOST_ROWS], *(one for one in rows[_MOST_ROWS:] if one is best)]
+    header = ("endpoint", "cores", "memory GB/s", "network GB/s", "end ns", "exposed ns", "network use")
+    print_table(f"partitions ({len(shown)} of {len(rows)}; plan.json has all)", header, map(_divided_row, shown))
+
+
+def _divided_row(one: Divided) -> tuple[str, ...]:
+    return (
+        str(one.mode),
+        str(one.partition.cores),
+        f"{one.partition.memory_gbps:,.1f}",
+        f"{one.network_gbps:,.1f}",
+        f"{one.end_ns:,}",
+        f"{one.exposed_ns:,}",
+        f"{one.network_use:.1%}",
     )

@@ -21,6 +21,7 @@ from astra_tacos.network.fabric.host_levels import (
 )
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.units import format_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class MeasuredHosts:
     """Hosts in an order, their levels and network; times of All-Reduces by a model, in the order of the file and in this one."""
 
     source: str
+    algorithm: str
     levels: tuple[HostLevel, ...]
     hosts: tuple[str, ...]
     is_best: bool
@@ -60,6 +62,7 @@ class MeasuredHosts:
         found = find_order(matrix, algorithm, size_bytes, start, lambda order: not by_levels or is_contiguous(levels, order))
         return cls(
             matrix.source,
+            algorithm,
             levels,
             tuple(matrix.hosts[host] for host in found.order.tolist()),
             found.is_best,
@@ -89,3 +92,28 @@ class MeasuredHosts:
             "size_bytes": self.size_bytes,
             **{name: getattr(self, name) for name in names},
         }
+
+    def rows(self) -> list[tuple[str, str]]:
+        """The same as labels and values."""
+        rows = [("measured", self.source)]
+        for number, level in enumerate(self.levels, 1):
+            spread = f"between pairs, latency differs up to {level.spread[1]:.2f} times, bandwidth {level.spread[0]:.2f}"
+            parts = f"{level.num_parts} parts" if level.num_parts > 1 else "all hosts"
+            rows.append((f"level {number}", f"{parts}, {level.latency_ns:,.0f} ns, {level.bandwidth_gbps:.2f} GB/s ({spread})"))
+        rows.append((f"order for {self.algorithm}", ", ".join(self.hosts)))
+        what = "the best order" if self.is_best else "the best that exchanges, moves and reversals found"
+        rows.append(
+            (
+                f"ring, {format_size(self.size_bytes)}",
+                f"{self.ring_before_ns:,.0f} ns as in the file -> {self.ring_ns:,.0f} ns (model; {what})",
+            )
+        )
+        before, after = self.halving_doubling_before_ns, self.halving_doubling_ns
+        if before is not None and after is not None:
+            rows.append(("halving-doubling", f"{before:,.0f} ns as in the file -> {after:,.0f} ns (model)"))
+        shared = "unknown: pairs were measured one at a time, so links between parts count as fast as all their pairs"
+        rows.append(("shared links", shared))
+        if self.network.dimensions and len(self.levels) > 1:
+            ports = f"an NPU has one for each of {len(self.levels)} levels"
+            rows.append(("ports", f"{ports}: what uses several at once is too fast if hosts have one NIC"))
+        return rows

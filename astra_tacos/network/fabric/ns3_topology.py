@@ -11,9 +11,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from astra_tacos.network.composition import build_topology
 from astra_tacos.network.fabric.draft import GIB_PER_GB, FabricDraft
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.files import check_writable, replaced_file
 from astra_tacos.support.text_files import describe, read_text
 
 _RATE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([GMk]?)bps")
@@ -114,3 +116,19 @@ def ns3_topology_text(network: NetworkConfig) -> str:
     switches = range(first, first + len(network.forwarding))
     head = [f"{first + len(switches)} {len(switches)} {len(rows)}"]
     return "\n".join([*head, *([" ".join(map(str, switches))] if len(switches) else []), *rows]) + "\n"
+
+
+def write_ns3_topology(network: NetworkConfig, output: Path) -> int:
+    """Write that text to a file; returns the number of its links.
+
+    Raises
+    ------
+    ConfigError
+        If the file cannot be written, or the format cannot say what the network has.
+    """
+    check_writable(output)
+    build_topology(network, may_forward=True)
+    text = ns3_topology_text(network)
+    with replaced_file(output) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    return len(network.links) // 2

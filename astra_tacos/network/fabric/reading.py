@@ -14,6 +14,8 @@ from astra_tacos.support.input_file import BEGIN, read_begin, refuse_foreign
 from astra_tacos.support.text_files import read_yaml_mapping
 
 _YAML = (".yml", ".yaml")
+_LIMIT = 1e12
+"""Of bandwidths and latencies, as of those of the kinds."""
 
 
 def read_fabric(
@@ -37,8 +39,13 @@ def read_fabric(
     Raises
     ------
     ConfigError
-        If it is none of them.
+        If it is none of them, or a number is out of range.
     """
+    if not 0 <= latency_ns < _LIMIT:
+        raise ConfigError(f"--latency: found {latency_ns}, expected a number of 0 or more and below {_LIMIT:g}")
+    for name, value in (("--cpu-bandwidth", cpu_gbps), ("--bandwidth", gbps)):
+        if value is not None and not 0 < value < _LIMIT:
+            raise ConfigError(f"{name}: found {value}, expected a number above 0 and below {_LIMIT:g}")
     if others or path.is_dir():
         return "InfraGraph", read_infragraph([file for each in (path, *others) for file in _files(each)], latency_ns, gbps)
     refuse_foreign(path, read_begin(path, BEGIN), workloads=True)

@@ -24,13 +24,12 @@ from numpy.typing import NDArray
 
 from astra_tacos.network.composition import build_topology
 from astra_tacos.planner.endpoint.npu import Mode, Npu, Partition, Traffic, needed_memory_gbps, network_gbps, traffic_of
-from astra_tacos.planner.run_files import NETWORK, SYSTEM, WORKLOAD, RunInputs, check_output, write_configurations, write_plan
-from astra_tacos.planner.workload import read_inputs
+from astra_tacos.planner.run_files import check_output, write_configurations, write_plan
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import Backend, choose_backend
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.patterns import check_dimensions
-from astra_tacos.run.run import Run
+from astra_tacos.run.run import NETWORK, SYSTEM, WORKLOAD, Run, RunInputs, read_run
 from astra_tacos.run.trace.node_bytes import encode_messages, read_messages
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.errors import ConfigError
@@ -233,7 +232,7 @@ def divide_endpoint(
     """
     mode, npu = Mode(mode), npu or Npu()
     check_output(output, inputs)
-    run = read_inputs(inputs)
+    run = read_run(inputs)
     check_dimensions(run)
     network = run.network
     if not network.dimensions or network.failed_links or network.link_overrides:

@@ -14,9 +14,9 @@ from astra_tacos.planner.retime.request import check_asked
 from astra_tacos.planner.retime.schedule_run import ScheduleResult, schedule_run
 from astra_tacos.planner.run_files import add_to_plan, check_output, planned_inputs, write_plan
 from astra_tacos.planner.synthesis_cache import SynthesisCache
-from astra_tacos.planner.workload import read_inputs
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.recording import REPLAY_FILE, record_run, save_recording
+from astra_tacos.run.run import read_run
 from astra_tacos.solver.first_use import OnProgress
 from astra_tacos.support.files import replaced_directory
 from astra_tacos.support.temporaries import scratch_directory
@@ -97,7 +97,7 @@ def _schedule_only(request: PlanRequest, output: Path, on_progress: OnProgress) 
     """Write a run whose communication is scheduled, and its recording; its collectives keep their algorithms."""
     with replaced_directory(output) as folder:
         result = _schedule(request, folder, None, on_progress)
-        run = read_inputs(planned_inputs(folder, request.inputs))
+        run = read_run(planned_inputs(folder, request.inputs))
         recording = record_run(run, replay_run(run, result.backend, route_loads=True))
         write_plan(folder, {"schedule": result.to_json()}, [], ())
         save_recording(recording, folder / REPLAY_FILE)

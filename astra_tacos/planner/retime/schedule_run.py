@@ -21,16 +21,16 @@ from astra_tacos.planner.retime.request import AS_IS, SEARCH, describe, parse_sc
 from astra_tacos.planner.retime.search import Found, Tried, names_of, search
 from astra_tacos.planner.retime.search import tried as tried_candidate
 from astra_tacos.planner.retime.written import on_all_ranks, write_scheduled
-from astra_tacos.planner.run_files import WORKLOAD, RunInputs, planned_inputs, write_configurations
+from astra_tacos.planner.run_files import planned_inputs, write_configurations
 from astra_tacos.planner.synthesis_cache import SynthesisCache
-from astra_tacos.planner.workload import Workload, find_workload, read_inputs
+from astra_tacos.planner.workload import Workload, find_workload
 from astra_tacos.replayer.link_loads import NETWORK_MODELS
 from astra_tacos.run.backend import Backend, choose_backend
 from astra_tacos.run.critical_path import PathSummary, summarize_path
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.patterns import check_dimensions
 from astra_tacos.run.recording import record_run
-from astra_tacos.run.run import Run
+from astra_tacos.run.run import WORKLOAD, Run, RunInputs, read_run
 from astra_tacos.run.trace.reader import read_names
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.errors import AstraTacosError, ConfigError
@@ -215,7 +215,7 @@ def schedule_run(
         after, run = before, workload.run
     else:
         notes += best.notes
-        after, run = best.outcome, read_inputs(planned_inputs(folder, inputs))
+        after, run = best.outcome, read_run(planned_inputs(folder, inputs))
     return ScheduleResult(
         asked,
         AS_IS if best is None else best.name,
@@ -267,7 +267,7 @@ def _checked(
     planned = planned_inputs(folder, inputs)
     problems = [f"DEFECT of astra_tacos: {best.name}: {text}" for text in violations(workload, planned.workload)]
     if not problems:
-        end_ns = replay_with(collectives, read_inputs(planned), model).end_ns
+        end_ns = replay_with(collectives, read_run(planned), model).end_ns
         if end_ns != best.end_ns:
             problems = [f"DEFECT of astra_tacos: {best.name}: its files end at {end_ns:,} ns, expected {best.end_ns:,} ns"]
     if not problems:

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from astra_tacos.planner.retime.list_schedule import ListSchedule
 from astra_tacos.planner.retime.symmetry import Source, expanded
 from astra_tacos.planner.retime.tasks import SAME_TAG, Task, TaskGraph, tasks_of
-from astra_tacos.planner.run_files import WORKLOAD, RunInputs, write_configurations
+from astra_tacos.planner.run_files import write_configurations
 from astra_tacos.planner.workload import Workload
 from astra_tacos.run.backend import Backend
-from astra_tacos.run.run import NATIVE, Run
+from astra_tacos.run.run import NATIVE, WORKLOAD, Run, RunInputs
 from astra_tacos.run.trace.node_bytes import encode_messages, set_attribute
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.run.trace.trace import Trace

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from astra_tacos.network.ns3 import ns3_text
-from astra_tacos.run.run import read_run
+from astra_tacos.run.run import RunInputs, read_run
 from astra_tacos.solver.first_use import Progress, silent
 from astra_tacos.study.calibrator.machine import (
     PLACEMENT_NAMES,
@@ -126,11 +126,8 @@ def calibrate_ns3(
             first = sorted((folder / "workload").glob("*.0.et"))
             if len(first) != 1:
                 raise ConfigError(f"{folder}: {len(first)} files workload/*.0.et, expected one run")
-            groups, memory = (
-                path if path.is_file() else None for path in (folder / "comm_group.json", folder / "remote_memory.json")
-            )
-            prefix, network = first[0].with_suffix("").with_suffix(""), network_path or folder / "network.yml"
-            run = read_run(prefix, folder / "system.json", network, groups, memory, folder)
+            inputs = RunInputs.in_folder(folder, first[0].with_suffix("").with_suffix("").name)
+            run = read_run(inputs if network_path is None else replace(inputs, network=network_path))
             runs.append(MeasuredRun(str(folder), run, read_finish(log, run.workload.num_ranks)))
     with progress("fitting") as on_progress:
         fitted = fit_ns3(runs, on_progress)

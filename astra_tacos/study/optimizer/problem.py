@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
-from astra_tacos.study.optimizer.libra_files import CostModel
+from astra_tacos.run.run import RunInputs, read_run
+from astra_tacos.study.optimizer.libra_files import CostModel, read_communicator, read_libra_network, read_libra_workload
 from astra_tacos.study.optimizer.model import Floats, Model, libra_model
-from astra_tacos.study.optimizer.shape import Job, Shape
+from astra_tacos.study.optimizer.shape import Job, Shape, network_shape
 from astra_tacos.study.optimizer.solve import Solution, minimise_time, minimise_time_cost
 from astra_tacos.study.optimizer.space import Constraint, Space, make_space, parse_constraint
+from astra_tacos.study.optimizer.trace_job import trace_job
 from astra_tacos.support.errors import ConfigError
 
 TIME, TIME_COST = "time", "time-cost"
@@ -82,6 +85,76 @@ class Limits:
     budget_cost: float | None = None
     constraints: Sequence[str] = ()
     min_bandwidth: float = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemFiles:
+    """The files of a network and a job: LIBRA's, or those of a run.
+
+    Parameters
+    ----------
+    workload
+        LIBRA's workload, or the prefix of traces.
+    libra_network, communicator, latency_ns
+        LIBRA's network and communicator, and the latency of a link, which LIBRA's files lack.
+    network, system, groups, remote_memory, directory
+        The files of a run, as of `RunInputs`.
+    """
+
+    workload: Path
+    libra_network: Path | None = None
+    communicator: Path | None = None
+    network: Path | None = None
+    system: Path | None = None
+    groups: Path | None = None
+    remote_memory: Path | None = None
+    directory: Path = Path()
+    latency_ns: float = 500.0
+
+    @property
+    def inputs(self) -> tuple[Path | None, ...]:
+        """All files."""
+        run = self.network, self.system, self.groups, self.remote_memory
+        return (self.workload, self.libra_network, self.communicator, *run)
+
+    def check(self) -> None:
+        """Check that they are LIBRA's files, or those of a run.
+
+        Raises
+        ------
+        ConfigError
+            If one is missing, or is of the other kind.
+        """
+        if (self.libra_network is None) == (self.network is None):
+            raise ConfigError("Expected one of '--libra-network' and '--network'.")
+        if self.libra_network is None:
+            if self.system is None:
+                raise ConfigError("Missing option '--system'.")
+            if self.communicator is not None:
+                raise ConfigError("--communicator is for LIBRA's workloads: give --libra-network, or --comm-group.")
+            return
+        if self.communicator is None:
+            raise ConfigError("Missing option '--communicator'.")
+        if self.system or self.groups or self.remote_memory:
+            raise ConfigError("--system, --comm-group and --remote-memory are for traces: give --network.")
+        if not 0 <= self.latency_ns < 1e12:
+            raise ConfigError(f"latency: found {self.latency_ns:g}, expected a number of ns, 0 or more")
+
+    def read(self) -> tuple[Shape, Job, tuple[float, ...] | None]:
+        """The shape of the network, the job, and the split that the network has; LIBRA's networks have none.
+
+        Raises
+        ------
+        ConfigError
+            If a file is not what it should be.
+        """
+        if self.libra_network is not None and self.communicator is not None:
+            shape = read_libra_network(self.libra_network, self.latency_ns)
+            return shape, read_libra_workload(self.workload, shape, read_communicator(self.communicator, shape)), None
+        assert self.system is not None and self.network is not None  # check
+        run = read_run(RunInputs(self.workload, self.system, self.network, self.groups, self.remote_memory, self.directory))
+        shape, current = network_shape(run.network)
+        return shape, trace_job(run, shape), current
 
 
 def make_problem(shape: Shape, job: Job, limits: Limits | None = None, current: Sequence[float] | None = None) -> Problem:

@@ -10,12 +10,13 @@ trust region. A better split becomes the next centre and widens the region, a wo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from astra_tacos.solver.first_use import Progress
 from astra_tacos.study.optimizer.measure import BY_DIMENSION, MODEL, Measure, Synthesis
 from astra_tacos.study.optimizer.model import Floats, Model, profile_arrays, subnetwork_model
 from astra_tacos.study.optimizer.problem import TIME, Problem
@@ -91,6 +92,33 @@ def gains(splits: dict[str, dict[str, Any]], best: str) -> dict[str, float]:
     }
 
 
+def optimized(
+    problem: Problem, synthesis: Synthesis | None, steps: int, progress: Progress
+) -> tuple[dict[str, Any], list[float]]:
+    """The result in figures, and the best split in GB/s.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    synthesis
+        What schedules refine the split; None to go by bytes over bandwidth alone.
+    steps
+        Most splits to try for that.
+    progress
+        Shows what is being done.
+    """
+    with progress("solving"):
+        solution = problem.solve(problem.model, problem.space)
+    result = model_result(problem, solution)
+    best, name = result, BEST
+    if synthesis is not None:
+        with progress("refining") as advance:
+            best = result["refine"] = refined(problem, solution.split, synthesis, steps, advance)
+        name = REFINED
+    return result, best["splits"][name]["bandwidth_gbps"]
+
+
 def summary_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
     """Rows (name, value) that summarise the problem."""
     of = f" of rank {result['slowest_rank']}, slowest of {result['profiles']} kinds" if result["profiles"] > 1 else ""
@@ -103,6 +131,16 @@ def summary_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
     rows += [(f"gain over {name}", f"{gain:.3f} x") for name, gain in result["gain"].items()]
     rows.append(("proof", f"no split is better by more than {max(result['gap'], 1e-9):.1e} of the objective"))
     return rows + [("note", note) for note in result["notes"]]
+
+
+def tables(result: dict[str, Any]) -> Iterator[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
+    """Title, header and rows of each table."""
+    yield ("Splits by bytes over bandwidth", *split_table(result["splits"]))
+    yield ("Communication at the best split", *demand_table(result))
+    if "refine" in result:
+        timed = result["refine"]
+        made = f"{timed['num_schedules']} schedules of {', '.join(timed['synthesizers'])}"
+        yield (f"Splits by {made}", *split_table(timed["splits"]))
 
 
 def split_table(splits: dict[str, dict[str, Any]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

@@ -15,10 +15,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from astra_tacos.network.blocks import building_block
 from astra_tacos.network.network_config import Dimension, NetworkConfig, network_yaml
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.files import replaced_file
 from astra_tacos.support.units import BYTES_PER_GB, BYTES_PER_GIB
 
 
@@ -60,6 +62,11 @@ class Shape:
         """Text of ASTRA-sim's network file for a split in GB/s per NPU."""
         per_npu = ", ".join(f"{gbps:.6g}" for gbps in split)
         return f"# {per_npu} GB/s (10^9 bytes/s) per NPU and dimension\n{network_yaml(self.dimensions(split))}"
+
+    def write(self, split: Sequence[float], path: Path) -> None:
+        """Write that text to a file."""
+        with replaced_file(path) as temporary:
+            temporary.write_text(self.to_yaml(split), encoding="utf-8")
 
 
 def links_per_npu(block: str, size: int) -> int:

@@ -60,6 +60,14 @@ def num_threads(client: Client) -> int:
     return sum(client.nthreads().values())
 
 
+def num_threads_at(address: str | None) -> int:
+    """The same of a scheduler, 1 where there is none yet; 0 without an address."""
+    if address is None:
+        return 0
+    with open_client(address, None) as client:
+        return max(num_threads(client), 1)
+
+
 @contextlib.contextmanager
 def _local(workers: int, names: Sequence[str]) -> Iterator[Client]:
     try:

@@ -17,7 +17,10 @@ from astra_tacos.solver.judges import timed_for
 from astra_tacos.study.sweep.guard import Guard
 from astra_tacos.study.sweep.outcome import TIMEOUT, Conditions
 from astra_tacos.study.sweep.point import KINDS, CollectiveTask, Point, WorkloadTask, synthesizers_of
+from astra_tacos.study.sweep.run_sweep import SweepRun
+from astra_tacos.study.sweep.sweep_file import Sweep
 from astra_tacos.support.errors import AstraTacosError
+from astra_tacos.support.units import duration
 from astra_tacos.synthesizer import AUTO, auto_synthesizers
 from astra_tacos.synthesizer.chunk_counts import advise_for_trips, choose_chunks
 from astra_tacos.synthesizer.search.candidates import Cut, list_candidates
@@ -200,3 +203,62 @@ def estimate(points: Mapping[str, Point], conditions: Conditions) -> Estimate:
 def _far_apart(sample: list[str]) -> list[str]:
     """The sample in an order whose first few entries come from all parts of the sweep, in case the time limit ends it early."""
     return sample[::3] + sample[1::3] + sample[2::3]
+
+
+@dataclass(frozen=True, slots=True)
+class SweepEstimate:
+    """How long a sweep will take on a number of workers, of which `num_reused` of `num_results` results are known."""
+
+    asked: Sweep
+    num_results: int
+    num_reused: int
+    workers: int
+    sampled: Estimate
+
+    @property
+    def seconds(self) -> float:
+        """Until all is computed."""
+        return self.sampled.start_up_s + self.sampled.seconds / min(self.workers, max(self.num_results - self.num_reused, 1))
+
+    @property
+    def errors(self) -> list[str]:
+        """Of points that cannot be."""
+        return [point.error for point in self.asked.points if point.error is not None]
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `sweep --dry-run --json` prints."""
+        return {
+            "name": self.asked.name,
+            "combinations": self.asked.num_combinations,
+            "points": len(self.asked.points),
+            "invalid": len(self.errors),
+            "results": self.num_results,
+            "reused": self.num_reused,
+            "workers": self.workers,
+            "sampled": self.sampled.num_sampled,
+            "seconds": self.seconds,
+            "is_least": self.sampled.is_least,
+        }
+
+    def rows(self) -> list[tuple[str, str]]:
+        """The same as labels and values."""
+        asked, errors = self.asked, self.errors
+        refused = asked.num_combinations - len(asked.points)
+        time_text = "none: everything is computed"
+        if self.num_results > self.num_reused:
+            least = "at least" if self.sampled.is_least else "about"
+            where = f"{self.workers} worker{'s'[: self.workers > 1]}"
+            time_text = f"{least} {duration(self.seconds)} on {where}, estimated from {self.sampled.num_sampled} points"
+        return [
+            ("axes", ", ".join(asked.axes) or "none"),
+            ("points", f"{len(asked.points):,}" + (f", {refused:,} more are excluded by where" if refused else "")),
+            *([("invalid", f"{len(errors):,}: {errors[0]}")] if errors else []),
+            ("results", f"{self.num_results:,} distinct, {self.num_reused:,} of them already computed"),
+            ("time", time_text),
+        ]
+
+
+def estimate_sweep(asked: Sweep, run: SweepRun, conditions: Conditions, workers: int) -> SweepEstimate:
+    """Compute a few points of a sweep to estimate the time of all."""
+    sampled = estimate(run.missing, conditions)
+    return SweepEstimate(asked, len(run.outcomes) + len(run.missing), run.num_reused, workers, sampled)

@@ -29,10 +29,11 @@ from astra_tacos.planner.placed_plan import plan_placed
 from astra_tacos.planner.plan import plan
 from astra_tacos.planner.plan_result import PlanResult
 from astra_tacos.planner.request import PlanRequest
-from astra_tacos.planner.run_files import RunInputs, planned_inputs
+from astra_tacos.planner.run_files import planned_inputs
 from astra_tacos.planner.synthesis_cache import SynthesisCache, Wanted
 from astra_tacos.run.backend import CONGESTION_AWARE, MODELS, Backend, is_packet_level
 from astra_tacos.run.placement_matrix import read_placement
+from astra_tacos.run.run import RunInputs
 from astra_tacos.schedule.schedule import LinkOrder, Schedule
 from astra_tacos.solver.judgement import judge_schedule
 from astra_tacos.solver.judges import STOCK_FIGURE, timed_for

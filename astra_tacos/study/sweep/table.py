@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,13 @@ from astra_tacos.report.sweep_columns import SweepColumns
 from astra_tacos.study.sweep.outcome import OK, REFUSED, RESULT_COLUMNS, STATUSES, Outcome
 from astra_tacos.study.sweep.point import INPUT_COLUMNS, ROW_FORMAT, Point
 from astra_tacos.study.sweep.store import TABLE_FILE
+from astra_tacos.study.sweep.sweep_file import Sweep
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import replaced_file
 from astra_tacos.support.input_file import note_input
 from astra_tacos.support.installation import package_version, require
 from astra_tacos.support.text_files import parse_json_object
-from astra_tacos.support.units import NS_PER_S, format_size
+from astra_tacos.support.units import NS_PER_S, duration, format_size
 
 METADATA = b"astra_tacos"
 _MAX_INT = (1 << 63) - 1
@@ -96,6 +97,15 @@ def write_table(
             content[column] = [None if value is None else convert(value) for value in content[column]]
     with replaced_file(path) as temporary:
         parquet.write_table(pa.table(content, schema=schema), temporary)
+
+
+def write_results(asked: Sweep, results: Iterable[tuple[Point, Outcome]], directory: Path) -> dict[str, Any]:
+    """Write the table of the results that there are into the directory of a sweep; returns its summary."""
+    rows = [table_row(point, outcome) for point, outcome in results]
+    table = directory / TABLE_FILE
+    write_table(table, asked.name, asked.axes, table_columns(asked.points), rows)
+    about = {"name": asked.name, "output": str(directory), "table": str(table)}
+    return about | summarize(rows, len(asked.points), asked.axes)
 
 
 def read_sweep(directory: Path) -> SweepColumns:
@@ -177,6 +187,43 @@ def _best(rows: Sequence[dict[str, Any]], column: str, axes: Sequence[str]) -> t
     names = ["point", *axes, "predicted_ns", "efficiency", *(["cost", "time_cost"] if column == "time_cost" else [])]
     more = len(firsts) - len(best) if len(firsts) > 1 else 0
     return [{name: row.get(name) for name in names} for row in best], more
+
+
+def summary_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
+    """A sweep in numbers as labels and values: what `summarize` returns, with seconds and the number of results reused."""
+    done = sum(result["statuses"].values())
+    statuses = ", ".join(f"{count:,} {status}" for status, count in result["statuses"].items()) or "none finished"
+    points = f"{done:,}" if done == result["points"] else f"{done:,} of {result['points']:,}"
+    return [
+        ("points", f"{points}: {statuses}"),
+        ("time", f"{duration(result['seconds'])}, {result['reused']:,} results reused"),
+        ("table", result["table"]),
+    ]
+
+
+def best_tables(result: dict[str, Any]) -> Iterator[tuple[str, tuple[str, ...], list[tuple[str, ...]], str]]:
+    """Title, header and rows of the tables of the best points, and what to say below."""
+    for title, name in (("shortest times", "best_time"), ("least time x cost", "best_time_cost")):
+        if result[name]:
+            more = result[f"{name}_more"]
+            yield title, *best_table(result[name]), f"and {more:,} more tasks: see the table" if more else ""
+
+
+def remarks(result: dict[str, Any]) -> Iterator[str]:
+    """Lines on what went wrong."""
+    errors = result["errors"]
+    if len(errors) == 1 and errors[0]["points"] == result["points"]:
+        what = "was refused" if errors[0]["status"] == REFUSED else "failed"
+        yield f"\nevery point {what}: {errors[0]['error']}"
+        return
+    if result["below_bound"]:
+        yield f"\n{result['below_bound']:,} points take less than their bound, as ASTRA-sim truncates the time of each message"
+    if errors:
+        yield ""
+    for each in errors:
+        yield f"{each['points']:,} x {each['status']}: {each['error']}"
+    if result["more_errors"]:
+        yield f"and {result['more_errors']:,} other messages: see the column `error`"
 
 
 def best_table(best: Sequence[dict[str, Any]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

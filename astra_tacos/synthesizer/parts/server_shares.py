@@ -39,6 +39,15 @@ def racks_summed(workers: int, racks: int, uplink: float, *, dedicated_at_the_to
     return max(colocated(workers * racks), crossing / uplink)
 
 
+def racks_of(workers: int, racks: int, uplink: float) -> dict[str, float]:
+    """The three of them, by name."""
+    return {
+        "flat": racks_flat(workers, racks, uplink),
+        "summed in racks": racks_summed(workers, racks, uplink),
+        "servers above racks": racks_summed(workers, racks, uplink, dedicated_at_the_top=True),
+    }
+
+
 def fewest_that_win(workers: int) -> int:
     """The fewest dedicated servers that alone are faster than an All-Reduce of the workers: k > n^2 / (2 (n - 1))."""
     return workers * workers // (2 * (workers - 1)) + 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.writer import encode_trace
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import check_replaceable, replaced_directory, write_json
+from astra_tacos.support.units import format_size
 from astra_tacos.workload.generator.columns import Node, StageColumns, stage_columns
 from astra_tacos.workload.generator.device import Device
 from astra_tacos.workload.generator.layered_step import LayeredStep, layered_nodes
@@ -41,6 +43,25 @@ class GeneratedRun:
         """Path of the communicator groups, None if there are none."""
         path = self.path / "comm_group.json"
         return path if path.is_file() else None
+
+    def rows(self, network: Path | None) -> list[tuple[str, str]]:
+        """The main figures as labels and values, and how to replay the run on a network."""
+        result = self.result
+        groups = ", ".join(f"{len(ids)} {kind}" for kind, ids in result["groups"].items())
+        rows = [
+            ("ranks", f"{result['num_ranks']:,} of {result['num_nodes']:,} nodes"),
+            ("parameters", f"{result['parameters']:,}"),
+            ("operations", f"{result['num_ops']:.4g} for {result['tokens']:,} tokens"),
+            ("groups", groups or "none"),
+        ]
+        for name, entry in result["communication"].items():
+            rows.append((name, f"{entry['nodes']:,} nodes, {format_size(entry['bytes'])}"))
+        paths = {"--workload": self.path / "workload" / "w", "--system": self.path / "system.json"}
+        paths["--network"] = network or Path("N.yml")
+        if self.comm_group:
+            paths["--comm-group"] = self.comm_group
+        command = " ".join(f"{option} {shlex.quote(str(path))}" for option, path in paths.items())
+        return [*rows, ("files", str(self.path)), ("replay", f"astra-tacos replay {command}")]
 
 
 def check_output(path: Path) -> None:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from astra_tacos.network.network_config import NetworkConfig, read_network
 from astra_tacos.run.backend import Backend, choose_backend
 from astra_tacos.run.groups import group_id, group_members
+from astra_tacos.run.run import RunInputs
 from astra_tacos.run.system import RemoteMemory, SystemConfig, parse_system, read_per_node, read_remote_memory
 from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.run.trace.trace import DANGLING, NumberLists, Trace
@@ -236,35 +237,16 @@ class Inputs:
     problems: Mapping[str, tuple[FileProblem, ...]]
 
 
-def read_inputs(
-    workload: str | Path,
-    system: str | Path,
-    network: str | Path,
-    comm_group: str | Path | None = None,
-    remote_memory: str | Path | None = None,
-    directory: str | Path = Path(),
-    backend: Backend | str | None = None,
-) -> Inputs:
+def read_inputs(inputs: RunInputs, backend: Backend | str | None = None) -> Inputs:
     """Read all files of a run; a fault of a file becomes an entry of `problems`, not an exception.
 
     Parameters
     ----------
-    workload
-        Prefix of the trace files.
-    system
-        System file.
-    network
-        Network file.
-    comm_group
-        Communicator group file, if any.
-    remote_memory
-        Remote memory file, if any.
-    directory
-        Directory in which ASTRA-sim would be started.
+    inputs
+        The files.
     backend
         Network model, by default that of the network.
     """
-    directory = Path(directory)
     problems: dict[str, list[FileProblem]] = {}
 
     def attempt(kind: str, file: str, read: Any, *arguments: Any) -> Any:
@@ -274,24 +256,24 @@ def read_inputs(
             problems.setdefault(kind, []).append(FileProblem(file, str(error).removeprefix(f"{file}: ")))
             return None
 
-    network_config: NetworkConfig | None = attempt("network", str(network), read_network, Path(network))
-    memory = None if remote_memory is None else attempt("remote_memory", str(remote_memory), read_remote_memory, remote_memory)
-    groups, ignored = {}, comm_group is not None and "empty" in str(comm_group)
-    if comm_group is not None and not ignored:
-        document = attempt("groups", str(comm_group), read_json_object, Path(comm_group)) or {}
-        groups = _groups(Path(comm_group), document, problems)
+    network: NetworkConfig | None = attempt("network", str(inputs.network), read_network, inputs.network)
+    remote, given = inputs.remote_memory, inputs.groups
+    memory = None if remote is None else attempt("remote_memory", str(remote), read_remote_memory, remote)
+    groups, ignored = {}, given is not None and "empty" in str(given)
+    if given is not None and not ignored:
+        groups = _groups(given, attempt("groups", str(given), read_json_object, given) or {}, problems)
     return Inputs(
-        directory=directory,
-        backend=choose_backend(backend, network_config),
-        system_path=Path(system),
-        network_path=Path(network),
-        groups_path=None if comm_group is None else Path(comm_group),
-        system=_system(Path(system), directory, problems),
-        network=network_config,
+        directory=inputs.directory,
+        backend=choose_backend(backend, network),
+        system_path=inputs.system,
+        network_path=inputs.network,
+        groups_path=given,
+        system=_system(inputs.system, inputs.directory, problems),
+        network=network,
         remote_memory=memory,
         groups=groups,
         groups_ignored=ignored,
-        workload=read_trace_files(str(workload), Path(workload), network_config.num_npus if network_config else None),
+        workload=read_trace_files(str(inputs.workload), inputs.workload, network.num_npus if network else None),
         problems={kind: tuple(found) for kind, found in problems.items()},
     )
 

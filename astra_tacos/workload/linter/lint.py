@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from astra_tacos.run.backend import Backend
+from astra_tacos.run.run import RunInputs
 from astra_tacos.workload.linter import (
     algorithm_checks,
     attribute_checks,
@@ -69,33 +70,24 @@ class LintReport:
     num_nodes: int
     backend: Backend
 
+    def to_json(self) -> list[dict[str, Any]]:
+        """The findings as values that JSON can represent."""
+        return [asdict(finding) for finding in self.findings]
 
-def lint(
-    workload: str | Path,
-    system: str | Path,
-    network: str | Path,
-    comm_group: str | Path | None = None,
-    remote_memory: str | Path | None = None,
-    directory: str | Path = Path(),
-    backend: Backend | str | None = None,
-    limit: int | None = None,
-) -> LintReport:
+
+def lint(inputs: RunInputs, backend: Backend | str | None = None, limit: int | None = None) -> LintReport:
     """Find faults that would make ASTRA-sim stall, abort or compute something else. Bad files are findings, not exceptions.
 
     Parameters
     ----------
-    workload
-        Prefix of the traces: `PREFIX.<rank>.et`.
-    system, network, comm_group, remote_memory
-        Paths of the files.
-    directory
-        The directory in which ASTRA-sim is started: paths in the system JSON and in the per-node YAML start there.
+    inputs
+        The files of the run.
     backend
         The network model, or its name; None stands for the network's default (`run.backend`).
     limit
         Most findings of a code and severity in `findings`; all are counted. None for no limit.
     """
-    facts = Facts(read_inputs(workload, system, network, comm_group, remote_memory, directory, backend))
+    facts = Facts(read_inputs(inputs, backend))
     findings: list[Finding] = []
     counts: dict[Severity, dict[str, int]] = {severity: {} for severity in Severity}
     for check in CHECKS.values():

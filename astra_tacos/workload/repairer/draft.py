@@ -14,17 +14,9 @@ from typing import Any
 
 from astra_tacos.export.run_directory import SCRIPT, check_script_name, write_run_script
 from astra_tacos.network.network_config import NetworkConfig
-from astra_tacos.planner.run_files import (
-    COLLECTIVE,
-    GROUPS,
-    MEMORY,
-    NETWORK,
-    PER_NODE,
-    SYSTEM,
-    WORKLOAD,
-    RunInputs,
-)
+from astra_tacos.planner.run_files import COLLECTIVE, PER_NODE
 from astra_tacos.run.backend import Backend
+from astra_tacos.run.run import GROUPS, MEMORY, NETWORK, SYSTEM, WORKLOAD, RunInputs
 from astra_tacos.run.system import COMM_KEYS, PER_NODE_KEY
 from astra_tacos.run.trace.node_bytes import framed
 from astra_tacos.run.trace.schema import NodeType
@@ -254,8 +246,7 @@ class Draft:
         if self._report is None:
             with scratch_directory() as folder:
                 self.write(folder)
-                run = self.inputs(folder)
-                report = lint(run.workload, run.system, run.network, run.groups, run.remote_memory, run.directory, self.backend)
+                report = lint(self.inputs(folder), self.backend)
                 self._report = replace(report, findings=tuple(_within(folder, finding) for finding in report.findings))
         return self._report
 
@@ -270,15 +261,7 @@ class Draft:
 
     def inputs(self, folder: Path) -> RunInputs:
         """The files of the run, once it is written to a folder."""
-        groups = folder / GROUPS
-        return RunInputs(
-            folder / WORKLOAD / self.name,
-            folder / SYSTEM,
-            folder / NETWORK,
-            groups if groups.is_file() else None,
-            folder / MEMORY,
-            folder,
-        )
+        return RunInputs.in_folder(folder, self.name)
 
     def write(self, folder: Path) -> None:
         """Write the run into an empty directory.

@@ -36,17 +36,17 @@ class RepairInputs:
     Parameters
     ----------
     workload
-        Prefix of its traces.
-    system, network, comm_group, remote_memory
+        Prefix of its traces; of an imported run, which has none, "w" gives their name.
+    system, network, groups, remote_memory
         Files, None where there is none.
     directory
         Where ASTRA-sim is started: paths in the system JSON start there.
     """
 
-    workload: Path
+    workload: Path = Path("w")
     system: Path | None = None
     network: Path | None = None
-    comm_group: Path | None = None
+    groups: Path | None = None
     remote_memory: Path | None = None
     directory: Path = Path()
 
@@ -225,13 +225,13 @@ def _memory(inputs: RepairInputs, defaults: list[str]) -> dict[str, Any]:
 
 
 def _groups(inputs: RepairInputs, defaults: list[str]) -> dict[str, list[Any]]:
-    if inputs.comm_group is None:
+    if inputs.groups is None:
         defaults.append("comm_group.json: groups as the traces name them")
         return {}
     groups: dict[str, list[Any]] = {}
-    for name, ranks in read_json_object(inputs.comm_group).items():
+    for name, ranks in read_json_object(inputs.groups).items():
         if not isinstance(ranks, list) or not all(type(rank) is int and rank >= 0 for rank in ranks):
-            raise ConfigError(f"{inputs.comm_group}: group {name!r} is no list of ranks, expected one: nothing else says which")
+            raise ConfigError(f"{inputs.groups}: group {name!r} is no list of ranks, expected one: nothing else says which")
         groups[name] = list(ranks)
     return groups
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from astra_tacos.export.run_directory import LOG, check_script_name
 from astra_tacos.planner.run_files import own_tables
-from astra_tacos.planner.workload import read_inputs
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.outcome import RunOutcome
+from astra_tacos.run.run import read_run
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.support.files import check_outside, check_replaceable, replaced_directory
 from astra_tacos.workload.linter.finding import Finding, Severity
@@ -93,7 +93,7 @@ def check_repair_output(path: Path, inputs: RepairInputs, traces: Iterable[Path]
     """
     check_script_name(inputs.workload.name)
     check_replaceable(path, "repaired or imported run of astra_tacos", _is_own, own_tables(path))
-    check_outside(path, (*(traces or (inputs.workload,)), inputs.system, inputs.network, inputs.comm_group, inputs.remote_memory))
+    check_outside(path, (*(traces or (inputs.workload,)), inputs.system, inputs.network, inputs.groups, inputs.remote_memory))
 
 
 def _is_own(names: set[str]) -> bool:
@@ -219,7 +219,7 @@ def finish_run(
     with replaced_directory(output) as folder:
         draft.write(folder)
         try:
-            outcome = replay_run(read_inputs(draft.inputs(folder)), draft.backend)
+            outcome = replay_run(read_run(draft.inputs(folder)), draft.backend)
         except AstraTacosError as error:
             raise type(error)(f"cannot be repaired: {str(error).replace(f'{folder}/', '')}") from None
         warnings = tuple(finding for finding in report.findings if finding.severity is Severity.WARNING)

@@ -15,7 +15,7 @@ from helpers.runs import make_run
 from astra_tacos.network.network_config import configured
 from astra_tacos.network.ns3 import Ns3Config, ns3_text, read_ns3_config
 from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.run.run import Run, read_run
+from astra_tacos.run.run import Run, RunInputs, read_run
 from astra_tacos.study.calibrator.packet_runs import MeasuredRun, fit_ns3, read_finish
 from astra_tacos.support.errors import ConfigError
 
@@ -82,7 +82,7 @@ def test_two_recorded_runs_tell_all_others(tmp_path: Path) -> None:
     for name in sorted(set(NAMES) - set(FITTED_TO)):
         folder = RECORDED / name
         workload = next(folder.glob("workload/*.0.et")).with_suffix("").with_suffix("")
-        run = read_run(workload, folder / "system.json", folder / "network.yml", directory=folder)
+        run = read_run(RunInputs(workload, folder / "system.json", folder / "network.yml", directory=folder))
         run = replace(run, network=configured(run.network, tmp_path / "fitted" / "ns3_config.txt"))
         assert replay_run(run, "packet").finish_ns.tolist() == json.loads((folder / "expected.json").read_text())["finish_ns"]
 

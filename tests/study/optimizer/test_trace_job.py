@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.run.run import Run, read_run
+from astra_tacos.run.run import Run, RunInputs, read_run
 from astra_tacos.study.optimizer.shape import Demand, Shape, network_shape
 from astra_tacos.study.optimizer.trace_job import block_of, trace_job
 from astra_tacos.support.errors import ConfigError
@@ -25,7 +25,7 @@ SHAPE = Shape("n.yml", ("Ring", "FullyConnected", "Switch"), (4, 3, 2), (0.0,) *
 @pytest.fixture(scope="module")
 def run() -> Run:
     files = (TRANSFORMER / "system.json", CONFIGS / "network" / "hetero_3d_16npus.yml", TRANSFORMER / "comm_group.json")
-    return read_run(TRANSFORMER / "workload" / "w", *files, TRANSFORMER / "remote_memory.json")
+    return read_run(RunInputs(TRANSFORMER / "workload" / "w", *files, TRANSFORMER / "remote_memory.json"))
 
 
 def test_a_transformer(run: Run) -> None:

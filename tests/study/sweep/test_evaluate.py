@@ -19,7 +19,8 @@ from astra_tacos.planner.endpoint.endpoint import divide_endpoint
 from astra_tacos.planner.endpoint.npu import Partition
 from astra_tacos.planner.plan import plan
 from astra_tacos.planner.request import PlanRequest
-from astra_tacos.planner.run_files import RunInputs, planned_inputs
+from astra_tacos.planner.run_files import planned_inputs
+from astra_tacos.run.run import RunInputs
 from astra_tacos.study.sweep import evaluate as collective_room
 from astra_tacos.study.sweep.evaluate import evaluate, warm_up
 from astra_tacos.study.sweep.outcome import OK, RESULT_COLUMNS, Conditions, Outcome

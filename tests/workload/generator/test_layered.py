@@ -10,7 +10,7 @@ from helpers.command import run as command
 from helpers.generated import ParsedNode, parse_rank, small_model, write_network
 
 from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.run.run import read_run
+from astra_tacos.run.run import RunInputs, read_run
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.workload.generator.device import Device
@@ -29,9 +29,9 @@ def end_ns(folder: Path, network: Path, *, is_realistic: bool = True) -> int:
     groups = folder / "comm_group.json"
     files = (folder / "workload" / "w", folder / "system.json", network, groups if groups.is_file() else None)
     memory = folder / "remote_memory.json"
-    found = {finding.code for finding in lint(*files, memory).findings}
+    found = {finding.code for finding in lint(RunInputs(*files, memory)).findings}
     assert not is_realistic or found <= {"G10"}  # what ASTRA-sim does at its end with native collectives in one dimension
-    return replay_run(read_run(*files, memory), "congestion-aware").end_ns
+    return replay_run(read_run(RunInputs(*files, memory)), "congestion-aware").end_ns
 
 
 def all_reduces(nodes: list[ParsedNode]) -> list[int]:

@@ -11,8 +11,8 @@ from helpers.command import run as command
 from helpers.generated import write_network
 from helpers.plans import attributes, messages
 
-from astra_tacos.planner.run_files import RunInputs
 from astra_tacos.run.placement_matrix import read_placement
+from astra_tacos.run.run import RunInputs
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.workload.generator.parallelism import GroupKind, Parallelism, number_groups
 

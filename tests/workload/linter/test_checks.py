@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from helpers.lint_runs import Node, RunFiles, coll, comp, drop, node, one_step_exchange, recv, send
 
+from astra_tacos.run.run import RunInputs
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.workload.linter.finding import Severity
 from astra_tacos.workload.linter.lint import CHECKS, lint
@@ -136,7 +137,7 @@ FILES = [
         'holds "empty"',
         "nonempty.json",
         edit=rename_groups,
-        arguments={"comm_group": "nonempty.json"},
+        arguments={"groups": "nonempty.json"},
     ),
     Case(
         "F11",
@@ -145,7 +146,7 @@ FILES = [
         "nonempty.json",
         severity=WARNING,
         edit=rename_groups,
-        arguments={"comm_group": "nonempty.json"},
+        arguments={"groups": "nonempty.json"},
     ),
 ]
 
@@ -874,7 +875,7 @@ def test_finding(case: Case, tmp_path: Path) -> None:
         case.edit(tmp_path)
     for key, value in case.arguments.items():
         arguments[key] = value if key == "backend" else tmp_path / value
-    report = lint(**arguments)
+    report = lint(RunInputs(**arguments))
     counts = report.errors if case.severity is Severity.ERROR else report.warnings
     shown = [f"{finding.code} {finding.severity} {finding.where}: {finding.message}" for finding in report.findings]
     assert counts.get(case.code) == case.count, shown
@@ -897,7 +898,7 @@ def test_a_search_that_was_cut_short_says_so(tmp_path: Path, monkeypatch: pytest
     run = RunFiles(alike(lambda _: [comp(9), *(coll(id, [9], group=1 + id % 2) for id in range(8))]), groups=groups)
     monkeypatch.setattr(run_order, "_MOST_PAIRS", 3)
     monkeypatch.setattr(run_order, "_MOST_STEPS", 0)
-    report = lint(**run.write(tmp_path))
+    report = lint(RunInputs(**run.write(tmp_path)))
     assert report.warnings == {"C05": 1, "C07": 2}
 
 
@@ -925,6 +926,6 @@ def test_a_fine_run_has_no_findings(tmp_path: Path) -> None:
         groups={"3": [0, 1]},
         per_node={20: "collective/c", 30: "collective/d"},
     )
-    report = lint(**run.write(tmp_path))
+    report = lint(RunInputs(**run.write(tmp_path)))
     assert report.findings == ()
     assert (report.num_npus, report.num_ranks, report.num_nodes) == (2, 2, 10)

@@ -10,6 +10,7 @@ from helpers.random_runs import broken_runs
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from astra_tacos.run.run import RunInputs
 from astra_tacos.workload.linter.lint import lint
 
 
@@ -17,6 +18,6 @@ from astra_tacos.workload.linter.lint import lint
 @given(run=broken_runs(), backend=st.sampled_from((None, "congestion-aware", "congestion-unaware")))
 def test_lint_never_raises(run: RunFiles, backend: str | None) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        report = lint(**run.write(Path(folder)), backend=backend)
+        report = lint(RunInputs(**run.write(Path(folder))), backend=backend)
     assert len(report.findings) == sum(report.errors.values()) + sum(report.warnings.values())
     assert all("\n" not in finding.message for finding in report.findings)

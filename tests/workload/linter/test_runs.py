@@ -10,6 +10,7 @@ import pytest
 from conftest import INPUTS_VARIABLE
 
 from astra_tacos.run.backend import CONGESTION_AWARE
+from astra_tacos.run.run import RunInputs
 from astra_tacos.workload.linter.lint import LintReport, lint
 
 
@@ -27,7 +28,9 @@ def lint_stage(stage: Path, folder: Path, topology: str, **settings: object) -> 
     system = {"scheduling-policy": "FIFO", "preferred-dataset-splits": 1, "roofline-enabled": 1, **native}
     (folder / "system.json").write_text(json.dumps({**system, "peak-perf": 900, "local-mem-bw": 1600, **settings}))
     (folder / "network.yml").write_text(f"topology: [{topology}]\nnpus_count: [16]\nbandwidth: [50]\nlatency: [500]\n")
-    return lint(stage, folder / "system.json", folder / "network.yml", stage.parent / "workload.json", directory=folder)
+    return lint(
+        RunInputs(stage, folder / "system.json", folder / "network.yml", stage.parent / "workload.json", directory=folder)
+    )
 
 
 @pytest.mark.golden_cases("*")
@@ -36,11 +39,13 @@ def test_recorded_runs_have_no_errors(golden: Path, golden_case: str) -> None:
     groups = folder / "comm_group.json"
     expected = json.loads((folder / "expected.json").read_text())
     report = lint(
-        folder / "workload" / "w",
-        folder / "system.json",
-        folder / "network.yml",
-        groups if groups.exists() else None,
-        directory=folder,
+        RunInputs(
+            folder / "workload" / "w",
+            folder / "system.json",
+            folder / "network.yml",
+            groups if groups.exists() else None,
+            directory=folder,
+        ),
         backend=expected["backend"].replace("_", "-"),
     )
     assert report.errors == {}
@@ -67,12 +72,12 @@ def test_a_generated_workload_without_durations_needs_the_roofline(stage: Path, 
 def test_inputs_that_ship_with_astra_sim(astra_sim_inputs: Path, tmp_path: Path) -> None:
     workload = astra_sim_inputs / "workload" / "all_reduce_8npus_1MB" / "all_reduce"
     system, network = astra_sim_inputs / "system", astra_sim_inputs / "network"
-    missing = lint(workload, system / "custom_collective.json", network / "Ring_8npus.yml", directory=tmp_path)
+    missing = lint(RunInputs(workload, system / "custom_collective.json", network / "Ring_8npus.yml", directory=tmp_path))
     assert missing.errors == {"F10": 1}
     examples = tmp_path / "examples" / "system" / "custom_collectives"
     examples.mkdir(parents=True)
     (examples / "custom_ring_allreduce_8npus_1MB").symlink_to(astra_sim_inputs / "custom_ring_allreduce_8npus_1MB")
-    found = lint(workload, system / "custom_collective.json", network / "Ring_8npus.yml", directory=tmp_path)
+    found = lint(RunInputs(workload, system / "custom_collective.json", network / "Ring_8npus.yml", directory=tmp_path))
     assert found.errors == {}
-    assert lint(workload, system / "Ring_4chunks.json", network / "Ring_8npus.yml").errors == {}
-    assert "F01" in lint(workload, system / "Ring_4chunks.json", network / "dgx_v100_8gpu.yml").errors
+    assert lint(RunInputs(workload, system / "Ring_4chunks.json", network / "Ring_8npus.yml")).errors == {}
+    assert "F01" in lint(RunInputs(workload, system / "Ring_4chunks.json", network / "dgx_v100_8gpu.yml")).errors

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from helpers.lint_runs import Node, RunFiles, coll, comp, drop, node, one_step_exchange, recv, send
 
+from astra_tacos.run.run import RunInputs
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.workload.linter.lint import CHECKS, lint
@@ -185,12 +186,14 @@ def mend(case: Case, folder: Path, **options: Any) -> RepairResult:
 def lint_again(out: Path) -> dict[str, int]:
     groups = out / "comm_group.json"
     report = lint(
-        out / "workload" / "w",
-        out / "system.json",
-        out / "network.yml",
-        groups if groups.exists() else None,
-        out / "remote_memory.json",
-        out,
+        RunInputs(
+            out / "workload" / "w",
+            out / "system.json",
+            out / "network.yml",
+            groups if groups.exists() else None,
+            out / "remote_memory.json",
+            out,
+        )
     )
     return dict(report.errors)
 

@@ -303,12 +303,11 @@ def order_collectives(draft: Draft, log: Log) -> None:
         try:
             workload = find_workload(run)
             duration_ns, instance_ns = estimate_durations(workload, tuple(CaseSolution(None) for _ in workload.cases))
-            trace, instances = workload.run.workload, workload.instances
-            on_cpu = workload.run.columns.is_cpu_op
-            order = order_instances(trace, workload.issue, instances, workload.graph, duration_ns, instance_ns, on_cpu)
+            order = order_instances(workload, duration_ns, instance_ns)
         except ConfigError as error:
             raise ConfigError(str(error).replace(f"{run.workload}: ", "").replace(f"{folder}/", "")) from None
-        after, before = order_dependencies(trace, workload.issue, instances, workload.graph, order)
+        trace = workload.run.workload
+        after, before = order_dependencies(workload, order)
         by_id = [nodes.finder() for nodes in draft.ranks]
         for row, needed, rank in zip(after.tolist(), before.tolist(), trace.rank[after].tolist(), strict=True):
             node, other = (by_id[rank](int(trace.node_id[one])) for one in (row, needed))
