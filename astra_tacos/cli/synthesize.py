@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from astra_tacos.cli.shared.command import command
-from astra_tacos.cli.shared.console import echo, print_json, print_rows, progress
+from astra_tacos.cli.shared.console import echo, print_answer, print_json, print_notes, print_rows, progress
 from astra_tacos.cli.shared.options import (
     Counts,
     Size,
@@ -17,6 +17,7 @@ from astra_tacos.cli.shared.options import (
     network_option,
     ns3_option,
     output_option,
+    verbose_option,
     with_ns3,
 )
 from astra_tacos.cli.shared.search_options import asked_parts, search_options, unequal_collective_options
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     help="Whether --output has an MSCCL XML; by default up to 200,000 sends.",
 )
 @click.option("--verify/--no-verify", "with_checks", default=True, help="Check the schedule by the oracle and the replay.")
+@verbose_option
 @json_option
 def synthesize(
     network_path: Path | None,
@@ -87,6 +89,7 @@ def synthesize(
     in_flight: int | None,
     msccl_xml: bool | None,
     with_checks: bool,
+    verbose: bool,
     as_json: bool,
 ) -> None:
     """Synthesize a collective algorithm for a network, and verify, replay and write it.
@@ -136,14 +139,19 @@ def synthesize(
         with progress("writing"):
             run = solution.write(output, msccl_xml)
         result |= run.figures | {"notes": [*run.notes, *result["notes"]]}
-        rows += [("files", str(output)), ("run", run.command)]
     if as_json:
         print_json(result)
         return
-    from astra_tacos.report.table import synthesis_rows
+    from astra_tacos.report.table import synthesis_rows, synthesis_summary, synthesis_title
 
-    notes = [("note", note) for note in result["notes"]]
+    files = ("files", "none", "--output DIR writes the traces")
+    if output is not None:
+        files = ("files", str(output), f"start: {run.command}" if run.command else "")
+    print_answer(synthesis_title(result), [*synthesis_summary(result), files])
+    if not verbose:
+        print_notes(result["notes"])
+        return
     checks = ("checks", solution.checked if with_checks else "not verified")
-    print_rows([*synthesis_rows(result), checks, *notes, *((name, text) for name, text in rows if text)])
-    if output is None:
-        echo("\nNothing was written: add --output DIR for the traces.")
+    notes = [("note", note) for note in result["notes"]]
+    echo("")
+    print_rows([*synthesis_rows(result), checks, *rows, *notes])

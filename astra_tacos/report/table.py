@@ -12,6 +12,50 @@ _MOST_SIZES = 4
 """Distinct sizes of chunks that are listed."""
 
 
+def synthesis_title(result: dict[str, Any]) -> str:
+    """What was asked, in one line: the collective, its size, the network."""
+    root = f" from NPU {result['root']}" if result["root"] is not None else ""
+    what = f"{result['collective']} of {format_size(result['size_bytes'])}{root}"
+    return f"{what} on {result['network']}: {result['topology']}, {result['num_npus']:,} NPUs"
+
+
+def synthesis_summary(result: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """The answer of a synthesis in a few rows: a label, a figure, and a remark."""
+    time_ns = result["predicted_ns"] if result.get("possible", True) else math.ceil(result["exact_ns"])
+    truncated = "" if result.get("possible", True) else f"ASTRA-sim prints {format_time(result['predicted_ns'])}: it truncates; "
+    checked = ", verified" if result.get("verified") else ", not verified"
+    more = ", more effort may help" if result.get("search", {}).get("more_may_help") else ""
+    chunks = f"{result['chunks_per_npu']} chunk{'s' if result['chunks_per_npu'] != 1 else ''} per NPU, {sends_text(result)} sends"
+    rows = [
+        ("time", format_time(time_ns), f"{truncated}{_share_of_bound(result)}{checked}"),
+        ("algorithm", result["synthesizer"], f"{chunks}{more}"),
+        ("bus bandwidth", f"{result['bus_bandwidth_gbps']:,.1f} GB/s", ""),
+    ]
+    native = (result.get("native") or {}).get("fastest_possible")
+    if native is not None and native["possible_ns"] is not None:
+        ratio = result.get("speed_up_over_native")
+        words = f"; this is {ratio:.2f} times as fast" if ratio else ""
+        rows.append(("best native", format_time(native["possible_ns"]), f"{native['name']}{words}"))
+    return [*rows, *_on_astra_sim(result, time_ns)]
+
+
+def _share_of_bound(result: dict[str, Any]) -> str:
+    if result["efficiency"] is None:
+        return "faster than links can carry it"
+    return "optimal" if result["optimal"] else f"{result['efficiency']:.1%} of the bound"
+
+
+def _on_astra_sim(result: dict[str, Any], time_ns: int) -> list[tuple[str, str, str]]:
+    """The times on the judges, where one of them is another."""
+    names = {"stock_ns": "stock", "congested_ns": "multi-dimensional branch", "packets_ns": "ns-3"}
+    times = {names[key]: result[key] for key in names if result.get(key) is not None}
+    if not times or set(times.values()) == {time_ns}:
+        return []
+    about = {"ns-3"} if result.get("packets_are_exact") is False else set()
+    texts = [f"{name} {'about ' if name in about else ''}{format_time(times[name])}" for name in times]
+    return [("on ASTRA-sim", texts[0], " | ".join(texts[1:]))]
+
+
 def synthesis_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
     """Labels and values of a synthesis: the task, the figures of its schedule, the bounds, and the search."""
     sizes = _sizes(result["chunk_bytes"])
@@ -82,7 +126,7 @@ def _describe_search(search: dict[str, Any]) -> str:
     if search["cut_off_by_time_limit"]:
         return f"{text}, then cut off by --time-limit: the result depends on the machine"
     if search["cut_off_by_budget"]:
-        return f"{text}, then the budget was used up: a larger --budget may find a faster schedule"
+        return f"{text}, then the budget was used up: --effort thorough or a larger --budget may find a faster schedule"
     return f"{text}, the others promise no gain" if search["candidates_tried"] < search["candidates"] else text
 
 

@@ -70,8 +70,17 @@ class Solution:
             "search": self.search.describe(),
             **self.judgement.to_json(),
             "native": self.native.to_json(),
+            "speed_up_over_native": self.speed_up_over_native,
         }
         return figures if self.sketch is None else figures | {"sketch": self.sketch.to_json()}
+
+    @property
+    def speed_up_over_native(self) -> float | None:
+        """The time of the fastest native algorithm that links can carry over that of the schedule; None without one."""
+        native, own_ns = self.native.fastest_possible, self.judgement.possible_ns
+        if native is None or native.possible_ns is None or own_ns is None:
+            return None
+        return round(native.possible_ns / max(own_ns, 1), 4)
 
     def to_json(self) -> dict[str, Any]:
         """All figures, ready for JSON."""

@@ -16,7 +16,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -98,6 +98,22 @@ def print_rows(rows: Iterable[tuple[str, str]]) -> None:
     for label, value in rows:
         table.add_row(styled(label), styled(value))
     show(table)
+
+
+def print_answer(title: str, rows: Iterable[tuple[str, str, str]]) -> None:
+    """Print a title, then labels, figures and remarks in columns."""
+    listed = list(rows)
+    first = max((len(label) for label, _, _ in listed), default=0)
+    second = max((len(figure) for _, figure, remark in listed if remark), default=0)
+    echo(f"{title}\n")
+    for label, figure, remark in listed:
+        echo(f"  {label:{first}}  {figure:{second}}  {remark}".rstrip())
+
+
+def print_notes(notes: Sequence[str]) -> None:
+    """Say how many notes there are, and where they are."""
+    if notes:
+        echo(f"\n{len(notes)} note{'s' if len(notes) > 1 else ''}: --verbose shows them, and what was searched")
 
 
 def print_table(title: str, header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:

@@ -12,9 +12,9 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Lock
 
@@ -75,6 +75,8 @@ class Leaderboard:
     entered: int = 0
     tried: set[str] = field(default_factory=set)
     """Synthesizers of which there was a result."""
+    made: set[int] = field(default_factory=set)
+    """Candidates of which there was a result, by identity."""
     first_ns: dict[tuple[str, LinkModel], dict[int, float]] = field(default_factory=lambda: defaultdict(dict))
     _seeds_ns: dict[tuple[str, LinkModel, int], list[float]] = field(default_factory=lambda: defaultdict(list))
     """By synthesizer, link model and number of chunks, the times of all seeds so far."""
@@ -83,6 +85,7 @@ class Leaderboard:
         """Record a result."""
         self.entered += 1
         self.tried.add(candidate.synthesizer)
+        self.made.add(id(candidate))
         count = candidate.cut.collective.chunks_per_npu
         if candidate.trial == 0:
             self.first_ns[candidate.series][count] = made.exact_ns
@@ -146,6 +149,11 @@ class Leaderboard:
             return False
         promised = times[-1] * min(times[-1] / times[-1 - steps], 1.0) ** (steps_left / steps)
         return bool(promised > _BEHIND * self._leader_ns)
+
+    def would_try(self, candidates: Iterable[Candidate], effort: Effort) -> bool:
+        """Whether another effort would have tried some of the candidates that this one passed over."""
+        harder = replace(self, effort=effort)
+        return not all(id(each) in self.made or harder.passes_over(each) for each in candidates)
 
     def _is_behind(self, model: LinkModel, leader: float) -> bool:
         """Whether a link model falls behind another one."""

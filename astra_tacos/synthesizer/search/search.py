@@ -55,6 +55,8 @@ class SearchResult:
         By synthesizer, why it was not tried.
     is_near_bound
         Whether there was no search, as a synthesizer had a schedule within 0.5% of what any algorithm needs.
+    more_may_help
+        Whether a thorough search would have tried candidates that this one did not.
     """
 
     schedule: Schedule
@@ -66,6 +68,7 @@ class SearchResult:
     ran_out_of_time: bool
     refusals: dict[str, str]
     is_near_bound: bool = False
+    more_may_help: bool = False
 
     def describe(self) -> dict[str, Any]:
         """The search in the words of a certificate."""
@@ -75,6 +78,7 @@ class SearchResult:
             "sends_examined": self.work,
             "cut_off_by_budget": self.was_cut_off,
             "cut_off_by_time_limit": self.ran_out_of_time,
+            "more_may_help": self.more_may_help,
             "refusals": self.refusals,
         }
 
@@ -159,6 +163,7 @@ def search(
         runner.was_cut_off,
         runner.ran_out_of_time,
         refusals,
+        more_may_help=runner.was_cut_off or runner.ran_out_of_time or leaderboard.would_try(candidates, EFFORTS["thorough"]),
     )
 
 
