@@ -34,7 +34,7 @@ from astra_tacos.cli.shared.options import (
     run_options,
 )
 from astra_tacos.run.backend import is_packet_level
-from astra_tacos.solver.first_use import CHECKING, LINTING, NODES, READING, REPLAYING
+from astra_tacos.solver.first_use import CHECKING, LINTING, READING, REPLAYING
 from astra_tacos.support.errors import ConfigError, ReplayError
 from astra_tacos.support.files import together
 
@@ -149,7 +149,7 @@ def _replay_run(
     from astra_tacos.run.recording import record_run
     from astra_tacos.run.run import read_run
 
-    compile_ahead(*REPLAYING, *LINTING, *NODES)
+    compile_ahead(*REPLAYING, *LINTING)
     with points_to_lint(), progress("reading"):
         run = read_run(files.workload, files.system, network_path, files.comm_group, files.remote_memory, files.directory)
         run = replace(run, network=configured(run.network, ns3_config))

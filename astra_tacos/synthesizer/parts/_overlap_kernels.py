@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from astra_tacos.support.kernels.compiled import kernel
-from astra_tacos.support.kernels.tables import I32, I32_OUT
+from astra_tacos.support.kernels.compiled import I32, I32_OUT, kernel
 
 
 class Hops(NamedTuple):

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from astra_tacos.support.kernels.compiled import helper, kernel
-from astra_tacos.support.kernels.tables import F64, I32, I32_2D, I32_2D_OUT, I64, I64_2D_OUT, I64_OUT
+from astra_tacos.support.kernels.compiled import F64, I32, I32_2D, I32_2D_OUT, I64, I64_2D_OUT, I64_OUT, helper, kernel
 
 NOTHING = -1
 
