@@ -24,7 +24,7 @@ from astra_tacos.cli.shared.console import (
     sweep_progress,
 )
 from astra_tacos.cli.shared.options import Size, backend_option, json_option, output_option
-from astra_tacos.solver.first_use import ALL_SEARCHING, CHECKING, PLANNING
+from astra_tacos.solver.first_use import ALL_SEARCHING, CHECKING, PLANNING, ROOTED
 from astra_tacos.support.installation import require
 from astra_tacos.support.interrupts import Interrupts, interruptible
 from astra_tacos.support.units import format_size
@@ -133,7 +133,7 @@ def _compute(run: SweepRun, remote: Client | None, workers: int | None, interrup
     if not run.missing:
         return
     if remote is None:
-        compile_ahead(*ALL_SEARCHING, *CHECKING, *PLANNING)
+        compile_ahead(*ALL_SEARCHING, *ROOTED, *CHECKING, *PLANNING)
     threads = min(workers or os.cpu_count() or 1, len(run.missing))
     with contextlib.ExitStack() as stack:
         client = remote or stack.enter_context(open_client(None, threads, synthesizers_of(run.missing.values())))

@@ -46,17 +46,17 @@ CERTIFYING = (_BOUND, _EXACT_TIME)
 """A schedule's bounds and exact time."""
 SEARCHING = (f"{_ROUTING}._routing_kernels", f"{_PARTS}._dispatch_kernels", _EXACT_TIME, _BOUND)
 """Schedules, of any pattern on any network."""
-SHARED = ("astra_tacos.synthesizer.matching._matching_kernels", f"{_PARTS}._tree_kernels", f"{_ROUTING}._tree_kernels")
+SHARED = ("astra_tacos.synthesizer.matching._matching_kernels", f"{_PARTS}._overlap_kernels", f"{_ROUTING}._tree_kernels")
 """Schedules of collectives in which chunks go to several NPUs."""
+ROOTED = (f"{_PARTS}._tree_kernels",)
+"""Schedules of collectives of which one NPU has or gets everything."""
 SYMMETRIC = ("astra_tacos.synthesizer.symmetric._symmetric_kernels", _EXACT_TIME)
 """Schedules in which all NPUs do the same."""
 PERSONALISED = (f"{_ROUTING}._path_kernels",)
 """Schedules of collectives in which every chunk has one target."""
 UNEQUAL = (f"{_PARTS}._two_level_kernels",)
 """Schedules of collectives whose parts have sizes of their own."""
-OVERLAPPING = (f"{_PARTS}._overlap_kernels",)
-"""All-Reduces without switches."""
-ALL_SEARCHING = (*SEARCHING, *SHARED, *PERSONALISED, *OVERLAPPING, *SYMMETRIC)
+ALL_SEARCHING = (*SEARCHING, *SHARED, *PERSONALISED, *SYMMETRIC)
 """Schedules of the patterns that workloads have."""
 REPLAYING = ("astra_tacos.replayer._packet_kernels", "astra_tacos.replayer._run_layout_kernels")
 """A run, on any network model."""
@@ -75,8 +75,8 @@ def searching(topology: Topology, collective: Collective) -> tuple[str, ...]:
     names = (*SEARCHING, *(PERSONALISED if collective.is_personalised else SHARED))
     if collective.part_bytes is not None:
         names += UNEQUAL
-    if not topology.has_switches and collective.num_phases == 2:
-        names += OVERLAPPING
+    if collective.root is not None and not collective.is_personalised:
+        names += ROOTED
     if collective.root is None and refuse_asymmetric(topology, collective) is None:
         names += SYMMETRIC
     return names
