@@ -131,12 +131,6 @@ def test_planted_levels_are_found(case: tuple[HostMatrix, list[int], np.ndarray]
             assert ways[other] == pytest.approx(meets.latency_ns)
 
 
-def test_noise_makes_no_levels() -> None:
-    random = np.random.default_rng(5)
-    levels = find_levels(matrix_of(random.uniform(900, 1100, (12, 12)), random.uniform(45, 55, (12, 12))))
-    assert [level.num_parts for level in levels] == [1]
-
-
 @examples(3)
 @given(seed=st.integers(0, 1 << 20), algorithm=st.sampled_from(["ring", "halving-doubling"]))
 def test_searches_keep_to_parts_and_are_no_worse_than_their_start(seed: int, algorithm: str) -> None:
@@ -160,16 +154,11 @@ BAD = [
     ("", "file is empty, expected a matrix"),
     ("host,a\na,1\n", "1 hosts in the first line, expected 2 to 128"),
     ("host,a,a\n", "host 'a' in the first line, expected names, each once"),
-    ("host,a,\n", "host '' in the first line, expected names, each once"),
-    (GOOD.replace("a,0,1,2", "a,0,nan,2"), ":2: a to b: 'nan', expected a number above 0"),
-    (GOOD.replace("a,0,1,2", "a,0,,2"), ":2: a to b: '', expected a number above 0"),
     (GOOD.replace("a,0,1,2", "a,0,-1,2"), ":2: a to b: '-1', expected a number above 0"),
-    (GOOD.replace("a,0,1,2", "a,0,1e999,2"), ":2: a to b: '1e999', expected a number above 0"),
     (GOOD.replace("a,0,1,2", "a,0,1"), ":2: 2 entries, expected 3, one for each host"),
     (GOOD.replace("a,0,1,2", "d,0,1,2"), ":2: row of 'd', expected one of the columns' hosts"),
     (GOOD + "a,0,1,2\n", ":5: row of 'a', expected each host once"),
     ("host,a,b\na,0,1\n", "no row of 'b', expected one for each host"),
-    ("host," + ",".join(map(str, range(200))) + "\n", "200 hosts in the first line"),
 ]
 
 
@@ -181,17 +170,6 @@ def test_bad_matrices_are_refused_in_one_line(tmp_path: Path, text: str, message
     done = run("network", "measured", *options, "--output", "out", cwd=tmp_path)
     assert done.returncode == 2 and not (tmp_path / "out").exists()
     assert done.stderr.count("\n") == 1 and "bad.csv" in done.stderr and message in done.stderr
-
-
-def test_names_of_hosts_are_no_formulas(tmp_path: Path) -> None:
-    """A spreadsheet would evaluate them: as in all tables here, an apostrophe goes before such a name."""
-    (tmp_path / "m.csv").write_text("host,=cmd()|x,@b,-c\n=cmd()|x,0,1,1\n@b,1,0,1\n-c,1,1,0\n")
-    options = ["--latency", "m.csv", "--latency-unit", "us", "--bandwidth", "m.csv", "--bandwidth-unit", "GB/s"]
-    for _ in range(2):  # the second time into its own output
-        done = run("network", "measured", *options, "--output", "out", cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
-    lines = (tmp_path / "out" / "hosts.csv").read_text().splitlines()
-    assert lines[0] == "npu,host" and sorted(line[2:] for line in lines[1:]) == ["'-c", "'=cmd()|x", "'@b"]
 
 
 def test_the_order_of_rows_does_not_matter_and_units_do(tmp_path: Path) -> None:
