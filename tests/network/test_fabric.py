@@ -233,7 +233,9 @@ def test_ns3_files_of_simai(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("", "1: found an empty file"),
+        ("3 1 2\n", "no links, expected 2"),
         ("3 1 1 2\n2\n", "1: found '3 1 1 2', expected the numbers of nodes, switches and links, or SimAI's"),
+        ("6 2 1 1 5 H100\n4\n", "1 switches, expected 2"),
         ("3 1 2\n2\n0 2 1Gbps 1us 0\n", "1 links, expected 2"),
         ("3 1 2\n2 1\n0 2 1Gbps 1us 0\n1 2 1Gbps 1us 0\n", "2 switches, expected 1"),
         ("3 1 2\n2\n0 2 1Gbps 1us 0\n1 3 1Gbps 1us 0\n", "4: node is '3', expected 0 to 2"),

@@ -172,6 +172,17 @@ def test_bad_matrices_are_refused_in_one_line(tmp_path: Path, text: str, message
     assert done.stderr.count("\n") == 1 and "bad.csv" in done.stderr and message in done.stderr
 
 
+def test_names_of_hosts_are_no_formulas(tmp_path: Path) -> None:
+    """A spreadsheet would evaluate them: as in all tables here, an apostrophe goes before such a name."""
+    (tmp_path / "m.csv").write_text("host,=cmd()|x,@b,-c\n=cmd()|x,0,1,1\n@b,1,0,1\n-c,1,1,0\n")
+    options = ["--latency", "m.csv", "--latency-unit", "us", "--bandwidth", "m.csv", "--bandwidth-unit", "GB/s"]
+    for _ in range(2):  # the second time into its own output
+        done = run("network", "measured", *options, "--output", "out", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    lines = (tmp_path / "out" / "hosts.csv").read_text().splitlines()
+    assert lines[0] == "npu,host" and sorted(line[2:] for line in lines[1:]) == ["'-c", "'=cmd()|x", "'@b"]
+
+
 def test_the_order_of_rows_does_not_matter_and_units_do(tmp_path: Path) -> None:
     (tmp_path / "one.csv").write_text(GOOD)
     (tmp_path / "other.csv").write_text("host,c,a,b\nb,2,1,\na,2,0,1\nc,nan,2,2.5\n")

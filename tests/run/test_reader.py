@@ -237,6 +237,7 @@ REFUSALS = {
     ),
     "a million levels": (framed(b"\x7b" * 1_000_000), "groups that are nested too deep)"),
     "a million levels in an attribute": (framed(b"\x52" + _VarintBytes(1_000_000) + b"\x7b" * 1_000_000), "nested too deep)"),
+    "truncated gzip": (gzip.compress(GOOD)[:-9], "cannot be read (Compressed file ended before"),
     "damaged gzip": (gzip.compress(GOOD)[:-5] + bytes(5), "cannot be read ("),
     "gzip of nothing": (gzip.compress(b""), "file is empty"),
     "gzip of a truncated one": (gzip.compress(GOOD[:-1]), "byte 8 of what it unpacks to: a message of 4 bytes, but 3 are left"),
