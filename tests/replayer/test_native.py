@@ -438,6 +438,11 @@ REFUSED: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
         {},
         "a message of 18014398509481984 bytes, expected at most 900",
     ),
+    "too large a program": (
+        ("all-to-all", ["ring"], 1 << 30, [1024]),
+        {},
+        "over 1024 NPUs: 2,145,386,496 nodes, expected at most 67",
+    ),
     "too many chunks": (
         ("all-reduce", ["ring"], 1 << 30, [256]),
         {"preferred_dataset_splits": 200},

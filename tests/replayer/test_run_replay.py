@@ -522,7 +522,12 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         pool(**{"remote-mem-bw": 0}),
         "remote_memory.json: remote-mem-bw is 0 or missing, expected 1 or more",
     ),
+    "memory without nodes": (
+        pool(**{"memory-type": "PER_NODE_MEMORY_EXPANSION"}),
+        "remote_memory.json: num-npus-per-node is 0 or missing, expected 1 or more",
+    ),
     "no such group": (with_group("2"), "rank 0, node 1: pg_name '2', expected a group of "),
+    "no group at all": (with_group("tensor"), "rank 0, node 1: pg_name 'tensor', expected a group of "),
     "groups without a file": (with_group("1", groups=None), "rank 0, node 1: pg_name '1', expected a group of no file"),
     "rank outside the group": (
         with_group("1", groups={"1": [1]}),
