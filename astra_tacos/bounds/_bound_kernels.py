@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from astra_tacos.support.kernels.compiled import helper, kernel
-from astra_tacos.support.kernels.tables import I64, I64_OUT
+from astra_tacos.support.kernels.compiled import I64, I64_OUT, helper, kernel
 
 # mypy: ignore-errors
 

@@ -23,7 +23,7 @@ from astra_tacos.cli.shared.inputs import Kind, identify
 from astra_tacos.cli.shared.lint_table import print_counts
 from astra_tacos.cli.shared.options import backend_option, check_ns3, json_option, ns3_option, output_option, run_options
 from astra_tacos.run.backend import ASTRA_SIM, NS3, is_packet_level
-from astra_tacos.solver.first_use import CHECKING, LINTING, NODES, READING, REPLAYING
+from astra_tacos.solver.first_use import CHECKING, LINTING, READING, REPLAYING
 from astra_tacos.support.errors import ConfigError, ReplayError
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def replay(
         return
     asked = ReplayOutputs(*outputs)
     asked.check(inputs)
-    compile_ahead(*REPLAYING, *LINTING, *NODES)
+    compile_ahead(*REPLAYING, *LINTING)
     replayed = replay_embedded(inputs, backend, asked, limit, progress_to_lint)
     if replayed.reason is not None and not as_json:
         raise ReplayError(f"{replayed.reason}; {LINT_SAYS_MORE}")

@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from astra_tacos.support.kernels.compiled import kernel
+from astra_tacos.support.kernels.compiled import I64, I64_OUT, U8, kernel
 from astra_tacos.support.kernels.shared import heap_drop_first, heap_push, sort_topologically
-from astra_tacos.support.kernels.tables import I64, I64_OUT, U8
 
 NO_TIME, GPU, CPU, NETWORK = 0, 1, 2, 3
 

@@ -36,8 +36,7 @@ from astra_tacos.replayer._run_table_kernels import (
     Code,
     Progress,
 )
-from astra_tacos.support.kernels.compiled import helper, inlined, kernel
-from astra_tacos.support.kernels.tables import I32, I32_2D_OUT, I32_OUT, I64, I64_OUT, Layout
+from astra_tacos.support.kernels.compiled import I32, I32_2D_OUT, I32_OUT, I64, I64_OUT, Layout, helper, inlined, kernel
 
 # What `advance` returns besides, for packets: call again with more room for packets and queue pairs; a switch would pause a port.
 CROWDED = 16

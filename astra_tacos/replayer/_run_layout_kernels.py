@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from astra_tacos.replayer._run_table_kernels import ADDRESSES_OUT, MEETINGS, NONE, hash_order
-from astra_tacos.support.kernels.compiled import kernel
-from astra_tacos.support.kernels.tables import I32, I32_OUT, I64, I64_2D_OUT, I64_OUT, U8, U64
+from astra_tacos.support.kernels.compiled import I32, I32_OUT, I64, I64_2D_OUT, I64_OUT, U8, U64, kernel
 
 _SEND_KIND = 5
 _RECEIVE_KIND = 6

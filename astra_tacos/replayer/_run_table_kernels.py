@@ -8,8 +8,20 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.support.kernels.compiled import helper
-from astra_tacos.support.kernels.tables import BOOL, BOOL_OUT, F64, I32, I32_OUT, I64, I64_2D_OUT, I64_OUT, U8, U64, Layout
+from astra_tacos.support.kernels.compiled import (
+    BOOL,
+    BOOL_OUT,
+    F64,
+    I32,
+    I32_OUT,
+    I64,
+    I64_2D_OUT,
+    I64_OUT,
+    U8,
+    U64,
+    Layout,
+    helper,
+)
 
 DONE = 0
 PAUSED = 1

@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from astra_tacos.support.kernels.compiled import kernel
+from astra_tacos.support.kernels.compiled import I32, I64, I64_OUT, kernel
 from astra_tacos.support.kernels.shared import heap_drop_first, heap_push
-from astra_tacos.support.kernels.tables import I32, I64, I64_OUT
 
 FINISHED = 0
 STUCK = 1

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from astra_tacos.support.kernels.compiled import kernel
-from astra_tacos.support.kernels.tables import I64
+from astra_tacos.support.kernels.compiled import I64, kernel
 
 NO_CHAIN = -1
 _NEW, _OPEN, _DONE = 0, 1, 2

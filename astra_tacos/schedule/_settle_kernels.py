@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from astra_tacos.support.kernels.compiled import kernel
-from astra_tacos.support.kernels.tables import BOOL, I32, I64, I64_2D, I64_OUT
+from astra_tacos.support.kernels.compiled import BOOL, I32, I64, I64_2D, I64_OUT, kernel
 
 
 class Sends(NamedTuple):

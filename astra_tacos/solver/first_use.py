@@ -1,4 +1,4 @@
-"""Which kernels a task calls, so that they are compiled ahead, on all cores, when they are not yet.
+"""Which modules of kernels a task calls, so that they are compiled ahead, on all cores, when they are not yet.
 
 What is missing here is compiled when it is called, on one core.
 """
@@ -25,93 +25,46 @@ def silent(what: str) -> Iterator[OnProgress]:
     yield lambda done, total: None
 
 
-_MATCHING = "astra_tacos.synthesizer.matching._matching_kernels"
-_TREES = "astra_tacos.synthesizer.parts._tree_kernels"
 _ROUTING = "astra_tacos.synthesizer.routing"
-_TWO_LEVEL = "astra_tacos.synthesizer.parts._two_level_kernels"
-_SYMMETRIC = "astra_tacos.synthesizer.symmetric._symmetric_kernels"
-_SCAN = "astra_tacos.run.trace._scan_kernels"
-_LINT = "astra_tacos.workload.linter._order_kernels"
-_PLAN = "astra_tacos.planner._order_kernels"
-_LAYOUT = "astra_tacos.replayer._run_layout_kernels"
-_PROGRAM = "astra_tacos.verifier._oracle_kernels"
-_SORT = "astra_tacos.support.kernels.shared:topological_order"
+_PARTS = "astra_tacos.synthesizer.parts"
+_BOUND = "astra_tacos.bounds._bound_kernels"
+_EXACT_TIME = "astra_tacos.schedule._settle_kernels"
+_ROWS = "astra_tacos.run.trace._row_kernels"
+_ORACLE = "astra_tacos.verifier._oracle_kernels"
+_ORDER = "astra_tacos.planner._order_kernels"
+_SORT = "astra_tacos.support.kernels.shared"
 
-READING = (
-    *(f"{_SCAN}:{name}" for name in ("count_nodes", "scan_nodes", "read_lists")),
-    "astra_tacos.run.trace._row_kernels:ids_to_rows",
-)
+READING = ("astra_tacos.run.trace._scan_kernels", _ROWS)
 """Traces, from files."""
-NODES = (f"{_SCAN}:find_nodes",)
-"""Single nodes of traces, as for their names."""
-INSPECTING = (*READING, "astra_tacos.report._path_kernels:longest_chains")
+INSPECTING = (*READING, "astra_tacos.report._path_kernels")
 """A summary of traces."""
-WRITING = ("astra_tacos.run.trace._row_kernels:encode_nodes",)
+WRITING = (_ROWS,)
 """Traces, to files."""
-CHECKING = (
-    "astra_tacos.verifier._oracle_kernels:follow_contributions",
-    "astra_tacos.replayer._schedule_replay_kernels:replay_operations",
-)
+CHECKING = (_ORACLE, "astra_tacos.replayer._schedule_replay_kernels")
 """A schedule: the oracle and the replay."""
-_BOUND = "astra_tacos.bounds._bound_kernels:smallest_times"
-CERTIFYING = (_BOUND, "astra_tacos.bounds._bound_kernels:max_flow", "astra_tacos.schedule._settle_kernels:earliest_times")
+CERTIFYING = (_BOUND, _EXACT_TIME)
 """A schedule's bounds and exact time."""
-SEARCHING = (
-    f"{_ROUTING}._routing_kernels:shortest_paths",
-    f"{_ROUTING}._routing_kernels:merge",
-    "astra_tacos.synthesizer.parts._dispatch_kernels:start_order",
-    "astra_tacos.schedule._settle_kernels:earliest_times",
-    _BOUND,
-)
+SEARCHING = (f"{_ROUTING}._routing_kernels", f"{_PARTS}._dispatch_kernels", _EXACT_TIME, _BOUND)
 """Schedules, of any pattern on any network."""
-SHARED = (
-    f"{_MATCHING}:match",
-    f"{_TREES}:walk",
-    f"{_ROUTING}._tree_kernels:grow",
-    "astra_tacos.bounds._bound_kernels:max_flow",
-)
+SHARED = ("astra_tacos.synthesizer.matching._matching_kernels", f"{_PARTS}._overlap_kernels", f"{_ROUTING}._tree_kernels")
 """Schedules of collectives in which chunks go to several NPUs."""
-ROOTED = (f"{_TREES}:reaches_all", f"{_TREES}:pack")
+ROOTED = (f"{_PARTS}._tree_kernels",)
 """Schedules of collectives of which one NPU has or gets everything."""
-_EXACT_TIME = "astra_tacos.schedule._settle_kernels:earliest_times"
-SYMMETRIC_TREES = (f"{_SYMMETRIC}:grow_trees", f"{_SYMMETRIC}:earliest_starts", f"{_SYMMETRIC}:dispatch", _EXACT_TIME)
-SYMMETRIC_PATHS = (f"{_SYMMETRIC}:order_hops", f"{_SYMMETRIC}:earliest_starts", _EXACT_TIME)
-SYMMETRIC = (*SYMMETRIC_TREES, *SYMMETRIC_PATHS)
-"""Schedules in which all NPUs do the same: of chunks that go to all others, and of chunks that go to one."""
-PERSONALISED = (f"{_ROUTING}._path_kernels:route", f"{_ROUTING}._path_kernels:sends_of_paths")
+SYMMETRIC = ("astra_tacos.synthesizer.symmetric._symmetric_kernels", _EXACT_TIME)
+"""Schedules in which all NPUs do the same."""
+PERSONALISED = (f"{_ROUTING}._path_kernels",)
 """Schedules of collectives in which every chunk has one target."""
-UNEQUAL = (f"{_TWO_LEVEL}:decompose", f"{_TWO_LEVEL}:lay_pieces")
+UNEQUAL = (f"{_PARTS}._two_level_kernels",)
 """Schedules of collectives whose parts have sizes of their own."""
-OVERLAPPING = ("astra_tacos.synthesizer.parts._overlap_kernels:hops_to_come",)
-"""All-Reduces without switches."""
-ALL_SEARCHING = (*SEARCHING, *SHARED, *PERSONALISED, *OVERLAPPING, *SYMMETRIC)
+ALL_SEARCHING = (*SEARCHING, *SHARED, *PERSONALISED, *SYMMETRIC)
 """Schedules of the patterns that workloads have."""
-REPLAYING = (
-    "astra_tacos.replayer._packet_kernels:advance",
-    f"{_LAYOUT}:link_children",
-    f"{_LAYOUT}:order_nodes",
-    f"{_LAYOUT}:number_messages",
-)
+REPLAYING = ("astra_tacos.replayer._packet_kernels", "astra_tacos.replayer._run_layout_kernels")
 """A run, on any network model."""
-PROGRAMS = (f"{_PROGRAM}:topological_order", f"{_PROGRAM}:comes_before", f"{_PROGRAM}:conflicts", CHECKING[0])
+PROGRAMS = (_ORACLE,)
 """What ranks' traces or XML programs compute."""
-LINTING = (
-    *(f"{_LINT}:{name}" for name in ("transpose", "rank_orders", "unordered_pairs", "merged_edges")),
-    "astra_tacos.run.trace._row_kernels:precedes",
-    _SORT,
-    *READING,
-)
-PLANNING = (
-    *(f"{_PLAN}:{name}" for name in ("issue_order", "levels", "rough_run")),
-    "astra_tacos.run.trace._row_kernels:precedes",
-    _SORT,
-    *READING,
-    *NODES,
-    *WRITING,
-    *REPLAYING,
-    *PROGRAMS,
-)
-REPAIRING = (*LINTING, *(f"{_PLAN}:{name}" for name in ("issue_order", "levels", "rough_run")), *NODES, *REPLAYING)
+LINTING = ("astra_tacos.workload.linter._order_kernels", _SORT, *READING)
+PLANNING = (_ORDER, _SORT, *READING, *REPLAYING, *PROGRAMS)
+REPAIRING = (*LINTING, _ORDER, *REPLAYING)
 """A broken run: the linter, an order of collectives, the replay."""
 
 
@@ -120,14 +73,12 @@ def searching(topology: Topology, collective: Collective) -> tuple[str, ...]:
     from astra_tacos.synthesizer.algorithms.symmetric import refuse_asymmetric
 
     names = (*SEARCHING, *(PERSONALISED if collective.is_personalised else SHARED))
-    if collective.root is not None and not collective.is_personalised:
-        names += ROOTED
     if collective.part_bytes is not None:
         names += UNEQUAL
-    if not topology.has_switches and collective.num_phases == 2:
-        names += OVERLAPPING
+    if collective.root is not None and not collective.is_personalised:
+        names += ROOTED
     if collective.root is None and refuse_asymmetric(topology, collective) is None:
-        names += SYMMETRIC_PATHS if collective.is_personalised else SYMMETRIC_TREES
+        names += SYMMETRIC
     return names
 
 
@@ -143,12 +94,12 @@ def finding_optimum(topology: Topology, collective: Collective, options: SearchO
 
     entries = [SYNTHESIZERS[name] for name in options.synthesizers]
     if any(entry.optimum is not None and entry.why_not(topology, collective) is None for entry in entries):
-        return SYMMETRIC_PATHS if collective.is_personalised else SYMMETRIC_TREES
+        return SYMMETRIC
     return ()
 
 
 def compile_ahead(*names: str, later: Iterable[str] = (), progress: Progress = silent) -> None:
-    """Have kernels compiled that are not yet, with a line that says so; those for later while the caller goes on."""
+    """Have the kernels of modules compiled, if they are not yet, with a line that says so; those for later meanwhile."""
     from astra_tacos.support.kernels.first_use import compile_kernels, missing_kernels
 
     missing = missing_kernels(dict.fromkeys(names))

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from astra_tacos.support.kernels.compiled import helper, kernel
-from astra_tacos.support.kernels.tables import BOOL, I32, I64, I64_OUT
+from astra_tacos.support.kernels.compiled import BOOL, I32, I64, I64_OUT, helper, kernel
 
 # mypy: ignore-errors
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.bounds import BOUNDS, all_bounds, chunked_lower_bound, lower_bound
-from astra_tacos.bounds.any_algorithm.carrying import smallest_time_ns, smallest_times_ns, whole_ns
+from astra_tacos.bounds.any_algorithm.carrying import smallest_times_ns, whole_ns
 from astra_tacos.bounds.certificate import below_bound, certify, efficiency_of, is_optimal
 from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED, make_collective
 from astra_tacos.collective.collective import Collective
@@ -105,14 +105,6 @@ def test_by_hand(network: Topology, collective: str, size: int, time: float) -> 
     for model in LINK_MODELS:
         assert bound_of(network, collective, size, "pipelined").time_ns == int(time)
         assert bound_of(network, collective, size, model).time_ns >= int(time)
-
-
-def test_fast_links_that_are_far_and_slow_links_that_are_near() -> None:
-    """Behind 10 and 100 ns: both links carry from 100 ns on, and until then the first alone."""
-    rate, offset = np.array([2.0, 3.0]), np.array([10.0, 100.0])
-    assert smallest_time_ns(rate, offset, 100.0) == 60.0
-    assert smallest_time_ns(rate, offset, 180.0 + 50.0) == 110.0
-    assert smallest_time_ns(rate, offset, 0.0) == 0.0
 
 
 @examples(20)

@@ -55,11 +55,6 @@ def test_one_line_a_finding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert lines[7].endswith("in 2 ranks of 701 nodes on 2 NPUs, congestion-aware; --explain D01 says more about D01")
 
 
-def test_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    _, out, _ = invoke(lint_arguments(BROKEN, tmp_path, "--all"), capsys)
-    assert len(out.splitlines()) == 704 and "more of" not in out
-
-
 def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = invoke(lint_arguments(BROKEN, tmp_path, "--json"), capsys)
     findings = json.loads(out)
@@ -76,29 +71,10 @@ def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     }
 
 
-def test_json_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = invoke(lint_arguments(FINE, tmp_path, "--json"), capsys)
-    assert (status, json.loads(out)) == (0, [])
-
-
-def test_warnings_alone_leave_with_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = RunFiles(FINE.ranks, system={"boost-mode": 1})
-    status, out, _ = invoke(lint_arguments(run, tmp_path), capsys)
-    assert status == 0 and out.splitlines()[-1].startswith("1 warning in 2 ranks")
-
-
 def test_files_that_are_not_there_are_findings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, out, err = invoke(["lint", "--workload", "w", "--system", "s.json", "--network", "n.yml"], capsys)
     assert (status, err) == (CHECK_FAILED, "")
     assert re.findall(r"^(F\d\d) error +(\S+):", out, re.M) == [("F01", "n.yml"), ("F02", "s.json"), ("F06", "w.0.et")]
-
-
-@pytest.mark.parametrize("option", ["--workload", "--system", "--network"])
-def test_needed_options(tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str) -> None:
-    arguments = lint_arguments(FINE, tmp_path)
-    at = arguments.index(option)
-    status, _, err = invoke(arguments[:at] + arguments[at + 2 :], capsys)
-    assert status == BAD_INPUT and f"Missing option '{option}'" in err
 
 
 @pytest.mark.parametrize(

@@ -54,16 +54,6 @@ def test_a_schedule_for_packets_takes_what_is_predicted(folder: Path, network: s
     assert "\npacket level " in rows and "\ncongestion-aware" in rows
 
 
-def test_another_configuration_takes_other_times(folder: Path) -> None:
-    (folder / "ns3.txt").write_text("PACKET_PAYLOAD_SIZE 4096\n")
-    asked = ("synthesize", "--network", "torus.yml", "--size", "256KiB", *SERIAL, "--json", "--backend")
-    small, large = (json.loads(run(*asked, "packet", *more, cwd=folder).stdout) for more in ((), ("--ns3-config", "ns3.txt")))
-    assert large["packets_ns"] < small["packets_ns"]
-    assert large["packets_ratio"] == pytest.approx(1, rel=0.01)
-    refused = run(*asked, "congestion-aware", "--ns3-config", "ns3.txt", cwd=folder)
-    assert refused.returncode == 2 and "--ns3-config needs --backend packet" in refused.stderr
-
-
 def test_comparisons_on_packets(folder: Path) -> None:
     options = ("--sizes", "64KiB", "--synthesizers", "ring,tacos", *SERIAL[2:], "--backend", "packet", "--csv", "rows.csv")
     done = run("compare", "--network", "torus.yml", "--collective", "all-gather", *options, cwd=folder)
@@ -81,22 +71,6 @@ def test_compact_schedules_have_no_packets(folder: Path) -> None:
     asked = ("synthesize", "--network", "torus.yml", "--size", "256KiB", "--max-sends", "50", "--backend", "packet")
     refused = run(*asked, cwd=folder)
     assert refused.returncode == 2 and "too many sends for its messages to be timed" in refused.stderr
-
-
-def test_a_plan_for_packets(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
-    ranks = [[comp(0, us=5), coll(1, [0], size=1 << 18), coll(2, [1], size=1 << 16, group=1)] for _ in range(4)]
-    files = RunFiles(ranks=ranks, topology=("Ring",), groups={"1": [0, 1, 2, 3]}).write(folder)
-    given = [part for name, value in files.items() for part in (f"--{name.replace('groups', 'comm-group')}", str(value))]
-    done = run("plan", *given, "--output", "plan", "--backend", "packet", *QUICK, "--json", cwd=folder)
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
-    assert result["packets_ns"] == result["after_ns"] < result["packets_before_ns"] == result["before_ns"]
-    planned = {name: folder / "plan" / name for name in ("run_ns3.sh", "ns3_topology.txt", "ns3_config.txt", "run_astra_sim.sh")}
-    assert all(path.is_file() for path in planned.values())
-    again = ("--workload", "plan/workload/w", "--system", "plan/system.json", "--network", "plan/network.yml")
-    again += ("--comm-group", "plan/comm_group.json", "--directory", "plan", "--backend", "packet", "--json")
-    assert max(json.loads(run("replay", *again, cwd=folder).stdout)["finish_ns"]) == result["after_ns"]
 
 
 def test_what_the_packet_level_ends_first(folder: Path) -> None:
@@ -188,7 +162,7 @@ def test_a_plan_is_run_by_a_binary_of_ns3(folder: Path, monkeypatch: pytest.Monk
     assert result["backend"] == "packet" and result["after_ns"] == result["packets_ns"]
     arguments = [path.read_text().splitlines() for path in (folder / "plan" / "arguments.txt", folder / "arguments.txt")]
     assert [len(lines) for lines in arguments] == [1, 1]
-    for (line,), groups in zip(arguments, (folder / "plan" / "comm_group.json", files["comm_group"]), strict=True):
+    for (line,), groups in zip(arguments, (folder / "plan" / "comm_group.json", files["groups"]), strict=True):
         assert f"--comm-group-configuration={groups}" in line and "--logical-topology-configuration=" in line
     stalls = FAKE.replace("for rank in 0 1 2 3; do echo", "for rank in 0 1 3; do echo")
     program.write_text(stalls)

@@ -11,7 +11,6 @@ from click.testing import CliRunner, Result
 from helpers.lint_runs import RunFiles, coll, comp
 
 from astra_tacos.cli.plan import plan
-from astra_tacos.cli.report import report
 from astra_tacos.cli.shared.console import points_to_lint
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import replaced_file
@@ -69,15 +68,6 @@ def test_what_is_left_as_it_is_has_pattern_size_group_and_nodes(tmp_path: Path) 
     assert "a chunk of 6 B holds a link of network for less than 1 ns" in left
 
 
-def test_a_plan_is_reported(tmp_path: Path) -> None:
-    assert invoke(tmp_path, "--no-cache").exit_code == 0
-    page = tmp_path / "page.html"
-    result = CliRunner().invoke(report, [str(tmp_path / "plan"), "-o", str(page), "--json"], catch_exceptions=False)
-    assert json.loads(result.stdout) == {"kind": "plan", "path": str(page), "size_bytes": page.stat().st_size}
-    (tmp_path / "plan" / "replay.npz").unlink()
-    assert invoke(tmp_path, "--no-cache").exit_code == 0  # a plan's directory all the same
-
-
 def test_errors_of_the_run_point_to_lint(tmp_path: Path) -> None:
     """Those of the output do not."""
     files = [tmp_path / name for name in ("w", "system.json", "network.yml")]
@@ -95,12 +85,6 @@ def test_a_full_disk_does_not_point_to_lint() -> None:
     full = Path("/dev/full")
     with pytest.raises(ConfigError, match=r"No space left on device\)$"), points_to_lint(), replaced_file(full) as file:
         file.write_bytes(b"a plan")
-
-
-def test_a_cache_and_none_exclude_one_another(tmp_path: Path) -> None:
-    result = invoke(tmp_path, "--cache", str(tmp_path / "c"), "--no-cache")
-    assert result.exit_code == 2
-    assert "expected at most one of them" in result.output
 
 
 def test_astra_sim_runs_before_and_after(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import stat
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from helpers.command import run
 from helpers.lint_runs import comp, recv, send
@@ -120,20 +119,6 @@ def test_a_directory_for_reports(golden: Path, tmp_path: Path) -> None:
     assert (output / "replay.npz").read_bytes() == before
 
 
-def test_other_directories_are_not_replaced(golden: Path, tmp_path: Path) -> None:
-    case = golden / "e2e_per_node_ring8"
-    (tmp_path / "mine.txt").write_text("precious")
-    done = run("replay", *files_of(case), "--output", str(tmp_path), cwd=case)
-    assert done.returncode == 2
-    assert done.stderr == f"astra-tacos: error: {tmp_path}: exists and is not a replay of astra_tacos: choose another output\n"
-    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
-    for arguments in (("replay", "trace", "--network", "n.yml"), ("replay", *files_of(case), "--backend", "astra-sim")):
-        done = run(*arguments, "--output", str(tmp_path / "new"), cwd=case)
-        assert done.returncode == 2
-        assert "--output" in done.stderr
-        assert not (tmp_path / "new").exists()
-
-
 def stand_in(directory: Path, says: str) -> str:
     """A program that takes ASTRA-sim's options and prints `says`."""
     (directory / "says.txt").write_text(says)
@@ -193,12 +178,9 @@ def test_a_rank_that_astra_sim_leaves_behind_is_explained(tmp_path: Path) -> Non
     ("arguments", "message"),
     [
         (("--workload", "w"), "Missing option '--system'"),
-        (("--system", "system.json"), "Missing option '--workload'"),
-        (("--workload", "w", "--system", "system.json"), "Missing option '--network'"),
         ((), "Missing PATH"),
         (("x", "--workload", "w", "--system", "s", "--network", "n.yml"), "expected one of them"),
         (("x", "--csv", "f.csv"), "need a whole run"),
-        (("x", "--backend", "astra-sim"), "need a whole run"),
         (("--workload", "w", "--system", "system.json", "--network", "network.yml"), "w.0.et: no such file"),
         (
             ("--workload", "workload/w", "--system", "system.json", "--network", "network.yml", "--backend", "astra-sim"),
@@ -221,9 +203,7 @@ def test_bad_command_lines_get_one_line(golden: Path, arguments: tuple[str, ...]
     ("arguments", "message"),
     [
         (("--csv", "."), "is a directory, expected a file"),
-        (("--chrome-trace", "workload"), "is a directory, expected a file"),
         (("--csv", "network.yml"), "would replace another file"),
-        (("--csv", "a", "--chrome-trace", "a"), "would replace another file"),
         (("--csv", "network.yml/a.csv"), "cannot be written"),
     ],
 )
@@ -234,28 +214,6 @@ def test_outputs_that_cannot_be_written_are_refused(golden: Path, arguments: tup
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert message in done.stderr
     assert {path: path.read_bytes() for path in case.rglob("*") if path.is_file()} == before
-
-
-def test_outputs_follow_links_and_write_into_devices(golden: Path, tmp_path: Path) -> None:
-    case = copied(golden, "e2e_overlap_ring8", tmp_path)
-    (case / "link.json").symlink_to("target.json")
-    done = run("replay", *files_of(case), "--chrome-trace", "link.json", cwd=case)
-    assert done.returncode == 0, done.stderr
-    assert (case / "link.json").is_symlink()
-    assert json.loads((case / "target.json").read_text())["traceEvents"]
-    assert run("replay", *files_of(case), "--chrome-trace", os.devnull, cwd=case).returncode == 0
-    assert stat.S_ISCHR(Path(os.devnull).stat().st_mode)
-
-
-def test_a_failing_replay_writes_nothing(golden: Path, tmp_path: Path) -> None:
-    case = copied(golden, "e2e_overlap_ring8", tmp_path)
-    (case / "workload" / "w.3.et").write_bytes(np.arange(40, dtype=np.uint8).tobytes())
-    before = sorted(tmp_path.rglob("*"))
-    done = run("replay", *files_of(case), "--csv", "a.csv", "--chrome-trace", "b.json", cwd=case)
-    assert done.returncode == 2
-    assert "w.3.et: byte" in done.stderr
-    assert done.stderr.count("\n") == 1 and done.stderr.endswith("; for details, run `astra-tacos lint` on the same files\n")
-    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_packets(tmp_path: Path) -> None:

@@ -203,13 +203,6 @@ def test_chunks_that_reach_a_switch_port_together_may_pass_in_another_order() ->
     assert replay_trace(schedule_trace(of, "x", "tokens"), config(*network), stand_in.backend).finish_ns.max() == 32_777
 
 
-def test_same_schedule_same_bytes(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        export_chakra(schedule(topology(*ALL["mixed"])), tmp_path / name)
-    for npu in range(24):
-        assert (tmp_path / f"a.{npu}.et").read_bytes() == (tmp_path / f"b.{npu}.et").read_bytes()
-
-
 def test_tags_that_astra_sim_cannot_tell_apart(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="500,000,"):
         export_chakra(schedule(topology(*ALL["ring8"])), tmp_path / "x", first_tag=499_999_999)

@@ -157,15 +157,6 @@ def test_options_of_programs_are_checked_before_anything_is_written(name: str, t
     assert list(tmp_path.iterdir()) == []
 
 
-@every
-def test_a_scalar_of_numpy_is_a_number(name: str, tmp_path: Path, made: Schedule) -> None:
-    read = [EXPORTERS[name].read_option(f"{key}={option.example}") for key, option in EXPORTERS[name].options.items()]
-    whole = {key: value for key, value in read if type(value) is int}
-    export_schedule(made, tmp_path / "a", name, **whole)
-    EXPORTERS[name].export(made, tmp_path / "b", **{key: np.int64(value) for key, value in whole.items()})
-    assert content(tmp_path / "a") == content(tmp_path / "b")
-
-
 def test_formats_that_do_not_exist() -> None:
     with pytest.raises(ConfigError, match=r"^format: found 'pdf', expected run-directory, chakra, msccl-xml, "):
         export_schedule(None, "x", "pdf")  # type: ignore[arg-type]

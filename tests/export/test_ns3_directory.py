@@ -152,12 +152,3 @@ def test_the_script_starts_ns3_from_anywhere(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[-1] == "--logging-configuration=system.json"
     assert str(exported.path / "run_ns3.sh") in exported.command
-
-
-def test_replaces_only_its_own(tmp_path: Path) -> None:
-    made = schedule(topology(*ALL["ring8"]))
-    for _ in range(2):
-        export_schedule(made, tmp_path / "run", "ns3-directory", link_order="serial")
-    (tmp_path / "run" / "mine.txt").write_text("")
-    with pytest.raises(ConfigError, match="is not a ns3 directory of astra_tacos"):
-        export_schedule(made, tmp_path / "run", "ns3-directory")

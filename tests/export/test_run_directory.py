@@ -13,7 +13,6 @@ import yaml
 from helpers.networks import ALL, graph, topology
 from helpers.schedules import schedule
 
-from astra_tacos.export import run_directory
 from astra_tacos.export.astra_sim_network import astra_sim_network
 from astra_tacos.export.run_directory import write_run_directory
 from astra_tacos.network.network_config import LinkSpec, read_network
@@ -151,30 +150,6 @@ def test_only_its_own_directories_are_replaced(tmp_path: Path, monkeypatch: pyte
     assert (mine / "thesis.tex").read_text() == "precious"
     assert (named_alike / "result.json").read_text() == "{}"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["alike", "empty", "file", "link", "mine", "run"]
-
-
-def test_a_failure_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    of = schedule(topology(*ALL["ring8"]))
-    write_run_directory(of, tmp_path / "old", {"run": 1})
-
-    def fail(*arguments: object) -> None:
-        raise RuntimeError("disk full")
-
-    monkeypatch.setattr(run_directory, "save_schedule", fail)
-    for name in ("new", "old"):
-        with pytest.raises(RuntimeError, match="disk full"):
-            write_run_directory(of, tmp_path / name, {"run": 2})
-    assert [path.name for path in tmp_path.iterdir()] == ["old"]
-    assert json.loads((tmp_path / "old" / "result.json").read_text())["run"] == 1
-
-
-def test_same_inputs_same_bytes(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        write_run_directory(schedule(topology(*ALL["mixed"])), tmp_path / name, {"x": 1})
-    files = sorted(path.relative_to(tmp_path / "a") for path in (tmp_path / "a").rglob("*") if path.is_file())
-    assert files == sorted(path.relative_to(tmp_path / "b") for path in (tmp_path / "b").rglob("*") if path.is_file())
-    for file in files:
-        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes(), file
 
 
 def test_a_link_order_that_is_not_the_models_is_noted(tmp_path: Path) -> None:

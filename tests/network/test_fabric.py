@@ -83,11 +83,6 @@ def test_mi250_is_the_graph_that_forestcoll_is_evaluated_on(nodes: int) -> None:
     assert links_of(make_fabric("mi250", nodes=nodes)) == theirs
 
 
-def test_every_die_of_an_mi250_has_seven_links_of_fabric() -> None:
-    node = built("mi250", nodes=1)
-    assert np.bincount(node.link_src, node.link_bandwidth_gibps).tolist() == pytest.approx([350 * GIB_PER_GB] * 16)
-
-
 def test_devices_that_add_are_not_lost_on_the_way_to_ns3(tmp_path: Path) -> None:
     assert run("network", "leaf-spine", "--reducing", "--output", "f", cwd=tmp_path).returncode == 0
     done = run("network", "write", "f/network.yml", "--output", "t.txt", cwd=tmp_path)
@@ -100,11 +95,8 @@ def test_devices_that_add_are_not_lost_on_the_way_to_ns3(tmp_path: Path) -> None
     [
         (("mi250", "--nodes", "5000"), "found 80,000 NPUs, expected at most 65,536"),
         (("leaf-spine", "--leaves", "0"), "leaves is 0, expected a whole number of 1 to 65,536"),
-        (("leaf-spine", "--bandwidth", "1e308"), "bandwidth is 1e+308, expected a number above 0 and below 1e+12"),
         (("read", "x.xml", "--cpu-bandwidth", "inf"), "--cpu-bandwidth: found inf, expected a number above 0 and below 1e+12"),
-        (("leaf-spine", "--bandwidth", "nan"), "bandwidth is nan, expected a number above 0"),
         (("hxmesh", "--latency", "-1"), "latency is -1.0, expected a number of 0 or more"),
-        (("nvl72", "--nodes", "60000"), "expected at most 65,536"),
         (("leaf-spine", "--leaves", "1", "--npus", "1"), "found 1 NPUs, expected at least 2"),
         (("read", "x.csv"), "found the suffix '.csv'"),
     ],
@@ -329,10 +321,3 @@ def test_infragraph_in_several_files(tmp_path: Path) -> None:
         INFRAGRAPH.replace(", bandwidth: {choice: gigabits_per_second, gigabits_per_second: 400}", "")
     )
     assert links_of(read_fabric(tmp_path / "one.yaml", 100.0, 32.0, gbps=50.0)[1]) == links_of(whole)
-
-
-def test_names_with_commas_and_quotes_are_read_back(tmp_path: Path) -> None:
-    text = INFRAGRAPH.replace("name: leaf", "name: 'a,\"b'").replace("leaf.", 'a,"b.')
-    (tmp_path / "i.yaml").write_text(text)
-    assert run("network", "read", "i.yaml", "--output", "out", cwd=tmp_path).returncode == 0
-    assert read_network(tmp_path / "out" / "network.yml").forwarding[-1].name == 'a,"b.0.asic.0'

@@ -55,69 +55,40 @@ def test_link_table(tmp_path: Path) -> None:
 
 BAD = {
     "empty": ("", "file is empty"),
-    "comment only": ("# nothing\n", "file is empty"),
     "not yaml": ("topology: [ Ring", "not valid YAML: line 1"),
     "tab": ("topology:\n\t- Ring", "not valid YAML"),
     "a list": ("- Ring", "expected a YAML mapping"),
-    "a scalar": ("Ring", "expected a YAML mapping"),
-    "alias": ("a: &a [1]\ntopology: *a", "aliases"),
     "bomb": ("a: &a [x,x,x]\nb: &b [*a,*a,*a]\nc: &c [*b,*b,*b]\ntopology: *c", "aliases"),
-    "deep": ("topology: " + "[" * 5000, "not valid YAML"),
     "not utf-8": (b"topology: [ Ring\xff ]", "not UTF-8"),
-    "null byte": (b"topology: [ \x00 ]", "not valid YAML"),
     "duplicate key": (GOOD + "latency: [1, 2]", "key 'latency' is given twice"),
-    "a date": ("topology: 2024-13-45", "topology is '2024-13-45', expected a list"),
-    "sizes of 400 digits": (GOOD.replace("[ 4, 2 ]", f"[ {'9' * 399}, {'9' * 399} ]"), "expected at most 1,000,000"),
     "size of 401 digits": (GOOD.replace("[ 4, 2 ]", f"[ {'9' * 401}, 2 ]"), "line 3, column 15: found '9999"),
-    "hexadecimal size": (GOOD.replace("[ 4, 2 ]", f"[ 0x{'f' * 6000}, 2 ]"), "npus_count[0] is '0xffff"),
     "base 60": (GOOD.replace("50.0", "190:20:30"), "bandwidth[0] is '190:20:30', expected a number"),
-    "underscores": (GOOD.replace("50.0", "1_000"), "bandwidth[0] is '1_000', expected a number"),
-    "octal": (GOOD.replace("50.0", "010"), "bandwidth[0] is '010', expected a number"),
-    "10^40": (GOOD.replace("[ 4, 2 ]", f"[ 1{'0' * 40}, 2 ]"), "expected at most 1,000,000"),
-    "bandwidth minus 0": (GOOD.replace("50.0", "-0.0"), "bandwidth[0] is -0.0, expected a number of GB/s above 0"),
     "bandwidth denormal": (GOOD.replace("50.0", "1.0e-320"), "bandwidth[0] is 1e-320, expected a number of GB/s at least 1e-09"),
     "latency huge": (GOOD.replace("500", "1e300"), "latency[0] is 1e+300, expected a number of ns, 0 or more and at most 1e+30"),
-    "tags of lists": (GOOD.replace("[ 4, 2 ]", "!!int [ 4, 2 ]"), "expected a scalar node, but found sequence"),
-    "tag": (GOOD.replace("50.0", "!!bool 3"), "expected true or false"),
     "tag of Python": (GOOD.replace("50.0", "!!python/name:os.system"), "could not determine a constructor"),
     "missing": (GOOD.replace("bandwidth", "bw"), "bandwidth is missing"),
-    "scalar": (GOOD.replace("[ Ring, Switch ]", "Ring"), "topology is 'Ring', expected a list"),
     "empty list": (GOOD.replace("[ Ring, Switch ]", "[]"), "topology is an empty list"),
-    "null": (GOOD.replace("[ 4, 2 ]", ""), "npus_count is nothing"),
     "unknown": (GOOD.replace("Switch", "Torus"), "topology[1] is 'Torus', expected Ring or FullyConnected or Switch"),
-    "lower case": (GOOD.replace("Ring", "ring"), "topology[0] is 'ring'"),
     "mesh above": (GOOD.replace("Ring", "Mesh"), "belong in astra_tacos.topology"),
     "unequal": (GOOD.replace("[ 4, 2 ]", "[ 4 ]"), "npus_count has 1 entry, topology has 2"),
     "size 1": (GOOD.replace("[ 4, 2 ]", "[ 4, 1 ]"), "npus_count[1] is 1, expected a whole number above 1"),
-    "size float": (GOOD.replace("[ 4, 2 ]", "[ 4.0, 2 ]"), "npus_count[0] is 4.0"),
-    "size bool": (GOOD.replace("[ 4, 2 ]", "[ true, 2 ]"), "npus_count[0] is True"),
     "too many": (GOOD.replace("[ 4, 2 ]", "[ 1000, 1001 ]"), "1,001,000 NPUs, expected at most 1,000,000"),
     "bandwidth 0": (GOOD.replace("50.0", "0"), "bandwidth[0] is 0, expected a number of GB/s above 0 and at most 1e+12"),
-    "bandwidth nan": (GOOD.replace("50.0", ".nan"), "bandwidth[0] is nan"),
-    "bandwidth inf": (GOOD.replace("50.0", ".inf"), "bandwidth[0] is inf"),
-    "bandwidth huge": (GOOD.replace("50.0", "1" + "0" * 399), "bandwidth[0] is"),
-    "bandwidth tbd": (GOOD.replace("50.0", "tbd"), "bandwidth[0] is 'tbd'"),
-    "latency negative": (GOOD.replace("500", "-1"), "latency[0] is -1, expected a number of ns, 0 or more"),
-    "latency list": (GOOD.replace("500", "[500]"), "latency[0] is [500]"),
     "extension scalar": (GOOD + "astra_tacos: 3", "astra_tacos is 3, expected a mapping"),
     "extension key": (GOOD + "astra_tacos: {topologie: []}", "astra_tacos has the key 'topologie'"),
     "extension block": (GOOD + "astra_tacos: {topology: [Mesh, Cube]}", "astra_tacos.topology[1] is 'Cube'"),
     "extension length": (GOOD + "astra_tacos: {topology: [Mesh]}", "npus_count has 2 entries, astra_tacos.topology has 1"),
     "both": (GOOD + "astra_tacos: {topology: [Mesh, Mesh], links: l.csv}", "both links and topology"),
     "failed scalar": (GOOD + "astra_tacos: {failed_links: 3}", "failed_links is 3"),
-    "failed triple": (GOOD + "astra_tacos: {failed_links: [[0, 1, 2]]}", "failed_links[0] is [0, 1, 2]"),
     "failed text": (GOOD + "astra_tacos: {failed_links: [[0, x]]}", "failed_links[0] is 'x', expected a device id"),
     "failed twice": (GOOD + "astra_tacos: {failed_links: [[0, 1], [0, 1]]}", "failed_links[1] is [0, 1] again"),
     "override twice": (
         GOOD + "astra_tacos: {link_overrides: [{src: 0, dst: 1, latency: 1}, {src: 0, dst: 1, latency: 2}]}",
         "link_overrides[1] is for 0 -> 1 again",
     ),
-    "bandwidth too large": (GOOD.replace("50.0", "1.0e300"), "bandwidth[0] is 1e+300"),
-    "extension scalar list": (GOOD + "astra_tacos: {topology: Mesh}", "astra_tacos.topology is 'Mesh', expected a list"),
     "failed unknown": (GOOD + "astra_tacos: {failed_links: [[0, 2]]}", "failed_links names 0 -> 2, expected a link"),
     "failed through switch": (GOOD + "astra_tacos: {failed_links: [[0, 4]]}", "whose ports are [0, 8] and [8, 4]"),
     "override key": (GOOD + "astra_tacos: {link_overrides: [{src: 0, dst: 1, speed: 3}]}", "link_overrides[0]"),
-    "override nothing": (GOOD + "astra_tacos: {link_overrides: [{src: 0, dst: 1}]}", "link_overrides[0]"),
     "override value": (GOOD + "astra_tacos: {link_overrides: [{src: 0, dst: 1, latency: -3}]}", "latency is -3"),
     "links number": ("astra_tacos: {links: 3}", "links is 3, expected the path of a CSV"),
     "links missing": ("astra_tacos: {links: none.csv}", "none.csv: cannot be read"),
@@ -140,17 +111,14 @@ def test_bad_input_gets_one_line(tmp_path: Path, name: str) -> None:
     ("table", "expected"),
     [
         ("src,dst,bandwidth,latency\n0,1,1_0,5", "csv:2: bandwidth is '1_0', expected a number"),
-        ("src,dst,bandwidth,latency\n0,1,inf,5", "csv:2: bandwidth is 'inf', expected a number"),
         ("", "file is empty"),
         ("src,dst,bandwidth\n0,1,50", "csv:1: header is"),
         ("src,dst,bandwidth,latency\n0,1,50", "csv:2: 3 fields, expected 4"),
-        ("src,dst,bandwidth,latency\n0,1,x,5", "csv:2: bandwidth is 'x'"),
         ("src,dst,bandwidth,latency\n0,-1,50,5", "csv:2: dst is '-1', expected a device id"),
         ("src,dst,bandwidth,latency\n0,0,50,5", "from device 0 to itself"),
         ("src,dst,bandwidth,latency\n0,1,50,5\n0,1,50,5", "csv:3: link 0 -> 1 was given in line 2"),
         ("src,dst,bandwidth,latency\n", "no links"),
         ("src,dst,bandwidth,latency\n0,1,50,5", "NPU 1 cannot reach NPU 0"),
-        ("src,dst,bandwidth,latency\n0,1,50,5\n1,0,50,5\n0,3,1,1\n3,0,1,1", "NPU 0 cannot reach NPU 2"),
     ],
 )
 def test_bad_link_table(tmp_path: Path, table: str, expected: str) -> None:
@@ -192,12 +160,6 @@ def test_many_links_are_not_each_compared_with_all_others(monkeypatch: pytest.Mo
     assert _Counted.compared < 10 * 999
 
 
-def test_disconnected_by_failures(tmp_path: Path) -> None:
-    text = GOOD.replace("[ Ring, Switch ]", "[ Ring, Ring ]") + "astra_tacos: {failed_links: [[1,0],[3,0],[4,0]]}"
-    with pytest.raises(ConfigError, match="NPU 1 cannot reach NPU 0, expected a connected network"):
-        build_topology(read_network(write(tmp_path, text)))
-
-
 @given(st.binary(max_size=200))
 def test_any_bytes_give_a_network_or_one_line(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "fuzz.yml"
@@ -232,20 +194,6 @@ def test_ids_of_a_link_table_past_npus_count_are_refused(tmp_path: Path, npus_co
         read_network(path)
     assert read_network(write(tmp_path, "npus_count: [ 9 ]\nastra_tacos: {links: box.csv}")).num_npus == 9
     assert read_network(write(tmp_path, "astra_tacos: {links: box.csv}")).num_npus == 9
-
-
-@pytest.mark.parametrize("key", ["topology", "astra_tacos.topology"])
-def test_blocks_that_astra_sim_lacks_belong_under_the_key(tmp_path: Path, key: str) -> None:
-    path = tmp_path / "n.yml"
-    rest = "npus_count: [8]\nbandwidth: [50.0]\nlatency: [500.0]\n"
-    path.write_text(f"{'topology: [Hypercube]' if key == 'topology' else 'astra_tacos: {topology: [Hypercube]}'}\n{rest}")
-    if key == "topology":
-        with pytest.raises(ConfigError) as refused:
-            read_network(path)
-        expected = "expected Ring or FullyConnected or Switch (blocks that ASTRA-sim lacks belong in astra_tacos.topology)"
-        assert str(refused.value) == f"{path}: topology[0] is 'Hypercube', {expected}"
-    else:
-        assert read_network(path).dimensions == (Dimension("Hypercube", 8, 50.0, 500.0),)
 
 
 @pytest.mark.parametrize(

@@ -14,21 +14,19 @@ from helpers.plans import planned, written
 from numpy.typing import NDArray
 
 from astra_tacos.planner import best_native as search
-from astra_tacos.planner import workload as message_limit
 from astra_tacos.planner import written_run as rewrite
 from astra_tacos.planner.best_native import BestNative, best_native
 from astra_tacos.planner.instances import Instances
-from astra_tacos.planner.native_configuration import NativeConfiguration, configuration_of
+from astra_tacos.planner.native_configuration import NativeConfiguration
 from astra_tacos.planner.workload import find_workload
 from astra_tacos.replayer.native import NATIVE_ALGORITHMS
 from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.run.backend import CONGESTION_AWARE, CONGESTION_UNAWARE, CUT_THROUGH, Backend
-from astra_tacos.run.outcome import RunOutcome
-from astra_tacos.run.run import Run, RunInputs, read_run
+from astra_tacos.run.backend import CONGESTION_AWARE, CONGESTION_UNAWARE, CUT_THROUGH
+from astra_tacos.run.run import RunInputs, read_run
 from astra_tacos.run.system import COMM_KEYS
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.run.trace.trace import Trace
-from astra_tacos.solver.possibility import RunEnd, end_with_queues, judge_end
+from astra_tacos.solver.possibility import judge_end
 from astra_tacos.support.errors import AstraTacosError
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.verifier.run_oracle import verify_run
@@ -72,15 +70,6 @@ def test_nothing_that_names_one_algorithm_a_pattern_is_faster(
         assert time is None or time >= best.fastest.end.end_ns
     assert end_ns(inputs, best.fastest.configuration) == best.fastest.end.end_ns
     assert best.fastest_possible == best.fastest  # messages queue on this backend
-
-
-def test_no_slower_than_the_run_as_it_is(tmp_path: Path) -> None:
-    inputs = written(tmp_path, replace(two_patterns(("Switch",), (8,)), system={"all-reduce-implementation": ["direct"]}))
-    run = read_run(inputs)
-    own = configuration_of(run)
-    assert own is not None and own.algorithms[0] == ("direct",)
-    best = found(inputs)
-    assert best.fastest is not None and best.fastest.end.end_ns <= replay_run(run, CONGESTION_AWARE).end_ns
 
 
 def test_what_no_network_can_do_is_marked_and_counts_when_it_can(tmp_path: Path) -> None:
@@ -132,15 +121,6 @@ def test_a_plan_of_native_collectives_is_the_best_native_run_itself(tmp_path: Pa
     assert not verify_run(read_run(after), {}, read_run(inputs)).violations
 
 
-def test_a_limit_on_messages_that_nobody_asked_for_makes_no_plan_slower(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(message_limit, "DEFAULT_FACTOR", 1)
-    files = replace(two_patterns(("FullyConnected",), (5,), 1 << 22), bandwidth=3.7)
-    result, _ = planned(written(tmp_path, files), tmp_path / "plan", options=QUICK, backend=CONGESTION_AWARE)
-    assert result.native.fastest_possible is not None and result.best_native_ns is not None
-    assert result.after_ns <= result.best_native_ns
-    assert result.messages.after <= result.messages.limit == result.native.fastest_possible.num_messages
-
-
 def test_the_plan_is_the_best_native_run_where_nothing_is_faster(tmp_path: Path) -> None:
     """A plan that may only use rings, on a switch where they are slow: the system file is what changes."""
     inputs = written(tmp_path, two_patterns(("Switch",), (8,), 1 << 12))
@@ -155,17 +135,6 @@ def test_the_plan_is_the_best_native_run_where_nothing_is_faster(tmp_path: Path)
     system = json.loads((tmp_path / "plan" / "system.json").read_text())
     if all(case.algorithm == "native" for case in result.cases):
         assert system | keys == system
-
-
-def test_planning_from_splits_is_no_different(tmp_path: Path) -> None:
-    files = two_patterns(("Switch",), (4,), 1 << 22)
-    plain = written(tmp_path / "a", files)
-    split = {"preferred-dataset-splits": 8, "active-chunks-per-dimension": 8}
-    other = written(tmp_path / "b", replace(files, system=split))
-    first, _ = planned(plain, tmp_path / "first", options=QUICK)
-    second, _ = planned(other, tmp_path / "second", options=QUICK)
-    assert second.best_native_ns == first.best_native_ns
-    assert second.after_ns == first.after_ns
 
 
 def test_a_run_of_too_many_messages_is_not_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,36 +152,6 @@ def test_runs_of_many_messages_have_a_best_native_run(tmp_path: Path, monkeypatc
     assert best.was_cut_off and best.num_replays == 2
     own_ns = replay_run(read_run(inputs), CONGESTION_UNAWARE).end_ns
     assert best.fastest_possible is not None and best.fastest_possible.end.end_ns <= own_ns
-
-
-def test_what_was_replayed_before_is_not_replayed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    workload = find_workload(written(tmp_path, two_patterns()))
-    own = configuration_of(workload.run)
-    assert own is not None
-    replayed = []
-
-    def watched(run: Run, backend: object) -> RunOutcome:
-        replayed.append(configuration_of(run))
-        return replay_run(run, CONGESTION_AWARE)
-
-    monkeypatch.setattr(search, "replay_run", watched)
-    outcome = replay_run(workload.run, CONGESTION_AWARE)
-    assert best_native(workload, CONGESTION_AWARE, known=(own, outcome)) == found(written(tmp_path, two_patterns()))
-    assert own not in replayed[: len(replayed) // 2] and own in replayed
-
-
-def test_possible_is_asked_of_the_fastest_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
-
-    def watched(run: Run, backend: Backend, end_ns: int) -> RunEnd:
-        asked.append(end_ns)
-        return end_with_queues(run, backend, end_ns)
-
-    monkeypatch.setattr(search, "end_with_queues", watched)
-    best = found(written(tmp_path, two_patterns(("Ring",), (8,), 1 << 24)), CONGESTION_UNAWARE)
-    assert best.fastest is not None and best.fastest_possible is not None
-    assert best.fastest.end.end_ns in asked and best.fastest_possible.end.end_ns in asked
-    assert len(asked) < best.num_replays
 
 
 def test_groups_run_what_a_list_of_one_names(tmp_path: Path) -> None:

@@ -94,22 +94,6 @@ def test_the_written_run_takes_what_was_found(durations: bool, tmp_path: Path) -
             assert np.array_equal(after.node_finish_ns, before.node_finish_ns)
 
 
-def test_more_for_communication_drives_more_of_the_network_and_computes_longer(tmp_path: Path) -> None:
-    inputs = made(tmp_path)
-    driven = []
-    for memory in (20.0, 60.0, 120.0):
-        result = divide_endpoint(inputs, tmp_path / "out", "host", partition=Partition(2, memory))
-        driven.append(result.written.network_gbps)
-        assert result.written.network_use <= 1
-    assert driven == sorted(driven)
-    computed = []
-    for cores in (1, 20, 40):
-        divide_endpoint(inputs, tmp_path / "out", "host", partition=Partition(cores, 60.0))
-        computed.append(int(replay_run(read_run(planned_inputs(tmp_path / "out", inputs))).compute_ns.max()))
-    assert computed == sorted(computed)
-    assert computed[0] < computed[-1]
-
-
 def test_what_leaves_nothing_is_refused(tmp_path: Path) -> None:
     inputs = made(tmp_path)
     for partition, message in (

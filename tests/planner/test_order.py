@@ -104,15 +104,6 @@ def naive_rough_run(
     return start
 
 
-def test_levels_are_the_longest_way_to_the_end() -> None:
-    waits, first, after = csr(4, [(0, 1), (1, 3), (0, 2), (2, 3)])
-    order, level = kernels.levels(kernels.Graph(waits, first, after), np.array([1, 10, 5, 2]))
-    assert len(order) == 4
-    assert level.tolist() == [13, 12, 7, 2]
-    waits, first, after = csr(3, [(0, 1), (1, 2), (2, 1)])
-    assert len(kernels.levels(kernels.Graph(waits, first, after), np.ones(3, np.int64))[0]) == 1
-
-
 def test_tags_avoid_those_that_are_used() -> None:
     assert tag_ranges("w", np.array([-1, 7, 3]), [10, 5], 1000) == [8, 18]
     assert tag_ranges("w", np.array([995]), [10, 5], 1000) == [0, 10]

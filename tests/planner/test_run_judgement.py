@@ -80,18 +80,6 @@ def test_a_plan_tells_what_it_takes_on_both_judges(inputs: RunInputs, tmp_path: 
     assert "built with" not in (tmp_path / "congestion-unaware" / "run_astra_sim.sh").read_text()
 
 
-def test_no_other_plan_is_made_where_judges_agree_or_nobody_asks(inputs: RunInputs, tmp_path: Path) -> None:
-    result, _ = planned(inputs, tmp_path / "alone", options=OPTIONS, compare_backends=False)
-    assert result.notes == () and len(result.judged) == 2
-    inputs.network.write_text(
-        NETWORK.replace("FullyConnected, ", "").replace("4, 2", "8").replace("100, ", "").replace("300, ", "")
-    )
-    inputs.system.write_text(json.dumps(json.loads(inputs.system.read_text()) | {"all-reduce-implementation": ["direct"]}))
-    result, _ = planned(inputs, tmp_path / "switch", options=OPTIONS)
-    assert result.notes == ()
-    assert {judged.after_ns for judged in result.judged} == {result.after_ns}
-
-
 def test_what_is_slower_or_does_not_end_is_told(inputs: RunInputs) -> None:
     network = read_network(inputs.network)
     stock, aware = (

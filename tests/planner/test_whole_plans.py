@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from conftest import INPUTS_VARIABLE
-from helpers.lint_runs import RunFiles, coll, comp
-from helpers.plans import QUICK, attributes, contents, golden_inputs, lint_plan, messages, planned, written
+from helpers.plans import QUICK, attributes, contents, golden_inputs, lint_plan, messages, planned
 
 from astra_tacos.cli.generate import generate
 from astra_tacos.planner.solution import PLAN_OPTIONS
@@ -140,21 +139,3 @@ def test_a_generated_run_on_a_network_with_failed_links(tmp_path: Path, topology
     assert plan.before_ns is None or plan.after_ns <= plan.before_ns
     assert stored["bound_ns"] <= plan.after_ns * 1.01 + 100
     assert str(tmp_path) not in " ".join(plan.notes)
-
-
-@pytest.mark.parametrize("backend", ["congestion-unaware", "congestion-aware"])
-def test_groups_that_only_ways_around_failed_links_connect(tmp_path: Path, backend: str) -> None:
-    """Columns of a mesh of which one lost a link: its messages go around, over ranks of other groups."""
-    groups = {str(column + 1): [column, column + 3, column + 6] for column in range(3)}
-    ranks = [[comp(0, us=1), coll(1, [0], size=1 << 18, group=1 + rank % 3)] for rank in range(9)]
-    files = RunFiles(ranks, groups=groups, topology=("Ring", "Ring"), npus=(3, 3), bandwidth=50.0)
-    inputs = written(tmp_path / "in", files)
-    text = inputs.network.read_text()
-    inputs.network.write_text(
-        f"{text}\nastra_tacos: {{ topology: [ Mesh, Mesh ], failed_links: [ [0, 3], [3, 0], [1, 4], [4, 1] ] }}\n"
-    )
-    plan, after = planned(inputs, tmp_path / "plan", backend=backend, options=QUICK)
-    assert plan.before_ns is not None and plan.best_native_ns is not None and plan.after_ns <= plan.best_native_ns
-    assert json.loads((tmp_path / "plan" / "plan.json").read_text())["verified"]
-    assert replay_run(read_run(after), plan.backend).end_ns == plan.after_ns
-    assert all(judged.after_ns is not None for judged in plan.judged)

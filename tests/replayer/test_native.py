@@ -363,13 +363,6 @@ def test_trees_take_turns_across_collectives() -> None:
         assert np.array_equal(alone.peer, both.peer[rows])
 
 
-def test_a_large_program() -> None:
-    program = native_program("all-reduce", ["ring"], 1 << 30, [256], SYSTEM)
-    assert np.count_nonzero(program.kind == NodeType.COMM_SEND) == 256 * 510
-    assert np.count_nonzero(program.kind == NodeType.COMP) == 256 * (511 + 255)
-    assert program.size_bytes.max() == 1 << 22
-
-
 # ---- Refusals ----
 
 REFUSED: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
@@ -379,15 +372,11 @@ REFUSED: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
         {},
         "system.json: all-gather-implementation[0] is 'tree', expected ring, direct,",
     ),
-    "window 0": (("all-gather", ["direct0"], 64, [4]), {}, "all-gather-implementation[0] is 'direct0', expected ring"),
-    "window of a ring": (("all-gather", ["ring4"], 64, [4]), {}, "all-gather-implementation[0] is 'ring4', expected ring"),
-    "one tree": (("all-gather", ["oneDoubleBinaryTree"], 64, [4]), {}, "is 'oneDoubleBinaryTree', expected ring"),
     "too many names": (
         ("all-reduce", ["ring", "ring"], 64, [4]),
         {},
         "all-reduce-implementation has 2 entries, expected one for",
     ),
-    "no name": (("all-reduce", [], 64, [4]), {}, "all-reduce-implementation has 0 entries, expected one for each of the 1 dim"),
     "all-to-all": (
         ("all-to-all", ["halvingDoubling"], 64, [4]),
         {},
@@ -397,11 +386,6 @@ REFUSED: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
         ("all-reduce", ["halvingDoubling"], 64, [6]),
         {},
         "over 6 NPUs: NPU 4 waits for NPU 0, which sends to NPU 2, so that ASTRA-sim stalls; expected a power of 2",
-    ),
-    "doubling 10": (
-        ("all-gather", ["halvingDoubling"], 64, [10]),
-        {},
-        "halvingDoubling all-gather over 10 NPUs: NPU 8 waits for",
     ),
     "halving too little": (
         ("all-reduce", ["halvingDoubling"], 8, [8]),
@@ -443,11 +427,6 @@ REFUSED: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
         ("all-gather", ["ring"], 3, [4]),
         {"preferred_dataset_splits": None},
         "splits is missing, where ASTRA-sim stops",
-    ),
-    "splits 0": (
-        ("all-gather", ["ring"], 3, [4]),
-        {"preferred_dataset_splits": 0},
-        "splits is 0, where ASTRA-sim stops; expected 1",
     ),
     "no chunk active": (
         ("all-gather", ["ring"], 3, [4]),

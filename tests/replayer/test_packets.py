@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.examples import examples
-from helpers.fabrics import ONE_WAY, PARALLEL, TWO_LEVELS, WITH_DIRECT, adding, both_ways, tree_networks
+from helpers.fabrics import ONE_WAY, PARALLEL, TWO_LEVELS, adding, both_ways, tree_networks
 from helpers.lint_runs import coll, comp, recv, send
 from helpers.naive_packets import over_switches
 from helpers.naive_run import naive_replay_run
@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.network.composition import build_topology
-from astra_tacos.network.network_config import LinkSpec, NetworkConfig, configured, read_network
+from astra_tacos.network.network_config import LinkSpec, NetworkConfig, configured
 from astra_tacos.network.node_table import ForwardingDevice
 from astra_tacos.network.ns3 import Ns3Config, read_ns3_config
 from astra_tacos.network.packet_links import PacketLinks
@@ -175,12 +175,6 @@ def test_what_ns3_cannot_have_of_a_graph_is_refused(topology: Topology, message:
         PacketLinks("fabric", topology, Ns3Config())
 
 
-def test_npus_do_not_relay() -> None:
-    """NPU 0 reaches NPU 3 over another NPU only."""
-    with pytest.raises(ConfigError, match="rank 0 sends to rank 3, which is no neighbour of it and shares no switch"):
-        PacketLinks("fabric", WITH_DIRECT, Ns3Config()).routes(np.array([0]), np.array([3]))
-
-
 def crowd(folder: Path, dimensions: Dimensions, size: int, each: int = 1) -> Run:
     """Every NPU sends to every other at once."""
     count = dimensions[0][1]
@@ -257,15 +251,6 @@ def test_refuses_a_message_that_ns3_cannot_count(tmp_path: Path) -> None:
         replay_run(run, "packet")
 
 
-def test_refuses_a_link_without_a_reverse_like_it(tmp_path: Path) -> None:
-    path = tmp_path / "network.yml"
-    (tmp_path / "links.csv").write_text("src,dst,bandwidth,latency\n0,1,50,500\n1,0,25,500\n")
-    path.write_text("npus_count: [ 2 ]\nastra_tacos: { links: links.csv }\n")
-    run = make_run(tmp_path / "run", [[send(0, 1, size=8)], [recv(0, 0, size=8)]])
-    with pytest.raises(ConfigError, match="the link 0 -> 1 has no reverse of its bandwidth and latency"):
-        replay_run(replace(run, network=read_network(path)), "packet")
-
-
 def test_refuses_a_buffer_that_fills_up(tmp_path: Path) -> None:
     """Many messages at once: a switch's port may hold an eighth of 1 MiB."""
     run = with_ns3(crowd(tmp_path, SWITCH, 1 << 20, each=8), buffer_mib=1)
@@ -294,11 +279,9 @@ def test_reads_a_configuration(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("", "no key of a configuration of the ns-3 backend"),
-        ("PACKET_PAYLOAD_SIZE", "PACKET_PAYLOAD_SIZE is '', expected a whole number from 1 to 9,000"),
         ("PACKET_PAYLOAD_SIZE 0", "PACKET_PAYLOAD_SIZE is '0', expected a whole number from 1 to 9,000"),
         ("BUFFER_SIZE 1.5", "BUFFER_SIZE is '1.5', expected a whole number from 1 to 2,047"),
         ("ERROR_RATE_PER_LINK x", "ERROR_RATE_PER_LINK is 'x', expected a number from 0"),
-        ("CC_MODE 1e999", "CC_MODE is '1e999', expected a whole number"),
     ],
 )
 def test_a_wrong_configuration_is_one_line(tmp_path: Path, text: str, message: str) -> None:

@@ -27,7 +27,7 @@ def test_text_is_no_formula_and_comes_back(text: str) -> None:
     assert second == ["-1", "-2.5"]  # numbers stay numbers
 
 
-@pytest.mark.parametrize("name", ["=1+1", "'a", "@a", "plain"])
+@pytest.mark.parametrize("name", ["=1+1", "@a", "plain"])
 def test_a_comparison_comes_back(tmp_path, name: str) -> None:
     row = CompareRow(name, "-Ring 4", 4, "all-reduce", None, 1 << 20, "ring", refusal="+ no")
     with (tmp_path / "a.csv").open("w", newline="", encoding="utf-8") as file:

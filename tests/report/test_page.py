@@ -65,9 +65,6 @@ SETUP = """async () => {
   await new Promise((done) => setTimeout(done, 50));
 }"""
 
-COUNTS = "[...document.querySelectorAll('PATHS')].map((path) => path.getAttribute('d').split('M').length - 1)"
-"""Bars in each path."""
-
 
 @pytest.fixture(scope="module")
 def shared(running: Any, path: Path) -> Iterator[Any]:
@@ -181,18 +178,12 @@ def test_a_timeline_saves_every_bar(page: Any, bars: dict[str, np.ndarray]) -> N
     [
         ("name", "NAME 19", [19, *range(190, 200)]),
         ("name", "<script>", [0]),
-        ("value", ">295", [197, 198, 199]),
         ("value", ">=295.5", [197, 198, 199]),
-        ("value", "<3", [0, 1]),
-        ("value", "<= 3", [0, 1, 2]),
         ("value", "=4.5", [3]),
         ("value", "3..6", [2, 3, 4]),
         ("hole", "<7", [0, 3, 6]),
         ("hole", "=", None),
-        ("value", "1..x", None),
-        ("value", ">", None),
         ("value", "297..", [198, 199]),
-        ("value", "..3", [0, 1, 2]),
         ("hole", "!=6", [n for n in range(0, 200, 3) if n != 6]),
         ("hole", "none", [n for n in range(200) if n % 3]),
         ("name", "!=name 7", [n for n in range(200) if n != 7]),
@@ -212,18 +203,12 @@ def test_filters(page: Any, column: str, text: str, expected: list[int] | None) 
 FILTERS = [
     ("bytes", "4 KiB", [4096]),
     ("bytes", ">4KiB", [5000, 65536]),
-    ("bytes", "5kb", [5000]),
-    ("bytes", ">5,000", [65536]),
     ("bytes", "4KiB..5KB", [4096, 5000]),
     ("bytes", "20us", None),
     ("ns", ">20,000", [65536]),
     ("ns", "< 5 \N{MICRO SIGN}s", [4096]),
-    ("ns", "..0.005ms", [4096, 5000]),
     ("ns", "4.10 us", [4096]),
-    ("ns", "5 KiB", None),
     ("share", ">=409600%", [4096, 5000, 65536]),
-    ("GB/s", "5000 GB/s", [5000]),
-    ("", "4096", [4096]),
     ("", "409", []),
     ("", "1,2", None),
 ]

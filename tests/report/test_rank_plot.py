@@ -83,12 +83,6 @@ def test_bars_are_what_ranks_do() -> None:
     assert figure.axes[0].get_title(loc="left").startswith("before: 513 ns")
 
 
-def test_a_run_without_a_before_is_one_panel() -> None:
-    figure = drawn(lambda: draw_rank_timeline(recording(with_before=False)))
-    assert len(figure.axes) == 1
-    assert figure.axes[0].get_title(loc="left").startswith("263 ns")
-
-
 def test_many_ranks_become_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timeline_plot, "MOST_RANKS", 3)
     made = recording(7)

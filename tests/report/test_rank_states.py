@@ -6,8 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.lint_runs import comp, recv, send
-from helpers.runs import ONE_DIMENSION, SEVERAL_DIMENSIONS, ending_runs, load_run, make_run
+from helpers.runs import ONE_DIMENSION, SEVERAL_DIMENSIONS, ending_runs, load_run
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -102,25 +101,6 @@ def test_random_runs(tmp_path: Path, backend: str) -> None:
 @pytest.mark.golden_cases("e2e_*")
 def test_recorded_runs(golden: Path, golden_case: str) -> None:
     check(load_run(golden / golden_case), AWARE)
-
-
-def test_receives_count_only_where_nothing_else_goes_on(tmp_path: Path) -> None:
-    """Rank 1 posts two receives at once, computes, then waits for the first message, and for the second."""
-    ranks = [
-        [comp(0, us=5), send(1, 1, [0], size=1000, tag=1), comp(2, [1], us=5), send(3, 1, [2], size=1000, tag=2)],
-        [recv(0, 0, size=1000, tag=1), recv(1, 0, size=1000, tag=2), comp(2, us=2)],
-    ]
-    run = make_run(tmp_path, ranks)
-    recording = record_run(run, replay_run(run, AWARE))
-    segments = find_segments(recording.nodes, recording.after)
-    own = slice(int(segments.rank_first[1]), None)
-    seen = [
-        (STATES[state], recording.nodes.node_id[node] if node != NO_NODE else None, end)
-        for state, node, end in zip(
-            segments.state[own].tolist(), segments.communication[own].tolist(), segments.end_ns[own].tolist(), strict=True
-        )
-    ]
-    assert seen == [("compute", None, 2000), ("waiting for a message", 0, 6010), ("waiting for a message", 1, 12020)]
 
 
 def test_states_over_time_add_up(golden: Path) -> None:

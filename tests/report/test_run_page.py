@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.browser import DESKTOP, PHONE, opened, saved
+from helpers.browser import DESKTOP, PHONE, opened
 from helpers.lint_runs import RunFiles, coll, comp, recv, send
 from helpers.plans import planned, written
 from helpers.recordings import random_recording, write_replay
@@ -133,12 +133,6 @@ def test_a_thousand_ranks_that_all_differ_fit_into_a_page(tmp_path: Path) -> Non
     assert b"Of 2,048 ranks, " in content
 
 
-def test_ranks_of_very_many_nodes_are_merged(tmp_path: Path) -> None:
-    content = replay_page(write_replay(tmp_path / "replay", random_recording(4, 160_000)))
-    assert len(content) < MOST_PAGE_BYTES
-    assert b"that follow one another are merged into the state that takes most of them." in content
-
-
 # ---- In the browser ----
 
 
@@ -189,25 +183,6 @@ def test_the_timeline_answers_to_the_pointer(page_file: Path, running: Any) -> N
         assert lit >= 8  # four ranks of the group, before and after
 
 
-def test_the_timeline_answers_to_the_keyboard(page_file: Path, running: Any) -> None:
-    with opened(running, page_file) as page:
-        page.locator("#timeline svg[role=application]").focus()
-        said = page.locator("#timeline .live")
-        page.keyboard.press("ArrowRight")
-        assert said.inner_text().startswith("Before, rank 0: compute, 0 ns to 20.00 µs")
-        assert "(n0, node 0)" in said.inner_text()
-        page.keyboard.press("ArrowDown")
-        assert "rank 1: " in said.inner_text()
-        page.keyboard.press("Enter")
-        assert "Picked on rank 1" in page.locator("#picked").inner_text()
-        before = page.evaluate("RUN.timeline.shown().view")
-        page.keyboard.press("+")
-        zoomed = page.evaluate("RUN.timeline.shown().view")
-        assert zoomed["t1"] - zoomed["t0"] < before["t1"] - before["t0"]
-        page.keyboard.press("Escape")
-        assert page.locator("#picked").inner_text() == ""
-
-
 def test_bars_are_what_the_replay_saw(page_file: Path, plan_folder: Path, running: Any) -> None:
     """The bars of each rank, summed by state in the browser, against the figures of the directory."""
     with opened(running, page_file) as page:
@@ -224,24 +199,6 @@ def test_bars_are_what_the_replay_saw(page_file: Path, plan_folder: Path, runnin
             for rank in range(8):
                 computes = sum(sums.get(f"{8 * which + rank} {state}", 0) for state in (0, 1))
                 assert computes == archive[f"{when}_compute_ns"][rank]
-
-
-def test_the_table_of_cases_filters(page_file: Path, running: Any) -> None:
-    with opened(running, page_file) as page:
-        rows = page.locator("#case-table tbody tr")
-        assert rows.count() == 2
-        page.locator("#case-table input").nth(1).fill(">500000")
-        assert rows.count() == 1
-        assert "1 MiB" in rows.first.inner_text()
-        assert b"1048576" in saved(page, page.locator("#case-table button[data-save=CSV]"))
-
-
-def test_pictures_are_saved(page_file: Path, running: Any) -> None:
-    with opened(running, page_file) as page:
-        rows = saved(page, page.locator("#timeline button[data-save=CSV]")).decode().splitlines()
-        assert rows[0] == "row,start_ns,end_ns,kind,compute,communication"
-        assert len(rows) > 2 * 8 * 4
-        assert saved(page, page.locator("#over-time button[data-save=SVG]")).startswith(b"<svg")
 
 
 def test_odd_runs_are_drawn(tmp_path: Path, running: Any) -> None:

@@ -10,12 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from helpers.browser import PHONE, opened, saved
 from helpers.sweep_tables import as_columns, made_up_sweep, odd_sweep, real_sweep, workload_sweep
 
-from astra_tacos.cli.main import cli
-from astra_tacos.report.html import sweep_data
 from astra_tacos.report.html.page import MOST_PAGE_BYTES
 from astra_tacos.report.html.sweep import Best, best_points, render_sweep
 from astra_tacos.report.html.sweep_data import as_numbers, as_texts, round_to, varying_columns
@@ -233,17 +230,6 @@ def test_a_chosen_row_is_marked_everywhere_by_keyboard(running: Any, real: Path)
         assert after[0] == "SELECT" and after[1] != before
 
 
-def test_a_click_on_a_point_of_a_picture_chooses_it(running: Any, real: Path) -> None:
-    with opened(running, real) as page:
-        mark = page.locator("#front-chart .scatterlayer .points path").first
-        mark.scroll_into_view_if_needed()
-        mark.hover(force=True)
-        mark.click(force=True)
-        page.wait_for_selector(".sweep-chosen")
-        shown = int(page.locator(".sweep-chosen h3").inner_text().split()[1])
-        assert shown in {int(row["point"]) for row in read_csv(page, "#front-chart")}
-
-
 def test_a_view_is_in_the_address(running: Any, real: Path, tmp_path: Path) -> None:
     with opened(running, real) as page:
         page.get_by_label("Filter by synthesizer").fill("ring")
@@ -264,15 +250,6 @@ def test_a_view_is_in_the_address(running: Any, real: Path, tmp_path: Path) -> N
         assert page.get_by_label("Filter by synthesizer").input_value() == "ring"
         assert page.locator(".sweep-chosen h3").inner_text() == point
         assert "efficiency" in page.locator("#heat-chart .gtitle").text_content()
-
-
-def test_pictures_are_saved(running: Any, real: Path) -> None:
-    with opened(running, real) as page:
-        for picture in ("front", "heat", "lines"):
-            buttons = page.locator(f"#{picture}-chart button[data-save]")
-            assert saved(page, buttons.nth(0)).startswith(b"<svg")
-            assert saved(page, buttons.nth(1)).startswith(b"\x89PNG")
-            assert page.locator(f"#{picture}-chart [role=img]").get_attribute("aria-label")
 
 
 @pytest.mark.parametrize("make", [real_sweep, workload_sweep, odd_sweep, lambda: made_up_sweep(2000)])
@@ -382,32 +359,8 @@ def test_a_hundred_thousand_points_fit(running: Any, tmp_path: Path) -> None:
             np.testing.assert_array_equal(held, rounded[::97])
 
 
-def test_too_many_points_are_chosen_and_counted(running: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep_data, "MOST_POINTS", 1500)
-    with opened(running, written(tmp_path, made_up_sweep(4000))) as page:
-        note = page.locator("#sweep-detail").inner_text()
-        assert "1,500 of 4,000 points are on this page" in note and "sweep.parquet" in note
-        assert "all 1,500 points on this page, out of 4,000" in page.locator("#sweep-view").inner_text()
-        assert page.locator("#overview .fact dd").first.inner_text().startswith("4,000")
-
-
 def test_rows_that_are_none_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"sweep\.parquet: has no rows"):
         render_sweep(SweepColumns("s", (), {"point": [], "status": []}), "sweep.parquet")
     with pytest.raises(ConfigError, match=r"sweep\.parquet: has no column status"):
         render_sweep(SweepColumns("s", (), {"point": [0]}), "sweep.parquet")
-
-
-def test_report_of_the_directory_of_a_sweep(tmp_path: Path) -> None:
-    from astra_tacos.study.sweep.table import read_sweep, write_table
-
-    table = workload_sweep()
-    kinds = {name: "str" if isinstance(values[0], str | None) else "float" for name, values in table.columns.items()} | {
-        "point": "int"
-    }
-    write_table(tmp_path / "sweep.parquet", table.name, table.axes, kinds, rows_of(table))
-    result = CliRunner().invoke(cli, ["report", str(tmp_path), "--title", "My <sweep>", "-o", str(tmp_path / "report.html")])
-    assert result.exit_code == 0, result.output
-    content = (tmp_path / "report.html").read_bytes()
-    assert content == render_sweep(read_sweep(tmp_path), "sweep.parquet", "My <sweep>")
-    assert b"<title>My &lt;sweep&gt;</title>" in content

@@ -92,19 +92,6 @@ def test_lines_are_the_best_of_what_shares_a_place() -> None:
     assert "all-reduce" in figure.get_suptitle()
 
 
-def test_times_are_the_least_and_in_their_unit() -> None:
-    made = table(sizes=SIZES[:1], costs=(100.0,))
-    choice = choose(made, "lines", x="seed", y="predicted_ns")
-    (axes,) = drawn(lambda: draw_sweep(made, choice, "single")).axes
-    assert axes.get_ylabel() == "collective time (µs)"
-    for line in axes.get_lines():
-        for seed, time in zip(line.get_xdata(), line.get_ydata(), strict=True):
-            times = [r["predicted_ns"] for r in rows_of(made) if (r["synthesizer"], r["seed"]) == (line.get_label(), seed)]
-            assert time == pytest.approx(min(times) / 1e3)
-    assert axes.get_ylim()[0] == 0
-    assert {line.get_label() for line in axes.get_lines()} == {"tacos", "my-own"}
-
-
 def test_tasks_have_panels_of_their_own() -> None:
     made = table(collectives=("all-reduce", "all-gather"))
     figure = drawn(lambda: draw_sweep(made, choose(made)))
@@ -116,15 +103,6 @@ def test_tasks_have_panels_of_their_own() -> None:
     one = table(sizes=SIZES[:2])
     figure = drawn(lambda: draw_sweep(one, choose(one, "lines", x="seed")))
     assert [axes.get_title() for axes in figure.axes] == ["64 KiB", "1 MiB"]
-
-
-def test_an_axis_that_tells_the_task_needs_no_panels() -> None:
-    made = table()
-    columns = made.columns | {"size": [f"{size >> 10}KiB" for size in made.columns["size_bytes"]]}
-    named = SweepColumns("named", ("size", "synthesizer", "seed", "cost"), columns)
-    figure = drawn(lambda: draw_sweep(named, choose(named, "lines", x="size", y="efficiency")))
-    assert len(figure.axes) == 1
-    assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == [f"{size >> 10}KiB" for size in SIZES]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -176,14 +154,6 @@ def test_bright_is_better_in_a_heat_map(value: str, best) -> None:
         assert brightness.flat[np.flatnonzero(cells == best(cells))[0]] == brightness[~np.isnan(cells)].max()
 
 
-def test_one_value_everywhere_has_no_colour_bar() -> None:
-    made = table(sizes=SIZES[1:2])
-    same = SweepColumns("same", made.axes, made.columns | {"efficiency": [0.5] * made.num_rows})
-    figure = drawn(lambda: draw_sweep(same, choose(same, "heatmap", x="seed", y="synthesizer", value="efficiency")))
-    assert len(figure.axes) == 1
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["efficiency: 50%"]
-
-
 def naive_front(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
     def beats(a, b):
         return a[0] <= b[0] and a[1] <= b[1] and a != b
@@ -203,16 +173,6 @@ def test_the_front_is_what_nothing_beats() -> None:
         assert found == sorted(set(naive_front(points)))
         assert sum(len(part.get_offsets()) for part in axes.collections) == len(points)
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["tacos", "ring", "my-own", "Pareto front"]
-
-
-def test_a_front_of_more_is_better() -> None:
-    made = table(sizes=SIZES[1:2])
-    figure = drawn(lambda: draw_sweep(made, choose(made, "pareto", x="cost", y="efficiency")))
-    points = [(r["cost"], -r["efficiency"]) for r in rows_of(made)]
-    (line,) = figure.axes[0].get_lines()
-    expected = [(cost, -worse) for cost, worse in sorted(naive_front(points))]
-    assert np.allclose(np.stack((line.get_xdata(), line.get_ydata()), axis=1), expected)
-    assert "lower cost and higher efficiency" in note_of(figure)
 
 
 @settings(deadline=None)
@@ -295,12 +255,6 @@ def test_nothing_is_cut_off(kind: str, width: str) -> None:
 def test_the_same_rows_give_the_same_bytes(tmp_path: Path, kind: str) -> None:
     made = table(sizes=SIZES[:2])
     check_same_bytes(lambda path: save_figure(path, lambda: draw_sweep(made, choose(made, kind), "single")), tmp_path)
-
-
-def test_what_has_no_order_is_not_joined_by_lines() -> None:
-    made = table(sizes=SIZES[1:2])
-    (axes,) = drawn(lambda: draw_sweep(made, choose(made, "lines", x="synthesizer", by="seed"))).axes
-    assert {line.get_linestyle() for line in axes.get_lines()} == {"None"}
 
 
 def test_large_sums_are_short() -> None:

@@ -100,33 +100,6 @@ def test_the_tree_that_is_lit_is_exactly_the_sends_of_the_chunk(page: Any, of: S
     assert page.evaluate("document.querySelectorAll('#links-over-time path.lit').length") > 0
 
 
-def test_time_goes_to_the_end_of_the_collective(running: Any, tmp_path: Path) -> None:
-    """Links are free again while the last chunk is on its way."""
-    of = schedule(topology(("Ring", 2, 50.0, 500.0)), size=1 << 10, link_model="pipelined")
-    assert link_use(of).end_ns.max() < of.collective_time_ns
-    with opened(running, page_of(of, tmp_path / "page.html")) as page:
-        assert page.evaluate("() => AT.report.timeline.shown().view.t1") == of.collective_time_ns
-        assert page.locator("#links-over-time svg line.end").count() == 1
-        assert page.locator("#chunk-number").get_attribute("placeholder") == "0\N{EN DASH}1"
-
-
-def test_groups_and_times_of_the_timeline_are_told_in_full(page: Any, of: Schedule) -> None:
-    names = [f"dimension {number}: {dimension.block} {dimension.size}" for number, dimension in enumerate(of.topology.dimensions)]
-    page.evaluate("() => AT.report.timeline.reset()")
-    frames(page)
-    assert page.locator("#links-over-time svg rect title").all_text_contents() == names
-    shown = page.locator("#links-over-time svg text[transform]").all_text_contents()
-    assert len(shown) == 3
-    assert all(
-        text in {full, full.replace("dimension", "dim."), f"dim. {n}", str(n)}
-        for n, (text, full) in enumerate(zip(shown, names, strict=True))
-    )
-    page.evaluate("() => AT.report.timeline.zoom({t0: 145.25, t1: 145.75, r0: 0, r1: 9})")
-    frames(page)
-    assert "145.25 ns to 145.75 ns" in page.locator("#links-over-time [data-role=shows]").inner_text()
-    page.evaluate("() => AT.report.timeline.reset()")
-
-
 def test_pointing_lights_a_tree_and_picking_keeps_it(page: Any, of: Schedule) -> None:
     svg = page.locator("#links-over-time svg[tabindex]")
     svg.focus()
@@ -194,12 +167,6 @@ def test_an_npu_lists_what_it_held_when(page: Any, of: Schedule, npu: int) -> No
     assert page.locator("#topology circle[fill='#22384f']").get_attribute("data-device") == str(npu)
 
 
-def test_clicking_an_npu_in_the_drawing_picks_it(page: Any) -> None:
-    page.locator("#topology circle[data-device='7']").click()
-    assert page.locator("#npu-number").input_value() == "7"
-    assert "NPU 7 begins with" in page.locator("#npu").inner_text()
-
-
 def test_links_are_listed_with_their_use(page: Any, of: Schedule) -> None:
     page.locator("#links summary").click()
     rows = list(csv.reader(io.StringIO(saved(page, page.locator("#link-table [data-save=CSV]")).decode())))
@@ -233,13 +200,6 @@ def test_the_comparison_has_bars_and_refusals(page: Any, of: Schedule) -> None:
     text = page.locator("#algorithms").inner_text()
     assert "is for <others>" in text and "How <it> was made." in text
     assert "all-reduce on n" not in text  # what was asked for is said above
-
-
-@pytest.mark.parametrize("which", ["topology", "links-over-time", "arrival-curves", "comparison"])
-def test_pictures_are_saved(page: Any, which: str) -> None:
-    box = page.locator(f"#{which}")
-    assert b"</svg>" in saved(page, box.locator("[data-save=SVG]"))
-    assert saved(page, box.locator("[data-save=PNG]")).startswith(b"\x89PNG\r\n\x1a\n")
 
 
 def test_a_phone_has_nothing_to_scroll_sideways(running: Any, path: Path) -> None:
@@ -302,18 +262,6 @@ def test_too_many_sends_are_aggregated_and_the_page_says_so(running: Any, tmp_pa
         busy = sum(int(row[1]) * (float(row[3]) - float(row[2])) * float(row[4]) for row in rows)
         assert busy == pytest.approx(float(of.link_busy_ns.sum()), rel=1e-3)
         assert page.locator("#npu-held").count() == 0
-
-
-def test_two_hundred_thousand_sends_are_held_one_by_one(running: Any, tmp_path: Path) -> None:
-    of = schedule(topology(("Ring", 12, 50.0, 500.0), ("Ring", 12, 25.0, 700.0)), chunks=5, size=1 << 24)
-    assert of.num_sends > 200_000
-    path = page_of(of, tmp_path / "page.html")
-    assert path.stat().st_size < MOST_PAGE_BYTES
-    with opened(running, path) as page:
-        assert f"the {of.num_sends:,} bars in view" in page.locator("#timeline [data-role=shows]").inner_text()
-        sums = page.evaluate("['start', 'end'].map((name) => AT.data.bars[name].reduce((sum, time) => sum + time, 0))")
-        use = link_use(of)
-        assert sums == [int(use.start_ns.sum()), int(use.end_ns.sum())]
 
 
 def test_large_networks_are_aggregated(running: Any, tmp_path: Path) -> None:

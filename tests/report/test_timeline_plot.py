@@ -13,7 +13,7 @@ from helpers.figures import check_nothing_is_cut, check_same_bytes, drawn
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import to_hex, to_rgb
 
-from astra_tacos import all_gather, all_reduce, synthesize
+from astra_tacos import all_reduce, synthesize
 from astra_tacos.network.topology import Topology
 from astra_tacos.report.figure import bars_over_time, timeline_plot
 from astra_tacos.report.figure.figure_style import WIDTHS, save_figure
@@ -163,15 +163,6 @@ def test_a_chunk_stands_out_with_its_tree() -> None:
     assert len(tree.get_segments()) == expected > len(own) / 2
     assert f"chunk 5: {len(own)} sends" in figure.get_suptitle()
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["reduce", "copy", "other chunks"]
-
-
-def test_only_what_is_there_is_in_the_legend() -> None:
-    topology = networks.topology(*networks.RING8)
-    gathered = synthesize(topology, all_gather(8, 1 << 20, 1), synthesizer="tacos")
-    figure = drawn(lambda: draw_timeline(gathered))
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["copy"]
-    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
-    assert labels[:3] == ["0 → 1", "0 → 7", "1 → 0"] and len(labels) == 16
 
 
 @pytest.mark.parametrize("width", WIDTHS)

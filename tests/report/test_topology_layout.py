@@ -10,7 +10,6 @@ from hypothesis import given, settings
 
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.fabric.kinds import KINDS, make_fabric
-from astra_tacos.network.network_config import LinkSpec
 from astra_tacos.network.topology import Topology
 from astra_tacos.report.topology_layout import curves, layout
 
@@ -48,11 +47,6 @@ def check(topology: Topology) -> None:
 @given(networks.topologies())
 def test_every_device_has_a_place_of_its_own(topology: Topology) -> None:
     check(topology)
-
-
-@pytest.mark.parametrize("name", networks.ALL)
-def test_all_kinds_of_networks(name: str) -> None:
-    check(networks.topology(*networks.ALL[name]))
 
 
 @pytest.mark.parametrize("name", LARGE)
@@ -111,18 +105,6 @@ def test_clusters_stand_around_their_switches() -> None:
     switches = drawn.positions[64:]
     assert len(switches) == 8
     assert np.hypot(*(switches - 0.5).T).max() < np.hypot(*(drawn.positions[:64] - 0.5).T).min()
-
-
-def test_members_stand_around_a_switch() -> None:
-    drawn = layout(networks.topology(("Switch", 16, *B)))
-    assert np.allclose(drawn.positions[16], 0.5)
-    assert np.ptp(np.hypot(*(drawn.positions[:16] - 0.5).T)) < 1e-9
-
-
-def test_missing_and_slower_links_move_no_device() -> None:
-    whole = layout(networks.topology(*networks.TORUS))
-    less = layout(networks.topology(*networks.TORUS, failed_links=((0, 1), (5, 4)), link_overrides=(LinkSpec(1, 2, 5.0, None),)))
-    assert np.allclose(less.positions, whole.positions)
 
 
 def test_neighbours_in_a_graph_are_near_one_another() -> None:

@@ -157,24 +157,6 @@ def test_large_networks_are_drawn_by_groups_with_the_means_of_their_links(name: 
     assert f"means of up to {max(map(len, kept.values())):,} links" in said
 
 
-def test_a_large_graph_keeps_all_its_links_in_or_between_groups() -> None:
-    topology = networks.hypercube(10)
-    grouped = group(topology)
-    assert grouped.topology.num_devices <= MOST_DEVICES
-    between = int(np.count_nonzero(grouped.link >= 0))
-    assert 0 < between < topology.num_links
-    assert np.bincount(grouped.link[grouped.link >= 0], minlength=grouped.topology.num_links).min() >= 1
-    assert np.allclose(grouped.mean(topology.link_bandwidth_gibps), 50.0)
-    draw_topology(topology)
-
-
-def test_small_networks_are_left_as_they_are() -> None:
-    topology = networks.topology(*networks.HIERARCHY)
-    grouped = group(topology)
-    assert grouped.topology is topology and grouped.npus == 1
-    assert np.array_equal(grouped.link, np.arange(topology.num_links))
-
-
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", [*networks.ALL, *LARGE])
 def test_nothing_is_cut_off(name: str, width: str) -> None:

@@ -71,13 +71,6 @@ def test_counts_are_those_of_the_nodes(golden: Path, golden_case: str) -> None:
     assert json.loads(done.output).get("compute", {"total_us": 0})["total_us"] == computes.sum()
 
 
-def test_a_custom_collective_has_none(golden: Path) -> None:
-    prefix = next(path for path in sorted((golden / "ring8_ag_us0_aware" / "collective").glob("*.0.et")))
-    result = summarise_trace(read_trace(str(prefix)[: -len(".0.et")], workload=True))
-    assert result["collectives"] == []
-    assert result["message_bytes"]["all"] > 0
-
-
 @given(
     st.integers(1, 12).flatmap(
         lambda count: st.tuples(

@@ -130,38 +130,6 @@ def marks(*names: str) -> list[int]:
     return [sum(1 << WORKLOAD_ATTRIBUTES.index(name) for name in names)]
 
 
-def test_the_first_attribute_of_a_name_counts(tmp_path: Path) -> None:
-    trace, of = attributes(tmp_path, ("comm_size", {"int64_val": 5}), ("comm_size", {"int64_val": 6}), ("comm_size", {}))
-    assert (trace.size_bytes.tolist(), of.wrong_type.tolist(), of.no_value.tolist()) == ([5], [0], [0])
-    trace, of = attributes(tmp_path, ("comm_size", {}), ("comm_size", {"int64_val": 6}))
-    assert (trace.size_bytes.tolist(), of.wrong_type.tolist(), of.no_value.tolist()) == ([ABSENT], [0], marks("comm_size"))
-
-
-@pytest.mark.parametrize(
-    "value", [{"double_val": 1.0}, {"float_val": 1.0}, {"string_val": "1"}, {"bytes_val": b"1"}, {"int32_list": [1]}]
-)
-@pytest.mark.parametrize("name", [name for name in WORKLOAD_ATTRIBUTES if name not in ("pg_name", "involved_dim")])
-def test_types_that_astra_sim_refuses(tmp_path: Path, name: str, value: dict) -> None:
-    assert attributes(tmp_path, (name, value))[1].wrong_type.tolist() == marks(name)
-
-
-def test_every_integer_type_counts_and_is_bounded(tmp_path: Path) -> None:
-    most = (1 << 63) - 1
-    for kind, value, expected in (
-        *(
-            ("int32", -5, -5),
-            ("int64", -(1 << 63), -(1 << 63)),
-            ("uint32", (1 << 32) - 1, (1 << 32) - 1),
-            ("uint64", (1 << 64) - 1, most),
-        ),
-        *(("sint32", -(1 << 31), -(1 << 31)), ("sint64", -(1 << 63), -(1 << 63)), ("fixed32", 1 << 31, 1 << 31)),
-        *(("fixed64", 1 << 63, most), ("sfixed32", -7, -7), ("sfixed64", -8, -8), ("bool", True, 1)),
-    ):
-        trace, of = attributes(tmp_path, ("comm_size", {f"{kind}_val": value}), ("is_cpu_op", {f"{kind}_val": value}))
-        assert trace.size_bytes.tolist() == [expected], kind
-        assert (of.is_cpu_op.tolist(), of.wrong_type.tolist()) == ([True], [0])
-
-
 def test_groups_dimensions_and_own_rank(tmp_path: Path) -> None:
     dims = [True, False, True]
     trace, of = attributes(
@@ -182,15 +150,6 @@ def test_groups_dimensions_and_own_rank(tmp_path: Path) -> None:
     assert (of.own.tolist(), trace.peer.tolist()) == ([5], [4])
     trace, of = attributes(tmp_path, ("comm_src", {"int32_val": 4}), ("comm_dst", {"int32_val": 5}), kind=NodeType.COMP)
     assert (of.own.tolist(), trace.peer.tolist()) == ([ABSENT], [ABSENT])
-
-
-def test_many_groups(tmp_path: Path) -> None:
-    nodes = [schema.Node(id=number) for number in range(5000)]
-    for number, node in enumerate(nodes):
-        node.attr.add(name="pg_name", string_val="group " * (number % 7) + str(number % 3000))
-    of = read(tmp_path, message(*nodes), workload=True).workload
-    assert of is not None and of.group.tolist() == [number if number < 3000 else of.group[number] for number in range(5000)]
-    assert [of.group_names[group] for group in of.group.tolist()] == [node.attr[0].string_val for node in nodes]
 
 
 def test_the_kernels_names_are_the_traces() -> None:
@@ -219,12 +178,6 @@ def test_ids_become_rows(ids: list[int], other: list[int], shift: bool, seed: in
 def test_the_second_node_of_an_id_is_found(ids: list[int], seed: int) -> None:
     expected = next((row for row, one in enumerate(ids) if one in ids[:row]), UNIQUE)
     assert ids_to_rows(np.array(ids, np.uint64).view(np.int64), np.empty(0, np.int64), 0, np.uint64(seed)) == expected
-
-
-def test_dependencies_may_go_in_circles(tmp_path: Path) -> None:
-    nodes = [schema.Node(id=5, data_deps=[5, 6]), schema.Node(id=6, ctrl_deps=[5], data_deps=[6, 6, 1 << 63])]
-    trace = read(tmp_path, message(*nodes))
-    assert (trace.dep_first.tolist(), trace.dep.tolist()) == ([0, 2, 6], [0, 1, 1, 1, DANGLING, 0])
 
 
 # ---- Names ----
@@ -264,19 +217,11 @@ REFUSALS = {
     "truncated": (GOOD[:-1], "byte 8: a message of 4 bytes, but 3 are left: truncated?"),
     "only metadata": (METADATA, "no nodes, expected at least one (ASTRA-sim needs it)"),
     "a length of 2**60": (_VarintBytes(1 << 60), "byte 0: a message of 1152921504606846976 bytes, but 0 are left: truncated?"),
-    "a field's length of 2**60": (
-        framed(b"\x12" + _VarintBytes(1 << 60)),
-        "byte 8: not a Chakra message (at byte 10: a length of more",
-    ),
     "a list's length": (
         framed(b"\x2a\x05\x01"),
         "byte 8: not a Chakra message (at byte 10: a length that reaches beyond the end)",
     ),
     "a length without end": (b"\xff" * 40, "byte 0: not the length of a message, expected a Chakra trace"),
-    "a text": (
-        b"hello, world, this is no trace at all, only a text that goes on for a while. " * 3,
-        "byte 0: not a Chakra message",
-    ),
     "field 0": (GOOD + b"\x03\x00\x01\x01", f"byte {AT}: not a Chakra message (at byte {AT + 1}: no field begins like this)"),
     "wire type 6": (framed(b"\x0e\x01"), "byte 8: not a Chakra message (at byte 10: a field of wire type 6 or 7)"),
     "a number without end": (
@@ -294,9 +239,7 @@ REFUSALS = {
     "a million levels in an attribute": (framed(b"\x52" + _VarintBytes(1_000_000) + b"\x7b" * 1_000_000), "nested too deep)"),
     "truncated gzip": (gzip.compress(GOOD)[:-9], "cannot be read (Compressed file ended before"),
     "damaged gzip": (gzip.compress(GOOD)[:-5] + bytes(5), "cannot be read ("),
-    "gzip and more": (gzip.compress(GOOD) + b"more", "cannot be read ("),
     "gzip of nothing": (gzip.compress(b""), "file is empty"),
-    "gzip's beginning": (b"\x1f\x8b", "cannot be read ("),
     "gzip of a truncated one": (gzip.compress(GOOD[:-1]), "byte 8 of what it unpacks to: a message of 4 bytes, but 3 are left"),
     "zeros": (bytes(3_000_000), "byte 2: a second node has the id 0, expected ids to be unique"),
 }
@@ -327,21 +270,6 @@ def test_no_room_is_made_for_nodes_that_cannot_have_ids_of_their_own(size: int, 
     extent = measure(file_bytes(framed(*[body] * (ids + 1000))))
     assert extent.num_nodes == ids + 1
     assert extent.size == len(framed(*[body] * (ids + 1)))
-
-
-def test_a_million_attributes(tmp_path: Path) -> None:
-    one = schema.Node(id=1)
-    one.attr.add(name="comm_size", int64_val=5)
-    node = one.SerializeToString() + b"\x52\x0d\x0a\x09comm_size\x48\x06" * 1_000_000
-    assert read(tmp_path, framed(node)).size_bytes.tolist() == [5]
-
-
-def test_long_lists(tmp_path: Path) -> None:
-    count = 300_000
-    node = schema.Node(id=1, data_deps=range(count), ctrl_deps=range(count))
-    trace = read(tmp_path, message(node, schema.Node(id=2)))
-    assert trace.dep_first.tolist() == [0, 2 * count, 2 * count]
-    assert np.flatnonzero(trace.dep >= 0).tolist() == [1, 2, count + 1, count + 2]
 
 
 def test_a_file_that_changes_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,17 +78,6 @@ def test_what_was_seen_comes_back(tmp_path: Path, backend: str) -> None:
     assert run.workload.node_id.tolist() == back.nodes.node_id.tolist()
 
 
-def test_before_and_after_in_one_file(tmp_path: Path) -> None:
-    run, outcome, _ = recorded(tmp_path)
-    before = replay_run(run, UNAWARE, route_loads=True)
-    recording = record_run(run, outcome, before)
-    save_recording(recording, tmp_path / "replay.npz")
-    back = load_recording(tmp_path / "replay.npz")
-    assert equal(back, recording)
-    assert back.before is not None
-    assert back.before.finish_ns.tolist() == before.finish_ns.tolist()
-
-
 def test_the_same_recording_has_the_same_bytes(tmp_path: Path) -> None:
     for number in range(2):
         _, _, recording = recorded(tmp_path / str(number))

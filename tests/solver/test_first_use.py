@@ -11,7 +11,7 @@ from helpers.command import run, run_process
 from astra_tacos.solver import first_use
 from astra_tacos.support.kernels import first_use as compiling
 from astra_tacos.support.kernels.compiled import Kernel
-from astra_tacos.support.kernels.first_use import find
+from astra_tacos.support.kernels.first_use import kernels_of
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 WORKLOAD = CONFIGS / "workload" / "transformer_16"
@@ -39,9 +39,9 @@ def test_a_command_names_all_kernels_that_it_calls(case: str, tmp_path: Path, mo
         called.add(kernel.name)
         return call(kernel, *arguments)
 
-    def note_names(names: list[str]) -> list[Kernel]:
-        named.update(names)
-        return ahead(names)
+    def note_names(modules: list[str]) -> list[Kernel]:
+        named.update(kernel.name for kernel in kernels_of(modules))
+        return ahead(modules)
 
     monkeypatch.setattr(Kernel, "__call__", note_call)
     monkeypatch.setattr(compiling, "missing_kernels", note_names)
@@ -60,16 +60,16 @@ def test_a_switched_off_compiler_is_one_line(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_all_names_are_those_of_kernels() -> None:
+def test_all_names_are_those_of_modules_of_kernels() -> None:
     for name, value in vars(first_use).items():
         if name.isupper() and isinstance(value, tuple):
-            for kernel in value:
-                assert isinstance(find(kernel), Kernel), kernel
+            for module in value:
+                assert kernels_of([module]), module
 
 
 def test_what_is_missing_is_compiled_with_a_line_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     lines, compiled = [], []
-    missing, following = [find(first_use.WRITING[0])], [find(first_use.CHECKING[0])]
+    missing, following = kernels_of(first_use.WRITING), kernels_of(first_use.CHECKING)
     known = {first_use.WRITING: missing, first_use.CHECKING: following}
     monkeypatch.setattr(compiling, "missing_kernels", lambda names: known.get(tuple(names), []))
     monkeypatch.setattr(compiling, "compile_kernels", lambda kernels, report=None, later=(): compiled.append((kernels, later)))

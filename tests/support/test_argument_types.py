@@ -96,33 +96,23 @@ def test_no_field_goes_unchecked_by_accident() -> None:
             "seed: found 1.5, expected a whole number",
         ),
         (
-            lambda: synthesize(build_topology(RING), all_reduce(4, 100), seed=True),
-            "seed: found True, expected a whole number",
-        ),
-        (
             lambda: synthesize(build_topology(RING), all_reduce(4, 100), on_progress=3),
             "on_progress is 3, expected a function",
         ),
-        (lambda: all_reduce("8", 100), "all_reduce: num_npus is '8', expected a whole number"),
         (lambda: all_reduce(8, 10**5000), "all_reduce: size_bytes is a whole number of over 128 bits"),
         (lambda: all_reduce(10**9, 10**12), "all-reduce: found 1000000000 NPUs, expected at most 1,000,000"),
         (lambda: make_collective("all-reduce", 8, 100, members=[1, "2"]), "members[1] is '2', expected a whole number"),
-        (lambda: make_collective("all-reduce", 8, 100, members="12"), "members is '12', expected a sequence or None"),
         (
             lambda: build_topology(NetworkConfig("x", (Dimension("Ring", np.int64(4), 1.0, 1.0),))),
             "dimensions[0].size is ",
         ),
-        (lambda: build_topology("net.yml"), "build_topology: network is 'net.yml', expected a NetworkConfig"),
-        (lambda: build_topology(NetworkConfig("x", (Dimension("Ring", "4", 1.0, 1.0),))), "network.dimensions[0].size is '4'"),
         (
             lambda: build_topology(NetworkConfig("x", links=(LinkSpec(0, 1, 1.0, 1.0), 3))),
             "network.links[1] is 3, expected a LinkSpec",
         ),
         (lambda: build_topology(replace(RING, failed_links=((0, 1, 2),))), "failed_links[0] is a tuple of 3, expected 2 entries"),
-        (lambda: astra_tacos.read_network(3), "read_network: path is 3, expected a string or a Path"),
         (lambda: astra_tacos.read_network("a\0b"), r"read_network: path is 'a\x00b', expected a path without zero bytes"),
         (lambda: astra_tacos.load_schedule(Path("\ud800")), r"load_schedule: path is '\ud800', expected a path without"),
-        (lambda: astra_tacos.verify(RING), "verify: schedule is a NetworkConfig, expected a Schedule"),
     ],
 )
 def test_what_is_wrong_is_named(call: Any, expected: str) -> None:
@@ -173,7 +163,6 @@ def test_what_fits_passes() -> None:
         (np.zeros(3, np.int32), np.ndarray[Any, np.dtype[np.float64]], True),
         (np.zeros(3, bool), np.ndarray[Any, np.dtype[np.int32]], False),
         ([0], np.ndarray[Any, np.dtype[np.int32]], False),
-        (np.zeros(3, np.float32), np.ndarray[Any, np.dtype[np.float64]], True),
         (np.array(["a"]), np.ndarray[Any, np.dtype[np.float64]], False),
     ],
 )

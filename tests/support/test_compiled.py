@@ -14,13 +14,11 @@ import numpy as np
 import pytest
 
 import astra_tacos.support.kernels
-from astra_tacos.support.kernels.compiled import kernel
-from astra_tacos.support.kernels.tables import BOOL, F64, I64, I64_2D_OUT, I64_OUT, Layout
+from astra_tacos.support.kernels.compiled import BOOL, F64, I64, I64_2D_OUT, I64_OUT, Layout, kernel
 
 KERNEL = """
 from typing import NamedTuple
-from astra_tacos.support.kernels.tables import I64, I64_OUT
-from astra_tacos.support.kernels.compiled import kernel
+from astra_tacos.support.kernels.compiled import I64, I64_OUT, kernel
 from astra_tacos.toy._part_kernels import part
 from astra_tacos.support.kernels.shared import below
 
@@ -49,13 +47,13 @@ def part(number):
 """
 RUN = """
 import numpy as np
-from astra_tacos.support.kernels.first_use import compile_kernels, find, missing_kernels
+from astra_tacos.support.kernels.first_use import compile_kernels, missing_kernels
 from astra_tacos.toy._toy_kernels import Pair, total
 {before}
 is_ready = total.is_ready
 print(int(total(Pair(np.arange(3), np.zeros(3, np.int64)), 10)), is_ready, total.is_kept)
 """
-NAMES = ("astra_tacos.toy._toy_kernels:total", "astra_tacos.toy._toy_kernels:other")
+TOY = ("astra_tacos.toy._toy_kernels",)
 
 
 class Tables(NamedTuple):
@@ -180,12 +178,12 @@ def test_a_change_of_a_file_that_a_kernel_uses_has_it_compiled_anew(tmp_path: Pa
 def test_kernels_are_compiled_ahead_in_other_processes(tmp_path: Path) -> None:
     toy = Toy(tmp_path)
     ahead = f"""
-missing = missing_kernels({NAMES!r})
+missing = missing_kernels({TOY!r})
 seen = []
 compile_kernels(missing, lambda *done: seen.append(done))
 assert seen == [(0, 2), (1, 2), (2, 2)], seen
-assert [kernel.name for kernel in missing] == list({NAMES!r}), missing
-assert not missing_kernels({NAMES!r})
+assert [kernel.__name__ for kernel in missing] == ['total', 'other'], missing
+assert not missing_kernels({TOY!r})
 """
     assert toy.run(ahead) == ["60", "True", "True"]
 
@@ -193,7 +191,7 @@ assert not missing_kernels({NAMES!r})
 def test_a_call_waits_for_a_kernel_that_another_process_compiles(tmp_path: Path) -> None:
     toy = Toy(tmp_path)
     ahead = f"""
-first, second = missing_kernels({NAMES!r})
+first, second = missing_kernels({TOY!r})
 compile_kernels([second], later=[first])
 assert second.is_ready
 first.compile()
@@ -205,7 +203,7 @@ assert sum(first._dispatcher.stats.cache_hits.values()) == 1  # loaded, not comp
 def test_what_no_process_has_begun_follows_what_is_asked_for_next(tmp_path: Path) -> None:
     toy = Toy(tmp_path)
     ahead = f"""
-first, second = missing_kernels({NAMES!r})
+first, second = missing_kernels({TOY!r})
 compile_kernels([], later=[first, second], processes=1)
 compile_kernels([second], processes=1)
 assert second.is_ready
@@ -218,7 +216,7 @@ assert sum(first._dispatcher.stats.cache_hits.values()) == 1
 def test_a_kernel_that_cannot_be_compiled_ahead_is_left_to_its_caller(tmp_path: Path) -> None:
     toy = Toy(tmp_path)
     toy.edit("toy/_toy_kernels.py", "return len(left)", "return left.no_such_thing")
-    assert toy.run(f"compile_kernels(missing_kernels({NAMES!r}), processes=1)") == ["60", "True", "True"]
+    assert toy.run(f"compile_kernels(missing_kernels({TOY!r}), processes=1)") == ["60", "True", "True"]
 
 
 def test_damaged_files_count_as_missing(tmp_path: Path) -> None:
@@ -248,4 +246,20 @@ def test_a_package_that_nobody_may_write_uses_the_users_cache_or_none(tmp_path: 
     assert toy.run(**user) == ["60", "False", "True"]
     assert toy.run(**user) == ["60", "True", "True"]
     nowhere = {"HOME": "/dev/null", "XDG_CACHE_HOME": "/dev/null/cache", "PYTHONDONTWRITEBYTECODE": "1"}
-    assert toy.run(f"assert not missing_kernels({NAMES!r})", **nowhere) == ["60", "False", "False"]
+    assert toy.run(f"assert not missing_kernels({TOY!r})", **nowhere) == ["60", "False", "False"]
+
+
+def test_another_numba_stays_as_it_is(tmp_path: Path) -> None:
+    toy = Toy(tmp_path)
+    toy.edit("support/kernels/numba_patches.py", "FROM, BEFORE = (0, 62), (0, 69)", "FROM, BEFORE = (0, 62), (0, 62)")
+    plain = f"""
+from numba.core.types.functions import BaseFunction
+from numba import types
+from astra_tacos.support.kernels.numba_patches import quicken
+before = BaseFunction.get_call_type
+quicken()
+assert BaseFunction.get_call_type is before
+assert type(total.signature[0]) is types.NamedTuple and type(total.signature[0][0]) is types.Array
+compile_kernels(missing_kernels({TOY!r}))
+"""
+    assert toy.run(plain) == ["60", "True", "True"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import resource
 import shutil
@@ -10,7 +9,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -77,17 +75,6 @@ def test_a_temporary_may_need_the_suffix_that_libraries_append(tmp_path: Path) -
     assert [entry.name for entry in tmp_path.iterdir()] == ["rows"]
 
 
-def test_a_pipe_gets_what_was_written_under_a_suffix(tmp_path: Path) -> None:
-    path = tmp_path / "pipe"
-    os.mkfifo(path)
-    with ThreadPoolExecutor(1) as pool:
-        read = pool.submit(path.read_bytes)
-        with replaced_file(path, ".npy") as temporary:
-            np.save(temporary, np.array([7]))
-        assert np.load(io.BytesIO(read.result())).tolist() == [7]
-    assert path.is_fifo() and [entry.name for entry in tmp_path.iterdir()] == ["pipe"]
-
-
 def whole(path: Path) -> str:
     """What the files of a directory say: all the same."""
     found = {(path / name).read_text() for name in ("a", "b")}
@@ -121,14 +108,6 @@ def test_a_process_that_is_killed_at_any_step_loses_no_output(tmp_path: Path, ca
     assert found == sorted(found, reverse=True)
     assert found[0] == "old" and found[-1] == "new"
     assert len(found) == (3 if can_exchange else 5)  # a kill before each step, and none
-
-
-def test_a_folder_that_takes_nothing_is_refused_before_the_work(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="file is no directory"):
-        check_replaceable(tmp_path / "file" / "new" / "out", "test", lambda names: True)
-    check_replaceable(tmp_path / "new" / "out", "test", lambda names: True)
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def supports_exchange(folder: Path) -> bool:
@@ -186,15 +165,6 @@ def test_scratch_directories_of_killed_processes_go(tmp_path: Path, monkeypatch:
         assert list(tmp_path.iterdir()) == [mine] != [stale]
         assert mine.stat().st_mode & 0o777 == 0o700
     assert not list(tmp_path.iterdir())
-
-
-def test_a_file_of_the_user_is_no_temporary(tmp_path: Path) -> None:
-    names = [".out.tmp", ".out.12.tmp", "out.12-0123abcd.tmp", ".out.12-0123abcd.tmp.gz", ".out.x-0123abcd.tmp"]
-    for name in names:
-        (tmp_path / name).touch()
-    with replaced_file(tmp_path / "out"):
-        pass
-    assert {entry.name for entry in tmp_path.iterdir()} == {*names, "out"}
 
 
 def fill_disk() -> None:

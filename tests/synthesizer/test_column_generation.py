@@ -19,7 +19,6 @@ from astra_tacos.network.network_config import LinkSpec, NetworkConfig
 from astra_tacos.network.node_table import ForwardingDevice
 from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.schedule.settle import exact_time_ns
-from astra_tacos.schedule.storage import load_schedule, save_schedule
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.solver.synthesize import synthesize
 from astra_tacos.support.errors import ConfigError
@@ -43,18 +42,6 @@ def test_is_legal_at_or_above_the_bound_and_replays_as_predicted(topology, name,
     of = topology, schedule.collective, schedule.timing
     assert lower_bound(*of).time_ns <= exact_time_ns(schedule) + 1
     assert chunked_lower_bound(*of).time_ns <= schedule.collective_time_ns
-
-
-@pytest.mark.parametrize("name", COLLECTIVES)
-@pytest.mark.parametrize("network", FABRICS)
-def test_saved_schedules_are_the_same(network: str, name: str, tmp_path) -> None:
-    schedule = on(FABRICS[network], name)
-    save_schedule(schedule, tmp_path / "s.npz")
-    again = load_schedule(tmp_path / "s.npz")
-    assert verify(again) == ()
-    for column in ("chunk", "channel", "reduces", "start_ns", "end_ns", "trip"):
-        assert np.array_equal(getattr(schedule, column), getattr(again, column))
-    assert again.topology.forwarding == FABRICS[network].forwarding
 
 
 @pytest.mark.parametrize("name", ["all-gather", "reduce-scatter", "all-reduce", "all-to-all"])

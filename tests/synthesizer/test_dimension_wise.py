@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
-import numpy as np
 import pytest
 from helpers.examples import examples
 from helpers.networks import ALL, graph, topologies, topology
@@ -13,13 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.collective import all_gather, all_reduce, make_collective
-from astra_tacos.network.composition import build_topology
-from astra_tacos.network.network_config import read_network
 from astra_tacos.network.topology import Topology
 from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
-from astra_tacos.schedule.storage import load_schedule, save_schedule
 from astra_tacos.schedule.timing import LinkModel, compute_timing
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.support.units import reduction_ns, reduction_us
@@ -91,40 +86,6 @@ def test_links_that_wait_for_sums_carry_contributions(block: str, size: int, dir
     possible = 2 * latency + 2 * peers * (buffer - x) / size / rate
     without = 2 * latency + 2 * peers * buffer / size / rate
     assert exact_time_ns(of) <= possible + 0.4 * (without - possible)
-
-
-def test_known_time_of_a_cube_mesh() -> None:
-    """DGX-1 at 1 KiB: two latencies and 34 ns."""
-    network = build_topology(read_network(Path(__file__).parents[2] / "configs/network/dgx1_cube_mesh.yml"))
-    of = best(network, 1 << 10, "pipelined")
-    check(of)
-    assert exact_time_ns(of) <= 1.03 * 1_034
-
-
-def test_one_shot_through_a_switch_takes_as_long_as_its_port() -> None:
-    """Seven contributions of 1 KiB pass a down-link of 50 GiB/s in 133.5 ns after two latencies, and then they are added up."""
-    of = best(topology(("Switch", 8, 50.0, 500.0)), 1 << 10, "pipelined")
-    least = 1000 + 7 * 1024 / (50 * 1.073741824)
-    assert least <= exact_time_ns(of) <= 1.02 * least
-
-
-@pytest.mark.parametrize("chunks_per_npu", [1, 3])
-def test_chunks_per_npu_makes_no_difference(chunks_per_npu: int) -> None:
-    network = topology(*switches(4))
-    collective = all_reduce(network.num_npus, 1 << 16, chunks_per_npu)
-    of = SYNTHESIZERS["dimension-wise"].make(network, collective, compute_timing(network, collective, "blocking"), 5)
-    assert of.collective_time_ns == best(network, 1 << 16, "blocking").collective_time_ns
-    assert of.collective.size_bytes == 1 << 16
-    assert of.seed == 5
-
-
-def test_is_read_back_with_its_own_chunks(tmp_path: Path) -> None:
-    of = best(topology(ring(8)), 1 << 10, "pipelined")
-    save_schedule(of, tmp_path / "it.npz")
-    again = load_schedule(tmp_path / "it.npz")
-    assert again.collective.num_chunks == of.collective.num_chunks
-    assert np.array_equal(again.collective.chunk_owner, of.collective.chunk_owner)
-    check(again)
 
 
 def level_choices(network: Topology) -> list[tuple[Level, ...]]:

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 from helpers.examples import examples
-from helpers.networks import ALL, HIERARCHY, broken_torus, dgx1, topologies, topology
+from helpers.networks import ALL, broken_torus, dgx1, topologies, topology
 from helpers.schedules import schedule
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -17,7 +17,7 @@ from astra_tacos.collective import COLLECTIVES
 from astra_tacos.network.network_config import LinkSpec
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
-from astra_tacos.synthesizer.matching.matching import NEVER_NS, far_chunks
+from astra_tacos.synthesizer.matching.matching import far_chunks
 from astra_tacos.synthesizer.matching.matching_network import as_words, neighbourhood
 from astra_tacos.synthesizer.parts._overlap_kernels import Hops, hops_to_come
 from astra_tacos.synthesizer.parts.overlap import link_shares, overlap_phases
@@ -64,15 +64,6 @@ def test_near_is_what_faster_links_bring_sooner(network: Topology) -> None:
                 assert set(listed) <= near
 
 
-def test_groups_of_a_hierarchy() -> None:
-    network = topology(*HIERARCHY)
-    around = neighbourhood(network.num_npus, network.channel_src, network.channel_dst, channels_of(network)[1])
-    assert [len(np.unique(around.group[:, level])) for level in range(2)] == [32, 8]
-    assert not len(around.near)
-    uniform = topology(*ALL["torus"])
-    assert neighbourhood(12, uniform.channel_src, uniform.channel_dst, channels_of(uniform)[1]).group.shape == (12, 0)
-
-
 def test_slow_links_of_a_dgx1_wait_for_the_opposite_npu() -> None:
     network = dgx1()
     what = COLLECTIVES["all-gather"](8, 1 << 27, 1)
@@ -85,14 +76,6 @@ def test_slow_links_of_a_dgx1_wait_for_the_opposite_npu() -> None:
     assert [np.flatnonzero(row).tolist() for row in is_far] == [
         [(opposite | {b: a for a, b in opposite.items()})[n]] for n in range(8)
     ]
-
-
-@pytest.mark.parametrize("name", ["torus", "hetero-torus", "switches", "mixed"])
-def test_no_patience_where_links_are_alike_or_needed(name: str) -> None:
-    network = topology(*ALL[name])
-    what = COLLECTIVES["all-gather"](network.num_npus, 1 << 20, 1)
-    timing = compute_timing(network, what, "blocking")
-    assert far_chunks(network, timing, what.chunk_owner, 1 << 40, reverse=False)[0] == NEVER_NS
 
 
 @pytest.mark.parametrize("num_chunks", [1, 63, 64, 65, 256, 257])

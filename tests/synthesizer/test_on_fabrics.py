@@ -94,22 +94,6 @@ def test_native_algorithms_run_over_devices() -> None:
     assert native_times(network, some, CONGESTION_AWARE).refusal.endswith("of some NPUs")
 
 
-def test_compare_and_sweep_take_fabrics(tmp_path: Path) -> None:
-    assert run("network", "leaf-spine", "--leaves", "2", "--npus", "2", "-o", "net", cwd=tmp_path).returncode == 0
-    names = "ring,direct,routed,column-generation"
-    command = ("compare", "--network", "net/network.yml", "--sizes", "1MiB", "--synthesizers", names, "--json")
-    done = run(*command, "--max-sends", "500", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    rows = json.loads(done.stdout)["rows"]
-    assert [row["synthesizer"] for row in rows] == [*names.split(","), "native"]
-    assert all(row["num_npus"] == 4 and row["time_ns"] >= row["bound_ns"] > 0 for row in rows)
-    text = "axes: { n: [2, 4] }\npoint:\n  network: { fabric: leaf-spine, leaves: 2, npus: '= n' }\n"
-    text += "  collective: all-gather\n  size: 1MiB\n  max_sends: 200\n  failed_links: { fraction: 0.05, seed: 1 }\n"
-    (tmp_path / "s.yml").write_text(text, encoding="utf-8")
-    done = run("sweep", "s.yml", "--output", "rows", "--json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-
-
 def test_a_sweep_has_the_numbers_of_compare_with_devices_that_add(tmp_path: Path) -> None:
     network = ("--leaves", "2", "--npus", "2", "--reducing")
     assert run("network", "leaf-spine", *network, "-o", "net", cwd=tmp_path).returncode == 0

@@ -17,12 +17,11 @@ from astra_tacos.collective import ROOTED
 from astra_tacos.network.topology import Topology
 from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.support.errors import SynthesisError
-from astra_tacos.synthesizer.parts.frontier import Algorithm, Task, composed, crossovers, frontier
+from astra_tacos.synthesizer.parts.frontier import Algorithm, Task, composed, crossovers
 from astra_tacos.synthesizer.parts.rounds import Demand, Lanes, lanes_of
 from astra_tacos.verifier.schedule_oracle import verify
 
 DGX1 = dgx1()
-RING8 = topology(("Ring", 8, 25.0, 500.0))
 
 
 @pytest.mark.parametrize(
@@ -60,13 +59,6 @@ def test_the_bounds_are_those_of_the_tables() -> None:
     assert Task(lanes, "gather", 0).bound(2) == Fraction(7, 6)
     assert [Task(lanes, "broadcast", 0).bound(steps) for steps in (2, 3)] == [1, Fraction(7, 20)]
     assert Task(lanes, "all-to-all").bound(2) == Fraction(1, 3)
-
-
-def test_a_ring() -> None:
-    task = Task(lanes_of(RING8), "all-gather")
-    assert task.decide(1, 3, 4) is None and task.decide(2, 3, 7) is None and task.decide(2, 4, 6) is None
-    points = list(frontier(task, 4, 7))
-    assert [(p.chunks, p.steps, p.rounds, p.is_proven) for p in points] == [(2, 4, 7, True)]
 
 
 def test_the_frontier_and_its_crossover() -> None:

@@ -11,10 +11,9 @@ from helpers.schedules import goes_by_chunk, schedule
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos.bounds import CHUNKED_BOUNDS, chunked_lower_bound, lower_bound
-from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED, UNEQUAL, make_collective
+from astra_tacos.bounds import CHUNKED_BOUNDS, lower_bound
+from astra_tacos.collective import COLLECTIVES, ROOTED, UNEQUAL, make_collective
 from astra_tacos.replayer.schedule_replay import replay_schedule
-from astra_tacos.schedule.storage import load_schedule, save_schedule
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.synthesizer import SYNTHESIZERS
@@ -145,15 +144,6 @@ def test_a_member_fewer_is_missed() -> None:
     assert "incomplete" in {violation.code for violation in verify(replace(of, collective=sizes))}
 
 
-def test_groups_are_stored(tmp_path) -> None:
-    of = schedule(topology(*ALL["torus"]), "all-to-all", 1 << 20, 2, None, [1, 4, 6, 10])
-    save_schedule(of, tmp_path / "a.npz")
-    back = load_schedule(tmp_path / "a.npz")
-    assert back.collective.members.tolist() == [1, 4, 6, 10]
-    assert np.array_equal(back.collective.chunk_target, of.collective.chunk_target)
-    assert verify(back) == ()
-
-
 def test_others_refuse_groups() -> None:
     network = topology(*ALL["ring8"])
     for name, entry in SYNTHESIZERS.items():
@@ -161,16 +151,6 @@ def test_others_refuse_groups() -> None:
             for collective in entry.collectives - UNEQUAL.keys():
                 with pytest.raises(SynthesisError, match=r"is for all 8 NPUs, not for 3 of them|expected a"):
                     schedule(network, collective, 1 << 20, 1, None, [0, 2, 5], synthesizer=name)
-
-
-@examples(15)
-@given(network=topologies(10), collective=st.sampled_from(sorted(COLLECTIVES.keys() - PERSONALISED)))
-def test_all_members_are_a_group_too(network, collective: str) -> None:
-    of = schedule(network, collective, 1 << 20, 2, synthesizer="routed")
-    assert verify(of) == ()
-    assert of.num_sends == of.collective.least_sends
-    if goes_by_chunk(of):
-        assert chunked_lower_bound(network, of.collective, of.timing).time_ns <= of.collective_time_ns
 
 
 def _best_stars(members: int, helpers: int) -> float:
@@ -200,16 +180,6 @@ def test_idle_npus_of_a_switch_serve_parameters(members: int, helpers: int) -> N
     timing = compute_timing(network, what, "pipelined")
     load = find_route(network, what, timing, 0, free_roots=True).link_ns.max() / (what.num_chunks * timing.link_hold_ns.max())
     assert best * 0.99 <= load <= best * 1.02
-
-
-@pytest.mark.parametrize(("helpers", "optimum"), [(4, 1.0), (2, 1.2), (1, 4 / 3)])
-def test_all_reduce_with_helpers_is_near_its_optimum(helpers: int, optimum: float) -> None:
-    network = topology(("Switch", 4 + helpers, 100.0, 500.0))
-    what = make_collective("all-reduce", network.num_npus, 64 << 20, 256, members=range(4))
-    of = routed(network, what, compute_timing(network, what, "pipelined"), 0)
-    assert verify(of) == ()
-    assert replay_schedule(of).collective_time_ns == of.collective_time_ns
-    assert optimum * 625_000 < of.collective_time_ns <= optimum * 625_000 * 1.03
 
 
 @examples(20)
@@ -256,14 +226,6 @@ def _check_trees(network, members: list[int], route: Route) -> None:
             children = [list(parent.values()).count(npu) for npu in range(network.num_npus)]
             assert all(children[npu] for npu in parent if npu not in members)
             assert not is_sum or root in members or children[root] >= 2
-
-
-def test_sums_are_not_sent_back_on_a_torus() -> None:
-    """Rows of a torus in which all chunks have idle roots: trees whose sums were whole before the root sent them back."""
-    network = topology(("Ring", 4, 50.0, 500.0), ("Ring", 4, 50.0, 500.0))
-    what = make_collective("all-reduce", 16, 1 << 20, 16, members=range(4, 8))
-    for seed in range(8):
-        assert verify(routed(network, what, compute_timing(network, what, "blocking"), seed)) == ()
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from astra_tacos.collective import COLLECTIVES, ROOTED, make_collective
 from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.schedule.joint import join
-from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
+from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.synthesizer.algorithms.routed import routed
 from astra_tacos.synthesizer.routing.route import together
 from astra_tacos.verifier.schedule_oracle import verify, verify_together
 
@@ -37,21 +36,6 @@ def test_any_groups_at_once(network, data: st.DataObject) -> None:
     assert [each.collective for each in schedules] == collectives
     joint = join(schedules)
     assert replay_schedule(joint).collective_time_ns == joint.collective_time_ns
-
-
-@pytest.mark.parametrize("collective", ["all-gather", "all-reduce", "reduce-scatter", "all-to-all"])
-def test_rows_of_a_torus_are_not_in_each_others_way(collective: str) -> None:
-    """Four groups together take less than twice what one takes that has all links for itself, and than one after another."""
-    groups = [list(range(4 * row, 4 * row + 4)) for row in range(4)]
-    what = [make_collective(collective, 16, 1 << 26, 8, None, group) for group in groups]
-    schedules = together(TORUS, what, "blocking")
-    alone = [routed(TORUS, each, compute_timing(TORUS, each, "blocking"), 0) for each in what]
-    assert verify_together(schedules) == ()
-    slowest, fastest = max(each.collective_time_ns for each in schedules), max(each.collective_time_ns for each in alone)
-    assert slowest <= 2.2 * fastest < sum(each.collective_time_ns for each in alone)
-    with_all = join(alone)
-    assert "double-booked" in {violation.code for violation in verify_together(alone)}
-    assert with_all.num_sends == sum(each.num_sends for each in alone)
 
 
 def test_what_meets_on_a_link_is_found() -> None:

@@ -12,25 +12,15 @@ from hypothesis import strategies as st
 
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
-from astra_tacos.support.units import bytes_per_ns
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.algorithms.routed import routed
 from astra_tacos.synthesizer.parts.dispatch import dispatch
 from astra_tacos.synthesizer.parts.mirror import justify, mirror, mirrored
 from astra_tacos.synthesizer.parts.send_graph import SendGraph
-from astra_tacos.synthesizer.parts.trees import measure
 from astra_tacos.synthesizer.routing.tree_growth import grow_trees, may_choose_roots
 from astra_tacos.verifier.schedule_oracle import verify
 
 GIB = 1 << 30
-DGX1 = tuple(
-    (*ends, 50.0 if double else 25.0, 500.0)
-    for one, other, double in (
-        (0, 1, 0), (0, 2, 0), (0, 3, 1), (0, 4, 1), (1, 2, 1), (1, 3, 0), (1, 5, 1), (2, 3, 1), (2, 6, 0), (3, 7, 0),
-        (4, 5, 0), (4, 6, 0), (4, 7, 1), (5, 6, 1), (5, 7, 0), (6, 7, 1),
-    )
-    for ends in ((one, other), (other, one))
-)  # fmt: skip
 
 
 @st.composite
@@ -156,13 +146,6 @@ def efficiency(network, name: str, size: int, chunks: int, bound_us: float, link
     return bound_us * 1e3 / schedule.collective_time_ns
 
 
-@pytest.mark.parametrize(("side", "chunks", "least"), [(4, 128, 78), (5, 64, 81), (6, 64, 83)])
-def test_all_reduce_of_a_gigabyte_on_meshes(side: int, chunks: int, least: float) -> None:
-    """Algorithm bandwidth in GB/s; the bounds are 80, 83.3 and 85.7."""
-    network = topology(*(("Mesh", side, 50e9 / GIB, 500.0),) * 2)
-    assert efficiency(network, "all-reduce", 10**9, chunks, 1e3) * 1e3 >= least * 1e3 / 1e3
-
-
 @pytest.mark.parametrize("name", ["all-gather", "reduce-scatter"])
 def test_hierarchies_of_switches(name: str) -> None:
     three = topology(("Ring", 2, 200.0, 500.0), ("FullyConnected", 4, 100.0, 500.0), ("Switch", 8, 50.0, 500.0))
@@ -171,32 +154,6 @@ def test_hierarchies_of_switches(name: str) -> None:
     assert efficiency(three, name, size[0], 16, 2187.5) >= 0.97
     assert efficiency(two, name, size[1], 24, 3750) >= 0.97
     assert efficiency(two, name, size[1], 16, 3750, "blocking") >= 0.97
-
-
-@pytest.mark.parametrize("links", [(("Ring", 4), ("Ring", 4)), (("Ring", 8), ("Ring", 8)), (("Mesh", 4), ("Mesh", 4))])
-def test_tori_and_meshes(links: tuple[tuple[str, int], ...]) -> None:
-    network = topology(*((*link, 50.0, 500.0) for link in links))
-    in_rate = np.bincount(network.link_dst, bytes_per_ns(network.link_bandwidth_gibps)).min()
-    npus = network.num_npus
-    assert efficiency(network, "all-gather", GIB // npus, 4, GIB * (npus - 1) / npus / in_rate / 1e3) >= 0.99
-
-
-def test_dgx1() -> None:
-    network = graph(*DGX1)
-    assert efficiency(network, "all-gather", GIB // 8, 32, 7 / 8 / 150 * 1e6) >= 0.97
-    assert efficiency(network, "all-reduce", GIB, 64, 14 / 8 / 150 * 1e6) >= 0.97
-
-
-def test_measured_branches_of_a_line() -> None:
-    line = topology(("Mesh", 4, 50.0, 500.0))
-    what = COLLECTIVES["broadcast"](4, 50 * GIB // 1_000_000, 1)
-    timing = compute_timing(line, what, "pipelined")
-    to_right = line.channel_of(np.arange(3), np.arange(1, 4))
-    along = measure(line, timing, np.concatenate(([-1], to_right))[None].astype(np.int32), inward=False)
-    hop = int(timing.channel_delay_ns[0, 0])
-    assert along.away_ns.tolist() == [[0, hop, 2 * hop, 3 * hop]]
-    assert along.ahead_ns.tolist() == [[3 * hop, 2 * hop, hop, 0]]
-    assert along.entry_ns.tolist() == [[0, hop, hop, hop]]
 
 
 def test_partitions_of_the_oracle() -> None:

@@ -99,16 +99,6 @@ def test_parts_need_not_be_a_whole_number_of_chunks(tmp_path: Path) -> None:
     assert "chunk 1 (part 2 of 2), where nothing has arrived" in " ".join(map(str, verdict.violations))
 
 
-def test_an_all_to_all_that_swaps_two_parts_is_wrong(tmp_path: Path) -> None:
-    algo = ElementTree.fromstring(direct_program("alltoall", 4, 1, in_place=False))
-    first, second = [step for step in algo[0].iter("step") if step.attrib["type"] == "r"][:2]
-    first.attrib["dstoff"], second.attrib["dstoff"] = second.attrib["dstoff"], first.attrib["dstoff"]
-    path = written(tmp_path / "a.xml", ElementTree.tostring(algo, encoding="unicode"))
-    verdict = verify_msccl_xml(path)
-    assert not computes_its_collective(path, 1) and codes(verdict) == {"chunk-wrong"}
-    assert str(verdict.violations[0]).endswith("npu 0 ends with chunk 0 of npu 2 in place of chunk 0 of npu 1")
-
-
 @pytest.mark.parametrize("coll", ("custom", "alltoallv", "send", "recv"))
 def test_what_cannot_be_checked_is_not_proven(tmp_path: Path, coll: str) -> None:
     path = written(tmp_path / "a.xml", direct_program("broadcast", 3, 2, in_place=False, name=coll))
@@ -172,8 +162,6 @@ def test_copy_elements_are_remarks_in_place_and_skipped_elsewhere(tmp_path: Path
     "copy, message",
     (
         ('<copy i_off="0"/>', "gpu 0: copy: o_off is missing"),
-        ('<copy i_off="-1" o_off="0"/>', "i_off is '-1'"),
-        (f'<copy i_off="{"9" * 40}" o_off="0"/>', "i_off is '99999"),
         ("<move/>", "found element 'move', expected 'tb' or 'copy'"),
     ),
 )
@@ -248,10 +236,7 @@ def test_buffers_that_only_the_root_has(tmp_path: Path) -> None:
         ('nchunksperloop="3"', 'nchunksperloop="8000000"', "chunks in all, expected at most"),
         ('s_chunks="3"', 's_chunks="2000000000"', "expected at most"),
         ('maxBytes="0"', 'maxBytes="99999999999999999999"', "maxBytes is '99999999999999999999'"),
-        ('minBytes="0"', 'minBytes="-1"', "minBytes is '-1'"),
-        ('minBytes="0"', 'minBytes="1e3"', "minBytes is '1e3'"),
         ('deps="-1"', f'deps="{"1" * 4000}"', "deps is '1111"),
-        ('coll="allreduce"', 'coll="alltonext"', "coll is 'alltonext', expected one of"),
         ('coll="allreduce"', f'coll="{"x" * 100_000}"', "coll is 'xxxx"),
     ),
 )

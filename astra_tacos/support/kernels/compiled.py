@@ -5,12 +5,15 @@ A kernel has one signature, made from its annotations: `int`, `float`, `bool`, t
 compiled for these types alone, whatever mixture of read-only and writable arrays callers have, and can be compiled before
 anyone calls it. Compiled code is kept next to the source or in a user's cache; it counts as fresh as long as no kernel
 file in its folder and no file of this folder has changed, so a kernel may import from there and from nowhere else.
+
+Names of arrays say the type of the entries and, if not one, the number of dimensions; `OUT` marks arrays that the kernel writes.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from types import FunctionType
@@ -26,11 +29,11 @@ from numba.core.caching import (
     UserProvidedCacheLocator,
     UserWideCacheLocator,
 )
+from numpy.typing import NDArray
 
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.kernels.first_use import await_kernel
-from astra_tacos.support.kernels.parts import PartCompiler
-from astra_tacos.support.kernels.tables import Layout, LentArray, Table
+from astra_tacos.support.kernels.numba_patches import array_type, forget_literals, tuple_type
 
 _settings: Any = numba.config
 if _settings.DISABLE_JIT:  # some operations on bits are instructions, and arithmetic is that of 64 bits
@@ -40,27 +43,66 @@ _njit: Any = numba.njit
 _SCALARS: dict[Any, Any] = {int: types.int64, float: types.float64, bool: types.boolean}
 
 
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How an array is laid out: always C-contiguous.
+
+    Parameters
+    ----------
+    ndim
+        Number of dimensions.
+    written
+        Whether the kernel writes it; all others are handed over read-only.
+    record
+        The entries' type, if they are records.
+    """
+
+    ndim: int = 1
+    written: bool = False
+    record: np.dtype[Any] | None = None
+
+
+U8 = Annotated[NDArray[np.uint8], Layout()]
+U8_2D_OUT = Annotated[NDArray[np.uint8], Layout(2, True)]
+U8_OUT = Annotated[NDArray[np.uint8], Layout(1, True)]
+U16 = Annotated[NDArray[np.uint16], Layout()]
+U16_2D_OUT = Annotated[NDArray[np.uint16], Layout(2, True)]
+U32_2D = Annotated[NDArray[np.uint32], Layout(2)]
+U32_2D_OUT = Annotated[NDArray[np.uint32], Layout(2, True)]
+U64 = Annotated[NDArray[np.uint64], Layout()]
+U64_2D = Annotated[NDArray[np.uint64], Layout(2)]
+U64_OUT = Annotated[NDArray[np.uint64], Layout(1, True)]
+U64_2D_OUT = Annotated[NDArray[np.uint64], Layout(2, True)]
+U64_3D_OUT = Annotated[NDArray[np.uint64], Layout(3, True)]
+I8 = Annotated[NDArray[np.int8], Layout()]
+I16_OUT = Annotated[NDArray[np.int16], Layout(1, True)]
+I32 = Annotated[NDArray[np.int32], Layout()]
+I32_2D = Annotated[NDArray[np.int32], Layout(2)]
+I32_OUT = Annotated[NDArray[np.int32], Layout(1, True)]
+I32_2D_OUT = Annotated[NDArray[np.int32], Layout(2, True)]
+I32_3D_OUT = Annotated[NDArray[np.int32], Layout(3, True)]
+I64 = Annotated[NDArray[np.int64], Layout()]
+I64_2D = Annotated[NDArray[np.int64], Layout(2)]
+I64_OUT = Annotated[NDArray[np.int64], Layout(1, True)]
+I64_2D_OUT = Annotated[NDArray[np.int64], Layout(2, True)]
+F64 = Annotated[NDArray[np.float64], Layout()]
+F64_OUT = Annotated[NDArray[np.float64], Layout(1, True)]
+F64_2D_OUT = Annotated[NDArray[np.float64], Layout(2, True)]
+BOOL = Annotated[NDArray[np.bool_], Layout()]
+BOOL_OUT = Annotated[NDArray[np.bool_], Layout(1, True)]
+BOOL_2D_OUT = Annotated[NDArray[np.bool_], Layout(2, True)]
+
+_HELPER = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+
 def helper(function: Callable[..., Any]) -> Any:
     """Decorate a function that kernels call."""
-    return _called_by_kernels(function, forceinline=False)
+    return forget_literals(_njit(**_HELPER)(function))
 
 
 def inlined(function: Callable[..., Any]) -> Any:
     """Decorate a helper whose code stands wherever it is called: a small one in an innermost loop, or a part of a long loop."""
-    return _called_by_kernels(function, forceinline=True)
-
-
-def _called_by_kernels(function: Callable[..., Any], forceinline: bool) -> Any:
-    options = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "forceinline": forceinline}
-    dispatcher = _njit(**options, pipeline_class=PartCompiler)(function)
-    get_call_template = dispatcher.get_call_template
-
-    def without_literals(arguments: Any, keywords: Any) -> Any:
-        # numba would compile it anew for each number that stands in a call.
-        return get_call_template([types.unliteral(argument) for argument in arguments], keywords)
-
-    dispatcher.get_call_template = without_literals
-    return dispatcher
+    return forget_literals(_njit(**_HELPER, forceinline=True)(function))
 
 
 class Kernel:
@@ -159,10 +201,10 @@ def _numba_type(hint: Any) -> Any:
         return _SCALARS[hint]
     if get_origin(hint) is Annotated:
         array, layout = get_args(hint)
-        return LentArray(numba.from_dtype(_dtype(array, layout)), layout.ndim, layout.written)
+        return array_type(numba.from_dtype(_dtype(array, layout)), layout.ndim, layout.written)
     if hasattr(hint, "_fields"):
         fields = get_type_hints(hint, include_extras=True)
-        return Table(hint.__qualname__, tuple((name, _numba_type(fields[name])) for name in hint._fields))
+        return tuple_type(hint, [_numba_type(fields[name]) for name in hint._fields])
     if isinstance(hint, type) and issubclass(hint, np.generic):
         return numba.from_dtype(np.dtype(hint))
     raise TypeError(f"a kernel takes no {hint}")

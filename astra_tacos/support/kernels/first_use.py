@@ -29,12 +29,20 @@ def find(name: str) -> Kernel:
     return kernel
 
 
-def missing_kernels(names: Iterable[str]) -> list[Kernel]:
-    """Those of some kernels (see `find`) that are not compiled yet, largest first.
+def kernels_of(modules: Iterable[str]) -> list[Kernel]:
+    """The kernels of some modules, `astra_tacos.schedule._settle_kernels`."""
+    from astra_tacos.support.kernels.compiled import Kernel
+
+    known = [(name, value) for name in dict.fromkeys(modules) for value in vars(importlib.import_module(name)).values()]
+    return [value for name, value in known if isinstance(value, Kernel) and value.__module__ == name]
+
+
+def missing_kernels(modules: Iterable[str]) -> list[Kernel]:
+    """The kernels of some modules that are not compiled yet, largest first.
 
     None where compiled code cannot be kept: then each process compiles what it calls.
     """
-    missing = [kernel for kernel in map(find, names) if kernel.is_kept and not kernel.is_ready]
+    missing = [kernel for kernel in kernels_of(modules) if kernel.is_kept and not kernel.is_ready]
     return sorted(missing, key=lambda kernel: (-kernel.size, kernel.name))
 
 
@@ -199,7 +207,7 @@ def _start_worker() -> subprocess.Popen[str]:
 
 def serve(questions: TextIO, answers: TextIO) -> None:
     """What a process of its own runs: compile the kernels that it is asked for, one a line."""
-    from astra_tacos.support.kernels.quick_typing import quicken
+    from astra_tacos.support.kernels.numba_patches import quicken
 
     gc.disable()  # the compiler makes many objects, few of them garbage
     quicken()

@@ -17,8 +17,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, overload
 
-from astra_tacos.support.kernels.compiled import helper, inlined, kernel
-from astra_tacos.support.kernels.tables import I64, I64_OUT
+from astra_tacos.support.kernels.compiled import I64, I64_OUT, helper, inlined, kernel
 
 # mypy: ignore-errors
 

@@ -12,9 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from astra_tacos.support.kernels.compiled import helper, inlined
-from astra_tacos.support.kernels.shared import GOLDEN, below, mix, population
-from astra_tacos.support.kernels.tables import (
+from astra_tacos.support.kernels.compiled import (
     BOOL_2D_OUT,
     BOOL_OUT,
     I32,
@@ -28,7 +26,10 @@ from astra_tacos.support.kernels.tables import (
     U64_2D,
     U64_2D_OUT,
     U64_OUT,
+    helper,
+    inlined,
 )
+from astra_tacos.support.kernels.shared import GOLDEN, below, mix, population
 
 # mypy: ignore-errors
 

@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from astra_tacos.support.kernels.compiled import helper, kernel
+from astra_tacos.support.kernels.compiled import I32, I64, I64_OUT, helper, kernel
 from astra_tacos.support.kernels.shared import heap_drop_first, heap_push
-from astra_tacos.support.kernels.tables import I32, I64, I64_OUT
 
 # What an event does, in its lowest bits; above them is the number of the message, or of the slot where a sum is made.
 _LANDS, _FREES_UP, _FREES_DOWN, _SUM_MADE = 1, 2, 4, 8

@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""Kernel: how many sends a chunk has before it, from each send of its in-tree and its out-tree on."""
+"""Kernels: the lengths of trees' branches; how many sends a chunk has before it, from each send of its in- and out-tree on."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from astra_tacos.support.kernels.compiled import kernel
-from astra_tacos.support.kernels.tables import I32, I32_OUT
+from astra_tacos.support.kernels.compiled import I32, I32_2D, I32_OUT, I64, I64_2D_OUT, kernel
 
 
 class Hops(NamedTuple):
@@ -18,6 +17,16 @@ class Hops(NamedTuple):
     src: I32
     dst: I32
     hops: I32_OUT
+
+
+class Branches(NamedTuple):
+    """Results: how long a chunk takes, with nothing in its way, from a tree's root to an NPU and on from there to the last one.
+
+    That one is the last NPU that it goes to by way of the NPU. Against the arrows for a tree that leads into its root.
+    """
+
+    away_ns: I64_2D_OUT  # [num_trees, num_npus]
+    ahead_ns: I64_2D_OUT
 
 
 @kernel
@@ -47,3 +56,46 @@ def hops_to_come(root: I32, sums: Hops, copies: Hops, num_npus: int):
         above = longest[sums.dst[row] * num_chunks + sums.chunk[row]]
         sums.hops[row] = above
         longest[sums.src[row] * num_chunks + sums.chunk[row]] = above + 1
+
+
+@kernel
+def walk(trees: I32_2D, inward: bool, src: I32, dst: I32, channel_ns: I64, branches: Branches):
+    """Measure trees' branches.
+
+    Parameters
+    ----------
+    trees
+        [num_trees, num_npus], the channel that joins each NPU to the tree, -1 for the root.
+    src, dst, channel_ns
+        Of channels: ends, and how long a chunk takes.
+    """
+    end = dst if inward else src
+    num_npus = trees.shape[1]
+    queue = np.empty(num_npus, np.int64)
+    children = np.empty(num_npus, np.int64)
+    for t in range(len(trees)):
+        for npu in range(num_npus):
+            children[npu] = 0
+            branches.ahead_ns[t, npu] = 0
+        for npu in range(num_npus):
+            if trees[t, npu] >= 0:
+                children[end[trees[t, npu]]] += 1
+        size = 0
+        for npu in range(num_npus):
+            if children[npu] == 0:
+                queue[size] = npu
+                size += 1
+        for at in range(num_npus):
+            npu = queue[at]
+            channel = trees[t, npu]
+            if channel >= 0:
+                parent = end[channel]
+                branches.ahead_ns[t, parent] = max(branches.ahead_ns[t, parent], branches.ahead_ns[t, npu] + channel_ns[channel])
+                children[parent] -= 1
+                if children[parent] == 0:
+                    queue[size] = parent
+                    size += 1
+        for at in range(num_npus - 1, -1, -1):
+            npu = queue[at]
+            channel = trees[t, npu]
+            branches.away_ns[t, npu] = 0 if channel < 0 else branches.away_ns[t, end[channel]] + channel_ns[channel]

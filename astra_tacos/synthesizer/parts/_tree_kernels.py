@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""Kernels: the lengths of branches; whether a root can send so many units to every NPU; arborescences that share links.
+"""Kernels: whether a root can send so many units to every NPU; arborescences that share links.
 
 Devices are NPUs and switches; two more nodes stand for the tree that grows (see `pack`). Arcs come in pairs: arc 2 i is link i,
 or joins these nodes to devices, and arc 2 i + 1 runs against it.
@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from astra_tacos.support.kernels.compiled import helper, kernel
-from astra_tacos.support.kernels.tables import F64, I32, I32_2D, I32_2D_OUT, I64, I64_2D_OUT, I64_OUT
+from astra_tacos.support.kernels.compiled import F64, I32, I32_2D_OUT, I64, I64_OUT, helper, kernel
 
 NOTHING = -1
 
@@ -34,16 +33,6 @@ class Channels(NamedTuple):
     up: I32
     down: I32
     ns: F64
-
-
-class Branches(NamedTuple):
-    """Results: how long a chunk takes, with nothing in its way, from a tree's root to an NPU and on from there to the last one.
-
-    That one is the last NPU that it goes to by way of the NPU. Against the arrows for a tree that leads into its root.
-    """
-
-    away_ns: I64_2D_OUT  # [num_trees, num_npus]
-    ahead_ns: I64_2D_OUT
 
 
 @helper
@@ -249,46 +238,3 @@ def pack(root: int, num_npus: int, arcs: Arcs, channels: Channels, tree: I32_2D_
                 if state[channel] == -1:
                     state[channel] = 1
     return num_trees
-
-
-@kernel
-def walk(trees: I32_2D, inward: bool, src: I32, dst: I32, channel_ns: I64, branches: Branches):
-    """Measure trees' branches.
-
-    Parameters
-    ----------
-    trees
-        [num_trees, num_npus], the channel that joins each NPU to the tree, -1 for the root.
-    src, dst, channel_ns
-        Of channels: ends, and how long a chunk takes.
-    """
-    end = dst if inward else src
-    num_npus = trees.shape[1]
-    queue = np.empty(num_npus, np.int64)
-    children = np.empty(num_npus, np.int64)
-    for t in range(len(trees)):
-        for npu in range(num_npus):
-            children[npu] = 0
-            branches.ahead_ns[t, npu] = 0
-        for npu in range(num_npus):
-            if trees[t, npu] >= 0:
-                children[end[trees[t, npu]]] += 1
-        size = 0
-        for npu in range(num_npus):
-            if children[npu] == 0:
-                queue[size] = npu
-                size += 1
-        for at in range(num_npus):
-            npu = queue[at]
-            channel = trees[t, npu]
-            if channel >= 0:
-                parent = end[channel]
-                branches.ahead_ns[t, parent] = max(branches.ahead_ns[t, parent], branches.ahead_ns[t, npu] + channel_ns[channel])
-                children[parent] -= 1
-                if children[parent] == 0:
-                    queue[size] = parent
-                    size += 1
-        for at in range(num_npus - 1, -1, -1):
-            npu = queue[at]
-            channel = trees[t, npu]
-            branches.away_ns[t, npu] = 0 if channel < 0 else branches.away_ns[t, end[channel]] + channel_ns[channel]

@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from astra_tacos.support.kernels.compiled import helper, kernel
-from astra_tacos.support.kernels.tables import I32_2D_OUT, I32_OUT, I64, I64_2D, I64_2D_OUT, I64_OUT
+from astra_tacos.support.kernels.compiled import I32_2D_OUT, I32_OUT, I64, I64_2D, I64_2D_OUT, I64_OUT, helper, kernel
 
 
 class Turns(NamedTuple):

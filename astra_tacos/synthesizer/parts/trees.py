@@ -54,8 +54,8 @@ def measure(topology: Topology, timing: Timing, channel: NDArray[np.int32], inwa
     inward
         Whether trees lead into their roots.
     """
-    from astra_tacos.synthesizer.parts._tree_kernels import Branches as Results
-    from astra_tacos.synthesizer.parts._tree_kernels import walk
+    from astra_tacos.synthesizer.parts._overlap_kernels import Branches as Results
+    from astra_tacos.synthesizer.parts._overlap_kernels import walk
 
     channel_ns = timing.channel_delay_ns[:, -1] + (timing.reduction_ns[-1] if inward else 0)
     away_ns, ahead_ns = np.empty((2, *channel.shape), np.int64)

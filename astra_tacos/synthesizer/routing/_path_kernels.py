@@ -11,9 +11,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from astra_tacos.support.kernels.compiled import helper, inlined, kernel
+from astra_tacos.support.kernels.compiled import (
+    F64,
+    F64_OUT,
+    I32,
+    I32_2D,
+    I32_2D_OUT,
+    I32_OUT,
+    I64,
+    I64_OUT,
+    helper,
+    inlined,
+    kernel,
+)
 from astra_tacos.support.kernels.shared import heap_drop_first, heap_push
-from astra_tacos.support.kernels.tables import F64, F64_OUT, I32, I32_2D, I32_2D_OUT, I32_OUT, I64, I64_OUT
 
 NEVER = 1e300
 

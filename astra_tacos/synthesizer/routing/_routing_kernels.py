@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from astra_tacos.support.kernels.compiled import helper, kernel
+from astra_tacos.support.kernels.compiled import I32, I32_2D, I32_2D_OUT, I32_OUT, I64, helper, kernel
 from astra_tacos.support.kernels.shared import heap_drop_first, heap_push
-from astra_tacos.support.kernels.tables import I32, I32_2D, I32_2D_OUT, I32_OUT, I64
 
 _NEVER = np.int64(1) << 62
 

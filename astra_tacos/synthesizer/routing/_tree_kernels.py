@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from astra_tacos.support.kernels.compiled import helper, kernel
+from astra_tacos.support.kernels.compiled import BOOL, F64, F64_OUT, I32, I32_3D_OUT, I64, I64_OUT, helper, kernel
 from astra_tacos.support.kernels.shared import heap_drop_first, heap_push
-from astra_tacos.support.kernels.tables import BOOL, F64, F64_OUT, I32, I32_3D_OUT, I64, I64_OUT
 from astra_tacos.synthesizer.routing._path_kernels import NEVER, Channels, Links, channel_between, load_link, price_links
 
 

@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from astra_tacos.support.kernels.compiled import helper, inlined, kernel
+from astra_tacos.support.kernels.compiled import BOOL, I32, I32_2D, I32_OUT, I64, I64_OUT, helper, inlined, kernel
 from astra_tacos.support.kernels.shared import heap_drop_first, heap_push
-from astra_tacos.support.kernels.tables import BOOL, I32, I32_2D, I32_OUT, I64, I64_OUT
 
 NOTHING = -1
 NEVER = np.int64(1) << 62

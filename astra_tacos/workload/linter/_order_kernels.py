@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from astra_tacos.support.kernels.compiled import helper, kernel
+from astra_tacos.support.kernels.compiled import BOOL, I64, helper, kernel
 from astra_tacos.support.kernels.shared import sort_topologically
-from astra_tacos.support.kernels.tables import BOOL, I64
 
 _ONE = np.uint64(1)
 

@@ -33,11 +33,8 @@ def test_a_network(tmp_path: Path) -> None:
     [
         ("Topology", "[Ring, Torus]", "Topology[1] is 'Torus', expected Ring or FullyConnected or Switch"),
         ("Topology", "", "Topology is missing, expected a list"),
-        ("Topology", "[]", "Topology is a list of 0, expected a list of one entry per dimension"),
-        ("Topology", "Ring", "Topology is 'Ring', expected a list"),
         ("NpusCount", "[4]", "NpusCount is a list of 1, expected a list of 2 entries"),
         ("NpusCount", "[4, 1]", "NpusCount[1] is 1, expected a whole number above 1"),
-        ("NpusCount", "[4, true]", "NpusCount[1] is True, expected"),
         ("NpusCount", "[4000, 4000]", "NpusCount gives 16000000 NPUs, expected at most 1,000,000"),
         ("CostDimension", "[A, 2]", "CostDimension[1] is 2, expected the name of a tier"),
         ("Bandwidth", "[1, 2]", "found the key 'Bandwidth', expected Topology, NpusCount, CostDimension"),
@@ -59,10 +56,7 @@ def test_a_communicator(tmp_path: Path) -> None:
     [
         ("[4, 9, -1]", "Forward[1] is 9, expected 1 to 8 members, or -1"),
         ("[4, 3, -1]", "Forward[1] is 3, expected a divisor of the dimension's 8 NPUs"),
-        ("[4, 0, -1]", "Forward[1] is 0, expected"),
-        ("[4, 2.0, -1]", "Forward[1] is 2.0, expected"),
         ("[4, 2]", "Forward is a list of 2, expected a list of 3 entries"),
-        ("", "Forward is missing"),
     ],
 )
 def test_bad_communicators(tmp_path: Path, value: str, message: str) -> None:
@@ -92,8 +86,6 @@ def test_prices(tmp_path: Path) -> None:
     ("value", "message"),
     [
         ("{Link: -1}", "A.Link is -1, expected dollars per GB/s, 0 or more"),
-        ("{Link: .nan}", "A.Link is nan, expected"),
-        ("{Link: much}", "A.Link is 'much', expected"),
         ("{Cable: 1}", "A has the key 'Cable', expected Link, Switch, Nic"),
         ("5", "'A' is 5, expected a tier with Link, Switch, Nic"),
     ],
@@ -121,7 +113,6 @@ def test_a_workload(tmp_path: Path) -> None:
         ("a b c", "w.txt:1: 3 columns, expected 12"),
         (LAYER.replace("ALLREDUCE", "BROADCAST"), "w.txt:1: Forward collective is 'BROADCAST', expected ALLREDUCE"),
         (LAYER.replace("300", "-3"), "w.txt:1: InputGrad bytes is '-3', expected a whole number"),
-        (LAYER.replace(" 30 ", " 3.5 "), "w.txt:1: WeightGrad compute time is '3.5', expected"),
         (f"{LAYER}\n{LAYER}0000000000000000", "w.txt:2: update time is '50000000000000000', expected"),
     ],
 )

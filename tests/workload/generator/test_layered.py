@@ -69,16 +69,6 @@ def test_dlrm_exchanges_vectors_and_reduces_its_mlps(tmp_path: Path) -> None:
     assert end_ns(tmp_path / "run", network) > 0
 
 
-def test_the_forward_pass_of_a_step_waits_for_the_gradients_of_its_layer_only(tmp_path: Path) -> None:
-    generate(LayeredStep(LAYERED_MODELS["resnet50"](), Parallelism(dp=2), steps=2), tmp_path / "run")
-    nodes = parse_rank(tmp_path / "run", 0)
-    by_id = {node.id: node for node in nodes}
-    forward = next(node for node in nodes if node.name == "step1_mb0_layer1_0_conv1_forward_layer1")
-    update = next(by_id[dep] for dep in forward.data if "update" in by_id[dep].name)
-    assert update.name == "step1_layer1_update_bucket0"
-    assert [by_id[dep].name for dep in update.data] == ["step0_layer1_gradient_bucket0"]
-
-
 @pytest.mark.parametrize("sharded", [False, True])
 def test_several_steps_of_a_transformer_end(sharded: bool, tmp_path: Path) -> None:
     network = write_network(tmp_path / "n.yml", ("FullyConnected", 8))

@@ -112,20 +112,6 @@ def test_a_pipeline_takes_as_long_as_its_bubble_says(schedule: str, tmp_path: Pa
     assert outcome.finish_ns.max() == pytest.approx(ideal, rel=0.005)
 
 
-def test_gradients_are_reduced_while_the_backward_pass_goes_on(tmp_path: Path) -> None:
-    step = Step(small_model(hidden=512, ffn=2048), Parallelism(dp=4), batch=4)
-    network = write_network(tmp_path / "n.yml", ("Ring", 4))
-    run = generate(step, tmp_path / "run", Device(peak_tflops=1), network)
-    outcome = replayed(run, network, "congestion-aware")
-    nodes = parse_rank(run.path, 0)
-    last_compute = max(node.id for node in nodes if node.kind == NodeType.COMP and node.name != "optimizer_step0")
-    reductions = [node.id for node in nodes if "gradient_bucket" in node.name]
-    assert len(reductions) == 6
-    overlapped = [id for id in reductions if outcome.node_issue_ns[id] < outcome.node_issue_ns[last_compute]]
-    assert len(overlapped) >= 4
-    assert nodes[-1].name == "optimizer_step0" and set(nodes[-1].data) == set(reductions)
-
-
 def test_durations_are_those_of_the_roofline(tmp_path: Path) -> None:
     step = Step(small_model(hidden=512, ffn=2048), Parallelism(tp=4), micro_batches=2, batch=4)
     network = write_network(tmp_path / "n.yml", ("Ring", 4))

@@ -69,12 +69,6 @@ def test_groups_are_those_of_simai(tmp_path: Path) -> None:
     assert list(groups["dp_ep"].values()) == [[first, first + 4, first + 8, first + 12] for first in range(4)]
 
 
-def test_a_stage_of_a_pipeline_is_one_run(tmp_path: Path) -> None:
-    result = import_run([written(tmp_path, text(*ROWS, pp=2, gpus=16))], tmp_path / "out")
-    assert len(result.outcome.finish_ns) == 8
-    assert any(change.is_assumed and "one of 2 pipeline stages" in change.what for change in result.changes)
-
-
 def test_layers_are_computed_again_from_a_checkpoint(tmp_path: Path) -> None:
     rows = [f"layer{number} -1 1000 NONE 0 1000 NONE 0 1000 NONE 0 0" for number in range(4)]
     workload = read_simai_workload(written(tmp_path, text(*rows, kept="1 1", again="1 3")))

@@ -93,12 +93,9 @@ def rename_groups(folder: Path) -> None:
 
 TBD = "topology: [Ring]\nnpus_count: [2]\nbandwidth: [tbd]\nlatency: [500]\n"
 MESH = "astra_tacos: {topology: [Mesh]}\nnpus_count: [2]\nbandwidth: [50]\nlatency: [500]\n"
-SCALAR = "topology: Ring\nnpus_count: 2\nbandwidth: 50\nlatency: 500\n"
 
 FILES = [
     Case("F01", FINE, "bandwidth[0] is 'tbd', expected a number", "network.yml", edit=rewrite("network.yml", TBD)),
-    Case("F01", FINE, "topology is 'Ring', expected a list", "network.yml", edit=rewrite("network.yml", SCALAR)),
-    Case("F01", FINE, "cannot be read", "network.yml", edit=remove("network.yml")),
     Case("F02", FINE, "line 1, column", "system.json", edit=rewrite("system.json", "{")),
     Case("F02", RunFiles(FINE.ranks, system={"roofline-enabled": False}), "which ASTRA-sim takes for on", "system.json"),
     Case("F03", in_group([0, 1], 2), "found [1] at the top", "group.json", edit=rewrite("comm_group.json", "[1]")),
@@ -124,9 +121,7 @@ FILES = [
         "F07", RunFiles(alike(lambda _: [comp(0)], 3), npus=(2,)), "files of rank 2 are never read", "w.2.et", 2, severity=WARNING
     ),
     Case("F08", FINE, "byte", "w.1.et", 1, edit=shorten("workload/w.1.et")),
-    Case("F08", FINE, "empty", "w.1.et", 1, edit=rewrite("workload/w.1.et", "")),
     Case("F08", RunFiles([[comp(0)], [comp(7), comp(7)]]), "a second node has the id 7", "w.1.et", 1),
-    Case("F08", RunFiles([[comp(0)], []]), "no nodes", "w.1.et", 1),
     Case("F08", custom([one_step_exchange()[0], []]), "no nodes", "collective/c.1.et", 1),
     Case("F09", FINE, "gzip", "w.1.et", 1, edit=compress("workload/w.1.et")),
     Case("F10", RunFiles(alike(lambda _: [coll(0)]), system=CUSTOM), "no such file in", "collective/c.0.et"),
@@ -430,7 +425,6 @@ def two_all_reduces(sizes: tuple[int, int]) -> list[list[Node]]:
 
 GROUPS = [
     Case("G01", RunFiles(FINE.ranks, groups={"0": [0, 1]}), "group '0' is no whole number of 1 or more", "comm_group.json"),
-    Case("G01", RunFiles(FINE.ranks, groups={"tp": [0, 1]}), "group 'tp' is no whole number", "comm_group.json"),
     Case("G01", RunFiles(FINE.ranks, groups={"1": [0], "01": [1]}), "group '01' is given twice", "comm_group.json"),
     Case("G02", RunFiles(FINE.ranks, groups={"1": [0, 1, 1]}), "group 1 has rank 1 twice", "comm_group.json"),
     Case(
@@ -497,8 +491,6 @@ GROUPS = [
 
 NODES = [
     Case("A01", RunFiles(alike(lambda _: [drop(coll(3), "comm_size")])), "ALL_REDUCE without comm_size", "w.0.et", 0, 3, count=2),
-    Case("A01", RunFiles([[drop(send(3, 1), "comm_tag")], [recv(0, 0)]]), "COMM_SEND without comm_tag", "w.0.et", 0, 3),
-    Case("A01", RunFiles([[send(3, 1)], [drop(recv(0, 0), "comm_src")]]), "COMM_RECV without comm_src", "w.1.et", 1, 0),
     Case(
         "A01",
         RunFiles(alike(lambda _: [comp(3, tensor_size=64)]), system=ROOFLINE),
@@ -526,10 +518,7 @@ NODES = [
         3,
         count=2,
     ),
-    Case("A02", RunFiles(alike(lambda _: [coll(3, comm_size=("double_val", 1.0))])), "comm_size has", "w.0.et", 0, 3, count=2),
-    Case("A02", RunFiles(alike(lambda _: [coll(3, pg_name=1)])), "pg_name has a value of a wrong type", "w.0.et", 0, 3, count=2),
     Case("A03", RunFiles(alike(lambda _: [coll(3, comm_size=None)])), "comm_size has no value", "w.0.et", 0, 3, count=2),
-    Case("A03", RunFiles(alike(lambda _: [comp(3, is_cpu_op=None)])), "is_cpu_op has no value", "w.0.et", 0, 3, count=2),
     Case("A04", RunFiles([[send(3, 1, size=0)], [comp(0)]]), "COMM_SEND of 0 bytes", "w.0.et", 0, 3),
     Case("A04", RunFiles(alike(lambda _: [coll(3, comm_type=AG, size=0)])), "ALL_GATHER of 0 bytes", "w.1.et", 1, 3, count=2),
     Case("A05", RunFiles(alike(lambda _: [coll(3, size=0)])), "0 bytes runs as one of 2", "w.0.et", 0, 3, WARNING, count=2),
@@ -559,7 +548,6 @@ NODES = [
     Case("A10", RunFiles([[send(3, 1, comm_src=1)], [recv(0, 0)]]), "comm_src is 1, in the file of rank 0", "w.0.et", 0, 3),
     Case("A11", RunFiles(alike(lambda _: [coll(3, is_cpu_op=True)])), "ALL_REDUCE with is_cpu_op", "w.0.et", 0, 3, count=2),
     Case("A12", RunFiles([[node(3, NodeType.METADATA)], [comp(0)]]), "METADATA", "w.0.et", 0, 3),
-    Case("A12", RunFiles([[node(3, 99)], [comp(0)]]), "a node of type 99", "w.0.et", 0, 3),
     Case(
         "A13", RunFiles([[node(3, NodeType.INVALID), comp(4, [3])], [comp(0)]]), "the rank stalls", "w.0.et", 0, 3, also=("A14",)
     ),
@@ -634,7 +622,6 @@ NODES = [
 
 DEPENDENCIES = [
     Case("D01", RunFiles([[comp(3, [9])], [comp(0)]]), "depends on a node that does not exist", "w.0.et", 0, 3),
-    Case("D01", custom([[*one_step_exchange()[0], comp(3, [9])], one_step_exchange()[1]]), "does not exist", "c.0.et", 0, 3),
     Case("D02", RunFiles([[comp(3, [4]), comp(4, [3])], [comp(0)]]), "no node can start", "w.0.et", 0, 4),
     Case(
         "D03",
@@ -650,14 +637,6 @@ DEPENDENCIES = [
 MESSAGES = [
     Case(
         "M01", RunFiles([[comp(0)], [recv(3, 0, size=64, tag=7)]]), "64 bytes, tag 7: nothing from rank 0 comes", "w.1.et", 1, 3
-    ),
-    Case(
-        "M01",
-        custom([[*one_step_exchange()[0], recv(3, 1, tag=5)], one_step_exchange()[1]]),
-        "nothing from position 1 comes",
-        "collective/c.0.et",
-        0,
-        3,
     ),
     Case("M02", RunFiles([[send(3, 1)], [comp(0)]]), "rank 1 receives nothing like it", "w.0.et", 0, 3, WARNING),
     Case(
@@ -799,7 +778,6 @@ ORDERS = [
         1,
         3,
     ),
-    Case("C02", RunFiles([[coll(1)], [coll(1, comm_type=AG)]]), "rank 1 this ALL_GATHER of 4 KiB instead", "w.1.et", 1, 1),
     Case(
         "C03",
         RunFiles([[coll(1)], [coll(1, size=4094)]], {"collective/c": one_step_exchange()}, CUSTOM),

@@ -64,11 +64,6 @@ def test_the_order_of_a_generated_workload_is_left_to_timing(stage: Path, tmp_pa
     assert any("groups 1 -> 5 -> 2 -> 6 -> 1 can wait for one another" in message for message in circles)
 
 
-def test_a_generated_workload_without_durations_needs_the_roofline(stage: Path, tmp_path: Path) -> None:
-    report = lint_stage(stage, tmp_path, "Switch", **{"roofline-enabled": 0})
-    assert report.warnings["S11"] == 1
-
-
 def test_inputs_that_ship_with_astra_sim(astra_sim_inputs: Path, tmp_path: Path) -> None:
     workload = astra_sim_inputs / "workload" / "all_reduce_8npus_1MB" / "all_reduce"
     system, network = astra_sim_inputs / "system", astra_sim_inputs / "network"

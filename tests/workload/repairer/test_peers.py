@@ -49,14 +49,6 @@ def test_pytorch_on_two_gpus(name: str, steps: set[str], tmp_path: Path) -> None
     assert result.compute_us[0] == result.compute_us[1]
 
 
-def test_groups_with_names_like_0_0(tmp_path: Path) -> None:
-    path = folder("t2d_group0")
-    files = (path / "inputs" / file for file in ("sys.json", "network.yml", "comm_group.json", "RemoteMemory.json"))
-    result = repair(RepairInputs(path / "trace" / "trace", *files), tmp_path / "out")
-    assert steps_of(result) == {"group-names", "roofline", "system"}
-    assert set(result.outcome.finish_ns.tolist()) == {265_080}
-
-
 @pytest.mark.parametrize(("name", "end_ns"), [("TPUv4", 195_394_300), ("DGX_H100", 195_323_264)])
 def test_a_run_that_is_sound_keeps_its_cycles(name: str, end_ns: int, tmp_path: Path) -> None:
     path = folder("tutorial_mlp_32")
