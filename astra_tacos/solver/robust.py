@@ -25,10 +25,10 @@ from astra_tacos.schedule.schedule import LINK_ORDERS, LinkOrder, Schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import MOST_TRUNCATED, LinkModel
 from astra_tacos.solver.judgement import judge_schedule
-from astra_tacos.solver.judges import MOST_PACKETS, PacketLevel, packet_level
+from astra_tacos.solver.judges import MOST_PACKETS, MOST_PACKETS_BESIDE, PacketLevel, packet_level
 from astra_tacos.support.errors import AstraTacosError, ConfigError, SynthesisError
 from astra_tacos.synthesizer.search.search import SearchResult, search
-from astra_tacos.synthesizer.search.search_options import FASTEST, SearchOptions
+from astra_tacos.synthesizer.search.search_options import FASTEST, THOROUGH, SearchOptions
 
 MOST_LONGER = 1.3
 """Traces keep their promise if the packet level takes at most so much of its prediction."""
@@ -42,6 +42,8 @@ _RIVALS = (
     ("routed", (96, 24, 12, 6)),
 )
 """Synthesizers, and numbers of chunks, whose schedules are few long messages, alike on all links, or load links evenly."""
+_QUICK_PACKETS = 200_000
+"""Packets of a replay that only compares orders of sends: larger ones stand for those of ns-3."""
 _RIVAL_SENDS = 100_000
 _SHARE_OF_BUDGET = 8
 
@@ -84,13 +86,40 @@ def rivals(topology: Topology, collective: Collective, options: SearchOptions, l
                 yield found
 
 
-def robust_order(schedule: Schedule, network: NetworkConfig) -> tuple[LinkOrder | None, PacketLevel | None]:
+def _long_messages(
+    found: SearchResult, topology: Topology, collective: Collective, options: SearchOptions
+) -> Iterator[SearchResult]:
+    """Of each synthesizer among the rivals, the schedule of the fewest chunks that is at most 5% slower than what was found.
+
+    Messages that are long beside a round trip share links least, so that the packet level takes what is predicted.
+    """
+    if not options.chooses_chunks:
+        return
+    share = replace(options.part_of_budget(_SHARE_OF_BUDGET), link_model=found.schedule.timing.link_model, trials=1)
+    for name, counts in _RIVALS:
+        for count in sorted(counts) if name in options.synthesizers else ():
+            try:
+                made = search(topology, collective, replace(share, synthesizer=name, chunks_per_npu=count))
+            except (ConfigError, SynthesisError):  # less than a byte, or than 1 ns
+                break
+            if made.schedule.num_sends > min(_RIVAL_SENDS, options.max_sends):
+                break
+            if made.exact_ns <= MOST_LOSS * found.exact_ns:
+                yield replace(found, schedule=made.schedule, exact_ns=made.exact_ns)
+                break
+
+
+def robust_order(
+    schedule: Schedule, network: NetworkConfig, most_packets: int = _QUICK_PACKETS
+) -> tuple[LinkOrder | None, PacketLevel | None]:
     """The order of sends, among those that keep a schedule's analytical time, which the packet level ends first.
 
     Parameters
     ----------
     schedule, network
         The schedule, and its network as the file has it.
+    most_packets
+        About how many packets a replay may have.
 
     Returns
     -------
@@ -99,7 +128,7 @@ def robust_order(schedule: Schedule, network: NetworkConfig) -> tuple[LinkOrder 
     """
     if schedule.topology.forwarding:  # its run is a stand-in, which has no choice of the order
         return None, None
-    return _fastest_order(schedule, network, timed_orders(schedule))
+    return _fastest_order(schedule, network, timed_orders(schedule), most_packets)
 
 
 def robust(
@@ -122,8 +151,9 @@ def robust(
     found
         Its result.
     """
-    schedule = found.schedule
-    order, level = robust_order(schedule, network)
+    schedule, is_thorough = found.schedule, options.effort == THOROUGH
+    most_packets = MOST_PACKETS_BESIDE if is_thorough else _QUICK_PACKETS
+    order, level = robust_order(schedule, network, most_packets)
     if level is None or level.ratio <= MOST_LONGER:
         return Robust(found, order, level)
     first = Robust(found, order, level)
@@ -137,14 +167,15 @@ def robust(
         return None if not ratios or None in ratios else max(each for each in ratios if each is not None)
 
     best, best_loss = first, 1.0
-    for result in _others(found, topology, collective, options):
+    others = _others if is_thorough else _long_messages
+    for result in others(found, topology, collective, options):
         other = result.schedule
         is_truncated = other.collective_time_ns < (1 - MOST_TRUNCATED) * result.exact_ns
         if result.exact_ns > MOST_LOSS * found.exact_ns or (is_truncated and other is not schedule):
             continue
         keeping = timed_orders(other)
         for orders in (keeping, tuple(each for each in LINK_ORDERS if each not in keeping)):
-            order, level = _fastest_order(other, network, orders)
+            order, level = _fastest_order(other, network, orders, most_packets)
             if level is None or best.level is None or level.time_ns >= best.level.time_ns:
                 continue
             lost = loss(other, order)
@@ -162,13 +193,13 @@ def _others(found: SearchResult, topology: Topology, collective: Collective, opt
 
 
 def _fastest_order(
-    schedule: Schedule, network: NetworkConfig, orders: tuple[LinkOrder, ...]
+    schedule: Schedule, network: NetworkConfig, orders: tuple[LinkOrder, ...], most_packets: int
 ) -> tuple[LinkOrder | None, PacketLevel | None]:
     """Of some orders of sends, the one that the packet level ends first; the first of equals."""
     best: tuple[LinkOrder, PacketLevel] | None = None
     for order in orders:
         try:
-            level = packet_level(schedule, network, order)
+            level = packet_level(schedule, network, order, most_packets=most_packets)
         except AstraTacosError:
             continue
         if best is None or level.time_ns < best[1].time_ns:

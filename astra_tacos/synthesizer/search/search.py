@@ -23,7 +23,7 @@ from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.chunk_counts import choose_chunks, counts_for_trips, counts_of_whole_ns
 from astra_tacos.synthesizer.search.candidate_runner import CandidateRunner, Leaderboard
 from astra_tacos.synthesizer.search.candidates import Candidate, Cut, in_order, list_candidates
-from astra_tacos.synthesizer.search.search_options import EFFORTS, SearchOptions, handicaps, link_models_of
+from astra_tacos.synthesizer.search.search_options import EFFORTS, THOROUGH, SearchOptions, handicaps, link_models_of
 
 MAX_CHUNKS_PER_NPU = 512
 """Most chunks per NPU that the search tries, unless a synthesizer advises more."""
@@ -163,7 +163,7 @@ def search(
         runner.was_cut_off,
         runner.ran_out_of_time,
         refusals,
-        more_may_help=runner.was_cut_off or runner.ran_out_of_time or leaderboard.would_try(candidates, EFFORTS["thorough"]),
+        more_may_help=runner.was_cut_off or runner.ran_out_of_time or leaderboard.would_try(candidates, EFFORTS[THOROUGH]),
     )
 
 

@@ -50,7 +50,7 @@ EFFORTS = {
     "thorough": Effort(20 * SENDS_PER_SECOND, 1.0, 0.998, 500_000),
 }
 """By name: what `--effort` may be."""
-NORMAL = "normal"
+NORMAL, THOROUGH = "normal", "thorough"
 
 
 @dataclass(frozen=True, slots=True)
