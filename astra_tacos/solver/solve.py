@@ -39,7 +39,7 @@ from astra_tacos.solver.synthesize import check_schedule
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import format_size
 from astra_tacos.synthesizer.search.search import SearchResult, known_optimum
-from astra_tacos.synthesizer.search.search_options import FASTEST, SearchOptions
+from astra_tacos.synthesizer.search.search_options import FASTEST, THOROUGH, SearchOptions
 from astra_tacos.synthesizer.symmetric.chunks import fastest_symmetric
 from astra_tacos.synthesizer.work import CHECKS, JUDGING
 from astra_tacos.verifier.symmetric_oracle import check_symmetric
@@ -108,7 +108,8 @@ def solve(request: Request, progress: Progress = silent) -> Solution | CompactSo
         with progress("verifying"):
             check_schedule(schedule)
     with progress("judging"):
-        judged = judge_schedule(schedule, network, backend, beside=True, level=level)
+        beside = level is not None or options.effort == THOROUGH
+        judged = judge_schedule(schedule, network, backend, beside=beside, level=level)
         if request.sketch is None:
             judged = with_other_choices(judged, schedule, network, options)
         native = rivals.on(judged.backend)
