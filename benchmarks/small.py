@@ -29,8 +29,7 @@ from astra_tacos.solver.native import NativeTime, native_times
 from astra_tacos.support.errors import AstraTacosError, SynthesisError
 from astra_tacos.support.units import format_size, format_time
 from astra_tacos.synthesizer.search.search import search
-from astra_tacos.synthesizer.search.search_options import SearchOptions
-from astra_tacos.synthesizer.work import AUTO_BUDGET
+from astra_tacos.synthesizer.search.search_options import EFFORTS, SearchOptions
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 SIZES = (256, 4 * KIB, 64 * KIB, MIB, 64 * MIB, GIB)
@@ -175,7 +174,7 @@ class Known:
     name: str = "all-reduce"
     backend: Backend = CONGESTION_AWARE
     root: int | None = None
-    budget: int = AUTO_BUDGET
+    budget: int = EFFORTS["thorough"].budget
 
 
 KNOWN = (

@@ -18,6 +18,7 @@ from astra_tacos.cli.shared.options import (
     network_option,
     ns3_option,
     output_option,
+    verbose_option,
     with_ns3,
 )
 from astra_tacos.cli.shared.search_options import candidate_option, collective_options, read_candidates, search_options
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
 )
 @output_option(f"Write {', '.join(FILES)} here.")
 @click.option("--verify/--no-verify", "with_checks", default=True, help="Check each schedule by the oracle and the replay.")
+@verbose_option
 @json_option
 def compare(
     network_path: Path | None,
@@ -80,6 +82,7 @@ def compare(
     plot_width: str,
     output: Path | None,
     with_checks: bool,
+    verbose: bool,
     as_json: bool,
 ) -> None:
     """Compare synthesizers on a network and a collective over a list of sizes.
@@ -117,6 +120,6 @@ def compare(
     if as_json:
         print_json(comparison_result(rows, written))
         return
-    print_comparison(rows)
+    print_comparison(rows, verbose=verbose)
     for path in written:
         echo(f"written: {path}")

@@ -26,7 +26,7 @@ from astra_tacos.solver.synthesize import check_schedule
 from astra_tacos.support.errors import ConfigError, ReplayError, SynthesisError
 from astra_tacos.synthesizer import AUTO
 from astra_tacos.synthesizer.search.search import SearchResult, search
-from astra_tacos.synthesizer.search.search_options import SearchOptions
+from astra_tacos.synthesizer.search.search_options import THOROUGH, SearchOptions
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,12 +121,13 @@ class Comparison:
         figures |= {"time_ns": figures["predicted_ns"], "made_by": figures["synthesizer"]}
         figures |= {"seconds": seconds, "verified": self.checks, "synthesizer": name}
         if self.network is not None:
-            if self.backend is None:
+            is_thorough = self.options.effort == THOROUGH
+            if self.backend is None and is_thorough:
                 order = robust_order(schedule, self.network)[0]
             in_use = backend_that_runs(schedule, backend_in_use(self.network, models, self.backend), self.backend)
-            judged = judge_schedule(schedule, self.network, in_use, order, beside=True)
+            judged = judge_schedule(schedule, self.network, in_use, order, beside=is_thorough)
             figures |= _on_packets(judged, schedule)
-            if least is None or figures["time_ns"] < least:
+            if is_thorough and (least is None or figures["time_ns"] < least):
                 judged = with_other_choices(judged, schedule, self.network, asked)
             figures |= {**judged.to_json(), "judge_notes": "; ".join(filter(None, (*judged.notes, remark)))}
         return CompareRow(**{key: figures[key] for key in CompareRow.__dataclass_fields__ if key in figures})

@@ -110,7 +110,7 @@ def solve(request: Request, progress: Progress = silent) -> Solution | CompactSo
     with progress("judging"):
         beside = level is not None or options.effort == THOROUGH
         judged = judge_schedule(schedule, network, backend, beside=beside, level=level)
-        if request.sketch is None:
+        if request.sketch is None and options.effort == THOROUGH:
             judged = with_other_choices(judged, schedule, network, options)
         native = rivals.on(judged.backend)
         padded = _padded(schedule)

@@ -2,50 +2,65 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from astra_tacos.cli.shared.console import echo, print_table, show, styled
+from astra_tacos.cli.shared.console import echo, print_table
 from astra_tacos.report.compare_rows import IMPOSSIBLE_NATIVE, NATIVE, CompareRow, best_bound_ns
-from astra_tacos.run.backend import PACKET
 from astra_tacos.support.units import format_size, format_time
 
 if TYPE_CHECKING:
     from astra_tacos.solver.devices_that_add import OffloadRow, ServerRow
 
 _NO_RESULT = "-"
-_TOO_FAST = "?"
 _NATIVES = (NATIVE, IMPOSSIBLE_NATIVE)
-_BOUND = "bound (any algorithm)"
-_WIDEST_NAME = 10
+_MOST_COLUMNS = 4
+"""Synthesizers that are shown: what fits into 100 columns beside the size, native and the bound."""
 _OFFLOAD_HEADER = ("NPUs", "size", "hosts", "network", "gain", "bound, hosts", "bound, network", "gain of bounds")
 _SERVERS_HEADER = ("variant", "servers", "theory", "programme", "bound", "scheduled", "time", "over all-reduce")
 
 
-def print_comparison(rows: Sequence[CompareRow]) -> None:
-    """Sizes down, synthesizers across: time, and how near it is to the bound; the best of a size is bold and has a star."""
-    from rich.table import Table
+def print_comparison(rows: Sequence[CompareRow], *, verbose: bool) -> None:
+    """Sizes down, the fastest synthesizers, native and the bound across: one time a cell, the fastest of a size with a star."""
+    by_size, bounds, first = _by_size(rows), best_bound_ns(rows), rows[0]
+    names = _columns(by_size, None if verbose else _MOST_COLUMNS)
+    cells = [
+        (
+            format_size(size),
+            *(_cell(results.get(name)) for name in names),
+            format_time(bounds[size]) if size in bounds else _NO_RESULT,
+        )
+        for size, results in by_size.items()
+    ]
+    title = f"{first.collective} on {first.network}: {first.topology}, {first.num_npus:,} NPUs"
+    print_table(title, ("size", *names, "bound"), cells)
+    echo("\n* the fastest of a size")
+    hidden = len({row.synthesizer for row in rows}) - len(names)
+    if verbose:
+        for note in _notes(rows):
+            echo(note)
+    elif hidden:
+        echo(f"{hidden} more algorithms: --verbose shows them and all notes; --csv and --json have all figures")
 
-    names = list(dict.fromkeys(row.synthesizer for row in rows))
-    by_size = _by_size(rows)
-    bounds = best_bound_ns(rows)
-    first = rows[0]
-    judged = ", what stock ASTRA-sim prints, and the time under congestion" if _judges_differ(rows) else ""
-    judged += _about_packets(rows)
-    echo(f"{first.collective} on {first.network}: {first.topology}, {first.num_npus} NPUs; time, bound / time{judged}\n")
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("size", justify="right", no_wrap=True)
-    for name in (*names, _BOUND):
-        table.add_column(styled(_fold(name)), justify="right", no_wrap=True)
-    for size, results in by_size.items():
-        found = (_cell(results.get(name), _judges_differ(rows), _has_packets(rows)) for name in names)
-        cells = [styled(text, "bold green" if best else "") for text, best in found]
-        bound = styled(format_time(bounds[size]) if size in bounds else _NO_RESULT, "dim")
-        table.add_row(format_size(size), *cells, bound)
-    show(table)
-    echo("\n* fastest at this size")
-    for note in _notes(rows):
-        echo(note)
+
+def _columns(by_size: Mapping[int, Mapping[str, CompareRow]], most: int | None) -> list[str]:
+    """Names of the columns: those whose times are nearest to the fastest of a size first, then native ones."""
+    behind: dict[str, float] = {}
+    for results in by_size.values():
+        least = min((row.time_ns for row in results.values() if row.time_ns), default=1)
+        for name, row in results.items():
+            ratio = row.time_ns / least if row.time_ns else math.inf
+            behind[name] = min(behind.get(name, math.inf), ratio)
+    made = sorted((name for name in behind if name not in _NATIVES), key=lambda name: behind[name])
+    shown = [name for name in made if most is None or behind[name] < math.inf][:most]
+    return [*shown, *(name for name in behind if name == NATIVE or (most is None and name in _NATIVES))]
+
+
+def _cell(row: CompareRow | None) -> str:
+    if row is None or row.time_ns is None:
+        return _NO_RESULT
+    return f"{format_time(row.time_ns)}{'*' if row.is_best else ' '}"
 
 
 def _by_size(rows: Iterable[CompareRow]) -> dict[int, dict[str, CompareRow]]:
@@ -73,57 +88,6 @@ def _judges_differ(rows: Iterable[CompareRow]) -> bool:
     return any(row.stock_ns != row.congested_ns for row in rows)
 
 
-def _has_packets(rows: Iterable[CompareRow]) -> bool:
-    """Whether anything was replayed packet by packet."""
-    return any(row.packets_ns is not None for row in rows)
-
-
-def _about_packets(rows: Sequence[CompareRow]) -> str:
-    """What the last line of a cell is."""
-    if not _has_packets(rows):
-        return ""
-    if any(row.backend == PACKET.name for row in rows):
-        return ", and in brackets the time if no messages share a link"
-    about = " (~: approximately)" if any(row.packets_are_exact is False for row in rows) else ""
-    return f", and the time on the packet level{about}"
-
-
-def _packets(row: CompareRow) -> str:
-    """The time on the packet level, or what it would be if no messages shared a link, where that time is the row's."""
-    if row.packets_ns is None or (row.backend == PACKET.name and row.packets_ratio is None):
-        return _NO_RESULT
-    if row.backend == PACKET.name:
-        return f"({format_time(row.packets_ns / (row.packets_ratio or 1.0))})"
-    return f"{'~' if row.packets_are_exact is False else ''}{format_time(row.packets_ns)}"
-
-
-def _cell(row: CompareRow | None, has_judges: bool, has_packets: bool) -> tuple[str, bool]:
-    if row is None or row.time_ns is None:
-        return _NO_RESULT, False
-    star = "*" if row.is_best else " "
-    if row.synthesizer == IMPOSSIBLE_NATIVE:
-        share = "impossible"
-    else:
-        share = _TOO_FAST if row.efficiency is None else "optimal" if row.optimal else f"{row.efficiency:.1%}"
-    lines = [f"{format_time(row.time_ns)}{star}", f"{share}{_cut_off(row)}"]
-    if has_judges:
-        times = (row.stock_ns, row.congested_ns)
-        lines += [f"{_NO_RESULT if time is None else format_time(time)} " for time in times]
-    lines += [f"{_packets(row)} "] if has_packets else []
-    return "\n".join(lines), bool(row.is_best)
-
-
-def _cut_off(row: CompareRow) -> str:
-    if row.cut_off_by_time_limit:
-        return "!"
-    return "+" if row.cut_off_by_budget else " "
-
-
-def _fold(name: str) -> str:
-    """A long name on several lines, at its hyphens."""
-    return name.replace("-", "-\n").replace(" ", "\n") if len(name) > _WIDEST_NAME else name
-
-
 def _notes(rows: Iterable[CompareRow]) -> list[str]:
     """Why there are gaps: each reason once, with the sizes if it does not hold for all."""
     from astra_tacos.bounds.certificate import below_bound
@@ -136,10 +100,12 @@ def _notes(rows: Iterable[CompareRow]) -> list[str]:
         if row.refusal:
             reasons.setdefault((row.synthesizer, row.refusal), []).append(row.size_bytes)
     notes = []
-    if any(row.cut_off_by_budget for row in rows):
-        notes.append("+ the budget was used up before all candidates had been tried")
-    if any(row.cut_off_by_time_limit for row in rows):
-        notes.append("! cut off by --time-limit: the result depends on the machine")
+    cut_off = dict.fromkeys(row.synthesizer for row in rows if row.cut_off_by_budget)
+    if cut_off:
+        notes.append(f"the budget was used up before all candidates had been tried: {', '.join(cut_off)}")
+    late = dict.fromkeys(row.synthesizer for row in rows if row.cut_off_by_time_limit)
+    if late:
+        notes.append(f"cut off by --time-limit, so that the result depends on the machine: {', '.join(late)}")
     for size, results in _by_size(rows).items():
         notes += _judge_notes(format_size(size), list(results.values()))
         notes += [
@@ -148,7 +114,7 @@ def _notes(rows: Iterable[CompareRow]) -> list[str]:
             if row.synthesizer in _NATIVES and row.judge_notes
         ]
     if any(row.time_ns is not None and row.efficiency is None and row.synthesizer not in _NATIVES for row in rows):
-        notes.append(f"{_TOO_FAST} faster than the bound, because ASTRA-sim truncates the time of such small chunks")
+        notes.append("some times are below the bound, because ASTRA-sim truncates the time of such small chunks")
     for row in rows:
         less = (
             ""
