@@ -76,7 +76,7 @@ def rivals(topology: Topology, collective: Collective, options: SearchOptions, l
         return
     share = options.part_of_budget(_SHARE_OF_BUDGET)
     for name, counts in _RIVALS:
-        for count in counts if name in options.synthesizers else ():
+        for count in counts[:: 1 if options.effort == THOROUGH else 2] if name in options.synthesizers else ():
             asked = replace(share, synthesizer=name, chunks_per_npu=count, link_model=link_model, trials=1)
             try:
                 found = search(topology, collective, asked)
@@ -84,29 +84,6 @@ def rivals(topology: Topology, collective: Collective, options: SearchOptions, l
                 continue
             if found.schedule.num_sends <= min(_RIVAL_SENDS, options.max_sends):
                 yield found
-
-
-def _long_messages(
-    found: SearchResult, topology: Topology, collective: Collective, options: SearchOptions
-) -> Iterator[SearchResult]:
-    """Of each synthesizer among the rivals, the schedule of the fewest chunks that is at most 5% slower than what was found.
-
-    Messages that are long beside a round trip share links least, so that the packet level takes what is predicted.
-    """
-    if not options.chooses_chunks:
-        return
-    share = replace(options.part_of_budget(_SHARE_OF_BUDGET), link_model=found.schedule.timing.link_model, trials=1)
-    for name, counts in _RIVALS:
-        for count in sorted(counts) if name in options.synthesizers else ():
-            try:
-                made = search(topology, collective, replace(share, synthesizer=name, chunks_per_npu=count))
-            except (ConfigError, SynthesisError):  # less than a byte, or than 1 ns
-                break
-            if made.schedule.num_sends > min(_RIVAL_SENDS, options.max_sends):
-                break
-            if made.exact_ns <= MOST_LOSS * found.exact_ns:
-                yield replace(found, schedule=made.schedule, exact_ns=made.exact_ns)
-                break
 
 
 def robust_order(
@@ -169,8 +146,7 @@ def robust(
         return None if not ratios or None in ratios else max(each for each in ratios if each is not None)
 
     best, best_loss = first, 1.0
-    others = _others if is_thorough else _long_messages
-    for result in others(found, topology, collective, options):
+    for result in _others(found, topology, collective, options):
         other = result.schedule
         is_truncated = other.collective_time_ns < (1 - MOST_TRUNCATED) * result.exact_ns
         if result.exact_ns > MOST_LOSS * found.exact_ns or (is_truncated and other is not schedule):

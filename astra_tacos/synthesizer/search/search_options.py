@@ -34,6 +34,8 @@ class Effort:
     gain
         A synthesizer gets no more chunks if its last two increases of their number left its time above this share of its best
         time before.
+    worth_of_sends
+        Share of the leader's time that a candidate may take for each doubling of its sends, from 100,000 on.
     trials_work
         Sends that the seeds of one random synthesizer examine together.
     """
@@ -41,13 +43,14 @@ class Effort:
     budget: int
     worth: float
     gain: float
+    worth_of_sends: float
     trials_work: int
 
 
 EFFORTS = {
-    "quick": Effort(SENDS_PER_SECOND // 2, 0.98, 0.99, 50_000),
-    "normal": Effort(3 * SENDS_PER_SECOND, 0.995, 0.995, 200_000),
-    "thorough": Effort(20 * SENDS_PER_SECOND, 1.0, 0.998, 500_000),
+    "quick": Effort(SENDS_PER_SECOND // 2, 0.98, 0.99, 0.98, 50_000),
+    "normal": Effort(3 * SENDS_PER_SECOND, 0.995, 0.995, 0.99, 200_000),
+    "thorough": Effort(20 * SENDS_PER_SECOND, 1.0, 0.998, 1.0, 500_000),
 }
 """By name: what `--effort` may be."""
 NORMAL, THOROUGH = "normal", "thorough"
