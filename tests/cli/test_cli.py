@@ -86,9 +86,20 @@ def test_options_of_another_mode_are_refused(arguments: str, message: str, tmp_p
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"astra-tacos: error: {message}\n")
 
 
-def test_synthesize_prints_the_certificate(workspace: Path) -> None:
+def test_synthesize_prints_the_answer_in_one_screen(workspace: Path) -> None:
     size = ("--collective", "all-gather", "--size", "64KiB")
     done = run("synthesize", "--network", "net.yml", *size, "--budget", "100k", cwd=workspace)
+    lines = done.stdout.splitlines()
+    assert len(lines) <= 14 and max(map(len, lines)) <= 100
+    assert lines[0] == "all-gather of 64 KiB on net: Ring 2 x Switch 4, 8 NPUs"
+    labels = [line[2:].split("  ")[0] for line in lines[2:] if line.startswith("  ")]
+    assert labels == ["time", "algorithm", "bus bandwidth", "best native", "on ASTRA-sim", "files"]
+    assert ", verified" in lines[2] and "--output DIR" in done.stdout
+
+
+def test_synthesize_prints_the_certificate(workspace: Path) -> None:
+    size = ("--collective", "all-gather", "--size", "64KiB")
+    done = run("synthesize", "--network", "net.yml", *size, "--budget", "100k", "--verbose", cwd=workspace)
     assert done.returncode == 0
     assert done.stderr == ""
     for label in (

@@ -113,7 +113,7 @@ def test_sizes_out_of_reach_are_refusals_too(network: str) -> None:
     rows = [row for row in json.loads(done.output)["rows"] if row["synthesizer"] == "tacos"]
     assert "2 bytes in 4 chunks" in rows[0]["refusal"]
     assert rows[1]["refusal"] == ""
-    table = compare("--network", network, "--sizes", "2,1MiB", "--synthesizers", "tacos").output
+    table = compare("--network", network, "--sizes", "2,1MiB", "--synthesizers", "tacos", "--verbose").output
     assert "- tacos at 2 B: all-reduce: 2 bytes in 4 chunks" in table
     assert compare("--network", network, "--sizes", "2", "--synthesizers", "tacos", "--plot", "none.svg").exit_code == 0
 

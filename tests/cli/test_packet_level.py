@@ -50,7 +50,7 @@ def test_a_schedule_for_packets_takes_what_is_predicted(folder: Path, network: s
         "replay", "made/collective/all_reduce", "--network", f"{network}.yml", "--backend", "packet", "--json", cwd=folder
     )
     assert json.loads(written.stdout)["collective_time_ns"] == result["packets_ns"]
-    rows = run("synthesize", *arguments[:-1], "--collective", "all-reduce", cwd=folder).stdout
+    rows = run("synthesize", *arguments[:-1], "--collective", "all-reduce", "--verbose", cwd=folder).stdout
     assert "\npacket level " in rows and "\ncongestion-aware" in rows
 
 
@@ -137,7 +137,6 @@ def test_comparisons_have_both_levels(folder: Path) -> None:
     options = ("--sizes", "64KiB", "--synthesizers", "tacos", *QUICK[2:], "--csv", "rows.csv")
     done = run("compare", "--network", "switch.yml", "--collective", "all-gather", *options, cwd=folder)
     assert done.returncode == 0, done.stderr
-    assert "and the time on the packet level" in done.stdout
     with (folder / "rows.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["synthesizer"] for row in rows] == ["tacos", "native"]

@@ -16,7 +16,7 @@ from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.solver.first_use import PROGRAMS
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
 from astra_tacos.synthesizer.chunk_counts import MAX_SENDS
-from astra_tacos.synthesizer.search.search_options import EFFORTS, NORMAL
+from astra_tacos.synthesizer.search.search_options import DEFAULT, EFFORTS
 from astra_tacos.synthesizer.work import SENDS_PER_SECOND
 
 if TYPE_CHECKING:
@@ -50,9 +50,9 @@ _OPTIONS = {
     "effort": _Option(
         "--effort",
         type=click.Choice(tuple(EFFORTS)),
-        default=NORMAL,
+        default=DEFAULT,
         show_default=True,
-        help="How long to search: normal stops where the next step promises less than 0.5%.",
+        help="How long to search: normal stops where the next step promises less than 0.5%, and replays no other models.",
     ),
     "budget": _Option(
         "--budget",

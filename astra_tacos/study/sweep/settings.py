@@ -20,7 +20,7 @@ from astra_tacos.support.text_files import describe, filled_text, parse_decimal
 from astra_tacos.support.units import MAX_SIZE_BYTES, format_size, parse_size
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
 from astra_tacos.synthesizer.chunk_counts import MAX_SENDS
-from astra_tacos.synthesizer.search.search_options import EFFORTS, NORMAL
+from astra_tacos.synthesizer.search.search_options import DEFAULT, EFFORTS
 from astra_tacos.synthesizer.work import parse_budget
 
 REQUIRED = object()
@@ -187,7 +187,7 @@ SETTINGS: dict[str, Setting] = {
     "chunks_per_npu": Setting(_whole(1, "auto"), "chunks_per_npu"),
     "trials": Setting(_whole(1, "null"), "trials", defaults=(None, 4)),
     "seed": Setting(_whole(0), "seed", defaults=(0, 0)),
-    "effort": Setting(_choice(EFFORTS), "effort", defaults=(NORMAL, NORMAL)),
+    "effort": Setting(_choice(EFFORTS), "effort", defaults=(DEFAULT, DEFAULT)),
     "budget": Setting(_budget, "budget_sends"),
     "reduce_bandwidth": Setting(_speed, "reduce_bandwidth_gbps", defaults=(0.0, 0.0)),
     "workload": Setting(_path(may_be_null=False), "workload", _ONLY_WORKLOAD, (None, REQUIRED)),

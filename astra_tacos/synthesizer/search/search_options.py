@@ -53,7 +53,7 @@ EFFORTS = {
     "thorough": Effort(20 * SENDS_PER_SECOND, 1.0, 0.998, 1.0, 500_000),
 }
 """By name: what `--effort` may be."""
-NORMAL, THOROUGH = "normal", "thorough"
+THOROUGH = DEFAULT = "thorough"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class SearchOptions:
     reduce_bandwidth_gbps: float = 0.0
     trials: int | None = None
     seed: int = 0
-    effort: str = NORMAL
+    effort: str = DEFAULT
     budget: int | None = None
     time_limit_s: float | None = None
     threads: int | None = None
