@@ -144,10 +144,10 @@ def synthesize(
         return
     from astra_tacos.report.table import synthesis_rows, synthesis_summary, synthesis_title
 
-    files = ("files", "none", "--output DIR writes the traces")
+    files = [("files", "none", "--output DIR writes the traces")]
     if output is not None:
-        files = ("files", str(output), f"start: {run.command}" if run.command else "")
-    print_answer(synthesis_title(result), [*synthesis_summary(result), files])
+        files = [("files", str(output), ""), *([("start", run.command, "")] if run.command else [])]
+    print_answer(synthesis_title(result), [*synthesis_summary(result), *files])
     if not verbose:
         print_notes(result["notes"])
         return

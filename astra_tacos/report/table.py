@@ -34,9 +34,17 @@ def synthesis_summary(result: dict[str, Any]) -> list[tuple[str, str, str]]:
     native = (result.get("native") or {}).get("fastest_possible")
     if native is not None and native["possible_ns"] is not None:
         ratio = result.get("speed_up_over_native")
-        words = f"; this is {ratio:.2f} times as fast" if ratio else ""
-        rows.append(("best native", format_time(native["possible_ns"]), f"{native['name']}{words}"))
+        words = f": {ratio:.2f} times as long" if ratio else ""
+        rows.append(("best native", format_time(native["possible_ns"]), f"{_short_native(native['name'])}{words}"))
     return [*rows, *_on_astra_sim(result, time_ns)]
+
+
+def _short_native(name: str) -> str:
+    """A native configuration in few words: `native (direct, direct; localBWAware, 16 splits)` is `direct, 16 splits`."""
+    algorithms, _, more = name.removeprefix("native (").removesuffix(")").partition("; ")
+    distinct = dict.fromkeys(algorithms.split(", "))
+    rest = [part for part in more.split(", ") if part and part != "localBWAware"]
+    return ", ".join([*(distinct if len(distinct) == 1 else [algorithms.replace(", ", " x ")]), *rest])
 
 
 def _share_of_bound(result: dict[str, Any]) -> str:
