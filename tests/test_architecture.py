@@ -208,6 +208,12 @@ def compiled_functions(path: Path) -> list[tuple[str, ast.FunctionDef]]:
     ]
 
 
+def test_every_folder_is_a_package() -> None:
+    """One without `__init__.py` imports here, and is missing from what is installed."""
+    folders = {path.parent for path in PACKAGE.rglob("*.py")}
+    assert not [folder for folder in folders if not (folder / "__init__.py").is_file()]
+
+
 MOST_FILES = 25
 """In a folder: more than that is several ideas."""
 

@@ -1,1 +1,1 @@
-"""Readers of configuration files: networks, systems, communicator groups, remote memory."""
+"""Errors, units, files and their formats, expressions, kernels: what every room uses."""

@@ -16,16 +16,17 @@ from numpy.typing import NDArray
 from astra_tacos.planner import best_native as search
 from astra_tacos.planner import written_run as rewrite
 from astra_tacos.planner.best_native import BestNative, best_native
-from astra_tacos.planner.instances import Instances
 from astra_tacos.planner.native_configuration import NativeConfiguration
-from astra_tacos.planner.workload import find_workload
+from astra_tacos.planner.workload import (
+    Workload,
+    find_workload,
+)
 from astra_tacos.replayer.native import NATIVE_ALGORITHMS
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import CONGESTION_AWARE, CONGESTION_UNAWARE, CUT_THROUGH
 from astra_tacos.run.run import RunInputs, read_run
 from astra_tacos.run.system import COMM_KEYS
 from astra_tacos.run.trace.schema import CommType
-from astra_tacos.run.trace.trace import Trace
 from astra_tacos.solver.possibility import judge_end
 from astra_tacos.support.errors import AstraTacosError
 from astra_tacos.synthesizer.search.search_options import SearchOptions
@@ -109,9 +110,9 @@ def test_a_plan_of_native_collectives_is_the_best_native_run_itself(tmp_path: Pa
     files = RunFiles([[comp(0, us=900), coll(1, size=64)]] * 8, topology=("Switch",), npus=(8,))
     inputs = written(tmp_path, files)
 
-    def late(trace: Trace, issue: object, instances: Instances, *_: object) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        rows = instances.nodes.row
-        return rows, trace.rank_first[instances.nodes.rank]
+    def late(workload: Workload, *_: object) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        nodes = workload.instances.nodes
+        return nodes.row, workload.run.workload.rank_first[nodes.rank]
 
     monkeypatch.setattr(rewrite, "order_dependencies", late)
     result, after = planned(inputs, tmp_path / "plan", options=QUICK, backend=CONGESTION_AWARE)

@@ -851,9 +851,8 @@ def test_finding(case: Case, tmp_path: Path) -> None:
     arguments = case.run.write(tmp_path)
     if case.edit:
         case.edit(tmp_path)
-    for key, value in case.arguments.items():
-        arguments[key] = value if key == "backend" else tmp_path / value
-    report = lint(RunInputs(**arguments))
+    arguments |= {key: tmp_path / value for key, value in case.arguments.items() if key != "backend"}
+    report = lint(RunInputs(**arguments), case.arguments.get("backend"))
     counts = report.errors if case.severity is Severity.ERROR else report.warnings
     shown = [f"{finding.code} {finding.severity} {finding.where}: {finding.message}" for finding in report.findings]
     assert counts.get(case.code) == case.count, shown

@@ -27,7 +27,8 @@ def test_the_command_of_the_page_does_what_the_page_says(tmp_path: Path) -> None
     before = {path: path.read_bytes() for path in (tmp_path / "in").rglob("*") if path.is_file()}
     command = page.split("\n\n")[1].split("--list")[0].replace("\n", " ").split("astra-tacos")[1]
     options = [word.strip("[]") for word in command.split() if word.strip("[]").startswith("--")]
-    files = {f"--{name.replace('_', '-')}": str(path) for name, path in given.items() if name != "directory"}
+    options_of = {"groups": "comm-group", "remote_memory": "remote-memory"}
+    files = {f"--{options_of.get(name, name)}": str(path) for name, path in given.items() if name != "directory"}
     assert set(files) <= set(options)
     listed = next(line for line in page.splitlines() if line.startswith("- DIR becomes"))
     listed += page.split(listed)[1].split("\n- ")[0]

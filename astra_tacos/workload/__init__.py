@@ -1,0 +1,1 @@
+"""Runs before they are planned: generated, imported, checked and repaired."""
