@@ -42,8 +42,11 @@ _RIVALS = (
     ("routed", (96, 24, 12, 6)),
 )
 """Synthesizers, and numbers of chunks, whose schedules are few long messages, alike on all links, or load links evenly."""
-_QUICK_PACKETS = 200_000
-"""Packets of a replay that only compares orders of sends: larger ones stand for those of ns-3."""
+_FEW_RIVALS = (("symmetric", (24, 12, 8, 5, 3)), ("direct", (4,)), ("routed", (12,)))
+"""Those of a search that is not thorough."""
+_QUICK_PACKETS, _QUICK_LONGER = 200_000, 1.4
+"""Packets of a replay that only compares orders of sends: larger ones stand for those of ns-3, and take a little longer. So its
+ratio may be that large."""
 _RIVAL_SENDS = 100_000
 _SHARE_OF_BUDGET = 8
 
@@ -75,8 +78,9 @@ def rivals(topology: Topology, collective: Collective, options: SearchOptions, l
     if not options.chooses_chunks:
         return
     share = options.part_of_budget(_SHARE_OF_BUDGET)
-    for name, counts in _RIVALS:
-        for count in counts[:: 1 if options.effort == THOROUGH else 2] if name in options.synthesizers else ():
+    listed = _RIVALS if options.effort == THOROUGH else _FEW_RIVALS
+    for name, counts in listed:
+        for count in counts if name in options.synthesizers else ():
             asked = replace(share, synthesizer=name, chunks_per_npu=count, link_model=link_model, trials=1)
             try:
                 found = search(topology, collective, asked)
@@ -131,9 +135,9 @@ def robust(
     schedule, is_thorough = found.schedule, options.effort == THOROUGH
     if not is_thorough and len(timed_orders(schedule)) == 1:
         return Robust(found, None, None)  # each message waits for the one before: what is predicted is what packets take
-    most_packets = MOST_PACKETS_BESIDE if is_thorough else _QUICK_PACKETS
+    most_packets, longer = (MOST_PACKETS_BESIDE, MOST_LONGER) if is_thorough else (_QUICK_PACKETS, _QUICK_LONGER)
     order, level = robust_order(schedule, network, most_packets)
-    if level is None or level.ratio <= MOST_LONGER:
+    if level is None or level.ratio <= longer:
         return Robust(found, order, level)
     first = Robust(found, order, level)
     judged = judge_schedule(schedule, network, backend)
@@ -152,14 +156,18 @@ def robust(
         if result.exact_ns > MOST_LOSS * found.exact_ns or (is_truncated and other is not schedule):
             continue
         keeping = timed_orders(other)
-        for orders in (keeping, tuple(each for each in LINK_ORDERS if each not in keeping)):
+        if is_thorough:
+            choices = [keeping, tuple(each for each in LINK_ORDERS if each not in keeping)]
+        else:
+            choices = [("none",)] if other is schedule else [keeping]
+        for orders in choices:
             order, level = _fastest_order(other, network, orders, most_packets)
             if level is None or best.level is None or level.time_ns >= best.level.time_ns:
                 continue
             lost = loss(other, order)
             if lost is not None and lost <= MOST_LOSS:
                 best, best_loss = Robust(result, order, level), lost
-        if best.level is not None and best.level.ratio <= MOST_LONGER:
+        if best.level is not None and best.level.ratio <= longer:
             break
     return replace(best, note=_note(first, best, best_loss, judged.backend))
 

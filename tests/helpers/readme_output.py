@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 README = Path(__file__).parents[2] / "README.md"
-_SHOWN = re.compile(r"^    ([a-z][^\n:`]*? {2,}\S.*)$", re.MULTILINE)
+_SHOWN = re.compile(r"^ {4,6}([a-z][^\n:`]*? {2,}\S.*)$", re.MULTILINE)
 """A row of what a command prints: a label, spaces, a value."""
 
 

@@ -53,7 +53,7 @@ EFFORTS = {
     "thorough": Effort(20 * SENDS_PER_SECOND, 1.0, 0.998, 1.0, 500_000),
 }
 """By name: what `--effort` may be."""
-THOROUGH = DEFAULT = "thorough"
+DEFAULT, THOROUGH = "normal", "thorough"
 
 
 @dataclass(frozen=True, slots=True)
