@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from astra_tacos.cli.shared.command import command
-from astra_tacos.cli.shared.console import echo, print_answer, print_json, print_notes, print_rows, progress
+from astra_tacos.cli.shared.console import file_rows, print_answer, print_json, print_notes, print_rows, progress
 from astra_tacos.cli.shared.options import (
     Counts,
     Size,
@@ -98,9 +98,7 @@ def synthesize(
     system and network files, an MSCCL XML (if the format supports the collective), and run_astra_sim.sh.
 
     On networks that look the same from every NPU, schedules of more sends than --max-sends are made for NPU 0's chunks only:
-    all other NPUs do the same. DIR gets schedule.npz with these sends, and no traces.
-
-    Other schedules list their sends. More than 50 million, on networks whose links are direct and all alike, are refused.
+    all other NPUs do the same. DIR gets schedule.npz with these sends, and no traces. Others of over 50 million sends are refused.
     """
     from astra_tacos.export.run_directory import EXPORTER
     from astra_tacos.network.network_config import read_network
@@ -132,9 +130,7 @@ def synthesize(
     )
     solution = solve(request, progress)
     result = solution.to_json() | {"output": None if output is None else str(output)}
-    rows = []
-    if isinstance(solution, Solution) and solution.sketch is not None:
-        rows.append(("sketch", solution.sketch.describe()))
+    sketch = solution.sketch if isinstance(solution, Solution) else None
     if output is not None:
         with progress("writing"):
             run = solution.write(output, msccl_xml)
@@ -144,14 +140,11 @@ def synthesize(
         return
     from astra_tacos.report.table import synthesis_rows, synthesis_summary, synthesis_title
 
-    files = [("files", "none", "--output DIR writes the traces")]
-    if output is not None:
-        files = [("files", str(output), ""), *([("start", run.command, "")] if run.command else [])]
-    print_answer(synthesis_title(result), [*synthesis_summary(result), *files])
+    start = run.command if output is not None else ""
+    print_answer(synthesis_title(result), [*synthesis_summary(result), *file_rows(output, start)])
     if not verbose:
         print_notes(result["notes"])
         return
-    checks = ("checks", solution.checked if with_checks else "not verified")
-    notes = [("note", note) for note in result["notes"]]
-    echo("")
-    print_rows([*synthesis_rows(result), checks, *rows, *notes])
+    more = [("checks", solution.checked if with_checks else "not verified")]
+    more += [] if sketch is None else [("sketch", sketch.describe())]
+    print_rows([("", ""), *synthesis_rows(result), *more, *(("note", note) for note in result["notes"])])

@@ -31,6 +31,8 @@ def synthesis_summary(result: dict[str, Any]) -> list[tuple[str, str, str]]:
         ("algorithm", result["synthesizer"], f"{chunks}{more}"),
         ("bus bandwidth", f"{result['bus_bandwidth_gbps']:,.1f} GB/s", ""),
     ]
+    if result.get("search", {}).get("cut_off_by_time_limit"):
+        rows.append(("search", "cut off", "by --time-limit: the result depends on the machine"))
     native = (result.get("native") or {}).get("fastest_possible")
     if native is not None and native["possible_ns"] is not None:
         ratio = result.get("speed_up_over_native")

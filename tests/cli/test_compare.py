@@ -63,7 +63,7 @@ def test_table_csv_and_json_agree_and_show_refusals(network: str, proud: str) ->
     )
     done = compare(*common, "--csv", "out/rows.csv")
     assert done.exit_code == 0, done.output
-    assert done.output.splitlines()[0].startswith("all-gather on ring: Ring 4, 4 NPUs")
+    assert done.output.splitlines()[1].startswith("all-gather on ring: Ring 4, 4 NPUs")
     for text in ("64 KiB", "256 KiB", "1 MiB", "bound", "*", f"- {proud}: wants another network", "written: out/rows.csv"):
         assert text.split()[0] in done.output
     with Path("out/rows.csv").open(newline="") as file:

@@ -46,7 +46,7 @@ def test_written_verified_inspected_and_replayed(tmp_path: Path, collective: str
         assert checked["ok"] and checked["checked"][0]["predicted_ns"] == result["predicted_ns"]
         assert json.loads(run("inspect", path, "--json").output)["num_sends"] == result["num_sends"]
         assert json.loads(run("replay", path, "--json").output)["collective_time_ns"] == result["predicted_ns"]
-    assert "verified, for all NPUs" in run(*arguments(network(tmp_path), collective)).output
+    assert "verified, for all NPUs" in run(*arguments(network(tmp_path), collective), "--verbose").output
 
 
 def test_drawn_and_replayed_without_a_list_of_all_sends(tmp_path: Path) -> None:

@@ -83,13 +83,12 @@ def test_every_synthesizer_has_a_look_of_its_own() -> None:
 
 
 def test_the_table_marks_the_best_and_explains_gaps(capsys: pytest.CaptureFixture[str]) -> None:
-    print_comparison(rows())
+    print_comparison(rows(), verbose=True)
     text = capsys.readouterr().out
     assert "all-reduce on net: Ring 8 x Switch 4, 32 NPUs" in text
     assert text.count("*") == len(SIZES) + 1
     assert "- bruck: needs a power of two" in text
     assert "- direct at 64 KiB, 256 KiB: needs a power of two" in text
-    assert "80.0%+" in text
     assert "budget was used up" in text
 
 

@@ -363,8 +363,8 @@ def run(tmp_path: Path, *arguments: str) -> Result:
 
 def test_synthesize_prints_both_judges(tmp_path: Path) -> None:
     common = ("synthesize", "--size", "1MiB", "--synthesizer", "tacos")
-    text = run(tmp_path, *common, "--link-model", "blocking", "--verbose").stdout
-    made = json.loads(run(tmp_path, *common, "--link-model", "blocking", "--json").stdout)
+    text = run(tmp_path, *common, "--link-model", "blocking", "--effort", "thorough", "--verbose").stdout
+    made = json.loads(run(tmp_path, *common, "--link-model", "blocking", "--effort", "thorough", "--json").stdout)
     assert made["backend"] == "congestion-unaware"
     for label, figure, where in (
         ("stock ASTRA-sim", STOCK_FIGURE, "congestion-unaware backend"),

@@ -22,7 +22,7 @@ from astra_tacos.solver.judges import packet_level
 from astra_tacos.solver.robust import MOST_LONGER, MOST_LOSS, robust, robust_order
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.synthesizer.search.search import SearchResult, search
-from astra_tacos.synthesizer.search.search_options import SearchOptions
+from astra_tacos.synthesizer.search.search_options import EFFORTS, SearchOptions
 
 OPTIONS = SearchOptions(chunks_per_npu="auto", trials=1, threads=1, budget=50_000)
 
@@ -33,21 +33,25 @@ OPTIONS = SearchOptions(chunks_per_npu="auto", trials=1, threads=1, budget=50_00
     collective=st.sampled_from(("all-reduce", "all-gather", "all-to-all")),
     size=st.sampled_from((65_537, 1_000_003)),
     link_model=st.sampled_from(("blocking", "pipelined")),
+    effort=st.sampled_from(tuple(EFFORTS)),
 )
 def test_what_is_chosen_is_slower_by_five_percent_at_most_and_says_what_it_takes(
-    blocks: list[tuple[str, int]], collective: str, size: int, link_model: str
+    blocks: list[tuple[str, int]], collective: str, size: int, link_model: str, effort: str
 ) -> None:
     network = config(*((block, count, 50.0, 500.0) for block, count in blocks))
     topology = build_topology(network)
     what = make_collective(collective, topology.num_npus, size, 1)
     given_one = schedule(topology, collective, size, 3, link_model=link_model)
     found = SearchResult(given_one, exact_time_ns(given_one), 1, 1, 0, False, False, {})
-    chosen = robust(network, topology, what, OPTIONS, None, found)
+    chosen = robust(network, topology, what, replace(OPTIONS, effort=effort), None, found)
     made = chosen.found.schedule
-    assert chosen.level is not None
     before = judge_schedule(found.schedule, network).times_ns
     after = judge_schedule(made, network, link_order=chosen.link_order).times_ns
     assert all(after[figure] <= MOST_LOSS * time_ns for figure, time_ns in before.items() if time_ns)  # type: ignore[operator]
+    if effort != "thorough":  # orders are compared by larger packets, and not at all where there is one order
+        assert (chosen.level is None) == (link_model == "blocking")
+        return
+    assert chosen.level is not None
     taken = replay_trace(schedule_trace(made, "x", chosen.link_order), network, "packet").collective_time_ns
     assert (chosen.level.time_ns, chosen.level.predicted_ns) == (taken, packet_time_ns(made, network.ns3))
     told = judge_schedule(made, network, link_order=chosen.link_order, beside=True)

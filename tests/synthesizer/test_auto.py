@@ -27,7 +27,7 @@ from astra_tacos.synthesizer import AUTO, SYNTHESIZERS, auto_synthesizers
 from astra_tacos.synthesizer.search.candidate_runner import Leaderboard
 from astra_tacos.synthesizer.search.candidates import Candidate, Cut, TimedSchedule, list_candidates, timed
 from astra_tacos.synthesizer.search.search import search
-from astra_tacos.synthesizer.search.search_options import SearchOptions
+from astra_tacos.synthesizer.search.search_options import EFFORTS, SearchOptions
 from astra_tacos.synthesizer.work import parse_budget
 from astra_tacos.verifier.schedule_oracle import verify
 
@@ -144,7 +144,9 @@ def cuts_of(where, collective: str, counts: tuple[int, ...]) -> list[Cut]:
 def test_the_work_list_is_cheap_first_and_seeds_last() -> None:
     where = topology(*ALL["torus"])
     cuts = cuts_of(where, "all-gather", (1, 2, 3, 4))
-    candidates, refusals = list_candidates(where, cuts, dict.fromkeys(SYNTHESIZERS, 0) | {"ring": 2}, 3, 7)
+    candidates, refusals = list_candidates(
+        where, cuts, dict.fromkeys(SYNTHESIZERS, 0) | {"ring": 2}, SearchOptions(trials=3, seed=7)
+    )
     assert [(c.stage, c.work) for c in candidates] == sorted((c.stage, c.work) for c in candidates)
     stages = [[c for c in candidates if c.stage == stage] for stage in range(4)]
     assert [{c.cut.collective.chunks_per_npu for c in stage} for stage in stages] == [{1, 2, 4}, {2}, {3}, {1, 2, 3, 4}]
@@ -158,7 +160,7 @@ def test_more_chunks_and_more_seeds_only_where_they_promise_something() -> None:
     where = topology(*ALL["ring8"])
     schedule = synthesize(where, COLLECTIVES["all-gather"](8, MIB), synthesizer="tacos", trials=1)
     cuts = [replace(cut, chunked_bound_ns=1) for cut in cuts_of(where, "all-gather", (1, 2, 4, 8, 16))]
-    leaderboard = Leaderboard(most_chunks=16)
+    leaderboard = Leaderboard(16, EFFORTS["thorough"])
 
     def enter(cut: Cut, time: int) -> None:
         late = replace(schedule, end_ns=schedule.end_ns * 0 + time)
@@ -191,7 +193,7 @@ def test_numbers_in_between_wait_for_the_advised_one() -> None:
     one, eight, twelve = (replace(cut, chunked_bound_ns=1) for cut in cuts_of(where, "all-gather", (1, 8, 12)))
     advised = Candidate("tacos", eight, 0, 0, 1.0, is_advised=True)
     between = Candidate("tacos", twelve, 0, 0, 1.0)
-    leaderboard = Leaderboard(most_chunks=16)
+    leaderboard = Leaderboard(16, EFFORTS["thorough"])
     leaderboard.enter(Candidate("tacos", one, 0, 0, 1.0), TimedSchedule(schedule, 1000, False))
     assert leaderboard.passes_over(between)
     leaderboard.enter(advised, TimedSchedule(schedule, 900, False))

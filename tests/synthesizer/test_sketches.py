@@ -98,5 +98,5 @@ def test_command(tmp_path: Path) -> None:
     assert made["sketch"]["bound_ns"] > 1.9 * made["sketch"]["bound_without_ns"] == 1.9 * made["bound_ns"]
     assert json.loads(run("verify", "out", "--json", cwd=tmp_path).stdout)["ok"]
     # Two lower bounds have no provable ratio of times: the text claims a cost only against an algorithm that reaches the bound.
-    assert "slower than what reaches the latter" in run(*options, "--sketch", "s.yml", cwd=tmp_path).stdout
+    assert "slower than what reaches the latter" in run(*options, "--sketch", "s.yml", "--verbose", cwd=tmp_path).stdout
     assert run(*options, "--sketch", "s.yml", "--backend", "packet", cwd=tmp_path).returncode == 2

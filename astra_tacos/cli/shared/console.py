@@ -110,6 +110,13 @@ def print_answer(title: str, rows: Iterable[tuple[str, str, str]]) -> None:
         echo(f"  {label:{first}}  {figure:{second}}  {remark}".rstrip())
 
 
+def file_rows(output: Path | None, start: str) -> list[tuple[str, str, str]]:
+    """Rows of an answer that say where its files are, and how to start ASTRA-sim on them, if it can run them."""
+    if output is None:
+        return [("files", "none", "--output DIR writes the traces")]
+    return [("files", str(output), ""), *([("start", start, "")] if start else [])]
+
+
 def print_notes(notes: Sequence[str]) -> None:
     """Say how many notes there are, and where they are."""
     if notes:

@@ -49,6 +49,7 @@ OTHER_OPTIONS = {
     "reduce_bandwidth_gbps": 1.0,
     "trials": 1,
     "seed": 1,
+    "effort": "quick",
     "budget": 1,
 }
 PATHS = {"workload", "system", "comm_group", "remote_memory", "directory"}

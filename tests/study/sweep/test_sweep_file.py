@@ -46,6 +46,7 @@ def test_every_key_arrives(tmp_path: Path) -> None:
         "synthesizer": "routed",
         "trials": 5,
         "seed": 6,
+        "effort": "quick",
         "budget": "1e1",
         "link_model": "blocking",
         "reduce_bandwidth": 8,
@@ -53,7 +54,11 @@ def test_every_key_arrives(tmp_path: Path) -> None:
     }
     (point,) = sweep(tmp_path, name="all of them", point=options).points
     assert point.task == CollectiveTask(
-        "broadcast", 2, 3072, SearchOptions("routed", 3, 99, "blocking", 8.0, 5, 6, 10_000_000, threads=1), "congestion-aware"
+        "broadcast",
+        2,
+        3072,
+        SearchOptions("routed", 3, 99, "blocking", 8.0, 5, 6, "quick", 10_000_000, threads=1),
+        "congestion-aware",
     )
     inputs = {name: value for name, value in point.inputs.items() if value is not None}
     assert inputs == {
@@ -74,6 +79,7 @@ def test_every_key_arrives(tmp_path: Path) -> None:
         "chunks_per_npu": 3,
         "trials": 5,
         "seed": 6,
+        "effort": "quick",
         "budget_sends": 10_000_000,
         "link_model": "blocking",
         "reduce_bandwidth_gbps": 8.0,
