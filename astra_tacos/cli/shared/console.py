@@ -120,7 +120,8 @@ def file_rows(output: Path | None, start: str) -> list[tuple[str, str, str]]:
 def print_notes(notes: Sequence[str]) -> None:
     """Say how many notes there are, and where they are."""
     if notes:
-        echo(f"\n{len(notes)} note{'s' if len(notes) > 1 else ''}: --verbose shows them, and what was searched")
+        many = len(notes) > 1
+        echo(f"\n{len(notes)} note{'s' if many else ''}: --verbose shows {'them' if many else 'it'}, and what was searched")
 
 
 def print_table(title: str, header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
