@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 @click.option(
     "--msccl-xml/--no-msccl-xml",
     default=None,
-    help="Whether --output has an MSCCL XML; by default up to 200,000 sends.",
+    help="Whether --output has an MSCCL XML; by default up to 20,000 sends.",
 )
 @click.option("--verify/--no-verify", "with_checks", default=True, help="Check the schedule by the oracle and the replay.")
 @verbose_option

@@ -162,7 +162,7 @@ def _one_line(text: str) -> str:
 
 
 RESULT_FILE = "result.json"
-MOST_SENDS_OF_XML = 200_000
+MOST_SENDS_OF_XML = 20_000
 """No runtime takes programs a tenth of this size; the file would have some 230 bytes a send."""
 RANK_MAP = "rank_map.json"
 STAND_IN = "stand_in"

@@ -98,7 +98,7 @@ class Solution:
         directory
             Where; a directory that astra_tacos wrote before is replaced.
         msccl_xml
-            Whether it has an MSCCL XML; None for up to 200,000 sends.
+            Whether it has an MSCCL XML; None for up to 20,000 sends.
 
         Raises
         ------
