@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from astra_tacos.cli.shared.command import command
-from astra_tacos.cli.shared.console import compile_ahead, echo, points_to_lint, print_json, print_rows, progress
+from astra_tacos.cli.shared.console import compile_ahead, points_to_lint, print_json, progress
 from astra_tacos.cli.shared.options import (
     backend_option,
     check_ns3,
@@ -17,8 +17,9 @@ from astra_tacos.cli.shared.options import (
     ns3_option,
     output_option,
     run_options,
+    verbose_option,
 )
-from astra_tacos.cli.shared.plan_table import file_rows, print_plan, print_schedule
+from astra_tacos.cli.shared.plan_table import print_planned
 from astra_tacos.cli.shared.search_options import candidate_option, read_candidates, search_options
 from astra_tacos.solver.first_use import ALL_SEARCHING, PLANNING
 
@@ -70,6 +71,7 @@ _path = click.Path(path_type=Path)
     help="With --schedule, of runs of `generate --steps`: shorten an iteration in steady state, not the whole run.",
 )
 @click.option("--keep-collectives", is_flag=True, help="With --schedule: keep the algorithms of collectives.")
+@verbose_option
 @json_option
 def plan(
     inputs: RunInputs,
@@ -90,6 +92,7 @@ def plan(
     schedule_replays: int,
     per_iteration: bool,
     keep_collectives: bool,
+    verbose: bool,
     as_json: bool,
 ) -> None:
     """Replace the collectives of a training run by ones synthesized for their groups on the network, and print the gain.
@@ -131,19 +134,11 @@ def plan(
     what = "scheduling" if keep_collectives else "planning (native configurations, then collectives)"
     with points_to_lint(), progress(what) as on_progress:
         planned = make_plan(request, output, on_progress, on_progress)
-    result, scheduled = planned.result, planned.scheduled
+    result = planned.result
     measured = {} if program is None else measure_plan(inputs, output, program, baseline, in_ns3, progress)
     if as_json:
         cached = {} if result is None else {"cases_from_cache": sum(case.from_cache for case in result.cases)}
         found = planned.to_json() | {"output": str(output)} | cached
         print_json(found if result is None else found | {"astra_sim": measured or None})
         return
-    if scheduled is not None:
-        print_schedule(scheduled)
-    if result is None:
-        assert scheduled is not None
-        print_rows(file_rows(output, scheduled.backend))
-        return
-    if scheduled is not None:
-        echo("")
-    print_plan(result, output, measured, scheduled)
+    print_planned(planned, output, measured, verbose=verbose)

@@ -35,6 +35,10 @@ def invoke(folder: Path, *options: str) -> Result:
 def test_it_prints_before_and_after_and_every_case(tmp_path: Path, cache: Path) -> None:
     result = invoke(tmp_path)
     assert result.exit_code == 0, result.output
+    answer = result.output.splitlines()
+    assert answer[0].startswith("2 collectives of 4 ranks, 2 distinct")
+    assert [line.split("  ")[1] for line in answer[2:6]] == ["end of the run", "best native", "at least", "exposed"]
+    result = invoke(tmp_path, "--verbose")
     lines = result.output.splitlines()
     assert next(line for line in lines if line.startswith("speed-up")).split()[1] > "1"
     assert any(line.startswith("all-reduce 256 KiB") for line in lines)
@@ -60,7 +64,17 @@ def test_what_is_left_as_it_is_has_pattern_size_group_and_nodes(tmp_path: Path) 
     dimensions = {"topology": ("Switch", "FullyConnected"), "npus": (4, 2), "latency": 0}
     files = RunFiles(ranks=ranks, groups=groups, **dimensions).write(tmp_path)
     given = [part for name, value in files.items() for part in (f"--{name.replace('groups', 'comm-group')}", str(value))]
-    arguments = [*given, "--output", str(tmp_path / "plan"), "--no-cache", "--threads", "1", "--backend", "congestion-unaware"]
+    arguments = [
+        *given,
+        "--output",
+        str(tmp_path / "plan"),
+        "--no-cache",
+        "--threads",
+        "1",
+        "--backend",
+        "congestion-unaware",
+        "--verbose",
+    ]
     printed = CliRunner().invoke(plan, arguments, catch_exceptions=False).stdout.splitlines()
     (left,) = [line for line in printed if line.startswith("left as it is")]
     which = "all-reduce of 24 B, group of ranks 0, 1, 2, 3 and 1 more (8 nodes, the first rank 0, node 5)"

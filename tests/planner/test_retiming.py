@@ -27,7 +27,7 @@ def _run_of_two_steps(folder: Path) -> tuple[str, ...]:
 
 def test_a_run_is_scheduled_and_planned(tmp_path: Path) -> None:
     given = _run_of_two_steps(tmp_path)
-    done = command("plan", *given, "--output", "out", "--schedule", "dear:cap=1MB", *QUICK, cwd=tmp_path)
+    done = command("plan", *given, "--output", "out", "--schedule", "dear:cap=1MB", "--verbose", *QUICK, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "out" / "plan.json").read_text())
     assert result["schedule"]["policies"] in ("fuse:cap=1000000,decouple", "as-is")
@@ -53,7 +53,7 @@ def test_the_plan_of_a_scheduled_run_says_what_it_begins_with(tmp_path: Path) ->
     given = _run_of_two_steps(tmp_path)
     judged = command("replay", *given, "--json", cwd=tmp_path)
     end_ns = max(json.loads(judged.stdout)["finish_ns"])
-    done = command("plan", *given, "--output", "out", "--schedule", "decouple", *QUICK, cwd=tmp_path)
+    done = command("plan", *given, "--output", "out", "--schedule", "decouple", "--verbose", *QUICK, cwd=tmp_path)
     result = json.loads((tmp_path / "out" / "plan.json").read_text())
     schedule = result["schedule"]
     assert (schedule["policies"], schedule["kept_as_is"], schedule["before_ns"]) == ("decouple", False, end_ns)

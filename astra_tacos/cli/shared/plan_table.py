@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from astra_tacos.cli.shared.console import echo, print_rows, print_table
+from astra_tacos.cli.shared.console import echo, print_answer, print_notes, print_rows, print_table
+from astra_tacos.cli.shared.console import file_rows as answer_files
 
 if TYPE_CHECKING:
     from astra_tacos.planner.endpoint.endpoint import Divided, EndpointResult
     from astra_tacos.planner.place import PlaceResult
     from astra_tacos.planner.plan_result import CaseFigures, JointFigures, PlanResult
+    from astra_tacos.planner.retime.make_plan import Plan
     from astra_tacos.planner.retime.schedule_run import ScheduleResult
     from astra_tacos.run.backend import Backend
 
@@ -18,6 +20,7 @@ _MOST_TRIED = 12
 _MOST_PLACED = 10
 _MOST_ROWS = 12
 _MOST_LAYERS = 8
+_MOST_CASES = 4
 _MOST_RANKS = 8
 _WITH = {"native": "with the run's own collectives", "synthesized": "with synthesized collectives"}
 
@@ -124,6 +127,72 @@ def print_plan(result: PlanResult, output: Path, measured: dict[str, Any], sched
         echo("")
     for case in left:
         echo(f"left as it is: {_which(case)}: {case.reason}")
+
+
+def print_planned(planned: Plan, output: Path, measured: dict[str, Any], *, verbose: bool) -> None:
+    """Print what `plan` made: the answer in one screen, or everything; `measured` is what ASTRA-sim itself took."""
+    result, scheduled = planned.result, planned.scheduled
+    if result is not None and not verbose:
+        _print_answer(result, output, measured, scheduled)
+        return
+    if scheduled is not None:
+        print_schedule(scheduled)
+        echo("")
+    if result is not None:
+        print_plan(result, output, measured, scheduled)
+    elif scheduled is not None:
+        print_rows(file_rows(output, scheduled.backend))
+
+
+def _print_answer(result: PlanResult, output: Path, measured: dict[str, Any], scheduled: ScheduleResult | None = None) -> None:
+    """Print what a plan made of a run, in one screen."""
+    title = f"{result.num_collectives:,} collectives of {result.num_ranks:,} ranks, {len(result.cases):,} distinct"
+    rows = [("end of the run", f"{result.after_ns:,} ns", _over_before(result, scheduled))]
+    best_ns = result.best_native_ns
+    ratio = result.speed_up_over_best_native
+    if best_ns is not None and ratio is not None:
+        rows.append(("best native", f"{best_ns:,} ns", f"{ratio:.3f} times as long"))
+    rows += [
+        (
+            "but",
+            f"{judged.native_ns:,} ns",
+            f"takes the best native run on {judged.judge.label}: plan with --backend {judged.judge.backend}",
+        )
+        for judged in result.judged
+        if judged.loses_to_native
+    ]
+    share = "" if result.efficiency is None else f"{result.efficiency:.1%} of the end of the run"
+    rows.append(("at least", f"{result.bound.end_ns:,} ns", share))
+    before = "" if result.exposed_before_ns is None else f"{result.exposed_before_ns:,} ns before"
+    rows.append(("exposed", f"{result.exposed_after_ns:,} ns", before))
+    if result.after_end.impossible:
+        rows.append(("not possible", "", "links cannot carry the run in this time: --verbose says why"))
+    if scheduled is not None:
+        rows.append(("schedule", "", scheduled.name))
+    if result.placement is not None:
+        rows.append(("placement", "", result.placement.name))
+    for when, cycles in measured.items():
+        rows.append((f"ASTRA-sim, {when}", "stalls" if cycles is None else f"{cycles:,} cycles", ""))
+    start = dict(file_rows(output, result.backend)).get("run", "")
+    print_answer(f"{title}, judged by {result.backend}", [*rows, *answer_files(output, start)])
+    header = ("collective", "groups", "count", "algorithm", "before ns", "after ns", "share")
+    shown = result.cases[:_MOST_CASES]
+    cells = [(row[0], row[2], row[3], row[4], *row[8:]) for row in map(_row, shown)]
+    print_table(f"where the time goes ({len(shown)} of {len(result.cases)})", header, cells)
+    print_notes(result.notes)
+
+
+def _over_before(result: PlanResult, scheduled: ScheduleResult | None) -> str:
+    """How many times as fast as the run before the planned one is."""
+    before_ns = result.before_ns
+    if scheduled is not None and scheduled.plan_starts_scheduled:
+        before_ns = scheduled.before_ns
+    elif result.placement is not None and not result.placement.kept_as_is:
+        before_ns = result.placement.before_ns
+    if before_ns is None:
+        return "the run before does not end: --verbose says why"
+    what = f", native {result.baseline}" if result.baseline else ""
+    return f"{before_ns / max(result.after_ns, 1):.3f} times as fast as before ({before_ns:,} ns{what})"
 
 
 def _native_rows(result: PlanResult) -> list[tuple[str, str]]:
