@@ -169,7 +169,8 @@ def robust(
                 best, best_loss = Robust(result, order, level), lost
         if best.level is not None and best.level.ratio <= longer:
             break
-    return replace(best, note=_note(first, best, best_loss, judged.backend))
+    more = "" if is_thorough else "--effort thorough looks further, "
+    return replace(best, note=_note(first, best, best_loss, judged.backend, more))
 
 
 def _others(found: SearchResult, topology: Topology, collective: Collective, options: SearchOptions) -> Iterator[SearchResult]:
@@ -201,7 +202,7 @@ def _ratio(time_ns: int | None, base_ns: int) -> float | None:
     return None if time_ns is None else time_ns / max(base_ns, 1)
 
 
-def _note(first: Robust, best: Robust, loss: float, backend: Backend) -> str:
+def _note(first: Robust, best: Robust, loss: float, backend: Backend, hint: str) -> str:
     assert first.level is not None and best.level is not None
     text = ""
     if loss > 1 or best.found is not first.found:
@@ -213,7 +214,7 @@ def _note(first: Robust, best: Robust, loss: float, backend: Backend) -> str:
     if best.level.ratio > MOST_LONGER:
         kept = f"no schedule or order of sends was found that loses at most {MOST_LOSS - 1:.0%} on analytical models and keeps"
         more = f"the packet level takes {best.level.ratio:.2f} of its prediction: {kept} it within {MOST_LONGER}"
-        text = f"{text}; {more}" if text else f"{more} (--backend packet makes schedules for it)"
+        text = f"{text}; {more}" if text else f"{more} ({hint}--backend packet makes schedules for it)"
     return text
 
 
