@@ -171,8 +171,10 @@ def _print_answer(result: PlanResult, output: Path, measured: dict[str, Any], sc
         rows.append(("schedule", "", scheduled.name))
     if result.placement is not None:
         rows.append(("placement", "", result.placement.name))
-    for when, cycles in measured.items():
-        rows.append((f"ASTRA-sim, {when}", "stalls" if cycles is None else f"{cycles:,} cycles", ""))
+    for when in ("before", "after"):
+        if when in measured:
+            cycles = "stalls" if measured[when] is None else f"{measured[when]:,} cycles"
+            rows.append((f"ASTRA-sim, {when}", cycles, ""))
     start = dict(file_rows(output, result.backend)).get("run", "")
     print_answer(f"{title}, judged by {result.backend}", [*rows, *answer_files(output, start)])
     header = ("collective", "groups", "count", "algorithm", "before ns", "after ns", "share")
