@@ -98,8 +98,8 @@ _AnyEnd = TypeVar("_AnyEnd", RunEnd, RunEnd | None)
 def plan(
     request: PlanRequest,
     output: Path,
-    on_native: OnProgress = lambda done, total: None,
-    on_progress: OnProgress = lambda done, total: None,
+    on_native: OnProgress = _QUIET,
+    on_progress: OnProgress = _QUIET,
 ) -> PlanResult:
     """Write a run in which every collective is synthesized for its group on the network, and replay it before and after.
 
@@ -126,7 +126,9 @@ def plan(
     check_output(output, request.inputs)
     planning = _Planning(request, on_native)
     system = replace(planning.base.run.system, preferred_dataset_splits=1)  # as in a run that has a trace of its own
-    solutions = planning.solve_all(Machine(planning.network, system, planning.model), request.options, on_progress)
+    solutions = planning.solve_all(
+        Machine(planning.network, system, planning.model), [request.options] * len(planning.workload.cases), on_progress
+    )
     # The bound is found while candidates are replayed.
     with ThreadPoolExecutor(1) as aside, replaced_directory(output) as folder:
         bound = aside.submit(run_bound, planning.workload, planning.topology, solutions)
@@ -210,13 +212,12 @@ class _Planning:
         return _Base(run, try_replay(run, self.model, route_loads=True), self.native.base.end, configuration)
 
     def solve_all(
-        self, machine: Machine, options: SearchOptions | Sequence[SearchOptions], on_progress: OnProgress = _QUIET
+        self, machine: Machine, options: Sequence[SearchOptions], on_progress: OnProgress = _QUIET
     ) -> tuple[CaseSolution, ...]:
-        """The solution of each case; `options` are those of all cases, or of each."""
+        """The solution of each case; `options` are those of each."""
         cases, candidates = self.workload.cases, self.request.candidates
-        each = [options] * len(cases) if isinstance(options, SearchOptions) else list(options)
-        threads = next((own.threads for own in each if own.threads), None) or os.cpu_count() or 1
-        each = [replace(own, threads=max(1, threads // max(len(cases), 1))) for own in each]
+        threads = next((own.threads for own in options if own.threads), None) or os.cpu_count() or 1
+        each = [replace(own, threads=max(1, threads // max(len(cases), 1))) for own in options]
         alike = dict.fromkeys(range(len(cases))) if candidates else find_alike(cases)
         solutions: dict[int, Future[CaseSolution]] = {}
 

@@ -21,7 +21,7 @@ def synthesis_title(result: dict[str, Any]) -> str:
 
 def synthesis_summary(result: dict[str, Any]) -> list[tuple[str, str, str]]:
     """The answer of a synthesis in a few rows: a label, a figure, and a remark."""
-    time_ns = result["predicted_ns"] if result.get("possible", True) else math.ceil(result["exact_ns"])
+    time_ns = _real_ns(result)
     truncated = "" if result.get("possible", True) else f"ASTRA-sim prints {format_time(result['predicted_ns'])}: it truncates; "
     checked = ", verified" if result.get("verified") else ", not verified"
     more = ", more effort may help" if result.get("search", {}).get("more_may_help") else ""
@@ -37,16 +37,21 @@ def synthesis_summary(result: dict[str, Any]) -> list[tuple[str, str, str]]:
     if native is not None and native["possible_ns"] is not None:
         ratio = result.get("speed_up_over_native")
         words = f": {ratio:.2f} times as long" if ratio else ""
-        rows.append(("best native", format_time(native["possible_ns"]), f"{_short_native(native['name'])}{words}"))
+        rows.append(("best native", format_time(native["possible_ns"]), f"{_in_short(native['system'])}{words}"))
     return [*rows, *_on_astra_sim(result, time_ns)]
 
 
-def _short_native(name: str) -> str:
-    """A native configuration in few words: `native (direct, direct; localBWAware, 16 splits)` is `direct, 16 splits`."""
-    algorithms, _, more = name.removeprefix("native (").removesuffix(")").partition("; ")
-    distinct = dict.fromkeys(algorithms.split(", "))
-    rest = [part for part in more.split(", ") if part and part != "localBWAware"]
-    return ", ".join([*(distinct if len(distinct) == 1 else [algorithms.replace(", ", " x ")]), *rest])
+def _in_short(system: dict[str, Any]) -> str:
+    """A native configuration, by its keys of the system JSON, in few words: `direct, 16 splits`."""
+    algorithms = next(value for key, value in system.items() if key.endswith("-implementation"))
+    splits = system["preferred-dataset-splits"]
+    name = algorithms[0] if len(set(algorithms)) == 1 else " x ".join(algorithms)
+    return f"{name}, {splits} splits" if splits > 1 else str(name)
+
+
+def _real_ns(result: dict[str, Any]) -> int:
+    """The time that links can carry: predicted, or where ASTRA-sim truncates too much, exact."""
+    return int(result["predicted_ns"] if result.get("possible", True) else math.ceil(result["exact_ns"]))
 
 
 def _share_of_bound(result: dict[str, Any]) -> str:
@@ -106,7 +111,7 @@ def _predicted(result: dict[str, Any]) -> str:
     printed = format_time(result["predicted_ns"])
     if result.get("possible", True):
         return printed
-    return f"{printed} as ASTRA-sim truncates it; {format_time(math.ceil(result['exact_ns']))} without truncation"
+    return f"{printed} as ASTRA-sim truncates it; {format_time(_real_ns(result))} without truncation"
 
 
 def describe_efficiency(result: dict[str, Any]) -> str:

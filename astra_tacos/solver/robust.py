@@ -91,7 +91,7 @@ def rivals(topology: Topology, collective: Collective, options: SearchOptions, l
 
 
 def robust_order(
-    schedule: Schedule, network: NetworkConfig, most_packets: int = _QUICK_PACKETS
+    schedule: Schedule, network: NetworkConfig, most_packets: int = MOST_PACKETS_BESIDE
 ) -> tuple[LinkOrder | None, PacketLevel | None]:
     """The order of sends, among those that keep a schedule's analytical time, which the packet level ends first.
 

@@ -83,11 +83,6 @@ def _judge_notes(size: str, rows: Sequence[CompareRow]) -> Iterable[str]:
         yield f"{size}: {best.judge_notes}"
 
 
-def _judges_differ(rows: Iterable[CompareRow]) -> bool:
-    """Whether one time does not speak for stock ASTRA-sim and for a network with congestion."""
-    return any(row.stock_ns != row.congested_ns for row in rows)
-
-
 def _notes(rows: Iterable[CompareRow]) -> list[str]:
     """Why there are gaps: each reason once, with the sizes if it does not hold for all."""
     from astra_tacos.bounds.certificate import below_bound

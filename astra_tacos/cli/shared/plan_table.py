@@ -61,8 +61,20 @@ def print_schedule(result: ScheduleResult) -> None:
 
 def file_rows(output: Path, backend: Backend) -> list[tuple[str, str]]:
     """Where the files are, and how to run them, if a version of ASTRA-sim has such a network."""
+    start = _start(output, backend)
+    return [("files", str(output)), *([("run", start)] if start else [])]
+
+
+def _start(output: Path, backend: Backend) -> str:
+    """How to start ASTRA-sim on a written run; "" if no version of it has such a network."""
     script = output / ("run_astra_sim.sh" if backend.is_analytical else "run_ns3.sh")
-    return [("files", str(output)), *([("run", f"ASTRA_SIM_BIN=... {script}")] if script.exists() else [])]
+    return f"ASTRA_SIM_BIN=... {script}" if script.exists() else ""
+
+
+def _measured_rows(measured: dict[str, Any]) -> list[tuple[str, str]]:
+    """What ASTRA-sim itself took, where it was run."""
+    cycles = {when: measured[when] for when in ("before", "after") if when in measured}
+    return [(f"ASTRA-sim, {when}", "stalls" if took is None else f"{took:,} cycles") for when, took in cycles.items()]
 
 
 def print_plan(result: PlanResult, output: Path, measured: dict[str, Any], scheduled: ScheduleResult | None = None) -> None:
@@ -79,11 +91,11 @@ def print_plan(result: PlanResult, output: Path, measured: dict[str, Any], sched
         rows.append(("exposed communication", f"up to {result.exposed_after_ns:,} ns"))
     else:
         own = what = "native " + result.baseline if result.baseline else "as it was"
-        own_ns = None
+        own_ns = _own_before_ns(result, scheduled)
         if scheduled is not None and scheduled.plan_starts_scheduled:
-            what, own_ns = "scheduled, with its own collectives", scheduled.before_ns
+            what = "scheduled, with its own collectives"
         elif result.placement is not None and not result.placement.kept_as_is:
-            what, own_ns = f"placed, {'with its own collectives' if own == 'as it was' else own}", result.placement.before_ns
+            what = f"placed, {'with its own collectives' if own == 'as it was' else own}"
         if own_ns is not None:
             gain = own_ns / max(result.after_ns, 1)
             rows.append(("in all", f"{own_ns:,} ns ({own}) -> {result.after_ns:,} ns, speed-up {gain:.3f}"))
@@ -98,10 +110,7 @@ def print_plan(result: PlanResult, output: Path, measured: dict[str, Any], sched
     rows += _native_rows(result) + _bound_rows(result)
     rows += _message_rows(result)
     rows += _judge_rows(result)
-    for when in ("before", "after"):
-        if when in measured:
-            cycles = "stalls" if measured[when] is None else f"{measured[when]:,} cycles"
-            rows.append((f"ASTRA-sim, {when}", cycles))
+    rows += _measured_rows(measured)
     rows += [("note", note) for note in result.notes]
     print_rows(rows + file_rows(output, result.backend))
     header = (
@@ -137,11 +146,12 @@ def print_planned(planned: Plan, output: Path, measured: dict[str, Any], *, verb
         return
     if scheduled is not None:
         print_schedule(scheduled)
-        echo("")
+        if result is None:
+            print_rows(file_rows(output, scheduled.backend))
+        else:
+            echo("")
     if result is not None:
         print_plan(result, output, measured, scheduled)
-    elif scheduled is not None:
-        print_rows(file_rows(output, scheduled.backend))
 
 
 def _print_answer(result: PlanResult, output: Path, measured: dict[str, Any], scheduled: ScheduleResult | None = None) -> None:
@@ -171,12 +181,9 @@ def _print_answer(result: PlanResult, output: Path, measured: dict[str, Any], sc
         rows.append(("schedule", "", scheduled.name))
     if result.placement is not None:
         rows.append(("placement", "", result.placement.name))
-    for when in ("before", "after"):
-        if when in measured:
-            cycles = "stalls" if measured[when] is None else f"{measured[when]:,} cycles"
-            rows.append((f"ASTRA-sim, {when}", cycles, ""))
-    start = dict(file_rows(output, result.backend)).get("run", "")
-    print_answer(f"{title}, judged by {result.backend}", [*rows, *answer_files(output, start)])
+    rows += [(label, cycles, "") for label, cycles in _measured_rows(measured)]
+    files = answer_files(output, _start(output, result.backend))
+    print_answer(f"{title}, judged by {result.backend}", [*rows, *files])
     header = ("collective", "groups", "count", "algorithm", "before ns", "after ns", "share")
     shown = result.cases[:_MOST_CASES]
     cells = [(row[0], row[2], row[3], row[4], *row[8:]) for row in map(_row, shown)]
@@ -186,15 +193,22 @@ def _print_answer(result: PlanResult, output: Path, measured: dict[str, Any], sc
 
 def _over_before(result: PlanResult, scheduled: ScheduleResult | None) -> str:
     """How many times as fast as the run before the planned one is."""
-    before_ns = result.before_ns
-    if scheduled is not None and scheduled.plan_starts_scheduled:
-        before_ns = scheduled.before_ns
-    elif result.placement is not None and not result.placement.kept_as_is:
-        before_ns = result.placement.before_ns
-    if before_ns is None:
+    if result.before_ns is None:
         return "the run before does not end: --verbose says why"
+    own_ns = _own_before_ns(result, scheduled)
+    before_ns = result.before_ns if own_ns is None else own_ns
+    gain = result.speed_up if own_ns is None else own_ns / max(result.after_ns, 1)
     what = f", native {result.baseline}" if result.baseline else ""
-    return f"{before_ns / max(result.after_ns, 1):.3f} times as fast as before ({before_ns:,} ns{what})"
+    return f"{gain:.3f} times as fast as before ({before_ns:,} ns{what})"
+
+
+def _own_before_ns(result: PlanResult, scheduled: ScheduleResult | None) -> int | None:
+    """When the run as its files say ends, where the plan began with its ranks or its communication moved; None elsewhere."""
+    if scheduled is not None and scheduled.plan_starts_scheduled:
+        return scheduled.before_ns
+    if result.placement is not None and not result.placement.kept_as_is:
+        return result.placement.before_ns
+    return None
 
 
 def _native_rows(result: PlanResult) -> list[tuple[str, str]]:

@@ -97,8 +97,6 @@ def _ready_ns(schedule: Schedule) -> NDArray[np.int64]:
 MAX_TRIALS = 32
 _CHEAP = 500_000
 """Schedules of more work than this, in sends examined, are not joined to messages: there, latency is not what counts."""
-_WORK_OF_ALL_TRIALS = 500_000
-"""Most sends that all seeds of one synthesizer and number of chunks examine together, unless `trials` is given."""
 
 
 @dataclass(frozen=True, slots=True)
