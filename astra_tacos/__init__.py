@@ -116,7 +116,7 @@ _PUBLIC = {
         "ModelLayer": "workload.generator.layered_model",
         "LAYERED_MODELS": "workload.generator.models",
         "read_layer_file": "workload.generator.layered_model",
-        "Device": "workload.generator.device",
+        "Device": "workload.generator.cost",
     },
     "Export": {
         "export_schedule": "export.exporter",

@@ -71,7 +71,7 @@ from astra_tacos.verifier.program import ProgramVerdict, verify_msccl_xml, verif
 from astra_tacos.verifier.schedule_oracle import verify
 from astra_tacos.verifier.symmetric_oracle import verify_symmetric
 from astra_tacos.verifier.violation import Violation
-from astra_tacos.workload.generator.device import Device
+from astra_tacos.workload.generator.cost import Device
 from astra_tacos.workload.generator.directory import GeneratedRun, generate
 from astra_tacos.workload.generator.layered_model import LayeredModel, ModelLayer, read_layer_file
 from astra_tacos.workload.generator.layered_step import LayeredStep

@@ -26,7 +26,7 @@ from astra_tacos.planner.run_files import planned_inputs
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.run import RunInputs, read_run
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.workload.generator.device import Device
+from astra_tacos.workload.generator.cost import Device
 from astra_tacos.workload.generator.directory import generate
 from astra_tacos.workload.generator.parallelism import Parallelism
 from astra_tacos.workload.generator.step import Step

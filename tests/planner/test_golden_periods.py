@@ -10,7 +10,7 @@ from astra_tacos.planner.retime.schedule_run import schedule_run
 from astra_tacos.planner.run_files import planned_inputs
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.run import RunInputs, read_run
-from astra_tacos.workload.generator.device import Device
+from astra_tacos.workload.generator.cost import Device
 from astra_tacos.workload.generator.directory import generate
 from astra_tacos.workload.generator.layered_model import LayeredModel, ModelLayer
 from astra_tacos.workload.generator.layered_step import LayeredStep

@@ -30,7 +30,7 @@ from astra_tacos.run.trace.node_bytes import attribute, encode_messages, read_me
 from astra_tacos.run.trace.reader import read_names
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.errors import AstraTacosError, ConfigError
-from astra_tacos.workload.generator.device import Device
+from astra_tacos.workload.generator.cost import Device
 from astra_tacos.workload.generator.directory import generate
 from astra_tacos.workload.generator.layered_model import LayeredModel, ModelLayer
 from astra_tacos.workload.generator.layered_step import LayeredStep

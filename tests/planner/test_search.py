@@ -23,7 +23,7 @@ from astra_tacos.planner.workload import find_workload
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.run import RunInputs
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.workload.generator.device import Device
+from astra_tacos.workload.generator.cost import Device
 from astra_tacos.workload.generator.directory import generate
 from astra_tacos.workload.generator.layered_model import LayeredModel, ModelLayer
 from astra_tacos.workload.generator.layered_step import LayeredStep

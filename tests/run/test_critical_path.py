@@ -17,7 +17,7 @@ from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.recording import record_run
 from astra_tacos.run.run import Run, RunInputs, read_run
 from astra_tacos.run.trace.schema import NodeType
-from astra_tacos.workload.generator.device import Device
+from astra_tacos.workload.generator.cost import Device
 from astra_tacos.workload.generator.directory import generate
 from astra_tacos.workload.generator.parallelism import Parallelism
 from astra_tacos.workload.generator.step import Step

@@ -20,7 +20,7 @@ from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.writer import ATTRIBUTE_KEYS, NodeTable
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import MAX_SIZE_BYTES
-from astra_tacos.workload.generator.device import Cost, Device
+from astra_tacos.workload.generator.cost import Cost, Device
 from astra_tacos.workload.generator.parallelism import GroupKind, Groups, Parallelism
 
 _INT64_END = 1 << 63

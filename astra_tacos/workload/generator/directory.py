@@ -18,7 +18,7 @@ from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import check_replaceable, replaced_directory, write_json
 from astra_tacos.support.units import format_size
 from astra_tacos.workload.generator.columns import Node, StageColumns, stage_columns
-from astra_tacos.workload.generator.device import Device
+from astra_tacos.workload.generator.cost import Device
 from astra_tacos.workload.generator.layered_step import LayeredStep, layered_nodes
 from astra_tacos.workload.generator.parallelism import GroupKind, Groups, number_groups
 from astra_tacos.workload.generator.stage import stage_nodes

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from astra_tacos.run.trace.schema import CommType
-from astra_tacos.workload.generator import device as cost
+from astra_tacos.workload.generator import cost
 from astra_tacos.workload.generator.columns import Label, Program
 from astra_tacos.workload.generator.parallelism import GroupKind, Parallelism
 

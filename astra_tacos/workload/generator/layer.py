@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from astra_tacos.workload.generator import device as cost
+from astra_tacos.workload.generator import cost
 from astra_tacos.workload.generator.columns import Program
 from astra_tacos.workload.generator.gradients import Gradients
 from astra_tacos.workload.generator.parallelism import GroupKind

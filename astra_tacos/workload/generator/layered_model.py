@@ -13,7 +13,7 @@ from pathlib import Path
 from astra_tacos.support.argument_types import check_fields
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.text_files import read_text
-from astra_tacos.workload.generator.device import Cost
+from astra_tacos.workload.generator.cost import Cost
 
 MAX_LAYERS = 10_000
 _MOST = 1 << 60

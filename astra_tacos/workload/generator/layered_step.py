@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.support.argument_types import check_fields
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.workload.generator import device as cost
+from astra_tacos.workload.generator import cost
 from astra_tacos.workload.generator.columns import Label, Node, Program
-from astra_tacos.workload.generator.device import Cost, Device
+from astra_tacos.workload.generator.cost import Cost, Device
 from astra_tacos.workload.generator.gradients import Gradients
 from astra_tacos.workload.generator.layered_model import LayeredModel, ModelLayer
 from astra_tacos.workload.generator.parallelism import GroupKind, Parallelism

@@ -6,9 +6,9 @@ The experts of a layer: router, All-to-All to the experts, their MLPs, and All-t
 from __future__ import annotations
 
 from astra_tacos.run.trace.schema import CommType
-from astra_tacos.workload.generator import device as cost
+from astra_tacos.workload.generator import cost
 from astra_tacos.workload.generator.columns import Label, Program
-from astra_tacos.workload.generator.device import Block
+from astra_tacos.workload.generator.cost import Block
 from astra_tacos.workload.generator.parallelism import GroupKind
 from astra_tacos.workload.generator.step import Step
 

@@ -6,7 +6,7 @@ With several training steps, a step updates the parameters of a layer right befo
 from __future__ import annotations
 
 from astra_tacos.run.trace.schema import CommType
-from astra_tacos.workload.generator import device as cost
+from astra_tacos.workload.generator import cost
 from astra_tacos.workload.generator.columns import Label, Node, Program
 from astra_tacos.workload.generator.gradients import Gradients
 from astra_tacos.workload.generator.layer import Layer

@@ -13,7 +13,7 @@ from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.run import RunInputs, read_run
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.workload.generator.device import Device
+from astra_tacos.workload.generator.cost import Device
 from astra_tacos.workload.generator.directory import generate
 from astra_tacos.workload.generator.layered_model import read_layer_file
 from astra_tacos.workload.generator.layered_step import LayeredStep
