@@ -9,11 +9,16 @@ Searches for a network model: on the network itself, or where messages are packe
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
 
 from astra_tacos.collective.collective import Collective
-from astra_tacos.export.chakra import order_of_traces, schedule_trace, timed_orders
+from astra_tacos.export.astra_sim_network import backend_of
+from astra_tacos.export.chakra import keeps_timing, order_of_traces, schedule_trace, timed_orders
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.network.ns3 import Ns3Config
 from astra_tacos.network.topology import Topology
@@ -27,6 +32,7 @@ from astra_tacos.schedule.timing import MOST_TRUNCATED, LinkModel
 from astra_tacos.solver.judgement import judge_schedule
 from astra_tacos.solver.judges import MOST_PACKETS, MOST_PACKETS_BESIDE, PacketLevel, packet_level
 from astra_tacos.support.errors import AstraTacosError, ConfigError, SynthesisError
+from astra_tacos.support.units import bytes_per_ns
 from astra_tacos.synthesizer.search.search import SearchResult, search
 from astra_tacos.synthesizer.search.search_options import FASTEST, THOROUGH, SearchOptions
 
@@ -42,11 +48,14 @@ _RIVALS = (
     ("routed", (96, 24, 12, 6)),
 )
 """Synthesizers, and numbers of chunks, whose schedules are few long messages, alike on all links, or load links evenly."""
-_FEW_RIVALS = (("symmetric", (24, 12, 8, 5, 3)), ("direct", (4,)), ("routed", (12,)))
+_FEW_RIVALS = (("symmetric", (24, 12, 8, 5, 3)), ("direct", (4,)), ("routed", (24, 12)))
 """Those of a search that is not thorough."""
-_QUICK_PACKETS, _QUICK_LONGER = 200_000, 1.4
-"""Packets of a replay that only compares orders of sends: larger ones stand for those of ns-3, and take a little longer. So its
-ratio may be that large."""
+_QUICK_PACKETS, _QUICK_MESSAGES = 200_000, 200_000
+"""Packets of each replay, and messages of all, that compare orders of sends where the search is not thorough."""
+_COARSE_LONGER = 1.4
+"""Larger packets, which stand for those of ns-3, take a little longer: so they keep their promise."""
+_LONG = 2.0
+"""A message is long if a link takes so many times its latency to send it."""
 _RIVAL_SENDS = 100_000
 _SHARE_OF_BUDGET = 8
 
@@ -90,17 +99,13 @@ def rivals(topology: Topology, collective: Collective, options: SearchOptions, l
                 yield found
 
 
-def robust_order(
-    schedule: Schedule, network: NetworkConfig, most_packets: int = MOST_PACKETS_BESIDE
-) -> tuple[LinkOrder | None, PacketLevel | None]:
+def robust_order(schedule: Schedule, network: NetworkConfig) -> tuple[LinkOrder | None, PacketLevel | None]:
     """The order of sends, among those that keep a schedule's analytical time, which the packet level ends first.
 
     Parameters
     ----------
     schedule, network
         The schedule, and its network as the file has it.
-    most_packets
-        About how many packets a replay may have.
 
     Returns
     -------
@@ -109,7 +114,23 @@ def robust_order(
     """
     if schedule.topology.forwarding:  # its run is a stand-in, which has no choice of the order
         return None, None
-    return _fastest_order(schedule, network, timed_orders(schedule), most_packets)
+    return _Replays(network).fastest(schedule, timed_orders(schedule))
+
+
+def likely_orders(schedule: Schedule) -> list[LinkOrder]:
+    """The orders of sends that keep a schedule's analytical time, the one that is likely to be the fastest on packets first.
+
+    Tokens keep links busy with short messages, if all NPUs send equally many of them. A window keeps apart long messages, and
+    those of NPUs that send unequally many.
+    """
+    orders = timed_orders(schedule)
+    channel = schedule.channel[schedule.message_row]
+    sent = np.bincount(schedule.topology.channel_src[channel], minlength=schedule.topology.num_npus)
+    link = schedule.topology.channel_link[channel]
+    wire_ns = schedule.message_bytes / bytes_per_ns(schedule.topology.link_bandwidth_gibps[link])
+    is_short = np.median(wire_ns) <= _LONG * np.median(schedule.topology.link_latency_ns[link])
+    likely = "tokens" if is_short and sent.min() == sent.max() else "window"
+    return sorted(orders, key=lambda order: order != likely)
 
 
 def robust(
@@ -135,18 +156,23 @@ def robust(
     schedule, is_thorough = found.schedule, options.effort == THOROUGH
     if not is_thorough and len(timed_orders(schedule)) == 1:
         return Robust(found, None, None)  # each message waits for the one before: what is predicted is what packets take
-    most_packets, longer = (MOST_PACKETS_BESIDE, MOST_LONGER) if is_thorough else (_QUICK_PACKETS, _QUICK_LONGER)
-    order, level = robust_order(schedule, network, most_packets)
-    if level is None or level.ratio <= longer:
+    if schedule.topology.forwarding:  # its run is a stand-in, which has no choice of the order
+        return Robust(found, None, None)
+    replays = _Replays(network) if is_thorough else _Replays(network, _QUICK_PACKETS, MOST_LONGER, _QUICK_MESSAGES)
+    order, level = replays.fastest(schedule, timed_orders(schedule) if is_thorough else likely_orders(schedule))
+    longest = MOST_LONGER if is_thorough or level is None or level.coarse == 1 else _COARSE_LONGER
+    if level is None or level.ratio <= longest:
         return Robust(found, order, level)
     first = Robust(found, order, level)
-    judged = judge_schedule(schedule, network, backend)
-    base = judged.times_ns
+
+    @cache
+    def base() -> Mapping[str, int | None]:
+        return judge_schedule(schedule, network, backend).times_ns
 
     def loss(other: Schedule, its_order: LinkOrder | None) -> float | None:
         """By how much another trace is slower on analytical models; None if it does not run there."""
         times = judge_schedule(other, network, backend, its_order).times_ns
-        ratios = [_ratio(times.get(figure), base_ns) for figure, base_ns in base.items() if base_ns is not None]
+        ratios = [_ratio(times.get(figure), base_ns) for figure, base_ns in base().items() if base_ns is not None]
         return None if not ratios or None in ratios else max(each for each in ratios if each is not None)
 
     best, best_loss = first, 1.0
@@ -155,22 +181,19 @@ def robust(
         is_truncated = other.collective_time_ns < (1 - MOST_TRUNCATED) * result.exact_ns
         if result.exact_ns > MOST_LOSS * found.exact_ns or (is_truncated and other is not schedule):
             continue
-        keeping = timed_orders(other)
-        if is_thorough:
-            choices = [keeping, tuple(each for each in LINK_ORDERS if each not in keeping)]
-        else:
-            choices = [("none",)] if other is schedule else [keeping]
-        for orders in choices:
-            order, level = _fastest_order(other, network, orders, most_packets)
+        keeping = timed_orders(other) if is_thorough else likely_orders(other)
+        for orders in (keeping, tuple(each for each in LINK_ORDERS if each not in keeping)):
+            order, level = replays.fastest(other, orders)
             if level is None or best.level is None or level.time_ns >= best.level.time_ns:
                 continue
-            lost = loss(other, order)
+            is_timed = not is_thorough and keeps_timing(other, order, None)
+            lost = result.exact_ns / found.exact_ns if is_timed else loss(other, order)
             if lost is not None and lost <= MOST_LOSS:
                 best, best_loss = Robust(result, order, level), lost
-        if best.level is not None and best.level.ratio <= longer:
+        if replays.are_over or (best.level is not None and best.level.ratio <= longest):
             break
     more = "" if is_thorough else "--effort thorough looks further, "
-    return replace(best, note=_note(first, best, best_loss, judged.backend, more))
+    return replace(best, note=_note(first, best, best_loss, backend_of(schedule, backend), more))
 
 
 def _others(found: SearchResult, topology: Topology, collective: Collective, options: SearchOptions) -> Iterator[SearchResult]:
@@ -179,23 +202,50 @@ def _others(found: SearchResult, topology: Topology, collective: Collective, opt
         yield replace(found, schedule=rival.schedule, exact_ns=rival.exact_ns)
 
 
-def _fastest_order(
-    schedule: Schedule, network: NetworkConfig, orders: tuple[LinkOrder, ...], most_packets: int
-) -> tuple[LinkOrder | None, PacketLevel | None]:
-    """Of some orders of sends, the one that the packet level ends first; the first of equals."""
-    best: tuple[LinkOrder, PacketLevel] | None = None
-    for order in orders:
-        try:
-            level = packet_level(schedule, network, order, most_packets=most_packets)
-        except AstraTacosError:
-            continue
-        if best is None or level.time_ns < best[1].time_ns:
-            best = order, level
-        if level.ratio <= _ENOUGH:
-            break
-    if best is None:
-        return None, None
-    return (None if best[0] == order_of_traces(schedule)[0] else best[0]), best[1]
+@dataclass(slots=True)
+class _Replays:
+    """Replays packet by packet that compare schedules and orders of sends.
+
+    Parameters
+    ----------
+    network
+        The network, as its file has it.
+    most_packets
+        About how many packets a replay may have.
+    enough
+        No other order of a schedule is replayed where one takes at most so much of its prediction.
+    left
+        Messages that may still be replayed. The replay that uses them up is made, and none after it.
+    """
+
+    network: NetworkConfig
+    most_packets: int = MOST_PACKETS_BESIDE
+    enough: float = _ENOUGH
+    left: float = math.inf
+
+    @property
+    def are_over(self) -> bool:
+        """Whether no more are made."""
+        return self.left <= 0
+
+    def fastest(self, schedule: Schedule, orders: Sequence[LinkOrder]) -> tuple[LinkOrder | None, PacketLevel | None]:
+        """Of some orders of sends, the one that the packet level ends first; the first of equals."""
+        best: tuple[LinkOrder, PacketLevel] | None = None
+        for order in orders:
+            if self.are_over:
+                break
+            self.left -= schedule.num_messages
+            try:
+                level = packet_level(schedule, self.network, order, most_packets=self.most_packets)
+            except AstraTacosError:
+                continue
+            if best is None or level.time_ns < best[1].time_ns:
+                best = order, level
+            if level.ratio <= self.enough:
+                break
+        if best is None:
+            return None, None
+        return (None if best[0] == order_of_traces(schedule)[0] else best[0]), best[1]
 
 
 def _ratio(time_ns: int | None, base_ns: int) -> float | None:
