@@ -1,4 +1,4 @@
-"""All-to-All, and groups with relays: how long synthesis takes, and how good it is; rewrites its part of docs/results.md.
+"""All-to-All, and groups with relays: how long synthesis takes, and how good it is; rewrites results/all_to_all.md.
 
     python benchmarks/all_to_all.py [--no-record]
 
@@ -103,4 +103,4 @@ def tables() -> str:
 
 
 if __name__ == "__main__":
-    main(__doc__, "all-to-all", tables)
+    main(__doc__, "all_to_all", tables)

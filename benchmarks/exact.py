@@ -339,7 +339,7 @@ def table(rows: list[Row]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--no-record", action="store_true", help="print only, leave docs/results.md alone")
+    parser.add_argument("--no-record", action="store_true", help="print only, leave benchmarks/results alone")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="limit of each integer programme")
     parser.add_argument("--only", default="", help="networks whose names contain this; records nothing")
     arguments = parser.parse_args()

@@ -64,4 +64,4 @@ def row(kind: str, values: dict[str, float], collective: str, size: int, synthes
 
 
 if __name__ == "__main__":
-    main(__doc__ or "", "fabric-packets", tables)
+    main(__doc__ or "", "fabric_packets", tables)

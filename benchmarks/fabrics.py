@@ -1,4 +1,4 @@
-"""Collectives on graphs with switches: time against the bound, on kinds of fabrics and on ForestColl's. Rewrites docs/results.md.
+"""Collectives on graphs with switches: time against the bound, on kinds and ForestColl's; rewrites results/fabrics.md.
 
     ASTRA_TACOS_PEERS=DIR python benchmarks/fabrics.py [--no-record]
 

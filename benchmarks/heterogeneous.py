@@ -1,4 +1,4 @@
-"""From a network of 512 unlike NPUs to traces on disk: prints tables and rewrites its part of docs/results.md.
+"""From a network of 512 unlike NPUs to traces on disk: prints tables and rewrites results/heterogeneous.md.
 
     python benchmarks/heterogeneous.py [--no-record]
 

@@ -1,4 +1,4 @@
-"""LIBRA's question on its own inputs, by its model and by schedules: prints a table and rewrites its part of docs/results.md.
+"""LIBRA's question on its own inputs, by its model and by schedules: prints a table and rewrites results/optimize.md.
 
     ASTRA_TACOS_INPUTS=DIR python benchmarks/optimize.py [--no-record]
 

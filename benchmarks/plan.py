@@ -1,4 +1,4 @@
-"""How long it takes to plan a training run, and what it gains: prints a table and rewrites its part of docs/results.md.
+"""How long it takes to plan a training run, and what it gains: prints a table and rewrites results/plan.md.
 
     python benchmarks/plan.py [--no-record]
 

@@ -1,4 +1,4 @@
-"""How good the matcher's schedules are: prints tables and rewrites their part of docs/results.md.
+"""How good the matcher's schedules are: prints tables and rewrites results/quality.md.
 
     python benchmarks/quality.py [--no-record]
 

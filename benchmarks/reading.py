@@ -1,4 +1,4 @@
-"""How fast Chakra traces are read: prints a table and rewrites its part of docs/results.md.
+"""How fast Chakra traces are read: prints a table and rewrites results/reading.md.
 
     python benchmarks/reading.py [--no-record]
 

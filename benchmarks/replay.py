@@ -1,4 +1,4 @@
-"""How fast runs are replayed: prints a table and rewrites its part of docs/results.md.
+"""How fast runs are replayed: prints a table and rewrites results/replay.md.
 
     python benchmarks/replay.py [--no-record]
 

@@ -1,4 +1,4 @@
-"""Writing tables into docs/results.md."""
+"""Writing tables into results/NAME.md, below the text that says what was measured."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-RESULTS = Path(__file__).parent.parent / "docs" / "results.md"
+RESULTS = Path(__file__).parent / "results"
+MARK = "<!-- measured -->\n"
 
 
 def machine() -> str:
@@ -23,16 +24,15 @@ def machine() -> str:
 
 
 def record(name: str, text: str) -> None:
-    """Put a table between the marks of its name."""
-    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-    before, rest = RESULTS.read_text().split(begin)
-    RESULTS.write_text(f"{before}{begin}\n{text}\n{end}{rest.split(end)[1]}")
+    """Replace what stands below the mark of a benchmark's file."""
+    path = RESULTS / f"{name}.md"
+    path.write_text(f"{path.read_text().split(MARK)[0]}{MARK}{text}\n")
 
 
 def main(description: str, name: str, tables: Callable[[], str]) -> None:
     """Measure, print and, unless told otherwise, record."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--no-record", action="store_true", help="print only, leave docs/results.md alone")
+    parser.add_argument("--no-record", action="store_true", help="print only, leave benchmarks/results alone")
     arguments = parser.parse_args()
     text = tables()
     print(text)

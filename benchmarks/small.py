@@ -1,4 +1,4 @@
-"""Small messages, and all sizes against ASTRA-sim's own algorithms: prints tables and rewrites their part of docs/results.md.
+"""Small messages, and all sizes against ASTRA-sim's own algorithms: prints tables and rewrites results/small.md.
 
     python benchmarks/small.py [--no-record] [--only NAME]
 
@@ -353,7 +353,7 @@ def tables(only: str = "") -> str:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--no-record", action="store_true", help="print only, leave docs/results.md alone")
+    parser.add_argument("--no-record", action="store_true", help="print only, leave benchmarks/results alone")
     parser.add_argument("--only", default="", metavar="NAME", help="measure the networks whose names contain NAME")
     parser.add_argument("--known", action="store_true", help="measure the first table only")
     arguments = parser.parse_args()

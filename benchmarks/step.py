@@ -1,4 +1,4 @@
-"""Training steps whose communication is scheduled, by model, network and policy; rewrites its part of docs/results.md.
+"""Training steps whose communication is scheduled, by model, network and policy; rewrites results/step.md.
 
     python benchmarks/step.py [--no-record]
 

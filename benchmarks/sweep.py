@@ -1,4 +1,4 @@
-"""What a sweep costs beyond its points: prints a table and rewrites its part of docs/results.md.
+"""What a sweep costs beyond its points: prints a table and rewrites results/sweep.md.
 
     python benchmarks/sweep.py [--no-record]
 

@@ -1,4 +1,4 @@
-"""Symmetric schedules: the command on large networks, and the search on small ones. Rewrites its part of docs/results.md.
+"""Symmetric schedules: the command on large networks, and the search on small ones. Rewrites results/symmetric.md.
 
     python benchmarks/symmetric.py [--no-record]
 

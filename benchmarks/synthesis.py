@@ -1,4 +1,4 @@
-"""How long synthesis takes, and how good it is: prints a table and rewrites its part of docs/results.md.
+"""How long synthesis takes, and how good it is: prints a table and rewrites results/synthesis.md.
 
     python benchmarks/synthesis.py [--no-record]
 

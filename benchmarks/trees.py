@@ -1,4 +1,4 @@
-"""What packed trees reach: prints four tables and rewrites their part of docs/results.md.
+"""What packed trees reach: prints four tables and rewrites results/trees.md.
 
     python benchmarks/trees.py [--no-record]
 

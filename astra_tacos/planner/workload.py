@@ -290,7 +290,7 @@ def baseline_run(workload: Workload, baseline: str | None) -> Run:
 DEFAULT_FACTOR = 20
 """Without a limit, a planned run may have about so many times the messages of the run with native collectives, unsplit."""
 SECONDS_PER_MESSAGE = 50e-6
-"""What stock ASTRA-sim takes for a message of a custom collective, about: see docs/results.md."""
+"""What stock ASTRA-sim takes for a message of a custom collective, about: see benchmarks/results/plan.md."""
 
 
 @dataclass(frozen=True, slots=True)
