@@ -17,7 +17,9 @@ def test_the_command_of_the_page_does_what_the_page_says(tmp_path: Path) -> None
     run_files = RunFiles([[coll(1, group=7), comp(2, [9])], [coll(1, group=7), comp(2, [1])]], groups={})
     given = run_files.write(tmp_path / "in")
     before = {path: path.read_bytes() for path in (tmp_path / "in").rglob("*") if path.is_file()}
-    command = next(part for part in page.split("\n\n") if "lint --fix --workload" in part).replace("\n", " ").split("astra-tacos")[1]
+    command = (
+        next(part for part in page.split("\n\n") if "lint --fix --workload" in part).replace("\n", " ").split("astra-tacos")[1]
+    )
     options = [word.strip("[]") for word in command.split() if word.strip("[]").startswith("--")]
     options_of = {"groups": "comm-group", "remote_memory": "remote-memory"}
     files = {f"--{options_of.get(name, name)}": str(path) for name, path in given.items() if name != "directory"}
