@@ -50,7 +50,7 @@ class FrontierRequest:
 
 
 def find_frontier(task: Task, asked: FrontierRequest, output: Path | None) -> dict[str, Any]:
-    """The frontier, its schedules and where they are written; see docs/pareto.md for what the object has."""
+    """The frontier, its schedules and where they are written; see docs/compare.md for what it finds."""
     algorithms: list[Algorithm] = []
     notes: list[str] = []
     for point in frontier(task, asked.most_chunks, asked.most_steps):

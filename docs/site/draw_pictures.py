@@ -1,4 +1,4 @@
-"""Draws the pictures of plots.md and fabrics/ by running their commands: python docs/site/draw_pictures.py"""
+"""Draws the pictures of report.md and fabrics/ by running their commands: python docs/site/draw_pictures.py"""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from astra_tacos.cli.main import cli
 
 HERE = Path(__file__).parents[1]
-PAGES = (HERE / "plots.md", *sorted((HERE / "fabrics").glob("*.md")))
+PAGES = (HERE / "report.md", *sorted((HERE / "fabrics").glob("*.md")))
 PROGRAM = "    astra-tacos "
 
 

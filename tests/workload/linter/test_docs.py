@@ -1,19 +1,20 @@
-"""The table of codes in the documentation is that of the checks."""
+"""The table of codes in the documentation is that of the checks and of the steps of `lint --fix`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from astra_tacos.workload.linter.lint import CHECKS
+from astra_tacos.workload.repairer.steps import STEPS
 
 DOCS = Path(__file__).parents[3] / "docs" / "lint.md"
 
 
 def code_table() -> str:
-    rows = ["| code | severity | finding |", "|---|---|---|"]
+    rows = ["| code | severity | finding | steps of `--fix` |", "|---|---|---|---|"]
     for check in CHECKS.values():
-        meaning = " ".join(check.explanation.split("\n\n")[0].split())
-        rows.append(f"| {check.code} | {check.severity} | {meaning} |")
+        steps = ", ".join(f"`{step.name}`" for step in STEPS if check.code in step.codes)
+        rows.append(f"| {check.code} | {check.severity} | {check.title} | {steps} |")
     return "\n".join(rows)
 
 
