@@ -40,6 +40,8 @@ MOST_LONGER = 1.3
 """Traces keep their promise if the packet level takes at most so much of its prediction."""
 MOST_LOSS = 1.05
 """For that they may take so much of the time of the fastest schedule on analytical models."""
+_FREE = 1.005
+"""And so much if they do not keep it either, but come closer."""
 _ENOUGH = 1.02
 """No other order is looked for then."""
 _RIVALS = (
@@ -188,7 +190,8 @@ def robust(
                 continue
             is_timed = not is_thorough and keeps_timing(other, order, None)
             lost = result.exact_ns / found.exact_ns if is_timed else loss(other, order)
-            if lost is not None and lost <= MOST_LOSS:
+            pays = is_thorough or level.ratio <= longest
+            if lost is not None and lost <= (MOST_LOSS if pays else _FREE):
                 best, best_loss = Robust(result, order, level), lost
         if replays.are_over or (best.level is not None and best.level.ratio <= longest):
             break

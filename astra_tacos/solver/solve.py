@@ -166,5 +166,5 @@ def _why_slower(found: SearchResult, options: SearchOptions) -> str:
     if found.was_cut_off:
         return "the budget cut the search off: a larger --budget may find a faster schedule"
     if found.is_near_bound:
-        return "the schedule is within 0.5% of what any algorithm needs, and no other one was tried"
+        return "the schedule is close to what any algorithm needs, and no other one was tried"
     return "no schedule that was tried is as fast"

@@ -48,9 +48,9 @@ class Synthesizer:
         Collectives whose buffer it cuts as it sees fit, whatever chunks it is given. A search then tries it once, not for each
         number of chunks.
     optimum
-        From a topology, a collective, a link model, the speed of reductions (GB/s) and a maximum of sends (None to keep the
-        collective's chunks): a schedule, not expanded, that no other can beat by more than 0.5%, None if it knows of none.
-        Takes no longer than one schedule or a few. A search looks no further then.
+        From a topology, a collective, a link model, the speed of reductions (GB/s), a maximum of sends (None to keep the
+        collective's chunks) and a share: a schedule, not expanded, whose time no other can bring down to that share, None if it
+        knows of none. Takes no longer than one schedule or a few. A search looks no further then.
     least_ns
         From a topology and a collective: a time that no schedule of its beats, as far as it can tell before it makes one.
     in_auto
@@ -67,7 +67,7 @@ class Synthesizer:
     does_forwarding: bool = False
     by_chunk: bool = False
     cuts_itself: frozenset[str] = frozenset()
-    optimum: Callable[[Topology, Collective, LinkModel, float, int | None], SymmetricSchedule | None] | None = None
+    optimum: Callable[[Topology, Collective, LinkModel, float, int | None, float], SymmetricSchedule | None] | None = None
     least_ns: Callable[[Topology, Collective], float] | None = None
     in_auto: bool = True
 

@@ -54,7 +54,7 @@ def test_no_worse_than_any_member_alone(network: str, collective: str, recut: bo
     where = topology(*ALL[network])
     what = COLLECTIVES[collective](where.num_npus, MIB, 2)
     options = replace(SMALL, chunks_per_npu="auto" if recut else None, max_sends=4_000, trials=2)
-    tolerance = 1.005  # no one climbs to more chunks that has fallen behind, and what is so near the bound is not improved
+    tolerance = 1 / EFFORTS["normal"].worth  # what may gain less is not tried
     best = search(where, what, options)
     assert verify(best.schedule) == ()
     for name in auto_synthesizers():

@@ -37,9 +37,14 @@ def symmetric(topology: Topology, collective: Collective, timing: Timing, seed: 
 
 
 def symmetric_optimum(
-    topology: Topology, collective: Collective, link_model: LinkModel, reduce_bandwidth_gbps: float, max_sends: int | None
+    topology: Topology,
+    collective: Collective,
+    link_model: LinkModel,
+    reduce_bandwidth_gbps: float,
+    max_sends: int | None,
+    worth: float,
 ) -> SymmetricSchedule | None:
-    """A schedule within 0.5% of the bound over all algorithms, None if there is no such symmetric schedule.
+    """A schedule close to the bound over all algorithms, None if there is no such symmetric schedule.
 
     Parameters
     ----------
@@ -47,10 +52,12 @@ def symmetric_optimum(
         What to synthesize, for which `refuse_asymmetric` has no reason.
     max_sends
         Most sends of a schedule with more than one chunk per NPU; None to keep the number of chunks.
+    worth
+        As `near_bound` takes it.
     """
     task = _task(topology, collective, link_model, reduce_bandwidth_gbps)
     try:
-        return near_bound(task, max_sends)
+        return near_bound(task, max_sends, worth)
     except SynthesisError:  # chunks are too small
         return None
 

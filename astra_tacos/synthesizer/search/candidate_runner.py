@@ -38,6 +38,8 @@ _BEHIND = 1.02
 leader's time times this."""
 _WORTH_SEEDS = 1.05
 """Other seeds are tried for a number of chunks if the first seed's time is at most the synthesizer's best time times this."""
+_ADVISED = 1.25
+"""The advised number of chunks is not tried of a synthesizer that is this much behind the leader."""
 _SAME_SEEDS = 4
 """No more seeds are tried of a number of chunks where so many took equally long."""
 _MODEL_BEHIND = 1.5
@@ -129,7 +131,7 @@ class Leaderboard:
             return True
         if candidate.is_advised and list(times) == [1]:
             return False  # a single chunk per NPU says nothing of many: most of its time is waiting
-        if not times or min(times.values()) > self.effort.behind * leader:
+        if not times or min(times.values()) > (_ADVISED if candidate.is_advised else self.effort.behind) * leader:
             return True
         if candidate.stage == _IN_BETWEEN:
             near = min((other for other in times if not is_between(other)), key=lambda other: (times[other], other))

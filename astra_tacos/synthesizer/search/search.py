@@ -24,6 +24,7 @@ from astra_tacos.synthesizer.chunk_counts import choose_chunks, counts_for_trips
 from astra_tacos.synthesizer.search.candidate_runner import CandidateRunner, Leaderboard
 from astra_tacos.synthesizer.search.candidates import Candidate, Cut, in_order, list_candidates
 from astra_tacos.synthesizer.search.search_options import EFFORTS, THOROUGH, SearchOptions, handicaps, link_models_of
+from astra_tacos.synthesizer.symmetric.chunks import is_near_bound
 
 MAX_CHUNKS_PER_NPU = 512
 """Most chunks per NPU that the search tries, unless a synthesizer advises more."""
@@ -54,7 +55,7 @@ class SearchResult:
     refusals
         By synthesizer, why it was not tried.
     is_near_bound
-        Whether there was no search, as a synthesizer had a schedule within 0.5% of what any algorithm needs.
+        Whether there was no search, as a synthesizer had a schedule close to what any algorithm needs.
     more_may_help
         Whether a thorough search would have tried candidates that this one did not.
     """
@@ -224,7 +225,8 @@ def known_optimum(
     models = link_models_of(topology, options)[0]
     for entry in finders:
         assert entry.optimum is not None
-        found = [entry.optimum(topology, collective, model, options.reduce_bandwidth_gbps, most) for model in models]
+        asked = options.reduce_bandwidth_gbps, most, EFFORTS[options.effort].worth
+        found = [entry.optimum(topology, collective, model, *asked) for model in models]
         schedules = [schedule for schedule in found if schedule is not None]
         if schedules:
             factor = handicaps(topology, models)
@@ -234,7 +236,8 @@ def known_optimum(
             exact_ns = exact_symmetric_ns(best) if has_one_size else exact_time_ns(schedule)
             reasons = {name: SYNTHESIZERS[name].why_not(topology, collective) for name in options.synthesizers}
             refusals = {name: reason for name, reason in reasons.items() if reason is not None}
-            return SearchResult(schedule, exact_ns, 1, 1, schedule.num_sends, False, False, refusals, True)
+            more = not is_near_bound(best)
+            return SearchResult(schedule, exact_ns, 1, 1, schedule.num_sends, False, False, refusals, True, more)
     return None
 
 

@@ -28,7 +28,8 @@ _WORSE = 1.1
 """No numbers of chunks are looked at beyond one whose bound is so many times the least: their latencies add up."""
 _NEAR = 0.995
 _MOST_TRUNCATION = 1 / (1 - MOST_TRUNCATED)
-_GAINS = ((20_000, 0.9999), (100_000, 0.999), (MAX_SENDS, 0.998), (math.inf, 0.995))
+_MANY = 100_000
+_GAINS = ((20_000, 0.9999), (_MANY, 0.999), (MAX_SENDS, 0.998), (math.inf, 0.995))
 """More chunks have to make a schedule faster by these factors, if they make up to so many sends in all."""
 
 
@@ -95,32 +96,37 @@ def _is_better(one: SymmetricSchedule, other: SymmetricSchedule, tasks: Sequence
     return ranks[0] < ranks[1]
 
 
-def near_bound(task: SymmetricTask, max_sends: int | None) -> SymmetricSchedule | None:
-    """A schedule within 0.5% of the bound over all algorithms, None if there is none; found out early where bounds say so.
+def near_bound(task: SymmetricTask, max_sends: int | None, worth: float = 1.0) -> SymmetricSchedule | None:
+    """A schedule close to the bound over all algorithms, None if there is none; found out early where bounds say so.
 
     Parameters
     ----------
     task, max_sends
         As `best_symmetric` takes them; with None the task's number of chunks is kept.
+    worth
+        The schedule is close if the bound is at least this share of its time, and 99.5% at most. From 100,000 sends on, a
+        doubling of their number has to bring the time down to this share.
 
     Raises
     ------
     SynthesisError
         If chunks are too small or too large for the links.
     """
-    below = max(bound.time_ns for bound in symmetric_bounds(task)) / _NEAR
+    below = max(bound.time_ns for bound in symmetric_bounds(task)) / min(worth, _NEAR)
     if max_sends is not None:
-        found = _best(task, max_sends, TRIES, below)
+        found = _best(task, max_sends, TRIES, below, worth)
     else:
         found = synthesize_symmetric(task) if chunked_symmetric_bound(task).time_ns <= below else None
-    return found if found is not None and is_near_bound(found) else None
+    return found if found is not None and is_near_bound(found, worth) else None
 
 
 @lru_cache(maxsize=2)  # who does not take it as it is asks again in a search, of either link model
-def _best(task: SymmetricTask, max_sends: int | None, tries: int, below_ns: float) -> SymmetricSchedule | None:
+def _best(
+    task: SymmetricTask, max_sends: int | None, tries: int, below_ns: float, worth: float = 1.0
+) -> SymmetricSchedule | None:
     """`best_symmetric`, or None if the bound says of every number of chunks that it takes longer than `below_ns`."""
     least = max(bound.time_ns for bound in symmetric_bounds(task))
-    counts = _counts(task, max_sends, least)
+    counts = _counts(task, max_sends, least, worth)
     likely, fewer, more = next(counts), list[_Count](), list[_Count]()
     while least < likely.bound_ns * likely.gain:
         each = next(counts, None)
@@ -157,7 +163,7 @@ class _Count:
     gain: float
 
 
-def _counts(task: SymmetricTask, max_sends: int | None, least_ns: int) -> Iterator[_Count]:
+def _counts(task: SymmetricTask, max_sends: int | None, least_ns: int, worth: float) -> Iterator[_Count]:
     """Numbers of chunks, the least first, without those that truncation makes seem fast: faster than any algorithm is."""
     for chunks in sorted({multiple << power for multiple in (1, 3) for power in range(_MOST_CHUNKS.bit_length())}):
         cut = replace(task, chunks_per_npu=1) if chunks == 1 else _cut(task, chunks, max_sends)
@@ -167,7 +173,9 @@ def _counts(task: SymmetricTask, max_sends: int | None, least_ns: int) -> Iterat
         if is_whole or _is_timed_exactly(cut):
             bound_ns = chunked_symmetric_bound(cut).time_ns
             if is_whole or bound_ns >= (1 - MOST_TRUNCATED) * least_ns:
-                gain = next(gain for most, gain in _GAINS if cut.least_rows * cut.num_npus <= most)
+                sends = cut.least_rows * cut.num_npus
+                gain = next(gain for most, gain in _GAINS if sends <= most)
+                gain *= math.sqrt(worth) if sends > _MANY else 1  # two numbers of chunks are one doubling
                 yield _Count(cut, bound_ns, gain)
 
 
@@ -227,8 +235,8 @@ class _Tried:
         return min(filter(None, (self._schedule, found)), key=lambda schedule: schedule.collective_time_ns)
 
 
-def is_near_bound(schedule: SymmetricSchedule) -> bool:
-    """Whether no algorithm beats a schedule by more than 0.5%, in arithmetic that truncates nothing, nor does ASTRA-sim's."""
+def is_near_bound(schedule: SymmetricSchedule, worth: float = 1.0) -> bool:
+    """Whether no algorithm gets below a share `worth` (99.5% at most) of a schedule's time, nor does ASTRA-sim by truncation."""
     bound = max(bound.time_ns for bound in symmetric_bounds(schedule.task))
     time_ns, exact_ns = schedule.collective_time_ns, exact_symmetric_ns(schedule)
-    return bound >= _NEAR * max(time_ns, exact_ns) and time_ns >= (1 - MOST_TRUNCATED) * exact_ns
+    return bound >= min(worth, _NEAR) * max(time_ns, exact_ns) and time_ns >= (1 - MOST_TRUNCATED) * exact_ns
