@@ -82,7 +82,7 @@ def print_json(result: object) -> None:
 
 
 def emphasized(text: str, style: str = "1") -> str:
-    """A text for `click.echo`: bold or coloured (an ANSI code) on a terminal, if NO_COLOR is not set; safe to print everywhere."""
+    """A text for `click.echo`, bold or coloured (by an ANSI code) where a terminal has colours and NO_COLOR is not set."""
     shown = printable(text)
     return f"\x1b[{style}m{shown}\x1b[0m" if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else shown
 
@@ -127,7 +127,7 @@ def print_notes(notes: Sequence[str]) -> None:
     """Say how many notes there are, and where they are."""
     if notes:
         many = len(notes) > 1
-        echo(f"\n{len(notes)} note{'s' if many else ''}: --verbose shows {'them' if many else 'it'}, and what was searched")
+        echo(f"\n{len(notes)} note{'s' if many else ''}: --verbose shows {'them' if many else 'it'}")
 
 
 def print_table(title: str, header: tuple[str, ...], rows: Iterable[tuple[str, ...]], left: Collection[str] = ()) -> None:
