@@ -13,7 +13,7 @@ from astra_tacos.cli.shared.inputs import Kind, identify
 from astra_tacos.cli.shared.options import json_option, verbose_option
 from astra_tacos.solver.first_use import INSPECTING
 
-_LISTED, _FEW = 16, 4
+_LISTED, _FEW = 16, 3
 """Entries of a list that are shown, with --verbose and without."""
 _DETAILS = (
     "switch_ids",
@@ -24,6 +24,8 @@ _DETAILS = (
     "copies",
     "dependencies",
     "size_of_file",
+    "nodes_per_rank",
+    "message_bytes",
     "has_times",
 )
 """What only --verbose shows."""

@@ -348,10 +348,11 @@ def print_divided(result: EndpointResult, output: Path) -> None:
     memory = ", ".join(f"{value * result.links_gbps:,.1f} GB/s ({mode})" for mode, value in reads.items())
     answer = [
         ("end of the run", f"{best.end_ns:,} ns", "always divided"),
-        ("ideal endpoint", f"{ideal.end_ns:,} ns", f"{result.in_turn_ns:,} ns with all resources in turn"),
+        ("ideal endpoint", f"{ideal.end_ns:,} ns", "communication takes nothing of the NPU"),
+        ("never overlapping", f"{result.in_turn_ns:,} ns", "with all resources in turn"),
         ("links driven", f"{best.network_gbps:,.1f} GB/s", f"of {result.links_gbps:,.1f} GB/s of an NPU"),
-        ("reads per byte", "", ", ".join(f"{value:.3f} ({mode})" for mode, value in reads.items())),
-        ("memory", "", f"{memory} for all links"),
+        ("reads per byte sent", "", ", ".join(f"{value:.3f} ({mode})" for mode, value in reads.items())),
+        ("memory for all links", "", memory),
         ("files", str(output)),
     ]
     print_answer(f"{best.mode}: {best.partition}", answer)

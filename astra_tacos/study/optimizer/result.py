@@ -123,13 +123,14 @@ def summary_rows(result: dict[str, Any]) -> list[tuple[str, ...]]:
     """The answer: the best split, what it gains, and the constraints that it keeps, as labels, figures and remarks."""
     best = result["splits"][BEST]
     shares = ", ".join(f"B{dimension} {value:,.2f}" for dimension, value in enumerate(best["bandwidth_gbps"]))
-    of = f" of rank {result['slowest_rank']}, slowest of {result['profiles']} kinds" if result["profiles"] > 1 else ""
+    of = f" (rank {result['slowest_rank']}, the slowest of {result['profiles']} kinds)" if result["profiles"] > 1 else ""
+    objective = "time" if result["objective"] == TIME else "time x cost"
     gains = [(f"gain over {name}", f"{gain:.3f} x") for name, gain in result["gain"].items()]
     return [
         ("best split", "", f"{shares} GB/s"),
-        ("time", format_time(best["time_ns"]), f"{format_time(result['compute_ns'])} of them compute{of}"),
+        ("time", format_time(best["time_ns"]), f"{format_time(result['compute_ns'])} of compute{of}"),
         *gains,
-        ("proof", "", f"no split is better by more than {max(result['gap'], 1e-9):.1e} of the objective"),
+        ("proof", "", f"no split is better by more than {max(result['gap'], 1e-9):.1e} of the {objective}"),
         ("constraints", "", "; ".join(result["constraints"])),
     ]
 
