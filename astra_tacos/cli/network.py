@@ -142,4 +142,7 @@ def _write(
         print_json(about | shape)
         return
     counts = ((key, f"{value:,}" if isinstance(value, int) else value) for key, value in shape.items())
-    print_answer(" ".join(about.get(key, "") for key in ("kind", "read")).strip() or "network", [*counts, *rows])
+    print_answer(
+        " ".join(about.get(key, "") for key in ("kind", "read")).strip() or "network",
+        [*counts, *((label, "", text) for label, text in rows)],
+    )

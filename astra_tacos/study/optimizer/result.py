@@ -19,7 +19,7 @@ import numpy as np
 from astra_tacos.solver.first_use import Progress
 from astra_tacos.study.optimizer.measure import BY_DIMENSION, MODEL, Measure, Synthesis
 from astra_tacos.study.optimizer.model import Floats, Model, profile_arrays, subnetwork_model
-from astra_tacos.study.optimizer.problem import Problem
+from astra_tacos.study.optimizer.problem import TIME, Problem
 from astra_tacos.study.optimizer.solve import Solution
 from astra_tacos.support.units import format_size, format_time
 
