@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 _SHOWN_CODES = 4
 """Codes, and steps, that are shown without --verbose."""
 _INDENT = 12
+_FIRST_CHANGE = 64
+"""Most characters of a change in a table of steps."""
 _COLOURS = {"error": "1;31", "warning": "33"}
 
 
@@ -111,8 +114,12 @@ def print_repair(result: RepairResult, *, verbose: bool, as_json: bool) -> None:
         changes = [(change.step, change.where, change.what, _reason(change)) for change in result.changes]
         print_table("changes", ("step", "where", "what", "why"), changes, left=("where", "what", "why"))
     elif steps:
-        shown = steps.most_common(_SHOWN_CODES)
-        print_table(f"changes ({len(shown)} of {len(steps)} steps)", ("step", "changes"), [(step, f"{n:,}") for step, n in shown])
+        first = {change.step: f"{change.where}: {change.what}" for change in reversed(result.changes)}
+        shown = [
+            (step, f"{count:,}", textwrap.shorten(first[step], _FIRST_CHANGE, placeholder=" ..."))
+            for step, count in steps.most_common(_SHOWN_CODES)
+        ]
+        print_table(f"changes ({len(shown)} of {len(steps)} steps)", ("step", "changes", "the first"), shown, left=("the first",))
         echo(f"\n--verbose shows every change, and {result.path / 'repair.json'} lists them")
 
 
