@@ -147,4 +147,4 @@ def _print(result: dict[str, Any]) -> None:
         if more:
             echo(more)
     for line in remarks(result):
-        echo(wrapped(line) if line else "")
+        echo(wrapped(line))

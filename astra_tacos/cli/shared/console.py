@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import json
 import logging
 import os
@@ -82,7 +83,7 @@ def print_json(result: object) -> None:
 
 
 def emphasized(text: str, style: str = "1") -> str:
-    """A text for `click.echo`, bold or coloured (by an ANSI code) where a terminal has colours and NO_COLOR is not set."""
+    """A text, bold or coloured (by an ANSI code) where a terminal has colours and NO_COLOR is not set."""
     shown = printable(text)
     return f"\x1b[{style}m{shown}\x1b[0m" if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else shown
 
@@ -90,8 +91,15 @@ def emphasized(text: str, style: str = "1") -> str:
 def wrapped(text: str, indent: int = 0) -> str:
     """A text in lines of at most `WIDTH` columns, of which all but the first begin with blanks."""
     space = max(WIDTH - indent, 30)
-    lines = textwrap.wrap(printable(text), space, break_long_words=False, break_on_hyphens=False)
-    return f"\n{' ' * indent}".join(lines)
+    paragraphs = (
+        textwrap.wrap(printable(line), space, break_long_words=False, break_on_hyphens=False) or [""] for line in text.split("\n")
+    )
+    return f"\n{' ' * indent}".join(itertools.chain.from_iterable(paragraphs))
+
+
+def print_marked(mark: str, style: str, text: str) -> None:
+    """Print a mark in a colour, and a text beside it."""
+    click.echo(f"{emphasized(mark, style)} {wrapped(text, len(mark) + 1)}")
 
 
 def print_rows(rows: Iterable[tuple[str, str]]) -> None:

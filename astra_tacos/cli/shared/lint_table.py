@@ -7,14 +7,12 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-import click
-
 from astra_tacos.cli.shared.console import (
     LINT_SAYS_MORE,
     echo,
-    emphasized,
     print_answer,
     print_json,
+    print_marked,
     print_rows,
     print_table,
     wrapped,
@@ -72,8 +70,7 @@ def _print_finding(finding: Finding) -> None:
 
     text = f"{finding.where}: {finding.message}" + (f" ({finding.remedy})" if finding.remedy else "")
     text += "; --fix can mend this" if mending_step(finding) else ""
-    head = emphasized(f"{finding.code} {finding.severity:<7}", _COLOURS[finding.severity])
-    click.echo(f"{head} {wrapped(text, _INDENT)}")
+    print_marked(f"{finding.code} {finding.severity:<7}", _COLOURS[finding.severity], text)
 
 
 def _summary(report: LintReport) -> str:
