@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from astra_tacos.cli.shared.command import Command, command
-from astra_tacos.cli.shared.console import print_answer, print_json, print_notes, print_rows, progress
+from astra_tacos.cli.shared.console import print_answer, print_json, print_notes, progress
 from astra_tacos.cli.shared.inputs import Kind, identify
 from astra_tacos.cli.shared.options import json_option, output_option, verbose_option
 from astra_tacos.export import EXPORTERS
@@ -62,10 +62,7 @@ def export(schedule: Path, name: str, output: Path | None, options: tuple[str, .
         return
     rows: list[tuple[str, ...]] = [("files", str(written.path)), *([("start", written.command)] if written.command else [])]
     print_answer(f"{schedule} as {exporter.summary}", rows)
-    if not verbose:
-        print_notes(written.notes)
-    elif written.notes:
-        print_rows([("", ""), *(("note", note) for note in written.notes)])
+    print_notes(written.notes, verbose=verbose)
 
 
 def _load(path: Path) -> Schedule:

@@ -15,7 +15,6 @@ from astra_tacos.cli.shared.console import (
     print_answer,
     print_json,
     print_notes,
-    print_rows,
     print_table,
     progress,
 )
@@ -153,8 +152,5 @@ def _print(found: dict[str, Any], *, verbose: bool) -> None:
             )
         )
     print_table(f"frontier (times of {format_size(found['size_bytes'])})", _HEADER, table)
-    if not verbose:
-        print_notes(found["notes"])
-        return
     model = ("model", "rounds are synchronous; schedules start sends before their round where they can")
-    print_rows([("", ""), model, *(("note", note) for note in found["notes"])])
+    print_notes(found["notes"], [model], verbose=verbose)

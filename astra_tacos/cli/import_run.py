@@ -14,7 +14,6 @@ from astra_tacos.cli.shared.console import (
     print_answer,
     print_json,
     print_notes,
-    print_rows,
     progress,
 )
 from astra_tacos.cli.shared.inputs import is_program
@@ -114,8 +113,5 @@ def _print_program(result: dict[str, Any], *, verbose: bool, as_json: bool) -> N
     blocks = ("in thread blocks", format_time(result["in_thread_blocks_ns"]), "if every thread block does one step at a time")
     files = file_rows(Path(result["output"]), command)
     print_answer(synthesis_title(result), [*synthesis_summary(result), blocks, *files])
-    if not verbose:
-        print_notes(result["notes"])
-        return
     checks = ("checks", "program and schedule verified; the replay takes exactly the predicted time")
-    print_rows([("", ""), *synthesis_rows(result), checks, *(("note", note) for note in result["notes"])])
+    print_notes(result["notes"], [*synthesis_rows(result), checks], verbose=verbose)

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from astra_tacos.cli.shared.command import command
-from astra_tacos.cli.shared.console import compile_ahead, print_answer, print_json, print_rows, print_table
+from astra_tacos.cli.shared.console import compile_ahead, print_answer, print_json, print_notes, print_table
 from astra_tacos.cli.shared.inputs import Kind, identify
 from astra_tacos.cli.shared.options import json_option, verbose_option
 from astra_tacos.solver.first_use import INSPECTING
@@ -69,8 +69,7 @@ def inspect(path: Path, verbose: bool, as_json: bool) -> None:
     else:
         brief = {key: value for key, value in result.items() if key not in _DETAILS and value not in _NOTHING}
         print_answer(f"{path}: {kind}", [(key.replace("_", " "), "", _text(value, _FEW)) for key, value in brief.items()])
-    if verbose:
-        print_rows([("", ""), *((key.replace("_", " "), _text(value, _LISTED)) for key, value in result.items())])
+    print_notes((), ((key.replace("_", " "), _text(value, _LISTED)) for key, value in result.items()), verbose=verbose)
     if collectives:
         from astra_tacos.report.trace_summary import COLLECTIVES_HEADER, collective_rows
 

@@ -13,7 +13,6 @@ from astra_tacos.cli.shared.console import (
     print_answer,
     print_json,
     print_notes,
-    print_rows,
     print_table,
     progress,
 )
@@ -160,7 +159,4 @@ def optimize(
     print_answer(title, rows)
     for table in tables(result, verbose=verbose):
         print_table(*table)
-    if verbose and result["notes"]:
-        print_rows([("", ""), *(("note", note) for note in result["notes"])])
-    elif not verbose:
-        print_notes(result["notes"])
+    print_notes(result["notes"], verbose=verbose)

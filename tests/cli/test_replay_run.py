@@ -152,7 +152,7 @@ def test_a_real_astra_sim_is_run_and_read(golden: Path, tmp_path: Path) -> None:
         assert result["exposed_comm_ns"] == list(range(95, 103))
         assert result["binary"] == program
     done = run("replay", *files_of(case), "--backend", "astra-sim", "--astra-sim-bin", program, cwd=case)
-    assert "107 ns, rank 7" in done.stdout
+    assert "107 ns  rank 7" in done.stdout
 
 
 def test_a_rank_that_astra_sim_leaves_behind_is_explained(tmp_path: Path) -> None:

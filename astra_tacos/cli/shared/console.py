@@ -131,9 +131,11 @@ def file_rows(output: Path | None, start: str) -> list[tuple[str, str, str]]:
     return [("files", str(output), ""), *([("start", start, "")] if start else [])]
 
 
-def print_notes(notes: Sequence[str]) -> None:
-    """Say how many notes there are, and where they are."""
-    if notes:
+def print_notes(notes: Sequence[str], rows: Iterable[tuple[str, str]] = (), *, verbose: bool = False) -> None:
+    """Print what is left to say after an answer: all `rows` and notes, or without `verbose` how many notes there are."""
+    if verbose:
+        print_rows([("", ""), *rows, *(("note", note) for note in notes)])
+    elif notes:
         many = len(notes) > 1
         echo(f"\n{len(notes)} note{'s' if many else ''}: --verbose shows {'them' if many else 'it'}")
 
@@ -166,9 +168,10 @@ def progress(description: str) -> Iterator[Callable[[int, int], None]]:
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    with bar(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()) as shown:
+    times = (TimeElapsedColumn(), TextColumn("passed,"), TimeRemainingColumn(), TextColumn("left"))
+    with bar(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), *times) as shown:
         task = shown.add_task(description, total=None)
         yield lambda done, total: shown.update(task, completed=done, total=total)
 

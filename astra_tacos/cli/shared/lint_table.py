@@ -13,7 +13,7 @@ from astra_tacos.cli.shared.console import (
     print_answer,
     print_json,
     print_marked,
-    print_rows,
+    print_notes,
     print_table,
     wrapped,
 )
@@ -104,8 +104,8 @@ def print_repair(result: RepairResult, *, verbose: bool, as_json: bool) -> None:
         codes = sorted({finding.code for finding in result.warnings})
         rows.append(("lint warns of", ", ".join(codes)))
     print_answer(f"{result.path}: a run that ASTRA-sim finishes", [*rows, ("files", str(result.path))])
-    if verbose:
-        print_rows([("", ""), *(("trace", text) for text in result.notes), *(("default", text) for text in result.defaults)])
+    more = [*(("trace", text) for text in result.notes), *(("default", text) for text in result.defaults)]
+    print_notes((), more, verbose=verbose)
     steps = Counter(change.step for change in result.changes)
     if verbose and steps:
         changes = [(change.step, change.where, change.what, _reason(change)) for change in result.changes]
