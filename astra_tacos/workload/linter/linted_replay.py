@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from astra_tacos.export.chrome_trace import write_chrome_trace
 from astra_tacos.network.network_config import configured, read_network
 from astra_tacos.replayer.astra_sim import AstraSimResult, backend_of, find_binary, run_astra_sim
 from astra_tacos.replayer.run_replay import replay_run
@@ -86,6 +85,8 @@ class EmbeddedReplay:
             if outputs.table is not None:
                 written += write_run_csv(outputs.table, self.figures)
             if outputs.timeline is not None and self.outcome is not None:
+                from astra_tacos.export.chrome_trace import write_chrome_trace
+
                 with progress("writing"):
                     write_chrome_trace(outputs.timeline, self.run, self.outcome)
                 written.append(outputs.timeline)
