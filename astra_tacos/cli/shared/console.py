@@ -168,12 +168,18 @@ def progress(description: str) -> Iterator[Callable[[int, int], None]]:
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
-    times = (TimeElapsedColumn(), TextColumn("passed,"), TimeRemainingColumn(), TextColumn("left"))
+    begin = time.monotonic()
+    times = (TimeElapsedColumn(), TextColumn("{task.fields[left]}"))
     with bar(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), *times) as shown:
-        task = shown.add_task(description, total=None)
-        yield lambda done, total: shown.update(task, completed=done, total=total)
+        task = shown.add_task(description, total=None, left="")
+
+        def update(done: int, total: int) -> None:
+            left = f"about {duration((time.monotonic() - begin) * (total - done) / done)} left" if done else ""
+            shown.update(task, completed=done, total=total, left=left)
+
+        yield update
 
 
 @contextlib.contextmanager

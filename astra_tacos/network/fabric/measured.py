@@ -99,7 +99,7 @@ class MeasuredHosts:
         """The same as labels and values."""
         rows = [("measured", self.source)]
         for number, level in enumerate(self.levels, 1):
-            spread = f"between pairs, latency differs up to {level.spread[1]:.2f} times, bandwidth {level.spread[0]:.2f}"
+            spread = f"latency differs up to {level.spread[1]:.2f} times, bandwidth {level.spread[0]:.2f}"
             parts = f"{level.num_parts} parts" if level.num_parts > 1 else "all hosts"
             rows.append((f"level {number}", f"{parts}, {level.latency_ns:,.0f} ns, {level.bandwidth_gbps:.2f} GB/s ({spread})"))
         more = ", ... (hosts.csv has all)" if len(self.hosts) > _MOST_HOSTS else ""
