@@ -1,4 +1,4 @@
-"""The commands of docs/howto.md and docs/custom-collectives.md, run in the order of the page, and the program of README.md."""
+"""The commands of some pages, run in the order of the page, each of which prints one screen, and the program of README.md."""
 
 from __future__ import annotations
 
@@ -13,8 +13,13 @@ from click.testing import CliRunner
 from astra_tacos.cli.main import cli
 
 ROOT = Path(__file__).parents[1]
-PAGES = {"howto": 11, "custom-collectives": 3}
-"""Pages of `docs`, and the fewest commands that each has."""
+PAGES = {"docs/howto": 11, "docs/custom-collectives": 3, "README": 2}
+"""Pages, and the fewest commands that each has."""
+ELSEWHERE = ("PREFIX", "splits")
+"""In commands of README.md: files of a user, and a sweep that takes long."""
+LINES, WIDTH = 14, 100
+TABLES = ("plan", "compare")
+"""Commands that also print a table, of more lines."""
 PROGRAM = "    astra-tacos "
 QUICKER = {
     "plan": ("--synthesizer", "tacos", "--trials", "1"),
@@ -26,10 +31,11 @@ PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_command_of_the_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_command_of_the_page_runs_and_prints_one_screen(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "configs").symlink_to(ROOT / "configs")
-    lines = [line for line in (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8").splitlines() if line.startswith(PROGRAM)]
+    lines = [line for line in (ROOT / f"{page}.md").read_text(encoding="utf-8").splitlines() if line.startswith(PROGRAM)]
+    lines = [line for line in lines if not any(word in line for word in ELSEWHERE)]
     assert len(lines) >= PAGES[page]
     with contextlib.chdir(tmp_path):
         for line in lines:
@@ -37,6 +43,10 @@ def test_every_command_of_the_page_runs(page: str, tmp_path: Path, monkeypatch: 
             quicker = ("--no-compare",) if arguments[0] == "report" and line.endswith(".html") else QUICKER.get(arguments[0], ())
             done = CliRunner().invoke(cli, [*arguments, *quicker])
             assert done.exit_code == 0, (line, done.output, done.exception)
+            printed = done.output.splitlines()
+            assert len(printed) <= LINES or arguments[0] in TABLES, (line, done.output)
+            own = [word for word in arguments if "/" in word]  # a name is as long as its user wants
+            assert all(len(row) <= WIDTH or any(name in row for name in own) for row in printed), (line, done.output)
 
 
 def test_custom_collectives_are_where_the_page_says(tmp_path: Path) -> None:

@@ -9,27 +9,13 @@ import click
 
 from astra_tacos.cli.main import CHECK_FAILED
 from astra_tacos.cli.shared.command import command
-from astra_tacos.cli.shared.console import compile_ahead, echo, print_json, print_rows, print_table, progress
+from astra_tacos.cli.shared.console import compile_ahead, echo, print_answer, print_json, print_table, progress
 from astra_tacos.cli.shared.options import Size, json_option, network_option, output_option
 from astra_tacos.solver.first_use import PROGRAMS, READING, REPLAYING
 from astra_tacos.support.errors import ConfigError
 
-_HEADER = (
-    "protocol",
-    "programs",
-    "times",
-    "launch us",
-    "extra us",
-    "from",
-    "thread block GB/s",
-    "link GB/s",
-    "median",
-    "p90",
-    "worst",
-    "other half: median",
-    "p90 ",
-    "worst ",
-)
+_CONSTANTS = ("protocol", "programs", "times", "launch us", "extra us", "from", "thread block GB/s", "link GB/s")
+_ERRORS = ("protocol", "median", "p90", "worst", "other half: median", "p90 ", "worst ")
 
 
 @command()
@@ -83,11 +69,12 @@ def calibrate(files: tuple[Path, ...], least_bytes: int, output: Path | None, ne
 
 
 def _print_ns3(result: dict[str, Any]) -> None:
-    rows = [(key, str(value)) for key, value in (line.split() for line in result["text"].splitlines())]
-    rows += [("worst error of a rank", f"{error:.2%}, {name}") for name, error in result["errors"].items()]
-    print_rows(
-        [*rows, ("tried", f"{result['configurations_tried']} configurations"), *(("note", note) for note in result["notes"])]
-    )
+    errors: list[tuple[str, ...]] = [
+        ("worst error", f"{error:.2%}", f"of a rank, {name}") for name, error in result["errors"].items()
+    ]
+    rows: list[tuple[str, ...]] = [(key, str(value)) for key, value in (line.split() for line in result["text"].splitlines())]
+    rows += [("note", "", note) for note in result["notes"]]
+    print_answer(f"ns-3, {result['configurations_tried']} configurations tried", [*errors, *rows])
 
 
 def _print(result: dict[str, Any]) -> None:
@@ -96,28 +83,28 @@ def _print(result: dict[str, Any]) -> None:
     def share(errors: dict[str, float] | None, name: str) -> str:
         return "-" if errors is None else f"{errors[name]:.1%}"
 
-    table = []
-    for row in result["protocols"]:
-        both = (row["errors"], row["cross_validated"])
-        table.append(
-            (
-                row["protocol"],
-                str(row["programs"]),
-                str(row["times"]),
-                f"{row['launch_us']:.1f}",
-                f"{row['extra_us']:.1f}",
-                "-" if row["threshold_bytes"] is None else format_size(row["threshold_bytes"]),
-                f"{row['block_gbps']:.3g}",
-                f"{row['link_gbps']:.3g}",
-                *(share(errors, name) for errors in both for name in ("median", "p90", "worst")),
-            )
-        )
-    rows = [("machine", f"{result['num_npus']} GPUs, times from {format_size(result['from_bytes'])} on")]
-    rows.append(("times that count", ", ".join(f"{count} {name}" for name, count in result["placements"].items())))
+    rows: list[tuple[str, ...]] = []
     for label, errors in (("error", result["errors"]), ("error, other half", result["cross_validated"])):
         if errors is not None:
-            shares = ", ".join(f"{name} {errors[name]:.1%}" for name in ("median", "p90", "worst"))
-            rows.append((label, f"{shares} of {errors['count']} times"))
-    rows += [("note", note) for note in result["notes"]]
-    print_rows(rows)
-    print_table("constants", _HEADER, table)
+            shares = f"p90 {errors['p90']:.1%}, worst {errors['worst']:.1%} of {errors['count']} times"
+            rows.append((label, f"{errors['median']:.1%}", f"median, {shares}"))
+    rows.append(("times that count", "", ", ".join(f"{count} {name}" for name, count in result["placements"].items())))
+    rows += [("note", "", note) for note in result["notes"]]
+    print_answer(f"{result['num_npus']} GPUs, times from {format_size(result['from_bytes'])} on", rows)
+    constants = [
+        (
+            row["protocol"],
+            str(row["programs"]),
+            str(row["times"]),
+            f"{row['launch_us']:.1f}",
+            f"{row['extra_us']:.1f}",
+            "-" if row["threshold_bytes"] is None else format_size(row["threshold_bytes"]),
+            f"{row['block_gbps']:.3g}",
+            f"{row['link_gbps']:.3g}",
+        )
+        for row in result["protocols"]
+    ]
+    print_table("constants", _CONSTANTS, constants)
+    names = [(which, name) for which in ("errors", "cross_validated") for name in ("median", "p90", "worst")]
+    errors_of = [(row["protocol"], *(share(row[which], name) for which, name in names)) for row in result["protocols"]]
+    print_table("errors", _ERRORS, errors_of)

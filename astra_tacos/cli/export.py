@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from astra_tacos.cli.shared.command import Command, command
-from astra_tacos.cli.shared.console import print_json, print_rows, progress
+from astra_tacos.cli.shared.console import print_answer, print_json, print_notes, progress
 from astra_tacos.cli.shared.inputs import Kind, identify
-from astra_tacos.cli.shared.options import json_option, output_option
+from astra_tacos.cli.shared.options import json_option, output_option, verbose_option
 from astra_tacos.export import EXPORTERS
 from astra_tacos.support.errors import ConfigError
 
@@ -39,8 +39,9 @@ class _CommandWithFormats(Command):
 @click.option("--format", "name", type=click.Choice(list(EXPORTERS)), required=True, help="Format to write; see below.")
 @output_option("File or directory to write; by default a new one in the current directory, named after the collective.", "PATH")
 @click.option("--option", "-O", "options", multiple=True, metavar="NAME=VALUE", help="An option of the format; may be repeated.")
+@verbose_option
 @json_option
-def export(schedule: Path, name: str, output: Path | None, options: tuple[str, ...], as_json: bool) -> None:
+def export(schedule: Path, name: str, output: Path | None, options: tuple[str, ...], verbose: bool, as_json: bool) -> None:
     """Write a saved SCHEDULE in another format, without synthesizing again.
 
     SCHEDULE is a run directory or a schedule.npz. The oracle checks it first; an illegal one is not written. The output appears
@@ -59,9 +60,9 @@ def export(schedule: Path, name: str, output: Path | None, options: tuple[str, .
         about = {"schedule": str(schedule), "format": name, "output": str(written.path)}
         print_json(about | written.figures | {"notes": list(written.notes)})
         return
-    rows = [("schedule", str(schedule)), ("written", f"{written.path}: {exporter.summary}")]
-    rows += [("note", note) for note in written.notes]
-    print_rows([*rows, ("run", written.command)] if written.command else rows)
+    rows: list[tuple[str, ...]] = [("files", str(written.path)), *([("start", written.command)] if written.command else [])]
+    print_answer(f"{schedule} as {exporter.summary}", rows)
+    print_notes(written.notes, verbose=verbose)
 
 
 def _load(path: Path) -> Schedule:

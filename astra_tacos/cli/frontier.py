@@ -9,8 +9,16 @@ import click
 
 from astra_tacos.cli.main import CHECK_FAILED
 from astra_tacos.cli.shared.command import command
-from astra_tacos.cli.shared.console import compile_ahead, echo, print_json, print_rows, print_table, progress
-from astra_tacos.cli.shared.options import Instance, Size, json_option, network_option, output_option
+from astra_tacos.cli.shared.console import (
+    compile_ahead,
+    echo,
+    print_answer,
+    print_json,
+    print_notes,
+    print_table,
+    progress,
+)
+from astra_tacos.cli.shared.options import Instance, Size, json_option, network_option, output_option, verbose_option
 from astra_tacos.cli.shared.search_options import collective_options
 from astra_tacos.collective import ROOTED
 from astra_tacos.solver.first_use import CERTIFYING, CHECKING, REPLAYING, WRITING
@@ -42,6 +50,7 @@ _HEADER = ("chunks", "steps", "rounds", "rounds / chunk", "at least", "proven", 
     "--time-limit", "time_limit_s", type=float, default=30.0, show_default=True, metavar="SECONDS", help="For each instance."
 )
 @output_option("Write a run directory for each point here.")
+@verbose_option
 @json_option
 def frontier(
     network_path: Path | None,
@@ -53,6 +62,7 @@ def frontier(
     point: tuple[int, int, int] | None,
     time_limit_s: float,
     output: Path | None,
+    verbose: bool,
     as_json: bool,
 ) -> None:
     """Find the algorithms of a collective of which none has fewer steps and fewer rounds per chunk, by integer programmes.
@@ -96,7 +106,7 @@ def frontier(
     if as_json:
         print_json(found)
         return
-    _print(found)
+    _print(found, verbose=verbose)
 
 
 def _decide(task: Task, point: tuple[int, int, int], as_json: bool) -> None:
@@ -114,15 +124,15 @@ def _decide(task: Task, point: tuple[int, int, int], as_json: bool) -> None:
         raise click.exceptions.Exit(CHECK_FAILED)
 
 
-def _print(found: dict[str, Any]) -> None:
+def _print(found: dict[str, Any], *, verbose: bool) -> None:
     from astra_tacos.support.units import format_size
 
     least = found["least_rounds_per_chunk"]
-    rows = [("network", f"{found['network']}, {found['num_npus']} NPUs"), ("collective", str(found["collective"]))]
+    rows: list[tuple[str, ...]] = [("algorithms", f"{len(found['points'])}", "of which none has fewer steps and fewer rounds")]
     if least is not None:
-        rows.append(("rounds per chunk", f"at least {least:.4g} in any number of steps"))
-    rows += [("note", note) for note in found["notes"]]
-    print_rows(rows)
+        rows.append(("rounds per chunk", f"{least:.4g}", "at least, in any number of steps"))
+    rows += [("files", found["output"])] if found["output"] is not None else []
+    print_answer(f"{found['collective']} on {found['network']}, {found['num_npus']} NPUs", rows)
     composed = found["collective"] == "all-reduce"
     table = []
     for row in found["points"]:
@@ -142,6 +152,5 @@ def _print(found: dict[str, Any]) -> None:
             )
         )
     print_table(f"frontier (times of {format_size(found['size_bytes'])})", _HEADER, table)
-    echo("\nmodel: rounds are synchronous; schedules start sends before their round where they can")
-    if found["output"] is not None:
-        echo(f"written: {found['output']}")
+    model = ("model", "rounds are synchronous; schedules start sends before their round where they can")
+    print_notes(found["notes"], [model], verbose=verbose)

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from astra_tacos.cli.shared.command import command
-from astra_tacos.cli.shared.console import print_json, print_rows, progress
+from astra_tacos.cli.shared.console import print_answer, print_json, progress
 from astra_tacos.cli.shared.options import json_option, network_option, output_option
 from astra_tacos.workload.generator.model import PRESETS
 from astra_tacos.workload.generator.models import LAYERED_MODELS
@@ -120,4 +120,7 @@ def generate(output: Path, network_path: Path | None, as_json: bool, **asked: An
     step, device = request.step(), request.device()
     with progress("generating"):
         run = write(step, output, device, network_path)
-    print_json({"output": str(run.path)} | run.result) if as_json else print_rows(run.rows(network_path))
+    if as_json:
+        print_json({"output": str(run.path)} | run.result)
+        return
+    print_answer(f"{run.result['num_ranks']:,} ranks of {run.result['num_nodes']:,} nodes", run.rows(network_path))

@@ -8,12 +8,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from astra_tacos.cli.shared.command import command
-from astra_tacos.cli.shared.console import compile_ahead, print_json, print_rows, progress
+from astra_tacos.cli.shared.console import (
+    compile_ahead,
+    file_rows,
+    print_answer,
+    print_json,
+    print_notes,
+    progress,
+)
 from astra_tacos.cli.shared.inputs import is_program
 from astra_tacos.cli.shared.lint_table import print_repair
-from astra_tacos.cli.shared.options import Size, backend_option, json_option, optional_files, output_option
+from astra_tacos.cli.shared.options import Size, backend_option, json_option, optional_files, output_option, verbose_option
 from astra_tacos.cli.shared.search_options import search_options
 from astra_tacos.solver.first_use import CERTIFYING, CHECKING, PROGRAMS, READING, REPAIRING, REPLAYING, WRITING
+from astra_tacos.support.units import format_time
 
 if TYPE_CHECKING:
     from astra_tacos.run.backend import Backend
@@ -38,7 +46,7 @@ _OF_SEARCHES = ("synthesizer", "budget", "time_limit_s", "chunks_per_npu", "max_
 @click.option("--size", "size_bytes", type=Size(), help="Of a program: size of its collective, as --size of synthesize.")
 @search_options(without=_OF_SEARCHES)
 @backend_option()
-@click.option("--all", "show_all", is_flag=True, help="Show every change, not only the first one of a step.")
+@verbose_option
 @json_option
 def import_run(
     traces: tuple[Path, ...],
@@ -49,7 +57,7 @@ def import_run(
     size_bytes: int | None,
     options: SearchOptions,
     backend: Backend | None,
-    show_all: bool,
+    verbose: bool,
     as_json: bool,
 ) -> None:
     """Make a run of the traces that PyTorch writes (of the host, of Kineto, or both, of each rank), or of SimAI's workload text.
@@ -80,7 +88,7 @@ def import_run(
         EXPORTER.check_output(output)
         compile_ahead(*READING, *PROGRAMS, *CHECKING, *CERTIFYING, *WRITING, *REPLAYING)
         made = import_program(traces[0], inputs.network, size_bytes, output, options, backend, progress)
-        _print_program(made, as_json)
+        _print_program(made, verbose=verbose, as_json=as_json)
         return
     if size_bytes is not None:
         raise click.UsageError("--size is for a program: traces say how large their collectives are.")
@@ -92,17 +100,18 @@ def import_run(
     compile_ahead(*REPAIRING)
     with progress("importing"):
         result = make_run(traces, output, inputs, ImportOptions(backend, ranks, without))
-    print_repair(result, show_all=show_all, as_json=as_json)
+    print_repair(result, verbose=verbose, as_json=as_json)
 
 
-def _print_program(result: dict[str, Any], as_json: bool) -> None:
-    from astra_tacos.report.table import synthesis_rows
+def _print_program(result: dict[str, Any], *, verbose: bool, as_json: bool) -> None:
+    from astra_tacos.report.table import synthesis_rows, synthesis_summary, synthesis_title
 
     command = result.pop("command")
     if as_json:
         print_json(result)
         return
-    rows = [*synthesis_rows(result), ("checks", "program and schedule verified; the replay takes exactly the predicted time")]
-    in_blocks = f"{result['in_thread_blocks_ns']:,} ns if every thread block does one step at a time"
-    rows += [("in thread blocks", in_blocks), *(("note", note) for note in result["notes"])]
-    print_rows([*rows, ("files", result["output"]), ("run", command)])
+    blocks = ("in thread blocks", format_time(result["in_thread_blocks_ns"]), "if every thread block does one step at a time")
+    files = file_rows(Path(result["output"]), command)
+    print_answer(synthesis_title(result), [*synthesis_summary(result), blocks, *files])
+    checks = ("checks", "program and schedule verified; the replay takes exactly the predicted time")
+    print_notes(result["notes"], [*synthesis_rows(result), checks], verbose=verbose)

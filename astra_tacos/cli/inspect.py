@@ -8,18 +8,35 @@ from typing import Any
 import click
 
 from astra_tacos.cli.shared.command import command
-from astra_tacos.cli.shared.console import compile_ahead, print_json, print_rows, print_table
+from astra_tacos.cli.shared.console import compile_ahead, print_answer, print_json, print_notes, print_table
 from astra_tacos.cli.shared.inputs import Kind, identify
-from astra_tacos.cli.shared.options import json_option
+from astra_tacos.cli.shared.options import json_option, verbose_option
 from astra_tacos.solver.first_use import INSPECTING
 
-_LISTED = 16
+_LISTED, _FEW = 16, 3
+"""Entries of a list that are shown, with --verbose and without."""
+_DETAILS = (
+    "switch_ids",
+    "forwarding_ids",
+    "channels",
+    "dialect",
+    "protocol",
+    "copies",
+    "dependencies",
+    "size_of_file",
+    "nodes_per_rank",
+    "message_bytes",
+    "has_times",
+)
+"""What only --verbose shows."""
+_NOTHING: tuple[Any, ...] = ([], {}, None)
 
 
 @command()
 @click.argument("path", type=click.Path(path_type=Path))
+@verbose_option
 @json_option
-def inspect(path: Path, as_json: bool) -> None:
+def inspect(path: Path, verbose: bool, as_json: bool) -> None:
     """Show the content of PATH: a network, trace (file or prefix), schedule, MSCCL XML, MSCCL++ plan or run directory.
 
     Also a trace of PyTorch, as JSON, compressed, or in an archive: collectives, time of computation, critical path.
@@ -41,25 +58,31 @@ def inspect(path: Path, as_json: bool) -> None:
         result = _pytorch(target)
     else:
         result = _schedule(target / "schedule.npz" if kind is Kind.RUN_DIRECTORY else target)
-    result = {"path": str(path), "kind": str(kind), **result}
     if as_json:
-        print_json(result)
+        print_json({"path": str(path), "kind": str(kind), **result})
         return
     collectives = result.pop("collectives", [])
-    print_rows((key.replace("_", " "), _text(value)) for key, value in result.items())
+    if "predicted_ns" in result:
+        from astra_tacos.report.table import synthesis_summary, synthesis_title
+
+        print_answer(f"{path}, {kind}: {synthesis_title(result)}", synthesis_summary(result))
+    else:
+        brief = {key: value for key, value in result.items() if key not in _DETAILS and value not in _NOTHING}
+        print_answer(f"{path}: {kind}", [(key.replace("_", " "), "", _text(value, _FEW)) for key, value in brief.items()])
+    print_notes((), ((key.replace("_", " "), _text(value, _LISTED)) for key, value in result.items()), verbose=verbose)
     if collectives:
         from astra_tacos.report.trace_summary import COLLECTIVES_HEADER, collective_rows
 
-        title, rows = collective_rows(collectives)
+        title, rows = collective_rows(collectives, _LISTED if verbose else _FEW)
         print_table(title, COLLECTIVES_HEADER, rows)
 
 
-def _text(value: Any) -> str:
+def _text(value: Any, most: int) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{name}: {_text(entry)}" for name, entry in value.items())
+        return ", ".join(f"{name}: {_text(entry, most)}" for name, entry in value.items())
     if isinstance(value, list):
-        more = [f"and {len(value) - _LISTED:,} more"] if len(value) > _LISTED else []
-        return "; ".join([*map(_text, value[:_LISTED]), *more]) if value else "none"
+        more = [f"and {len(value) - most:,} more"] if len(value) > most else []
+        return "; ".join([*(_text(each, most) for each in value[:most]), *more]) if value else "none"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     if isinstance(value, float):

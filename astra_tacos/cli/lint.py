@@ -14,15 +14,12 @@ from astra_tacos.cli.main import CHECK_FAILED
 from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import compile_ahead, echo, print_json, progress
 from astra_tacos.cli.shared.lint_table import print_findings, print_repair
-from astra_tacos.cli.shared.options import backend_option, optional_files, output_option, workload_option
+from astra_tacos.cli.shared.options import backend_option, optional_files, output_option, verbose_option, workload_option
 from astra_tacos.solver.first_use import LINTING, REPAIRING
 
 if TYPE_CHECKING:
     from astra_tacos.run.backend import Backend
     from astra_tacos.workload.repairer.reading import RepairInputs
-
-_SHOWN = 3
-"""Findings of a code that are shown without --all."""
 
 
 def _explain(context: click.Context, _: click.Parameter, code: str | None) -> None:
@@ -70,12 +67,7 @@ def _list(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     help="With --fix: replicate the trace of a single rank over so many data-parallel ranks.",
 )
 @click.option("--without", multiple=True, metavar="STEP", help="With --fix: do not take this step; may be given several times.")
-@click.option(
-    "--all",
-    "show_all",
-    is_flag=True,
-    help=f"Show every finding and change, not only the first {_SHOWN} of a code, one of a step.",
-)
+@verbose_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else: a list of all findings, or repair.json.")
 @click.option("--explain", metavar="CODE", is_eager=True, expose_value=False, callback=_explain, help="Explain a code.")
 @click.option(
@@ -89,7 +81,7 @@ def lint(
     output: Path | None,
     ranks: int | None,
     without: tuple[str, ...],
-    show_all: bool,
+    verbose: bool,
     as_json: bool,
 ) -> None:
     """Find what would make ASTRA-sim stall, abort or compute something else, before it runs, and mend it.
@@ -116,7 +108,7 @@ def lint(
         compile_ahead(*REPAIRING)
         with progress("repairing"):
             result = repair(inputs, output, backend=backend, num_ranks=ranks, without=without)
-        print_repair(result, show_all=show_all, as_json=as_json)
+        print_repair(result, verbose=verbose, as_json=as_json)
         return
     if output is not None or ranks is not None or without:
         raise click.UsageError("--output, --ranks and --without are for --fix.")
@@ -129,10 +121,10 @@ def lint(
     files = RunInputs(workload, inputs.system, inputs.network, inputs.groups, inputs.remote_memory, inputs.directory)
     compile_ahead(*LINTING)
     with progress("linting"):
-        report = lint_run(files, backend, None if show_all or as_json else _SHOWN)
+        report = lint_run(files, backend, None if verbose or as_json else 1)
     if as_json:
         print_json([asdict(finding) | {"repair": mending_step(finding)} for finding in report.findings])
     else:
-        print_findings(report)
+        print_findings(report, verbose=verbose)
     if report.errors:
         raise click.exceptions.Exit(CHECK_FAILED)

@@ -11,7 +11,7 @@ import click
 
 from astra_tacos.cli.inspect import inspect
 from astra_tacos.cli.shared.command import Command
-from astra_tacos.cli.shared.console import print_json, print_rows
+from astra_tacos.cli.shared.console import print_answer, print_json
 from astra_tacos.cli.shared.options import Size, json_option, output_option
 from astra_tacos.network.fabric.host_levels import ALGORITHMS, BANDWIDTH_UNITS, LATENCY_UNITS
 from astra_tacos.network.fabric.kinds import KINDS, FabricKind
@@ -76,7 +76,7 @@ def write(path: Path, output: Path, as_json: bool) -> None:
 
     num_links = write_ns3_topology(read_network(path), output)
     result: dict[str, Any] = {"network": str(path), "output": str(output), "links": num_links}
-    print_json(result) if as_json else print_rows((key, str(value)) for key, value in result.items())
+    print_json(result) if as_json else print_answer(f"{path} for ns-3", [("links", f"{num_links:,}"), ("files", str(output))])
 
 
 @network.command("measured")
@@ -131,10 +131,10 @@ def _write(
     output: Path,
     about: dict[str, Any],
     as_json: bool,
-    rows: Iterable[tuple[str, str]] | None = None,
+    rows: Iterable[tuple[str, str]] = (),
     tables: dict[str, str] | None = None,
 ) -> None:
-    """Write a network, and print it with what there is to say about it, for which `rows` stand on a terminal."""
+    """Write a network, and print it, with the `rows` that there are to say about it."""
     from astra_tacos.network.fabric.network_directory import write_network_directory
 
     shape = write_network_directory(network, output, tables or {})
@@ -142,4 +142,7 @@ def _write(
         print_json(about | shape)
         return
     counts = ((key, f"{value:,}" if isinstance(value, int) else value) for key, value in shape.items())
-    print_rows([*(about.items() if rows is None else rows), *counts])
+    print_answer(
+        " ".join(about.get(key, "") for key in ("kind", "read")).strip() or "network",
+        [*counts, *((label, "", text) for label, text in rows)],
+    )

@@ -8,8 +8,15 @@ from typing import Any
 import click
 
 from astra_tacos.cli.shared.command import command
-from astra_tacos.cli.shared.console import compile_ahead, print_json, print_rows, print_table, progress
-from astra_tacos.cli.shared.options import json_option, network_option, output_option
+from astra_tacos.cli.shared.console import (
+    compile_ahead,
+    print_answer,
+    print_json,
+    print_notes,
+    print_table,
+    progress,
+)
+from astra_tacos.cli.shared.options import json_option, network_option, output_option, verbose_option
 from astra_tacos.solver.first_use import ALL_SEARCHING
 from astra_tacos.support.files import check_apart
 
@@ -86,6 +93,7 @@ _file = click.Path(path_type=Path)
 @click.option("--trials", type=click.IntRange(1), default=1, show_default=True, help="Seeds to try for each schedule.")
 @click.option("--seed", type=click.IntRange(0, (1 << 62) - 1), default=0, show_default=True, help="First seed.")
 @output_option("Write the network with the best split, as ASTRA-sim reads it.", "FILE")
+@verbose_option
 @json_option
 def optimize(
     network_path: Path | None,
@@ -103,6 +111,7 @@ def optimize(
     trials: int,
     seed: int,
     output: Path | None,
+    verbose: bool,
     as_json: bool,
     **given: Any,
 ) -> None:
@@ -143,8 +152,11 @@ def optimize(
     if as_json:
         print_json(result)
         return
-    print_rows([*summary_rows(result), *([] if output is None else [("wrote", str(output))])])
-    for table in tables(result):
-        print_table(*table)
+    title = f"{result['workload']} on {result['network']}: {result['shape']}, {result['num_npus']:,} NPUs"
+    rows = [*summary_rows(result), *([("files", str(output))] if output is not None else [])]
     if refines:
-        print_rows([(f"refined over {name}", f"{gain:.3f} x") for name, gain in result["refine"]["gain"].items()])
+        rows += [(f"refined over {name}", f"{gain:.3f} x") for name, gain in result["refine"]["gain"].items()]
+    print_answer(title, rows)
+    for table in tables(result, verbose=verbose):
+        print_table(*table)
+    print_notes(result["notes"], verbose=verbose)

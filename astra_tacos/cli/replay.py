@@ -13,15 +13,23 @@ from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import (
     LINT_SAYS_MORE,
     compile_ahead,
+    print_answer,
     print_json,
-    print_rows,
     print_table,
     progress,
     progress_to_lint,
 )
 from astra_tacos.cli.shared.inputs import Kind, identify
 from astra_tacos.cli.shared.lint_table import print_counts
-from astra_tacos.cli.shared.options import backend_option, check_ns3, json_option, ns3_option, output_option, run_options
+from astra_tacos.cli.shared.options import (
+    backend_option,
+    check_ns3,
+    json_option,
+    ns3_option,
+    output_option,
+    run_options,
+    verbose_option,
+)
 from astra_tacos.run.backend import ASTRA_SIM, NS3, is_packet_level
 from astra_tacos.solver.first_use import CHECKING, LINTING, READING, REPLAYING
 from astra_tacos.support.errors import ConfigError, ReplayError
@@ -48,6 +56,7 @@ _file = click.Path(path_type=Path)
 @click.option("--csv", "csv_path", type=_file, metavar="FILE", help="Write a row per rank, and one per link to FILE.links.csv.")
 @click.option("--chrome-trace", type=_file, metavar="FILE", help="Write a timeline for Perfetto (ui.perfetto.dev).")
 @output_option("Write replay.json (the output of --json) and replay.npz here, for `astra-tacos report`.")
+@verbose_option
 @json_option
 def replay(
     path: Path | None,
@@ -61,6 +70,7 @@ def replay(
     csv_path: Path | None,
     chrome_trace: Path | None,
     output: Path | None,
+    verbose: bool,
     as_json: bool,
 ) -> None:
     """Replay a training run, a schedule or a trace, to the nanosecond as ASTRA-sim would.
@@ -70,7 +80,8 @@ def replay(
     A trace:     astra-tacos replay PREFIX --network N.yml
     A schedule:  astra-tacos replay DIR (of synthesize), or FILE.npz
 
-    For a run, the command prints when every rank finishes and its exposed communication, as ASTRA-sim does. If ranks would wait
+    For a run, the command prints when it ends and its exposed communication, with --verbose of every rank, collective and link.
+    If ranks would wait
     for ever, it prints who waits for what, and the exit code is 1. A trace is that of a custom collective. A schedule is
     replayed under its own timing model; the exit code is 1 if the time differs from its prediction.
     """
@@ -97,23 +108,25 @@ def replay(
             raise click.UsageError(
                 "--csv, --chrome-trace and --output need an embedded backend: ASTRA-sim prints only finish times."
             )
-        _print(replay_in_astra_sim(inputs, astra_sim_bin, NS3 if in_ns3 else ASTRA_SIM, limit, progress), [], as_json)
+        in_simulator = replay_in_astra_sim(inputs, astra_sim_bin, NS3 if in_ns3 else ASTRA_SIM, limit, progress)
+        _print(in_simulator, [], verbose=verbose, as_json=as_json)
         return
     asked = ReplayOutputs(*outputs)
     asked.check(inputs)
     compile_ahead(*REPLAYING, *LINTING)
-    replayed = replay_embedded(inputs, backend, asked, limit, progress_to_lint)
-    if replayed.reason is not None and not as_json:
-        raise ReplayError(f"{replayed.reason}; {LINT_SAYS_MORE}")
-    _print(replayed, [] if replayed.reason else replayed.write(asked, progress), as_json)
+    embedded = replay_embedded(inputs, backend, asked, limit, progress_to_lint)
+    if embedded.reason is not None and not as_json:
+        raise ReplayError(f"{embedded.reason}; {LINT_SAYS_MORE}")
+    written = [] if embedded.reason else embedded.write(asked, progress)
+    _print(embedded, written, verbose=verbose, as_json=as_json)
 
 
-def _print(replayed: EmbeddedReplay | AstraSimReplay, written: list[Path], as_json: bool) -> None:
+def _print(replayed: EmbeddedReplay | AstraSimReplay, written: list[Path], *, verbose: bool, as_json: bool) -> None:
     if as_json:
         print_json(replayed.to_json())
     else:
-        print_rows([*replayed.rows(), *(("wrote", str(file)) for file in written)])
-        for table in replayed.tables():
+        print_answer(replayed.title, [*replayed.rows(), *(("wrote", str(file)) for file in written)])
+        for table in replayed.tables() if verbose else ():
             print_table(*table)
         print_counts(replayed.report)
     if replayed.reason is not None:
@@ -121,7 +134,7 @@ def _print(replayed: EmbeddedReplay | AstraSimReplay, written: list[Path], as_js
 
 
 def _replay_path(path: Path, network_path: Path | None, backend: Backend | None, ns3_config: Path | None, as_json: bool) -> None:
-    from astra_tacos.solver.replayed import replay_schedule_file, replay_trace_file, replayed_rows
+    from astra_tacos.solver.replayed import replay_schedule_file, replay_trace_file, replayed_rows, replayed_title
 
     kind, target = identify(path)
     compile_ahead(*((*READING, *REPLAYING) if kind is Kind.TRACE else CHECKING))
@@ -140,6 +153,6 @@ def _replay_path(path: Path, network_path: Path | None, backend: Backend | None,
     if as_json:
         print_json(result)
     else:
-        print_rows(replayed_rows(result))
+        print_answer(replayed_title(result), replayed_rows(result))
     if not result.get("as_predicted", True):
         raise click.exceptions.Exit(CHECK_FAILED)

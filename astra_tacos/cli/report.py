@@ -11,7 +11,7 @@ import click
 from astra_tacos.cli.report_figure import KINDS, find_figure
 from astra_tacos.cli.report_page import find_page
 from astra_tacos.cli.shared.command import command
-from astra_tacos.cli.shared.console import echo, print_json
+from astra_tacos.cli.shared.console import echo, print_json, progress
 from astra_tacos.cli.shared.options import json_option
 from astra_tacos.report.figure.figure_style import FORMATS, WIDTHS, check_figure, save_figure
 from astra_tacos.report.sweep_choice import CONDITION
@@ -103,10 +103,12 @@ def report(ctx: click.Context, /, path: Path, output: Path, as_json: bool, **opt
     given = {name for name in options if ctx.get_parameter_source(name) is not default}
     _refuse(ctx, given, _FIGURE_OPTIONS if is_page else _PAGE_OPTIONS, "figures" if is_page else "pages (.html)")
     if is_page:
-        kind = _write_page(path, output, options)
+        with progress("making the page"):
+            kind = _write_page(path, output, options)
     else:
         kind, draw = find_figure(path, options, given)
-        save_figure(output, draw)
+        with progress("drawing"):
+            save_figure(output, draw)
     size = output.stat().st_size
     if as_json:
         print_json({"kind": kind, "path": str(output), "size_bytes": size})

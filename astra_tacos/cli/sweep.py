@@ -15,12 +15,13 @@ from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import (
     compile_ahead,
     echo,
+    print_answer,
     print_json,
-    print_rows,
     print_table,
     print_warning,
     progress,
     sweep_progress,
+    wrapped,
 )
 from astra_tacos.cli.shared.options import Size, backend_option, json_option, output_option
 from astra_tacos.solver.first_use import ALL_SEARCHING, CHECKING, PLANNING, ROOTED
@@ -96,7 +97,7 @@ def sweep(
         threads = num_threads_at(address) or workers or os.cpu_count() or 1
         with progress("trying a few points"):
             estimated = estimate_sweep(asked, run, conditions, threads)
-        print_json(estimated.to_json()) if as_json else print_rows(estimated.rows())
+        print_json(estimated.to_json()) if as_json else print_answer(str(sweep_file), estimated.rows())
         return
     begin = time.monotonic()
     with interruptible() as interrupts, interrupts.finished(), contextlib.ExitStack() as stack:
@@ -140,10 +141,10 @@ def _compute(run: SweepRun, remote: Client | None, workers: int | None, interrup
 def _print(result: dict[str, Any]) -> None:
     from astra_tacos.study.sweep.table import best_tables, remarks, summary_rows
 
-    print_rows(summary_rows(result))
+    print_answer(result["table"], summary_rows(result))
     for title, header, rows, more in best_tables(result):
         print_table(title, header, rows)
         if more:
             echo(more)
     for line in remarks(result):
-        echo(line)
+        echo(wrapped(line))

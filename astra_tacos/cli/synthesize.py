@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from astra_tacos.cli.shared.command import command
-from astra_tacos.cli.shared.console import file_rows, print_answer, print_json, print_notes, print_rows, progress
+from astra_tacos.cli.shared.console import file_rows, print_answer, print_json, print_notes, progress
 from astra_tacos.cli.shared.options import (
     Counts,
     Size,
@@ -142,9 +142,6 @@ def synthesize(
 
     start = run.command if output is not None else ""
     print_answer(synthesis_title(result), [*synthesis_summary(result), *file_rows(output, start)])
-    if not verbose:
-        print_notes(result["notes"])
-        return
     more = [("checks", solution.checked if with_checks else "not verified")]
     more += [] if sketch is None else [("sketch", sketch.describe())]
-    print_rows([("", ""), *synthesis_rows(result), *more, *(("note", note) for note in result["notes"])])
+    print_notes(result["notes"], [*synthesis_rows(result), *more], verbose=verbose)

@@ -15,7 +15,7 @@ from astra_tacos.collective import COLLECTIVES
 from astra_tacos.solver.first_use import CERTIFYING, CHECKING, PROGRAMS, READING
 from astra_tacos.support.errors import ConfigError
 
-_SHOWN = 20
+_SHOWN = 4
 _KERNELS = {
     Kind.RUN_DIRECTORY: (*READING, *PROGRAMS, *CHECKING, *CERTIFYING),
     Kind.SCHEDULE: (*CHECKING, *CERTIFYING),

@@ -151,32 +151,36 @@ def write_run_csv(path: Path, result: dict[str, Any]) -> list[Path]:
     return list(tables)
 
 
-def run_rows(run: Run, result: dict[str, Any]) -> list[tuple[str, str]]:
-    """The main figures of a replay as labels and values."""
-    finish = result["finish_ns"]
-    last, first = max(finish), min(finish)
+def run_title(run: Run) -> str:
+    """A run in a line: its ranks, network and nodes."""
     kinds = np.bincount(run.workload.kind, minlength=len(NodeType))
     counts = ((NodeType.COMP, "compute"), (NodeType.COMM_COLL, "collective"), (NodeType.COMM_SEND, "send"))
     nodes = (
         ", ".join(f"{int(kinds[kind]):,} {name}" for kind, name in counts if kinds[kind]) or f"{run.workload.num_nodes:,} other"
     )
-    exposed, compute = result["exposed_comm_ns"], result["compute_ns"]
-    rows = [
-        ("replayed", f"{result['workload']} on {result['network']}: {len(finish)} ranks, {nodes} nodes"),
-        ("backend", f"{result['backend']}, {_exactness(result)}"),
-        ("end of the run", f"{last:,} ns ({format_time(last)}), rank {finish.index(last)}"),
+    return f"{run.workload.num_ranks} ranks on {run.network.name}: {nodes} nodes"
+
+
+def run_rows(result: dict[str, Any]) -> list[tuple[str, ...]]:
+    """The main figures of a replay: labels, figures, remarks."""
+    finish, exposed = result["finish_ns"], result["exposed_comm_ns"]
+    last, first = max(finish), min(finish)
+    rows: list[tuple[str, ...]] = [
+        ("end of the run", f"{last:,} ns", f"{format_time(last)}, rank {finish.index(last)}"),
+        ("first to finish", f"{first:,} ns", f"rank {finish.index(first)}"),
+        ("compute", f"{max(result['compute_ns']):,} ns", _at_least(result["compute_ns"])),
+        ("exposed", f"{max(exposed):,} ns", f"{max(exposed) / max(last, 1):.1%} of the run{_at_least(exposed, ', ')}"),
+        ("sent", format_size(sum(result["sent_bytes"])), "in all"),
+        ("judged by", result["backend"], _exactness(result)),
     ]
-    if first != last:
-        rows.append(("first to finish", f"{first:,} ns, rank {finish.index(first)}"))
+    if first == last:
+        del rows[1]
     if result["beyond_astra_sim"]:
-        rows.insert(2, ("not in stock ASTRA-sim", "; ".join(result["beyond_astra_sim"])))
+        rows.append(("not in stock ASTRA-sim", "", "; ".join(result["beyond_astra_sim"])))
     if result["replaced"]:
         rank, node = result["replaced"][0]
-        text = f"{len(result['replaced']):,}, first rank {rank}, node {node}: cached by their group"
-        rows.append(("ran another's collective", text))
-    rows.append(("compute", _range(compute)))
-    rows.append(("exposed communication", f"{_range(exposed)}, up to {max(exposed) / max(last, 1):.1%} of the run"))
-    rows.append(("sent", f"{format_size(sum(result['sent_bytes']))} in all"))
+        text = f"nodes ran the collective that their group had cached; the first is node {node} of rank {rank}"
+        rows.append(("another's collective", f"{len(result['replaced']):,}", text))
     return rows
 
 
@@ -186,9 +190,10 @@ def _exactness(result: dict[str, Any]) -> str:
     return f"exact to {result['exact_to']}" if result["exact_to"] else "exact by this model, not to ASTRA-sim"
 
 
-def _range(values: list[int]) -> str:
-    low, high = min(values), max(values)
-    return f"{high:,} ns" if low == high else f"{low:,} to {high:,} ns"
+def _at_least(values: list[int], before: str = "") -> str:
+    """What the rank with the least has, if ranks differ."""
+    low = min(values)
+    return "" if low == max(values) else f"{before}at least {low:,} ns on every rank"
 
 
 Tables = Iterator[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]

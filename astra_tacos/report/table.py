@@ -23,7 +23,7 @@ def synthesis_summary(result: dict[str, Any]) -> list[tuple[str, str, str]]:
     """The answer of a synthesis in a few rows: a label, a figure, and a remark."""
     time_ns = _real_ns(result)
     truncated = "" if result.get("possible", True) else f"ASTRA-sim prints {format_time(result['predicted_ns'])}: it truncates; "
-    checked = ", verified" if result.get("verified") else ", not verified"
+    checked = {True: ", verified", False: ", not verified"}.get(result.get("verified", ""), "")
     more = ", more effort may help" if result.get("search", {}).get("more_may_help") else ""
     chunks = f"{result['chunks_per_npu']} chunk{'s' if result['chunks_per_npu'] != 1 else ''} per NPU, {sends_text(result)} sends"
     rows = [

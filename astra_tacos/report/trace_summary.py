@@ -12,7 +12,6 @@ from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.support.units import format_size
 
-_SHOWN = 20
 _MOST_US = 1 << 40
 """Durations beyond this, more than 12 days, are damage, and would overflow sums."""
 _GROUP_TEXTS = {ALL_RANKS: "all ranks"}
@@ -56,11 +55,11 @@ def summarise_trace(trace: Trace) -> dict[str, Any]:
     return result
 
 
-def collective_rows(collectives: list[dict[str, Any]]) -> tuple[str, list[tuple[str, ...]]]:
+def collective_rows(collectives: list[dict[str, Any]], most: int) -> tuple[str, list[tuple[str, ...]]]:
     """Title and rows of a table of the collectives with most bytes, from the `collectives` of `summarise_trace`."""
-    hidden = len(collectives) - _SHOWN
-    title = COLLECTIVES_TITLE + (f" (the {_SHOWN} with most bytes of {len(collectives):,})" if hidden > 0 else "")
-    return title, [_row(entry) for entry in collectives[:_SHOWN]]
+    hidden = len(collectives) - most
+    title = COLLECTIVES_TITLE + (f" (the {most} with most bytes of {len(collectives):,})" if hidden > 0 else "")
+    return title, [_row(entry) for entry in collectives[:most]]
 
 
 def _row(entry: dict[str, Any]) -> tuple[str, ...]:

@@ -57,20 +57,20 @@ def _replay_symmetric(path: Path) -> dict[str, Any]:
     }
 
 
-def replayed_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
-    """The same as labels and values."""
+def replayed_title(result: dict[str, Any]) -> str:
+    """What was replayed, in a line."""
+    return f"{result['path']}: {len(result['finish_ns']):,} NPUs, {result['model']}"
+
+
+def replayed_rows(result: dict[str, Any]) -> list[tuple[str, ...]]:
+    """The same as labels, figures and remarks."""
     finish = result["finish_ns"]
     last, first = max(finish), min(finish)
-    rows = [
-        ("replayed", f"{result['path']} ({result['model']}, {len(finish):,} NPUs)"),
-        ("collective time", f"{last:,} ns ({format_time(last)})"),
-    ]
-    if "class_busy_ns" in result:
-        rows.append(("finish", "all NPUs at the same time, as all do the same"))
-    else:
-        rows.append(("last to finish", f"NPU {finish.index(last)} at {last:,} ns"))
-        rows.append(("first to finish", f"NPU {finish.index(first)} at {first:,} ns"))
+    same = ""
     if "predicted_ns" in result:
-        same = "as predicted" if result["as_predicted"] else f"the prediction is {result['predicted_ns']:,} ns"
-        rows.append(("prediction", same))
-    return rows
+        same = ", as predicted" if result["as_predicted"] else f", the prediction is {result['predicted_ns']:,} ns"
+    rows: list[tuple[str, ...]] = [("collective time", f"{last:,} ns", f"{format_time(last)}{same}")]
+    if "class_busy_ns" in result:
+        return [*rows, ("finish", "", "all NPUs at the same time, as all do the same")]
+    rows.append(("last to finish", f"{last:,} ns", f"NPU {finish.index(last)}"))
+    return [*rows, ("first to finish", f"{first:,} ns", f"NPU {finish.index(first)}")]

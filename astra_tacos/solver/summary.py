@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from astra_tacos.bounds.cut import bisection_gibps
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import read_network
-from astra_tacos.network.packet_links import hops_between_npus
 from astra_tacos.network.topology import Topology
 from astra_tacos.support.units import format_size
 from astra_tacos.verifier.msccl_file import STEP_TYPES, read_msccl_xml
@@ -45,6 +43,9 @@ def summarise_network(path: Path) -> dict[str, Any]:
 
 def _fabric(topology: Topology) -> dict[str, Any]:
     """What there is to say of a graph with devices that only forward."""
+    from astra_tacos.bounds.cut import bisection_gibps
+    from astra_tacos.network.packet_links import hops_between_npus
+
     kinds = Counter(device.kind for device in topology.forwarding)
     hops, bisection = hops_between_npus(topology), bisection_gibps(topology)
     return {

@@ -127,7 +127,7 @@ def test_the_certificate_says_which_cut_binds(workspace: Path) -> None:
     assert result["bound_npus"] == [0, 1]
     assert result["bound_links"] == ["switch 8 -> 0", "switch 9 -> 1"]
     assert result["bounds_ns"]["cut"] == result["bound_ns"] == max(result["bounds_ns"].values())
-    assert "2 NPUs behind 2 links" in run("inspect", "slow", cwd=workspace).stdout
+    assert "2 NPUs behind 2 links" in run("inspect", "slow", "--verbose", cwd=workspace).stdout
 
 
 def test_synthesize_as_json_is_one_object(workspace: Path) -> None:
@@ -215,7 +215,7 @@ def test_a_root_all_the_way_from_the_option_to_a_run(workspace: Path, collective
     result = json.loads(done.stdout)
     assert (result["root"], result["num_chunks"], result["num_sends"]) == (2, 4, 12)
     printed = run("inspect", collective, cwd=workspace).stdout
-    assert "root" in printed
+    assert "from NPU 2" in printed
     verdict = json.loads(run("verify", collective, "--json", cwd=workspace).stdout)
     assert verdict["ok"] and len(verdict["checked"]) == 2
     files = ("--workload", f"workload/{collective}", "--system", "system.json", "--network", "network.yml")
@@ -313,7 +313,7 @@ def test_replay_agrees_with_the_prediction(workspace: Path, arguments: tuple[str
     ],
 )
 def test_inspect(workspace: Path, target: str, expected: str) -> None:
-    done = run("inspect", target, cwd=workspace)
+    done = run("inspect", target, "--verbose", cwd=workspace)
     assert done.returncode == 0, done.stderr
     assert expected in done.stdout
     assert json.loads(run("inspect", target, "--json", cwd=workspace).stdout)["path"] == target

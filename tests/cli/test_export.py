@@ -73,7 +73,7 @@ def test_what_is_written_is_what_synthesize_writes(saved: Path) -> None:
 
 
 def test_options(saved: Path) -> None:
-    text = export("run", "--format", "chakra", "-o", "a", "-O", "link-order=serial", "-O", "first-tag=9").output
+    text = export("run", "--format", "chakra", "-o", "a", "-O", "link-order=serial", "-O", "first-tag=9", "--verbose").output
     assert "note" in text and "link order 'serial' is not that of the timing model" in text
     assert export("run", "--format", "chakra", "-o", "b").exit_code == 0
     assert Path("a/all_reduce.0.et").read_bytes() != Path("b/all_reduce.0.et").read_bytes()

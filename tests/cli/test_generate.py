@@ -33,7 +33,7 @@ def test_its_run_is_linted_and_replayed_at_once(capsys: pytest.CaptureFixture[st
     arguments = f"generate --output run --network n.yml --dp 4 --tp 2 --pp 2 --ep 2 --experts 4 --top-k 2 {SMALL}"
     status, out, err = invoke(arguments, capsys)
     assert (status, err) == (0, "")
-    replay = re.search(r"^replay +astra-tacos (.*)$", out, re.MULTILINE)
+    replay = re.search(r"^  replay +astra-tacos (.*)$", out.replace("\\\n", ""), re.MULTILINE)
     assert replay and "all-to-all expert" in out
     status, out, _ = invoke(replay[1] + " --json", capsys)
     assert status == 0 and len(json.loads(out)["finish_ns"]) == 16

@@ -16,10 +16,10 @@ def write(folder: Path) -> list[str]:
 
 
 def test_import(tmp_path: Path) -> None:
-    left = run("import", *write(tmp_path), "--output", "out", cwd=tmp_path)
+    left = run("import", *write(tmp_path), "--output", "out", "--verbose", cwd=tmp_path)
     assert (left.returncode, left.stderr) == (0, "")
     lines = [" ".join(line.split()) for line in left.stdout.splitlines()]
-    assert "trace rank 0: rank0.json" in lines and "end of the run 43,000 ns, by congestion-aware" in lines
+    assert "trace rank 0: rank0.json" in lines and "end of the run 43,000 ns by congestion-aware" in lines
     assert "default system.json: native rings, one chunk per collective" in lines
     written = json.loads((tmp_path / "out" / "repair.json").read_text())
     assert written["notes"] == ["rank 0: rank0.json", "rank 1: rank1.json"] and written["finish_ns"] == [43_000] * 2

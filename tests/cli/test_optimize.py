@@ -69,7 +69,8 @@ def test_json_of_libras_files(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = invoke(
-        f"{COMMAND} --budget-cost 50000 --objective time-cost --constraint 'total >= 20' --refine --refine-steps 1", capsys
+        f"{COMMAND} --budget-cost 50000 --objective time-cost --constraint 'total >= 20' --refine --refine-steps 1 --verbose",
+        capsys,
     )
     assert status == 0
     for text in (

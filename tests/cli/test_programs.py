@@ -20,7 +20,7 @@ def write(folder: Path) -> None:
 
 def test_import(tmp_path: Path) -> None:
     write(tmp_path)
-    left = run("import", "ring.xml", "--size", "1MiB", "--output", "out", cwd=tmp_path)
+    left = run("import", "ring.xml", "--size", "1MiB", "--output", "out", "--verbose", cwd=tmp_path)
     assert (left.returncode, left.stderr) == (0, "")
     text = " ".join(left.stdout.split())
     assert "in 24 messages (ring.xml, seed 0)" in text or "sends 24 (ring.xml, seed 0)" in text

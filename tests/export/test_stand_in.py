@@ -106,7 +106,7 @@ def test_synthesize_writes_it_beside_the_schedule(tmp_path) -> None:
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"schedule.npz", "result.json", "stand_in"}
     assert "all-gather on 3 NPUs" in run("verify", "out", cwd=tmp_path).stdout
     assert run(*command, "--max-sends", "200", cwd=tmp_path).returncode == 0  # replaces what it wrote
-    told = run("inspect", "f.yml", cwd=tmp_path).stdout
+    told = run("inspect", "f.yml", "--verbose", cwd=tmp_path).stdout
     assert "switch: 1" in told and "3 to 3" in told
     for other in ("compare", "plan"):
         refused = run(other, "--network", "f.yml", "--size", "1MiB", cwd=tmp_path)

@@ -39,7 +39,7 @@ def test_collectives_by_pattern_group_and_size(tmp_path: Path) -> None:
     ]
     assert result["compute"] == {"nodes": 2, "total_us": 9, "most_us_of_a_rank": 5}
     assert result["cpu_compute"] == {"nodes": 1, "total_us": 2, "most_us_of_a_rank": 2}
-    _, rows = collective_rows(result["collectives"])
+    _, rows = collective_rows(result["collectives"], 20)
     assert rows[1] == ("ALL_REDUCE", "7", "64 B", "2", "3", "1 to 2", "0")
     shown = CliRunner().invoke(inspect, [str(tmp_path / "workload" / "w")])
     assert shown.exit_code == 0

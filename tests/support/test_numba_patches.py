@@ -58,3 +58,17 @@ def test_options_are_equal_where_numba_says_so(monkeypatch: pytest.MonkeyPatch) 
     assert [one == two for one, two in pairs] == expected and {True, False} == set(expected)
     assert [hash(one) for one, _ in pairs] == hashes
     assert [one.values() for one, _ in pairs] == values
+
+
+@pytest.mark.skipif(not numba_patches.are_on(), reason="numba begins as it does")
+def test_what_was_compiled_before_runs_without_the_compiler() -> None:
+    program = """
+import sys
+from astra_tacos.support.kernels.first_use import find
+kernel = find("astra_tacos.support.kernels.shared:topological_order")
+kernel.compile()
+print(not kernel._dispatcher._cache_hits or not {"numba.np.arraymath", "scipy.linalg"} & set(sys.modules))
+"""
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout == "True\n", done.stderr

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import json
 import logging
 import os
 import sys
+import textwrap
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,14 +29,13 @@ from astra_tacos.support.units import duration
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
-    from rich.table import Table
-    from rich.text import Text
 
     from astra_tacos.study.sweep.run_sweep import Progress as SweepState
 
 
 LINT_SAYS_MORE = "for details, run `astra-tacos lint` on the same files"
-_UNWRAPPED = 10_000
+WIDTH = 100
+"""Columns of what a command prints by default; names of files may be longer."""
 
 
 def make_streams_lenient() -> None:
@@ -81,33 +82,46 @@ def print_json(result: object) -> None:
     click.echo(json.dumps(result, indent=2))
 
 
-def styled(text: str, style: str = "") -> Text:
-    """A cell of a table."""
-    from rich.text import Text
+def emphasized(text: str, style: str = "1") -> str:
+    """A text, bold or coloured (by an ANSI code) where a terminal has colours and NO_COLOR is not set."""
+    shown = printable(text)
+    return f"\x1b[{style}m{shown}\x1b[0m" if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else shown
 
-    return Text("\n".join(map(printable, text.split("\n"))), style)
+
+def wrapped(text: str, indent: int = 0) -> str:
+    """A text in lines of at most `WIDTH` columns, of which all but the first begin with blanks."""
+    space = max(WIDTH - indent, 30)
+    paragraphs = (
+        textwrap.wrap(printable(line), space, break_long_words=False, break_on_hyphens=False) or [""] for line in text.split("\n")
+    )
+    return f"\n{' ' * indent}".join(itertools.chain.from_iterable(paragraphs))
+
+
+def print_marked(mark: str, style: str, text: str) -> None:
+    """Print a mark in a colour, and a text beside it."""
+    click.echo(f"{emphasized(mark, style)} {wrapped(text, len(mark) + 1)}")
 
 
 def print_rows(rows: Iterable[tuple[str, str]]) -> None:
-    """Print label and value pairs, aligned; wrapped to a terminal, one line each elsewhere."""
-    from rich.table import Table
-
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    for label, value in rows:
-        table.add_row(styled(label), styled(value))
-    show(table)
+    """Print label and value pairs, aligned, one line each: all details, for `--verbose`."""
+    listed = [(printable(label), printable(value)) for label, value in rows]
+    first = max((len(label) for label, _ in listed), default=0)
+    for label, value in listed:
+        click.echo(f"{label:{first}}  {value}".rstrip())
 
 
-def print_answer(title: str, rows: Iterable[tuple[str, str, str]]) -> None:
-    """Print a title, then labels, figures and remarks in columns."""
-    listed = list(rows)
+def print_answer(title: str, rows: Iterable[tuple[str, ...]]) -> None:
+    """Print a title, then labels, figures and perhaps remarks in columns; the first figure is the answer."""
+    listed = [(label, figure, "".join(remark)) for label, figure, *remark in rows]
     first = max((len(label) for label, _, _ in listed), default=0)
-    second = max((len(figure) for _, figure, remark in listed if remark), default=0)
-    echo(f"{title}\n")
-    for label, figure, remark in listed:
-        echo(f"  {label:{first}}  {figure:{second}}  {remark}".rstrip())
+    second = max((len(figure) for _, figure, remark in listed if figure and remark), default=0)
+    echo(f"{wrapped(title)}\n")
+    for number, (label, figure, remark) in enumerate(listed):
+        shown = printable(figure)
+        space = " " * (second - len(shown) + 2) if figure and remark else ""
+        shown = emphasized(figure) if number == 0 else shown
+        text = wrapped(remark, first + 4 + (second + 2 if figure else 0))
+        click.echo(f"  {printable(label):{first}}  {shown}{space}{text}".rstrip())
 
 
 def file_rows(output: Path | None, start: str) -> list[tuple[str, str, str]]:
@@ -117,34 +131,24 @@ def file_rows(output: Path | None, start: str) -> list[tuple[str, str, str]]:
     return [("files", str(output), ""), *([("start", start, "")] if start else [])]
 
 
-def print_notes(notes: Sequence[str]) -> None:
-    """Say how many notes there are, and where they are."""
-    if notes:
+def print_notes(notes: Sequence[str], rows: Iterable[tuple[str, str]] = (), *, verbose: bool = False) -> None:
+    """Print what is left to say after an answer: all `rows` and notes, or without `verbose` how many notes there are."""
+    if verbose:
+        print_rows([("", ""), *rows, *(("note", note) for note in notes)])
+    elif notes:
         many = len(notes) > 1
-        echo(f"\n{len(notes)} note{'s' if many else ''}: --verbose shows {'them' if many else 'it'}, and what was searched")
+        echo(f"\n{len(notes)} note{'s' if many else ''}: --verbose shows {'them' if many else 'it'}")
 
 
-def print_table(title: str, header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
-    """Print a titled table: the first column to the left, numbers to the right."""
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in header:
-        table.add_column(styled(name), justify="left" if name in header[:1] or name == "pattern" else "right", overflow="fold")
-    for row in rows:
-        table.add_row(*map(styled, row))
-    echo(f"\n{title}")
-    show(table)
-
-
-def show(table: Table) -> None:
-    """Print a table whose cells are `styled`, without blanks at line ends; one line per row where that is no terminal."""
-    from rich.console import Console
-
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else _UNWRAPPED)
-    with console.capture() as capture:
-        console.print(table)
-    click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
+def print_table(title: str, header: tuple[str, ...], rows: Iterable[tuple[str, ...]], left: Collection[str] = ()) -> None:
+    """Print a titled table: the first column and those of `left` to the left, numbers to the right."""
+    cells = [tuple(map(printable, row)) for row in (header, *rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    begins = [name in left or name in header[:1] or name == "pattern" for name in header]
+    echo(f"\n{title}" if title else "")
+    for row in cells:
+        shown = (f"{cell:{'<' if to_left else '>'}{width}}" for cell, to_left, width in zip(row, begins, widths, strict=True))
+        click.echo("  ".join(shown).rstrip())
 
 
 @contextlib.contextmanager
@@ -166,9 +170,16 @@ def progress(description: str) -> Iterator[Callable[[int, int], None]]:
         return
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
-    with bar(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()) as shown:
-        task = shown.add_task(description, total=None)
-        yield lambda done, total: shown.update(task, completed=done, total=total)
+    begin = time.monotonic()
+    times = (TimeElapsedColumn(), TextColumn("{task.fields[left]}"))
+    with bar(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), *times) as shown:
+        task = shown.add_task(description, total=None, left="")
+
+        def update(done: int, total: int) -> None:
+            left = f"about {duration((time.monotonic() - begin) * (total - done) / done)} left" if done else ""
+            shown.update(task, completed=done, total=total, left=left)
+
+        yield update
 
 
 @contextlib.contextmanager

@@ -2,63 +2,75 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from astra_tacos.cli.shared.console import LINT_SAYS_MORE, echo, print_json, print_rows, show, styled
+from astra_tacos.cli.shared.console import (
+    LINT_SAYS_MORE,
+    echo,
+    print_answer,
+    print_json,
+    print_marked,
+    print_notes,
+    print_table,
+    wrapped,
+)
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from astra_tacos.workload.linter.finding import Finding
     from astra_tacos.workload.linter.lint import LintReport
+    from astra_tacos.workload.repairer.draft import Change
     from astra_tacos.workload.repairer.repair import RepairResult
 
-_SHOWN_NOTES = 2
-_HEADER = ("step", "changes", "where", "what", "why")
-_COLOURS = {"error": "bold red", "warning": "yellow"}
+_SHOWN_CODES = 4
+"""Codes, and steps, that are shown without --verbose."""
+_INDENT = 12
+_FIRST_CHANGE = 64
+"""Most characters of a change in a table of steps."""
+_COLOURS = {"error": "1;31", "warning": "33"}
 
 
 def print_counts(report: LintReport) -> None:
     """How many there are of each code; `lint` says more."""
     for severity, counts in (("error", report.errors), ("warning", report.warnings)):
         if counts:
+            echo()
             listed = ", ".join(f"{code} ({count:,})" if count > 1 else code for code, count in sorted(counts.items()))
             number = sum(counts.values())
-            echo(f"\n{number:,} {severity}{'s' * (number > 1)}: {listed}; {LINT_SAYS_MORE}")
+            echo(wrapped(f"{number:,} {severity}{'s' * (number > 1)}: {listed}; {LINT_SAYS_MORE}"))
 
 
-def print_findings(report: LintReport) -> None:
-    """Print all findings that a report has, and how many there are."""
-    from rich.table import Table
-
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for severity, counts in (("error", report.errors), ("warning", report.warnings)):
-        for code, count in sorted(counts.items()):
-            shown = [finding for finding in report.findings if finding.code == code and finding.severity == severity]
-            _add(table, shown, count)
-    if table.row_count:
-        show(table)
+def print_findings(report: LintReport, *, verbose: bool) -> None:
+    """Print findings of each code, errors first, and how many there are; by default one of each of the first codes."""
+    counts = [(severity, *each) for severity in _COLOURS for each in sorted(_counts(report, severity).items())]
+    shown = counts if verbose else counts[:_SHOWN_CODES]
+    for severity, code, count in shown:
+        listed = [finding for finding in report.findings if finding.code == code and finding.severity == severity]
+        listed = listed if verbose else listed[:1]
+        for finding in listed:
+            _print_finding(finding)
+        if count > len(listed):
+            echo(f"{'':{_INDENT}}... and {count - len(listed):,} more of {code} (--verbose shows them)")
+    if len(shown) < len(counts):
+        more = ", ".join(f"{code} ({count:,})" for _, code, count in counts[len(shown) :])
+        echo(wrapped(f"more codes (--verbose shows them): {more}"))
+    if counts:
         echo()
-    echo(_summary(report))
+    echo(wrapped(_summary(report)))
 
 
-def _add(table: Table, findings: list[Finding], count: int) -> None:
+def _counts(report: LintReport, severity: str) -> Mapping[str, int]:
+    return report.errors if severity == "error" else report.warnings
+
+
+def _print_finding(finding: Finding) -> None:
     from astra_tacos.workload.repairer.steps import mending_step
 
-    for finding in findings:
-        colour = _COLOURS[finding.severity]
-        text = styled(finding.where, "bold") + styled(f": {finding.message}")
-        if finding.remedy:
-            text += styled(f" ({finding.remedy})", "dim")
-        if mending_step(finding):
-            text += styled("; --fix can mend this", "dim")
-        table.add_row(styled(finding.code, colour), styled(finding.severity, colour), text)
-    if count > len(findings):
-        table.add_row("", "", styled(f"... and {count - len(findings):,} more of {findings[0].code} (--all shows them)", "dim"))
+    text = f"{finding.where}: {finding.message}" + (f" ({finding.remedy})" if finding.remedy else "")
+    text += "; --fix can mend this" if mending_step(finding) else ""
+    print_marked(f"{finding.code} {finding.severity:<7}", _COLOURS[finding.severity], text)
 
 
 def _summary(report: LintReport) -> str:
@@ -75,50 +87,38 @@ def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def print_repair(result: RepairResult, *, show_all: bool, as_json: bool) -> None:
+def print_repair(result: RepairResult, *, verbose: bool, as_json: bool) -> None:
     """Print what was done, step by step, and how the run ends."""
     if as_json:
         print_json(result.to_json())
         return
-    rows = [("trace", text) for text in result.notes[:_SHOWN_NOTES]]
-    if len(result.notes) > _SHOWN_NOTES:
-        rows.append(("trace", f"... and {len(result.notes) - _SHOWN_NOTES:,} more"))
-    rows += [("default", text) for text in result.defaults]
     assumed = sum(change.is_assumed for change in result.changes)
-    changes = f"{len(result.changes):,}" + (f", {assumed:,} of them by assumption" if assumed else "")
     before, after = result.compute_us
-    compute = f"{before:,} us, unchanged" if before == after else f"{before:,} us became {after:,} us (changes below)"
-    end_ns = int(result.outcome.end_ns)
-    rows += [
-        ("changes", changes),
-        ("compute time", compute),
-        ("end of the run", f"{end_ns:,} ns, by {result.outcome.backend}"),
-        ("wrote", str(result.path)),
+    compute = (f"{before:,} us", "unchanged") if before == after else (f"{after:,} us", f"{before:,} us before, see the changes")
+    rows: list[tuple[str, ...]] = [
+        ("end of the run", f"{int(result.outcome.end_ns):,} ns", f"by {result.outcome.backend}"),
+        ("compute time", *compute),
+        ("changes", f"{len(result.changes):,}", f"{assumed:,} of them by assumption" if assumed else ""),
     ]
     if result.warnings:
         codes = sorted({finding.code for finding in result.warnings})
         rows.append(("lint warns of", ", ".join(codes)))
-    print_rows(rows)
-    if result.changes:
-        _print_changes(result, show_all)
+    print_answer(f"{result.path}: a run that ASTRA-sim finishes", [*rows, ("files", str(result.path))])
+    more = [*(("trace", text) for text in result.notes), *(("default", text) for text in result.defaults)]
+    print_notes((), more, verbose=verbose)
+    steps = Counter(change.step for change in result.changes)
+    if verbose and steps:
+        changes = [(change.step, change.where, change.what, _reason(change)) for change in result.changes]
+        print_table("changes", ("step", "where", "what", "why"), changes, left=("where", "what", "why"))
+    elif steps:
+        first = {change.step: f"{change.where}: {change.what}" for change in reversed(result.changes)}
+        shown = [
+            (step, f"{count:,}", textwrap.shorten(first[step], _FIRST_CHANGE, placeholder=" ..."))
+            for step, count in steps.most_common(_SHOWN_CODES)
+        ]
+        print_table(f"changes ({len(shown)} of {len(steps)} steps)", ("step", "changes", "the first"), shown, left=("the first",))
+        echo(f"\n--verbose shows every change, and {result.path / 'repair.json'} lists them")
 
 
-def _print_changes(result: RepairResult, show_all: bool) -> None:
-    from rich.table import Table
-
-    counts = Counter(change.step for change in result.changes)
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in _HEADER:
-        table.add_column(name, overflow="fold", justify="right" if name == "changes" else "left")
-    shown: set[str] = set()
-    for change in result.changes:
-        is_first = change.step not in shown
-        if is_first or show_all:
-            reason = f"{change.reason} (assumed)" if change.is_assumed and "assumed" not in change.reason else change.reason
-            head = (change.step, f"{counts[change.step]:,}") if is_first else ("", "")
-            table.add_row(*map(styled, (*head, change.where, change.what, reason)))
-        shown.add(change.step)
-    echo()
-    show(table)
-    if not show_all and len(result.changes) > len(shown):
-        echo(f"\nthe first change of each step; --all shows all, and {result.path / 'repair.json'} lists them")
+def _reason(change: Change) -> str:
+    return f"{change.reason} (assumed)" if change.is_assumed and "assumed" not in change.reason else change.reason

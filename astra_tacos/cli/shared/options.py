@@ -181,7 +181,7 @@ def with_ns3(network: NetworkConfig, ns3_path: Path | None, backend: Backend | N
     return configured(network, ns3_path)
 
 
-verbose_option = click.option("-v", "--verbose", is_flag=True, help="Print all figures, the notes, and what was searched.")
+verbose_option = click.option("-v", "--verbose", is_flag=True, help="Print everything that there is to say, also all notes.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 
 

@@ -324,14 +324,12 @@ def print_placed(result: PlaceResult, output: Path) -> None:
 
     axes = ", ".join(f"{axis.name} {axis.size}" for axis in result.axes)
     levels = " x ".join(map(str, result.levels))
-    rows = [("axes", axes or "none: the groups are no products of axes"), ("levels", f"{levels}, outermost first")]
-    ends = ["does not end" if each.end_ns is None else f"{each.end_ns:,} ns" for each in (result.own, result.best)]
-    rows.append(("end of the run", f"{ends[0]} -> {ends[1]} ({result.backend}, the run's own collectives)"))
-    rows.append(("placement", result.name))
-    if result.speed_up is not None:
-        rows.append(("speed-up", f"{result.speed_up:.3f}"))
-    rows.append(("files", str(output)))
-    print_rows(rows)
+    before, after = ("does not end" if each.end_ns is None else f"{each.end_ns:,} ns" for each in (result.own, result.best))
+    gain = "" if result.speed_up is None else f"{result.speed_up:.3f} times as fast as before ({before})"
+    rows: list[tuple[str, ...]] = [("end of the run", after, gain or f"before: {before}"), ("placement", "", result.name)]
+    rows.append(("axes", "", axes or "none: the groups are no products of axes"))
+    rows += [("levels", levels, "outermost first"), ("files", str(output))]
+    print_answer(f"ranks placed, judged by {result.backend}, with the run's own collectives", rows)
     shown = [
         (describe(each.matrix, result.axes), f"{each.score_ns:,.0f}", "-" if each.end_ns is None else f"{each.end_ns:,}")
         for each in result.tried[:_MOST_PLACED]
@@ -347,20 +345,17 @@ def print_divided(result: EndpointResult, output: Path) -> None:
     best = result.written
     ideal = result.tried[-1]
     reads = {mode: result.traffic.read_per_sent_byte(mode) for mode in (Mode.HOST, Mode.ACE)}
-    print_rows(
-        [
-            ("written", f"{best.mode}: {best.partition}"),
-            ("links of an NPU", f"{result.links_gbps:,.1f} GB/s, of which it drives {best.network_gbps:,.1f} GB/s"),
-            ("reads per byte sent", ", ".join(f"{value:.3f} ({mode})" for mode, value in reads.items())),
-            (
-                "memory for all links",
-                ", ".join(f"{value * result.links_gbps:,.1f} GB/s ({mode})" for mode, value in reads.items()),
-            ),
-            ("end of the run", f"{best.end_ns:,} ns, always divided; {ideal.end_ns:,} ns with an ideal endpoint"),
-            ("never overlapping", f"{result.in_turn_ns:,} ns, with all resources in turn"),
-            ("files", str(output)),
-        ]
-    )
+    memory = ", ".join(f"{value * result.links_gbps:,.1f} GB/s ({mode})" for mode, value in reads.items())
+    answer = [
+        ("end of the run", f"{best.end_ns:,} ns", "always divided"),
+        ("ideal endpoint", f"{ideal.end_ns:,} ns", "communication takes nothing of the NPU"),
+        ("never overlapping", f"{result.in_turn_ns:,} ns", "with all resources in turn"),
+        ("links driven", f"{best.network_gbps:,.1f} GB/s", f"of {result.links_gbps:,.1f} GB/s of an NPU"),
+        ("reads per byte sent", "", ", ".join(f"{value:.3f} ({mode})" for mode, value in reads.items())),
+        ("memory for all links", "", memory),
+        ("files", str(output)),
+    ]
+    print_answer(f"{best.mode}: {best.partition}", answer)
     rows = sorted(result.tried, key=lambda one: one.end_ns)
     shown = [*rows[:_MOST_ROWS], *(one for one in rows[_MOST_ROWS:] if one is best)]
     header = ("endpoint", "cores", "memory GB/s", "network GB/s", "end ns", "exposed ns", "network use")

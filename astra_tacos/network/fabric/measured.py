@@ -23,6 +23,8 @@ from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import format_size
 
+_MOST_HOSTS = 16
+
 
 @dataclass(frozen=True, slots=True)
 class MeasuredHosts:
@@ -97,10 +99,11 @@ class MeasuredHosts:
         """The same as labels and values."""
         rows = [("measured", self.source)]
         for number, level in enumerate(self.levels, 1):
-            spread = f"between pairs, latency differs up to {level.spread[1]:.2f} times, bandwidth {level.spread[0]:.2f}"
+            spread = f"latency differs up to {level.spread[1]:.2f} times, bandwidth {level.spread[0]:.2f}"
             parts = f"{level.num_parts} parts" if level.num_parts > 1 else "all hosts"
             rows.append((f"level {number}", f"{parts}, {level.latency_ns:,.0f} ns, {level.bandwidth_gbps:.2f} GB/s ({spread})"))
-        rows.append((f"order for {self.algorithm}", ", ".join(self.hosts)))
+        more = ", ... (hosts.csv has all)" if len(self.hosts) > _MOST_HOSTS else ""
+        rows.append((f"order for {self.algorithm}", ", ".join(self.hosts[:_MOST_HOSTS]) + more))
         what = "the best order" if self.is_best else "the best that exchanges, moves and reversals found"
         rows.append(
             (

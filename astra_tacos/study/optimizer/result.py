@@ -119,24 +119,27 @@ def optimized(
     return result, best["splits"][name]["bandwidth_gbps"]
 
 
-def summary_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
-    """Rows (name, value) that summarise the problem."""
-    of = f" of rank {result['slowest_rank']}, slowest of {result['profiles']} kinds" if result["profiles"] > 1 else ""
-    rows = [
-        ("network", f"{result['network']}: {result['shape']}, {result['num_npus']:,} NPUs"),
-        ("workload", f"{result['workload']}: {format_time(result['compute_ns'])} of compute{of}"),
-        ("objective", "time" if result["objective"] == TIME else "time x cost"),
-        ("constraints", "; ".join(result["constraints"])),
+def summary_rows(result: dict[str, Any]) -> list[tuple[str, ...]]:
+    """The answer: the best split, what it gains, and the constraints that it keeps, as labels, figures and remarks."""
+    best = result["splits"][BEST]
+    shares = ", ".join(f"B{dimension} {value:,.2f}" for dimension, value in enumerate(best["bandwidth_gbps"]))
+    of = f" (rank {result['slowest_rank']}, the slowest of {result['profiles']} kinds)" if result["profiles"] > 1 else ""
+    objective = "time" if result["objective"] == TIME else "time x cost"
+    gains = [(f"gain over {name}", f"{gain:.3f} x") for name, gain in result["gain"].items()]
+    return [
+        ("best split", "", f"{shares} GB/s"),
+        ("time", format_time(best["time_ns"]), f"{format_time(result['compute_ns'])} of compute{of}"),
+        *gains,
+        ("proof", "", f"no split is better by more than {max(result['gap'], 1e-9):.1e} of the {objective}"),
+        ("constraints", "", "; ".join(result["constraints"])),
     ]
-    rows += [(f"gain over {name}", f"{gain:.3f} x") for name, gain in result["gain"].items()]
-    rows.append(("proof", f"no split is better by more than {max(result['gap'], 1e-9):.1e} of the objective"))
-    return rows + [("note", note) for note in result["notes"]]
 
 
-def tables(result: dict[str, Any]) -> Iterator[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
-    """Title, header and rows of each table."""
+def tables(result: dict[str, Any], *, verbose: bool) -> Iterator[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
+    """Title, header and rows of each table; that of all communication with `verbose` only."""
     yield ("Splits by bytes over bandwidth", *split_table(result["splits"]))
-    yield ("Communication at the best split", *demand_table(result))
+    if verbose:
+        yield ("Communication at the best split", *demand_table(result))
     if "refine" in result:
         timed = result["refine"]
         made = f"{timed['num_schedules']} schedules of {', '.join(timed['synthesizers'])}"
@@ -146,10 +149,11 @@ def tables(result: dict[str, Any]) -> Iterator[tuple[str, tuple[str, ...], list[
 def split_table(splits: dict[str, dict[str, Any]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Header and rows of the table of splits."""
     count = len(next(iter(splits.values()))["bandwidth_gbps"])
-    header = ("split", *(f"B{dimension}" for dimension in range(count)), "GB/s per NPU", "time", "cost", "time x cost")
+    costs = ("cost", "time x cost") if any(split["cost"] is not None for split in splits.values()) else ()
+    header = ("split", *(f"B{dimension}" for dimension in range(count)), "GB/s per NPU", "time", *costs)
     rows = []
     for name, split in splits.items():
-        cost = ("", "") if split["cost"] is None else (f"${split['cost']:,.0f}", f"{split['time_cost'] / 1e9:,.0f} $s")
+        cost = ("",) * len(costs) if split["cost"] is None else (f"${split['cost']:,.0f}", f"{split['time_cost'] / 1e9:,.0f} $s")
         label = name if split["feasible"] else f"{name} (breaks a constraint)"
         values = (f"{value:.2f}" for value in split["bandwidth_gbps"])
         rows.append((label, *values, f"{split['total_gbps']:.2f}", format_time(split["time_ns"]), *cost))

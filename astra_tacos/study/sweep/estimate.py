@@ -240,21 +240,21 @@ class SweepEstimate:
             "is_least": self.sampled.is_least,
         }
 
-    def rows(self) -> list[tuple[str, str]]:
-        """The same as labels and values."""
+    def rows(self) -> list[tuple[str, ...]]:
+        """The same as labels, figures and remarks."""
         asked, errors = self.asked, self.errors
         refused = asked.num_combinations - len(asked.points)
-        time_text = "none: everything is computed"
+        time: tuple[str, ...] = ("time", "none", "everything is computed")
         if self.num_results > self.num_reused:
-            least = "at least" if self.sampled.is_least else "about"
             where = f"{self.workers} worker{'s'[: self.workers > 1]}"
-            time_text = f"{least} {duration(self.seconds)} on {where}, estimated from {self.sampled.num_sampled} points"
+            sampled = f"{'at least ' * self.sampled.is_least}on {where}, estimated from {self.sampled.num_sampled} points"
+            time = ("time", duration(self.seconds), sampled)
         return [
-            ("axes", ", ".join(asked.axes) or "none"),
-            ("points", f"{len(asked.points):,}" + (f", {refused:,} more are excluded by where" if refused else "")),
-            *([("invalid", f"{len(errors):,}: {errors[0]}")] if errors else []),
-            ("results", f"{self.num_results:,} distinct, {self.num_reused:,} of them already computed"),
-            ("time", time_text),
+            time,
+            ("points", f"{len(asked.points):,}", f"{refused:,} more are excluded by where" if refused else ""),
+            ("results", f"{self.num_results:,}", f"distinct, {self.num_reused:,} of them already computed"),
+            *([("invalid", f"{len(errors):,}", errors[0])] if errors else []),
+            ("axes", "", ", ".join(asked.axes) or "none"),
         ]
 
 

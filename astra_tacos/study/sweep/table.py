@@ -189,15 +189,14 @@ def _best(rows: Sequence[dict[str, Any]], column: str, axes: Sequence[str]) -> t
     return [{name: row.get(name) for name in names} for row in best], more
 
 
-def summary_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
-    """A sweep in numbers as labels and values: what `summarize` returns, with seconds and the number of results reused."""
+def summary_rows(result: dict[str, Any]) -> list[tuple[str, ...]]:
+    """A sweep in numbers, of what `summarize` returns with seconds and the number of results reused: labels, figures, remarks."""
     done = sum(result["statuses"].values())
     statuses = ", ".join(f"{count:,} {status}" for status, count in result["statuses"].items()) or "none finished"
     points = f"{done:,}" if done == result["points"] else f"{done:,} of {result['points']:,}"
     return [
-        ("points", f"{points}: {statuses}"),
-        ("time", f"{duration(result['seconds'])}, {result['reused']:,} results reused"),
-        ("table", result["table"]),
+        ("points", points, statuses),
+        ("time", duration(result["seconds"]), f"{result['reused']:,} results reused"),
     ]
 
 

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.kernels.first_use import await_kernel
-from astra_tacos.support.kernels.numba_patches import array_type, forget_literals, tuple_type
+from astra_tacos.support.kernels.numba_patches import array_type, begin_without_compiler, forget_literals, tuple_type
 
 _settings: Any = numba.config
 if _settings.DISABLE_JIT:  # some operations on bits are instructions, and arithmetic is that of 64 bits
@@ -304,8 +304,9 @@ class _Cache(FunctionCache):
         return name is not None and Path(file._data_path(name)).exists()
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
+        load = self._load_overload if begin_without_compiler(target_context) else super().load_overload
         try:
-            return super().load_overload(sig, target_context)
+            return load(sig, target_context)
         except Exception:  # whatever unpickling a damaged file raises
             return None
 

@@ -13,6 +13,8 @@ of a first `synthesize` (8x8 torus, numba 0.68):
 - Type inference (`quicken`). For each call and each operation numba asks all known implementations whether they take the types,
   also where it has asked before, and compares sets of options, which are nearly always equal. Here a resolved call is remembered,
   as are the sizes of LLVM's types, and options are compared as they are stored: 24 s instead of 31 for all 20 kernels.
+- Code that was kept. Before numba loads it, numba imports all that it can compile, and SciPy with it. Here only its memory
+  management begins (`begin_without_compiler`).
 """
 
 from __future__ import annotations
@@ -69,6 +71,15 @@ def quicken() -> None:
 
     for owner, name, value in (*_options(TargetConfig), *_resolved_calls(BaseFunction), *_sizes(BaseContext)):
         setattr(owner, name, value)
+
+
+def begin_without_compiler(context: Any) -> bool:
+    """Make a target ready to run code that is already compiled; False where only numba knows how."""
+    if are_on():
+        from numba.core.runtime.nrt import rtsys
+
+        rtsys.initialize(context)
+    return are_on()
 
 
 _Changes = list[tuple[Any, str, Any]]

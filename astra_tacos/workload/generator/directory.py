@@ -44,24 +44,22 @@ class GeneratedRun:
         path = self.path / "comm_group.json"
         return path if path.is_file() else None
 
-    def rows(self, network: Path | None) -> list[tuple[str, str]]:
-        """The main figures as labels and values, and how to replay the run on a network."""
+    def rows(self, network: Path | None) -> list[tuple[str, ...]]:
+        """The main figures as labels, figures and remarks, and how to replay the run on a network."""
         result = self.result
-        groups = ", ".join(f"{len(ids)} {kind}" for kind, ids in result["groups"].items())
-        rows = [
-            ("ranks", f"{result['num_ranks']:,} of {result['num_nodes']:,} nodes"),
-            ("parameters", f"{result['parameters']:,}"),
-            ("operations", f"{result['num_ops']:.4g} for {result['tokens']:,} tokens"),
-            ("groups", groups or "none"),
-        ]
+        operations = f"{result['num_ops']:.4g} operations for {result['tokens']:,} tokens"
+        rows: list[tuple[str, ...]] = [("parameters", f"{result['parameters']:,}", operations)]
+        rows.append(("groups", ", ".join(f"{len(ids)} {kind}" for kind, ids in result["groups"].items()) or "none"))
         for name, entry in result["communication"].items():
-            rows.append((name, f"{entry['nodes']:,} nodes, {format_size(entry['bytes'])}"))
-        paths = {"--workload": self.path / "workload" / "w", "--system": self.path / "system.json"}
-        paths["--network"] = network or Path("N.yml")
-        if self.comm_group:
-            paths["--comm-group"] = self.comm_group
-        command = " ".join(f"{option} {shlex.quote(str(path))}" for option, path in paths.items())
-        return [*rows, ("files", str(self.path)), ("replay", f"astra-tacos replay {command}")]
+            rows.append((name, format_size(entry["bytes"]), f"{entry['nodes']:,} nodes"))
+        groups = f" --comm-group {shlex.quote(str(self.comm_group))}" if self.comm_group else ""
+        rows += [
+            ("files", str(self.path)),
+            ("replay", f"astra-tacos replay --workload {shlex.quote(str(self.path / 'workload' / 'w'))} \\"),
+            ("", f"  --system {shlex.quote(str(self.path / 'system.json'))} \\"),
+            ("", f"  --network {shlex.quote(str(network or 'N.yml'))}{groups}"),
+        ]
+        return rows
 
 
 def check_output(path: Path) -> None:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from astra_tacos.export.chrome_trace import write_chrome_trace
 from astra_tacos.network.network_config import configured, read_network
 from astra_tacos.replayer.astra_sim import AstraSimResult, backend_of, find_binary, run_astra_sim
 from astra_tacos.replayer.run_replay import replay_run
@@ -16,6 +15,7 @@ from astra_tacos.report.run_report import (
     run_result,
     run_rows,
     run_tables,
+    run_title,
     write_replay_directory,
     write_run_csv,
 )
@@ -85,6 +85,8 @@ class EmbeddedReplay:
             if outputs.table is not None:
                 written += write_run_csv(outputs.table, self.figures)
             if outputs.timeline is not None and self.outcome is not None:
+                from astra_tacos.export.chrome_trace import write_chrome_trace
+
                 with progress("writing"):
                     write_chrome_trace(outputs.timeline, self.run, self.outcome)
                 written.append(outputs.timeline)
@@ -97,9 +99,14 @@ class EmbeddedReplay:
         """The object that `replay --json` prints."""
         return self.figures
 
-    def rows(self) -> list[tuple[str, str]]:
-        """The main figures as labels and values."""
-        return run_rows(self.run, self.figures)
+    @property
+    def title(self) -> str:
+        """The run in a line."""
+        return run_title(self.run)
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """The main figures: labels, figures, remarks."""
+        return run_rows(self.figures)
 
     def tables(self) -> Tables:
         """Title, header and rows of each table."""
@@ -188,22 +195,27 @@ class AstraSimReplay:
             "findings": self.report.to_json(),
         }
 
-    def rows(self) -> list[tuple[str, str]]:
-        """The main figures as labels and values."""
+    @property
+    def title(self) -> str:
+        """The run in a line."""
+        return f"{len(self.seen.finish_ns)} ranks of {self.inputs.workload} on {self.inputs.network}, by {self.seen.binary}"
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """The main figures: labels, figures, remarks."""
         seen, stalled = self.seen, self.seen.stalled
-        rows = [("run", f"{self.inputs.workload} on {self.inputs.network}, by {seen.binary}")]
+        rows: list[tuple[str, ...]] = []
         finished = sorted(set(range(len(seen.finish_ns))) - set(stalled))
         if finished:
             last = max(finished, key=seen.finish_ns.tolist().__getitem__)
             exposed = seen.exposed_comm_ns[finished]
-            rows.append(("end of the run", f"{seen.finish_ns[last]:,} ns, rank {last}"))
-            rows.append(("exposed communication", f"{exposed.min():,} to {exposed.max():,} ns"))
+            rows.append(("end of the run", f"{seen.finish_ns[last]:,} ns", f"rank {last}"))
+            rows.append(("exposed", f"{exposed.max():,} ns", f"at least {exposed.min():,} ns on every rank"))
         if self.reason is not None:
             names = ", ".join(map(str, stalled[:_MOST_RANKS])) + (", ..." if len(stalled) > _MOST_RANKS else "")
             count = f"{len(stalled)} of {len(seen.finish_ns)} ranks"
-            rows.append(("never finished", f"{count}: {names} (exit status {seen.exit_status})"))
-            rows.append(("last lines of ASTRA-sim", seen.last_words or "none"))
-            rows.append(("the embedded replay", self.reason))
+            rows.append(("never finished", count, f"{names} (exit status {seen.exit_status})"))
+            rows.append(("last lines of ASTRA-sim", "", seen.last_words or "none"))
+            rows.append(("the embedded replay", "", self.reason))
         return rows
 
     def tables(self) -> Tables:
