@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from astra_tacos.export.candidate import Candidate
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.network.topology import Topology
 from astra_tacos.report.compare_rows import IMPOSSIBLE_NATIVE, NATIVE, CompareRow
-from astra_tacos.run.backend import PACKET, Backend, backend_of_model
+from astra_tacos.run.backend import PACKET, Backend, backend_of_model, is_packet_level
 from astra_tacos.schedule.schedule import LinkOrder, Schedule
 from astra_tacos.schedule.timing import timing_of_sizes
 from astra_tacos.solver.judgement import Judgement, judge_schedule, with_other_choices
@@ -101,13 +102,16 @@ class Comparison:
     def _row(self, size: int, maker: str | Candidate, least: int | None) -> CompareRow:
         """The row of a synthesizer or a program; `least` is the least time of rows of this size so far."""
         name = maker if isinstance(maker, str) else maker.name
-        begin = time.perf_counter()
+        begin, is_thorough = time.perf_counter(), self.options.effort == THOROUGH
+        parts = 1 if is_thorough or self.options.budget is not None else 2
         try:
             what = self._of_size(size)
             own = maker if isinstance(maker, str) else AUTO
-            asked, models, _ = timed_for(replace(self.options.part_of_budget(1), synthesizer=own), self.topology, self.backend)
+            asked, models, _ = timed_for(
+                replace(self.options.part_of_budget(parts), synthesizer=own), self.topology, self.backend
+            )
             if isinstance(maker, str):
-                found, order = self._found(what, asked)
+                found, order = self._found(what, asked, math.inf if least is None or is_thorough else least)
                 schedule, searched, remark = found.schedule, found.describe(), ""
             else:
                 schedule = maker.schedule(self.topology, what, models, self.options.reduce_bandwidth_gbps).schedule
@@ -121,7 +125,6 @@ class Comparison:
         figures |= {"time_ns": figures["predicted_ns"], "made_by": figures["synthesizer"]}
         figures |= {"seconds": seconds, "verified": self.checks, "synthesizer": name}
         if self.network is not None:
-            is_thorough = self.options.effort == THOROUGH
             if self.backend is None and is_thorough:
                 order = robust_order(schedule, self.network)[0]
             in_use = backend_that_runs(schedule, backend_in_use(self.network, models, self.backend), self.backend)
@@ -132,10 +135,10 @@ class Comparison:
             figures |= {**judged.to_json(), "judge_notes": "; ".join(filter(None, (*judged.notes, remark)))}
         return CompareRow(**{key: figures[key] for key in CompareRow.__dataclass_fields__ if key in figures})
 
-    def _found(self, what: Collective, options: SearchOptions) -> tuple[SearchResult, LinkOrder | None]:
+    def _found(self, what: Collective, options: SearchOptions, rival_ns: float) -> tuple[SearchResult, LinkOrder | None]:
         """What a search finds, and the order of sends in its traces, None for that of the link model."""
-        if self.network is None:
-            return search(self.topology, what, options), None
+        if self.network is None or not is_packet_level(self.backend):
+            return search(self.topology, what, options, rival_ns=rival_ns), None
         return search_and_replay(self.backend, self.network, self.topology, what, options)
 
     def _native_rows(self, network: NetworkConfig, size: int, bound_ns: int | None) -> Iterator[CompareRow]:

@@ -41,7 +41,8 @@ def print_comparison(rows: Sequence[CompareRow], *, verbose: bool) -> None:
         for note in _notes(rows):
             echo(note)
     elif hidden:
-        echo(f"{hidden} more algorithms: --verbose shows them and all notes; --csv and --json have all figures")
+        what = "algorithm" if hidden == 1 else "algorithms"
+        echo(f"{hidden} more {what}: --verbose shows them and all notes; --csv and --json have all figures")
 
 
 def _columns(by_size: Mapping[int, Mapping[str, CompareRow]], most: int | None) -> list[str]:

@@ -52,7 +52,7 @@ _OPTIONS = {
         type=click.Choice(tuple(EFFORTS)),
         default=DEFAULT,
         show_default=True,
-        help="How long to search: normal stops where the next step promises less than 0.5%, and replays no other models.",
+        help="How long to search: normal stops where the next step promises less than 1%, and replays no other models.",
     ),
     "budget": _Option(
         "--budget",

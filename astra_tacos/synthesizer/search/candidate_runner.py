@@ -36,6 +36,8 @@ _PATIENCE = 2
 _BEHIND = 1.02
 """It gets no more chunks, either, if with the gain of the last two increases, all remaining ones would leave its time above the
 leader's time times this."""
+_FAR = 1.25
+"""Nor if they would leave its time above the time of a rival that is not searched for, times this."""
 _WORTH_SEEDS = 1.05
 """Other seeds are tried for a number of chunks if the first seed's time is at most the synthesizer's best time times this."""
 _ADVISED = 1.25
@@ -63,6 +65,8 @@ class Leaderboard:
         How little a candidate may promise to be tried.
     handicaps
         By link model, what its times are multiplied by before they are compared; 1 where nothing is said.
+    rival_ns
+        The time of another schedule. What falls far behind it is not refined.
     first_ns
         By synthesizer and link model, the times of its first seed by number of chunks, in the order of entry: ascending in
         each stage.
@@ -71,6 +75,7 @@ class Leaderboard:
     most_chunks: int
     effort: Effort
     handicaps: Mapping[LinkModel, float] = field(default_factory=dict)
+    rival_ns: float = math.inf
     best: TimedSchedule | None = None
     entered: int = 0
     tried: set[str] = field(default_factory=set)
@@ -131,7 +136,8 @@ class Leaderboard:
             return True
         if candidate.is_advised and list(times) == [1]:
             return False  # a single chunk per NPU says nothing of many: most of its time is waiting
-        if not times or min(times.values()) > (_ADVISED if candidate.is_advised else self.effort.behind) * leader:
+        least_ns = min(times.values(), default=math.inf)
+        if least_ns > min((_ADVISED if candidate.is_advised else self.effort.behind) * leader, _FAR * self.rival_ns):
             return True
         if candidate.stage == _IN_BETWEEN:
             near = min((other for other in times if not is_between(other)), key=lambda other: (times[other], other))
@@ -141,7 +147,7 @@ class Leaderboard:
         seeds = self._seeds_ns[*candidate.series, count]
         if len(seeds) >= _SAME_SEEDS and min(seeds) == max(seeds):
             return True
-        return times.get(count, math.inf) > _WORTH_SEEDS * min(times.values())
+        return times.get(count, math.inf) > _WORTH_SEEDS * least_ns
 
     def _gains_no_more(self, times: list[float], steps_left: float) -> bool:
         """Whether times by ascending number of chunks promise no gain from still more chunks."""
@@ -151,7 +157,7 @@ class Leaderboard:
         if steps < 1:
             return False
         promised = times[-1] * min(times[-1] / times[-1 - steps], 1.0) ** (steps_left / steps)
-        return bool(promised > _BEHIND * self._leader_ns)
+        return bool(promised > min(_BEHIND * self._leader_ns, _FAR * self.rival_ns))
 
     def would_try(self, candidates: Iterable[Candidate], effort: Effort) -> bool:
         """Whether another effort would have tried some of the candidates that this one passed over."""

@@ -92,6 +92,7 @@ def search(
     *,
     without: Collection[str] = (),
     work_after: float = 0.0,
+    rival_ns: float = math.inf,
 ) -> SearchResult:
     """Try synthesizers, numbers of chunks and seeds; the best exact time wins, then fewer sends, then the first tried.
 
@@ -112,6 +113,8 @@ def search(
     work_after
         Sends examined that each send of the result will count as when the caller checks and judges it: a part of a budget that
         is asked for.
+    rival_ns
+        The time of a schedule that the caller has. Synthesizers that fall more than 25% behind it get no more chunks or seeds.
 
     Raises
     ------
@@ -136,7 +139,7 @@ def search(
     names = tuple(name for name in options.synthesizers if name not in without)
     candidates, refusals, most_chunks = _all_candidates(topology, collective, models, names, options)
 
-    leaderboard = Leaderboard(most_chunks, EFFORTS[options.effort], handicaps(topology, models))
+    leaderboard = Leaderboard(most_chunks, EFFORTS[options.effort], handicaps(topology, models), rival_ns)
     deadline = math.inf if options.time_limit_s is None else started + options.time_limit_s
     is_limit = options.budget is not None
     runner = CandidateRunner(topology, leaderboard, options.sends_budget, 1, deadline, is_limit, work_after if is_limit else 0.0)
