@@ -53,7 +53,7 @@ class Effort:
 
 EFFORTS = {
     "quick": Effort(SENDS_PER_SECOND // 2, 0.98, 0.99, 0.98, 50_000, 1.02),
-    "normal": Effort(5 * SENDS_PER_SECOND // 2, 0.99, 0.995, 0.99, 200_000, 1.08),
+    "normal": Effort(5 * SENDS_PER_SECOND // 2, 0.99, 0.995, 0.99, 200_000, 1.05),
     "thorough": Effort(20 * SENDS_PER_SECOND, 1.0, 0.998, 1.0, 500_000, 1.25),
 }
 """By name: what `--effort` may be."""
