@@ -25,7 +25,7 @@ def synthesis_summary(result: dict[str, Any]) -> list[tuple[str, str, str]]:
     truncated = "" if result.get("possible", True) else f"ASTRA-sim prints {format_time(result['predicted_ns'])}: it truncates; "
     checked = {True: ", verified", False: ", not verified"}.get(result.get("verified", ""), "")
     more = ", more effort may help" if result.get("search", {}).get("more_may_help") else ""
-    chunks = f"{result['chunks_per_npu']} chunk{'s' if result['chunks_per_npu'] != 1 else ''} per NPU, {sends_text(result)} sends"
+    chunks = f"{result['chunks_per_npu']} chunk{'s' if result['chunks_per_npu'] != 1 else ''} per NPU, {sends_text(result)}"
     rows = [
         ("time", format_time(time_ns), f"{truncated}{_share_of_bound(result)}{checked}"),
         ("algorithm", result["synthesizer"], f"{chunks}{more}"),
@@ -62,13 +62,15 @@ def _share_of_bound(result: dict[str, Any]) -> str:
 
 def _on_astra_sim(result: dict[str, Any], time_ns: int) -> list[tuple[str, str, str]]:
     """The times on the judges, where one of them is another."""
-    names = {"stock_ns": "stock", "congested_ns": "multi-dimensional branch", "packets_ns": "ns-3"}
+    names = {"stock_ns": "stock", "congested_ns": "multi-dim. branch", "packets_ns": "ns-3"}
     times = {names[key]: result[key] for key in names if result.get(key) is not None}
     if not times or set(times.values()) == {time_ns}:
         return []
     about = {"ns-3"} if result.get("packets_are_exact") is False else set()
     texts = [f"{name} {'about ' if name in about else ''}{format_time(times[name])}" for name in times]
-    return [("on ASTRA-sim", texts[0], " | ".join(texts[1:]))]
+    if times.get("stock", time_ns) < time_ns:
+        texts[0] += " (no queues)"
+    return [("on ASTRA-sim", "", " | ".join(texts))]
 
 
 def synthesis_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
@@ -131,9 +133,9 @@ def _describe_chunked(result: dict[str, Any]) -> str:
 
 
 def sends_text(result: dict[str, Any]) -> str:
-    """How many sends there are, and in how many messages if these carry several chunks."""
+    """How many sends there are, and in how many messages if these carry several chunks: `96 sends in 48 messages`."""
     messages = result.get("num_messages", result["num_sends"])
-    return f"{result['num_sends']:,}" + (f" in {messages:,} messages" if messages < result["num_sends"] else "")
+    return f"{result['num_sends']:,} sends" + (f" in {messages:,} messages" if messages < result["num_sends"] else "")
 
 
 def _describe_search(search: dict[str, Any]) -> str:

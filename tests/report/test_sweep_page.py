@@ -71,28 +71,23 @@ def test_same_rows_same_bytes(real: Path) -> None:
 def test_headline_counts_and_best_points(running: Any, real: Path) -> None:
     rows = rows_of(real_sweep())
     with opened(running, real) as page:
-        tiles = page.locator("#overview .fact").all_inner_texts()
-        assert [tile.split("\n")[:2] for tile in tiles] == [
-            ["points", "240"],
-            ["ok", "210"],
-            ["refused by the synthesizer", "30"],
-        ]
-        best = page.locator("#overview table").text_content()
+        assert "Sweep of 240 points: 210 ok, 30 refused by the synthesizer" in page.locator("header").inner_text()
+        best = page.locator("#best table").text_content()
         for size in {row["size_bytes"] for row in rows}:
             fastest = min(
                 (row for row in rows if row["size_bytes"] == size and row["status"] == "ok"), key=lambda row: row["predicted_ns"]
             )
             assert f"show {fastest['point']}" in best
-        assert "tacos, ring, themis, halving-doubling" in page.locator("#overview").inner_text()
+        assert "tacos, ring, themis, halving-doubling" in page.locator("#settings").inner_text()
 
 
 def test_best_points_are_paged_but_whole_on_paper(running: Any, tmp_path: Path) -> None:
     with opened(running, written(tmp_path, made_up_sweep(2000))) as page:
-        rows = page.locator("#overview tbody tr")
+        rows = page.locator("#best tbody tr")
         count, visible = rows.count(), rows.locator("visible=true")
         assert count > 10 and visible.count() == 10
-        assert page.locator("#overview .count").inner_text() == f"1\N{EN DASH}10 of {count}"
-        page.locator("#overview button", has_text="Next").click()
+        assert page.locator("#best .count").inner_text() == f"1\N{EN DASH}10 of {count}"
+        page.locator("#best button", has_text="Next").click()
         assert rows.nth(0).is_hidden() and rows.nth(10).is_visible()
         page.emulate_media(media="print")
         assert visible.count() == count
@@ -290,7 +285,7 @@ def test_a_sweep_of_little_says_what_it_lacks(running: Any, tmp_path: Path, rows
     with opened(running, written(tmp_path, table)) as page:
         text = page.locator("main").inner_text()
         assert text.count("No point has a result: there is nothing to draw.") == 3
-        assert ("Sweep of 1 point\n" in page.locator("header").inner_text() + "\n") == (rows == 1)
+        assert ("Sweep of 1 point: 1 with an error" in page.locator("header").inner_text()) == (rows == 1)
         assert not page.locator(".sweep-controls, #front-list").locator("visible=true").count()
 
 

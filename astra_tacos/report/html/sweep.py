@@ -52,23 +52,17 @@ def format_value(value: Any, unit: str) -> str:
     return f"${text}" if unit == "$" else f"{text}\N{MULTIPLICATION SIGN}" if unit == "x" else f"{text} {unit}".rstrip()
 
 
-def headline_html(table: SweepColumns, varying: list[str], constant: dict[str, str]) -> str:
-    """Markup of the counts by status, the best points, the axes with their values, and the columns that all points share.
-
-    Parameters
-    ----------
-    table
-        The rows of the sweep.
-    varying
-        Columns that differ between points.
-    constant
-        Texts of the other columns, by name.
-    """
-    kinds = _kinds(table)
+def statuses_text(table: SweepColumns) -> str:
+    """How many points there are, by status: `45 points: 40 ok, 5 timed out`."""
     statuses = Counter(table.columns["status"])
-    tiles = [_tile("points", f"{table.num_rows:,}", f"{len(table.axes)} {'axis' if len(table.axes) == 1 else 'axes'}")]
-    for status, count in sorted(statuses.items(), key=lambda item: (item[0] != "ok", -item[1], item[0])):
-        tiles.append(_tile(_STATUS_WORDS.get(status, status), f"{count:,}", f"{count / table.num_rows:.1%} of all"))
+    in_order = sorted(statuses.items(), key=lambda item: (item[0] != "ok", -item[1], item[0]))
+    counts = ", ".join(f"{count:,} {_STATUS_WORDS.get(status, status)}" for status, count in in_order)
+    return f"{table.num_rows:,} point{'s' * (table.num_rows > 1)}: {counts}"
+
+
+def settings_html(table: SweepColumns, constant: dict[str, str]) -> str:
+    """Markup of the axes with their values, and of the columns that all points share: texts by name."""
+    kinds = _kinds(table)
     axes = "".join(
         f"<dt>{escape(measure_of(axis, kinds).label)}</dt><dd>{escape(_values(table, axis))}</dd>" for axis in table.axes
     )
@@ -76,14 +70,8 @@ def headline_html(table: SweepColumns, varying: list[str], constant: dict[str, s
         f"<dt>{escape(measure_of(name, kinds).label)}</dt><dd>{escape(_constant(table, name, text))}</dd>"
         for name, text in constant.items()
     )
-    parts = [f'<dl class="facts">{"".join(tiles)}</dl>', _best_html(table, varying)]
-    parts.append(f'<div class="split"><div><h3>What varies</h3><dl class="pairs">{axes}</dl></div>')
-    parts.append(f'<div><h3>What all points share</h3><dl class="pairs">{shared}</dl></div></div>' if shared else "</div>")
-    return "".join(parts)
-
-
-def _tile(label: str, value: str, more: str) -> str:
-    return f'<div class="fact"><dt>{escape(label)}</dt><dd>{escape(value)} <span class="more">{escape(more)}</span></dd></div>'
+    varies = f'<div class="split"><div><h3>What varies</h3><dl class="pairs">{axes}</dl></div>'
+    return varies + (f'<div><h3>What all points share</h3><dl class="pairs">{shared}</dl></div></div>' if shared else "</div>")
 
 
 def _kinds(table: SweepColumns) -> set[str]:
@@ -284,22 +272,15 @@ def render_sweep(table: SweepColumns, source: str, title: str | None = None) -> 
     varying, constant = varying_columns(table)
     data = sweep_data(table, varying)
     styles = files("astra_tacos.report.html").joinpath("assets", _STYLES).read_text(encoding="utf-8")
-    overview = f"<style>\n{styles}</style>" + headline_html(table, varying, constant) + _detail_note(data, table.num_rows, source)
+    first = f"<style>\n{styles}</style>" + _detail_note(data, table.num_rows, source)
     sections = [
-        Section("overview", "Overview", overview),
-        Section(
-            "points",
-            "Points",
-            f"{_TABLE}{_paper_note(len(varying))}{_CHOSEN}",
-            "Columns that differ between points. The filters under the headings apply to every picture below; "
-            "a row that is chosen (Enter or a click) is marked in all of them.",
-        ),
         Section(
             "front",
             "Pareto front",
-            _picture("front") + '<div id="front-list"><h3>Points on the front</h3><div id="front-table"></div></div>',
+            first + _picture("front") + '<div id="front-list"><h3>Points on the front</h3><div id="front-table"></div></div>',
             "Points for which no other point is better in one of two figures without being worse in the other.",
         ),
+        Section("best", "Best points", _best_html(table, varying), "The best point by each figure, of the whole sweep."),
         Section(
             "heatmap",
             "Heat map",
@@ -313,13 +294,23 @@ def render_sweep(table: SweepColumns, source: str, title: str | None = None) -> 
             "One line for each value of a column; where several points share a place on a line, the best of them.",
         ),
         Section(
+            "points",
+            "Points",
+            f"{_TABLE}{_paper_note(len(varying))}{_CHOSEN}",
+            "Columns that differ between points. The filters under the headings apply to every picture; "
+            "a row that is chosen (Enter or a click) is marked in all of them.",
+        ),
+        Section(
             "failures",
             "Failures",
             failures_html(table),
             "Points without a result, by status and message, over the whole sweep.",
         ),
+        Section(
+            "settings", "Settings", settings_html(table, constant), "The axes of the sweep, and what all points have in common."
+        ),
     ]
-    subtitle = f"Sweep of {table.num_rows:,} point{'s' * (table.num_rows > 1)}"
+    subtitle = f"Sweep of {statuses_text(table)}"
     return render_page(title or table.name, subtitle, sections, data, _SCRIPTS)
 
 
@@ -342,7 +333,7 @@ def _detail_note(data: Mapping[str, object], num_rows: int, source: str) -> str:
     if isinstance(rules, list):
         parts.append(
             f"{data['count']:,} of {num_rows:,} points are on this page, chosen in this order: {'; '.join(rules)}. "
-            "The figures in this section and under Failures are of all points; medians are of those on the page."
+            "Counts, best points and failures are of all points; medians are of those on the page."
         )
     if digits is not None:
         parts.append(f"Numbers of many different values are rounded to {digits} significant digits.")

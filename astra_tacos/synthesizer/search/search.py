@@ -24,10 +24,11 @@ from astra_tacos.synthesizer.chunk_counts import choose_chunks, counts_for_trips
 from astra_tacos.synthesizer.search.candidate_runner import CandidateRunner, Leaderboard
 from astra_tacos.synthesizer.search.candidates import Candidate, Cut, in_order, list_candidates
 from astra_tacos.synthesizer.search.search_options import EFFORTS, THOROUGH, SearchOptions, handicaps, link_models_of
-from astra_tacos.synthesizer.symmetric.chunks import is_near_bound
 
 MAX_CHUNKS_PER_NPU = 512
 """Most chunks per NPU that the search tries, unless a synthesizer advises more."""
+_NEAR = 0.995
+"""A thorough search is content with a schedule that is known to be optimal up to this share of its time."""
 _MOST_OF_UNEQUAL = 16
 _SENDS_AT_A_TIME = 20_000_000
 _MOST_SENDS_OF_TRIPS = 200_000
@@ -239,7 +240,7 @@ def known_optimum(
             exact_ns = exact_symmetric_ns(best) if has_one_size else exact_time_ns(schedule)
             reasons = {name: SYNTHESIZERS[name].why_not(topology, collective) for name in options.synthesizers}
             refusals = {name: reason for name, reason in reasons.items() if reason is not None}
-            more = not is_near_bound(best)
+            more = options.effort != THOROUGH and _any_algorithm_ns(topology, collective, best.task.link_model) < _NEAR * exact_ns
             return SearchResult(schedule, exact_ns, 1, 1, schedule.num_sends, False, False, refusals, True, more)
     return None
 
