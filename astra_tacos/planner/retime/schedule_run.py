@@ -34,6 +34,7 @@ from astra_tacos.run.run import WORKLOAD, Run, RunInputs, read_run
 from astra_tacos.run.trace.reader import read_names
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.errors import AstraTacosError, ConfigError
+from astra_tacos.synthesizer.search.search_options import THOROUGH
 
 _MOST_LAYERS = 1000
 _MOST_RANKS = 4
@@ -153,6 +154,7 @@ def schedule_run(
     most_replays: int = DEFAULT_REPLAYS,
     cache: SynthesisCache | None = None,
     per_iteration: bool = False,
+    effort: str = THOROUGH,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> ScheduleResult:
     """Write a run whose communication is scheduled by policies; its collectives keep their algorithms.
@@ -174,6 +176,8 @@ def schedule_run(
         its own in either case.
     per_iteration
         Whether an iteration in steady state is to be short, not the whole run: of runs whose nodes are named by steps.
+    effort
+        For `search`, when it stops.
     on_progress
         Called with how many were tried, and how many there are at most.
 
@@ -202,7 +206,11 @@ def schedule_run(
     candidates = None
     if asked != AS_IS:
         candidates = Candidates(workload, before, model, collectives, per_iteration)
-        found = search(candidates, most_replays, on_progress) if requests is None else _one(candidates, requests, before, notes)
+        found = (
+            search(candidates, most_replays, on_progress, effort)
+            if requests is None
+            else _one(candidates, requests, before, notes)
+        )
         best, tried = found.best, found.tried
         if best is not None:
             write_scheduled(folder, inputs, workload, candidates.source, best.new, model)

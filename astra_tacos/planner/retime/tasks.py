@@ -204,6 +204,7 @@ class Operation:
 
 Vertex = Task | Operation
 """A task that is in no operation, or an operation."""
+Relations = tuple[dict[Vertex, list[Vertex]], list[Vertex]]
 
 
 @dataclass(slots=True, eq=False)
@@ -222,6 +223,8 @@ class TaskGraph:
         Whether tasks that may move take their turn by the longest way to the end.
     moves_when_idle
         Whether they do so only when no other task of the rank is ready.
+    known
+        What `relations` found; who changes dependencies of tasks of the graph forgets it.
     """
 
     ranks: list[list[Task]]
@@ -229,6 +232,7 @@ class TaskGraph:
     credit_bytes: int = 0
     reorders_compute: bool = False
     moves_when_idle: bool = False
+    known: Relations | None = None
 
     def tasks(self) -> Iterator[Task]:
         """All tasks."""
@@ -261,7 +265,7 @@ class TaskGraph:
                     if task in new:
                         found.pop(task, None)
                     deps[:] = found
-        self.operations = operations
+        self.operations, self.known = operations, None
 
     def copy(self) -> TaskGraph:
         """The same graph, of tasks and operations of its own."""
@@ -294,7 +298,7 @@ def tasks_of(vertex: Vertex) -> list[Task]:
     return [vertex] if isinstance(vertex, Task) else vertex.tasks
 
 
-def relations(graph: TaskGraph) -> tuple[dict[Vertex, list[Vertex]], list[Vertex]]:
+def relations(graph: TaskGraph) -> Relations:
     """What waits for each vertex, and all vertices in an order in which nothing comes before what it waits for.
 
     Raises
@@ -302,6 +306,12 @@ def relations(graph: TaskGraph) -> tuple[dict[Vertex, list[Vertex]], list[Vertex
     ConfigError
         If vertices wait for one another in a circle.
     """
+    if graph.known is None:
+        graph.known = _relations(graph)
+    return graph.known
+
+
+def _relations(graph: TaskGraph) -> Relations:
     waits: dict[Vertex, int] = {}
     for task in graph.tasks():
         waits[task.operation or task] = 0
