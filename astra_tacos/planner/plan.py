@@ -55,7 +55,7 @@ from astra_tacos.solver.possibility import RunEnd, earliest, judge_end, why_idle
 from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError, VerificationError
 from astra_tacos.support.files import replaced_directory
 from astra_tacos.synthesizer import SYNTHESIZERS
-from astra_tacos.synthesizer.search.search_options import SearchOptions
+from astra_tacos.synthesizer.search.search_options import THOROUGH, SearchOptions
 from astra_tacos.verifier.run_oracle import verify_run
 
 
@@ -307,7 +307,8 @@ class _Planning:
         defects = [note for each in solutions for note in each.defects]
         notes = [note for each in judged if (note := each.note(self.model))]
         others = [each for each in BACKENDS.values() if each != self.model]
-        for other in others if request.compare_backends and differ(self.judges) else []:
+        is_thorough = request.options.effort == THOROUGH
+        for other in others if request.compare_backends and is_thorough and differ(self.judges) else []:
             quick = [_quick(request.options, solution) for solution in solutions]
             try:
                 theirs = self.solve_all(Machine(self.network, self.start.system, other), quick)
