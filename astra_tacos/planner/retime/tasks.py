@@ -240,6 +240,10 @@ class TaskGraph:
         for tasks in self.ranks:
             yield from tasks
 
+    def has(self, pattern: int) -> bool:
+        """Whether a collective has that pattern."""
+        return any(one.pattern == pattern for one in self.operations)
+
     def replace(self, gone: dict[Task, list[Task]], operations: list[Operation]) -> None:
         """Replace tasks by others; what waited for a task waits for all that take its place.
 
