@@ -191,11 +191,7 @@ def schedule_run(
     requests = None if asked in (AS_IS, SEARCH) else parse_schedule(asked)
     workload = find_workload(inputs)
     check_dimensions(workload.run)
-    most = int(np.diff(workload.run.workload.rank_first).max())
-    if most > MAX_NODES_OF_RANK:
-        raise ConfigError(
-            f"{workload.run.workload.prefix}: found {most:,} nodes of a rank, expected at most {MAX_NODES_OF_RANK:,} to schedule"
-        )
+    _check_size(workload.run)
     model = choose_backend(backend, workload.run.network)
     NETWORK_MODELS[model](workload.run.network)
     collectives = None if cache is None else SynthesizedCollectives(workload, model, cache=cache)
@@ -206,11 +202,8 @@ def schedule_run(
     candidates = None
     if asked != AS_IS:
         candidates = Candidates(workload, before, model, collectives, per_iteration)
-        found = (
-            search(candidates, most_replays, on_progress, effort)
-            if requests is None
-            else _one(candidates, requests, before, notes)
-        )
+        alone = None if requests is None else _one(candidates, requests, before, notes)
+        found = alone or search(candidates, most_replays, on_progress, effort)
         best, tried = found.best, found.tried
         if best is not None:
             write_scheduled(folder, inputs, workload, candidates.source, best.new, model)
@@ -242,6 +235,14 @@ def schedule_run(
         _path(run, after),
         tuple(dict.fromkeys(notes)),
     )
+
+
+def _check_size(run: Run) -> None:
+    most = int(np.diff(run.workload.rank_first).max())
+    if most > MAX_NODES_OF_RANK:
+        raise ConfigError(
+            f"{run.workload.prefix}: found {most:,} nodes of a rank, expected at most {MAX_NODES_OF_RANK:,} to schedule"
+        )
 
 
 def _path(run: Run, outcome: RunOutcome) -> PathSummary:
