@@ -14,15 +14,13 @@ import numpy as np
 from astra_tacos.planner.native_configuration import NativeConfiguration, configuration_of
 from astra_tacos.planner.workload import Workload, native_messages
 from astra_tacos.replayer.native import NATIVE_ALGORITHMS
-from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.replayer.run_replay import Attempt, replay_once
 from astra_tacos.run.backend import Backend
-from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import PATTERN_KEYS
 from astra_tacos.run.system import BASELINE, COMM_KEYS, LOCAL_BW_AWARE, SCHEDULING_POLICIES
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.solver.native import PACKETS_OF_MESSAGE
 from astra_tacos.solver.possibility import RunEnd, end_with_queues, why_idle, why_incomplete
-from astra_tacos.support.errors import AstraTacosError
 
 MOST_MESSAGES = 1 << 21
 """Messages of all replays of a search together, and as many of those that say what is possible: about a microsecond each."""
@@ -34,6 +32,8 @@ MOST_REPLAYS = 100
 _SPLITS = (2, 4, 8, 16)
 _MOST_SPLIT = 3
 """Unsplit configurations that are split: another than the fastest may gain more."""
+NativeReplays = dict[NativeConfiguration, dict[Backend, Attempt]]
+"""Replays of a run in native configurations, by network model."""
 Variants = Callable[[NativeConfiguration], Iterator[NativeConfiguration]]
 
 
@@ -113,7 +113,8 @@ def best_native(
     backend: Backend,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
     most_messages: int | None = None,
-    known: tuple[NativeConfiguration, RunOutcome] | None = None,
+    known: tuple[NativeConfiguration, dict[Backend, Attempt]] | None = None,
+    replays: NativeReplays | None = None,
 ) -> BestNative:
     """Search the native configurations of a run: algorithms by pattern and dimension, optimization, splits and policy.
 
@@ -132,9 +133,11 @@ def best_native(
     most_messages
         How many messages the planned run may have, whose native collectives run as in `base`; None for any number.
     known
-        A configuration that was replayed already, and its outcome.
+        A configuration that was replayed already, and its replays, of which that on the backend has an outcome.
+    replays
+        Replays that searches on other backends made; gets those that this one makes.
     """
-    search = _Search(workload, backend, on_progress, known)
+    search = _Search(workload, backend, on_progress, known, {} if replays is None else replays)
     search.climb()
     fastest = search.fastest()
     possible = search.possible(1)
@@ -164,8 +167,10 @@ class _Search:
         workload: Workload,
         backend: Backend,
         on_progress: Callable[[int, int], None],
-        known: tuple[NativeConfiguration, RunOutcome] | None,
+        known: tuple[NativeConfiguration, dict[Backend, Attempt]] | None,
+        replays: NativeReplays,
     ) -> None:
+        self._replays = replays
         self._run, self._backend, self._on_progress = workload.own_run, backend, on_progress
         of_run = {PATTERN_KEYS[CommType(each)] for each in set(workload.instances.pattern.tolist()) if each in PATTERN_KEYS}
         self.patterns = tuple(key for key in COMM_KEYS if key in of_run)
@@ -189,9 +194,12 @@ class _Search:
         self._num_done = 0
         self.refusal = "" if self.patterns else "the run has no collective that ASTRA-sim has"
         if known is not None and self.patterns:
-            configuration, outcome = known
+            configuration, before = known
             fitted = configuration.fitted(self._num_dims, self._in_groups)
+            outcome = before[backend].outcome
+            assert outcome is not None  # see `best_native`
             self._ends[fitted] = _End(outcome.end_ns, outcome.num_messages)
+            replays[fitted] = before
 
     @property
     def num_replays(self) -> int:
@@ -243,7 +251,7 @@ class _Search:
                 judged = RunEnd(end.end_ns, end.end_ns)
             elif end.num_messages <= self._left_to_judge or len(self._judged) < _ALWAYS:
                 self._left_to_judge -= end.num_messages
-                judged = end_with_queues(run, self._backend, end.end_ns)
+                judged = end_with_queues(run, self._backend, end.end_ns, self._replays[configuration])
             else:
                 self.was_cut_off = True
                 judged = None
@@ -311,11 +319,9 @@ class _Search:
 
     def _end_of(self, configuration: NativeConfiguration) -> _End | str:
         """How a configuration ends, or why it does not."""
-        try:
-            outcome = replay_run(configuration.run(self._run), self._backend)
-        except AstraTacosError as error:
-            return str(error)
-        return _End(outcome.end_ns, outcome.num_messages)
+        known = self._replays.setdefault(configuration, {})
+        attempt = replay_once(configuration.run(self._run), self._backend, known)
+        return attempt.reason if attempt.outcome is None else _End(attempt.outcome.end_ns, attempt.outcome.num_messages)
 
 
 def _algorithms(pattern: int, dimension: int | None, best: NativeConfiguration) -> Iterator[NativeConfiguration]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.network.composition import build_topology
 from astra_tacos.planner.alike import find_alike, renumbered_solution
-from astra_tacos.planner.best_native import best_native
+from astra_tacos.planner.best_native import NativeReplays, best_native
 from astra_tacos.planner.candidate_runs import CandidateRun, choose_run
 from astra_tacos.planner.group_topology import Machine
 from astra_tacos.planner.joint.joint_choice import JointLimits, choose_joint, joint_figures
@@ -43,7 +43,7 @@ from astra_tacos.planner.workload import MessageCounts, baseline_run, find_workl
 from astra_tacos.planner.written_run import COLUMNS, WrittenRun, node_rows, write_run
 from astra_tacos.replayer.link_loads import NETWORK_MODELS
 from astra_tacos.replayer.run_replay import Attempt, replay_run, try_replay
-from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, Backend, choose_backend
+from astra_tacos.run.backend import BACKENDS, Backend, choose_backend
 from astra_tacos.run.critical_path import summarize_path
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.patterns import check_dimensions
@@ -55,7 +55,7 @@ from astra_tacos.solver.possibility import RunEnd, earliest, judge_end, why_idle
 from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError, VerificationError
 from astra_tacos.support.files import replaced_directory
 from astra_tacos.synthesizer import SYNTHESIZERS
-from astra_tacos.synthesizer.search.search_options import SearchOptions
+from astra_tacos.synthesizer.search.search_options import THOROUGH, SearchOptions
 from astra_tacos.verifier.run_oracle import verify_run
 
 
@@ -154,12 +154,12 @@ class _Base:
     native: NativeConfiguration | None = None
 
 
-def _base(run: Run, model: Backend, attempts: Mapping[Backend, Attempt]) -> _Base:
+def _base(run: Run, model: Backend, attempts: dict[Backend, Attempt]) -> _Base:
     """A run that candidates start from, given its replays on the model and on others."""
-    attempt, queued = attempts[model], attempts.get(CONGESTION_AWARE, Attempt(None))
+    attempt = attempts[model]
     if attempt.end_ns is None:
         return _Base(run, attempt, None)
-    return _Base(run, attempt, judge_end(run, model, attempt.end_ns, queued.end_ns, idle_counts=False))
+    return _Base(run, attempt, judge_end(run, model, attempt.end_ns, attempts, idle_counts=False))
 
 
 class _Planning:
@@ -188,7 +188,8 @@ class _Planning:
         with ThreadPoolExecutor(len(models)) as pool:
             self.before = dict(zip(models, pool.map(self._replay_start, models), strict=True))
         most = None if request.most_messages is None else limit
-        self.native = best_native(self.workload, self.model, on_native, most, self._known(self.model))
+        self.native_replays: NativeReplays = {}
+        self.native = best_native(self.workload, self.model, on_native, most, self._known(self.model), self.native_replays)
         if most is None and self.native.base is not None:
             limit = max(limit, self.native.base.num_messages)  # what nobody asked for does not make a plan slower than native
         self.limit = limit
@@ -198,10 +199,10 @@ class _Planning:
     def _replay_start(self, model: Backend) -> Attempt:
         return try_replay(self.start, model, route_loads=True)
 
-    def _known(self, model: Backend) -> tuple[NativeConfiguration, RunOutcome] | None:
-        """The native configuration of the run before, and its replay; None if it has none, or does not end."""
-        configuration, outcome = configuration_of(self.start), self.before[model].outcome
-        return None if configuration is None or outcome is None else (configuration, outcome)
+    def _known(self, model: Backend) -> tuple[NativeConfiguration, dict[Backend, Attempt]] | None:
+        """The native configuration of the run before, and its replays; None if it has none, or does not end."""
+        configuration = configuration_of(self.start)
+        return None if configuration is None or self.before[model].outcome is None else (configuration, self.before)
 
     def _best_base(self) -> _Base:
         """The best possible native run, so that what stays native is as fast as it can be; else the run before."""
@@ -209,7 +210,7 @@ class _Planning:
             return self.own
         configuration = self.native.base.configuration
         run = configuration.run(self.workload.own_run)
-        return _Base(run, try_replay(run, self.model, route_loads=True), self.native.base.end, configuration)
+        return _Base(run, self.native_replays[configuration][self.model], self.native.base.end, configuration)
 
     def solve_all(
         self, machine: Machine, options: Sequence[SearchOptions], on_progress: OnProgress = _QUIET
@@ -307,7 +308,8 @@ class _Planning:
         defects = [note for each in solutions for note in each.defects]
         notes = [note for each in judged if (note := each.note(self.model))]
         others = [each for each in BACKENDS.values() if each != self.model]
-        for other in others if request.compare_backends and differ(self.judges) else []:
+        is_thorough = request.options.effort == THOROUGH
+        for other in others if request.compare_backends and is_thorough and differ(self.judges) else []:
             quick = [_quick(request.options, solution) for solution in solutions]
             try:
                 theirs = self.solve_all(Machine(self.network, self.start.system, other), quick)
@@ -327,7 +329,7 @@ class _Planning:
         backend = judged.judge.backend
         if self.model.models_congestion or not backend.models_congestion or not backend.is_analytical:
             return judged
-        there = best_native(self.workload, backend, known=self._known(backend)).fastest_possible
+        there = best_native(self.workload, backend, known=self._known(backend), replays=self.native_replays).fastest_possible
         return judged if there is None else replace(judged, native_ns=there.end.possible_ns)
 
     def _notes_on_messages(self, after: RunEnd) -> tuple[str, ...]:

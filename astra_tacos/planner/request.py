@@ -32,7 +32,8 @@ class PlanRequest:
     cache
         Directory of synthesized collectives, None for none.
     compare_backends
-        Whether to make a quick plan for each other backend, too, where judges may differ, to say where that plan is faster.
+        Whether a thorough search makes a quick plan for each other backend, too, where judges may differ, to say where that plan
+        is faster; and whether judges with queues say what native collectives take there.
     most_messages
         About how many messages the planned run may have; None for 20 times as many as native collectives take.
     candidates

@@ -25,7 +25,7 @@ from astra_tacos.planner.group_topology import REACHES, GroupTopology, fabric_vi
 from astra_tacos.planner.instances import Instances, IssueOrder, find_collective_nodes, find_issue_order, match_instances
 from astra_tacos.planner.native_configuration import native_run
 from astra_tacos.run.backend import Backend
-from astra_tacos.run.patterns import COLLECTIVE_NAMES, carrying_type
+from astra_tacos.run.patterns import COLLECTIVE_NAMES, carrying_types
 from astra_tacos.run.run import Run, RunInputs, read_run
 from astra_tacos.run.system import COMM_KEYS
 from astra_tacos.run.trace.schema import CommType, NodeType
@@ -238,7 +238,7 @@ class Workload:
     def carried_run(self) -> Run:
         """The run with patterns that ASTRA-sim lacks as those that carry them."""
         comm_type, nodes = self.run.columns.comm_type.copy(), self.instances.nodes
-        comm_type[nodes.row] = list(map(carrying_type, nodes.pattern.tolist(), nodes.size_bytes.tolist()))
+        comm_type[nodes.row] = carrying_types(nodes.pattern, nodes.size_bytes)
         columns = replace(self.run.columns, comm_type=comm_type)
         return replace(self.run, workload=replace(self.run.workload, workload=columns))
 

@@ -24,7 +24,7 @@ from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.workload import NO_CASE, Workload
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.chunks import TraceParts, part_of
-from astra_tacos.run.patterns import CARRIER, COLLECTIVE_NAMES, GROUP_ATTRIBUTE, PATTERN_ATTRIBUTE, carrying_type, pattern_name
+from astra_tacos.run.patterns import CARRIER, COLLECTIVE_NAMES, GROUP_ATTRIBUTE, PATTERN_ATTRIBUTE, carrying_types, pattern_name
 from astra_tacos.run.run import NATIVE, WORKLOAD, RunInputs
 from astra_tacos.run.trace.node_bytes import load_rank, node_at, replace_nodes, set_attribute
 from astra_tacos.run.trace.schema import CommType
@@ -79,7 +79,7 @@ def find_changes(
     assigned = assignment.group[instance]
     group = np.where(assigned != nodes.named_group, assigned, -1)
     own_group = np.where(is_joint[instance] & (group >= 0), nodes.group, -1)
-    carrying = np.array(list(map(carrying_type, nodes.pattern.tolist(), nodes.size_bytes.tolist())), np.int64)
+    carrying = carrying_types(nodes.pattern, nodes.size_bytes)
     has_trace = assignment.implementation[instance] >= 0
     is_carried = has_trace & (carrying != nodes.pattern) & (workload.run.columns.comm_type[nodes.row] != carrying)
     pattern = np.where(is_carried, nodes.pattern, -1)
@@ -104,7 +104,10 @@ def write_workload(workload: Workload, changes: Changes, prefix: Path) -> None:
     new_id = dict(zip(nodes.row[renamed].tolist(), changes.node_id[renamed].tolist(), strict=True))
     exists = np.flatnonzero(np.isin(trace.dep, nodes.row[renamed]))
     followers = distinct(np.searchsorted(trace.dep_first, exists, side="right") - 1)
-    entry_first, _ = group_by(nodes.rank, np.arange(len(nodes.row)), trace.num_ranks)
+    is_changed = (changes.group >= 0) | (changes.own_group >= 0) | (changes.pattern >= 0) | (np.diff(changes.wait_first) > 0)
+    is_changed[renamed] = True
+    changed = np.flatnonzero(is_changed)
+    entry_first, entries = group_by(nodes.rank[changed], changed, trace.num_ranks)
     for rank in range(trace.num_ranks):
         begin, end = int(trace.rank_first[rank]), int(trace.rank_first[rank + 1])
         data = load_rank(trace, rank)
@@ -121,7 +124,7 @@ def write_workload(workload: Workload, changes: Changes, prefix: Path) -> None:
         for row in followers[slice(*np.searchsorted(followers, (begin, end)))].tolist():
             for deps in (at(row).data_deps, at(row).ctrl_deps):
                 deps[:] = [ids.get(dep, dep) for dep in deps]
-        for entry in range(int(entry_first[rank]), int(entry_first[rank + 1])):
+        for entry in entries[entry_first[rank] : entry_first[rank + 1]].tolist():
             _change(trace, nodes.row, changes, entry, at, new_id)
         path = Path(f"{prefix}.{rank}.et")
         path.write_bytes(replace_nodes(data, columns.byte_offset[begin:end], patched, f"{trace.prefix}.{rank}.et"))

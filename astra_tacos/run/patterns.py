@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from astra_tacos.run.groups import used_groups
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS, Run
@@ -51,6 +52,12 @@ def carrying_type(pattern: int, size_bytes: int) -> CommType:
     """
     is_known = pattern in PATTERN_KEYS and (pattern != CommType.ALL_GATHER or size_bytes > 0)
     return CommType(pattern) if is_known else CARRIER
+
+
+def carrying_types(pattern: NDArray[np.int64], size_bytes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """`carrying_type` of many collectives."""
+    is_known = np.isin(pattern, [int(each) for each in PATTERN_KEYS])
+    return np.where(is_known & ((pattern != CommType.ALL_GATHER) | (size_bytes > 0)), pattern, int(CARRIER))
 
 
 def pattern_name(pattern: int) -> str:

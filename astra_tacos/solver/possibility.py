@@ -32,7 +32,7 @@ from astra_tacos.network.sketch import Sketch
 from astra_tacos.network.topology import Topology
 from astra_tacos.replayer.casting import cast_collectives
 from astra_tacos.replayer.collective_program import CollectiveProgram
-from astra_tacos.replayer.run_replay import try_replay
+from astra_tacos.replayer.run_replay import Attempt, replay_once
 from astra_tacos.run.backend import CONGESTION_AWARE, CUT_THROUGH, Backend
 from astra_tacos.run.groups import used_groups
 from astra_tacos.run.run import NATIVE, Run
@@ -99,7 +99,9 @@ def earliest(ends: Iterable[RunEnd]) -> int:
     return reduce(lambda best, each: each if each[1].is_before(best[1]) else best, numbered)[0]
 
 
-def judge_end(run: Run, backend: Backend, end_ns: int, queued_ns: int | None = None, *, idle_counts: bool = True) -> RunEnd:
+def judge_end(
+    run: Run, backend: Backend, end_ns: int, known: dict[Backend, Attempt] | None = None, *, idle_counts: bool = True
+) -> RunEnd:
     """Whether a network lets a run end so early, and when else it ends.
 
     Parameters
@@ -110,13 +112,13 @@ def judge_end(run: Run, backend: Backend, end_ns: int, queued_ns: int | None = N
         The network model of the replay.
     end_ns
         Its end there.
-    queued_ns
-        Its end on the congestion-aware model, if it is known.
+    known
+        Its replays by network model, as far as they are there; gets those that are made.
     idle_counts
         Whether a run whose Broadcasts move nothing is impossible.
     """
     reason = (why_idle(run) if idle_counts else "") or why_incomplete(run)
-    return RunEnd(end_ns, None, reason) if reason else end_with_queues(run, backend, end_ns, queued_ns)
+    return RunEnd(end_ns, None, reason) if reason else end_with_queues(run, backend, end_ns, known)
 
 
 def why_idle(run: Run) -> str:
@@ -165,15 +167,17 @@ def share_moved(program: CollectiveProgram, pattern: CommType, size_bytes: int) 
     return min(1.0, float((entering / np.maximum(needed, 1e-9)).min(initial=1.0)))
 
 
-def end_with_queues(run: Run, backend: Backend, end_ns: int, queued_ns: int | None = None) -> RunEnd:
+def end_with_queues(run: Run, backend: Backend, end_ns: int, known: dict[Backend, Attempt] | None = None) -> RunEnd:
     """Whether messages get through so early, and when else: at once if the backend has queues itself."""
+    known = {} if known is None else known
+    queued_ns = known[CONGESTION_AWARE].end_ns if CONGESTION_AWARE in known else None
     if backend.models_congestion or (queued_ns is not None and _is_as_early(end_ns, queued_ns)):
         return RunEnd(end_ns, end_ns)
-    models = (CUT_THROUGH, CONGESTION_AWARE) if queued_ns is None else (CUT_THROUGH,)
+    models = (CUT_THROUGH, CONGESTION_AWARE)
     # Of a small run the second replay is often not needed; of a large one it is made while the first one is.
     with ThreadPoolExecutor(len(models)) as pool:
         replay = pool.map if run.workload.num_nodes >= _LARGE else map
-        for attempt in replay(partial(try_replay, run), models):
+        for attempt in replay(partial(replay_once, run, known=known), models):
             if attempt.end_ns is None:
                 refusal = attempt.reason
                 continue

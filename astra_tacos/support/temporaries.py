@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import os
 import re
 import shutil
@@ -182,3 +183,15 @@ def _is_same(descriptor: int, path: Path) -> bool:
         return os.path.samestat(os.fstat(descriptor), path.lstat())
     except OSError:
         return False
+
+
+@contextlib.contextmanager
+def garbage_kept() -> Iterator[None]:
+    """Do not collect cyclic garbage in the block, which makes very many objects: what is alive is not looked through again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

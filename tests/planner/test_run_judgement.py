@@ -19,7 +19,7 @@ from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CONGESTION_UNAWARE
 from astra_tacos.run.run import RunInputs, read_run
 from astra_tacos.solver.judges import Judge
-from astra_tacos.synthesizer.search.search_options import SearchOptions
+from astra_tacos.synthesizer.search.search_options import THOROUGH, SearchOptions
 
 NETWORK = "topology: [FullyConnected, Switch]\nnpus_count: [4, 2]\nbandwidth: [100, 25]\nlatency: [300, 1000]\n"
 OPTIONS = SearchOptions(chunks_per_npu="auto", trials=1, budget=2_000_000, max_sends=20_000)
@@ -57,7 +57,7 @@ def ends(result: PlanResult) -> dict[str, tuple[int | None, int | None]]:
 def test_a_plan_tells_what_it_takes_on_both_judges(inputs: RunInputs, tmp_path: Path) -> None:
     results = {}
     for backend in BACKENDS.values():
-        result, after = planned(inputs, tmp_path / str(backend), backend=backend, options=OPTIONS)
+        result, after = planned(inputs, tmp_path / str(backend), backend=backend, options=replace(OPTIONS, effort=THOROUGH))
         results[backend] = result
         for figure, judge in (("stock_ns", CONGESTION_UNAWARE), ("congested_ns", CONGESTION_AWARE)):
             own = tuple(replay_run(read_run(files), judge).end_ns for files in (inputs, after))

@@ -24,7 +24,7 @@ from astra_tacos.run.chunks import shared_plans
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.patterns import pattern_name
 from astra_tacos.run.run import Run
-from astra_tacos.support.errors import AstraTacosError, ConfigError
+from astra_tacos.support.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,7 +128,6 @@ class Candidates:
             run.workload.size_bytes,
             int(run.workload.tag.max(initial=-1)) + 1,
         )
-        self._made: dict[tuple[Request, ...], Candidate | AstraTacosError] = {}
         self._shared = shared_plans(self._implemented(run)).keys()
 
     def _implemented(self, run: Run) -> Run:
@@ -149,16 +148,7 @@ class Candidates:
         AstraTacosError
             If its replay does not end, or policies contradict one another.
         """
-        key = tuple(requests)
-        if key not in self._made:
-            try:
-                self._made[key] = self._replayed(key, *self.rewritten(key))
-            except AstraTacosError as error:
-                self._made[key] = error
-        made = self._made[key]
-        if isinstance(made, AstraTacosError):
-            raise made
-        return made
+        return self._replayed(tuple(requests), *self.rewritten(requests))
 
     def in_sequence(self, candidate: Candidate, graph: TaskGraph, sequence: Sequence[Operation]) -> Candidate:
         """The same candidate with another order of its collectives.

@@ -48,10 +48,12 @@ def levels(graph: TaskGraph, duration_of: Durations) -> dict[Vertex, int]:
         If vertices wait for one another in a circle.
     """
     after, order = relations(graph)
-    found: dict[Vertex, int] = {}
-    for vertex in reversed(order):
-        own = vertex.duration_ns if isinstance(vertex, Task) else duration_of(vertex)
-        found[vertex] = own + max((found[later] for later in after.get(vertex, ()) if later in found), default=0)
+    found = graph.levels
+    for vertex in reversed(order) if not found else ():
+        longest = 0
+        for later in after.get(vertex, ()):
+            longest = max(longest, found[later])
+        found[vertex] = longest + (vertex.duration_ns if isinstance(vertex, Task) else duration_of(vertex))
     return found
 
 
@@ -88,10 +90,11 @@ class _Simulation:
         self.turn = None if sequence is None else {operation: at for at, operation in enumerate(sequence)}
         self.next_turn = 0
         self.compute_free = [0] * len(graph.ranks)
-        self.network_busy = [False] * len(graph.ranks)
+        self.network_busy = 0  # ranks as bits, here and in what follows
+        self.holds: dict[Vertex, int] = {}
         self.compute_busy = [False] * len(graph.ranks)
         self.compute_ready: list[list[tuple[float, ...]]] = [[] for _ in graph.ranks]
-        self.network_ready: dict[tuple[int, ...], list[Entry]] = {}  # by the ranks that take part: only the first can start
+        self.network_ready: dict[int, list[Entry]] = {}  # by the ranks that take part: only the first can start
         self.uncommitted: list[Entry] = []
         self.committed: dict[Vertex, int] = {}
         self.committed_bytes = 0
@@ -142,11 +145,10 @@ class _Simulation:
 
     def end(self, vertex: Vertex) -> None:
         self.num_done += 1
-        for task in tasks_of(vertex):
-            if task.is_on_network:
-                self.network_busy[task.rank] = False
-            elif task.computes:
-                self.compute_busy[task.rank] = False
+        if vertex in self.holds:
+            self.network_busy ^= self.holds.pop(vertex)
+        elif isinstance(vertex, Task) and vertex.computes:
+            self.compute_busy[vertex.rank] = False
         if vertex in self.committed:
             self.committed_bytes -= self.committed.pop(vertex)
         for later in self.after.get(vertex, ()):
@@ -168,25 +170,29 @@ class _Simulation:
 
     def offer(self, urgency: tuple[float, ...], since: float, vertex: Vertex) -> None:
         """Let a collective or send start, the most urgent one of those of the same ranks first."""
-        ranks = tuple(task.rank for task in tasks_of(vertex))
+        ranks = 0
+        for task in tasks_of(vertex):
+            ranks |= 1 << task.rank
         heapq.heappush(self.network_ready.setdefault(ranks, []), (urgency, since, vertex.place, self.serial, vertex))
 
     def start_network(self) -> None:
         self.commit()
         while True:
-            first: list[tuple[Entry, tuple[int, ...]]] = []
+            first: list[tuple[Entry, int]] = []
             for ranks, ready in self.network_ready.items():
+                if self.network_busy & ranks:
+                    continue
                 while ready and ready[0][-1] in self.start:  # started as a committed one
                     heapq.heappop(ready)
-                if ready and not any(self.network_busy[rank] for rank in ranks):
+                if ready:
                     first.append((ready[0], ranks))
             has_turned = False
             for (*_, vertex), ranks in sorted(first):
                 is_next = self.turn is None or isinstance(vertex, Task) or self.turn[vertex] == self.next_turn
-                if any(self.network_busy[rank] for rank in ranks) or not is_next:
+                if self.network_busy & ranks or not is_next:
                     continue
-                for rank in ranks:
-                    self.network_busy[rank] = True
+                self.network_busy |= ranks
+                self.holds[vertex] = ranks
                 heapq.heappop(self.network_ready[ranks])
                 self.begin(vertex)
                 if self.turn is not None and isinstance(vertex, Operation):

@@ -89,6 +89,7 @@ def _schedule(request: PlanRequest, folder: Path, cache: SynthesisCache | None, 
         most_replays=request.schedule_replays,
         cache=cache,
         per_iteration=request.per_iteration,
+        effort=request.options.effort,
         on_progress=on_progress,
     )
 

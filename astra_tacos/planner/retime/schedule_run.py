@@ -34,6 +34,7 @@ from astra_tacos.run.run import WORKLOAD, Run, RunInputs, read_run
 from astra_tacos.run.trace.reader import read_names
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.errors import AstraTacosError, ConfigError
+from astra_tacos.synthesizer.search.search_options import THOROUGH
 
 _MOST_LAYERS = 1000
 _MOST_RANKS = 4
@@ -153,6 +154,7 @@ def schedule_run(
     most_replays: int = DEFAULT_REPLAYS,
     cache: SynthesisCache | None = None,
     per_iteration: bool = False,
+    effort: str = THOROUGH,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> ScheduleResult:
     """Write a run whose communication is scheduled by policies; its collectives keep their algorithms.
@@ -174,6 +176,8 @@ def schedule_run(
         its own in either case.
     per_iteration
         Whether an iteration in steady state is to be short, not the whole run: of runs whose nodes are named by steps.
+    effort
+        For `search`, when it stops.
     on_progress
         Called with how many were tried, and how many there are at most.
 
@@ -187,11 +191,7 @@ def schedule_run(
     requests = None if asked in (AS_IS, SEARCH) else parse_schedule(asked)
     workload = find_workload(inputs)
     check_dimensions(workload.run)
-    most = int(np.diff(workload.run.workload.rank_first).max())
-    if most > MAX_NODES_OF_RANK:
-        raise ConfigError(
-            f"{workload.run.workload.prefix}: found {most:,} nodes of a rank, expected at most {MAX_NODES_OF_RANK:,} to schedule"
-        )
+    _check_size(workload.run)
     model = choose_backend(backend, workload.run.network)
     NETWORK_MODELS[model](workload.run.network)
     collectives = None if cache is None else SynthesizedCollectives(workload, model, cache=cache)
@@ -202,7 +202,8 @@ def schedule_run(
     candidates = None
     if asked != AS_IS:
         candidates = Candidates(workload, before, model, collectives, per_iteration)
-        found = search(candidates, most_replays, on_progress) if requests is None else _one(candidates, requests, before, notes)
+        alone = None if requests is None else _one(candidates, requests, before, notes)
+        found = alone or search(candidates, most_replays, on_progress, effort)
         best, tried = found.best, found.tried
         if best is not None:
             write_scheduled(folder, inputs, workload, candidates.source, best.new, model)
@@ -234,6 +235,14 @@ def schedule_run(
         _path(run, after),
         tuple(dict.fromkeys(notes)),
     )
+
+
+def _check_size(run: Run) -> None:
+    most = int(np.diff(run.workload.rank_first).max())
+    if most > MAX_NODES_OF_RANK:
+        raise ConfigError(
+            f"{run.workload.prefix}: found {most:,} nodes of a rank, expected at most {MAX_NODES_OF_RANK:,} to schedule"
+        )
 
 
 def _path(run: Run, outcome: RunOutcome) -> PathSummary:

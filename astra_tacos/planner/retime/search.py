@@ -1,13 +1,15 @@
 """The search over combinations of policies, judged by replays.
 
-All policies are tried alone, with several values of their options, and all published systems. Then, in the best combination and
-in the best one with partitions by priority, one policy after the other is added, exchanged or left out, until no change helps. At
-last, if there are few collectives, every order of them that dependencies allow is tried.
+All policies are tried alone, with several values of their options, and all published systems. Then, in the best combination, one
+policy after the other is added, exchanged or left out, until a round through all policies gains too little. If the whole round
+gained too little, the same is done from the best partitions by priority. At last, if there are few collectives, every order of
+them that dependencies allow is tried.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import permutations
@@ -18,6 +20,8 @@ from astra_tacos.planner.retime.policies import POLICIES
 from astra_tacos.planner.retime.request import SYSTEMS, Request, default_request, parse_schedule
 from astra_tacos.planner.retime.tasks import Operation, TaskGraph, Vertex, relations
 from astra_tacos.support.errors import AstraTacosError, ConfigError
+from astra_tacos.support.temporaries import garbage_kept
+from astra_tacos.synthesizer.search.search_options import EFFORTS, THOROUGH
 
 Combination = dict[str, Request]
 FEW_COLLECTIVES = 6
@@ -54,7 +58,7 @@ class Found:
     tried: tuple[Tried, ...]
 
 
-def search(candidates: Candidates, most_replays: int, on_progress: Callable[[int, int], None]) -> Found:
+def search(candidates: Candidates, most_replays: int, on_progress: Callable[[int, int], None], effort: str = THOROUGH) -> Found:
     """Find the fastest combination of policies.
 
     Parameters
@@ -65,8 +69,12 @@ def search(candidates: Candidates, most_replays: int, on_progress: Callable[[int
         How many combinations are replayed at most, beside each policy alone.
     on_progress
         Called with how many were tried, and how many there are at most.
+    effort
+        Key of `EFFORTS`: how little a change may gain for the other policies to be tried again (`Effort.gain`); a thorough search
+        tries them after any gain, and begins from both combinations.
     """
-    return _Search(candidates, most_replays, on_progress).run()
+    with garbage_kept():
+        return _Search(candidates, most_replays, on_progress, 1.0 if effort == THOROUGH else EFFORTS[effort].gain).run()
 
 
 def names_of(requests: tuple[Request, ...]) -> tuple[str, ...]:
@@ -85,8 +93,8 @@ def tried(made: Candidate) -> Tried:
 
 
 class _Search:
-    def __init__(self, candidates: Candidates, most_replays: int, on_progress: Callable[[int, int], None]) -> None:
-        self.candidates, self.on_progress = candidates, on_progress
+    def __init__(self, candidates: Candidates, most_replays: int, on_progress: Callable[[int, int], None], worth: float) -> None:
+        self.candidates, self.on_progress, self.worth = candidates, on_progress, worth
         graph = candidates.rewritten(())[0]
         self.variants = {
             name: [default_request(name, **values) for values in ({}, *policy.variants(graph))]
@@ -108,15 +116,16 @@ class _Search:
                     best_of[name] = cost_ns, request
         for system in SYSTEMS:
             self.take({request.name: request for request in parse_schedule(system) or ()})
-        start = dict(self.combination)
-        for combination in (start, start | {name: best_of[name][1] for name in ("split", "priority") if name in best_of}):
-            self.improve(combination)
+        start, start_ns = dict(self.combination), self.best_ns
+        self.improve(start)
+        if self.worth == 1 or self.best_ns > start_ns * self.worth:
+            self.improve(start | {name: best_of[name][1] for name in ("split", "priority") if name in best_of})
         self.try_orders()
         in_order = [tried(self.best)] if self.best is not None and self.best.is_ordered else []
         return Found(self.best, (*self.tried.values(), *in_order))
 
     def improve(self, combination: Combination) -> None:
-        """Take the best variant of one policy after the other, or none, until no policy can be changed for the better."""
+        """Take the best variant of one policy after the other, or none, until no policy can be changed for what is worth it."""
         cost_ns = self.take(combination)
         unchanged, names = 0, list(self.variants)[::-1]
         while cost_ns is not None and unchanged < len(names):
@@ -129,13 +138,15 @@ class _Search:
                     return
                 took = self.take(other)
                 if took is not None and took < cost_ns:
-                    cost_ns, combination, unchanged = took, other, 0
+                    unchanged = 0 if took < cost_ns * self.worth else unchanged
+                    cost_ns, combination = took, other
 
     def take(self, combination: Combination) -> int | None:
         """Try a combination; returns its cost, None if its run does not end."""
         requests = tuple(combination[name] for name in POLICIES if name in combination)
         if requests in self.tried:
             return self.tried[requests].cost_ns
+        gc.collect(0)  # tasks and operations of the last candidate name one another
         try:
             made = self.candidates.make(requests)
         except AstraTacosError as error:

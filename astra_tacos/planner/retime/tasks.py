@@ -204,6 +204,7 @@ class Operation:
 
 Vertex = Task | Operation
 """A task that is in no operation, or an operation."""
+Relations = tuple[dict[Vertex, list[Vertex]], list[Vertex]]
 
 
 @dataclass(slots=True, eq=False)
@@ -222,6 +223,8 @@ class TaskGraph:
         Whether tasks that may move take their turn by the longest way to the end.
     moves_when_idle
         Whether they do so only when no other task of the rank is ready.
+    known, levels
+        What `relations` and `list_schedule.levels` found; who changes dependencies of tasks of the graph forgets them.
     """
 
     ranks: list[list[Task]]
@@ -229,11 +232,17 @@ class TaskGraph:
     credit_bytes: int = 0
     reorders_compute: bool = False
     moves_when_idle: bool = False
+    known: Relations | None = None
+    levels: dict[Vertex, int] = field(default_factory=dict)
 
     def tasks(self) -> Iterator[Task]:
         """All tasks."""
         for tasks in self.ranks:
             yield from tasks
+
+    def has(self, pattern: int) -> bool:
+        """Whether a collective has that pattern."""
+        return any(one.pattern == pattern for one in self.operations)
 
     def replace(self, gone: dict[Task, list[Task]], operations: list[Operation]) -> None:
         """Replace tasks by others; what waited for a task waits for all that take its place.
@@ -256,12 +265,17 @@ class TaskGraph:
             self.ranks[rank] = list(dict.fromkeys(kept))
         for task in self.tasks():
             for deps in (task.data, task.ctrl):
-                if any(dep in gone for dep in deps):
+                if not gone.keys().isdisjoint(deps):
                     found = dict.fromkeys(other for dep in deps for other in gone.get(dep, (dep,)))
                     if task in new:
                         found.pop(task, None)
                     deps[:] = found
         self.operations = operations
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget what follows from dependencies, as these are changed."""
+        self.known, self.levels = None, {}
 
     def copy(self) -> TaskGraph:
         """The same graph, of tasks and operations of its own."""
@@ -294,7 +308,7 @@ def tasks_of(vertex: Vertex) -> list[Task]:
     return [vertex] if isinstance(vertex, Task) else vertex.tasks
 
 
-def relations(graph: TaskGraph) -> tuple[dict[Vertex, list[Vertex]], list[Vertex]]:
+def relations(graph: TaskGraph) -> Relations:
     """What waits for each vertex, and all vertices in an order in which nothing comes before what it waits for.
 
     Raises
@@ -302,6 +316,12 @@ def relations(graph: TaskGraph) -> tuple[dict[Vertex, list[Vertex]], list[Vertex
     ConfigError
         If vertices wait for one another in a circle.
     """
+    if graph.known is None:
+        graph.known = _relations(graph)
+    return graph.known
+
+
+def _relations(graph: TaskGraph) -> Relations:
     waits: dict[Vertex, int] = {}
     for task in graph.tasks():
         waits[task.operation or task] = 0
@@ -343,10 +363,17 @@ class CollectiveDurations:
     def __init__(self, run: Run, backend: Backend, collectives: SynthesizedCollectives | None = None) -> None:
         self._run, self._backend, self._collectives = run, backend, collectives
         self._group_of: dict[tuple[int, ...], int] = {}
+        self._replayed: dict[tuple[int, int, int], int] = {}
         self._known: dict[tuple[int, int, int], int] = {}
 
     def __call__(self, operation: Operation) -> int:
         """Duration in ns, alone on the network; an estimate between two sizes that were replayed."""
+        key = operation.pattern, operation.group, operation.size_bytes
+        if key not in self._known:
+            self._known[key] = self._estimated(operation)
+        return self._known[key]
+
+    def _estimated(self, operation: Operation) -> int:
         members, size = operation.members, max(operation.size_bytes, 1)
         shape = tuple(rank - members[0] for rank in members)
         group = self._group_of.setdefault(shape, operation.group)
@@ -363,12 +390,12 @@ class CollectiveDurations:
 
     def _of(self, operation: Operation, group: int, size: int) -> int:
         key = operation.pattern, group, size
-        if key not in self._known:
+        if key not in self._replayed:
             run = self._run
             custom = None if self._collectives is None else self._collectives.trace(operation.pattern, operation.group, size)
             splits = run.system.preferred_dataset_splits if self._collectives is None else 1
             system = replace(run.system, roofline_enabled=False, preferred_dataset_splits=splits)
             members = run.groups.members.get(operation.group, operation.members)  # as the run lists them
             alone = single_collective_run(run.network, system, operation.pattern, size, custom, [members])
-            self._known[key] = replay_run(alone, self._backend).end_ns
-        return self._known[key]
+            self._replayed[key] = replay_run(alone, self._backend).end_ns
+        return self._replayed[key]

@@ -9,7 +9,8 @@ from pathlib import Path
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.trace.node_bytes import new_metadata
 from astra_tacos.support.errors import AstraTacosError, ConfigError
-from astra_tacos.workload.importer.documents import garbage_kept, read_documents
+from astra_tacos.support.temporaries import garbage_kept
+from astra_tacos.workload.importer.documents import read_documents
 from astra_tacos.workload.importer.rank_nodes import RankNode, rank_nodes
 from astra_tacos.workload.importer.rank_sources import RankSource, find_ranks
 from astra_tacos.workload.importer.simai import is_simai_workload, read_simai_workload

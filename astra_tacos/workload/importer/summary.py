@@ -13,7 +13,8 @@ from typing import Any
 
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.workload.importer.documents import garbage_kept, read_documents
+from astra_tacos.support.temporaries import garbage_kept
+from astra_tacos.workload.importer.documents import read_documents
 from astra_tacos.workload.importer.host_trace import DEFAULT_GROUP, Communication
 from astra_tacos.workload.importer.rank_nodes import RankNode, Rounding, rank_nodes
 from astra_tacos.workload.importer.rank_sources import find_ranks

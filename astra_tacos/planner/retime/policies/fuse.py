@@ -9,7 +9,7 @@ lzhangbv/dear_pytorch).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -150,6 +150,13 @@ def _fused(bucket: list[Operation], at: int) -> Operation:
     return fused
 
 
+def _variants(graph: TaskGraph) -> Iterator[Mapping[str, Any]]:
+    """Caps that some All-Reduce does not reach alone, and buckets by time."""
+    smallest = min((one.size_bytes for one in graph.operations if one.pattern == CommType.ALL_REDUCE), default=0)
+    yield from ({"cap": mib << 20} for mib in _TRIED_MIB if mib << 20 > smallest)
+    yield {"rule": "mgwfbp"}
+
+
 POLICY = Policy(
     "fuse",
     "one All-Reduce for gradients that are ready one after another",
@@ -159,5 +166,5 @@ POLICY = Policy(
         "first": Option("size", 0, "the same for the first bucket of a step; by default that of the others"),
         "rule": Option(("size", "mgwfbp"), "size", "close buckets by size, or by time as MG-WFBP does"),
     },
-    lambda graph: (*({"cap": mib << 20} for mib in _TRIED_MIB), {"rule": "mgwfbp"}),
+    _variants,
 )

@@ -46,5 +46,5 @@ POLICY = Policy(
         "first": Option(("none", "all-to-all"), "none", "what goes before all others"),
         "credit": Option("size", 0, "bytes that are committed ahead of a decision; by default what could start at once"),
     },
-    lambda graph: ({"first": "all-to-all"},),
+    lambda graph: ({"first": "all-to-all"},) if graph.has(CommType.ALL_TO_ALL) else (),
 )

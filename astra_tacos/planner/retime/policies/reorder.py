@@ -42,6 +42,7 @@ def _apply(graph: TaskGraph, setting: Setting, values: Mapping[str, Any]) -> lis
             if last is not None and last not in task.deps:
                 task.ctrl.append(last)
             last = task
+    graph.forget()
     if not num_moving:
         return ["reorder: something computed waits for every compute node: none is a gradient of weights"]
     graph.reorders_compute, graph.moves_when_idle = True, values["when"] == "idle"

@@ -91,7 +91,8 @@ def _variants(graph: TaskGraph) -> Iterator[Mapping[str, Any]]:
     largest = max((one.size_bytes for one in graph.operations), default=1)
     for parts in (2, 4, 8, 16):
         yield {"partition": max(-(-largest // parts), 1)}
-    yield {"partition": max(-(-largest // 8), 1), "of": "both"}
+    if graph.has(CommType.ALL_TO_ALL):
+        yield {"partition": max(-(-largest // 8), 1), "of": "both"}
 
 
 POLICY = Policy(
