@@ -30,7 +30,7 @@ PRIORS: dict[str, tuple[float, float, str]] = {
     "launch_us": (8, 1.0, "launch of a call"),
     "inside_gbps": (100, 3.0, "bandwidth of a GPU inside its node"),
     "between_gbps": (10, 3.0, "bandwidth between nodes, of a GPU's share"),
-    "tree_share": (0.85, 0.3, "of the bandwidth that trees get"),
+    "tree_share": (0.9, 0.4, "of the bandwidth that trees get"),
     "nvls_share": (0.82, 0.05, "of the bandwidth that a switch that adds gets"),
     "direct_share": (1.0, 0.2, "of the bandwidth that All-to-All gets"),
     "shift_share": (1.0, 0.3, "of the bandwidth between nodes that Send-Receive gets"),
@@ -98,7 +98,7 @@ def _work(row: CollectiveTime, algorithm: str) -> tuple[float, float, float, flo
         moved = steps * size / ranks
         return (steps - between, between, moved * (gpus > 1), moved / gpus * crosses, size / ranks)
     depth = 2.0 * math.ceil(math.log2(nodes))
-    crossing = size * min(nodes - 1, 2) / gpus
+    crossing = 2 * size * crosses / gpus
     message = min(size / 2, _TREE_MESSAGE)
     if algorithm == "nvls":
         return None if gpus < 4 else (2.0, depth, size * (gpus + 1) / gpus, crossing, message)
