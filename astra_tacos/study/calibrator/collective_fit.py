@@ -94,10 +94,15 @@ def errors_of_rows(model: CollectiveModel, rows: Sequence[CollectiveTime]) -> li
     return (model.predict(rows)[0] / np.array([row.time_us for row in rows]) - 1).tolist()  # type: ignore[no-any-return]
 
 
-def left_out(rows: Sequence[CollectiveTime], fitted: CollectiveModel) -> dict[str, Errors]:
+def left_out(rows: Sequence[CollectiveTime], fitted: CollectiveModel) -> tuple[dict[str, Errors], dict[str, float]]:
     """Errors on whole collectives, node counts and thirds of the sizes that a fit to all others has not seen.
 
-    `all` has all of them together: the error to expect of what was not measured.
+    Returns
+    -------
+    tuple
+        Errors by what was left out; `all` has all of them together: the error to expect of what was not measured. And by how much
+        each constant differs between these fits, as a share: rows of one test are no independent times, so that it is more than
+        a fit to all of them says.
     """
     sizes = sorted({row.size_bytes for row in rows})
     bounds = sorted({sizes[len(sizes) * part // 3] for part in range(3)})
@@ -108,15 +113,19 @@ def left_out(rows: Sequence[CollectiveTime], fitted: CollectiveModel) -> dict[st
     kinds: tuple[Callable[[CollectiveTime], str], ...] = (lambda row: row.collective, lambda row: f"{row.nodes} nodes", third)
     found: dict[str, Errors] = {}
     every: list[float] = []
+    differs = dict.fromkeys(PRIORS, 0.0)
     for kind in kinds:
         groups = list(dict.fromkeys(map(kind, rows)))
+        models = []
         for group in groups if len(groups) > 1 else ():
             inside, others = ([row for row in rows if (kind(row) == group) is is_in] for is_in in (True, False))
             if len(others) < _LEAST_TIMES:
                 continue
-            model = fit_collectives(others, has_nvls=fitted.has_nvls, is_mesh=fitted.is_mesh).model
-            errors = [abs(error) for error in errors_of_rows(model, inside)]
+            models.append(fit_collectives(others, has_nvls=fitted.has_nvls, is_mesh=fitted.is_mesh).model)
+            errors = [abs(error) for error in errors_of_rows(models[-1], inside)]
             found[group] = Errors.of(errors)
             every += errors
-    return found | ({"all": Errors.of(every)} if every else {})
-
+        for name in PRIORS if len(models) > 1 else ():
+            values = np.log([model.constants[name] for model in models])
+            differs[name] = max(differs[name], float(np.sqrt(len(models) - 1) * values.std()))
+    return found | ({"all": Errors.of(every)} if every else {}), differs

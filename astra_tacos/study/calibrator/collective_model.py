@@ -78,7 +78,7 @@ class Work:
             if not is_there[at].any():  # a forced algorithm that this shape has not: the library falls back to the ring
                 values[:, at, 0] = _work(row, "ring") or values[:, at, 0]
                 is_there[at, 0] = True
-        return cls(*values, algorithm=algorithm, is_there=is_there)
+        return cls(values[0], values[1], values[2], values[3], values[4], algorithm, is_there)
 
 
 def _work(row: CollectiveTime, algorithm: str) -> tuple[float, float, float, float, float] | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,7 +81,7 @@ def _algorithm(where: str, name: str) -> str:
         if kind in name.lower():
             return kind
     if name:
-        raise ConfigError(f"{where}: algorithm {name!r}, expected ring, tree, nvls or none (--where algorithm=NAME takes some rows)")
+        raise ConfigError(f"{where}: algorithm {name!r}, expected ring, tree, nvls or none: --where takes some rows")
     return ""
 
 
@@ -122,7 +123,7 @@ def _read_csv(path: Path, lines: Sequence[str], shape: tuple[int, int] | None, w
             continue
         for name in _MACHINE:
             if seen.setdefault(name, row.get(name, "")) != row.get(name, ""):
-                raise ConfigError(f"{line}: {name} is {row[name]}, and was {seen[name]} before; --where {name}={row[name]} takes one")
+                raise ConfigError(f"{line}: {name} is {row[name]}, was {seen[name]}: --where {name}=... takes one")
         nodes, gpus = shape or (0, 0)
         if "nodes" in row and "gpus_per_node" in row:
             nodes, gpus = (_positive(line, name, row[name]) for name in ("nodes", "gpus_per_node"))
@@ -164,7 +165,7 @@ def _read_log(path: Path, lines: Sequence[str], shape: tuple[int, int] | None) -
                 raise ConfigError(f"{line}: no line of the log says the ranks and their hosts: give --network")
             nodes = len(set(hosts))
             nodes, gpus = (nodes, len(hosts) // nodes) if hosts else shape or (0, 0)
-            if hosts and nodes * gpus != len(hosts):
+            if len(set(Counter(hosts).values())) > 1:
                 raise ConfigError(f"{line}: {len(hosts)} ranks on {nodes} hosts, expected as many on each")
             size = _positive(line, "size", fields[0])
             both = (_time(line, "time", fields[at]) for at in times)
