@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from astra_tacos.network.blocks.building_block import COMPLETE
+from astra_tacos.network.blocks.switch import SWITCH
 from astra_tacos.network.network_config import Dimension, network_yaml, read_network
 from astra_tacos.solver.first_use import Progress, silent
 from astra_tacos.study.calibrator.collective_fit import CollectiveFit, errors_of_rows, fit_collectives, left_out
@@ -52,7 +54,7 @@ def calibrate_collectives(
         config = read_network(network)
         first = config.dimensions[0].size if config.dimensions else config.num_npus
         shape = (config.num_npus // first, first)
-        is_mesh = bool(config.dimensions) and config.dimensions[0].block == "FullyConnected"
+        is_mesh = bool(config.dimensions) and config.dimensions[0].block == COMPLETE
         has_nvls = True if config.reducing else None
     with progress("reading"):
         rows = [row for path in paths for row in read_collectives(path, shape, where)]
@@ -149,7 +151,7 @@ def _network(result: dict[str, Any]) -> str:
         (result["nodes"], c["between_gbps"], c["inside_step_us"] * c["between_ratio"], False),
     ):
         if size > 1:
-            block, links = ("FullyConnected", 1) if is_mesh else ("Switch", 2)
+            block, links = (COMPLETE, 1) if is_mesh else (SWITCH.name, 2)
             dimensions.append(Dimension(block, size, round(gbps * 1e9 / (1 << 30), 6), round(step * 1e3 / links, 3)))
     promised = result["left_out"].get("all")
     about = f"# Fitted by astra-tacos calibrate to {result['times']} times of collectives.\n"
