@@ -91,23 +91,20 @@ def collectives() -> list[str]:
         for name in names:
             many = [row for row in rows if row.nodes == 128 and row.collective == name and row.size_bytes >= MIB]
             add(f"Polaris, setup {setup}", ("2 and 8 nodes", f"{name}, 128 nodes, from 1 MiB"), (few, many), has_nvls=False)
-    for machine, where in MACHINES_OF_POLARIS:
-        rows = _rows("measured_polaris/collectives.csv", machine=machine, **where)
-        title = ", ".join([machine, *(f"{key} {value}" for key, value in where.items())])
+    for cluster, where in MACHINES_OF_POLARIS:
+        rows = _rows("measured_polaris/collectives.csv", machine=cluster, **where)
+        title = ", ".join([cluster, *(f"{key} {value}" for key, value in where.items())])
         leave_out(f"{title}, from 1 MiB", rows, lambda row: row.size_bytes >= MIB, has_nvls=False)
     for name in ("nccl_ring", "nccl_tree"):
         rows = _rows("measured_fugaku/mn5_nccl.csv", algorithm=name)
         few, many = ([row for row in rows if (row.nodes <= 8) is is_few] for is_few in (True, False))
         add(f"MareNostrum 5, {name}", ("4 and 8 nodes", "16 and 32 nodes"), (few, many), has_nvls=False)
-    for machine, arm in (("A100", "intra-node"), ("GH200", "intra-node"), ("A100", "socket default"), ("A100", "socket fournic")):
-        rows = _rows("measured_small/collectives.csv", machine=f"Merlin-{machine}", arm=arm)
-        rows = [
-            replace(row, size_bytes=row.size_bytes * row.nodes * row.gpus) if row.collective == "all_to_all" else row
-            for row in rows
-        ]
+    for gpu, arm in (("A100", "intra-node"), ("GH200", "intra-node"), ("A100", "socket default"), ("A100", "socket fournic")):
+        rows = _rows("measured_small/collectives.csv", machine=f"Merlin-{gpu}", arm=arm)
+        rows = [_whole(row) for row in rows]
         halves = _halves(rows)
         known = {"has_nvls": False, "is_mesh": arm == "intra-node"}
-        add(f"{machine}, {arm}", ("half of the sizes", "the other half, up to 64 KiB"), halves, **known)
+        add(f"{gpu}, {arm}", ("half of the sizes", "the other half, up to 64 KiB"), halves, **known)
     return lines
 
 
@@ -121,6 +118,11 @@ MACHINES_OF_POLARIS: tuple[tuple[str, dict[str, str]], ...] = (
 
 def _rows(name: str, **where: str) -> Rows:
     return read_collectives(Path(os.environ["ASTRA_TACOS_PEERS"]) / name, None, where)
+
+
+def _whole(row: CollectiveTime) -> CollectiveTime:
+    """All-to-All of this file counts the bytes of a pair."""
+    return replace(row, size_bytes=row.size_bytes * row.nodes * row.gpus) if row.collective == "all_to_all" else row
 
 
 def _halves(rows: Rows) -> tuple[Rows, Rows]:
