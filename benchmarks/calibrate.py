@@ -112,6 +112,7 @@ MACHINES_OF_POLARIS: tuple[tuple[str, dict[str, str]], ...] = (
     ("Sophia", {"setup": "6"}),
     ("Sirius", {"setup": "4", "nccl": "2.21"}),
     ("Sirius", {"setup": "5", "nccl": "2.18"}),
+    ("Sirius", {"setup": "5", "nccl": "2.21"}),
     ("Polaris", {"setup": "4", "nccl": "2.18"}),
 )
 

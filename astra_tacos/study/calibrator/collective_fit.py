@@ -19,7 +19,7 @@ _ROBUST = 0.05
 _KNOT = np.log(4.0)
 _CURVE = (np.log(256.0), np.log(float(1 << 20)))
 """Messages between which the curve has knots."""
-_RISE, _FALL, _START = 0.5, 0.25, 0.3
+_CHANGE, _START = 0.5, 0.3
 """How far the curve goes from a knot to the next, and begins away from 1."""
 
 
@@ -73,9 +73,8 @@ def fit_collectives(rows: Sequence[CollectiveTime], *, has_nvls: bool | None = N
         error = (np.log(model_of(x).times(work).min(axis=1)) - log_time) / _ROBUST
         robust = np.sign(error) * np.sqrt(2 * (np.sqrt(1 + error**2) - 1))
         curve = x[len(names) :]
-        change = np.diff(curve)
         typically = (x[: len(names)] - typical) / spread
-        return np.concatenate((robust, typically, change / np.where(change < 0, _FALL, _RISE), [curve[0] / _START]))
+        return np.concatenate((robust, typically, np.diff(curve) / _CHANGE, [curve[0] / _START]))
 
     start = np.concatenate((typical, np.zeros(len(knots))))
     for name, moved, counts in (
