@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from results_page import machine, main
 
+from astra_tacos.study.calibrator.collective_fit import errors_of_rows, fit_collectives
+from astra_tacos.study.calibrator.collective_times import CollectiveTime, read_collectives
 from astra_tacos.study.calibrator.machine import (
     Errors,
     Point,
@@ -48,7 +52,89 @@ def tables() -> str:
         fitted = f"{constants.launch_us:.1f} | {constants.block_gbps:.1f} | {constants.link_gbps:.1f}"
         lines.append(f"| {protocol} | {len(own)} | {fitted} | {_text(errors)} | {_text(half)} |")
     lines.append(f"| all | {len(every)} | | | | {_text(every)} | {_text(others)} |")
-    return "\n".join([*lines, "", machine()])
+    return "\n".join([*lines, "", *collectives(), "", machine()])
+
+
+Rows = list[CollectiveTime]
+MIB = 1 << 20
+
+
+def collectives() -> list[str]:
+    """Errors on collectives, node counts and sizes that were not fitted."""
+    lines = ["| machine | fitted | predicted | times | median, p90, worst |", "|---|---|---|---|---|"]
+
+    def add(machine: str, names: tuple[str, str], rows: tuple[Rows, Rows], **known: bool) -> None:
+        errors = [abs(error) for error in errors_of_rows(fit_collectives(rows[0], **known).model, rows[1])]
+        lines.append(f"| {machine} | {names[0]} | {names[1]} | {len(errors)} | {_text(errors)} |")
+
+    def leave_out(machine: str, rows: Rows, counts: Callable[[CollectiveTime], bool], **known: bool) -> None:
+        for name in dict.fromkeys(row.collective for row in rows):
+            others, own = ([row for row in rows if (row.collective == name) is is_own] for is_own in (False, True))
+            add(machine, ("the others", name), (others, [row for row in own if counts(row)]), **known)
+
+    h100 = _rows("measured_h100/collectives.csv")
+    leave_out("H100, 1 node", h100, lambda row: row.nodes == 1, has_nvls=True)
+    leave_out("H100, 10 nodes", h100, lambda row: row.nodes == 10, has_nvls=True)
+    small, large = ([row for row in h100 if (row.size_bytes <= 256 * MIB) is is_small] for is_small in (True, False))
+    add("H100", ("up to 256 MiB", "above"), (small, large), has_nvls=True)
+    pairs = _rows("measured_h100/pairs.csv", machine="example-cluster01")
+    for name in ("all_to_all", "sendrecv"):
+        add(
+            "H100",
+            ("1 and 10 nodes", f"{name}, 2 nodes"),
+            (h100, [row for row in pairs if row.collective == name]),
+            has_nvls=True,
+        )
+    for setup, names in (("5", ("all_gather",)), ("1", ("all_reduce", "all_to_all"))):
+        rows = _rows("measured_polaris/collectives.csv", machine="Polaris", setup=setup, nccl="2.18")
+        few = [row for row in rows if row.nodes <= 8]
+        for name in names:
+            many = [row for row in rows if row.nodes == 128 and row.collective == name and row.size_bytes >= MIB]
+            add(f"Polaris, setup {setup}", ("2 and 8 nodes", f"{name}, 128 nodes, from 1 MiB"), (few, many), has_nvls=False)
+    for cluster, where in MACHINES_OF_POLARIS:
+        rows = _rows("measured_polaris/collectives.csv", machine=cluster, **where)
+        title = ", ".join([cluster, *(f"{key} {value}" for key, value in where.items())])
+        leave_out(f"{title}, from 1 MiB", rows, lambda row: row.size_bytes >= MIB, has_nvls=False)
+    for name in ("nccl_ring", "nccl_tree"):
+        rows = _rows("measured_fugaku/mn5_nccl.csv", algorithm=name)
+        few, many = ([row for row in rows if (row.nodes <= 8) is is_few] for is_few in (True, False))
+        add(f"MareNostrum 5, {name}", ("4 and 8 nodes", "16 and 32 nodes"), (few, many), has_nvls=False)
+    for gpu, arm in (("A100", "intra-node"), ("GH200", "intra-node"), ("A100", "socket default"), ("A100", "socket fournic")):
+        rows = _rows("measured_small/collectives.csv", machine=f"Merlin-{gpu}", arm=arm)
+        rows = [_whole(row) for row in rows]
+        halves = _halves(rows)
+        known = {"has_nvls": False, "is_mesh": arm == "intra-node"}
+        add(f"{gpu}, {arm}", ("half of the sizes", "the other half, up to 64 KiB"), halves, **known)
+    return lines
+
+
+MACHINES_OF_POLARIS: tuple[tuple[str, dict[str, str]], ...] = (
+    ("Sophia", {"setup": "6"}),
+    ("Sirius", {"setup": "4", "nccl": "2.21"}),
+    ("Sirius", {"setup": "5", "nccl": "2.18"}),
+    ("Sirius", {"setup": "5", "nccl": "2.21"}),
+    ("Polaris", {"setup": "4", "nccl": "2.18"}),
+)
+
+
+def _rows(name: str, **where: str) -> Rows:
+    return read_collectives(Path(os.environ["ASTRA_TACOS_PEERS"]) / name, None, where)
+
+
+def _whole(row: CollectiveTime) -> CollectiveTime:
+    """All-to-All of this file counts the bytes of a pair."""
+    return replace(row, size_bytes=row.size_bytes * row.nodes * row.gpus) if row.collective == "all_to_all" else row
+
+
+def _halves(rows: Rows) -> tuple[Rows, Rows]:
+    """Every other size of each collective and shape, and those between up to 64 KiB."""
+    tests: dict[tuple[str, int, int], Rows] = {}
+    for row in sorted(rows, key=lambda row: row.size_bytes):
+        tests.setdefault((row.collective, row.nodes, row.gpus), []).append(row)
+    return (
+        [row for own in tests.values() for row in own[::2]],
+        [row for own in tests.values() for row in own[1::2] if row.size_bytes <= 1 << 16],
+    )
 
 
 def _text(errors: list[float]) -> str:

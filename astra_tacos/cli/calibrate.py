@@ -19,33 +19,55 @@ _ERRORS = ("protocol", "median", "p90", "worst", "other half: median", "p90 ", "
 
 
 @command()
-@click.argument("files", metavar="PROGRAM.xml|DIR TIMES|LOG...", type=click.Path(path_type=Path), nargs=-1, required=True)
-@click.option("--from", "least_bytes", type=Size(), default="64KiB", show_default=True, help="Smallest size that counts.")
-@output_option("Write calibration.json and a network file for each protocol.")
+@click.argument("files", metavar="LOG|CSV...", type=click.Path(path_type=Path), nargs=-1, required=True)
+@click.option("--from", "least_bytes", type=Size(), help="Smallest size that counts, for programs (64KiB) and --check.")
+@click.option("--check", "checked", type=click.Path(path_type=Path), metavar="DIR", help="Check a calibration on other times.")
+@click.option("--limit", type=click.FloatRange(min=0), help="Largest median error of --check in percent.")
+@click.option("--where", multiple=True, metavar="COLUMN=VALUE", help="Rows of CSV files that count.")
+@output_option("Write calibration.json and network files.")
 @network_option
 @json_option
-def calibrate(files: tuple[Path, ...], least_bytes: int, output: Path | None, network_path: Path | None, as_json: bool) -> None:
-    """Fit the constants of a machine to measured times of MSCCL programs, by protocol, and say how far off they are.
+def calibrate(
+    files: tuple[Path, ...],
+    least_bytes: int | None,
+    checked: Path | None,
+    limit: float | None,
+    where: tuple[str, ...],
+    output: Path | None,
+    network_path: Path | None,
+    as_json: bool,
+) -> None:
+    """Fit the constants of a machine to measured times of its collectives, and say how far off they are.
 
     \b
+    astra-tacos calibrate all_reduce.log all_gather.log --output DIR
+    astra-tacos calibrate --check DIR other.log --limit 10
     astra-tacos calibrate ring.xml ring.csv all_pairs.xml all_pairs.log --output DIR
     astra-tacos calibrate run_1 run_1.log run_2 run_2.log --output DIR
 
-    FILEs come in pairs: a program, and its times: CSV with columns `size` (bytes) and `time` (us), or a log of nccl-tests. Of
-    times in place and out of place, those count that the program is for. The constants are the launch of a program, the
-    throughput of a thread block and of a link, and what large messages cost beside.
-    With four programs of a protocol or more, each half of them also predicts the other half. All programs need the same number
-    of GPUs.
+    Files are logs of nccl-tests or rccl-tests, or CSV with columns collective, size_bytes, time_us, nodes and gpus_per_node.
+    The last two may be missing where --network says the shape.
+
+    An MSCCL program and its times are a pair: constants are fitted by protocol. Times are CSV with columns `size` (bytes) and
+    `time` (us), or a log. Of times in place and out of place, those count that the program is for. With four programs of a
+    protocol or more, each half of them also predicts the other half. All programs need the same number of GPUs.
 
     Pairs of a run directory and a log of ASTRA-sim with ns-3 fit the configuration of ns-3 instead, where that is not known:
     payload, headers and windows. DIR gets it as ns3_config.txt, for --ns3-config. Two small runs do.
     """
     from astra_tacos.study.calibrator.calibration import calibrate_machine, calibrate_ns3
 
-    if len(files) % 2:
-        raise click.UsageError("Expected pairs of files: a program, and its measured times.")
     if output is not None and output.exists():
         raise ConfigError(f"{output}: exists, expected a directory to be made")
+    if not any(path.suffix == ".xml" or path.is_dir() for path in files):
+        chosen = {"least_bytes": least_bytes or 0, "limit": limit, "where": where}
+        _collectives(files, checked, chosen, (output, network_path), as_json)
+        return
+    if checked is not None or where or limit is not None:
+        raise click.UsageError("--check, --limit and --where are for times of collectives.")
+    least_bytes = 64 << 10 if least_bytes is None else least_bytes
+    if len(files) % 2:
+        raise click.UsageError("Expected pairs of files: a program, and its measured times.")
     are_runs = {path.is_dir() for path in files[::2]}
     if len(are_runs) > 1:
         raise click.UsageError("Got programs and run directories, expected one kind of them.")
@@ -66,6 +88,69 @@ def calibrate(files: tuple[Path, ...], least_bytes: int, output: Path | None, ne
             echo(f"\nwritten: {result['output']}")
     if not result["is_fitted"]:
         raise click.exceptions.Exit(CHECK_FAILED)
+
+
+def _collectives(
+    files: tuple[Path, ...], checked: Path | None, chosen: dict[str, Any], paths: tuple[Path | None, Path | None], as_json: bool
+) -> None:
+    from astra_tacos.study.calibrator.collectives import calibrate_collectives, check_collectives
+
+    output, network = paths
+    pairs = [text.partition("=") for text in chosen["where"]]
+    if any(not equals for _, equals, _ in pairs):
+        raise click.UsageError("--where takes COLUMN=VALUE.")
+    where = {name: value for name, _, value in pairs}
+    limit = chosen["limit"]
+    if checked is None:
+        if limit is not None or chosen["least_bytes"]:
+            raise click.UsageError("--limit and --from are for --check and for programs.")
+        result, show = calibrate_collectives(files, network, where, output, progress), _print_collectives
+    else:
+        if output is not None or network is not None:
+            raise click.UsageError("--output and --network are for fits: --check DIR has both.")
+        result, show = check_collectives(checked, files, where, chosen["least_bytes"]), _print_check
+        result = {**result, "limit": limit, "is_within": limit is None or result["median"] <= limit / 100}
+    if as_json:
+        print_json(result)
+    else:
+        show(result)
+        if result.get("output") is not None:
+            echo(f"\nwritten: {result['output']}")
+    if not result.get("is_within", True):
+        raise click.exceptions.Exit(CHECK_FAILED)
+
+
+def _share(errors: dict[str, Any]) -> tuple[str, ...]:
+    return str(errors["count"]), *(f"{errors[name]:.1%}" for name in ("median", "p90", "worst"))
+
+
+def _print_collectives(result: dict[str, Any]) -> None:
+    print_rows(
+        [
+            ("machine", f"up to {result['nodes']} nodes of {result['gpus_per_node']} GPUs, {result['times']} times"),
+            ("algorithms", ", ".join(f"{name} {count}" for name, count in result["algorithms"].items())),
+            ("switch adds", "yes" if result["has_nvls"] else "no"),
+        ]
+    )
+    table = [
+        (
+            entry["meaning"],
+            name,
+            f"{entry['value']:.3g}",
+            f"{entry['uncertainty']:.0%}" if entry["is_measured"] else "typical value",
+        )
+        for name, entry in result["constants"].items()
+    ]
+    print_table("constants", ("constant", "name", "value", "uncertainty"), table)
+    left = [(f"without {name}" if name != "all" else "all left out", *_share(own)) for name, own in result["left_out"].items()]
+    rows = [("the times fitted", *_share(result["errors"])), *left]
+    print_table("errors", ("on", "times", "median", "p90", "worst"), rows)
+
+
+def _print_check(result: dict[str, Any]) -> None:
+    rows = [("all", *_share(result))]
+    rows += [(name, *_share(errors)) for kind in ("collective", "size", "nodes") for name, errors in result[f"by_{kind}"].items()]
+    print_table("errors", ("on", "times", "median", "p90", "worst"), rows)
 
 
 def _print_ns3(result: dict[str, Any]) -> None:
