@@ -125,13 +125,11 @@ def _share(errors: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _print_collectives(result: dict[str, Any]) -> None:
-    print_rows(
-        [
-            ("machine", f"up to {result['nodes']} nodes of {result['gpus_per_node']} GPUs, {result['times']} times"),
-            ("algorithms", ", ".join(f"{name} {count}" for name, count in result["algorithms"].items())),
-            ("switch adds", "yes" if result["has_nvls"] else "no"),
-        ]
-    )
+    rows = [
+        ("algorithms", "", ", ".join(f"{name} {count}" for name, count in result["algorithms"].items())),
+        ("switch adds", "yes" if result["has_nvls"] else "no"),
+    ]
+    print_answer(f"up to {result['nodes']} nodes of {result['gpus_per_node']} GPUs, {result['times']} times", rows)
     table = [
         (
             entry["meaning"],
