@@ -5,10 +5,9 @@ Tolerant reading of a run's files: a file that cannot be read becomes a `FilePro
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -22,16 +21,17 @@ from astra_tacos.run.backend import Backend, choose_backend
 from astra_tacos.run.groups import group_id, group_members
 from astra_tacos.run.run import RunInputs
 from astra_tacos.run.system import RemoteMemory, SystemConfig, parse_system, read_per_node, read_remote_memory
-from astra_tacos.run.trace.reader import read_trace
-from astra_tacos.run.trace.trace import DANGLING, NumberLists, Trace
+from astra_tacos.run.trace.reader import read_files
+from astra_tacos.run.trace.trace import Trace
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.temporaries import scratch_directory
 from astra_tacos.support.text_files import describe, read_json_object
 
 if TYPE_CHECKING:
     from astra_tacos.workload.linter.facts import Facts
 
 
+EXACT_NS = 1 << 53
+"""Time in ns up to which ASTRA-sim is exact, as it passes times as doubles (`CommonNetworkApi.cc`, `sim_get_time`)."""
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
@@ -104,90 +104,28 @@ def is_compressed(file: Path) -> bool:
 
 
 def _read(path: Path, files: Mapping[int, Path]) -> tuple[Trace | None, dict[int, str]]:
-    if not files:
-        return None, {}
-    # The reader needs sound files of ranks 0, 1, ... without gaps: symbolic links give the readable files such numbers.
-    with scratch_directory() as folder:
-        whole = _read_linked(folder / "all", list(files.values()))
-        if isinstance(whole, Trace):
-            return _spread([whole], list(files), path), {}
-        parts: dict[int, Trace] = {}
-        unreadable: dict[int, str] = {}
-        for rank, file in files.items():
-            part = _read_linked(folder / f"rank{rank}", [file])
-            if isinstance(part, Trace):
-                parts[rank] = part
-            else:
-                unreadable[rank] = part
-    return (_spread(list(parts.values()), list(parts), path) if parts else None), unreadable
+    """The trace of the readable files, whose ranks keep their numbers, and the faults of the other files."""
 
+    def read(ranks: list[int]) -> Trace | None:
+        chosen = [files[rank] for rank in ranks]
+        return read_files(str(path), chosen, chunks=True, workload=True) if chosen else None
 
-def _read_linked(prefix: Path, files: list[Path]) -> Trace | str:
-    """The trace, or its fault without the name of the file."""
-    for place, file in enumerate(files):
-        Path(f"{prefix}.{place}.et").symlink_to(file.resolve())
+    ranks, unreadable = list(files), {}
     try:
-        return read_trace(prefix, chunks=True, workload=True)
-    except ConfigError as error:
-        _, _, what = str(error).partition(".et: ")
-        return what or str(error)
-
-
-def _spread(parts: list[Trace], ranks: list[int], path: Path) -> Trace:
-    """One trace of all parts, whose ranks get their original numbers back; ranks between them have no rows."""
-    merged = parts[0] if len(parts) == 1 else _concatenate(parts)
+        trace = read(ranks)
+    except ConfigError:
+        for rank in files:
+            try:
+                read([rank])
+            except ConfigError as error:
+                unreadable[rank] = str(error).partition(".et: ")[2] or str(error)
+        ranks = [rank for rank in files if rank not in unreadable]
+        trace = read(ranks)
+    if trace is None:
+        return None, unreadable
     counts = np.zeros(ranks[-1] + 1, np.int64)
-    counts[ranks] = np.diff(merged.rank_first)
-    return dataclasses.replace(merged, prefix=str(path), rank_first=np.concatenate(([0], np.cumsum(counts))))
-
-
-def _concatenate(parts: list[Trace]) -> Trace:
-    names = tuple(dict.fromkeys(name for part in parts if part.workload for name in part.workload.group_names))
-    place = {name: number for number, name in enumerate(names)}
-    begins = np.cumsum([0, *(part.num_nodes for part in parts)])
-    columns: dict[str, object] = {"prefix": parts[0].prefix}
-    for entry in dataclasses.fields(Trace):
-        values = [getattr(part, entry.name) for part in parts]
-        if entry.name in ("rank_first", "dep_first"):
-            columns[entry.name] = _lengthen(values)
-        elif entry.name == "dep":
-            shifted = [np.where(dep == DANGLING, dep, dep + begin) for dep, begin in zip(values, begins, strict=False)]
-            columns[entry.name] = np.concatenate(shifted)
-        elif entry.name in ("workload", "chunks"):
-            columns[entry.name] = _concatenate_columns(values, names, place, begins)
-        elif entry.name != "prefix":
-            columns[entry.name] = np.concatenate(values)
-    return Trace(**columns)  # type: ignore[arg-type]
-
-
-def _lengthen(firsts: list[np.ndarray[tuple[int], np.dtype[np.int64]]]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    counts = np.concatenate([np.diff(first) for first in firsts])
-    return np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
-
-
-def _concatenate_columns(
-    values: list[object], names: tuple[str, ...], place: Mapping[str, int], begins: NDArray[np.int64]
-) -> object:
-    if any(value is None for value in values):
-        return None
-    columns: dict[str, object] = {}
-    for entry in dataclasses.fields(values[0]):  # type: ignore[arg-type]
-        arrays = [getattr(value, entry.name) for value in values]
-        if entry.name == "group_names":
-            columns[entry.name] = names
-        elif entry.name == "group":
-            maps = [np.array([*(place[name] for name in value.group_names), -1], np.int32) for value in values]  # type: ignore[attr-defined]
-            columns[entry.name] = np.concatenate([table[group] for table, group in zip(maps, arrays, strict=True)])
-        elif isinstance(arrays[0], NumberLists):
-            columns[entry.name] = _concatenate_lists(arrays, begins)
-        else:
-            columns[entry.name] = np.concatenate(arrays)
-    return type(values[0])(**columns)
-
-
-def _concatenate_lists(parts: list[NumberLists], begins: NDArray[np.int64]) -> NumberLists:
-    node = np.concatenate([part.node + begin for part, begin in zip(parts, begins, strict=False)])
-    return NumberLists(node, _lengthen([part.first for part in parts]), np.concatenate([part.entry for part in parts]))
+    counts[ranks] = np.diff(trace.rank_first)
+    return replace(trace, rank_first=np.concatenate(([0], np.cumsum(counts)))), unreadable
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,6 +302,9 @@ class FoundRows:
     describe: Callable[[int], Found]
 
 
+Findings = Iterator[Found | FoundRows]
+
+
 @dataclass(frozen=True, slots=True)
 class Check:
     """One kind of fault that the linter looks for.
@@ -383,9 +324,14 @@ class Check:
     code: str
     severity: Severity
     title: str
-    find: Callable[[Facts], Iterable[Found | FoundRows]]
+    find: Callable[[Facts], Findings]
 
     @property
     def explanation(self) -> str:
         """Text that says what happens in ASTRA-sim, why, and what to do about it."""
         return inspect.cleandoc(self.find.__doc__ or "")
+
+
+def check(code: str, title: str, severity: Severity = Severity.ERROR) -> Callable[[Callable[[Facts], Findings]], Check]:
+    """Make a check of the function that finds a fault; the parameters are those of `Check`."""
+    return lambda find: Check(code, severity, title, find)

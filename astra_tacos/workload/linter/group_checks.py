@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from astra_tacos.run.chunks import twice_freed
@@ -13,11 +11,12 @@ from astra_tacos.run.run import NATIVE, PATTERN_KEYS
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.units import format_size
 from astra_tacos.workload.linter.facts import Facts
-from astra_tacos.workload.linter.finding import Check, Found, FoundRows, Severity
+from astra_tacos.workload.linter.finding import Findings, Found, Severity, check
 from astra_tacos.workload.linter.trace_view import listed
 
 
-def group_id_bad(facts: Facts) -> Iterator[Found]:
+@check("G01", "group id")
+def group_id_bad(facts: Facts) -> Findings:
     """A group's name is not an integer of 1 or more.
 
     ASTRA-sim reserves 0 for the group of all ranks. It aborts at "0" and negative ids with `Assertion 'id > 0' failed`, at words
@@ -30,7 +29,8 @@ def group_id_bad(facts: Facts) -> Iterator[Found]:
         yield Found(problem.message, "number the groups from 1", problem.file)
 
 
-def group_members_bad(facts: Facts) -> Iterator[Found]:
+@check("G02", "group members")
+def group_members_bad(facts: Facts) -> Findings:
     """A group is not a list of distinct ranks.
 
     ASTRA-sim aborts at entries that are not numbers. If a rank is listed twice, it has the first of these positions only: the
@@ -42,7 +42,8 @@ def group_members_bad(facts: Facts) -> Iterator[Found]:
         yield Found(problem.message, "list each rank once", problem.file)
 
 
-def group_unsorted(facts: Facts) -> Iterator[Found]:
+@check("G03", "group not in ascending order")
+def group_unsorted(facts: Facts) -> Findings:
     """A group that runs a custom collective does not list its ranks in ascending order.
 
     ASTRA-sim chooses a rank's trace by its place in the *sorted* list, but converts the positions in that trace into ranks by the
@@ -59,7 +60,8 @@ def group_unsorted(facts: Facts) -> Iterator[Found]:
             yield Found(message, "sort it", str(facts.inputs.groups_path))
 
 
-def group_unknown(facts: Facts) -> Iterator[FoundRows]:
+@check("G04", "unknown group")
+def group_unknown(facts: Facts) -> Findings:
     """A node uses a group that does not exist.
 
     ASTRA-sim exits: `communicator group not found` (`workload/Workload.cc`, `extract_comm_group`).
@@ -76,7 +78,8 @@ def group_unknown(facts: Facts) -> Iterator[FoundRows]:
     yield view.each(where, lambda row: f"uses group {group[row]}, which does not exist", remedy)
 
 
-def group_name_bad(facts: Facts) -> Iterator[FoundRows]:
+@check("G05", "pg_name that is no number")
+def group_name_bad(facts: Facts) -> Findings:
     """A node's pg_name is not a number.
 
     ASTRA-sim throws in `std::stoi` (`workload/Workload.cc`, `extract_comm_group`): it aborts at time 0; later, the rank stalls.
@@ -93,7 +96,8 @@ def group_name_bad(facts: Facts) -> Iterator[FoundRows]:
     )
 
 
-def rank_outside(facts: Facts) -> Iterator[FoundRows]:
+@check("G06", "rank outside its group")
+def rank_outside(facts: Facts) -> Findings:
     """A rank uses a group that it is not in.
 
     For a native collective ASTRA-sim aborts with `Assertion 'index_in_ring >= 0' failed` (`RingTopology.cc`); for a custom one it
@@ -113,7 +117,8 @@ def rank_outside(facts: Facts) -> Iterator[FoundRows]:
     yield view.each(where, describe, "use a group that holds the rank")
 
 
-def group_beyond(facts: Facts) -> Iterator[Found]:
+@check("G07", "group beyond the network")
+def group_beyond(facts: Facts) -> Findings:
     """A group that is used contains ranks beyond the network.
 
     ASTRA-sim aborts when one of its ranks sends to such a rank, and stalls when one waits for it.
@@ -128,7 +133,8 @@ def group_beyond(facts: Facts) -> Iterator[Found]:
             yield Found(message, "take it out", str(facts.inputs.groups_path))
 
 
-def group_of_one(facts: Facts) -> Iterator[FoundRows]:
+@check("G08", "native collective in a group of one")
+def group_of_one(facts: Facts) -> Findings:
     """A native collective in a group of one rank.
 
     Such a collective has no phases, and ASTRA-sim never notices its end: the rank stalls silently (`system/Sys.cc`,
@@ -143,7 +149,8 @@ def group_of_one(facts: Facts) -> Iterator[FoundRows]:
     yield view.each(rows, lambda row: f"{view.kind_name(row)} in group {group[row]} of one rank never ends", "leave it out")
 
 
-def plan_clash(facts: Facts) -> Iterator[Found]:
+@check("G09", "plan of another node")
+def plan_clash(facts: Facts) -> Findings:
     """A node runs the collective of another node, because its group remembers one plan per pattern.
 
     In a communicator group the first node of a pattern decides what all later nodes of that pattern run on that rank: ASTRA-sim
@@ -168,7 +175,8 @@ def plan_clash(facts: Facts) -> Iterator[Found]:
         yield view.at(int(collectives.row[entry]), what, remedy, severity)
 
 
-def plans_shared(facts: Facts) -> Iterator[Found]:
+@check("G10", "algorithm freed twice", Severity.WARNING)
+def plans_shared(facts: Facts) -> Findings:
     """Two groups of a rank run one pattern by one algorithm, which ASTRA-sim frees twice when it ends.
 
     It may abort then (`free(): invalid pointer`, `malloc_consolidate(): unaligned fastbin chunk detected`), after all cycles are
@@ -201,17 +209,3 @@ def _alike(facts: Facts, first: int, second: int) -> bool:
     views = [facts.custom[number] for number in (first, second)]
     moved = [int(view.trace.size_bytes[view.rows(NodeType.COMM_SEND)].clip(0).sum()) for view in views]
     return views[0].num_ranks == views[1].num_ranks and moved[0] == moved[1]
-
-
-CHECKS = (
-    Check("G01", Severity.ERROR, "group id", group_id_bad),
-    Check("G02", Severity.ERROR, "group members", group_members_bad),
-    Check("G03", Severity.ERROR, "group not in ascending order", group_unsorted),
-    Check("G04", Severity.ERROR, "unknown group", group_unknown),
-    Check("G05", Severity.ERROR, "pg_name that is no number", group_name_bad),
-    Check("G06", Severity.ERROR, "rank outside its group", rank_outside),
-    Check("G07", Severity.ERROR, "group beyond the network", group_beyond),
-    Check("G08", Severity.ERROR, "native collective in a group of one", group_of_one),
-    Check("G09", Severity.ERROR, "plan of another node", plan_clash),
-    Check("G10", Severity.WARNING, "algorithm freed twice", plans_shared),
-)

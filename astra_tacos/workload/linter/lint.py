@@ -10,8 +10,6 @@ from typing import Any
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.run import RunInputs
 from astra_tacos.workload.linter import (
-    algorithm_checks,
-    attribute_checks,
     custom_checks,
     file_checks,
     group_checks,
@@ -28,9 +26,7 @@ _FAMILIES = (
     file_checks,
     network_checks,
     system_checks,
-    algorithm_checks,
     group_checks,
-    attribute_checks,
     node_checks,
     message_checks,
     custom_checks,
@@ -38,7 +34,7 @@ _FAMILIES = (
 )
 _LETTERS = "FNSGADMTC"
 """Letters of the families, in the order in which their codes are listed."""
-_ALL = [check for family in _FAMILIES for check in family.CHECKS]
+_ALL = [check for family in _FAMILIES for check in vars(family).values() if isinstance(check, Check)]
 CHECKS: dict[str, Check] = {
     check.code: check for check in sorted(_ALL, key=lambda check: (_LETTERS.index(check.code[0]), check.code))
 }

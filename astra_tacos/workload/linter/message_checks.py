@@ -11,7 +11,7 @@ from astra_tacos.run.run import NATIVE
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.grouping import row_places
 from astra_tacos.workload.linter.facts import Facts
-from astra_tacos.workload.linter.finding import Check, Found, FoundRows, Severity
+from astra_tacos.workload.linter.finding import Findings, Found, Severity, check
 from astra_tacos.workload.linter.messages import Messages, message_keys, sound_messages
 from astra_tacos.workload.linter.trace_view import TraceView
 
@@ -38,7 +38,8 @@ def _peer(view: TraceView, row: int) -> str:
     return f"{'rank' if view.is_workload else 'position'} {view.trace.peer[row]}"
 
 
-def unmatched_receive(facts: Facts) -> Iterator[FoundRows]:
+@check("M01", "receive without a send")
+def unmatched_receive(facts: Facts) -> Findings:
     """A receive has no send.
 
     Its rank stalls silently. ASTRA-sim matches messages by tag, source, destination and size, which must all be equal
@@ -52,7 +53,8 @@ def unmatched_receive(facts: Facts) -> Iterator[FoundRows]:
         yield view.each(plain, _describe(view, "nothing from", "comes"), "add the send, or take it out")
 
 
-def unmatched_send(facts: Facts) -> Iterator[FoundRows]:
+@check("M02", "send without a receive", Severity.WARNING)
+def unmatched_send(facts: Facts) -> Findings:
     """A send has no receive.
 
     ASTRA-sim runs on: the sender continues when the message has arrived. The trace is wrong nevertheless: on real hardware the
@@ -73,7 +75,8 @@ def _describe(view: TraceView, before: str, after: str) -> Callable[[int], str]:
     return describe
 
 
-def size_mismatch(facts: Facts) -> Iterator[Found]:
+@check("M03", "send and receive differ in size")
+def size_mismatch(facts: Facts) -> Findings:
     """A send and its receive have different sizes.
 
     ASTRA-sim matches messages by size, too (`common/CallbackTracker.cc`), so that these two never match: the receiver stalls
@@ -86,7 +89,8 @@ def size_mismatch(facts: Facts) -> Iterator[Found]:
             yield _near_miss(view, recv, send, "the same comm_size on both sides")
 
 
-def tag_mismatch(facts: Facts) -> Iterator[Found]:
+@check("M04", "send and receive differ in tag")
+def tag_mismatch(facts: Facts) -> Findings:
     """A send and its receive have different tags.
 
     The two never match: the receiver stalls silently, and the sender continues. Tags are taken modulo 500,000,000
@@ -104,7 +108,8 @@ def _near_miss(view: TraceView, recv: int, send: int, remedy: str) -> Found:
     return view.at(recv, what, remedy)
 
 
-def alike_in_trace(facts: Facts) -> Iterator[Found]:
+@check("M05", "messages alike within a trace", Severity.WARNING)
+def alike_in_trace(facts: Facts) -> Findings:
     """Two messages of one trace have the same tag, source, destination and size, and no order.
 
     ASTRA-sim matches such messages in the order in which their nodes are issued (`common/ChunkIdGenerator.cc`). If dependencies
@@ -138,7 +143,8 @@ def _verb(view: TraceView, row: int) -> str:
     return f"{'send to' if sends else 'receive from'} {_peer(view, row)}"
 
 
-def tag_collision(facts: Facts) -> Iterator[Found]:
+@check("M06", "tags of different collectives collide", Severity.WARNING)
+def tag_collision(facts: Facts) -> Findings:
     """Messages of different collectives, or of a collective and of the workload itself, may be mistaken for each other.
 
     All messages share one space of tags: those with the same tag (modulo 500,000,000), source, destination and size match first
@@ -224,13 +230,3 @@ def _unordered_users(facts: Facts, one: int, other: int, ends: tuple[int, int], 
         if len(free):
             return int(first[free[0]]), int(second[free[0]])
     return None
-
-
-CHECKS = (
-    Check("M01", Severity.ERROR, "receive without a send", unmatched_receive),
-    Check("M02", Severity.WARNING, "send without a receive", unmatched_send),
-    Check("M03", Severity.ERROR, "send and receive differ in size", size_mismatch),
-    Check("M04", Severity.ERROR, "send and receive differ in tag", tag_mismatch),
-    Check("M05", Severity.WARNING, "messages alike within a trace", alike_in_trace),
-    Check("M06", Severity.WARNING, "tags of different collectives collide", tag_collision),
-)

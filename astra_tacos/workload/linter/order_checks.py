@@ -16,7 +16,7 @@ from astra_tacos.support.grouping import distinct, row_places
 from astra_tacos.support.units import format_size
 from astra_tacos.workload.linter.collectives import Collectives
 from astra_tacos.workload.linter.facts import Facts
-from astra_tacos.workload.linter.finding import Check, Found, Severity
+from astra_tacos.workload.linter.finding import Findings, Found, Severity, check
 from astra_tacos.workload.linter.run_order import SEND_GROUP, Pairs, circles
 from astra_tacos.workload.linter.trace_view import TraceView, listed
 
@@ -41,7 +41,8 @@ def _node_text(view: TraceView, collectives: Collectives, row: int) -> str:
     return f"node {view.node(row)} ({kind})"
 
 
-def missing_member(facts: Facts) -> Iterator[Found]:
+@check("C01", "collective without a node on some rank")
+def missing_member(facts: Facts) -> Findings:
     """The ranks of a group do not run the same number of collectives.
 
     All ranks of a collective wait for one another: if a rank has one node less, the others stall at their last one
@@ -92,7 +93,8 @@ def _what(collectives: Collectives, entry: int, facts: Facts) -> str:
     return f"{pattern_name(int(collectives.comm_type[entry]))} of {format_size(max(int(collectives.size_bytes[entry]), 0))}"
 
 
-def different_collectives(facts: Facts) -> Iterator[Found]:
+@check("C02", "collectives differ between ranks")
+def different_collectives(facts: Facts) -> Findings:
     """The ranks of a group run collectives of different patterns or sizes.
 
     Native algorithms match by number: the first collective of a group on one rank communicates with the first one on the others.
@@ -120,7 +122,8 @@ def different_collectives(facts: Facts) -> Iterator[Found]:
         )
 
 
-def different_sizes(facts: Facts) -> Iterator[Found]:
+@check("C03", "sizes of a custom collective differ between ranks", Severity.WARNING)
+def different_sizes(facts: Facts) -> Findings:
     """The ranks of a custom collective give it different sizes.
 
     ASTRA-sim takes sizes from the custom trace, so that the run does not change; but one of the stated sizes is wrong.
@@ -141,7 +144,8 @@ def different_sizes(facts: Facts) -> Iterator[Found]:
         )
 
 
-def different_numbers(facts: Facts) -> Iterator[Found]:
+@check("C08", "collective of all ranks after others")
+def different_numbers(facts: Facts) -> Findings:
     """A native collective of all ranks has another number on some rank, as ranks ran different numbers of collectives before.
 
     Messages match by the number of the collective. In a communicator group only the group's collectives count. For the group of
@@ -183,7 +187,8 @@ def _streams(facts: Facts, collectives: Collectives) -> NDArray[np.int64]:
     return streams
 
 
-def deadlock(facts: Facts) -> Iterator[Found]:
+@check("C04", "ranks wait in a circle")
+def deadlock(facts: Facts) -> Findings:
     """Ranks wait for one another in a cycle: they stall at any timing.
 
     All ranks of a collective wait for one another, a receive waits for its send, and every node for its dependencies. If two
@@ -201,7 +206,8 @@ def deadlock(facts: Facts) -> Iterator[Found]:
         yield view.at(rows[0], what, "one order for all ranks")
 
 
-def free_order(facts: Facts) -> Iterator[Found]:
+@check("C05", "order left to timing", Severity.WARNING)
+def free_order(facts: Facts) -> Findings:
     """A rank may start two nodes in either order, and one of the orders stalls it for ever.
 
     A rank runs one collective or send at a time: the ready node of the lowest id; nodes that become ready later wait
@@ -246,7 +252,8 @@ def _share_ranks(collectives: Collectives, pairs: Pairs) -> NDArray[np.bool_]:
     return np.array(share, np.bool_)[which]
 
 
-def free_circle(facts: Facts) -> Iterator[Found]:
+@check("C06", "order left to timing, in a circle of groups", Severity.WARNING)
+def free_circle(facts: Facts) -> Findings:
     """Groups of which any two share one rank can wait for one another in a cycle.
 
     This is the fault of C05 across several ranks: each rank starts a collective that waits for the next rank of the cycle.
@@ -274,7 +281,8 @@ def free_circle(facts: Facts) -> Iterator[Found]:
         yield view.at(circle.rows[0][0], what, _REMEDY)
 
 
-def cut_short(facts: Facts) -> Iterator[Found]:
+@check("C07", "search cut short", Severity.WARNING)
+def cut_short(facts: Facts) -> Findings:
     """The search for orders that stall was cut short, so that there may be more faults than were found.
 
     Too many collectives and sends of a rank are unordered, or too many nodes would have to be followed through other ranks. The
@@ -288,15 +296,3 @@ def cut_short(facts: Facts) -> Iterator[Found]:
         yield Found(what, _REMEDY, facts.workload.files.file(int(order.short_ranks[0])), int(order.short_ranks[0]))
     if not order.followed:
         yield Found("the order that comes about by way of other ranks was not followed", _REMEDY, facts.workload.files.prefix)
-
-
-CHECKS = (
-    Check("C01", Severity.ERROR, "collective without a node on some rank", missing_member),
-    Check("C02", Severity.ERROR, "collectives differ between ranks", different_collectives),
-    Check("C03", Severity.WARNING, "sizes of a custom collective differ between ranks", different_sizes),
-    Check("C04", Severity.ERROR, "ranks wait in a circle", deadlock),
-    Check("C05", Severity.WARNING, "order left to timing", free_order),
-    Check("C06", Severity.WARNING, "order left to timing, in a circle of groups", free_circle),
-    Check("C07", Severity.WARNING, "search cut short", cut_short),
-    Check("C08", Severity.ERROR, "collective of all ranks after others", different_numbers),
-)
