@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from astra_tacos.run.groups import NO_PLAN, group_ids, is_member, members_of, plan_numbers
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS
 from astra_tacos.run.trace.reader import read_names
+from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.grouping import count_before, row_places
 from astra_tacos.workload.linter.trace_view import TraceView
 
@@ -90,7 +91,7 @@ def find_collectives(
         int32[num_nodes], the custom trace that each node of the workload names, or NATIVE.
     """
     group = group_ids(view.columns)
-    runnable = (view.trace.kind == 7) & np.isin(view.columns.comm_type, [int(pattern) for pattern in PATTERN_KEYS]) & view.runs
+    runnable = view.rows(NodeType.COMM_COLL) & np.isin(view.columns.comm_type, list(PATTERN_KEYS)) & view.runs
     members = members_of(groups, num_npus, np.unique(group[runnable]))
     rows = np.flatnonzero(runnable)
     rows = rows[is_member(members, group[rows], view.rank[rows])]
@@ -173,7 +174,7 @@ def _names_agree(sort: NDArray[np.int64], rank: NDArray[np.int64], name: NDArray
     lists: dict[int, bytes] = {}
     bad: set[int] = set()
     for begin, end in zip(begins.tolist(), np.append(begins[1:], len(sort)).tolist(), strict=True):
-        key = int(sort[begin])
+        key = sort[begin]
         names = name[begin:end].tobytes()
         if lists.setdefault(key, names) != names:
             bad.add(key)

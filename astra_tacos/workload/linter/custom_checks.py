@@ -62,7 +62,7 @@ def too_many_positions(facts: Facts) -> Findings:
                 beyond = view.rows(NodeType.COMM_SEND, NodeType.COMM_RECV) & (view.rank < size) & (view.trace.peer >= size)
                 if beyond.any():
                     severity = Severity.ERROR
-                    message += f": {int(beyond.sum()):,} messages of its ranks go beyond the group"
+                    message += f": {beyond.sum():,} messages of its ranks go beyond the group"
             first = next(rank for rank in files.ranks if rank >= size)
             yield Found(message, "use a trace for so many ranks", files.file(first), severity=severity)
 
@@ -99,11 +99,11 @@ def other_size(facts: Facts) -> Findings:
         first, _ = row_places(collectives.comm_type[entries], collectives.size_bytes[entries], collectives.group[entries])
         for entry in entries[first].tolist():
             comm_type, size = int(collectives.comm_type[entry]), int(collectives.size_bytes[entry])
-            ranks = facts.group_size(int(collectives.group[entry]))
+            ranks = facts.group_size(collectives.group[entry])
             if ranks != view.num_ranks:
                 continue
             what = _mismatch(comm_type, size, ranks, buffer, received)
-            row = int(collectives.row[entry])
+            row = collectives.row[entry]
             if what and not _is_one_of_several(workload.trace, row):
                 pattern = f"{pattern_name(comm_type)} of {format_size(size)} on {ranks} ranks"
                 yield workload.at(row, f"{pattern} runs {view.files.prefix}, {what}", "use a trace made for this size")
@@ -170,9 +170,9 @@ def different_traces(facts: Facts) -> Findings:
         differs = (counts != counts[:, :1]).any(axis=0)
         if not differs.any() or np.ptp(counts.sum(axis=0)):
             continue  # all run the same, or a rank lacks a node, which C01 reports
-        other = int(np.flatnonzero(differs)[0])
-        run = int(np.argmax(counts[:, other] - counts[:, 0]))
+        other = np.flatnonzero(differs)[0]
+        run = np.argmax(counts[:, other] - counts[:, 0])
         entry = entries[(member == other) & (collectives.run[entries] == run - 1)][0]
         what = f"rank {ranks[other]} runs {names[run]} {counts[run, other]} times in {_group_text(group)}"
         message = f"{what}, rank {ranks[0]} {counts[run, 0]} times"
-        yield view.at(int(collectives.row[entry]), message, "give a collective's nodes the same id on every rank")
+        yield view.at(collectives.row[entry], message, "give a collective's nodes the same id on every rank")

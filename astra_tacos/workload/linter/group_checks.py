@@ -112,7 +112,7 @@ def rank_outside(facts: Facts) -> Findings:
     where = coll & ~is_member(facts.inputs.groups, np.where(coll, group, ALL_RANKS), view.rank)
 
     def describe(row: int) -> str:
-        return f"uses group {group[row]}, whose ranks are {listed(facts.inputs.groups[int(group[row])])}"
+        return f"uses group {group[row]}, whose ranks are {listed(facts.inputs.groups[group[row]])}"
 
     yield view.each(where, describe, "use a group that holds the rank")
 
@@ -162,17 +162,17 @@ def plan_clash(facts: Facts) -> Findings:
     view, collectives = facts.workload, facts.collectives
     prefixes = facts.implementations[0]
     for entry in np.flatnonzero(collectives.named != collectives.run).tolist():
-        planner = int(collectives.planner[entry])
-        pattern, group = pattern_name(int(collectives.comm_type[entry])), int(collectives.group[entry])
-        sizes = [int(collectives.size_bytes[which]) for which in (entry, planner)]
-        names = [_program(prefixes, int(collectives.named[which])) for which in (entry, planner)]
-        what = f"runs {names[1]}, which node {view.node(int(collectives.row[planner]))} names, not {names[0]}"
+        planner = collectives.planner[entry]
+        pattern, group = pattern_name(collectives.comm_type[entry]), collectives.group[entry]
+        sizes = [collectives.size_bytes[which] for which in (entry, planner)]
+        names = [_program(prefixes, collectives.named[which]) for which in (entry, planner)]
+        what = f"runs {names[1]}, which node {view.node(collectives.row[planner])} names, not {names[0]}"
         if sizes[0] != sizes[1]:
             what += f": made for {format_size(sizes[1])}, not {format_size(sizes[0])}"
-        harmless = sizes[0] == sizes[1] and _alike(facts, int(collectives.named[entry]), int(collectives.run[entry]))
+        harmless = sizes[0] == sizes[1] and _alike(facts, collectives.named[entry], collectives.run[entry])
         severity = Severity.WARNING if harmless else Severity.ERROR
         remedy = f"copy group {group} under a new id for it: a group keeps one plan for {pattern}"
-        yield view.at(int(collectives.row[entry]), what, remedy, severity)
+        yield view.at(collectives.row[entry], what, remedy, severity)
 
 
 @check("G10", "algorithm freed twice", Severity.WARNING)
@@ -207,5 +207,5 @@ def _alike(facts: Facts, first: int, second: int) -> bool:
     if first not in facts.custom or second not in facts.custom:
         return False
     views = [facts.custom[number] for number in (first, second)]
-    moved = [int(view.trace.size_bytes[view.rows(NodeType.COMM_SEND)].clip(0).sum()) for view in views]
+    moved = [view.trace.size_bytes[view.rows(NodeType.COMM_SEND)].clip(0).sum() for view in views]
     return views[0].num_ranks == views[1].num_ranks and moved[0] == moved[1]

@@ -132,10 +132,10 @@ def alike_in_trace(facts: Facts) -> Findings:
         first, second = rows[:-1][same], rows[1:][same]
         free = np.flatnonzero(~view.precede(first, second))
         if len(free):
-            nodes = [view.node(int(first[free[0]])), view.node(int(second[free[0]]))]
+            nodes = [view.node(first[free[0]]), view.node(second[free[0]])]
             more = f"; {len(free):,} such pairs" if len(free) > 1 else ""
-            what = f"nodes {nodes[0]} and {nodes[1]} {_verb(view, int(first[free[0]]))} the same, and nothing orders them"
-            yield view.at(int(first[free[0]]), f"{what} ({_message(view, int(first[free[0]]))}){more}", "give each its own tag")
+            what = f"nodes {nodes[0]} and {nodes[1]} {_verb(view, first[free[0]])} the same, and nothing orders them"
+            yield view.at(first[free[0]], f"{what} ({_message(view, first[free[0]])}){more}", "give each its own tag")
 
 
 def _verb(view: TraceView, row: int) -> str:
@@ -165,8 +165,8 @@ def tag_collision(facts: Facts) -> Findings:
     met = np.flatnonzero(same & (owners[1:] != owners[:-1]))
     first, place = row_places(owners[met], owners[met + 1])
     for at, shared in zip(met[first].tolist(), np.bincount(place).tolist(), strict=True):
-        one, other = int(owners[at]), int(owners[at + 1])
-        src, dst, tag, size = (int(column[at]) for column in columns)
+        one, other = owners[at], owners[at + 1]
+        src, dst, tag, size = (column[at] for column in columns)
         rows = _unordered_users(facts, one, other, (src, dst), (tag, size))
         if rows is None:
             continue
@@ -194,7 +194,7 @@ def _key_table(facts: Facts) -> tuple[tuple[NDArray[np.int64], ...], NDArray[np.
     total = 0
     sorts, first = np.unique(collectives.sort[custom], return_index=True)
     for sort, entry in zip(sorts.tolist(), custom[first].tolist(), strict=True):
-        run, group = int(collectives.run[entry]), int(collectives.group[entry])
+        run, group = collectives.run[entry], collectives.group[entry]
         if run not in facts.custom:
             continue
         trace = facts.custom[run]
@@ -206,7 +206,7 @@ def _key_table(facts: Facts) -> tuple[tuple[NDArray[np.int64], ...], NDArray[np.
         src, dst, tag, size = message_keys(trace, sends)
         inside = (src < len(members)) & (dst < len(members))
         parts.append((members[src[inside]], members[dst[inside]], tag[inside], size[inside]))
-        owners.append(np.full(int(inside.sum()), sort))
+        owners.append(np.full(inside.sum(), sort))
         names[sort] = facts.implementations[0][run] + (f" in group {group}" if group else "")
     columns = tuple(np.concatenate(column) for column in zip(*parts, strict=True))
     return columns, np.concatenate(owners), names
@@ -228,5 +228,5 @@ def _unordered_users(facts: Facts, one: int, other: int, ends: tuple[int, int], 
         second = np.tile(users[1][:_MOST_USERS], len(users[0][:_MOST_USERS]))
         free = np.flatnonzero(~view.precede(first, second) & ~view.precede(second, first))
         if len(free):
-            return int(first[free[0]]), int(second[free[0]])
+            return first[free[0]], second[free[0]]
     return None

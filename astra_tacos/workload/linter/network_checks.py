@@ -182,9 +182,9 @@ def longest_latency_ns(facts: Facts, view: TraceView) -> float:
     latency_ns = _latencies_ns(facts)
     if not latency_ns.size or not facts.communicates:
         return 0.0
-    messages = int(view.rows(NodeType.COMM_SEND).sum()) + 2 * facts.num_npus * int(view.rows(NodeType.COMM_COLL).sum())
-    messages += sum(int(custom.rows(NodeType.COMM_SEND).sum()) for custom in facts.custom.values())
-    return messages * float(latency_ns.max())
+    messages = view.rows(NodeType.COMM_SEND).sum() + 2 * facts.num_npus * view.rows(NodeType.COMM_COLL).sum()
+    messages += sum(custom.rows(NodeType.COMM_SEND).sum() for custom in facts.custom.values())
+    return float(messages * latency_ns.max())
 
 
 def _latencies_ns(facts: Facts) -> NDArray[np.float64]:
@@ -256,7 +256,7 @@ def first_sends(facts: Facts, first: NDArray[np.bool_]) -> dict[int, NDArray[np.
         view = facts.custom[number]
         chosen = started & (collectives.run == number)
         positions = {
-            int(sorted_position(collectives.members[group], np.array([rank]))[0])
+            sorted_position(collectives.members[group], np.array([rank]))[0]
             for group, rank in zip(collectives.group[chosen].tolist(), collectives.rank[chosen].tolist(), strict=True)
         }
         sends = view.rows(NodeType.COMM_SEND) & ~view.depends & np.isin(view.rank, sorted(positions))

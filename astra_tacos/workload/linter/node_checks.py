@@ -90,7 +90,7 @@ def _alone(view: TraceView, where: NDArray[np.bool_]) -> list[int]:
     """Rows of the given nodes that dependencies order with every other node of their rank."""
     found: list[int] = []
     for rank in np.unique(view.rank[where]).tolist():
-        begin, end = int(view.trace.rank_first[rank]), int(view.trace.rank_first[rank + 1])
+        begin, end = view.trace.rank_first[rank], view.trace.rank_first[rank + 1]
         for row in (np.flatnonzero(where[begin:end])[:_MOST_SKIPPED] + begin).tolist():
             others = np.arange(begin, end)
             others = others[others != row]
@@ -119,8 +119,8 @@ def no_statistics(facts: Facts) -> Findings:
     messages = _messages(facts, view)
     for rank in np.unique(view.rank[where]).tolist():
         rows = slice(int(view.trace.rank_first[rank]), int(view.trace.rank_first[rank + 1]))
-        row = rows.start + int(np.flatnonzero(where[rows])[0])
-        count = int(where[rows].sum())
+        row = rows.start + np.flatnonzero(where[rows])[0]
+        count = where[rows].sum()
         what = f"{count:,} {'nodes' if count > 1 else 'node'} of a kind that ASTRA-sim's statistics lack ({_kind(view, row)})"
         ends_alone = bool(messages[rows][last[rows]].all())
         end = "ASTRA-sim aborts as the rank ends" if ends_alone else "the rank gets no statistics, or ASTRA-sim aborts at its end"
@@ -128,7 +128,7 @@ def no_statistics(facts: Facts) -> Findings:
 
 
 def _kind(view: TraceView, row: int) -> str:
-    return "COMP with is_cpu_op" if view.trace.kind[row] == NodeType.COMP else NodeType(int(view.trace.kind[row])).name
+    return "COMP with is_cpu_op" if view.trace.kind[row] == NodeType.COMP else NodeType(view.trace.kind[row]).name
 
 
 @check("A15", "unsupported pattern")
@@ -141,7 +141,7 @@ def unsupported_pattern(facts: Facts) -> Findings:
     Remedy: use a supported comm_type (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL) with a custom trace of the pattern.
     """
     view = facts.communicating
-    known = [int(pattern) for pattern in (*PATTERN_KEYS, CommType.BROADCAST)] + [ABSENT]
+    known = [*PATTERN_KEYS, CommType.BROADCAST, ABSENT]
     where = view.rows(NodeType.COMM_COLL) & ~np.isin(view.columns.comm_type, known)
     remedy = "give it a supported comm_type and a per-node custom trace"
     yield view.each(where, "{kind} is not supported", remedy)
@@ -159,7 +159,7 @@ def broadcast_waits(facts: Facts) -> Findings:
     where = view.rows(NodeType.COMM_COLL) & (view.columns.comm_type == CommType.BROADCAST)
 
     def describe(row: int) -> str:
-        size, duration = int(view.trace.size_bytes[row]), int(view.trace.duration_us[row])
+        size, duration = view.trace.size_bytes[row], view.trace.duration_us[row]
         return f"BROADCAST of {format_size(max(size, 0))} sends nothing and takes {f'{duration:,} us' if duration else '1 ns'}"
 
     yield view.each(where, describe, "give it a supported comm_type and a per-node custom trace")
@@ -249,12 +249,12 @@ def some_wait(facts: Facts) -> Findings:
     for view in facts.views:
         counts = np.diff(view.trace.rank_first)
         for rank in np.flatnonzero((view.ordered > 0) & (view.ordered < counts)).tolist():
-            lost = int(counts[rank] - view.ordered[rank])
+            lost = counts[rank] - view.ordered[rank]
             yield _cycle(view, rank, f"{lost:,} of {counts[rank]:,} nodes never run, and the rank finishes without them")
 
 
 def _cycle(view: TraceView, rank: int, what: str) -> Found:
-    start = int(view.order[view.trace.rank_first[rank] + view.ordered[rank]])
+    start = view.order[view.trace.rank_first[rank] + view.ordered[rank]]
     rows = kernels.find_cycle(view.trace.dep_first, view.trace.dep, ~view.runs, start).tolist()[::-1]
     ids = [str(view.node(row)) for row in [*rows, rows[0]]]
     if len(ids) > _SHOWN_OF_CYCLE:

@@ -33,7 +33,7 @@ def _node_text(view: TraceView, collectives: Collectives, row: int) -> str:
     kind = view.kind_name(row)
     entry = np.flatnonzero(collectives.row == row)
     if len(entry):
-        kind += f" of {_group_text(int(collectives.group[entry[0]]))}"
+        kind += f" of {_group_text(collectives.group[entry[0]])}"
     elif view.trace.kind[row] == NodeType.COMM_SEND:
         kind = f"send to rank {view.trace.peer[row]}"
     elif view.trace.kind[row] == NodeType.COMM_RECV:
@@ -55,12 +55,12 @@ def missing_member(facts: Facts) -> Findings:
         total = counts.sum(axis=0)
         if total.min() == total.max():
             continue
-        least, most = int(total.argmin()), int(total.argmax())
+        least, most = total.argmin(), total.argmax()
         sort = sorts[np.argmax(counts[:, most] - counts[:, least])]
         entry = _entry(collectives, members[most], sort)
-        numbers = f"rank {members[least]} runs {int(total.min()):,} collectives of {_group_text(group)}"
-        what = f"{numbers}, rank {members[most]} {int(total.max()):,}: it lacks {_what(collectives, entry, facts)}, as here"
-        yield view.at(int(collectives.row[entry]), what, "a node for it on each rank of the group")
+        numbers = f"rank {members[least]} runs {total.min():,} collectives of {_group_text(group)}"
+        what = f"{numbers}, rank {members[most]} {total.max():,}: it lacks {_what(collectives, entry, facts)}, as here"
+        yield view.at(collectives.row[entry], what, "a node for it on each rank of the group")
 
 
 def _counts(facts: Facts, collectives: Collectives) -> Iterator[tuple[int, list[int], NDArray[np.int64], NDArray[np.int64]]]:
@@ -89,8 +89,8 @@ def _entry(collectives: Collectives, rank: int, sort: int) -> int:
 
 def _what(collectives: Collectives, entry: int, facts: Facts) -> str:
     if collectives.run[entry] != NATIVE:
-        return f"{facts.implementations[0][int(collectives.run[entry])]} ({pattern_name(int(collectives.comm_type[entry]))})"
-    return f"{pattern_name(int(collectives.comm_type[entry]))} of {format_size(max(int(collectives.size_bytes[entry]), 0))}"
+        return f"{facts.implementations[0][collectives.run[entry]]} ({pattern_name(collectives.comm_type[entry])})"
+    return f"{pattern_name(collectives.comm_type[entry])} of {format_size(max(collectives.size_bytes[entry], 0))}"
 
 
 @check("C02", "collectives differ between ranks")
@@ -108,7 +108,7 @@ def different_collectives(facts: Facts) -> Findings:
         differs = np.flatnonzero((counts != counts[:, :1]).any(axis=0))
         if total.min() != total.max() or not len(differs):
             continue
-        other = int(differs[0])
+        other = differs[0]
         more = counts[:, other] - counts[:, 0]
         here = _entry(collectives, members[other], sorts[more.argmax()])
         there = _entry(collectives, members[0], sorts[more.argmin()])
@@ -116,7 +116,7 @@ def different_collectives(facts: Facts) -> Findings:
             continue  # the traces differ, which T05 reports, or a size is missing, which A01 reports
         what = f"rank {members[0]} runs {_what(collectives, there, facts)} in {_group_text(group)}"
         yield view.at(
-            int(collectives.row[here]),
+            collectives.row[here],
             f"{what}, rank {members[other]} this {_what(collectives, here, facts)} instead",
             "the same comm_type and comm_size on each rank",
         )
@@ -135,11 +135,11 @@ def different_sizes(facts: Facts) -> Findings:
     order = custom[np.lexsort((collectives.rank[custom], collectives.instance[custom]))]
     instance, size = collectives.instance[order], collectives.size_bytes[order]
     for at in np.flatnonzero((instance[1:] == instance[:-1]) & (size[1:] != size[:-1])).tolist():
-        first, other = int(order[at]), int(order[at + 1])
-        what = f"{format_size(max(int(size[at + 1]), 0))} here, {format_size(max(int(size[at]), 0))} on rank"
+        first, other = order[at], order[at + 1]
+        what = f"{format_size(max(size[at + 1], 0))} here, {format_size(max(size[at], 0))} on rank"
         yield view.at(
-            int(collectives.row[other]),
-            f"{what} {int(collectives.rank[first])}, node {view.node(int(collectives.row[first]))}",
+            collectives.row[other],
+            f"{what} {collectives.rank[first]}, node {view.node(collectives.row[first])}",
             "the same comm_size on each rank",
         )
 
@@ -172,10 +172,10 @@ def different_numbers(facts: Facts) -> Findings:
     same = collectives.instance[chosen][1:] == collectives.instance[chosen][:-1]
     differs = np.flatnonzero(same & (started[chosen][1:] != started[chosen][:-1]))
     if len(differs):
-        one, other = int(chosen[differs[0]]), int(chosen[differs[0] + 1])
-        counts = [f"rank {int(collectives.rank[entry])} has started {int(started[entry]):,}" for entry in (one, other)]
-        what = f"{_node_text(view, collectives, int(collectives.row[other]))}: {' collectives before it, '.join(counts)}"
-        yield view.at(int(collectives.row[other]), f"{what}, so they never meet", "name a group of all ranks as its pg_name")
+        one, other = chosen[differs[0]], chosen[differs[0] + 1]
+        counts = [f"rank {collectives.rank[entry]} has started {started[entry]:,}" for entry in (one, other)]
+        what = f"{_node_text(view, collectives, collectives.row[other])}: {' collectives before it, '.join(counts)}"
+        yield view.at(collectives.row[other], f"{what}, so they never meet", "name a group of all ranks as its pg_name")
 
 
 def _streams(facts: Facts, collectives: Collectives) -> NDArray[np.int64]:
@@ -227,7 +227,7 @@ def free_order(facts: Facts) -> Findings:
     high = np.maximum(risky.first_group, risky.second_group)
     first, place = row_places(low, high)
     for at, number in zip(first.tolist(), np.bincount(place).tolist(), strict=True):
-        row, other = int(risky.first[at]), int(risky.second[at])
+        row, other = risky.first[at], risky.second[at]
         what = f"nothing orders {_node_text(view, collectives, row)} and {_node_text(view, collectives, other)}"
         if risky.first_waits[at] or risky.second_waits[at]:
             late, early = (row, other) if risky.first_waits[at] else (other, row)
@@ -239,7 +239,7 @@ def free_order(facts: Facts) -> Findings:
 
 
 def _shared_text(collectives: Collectives, pairs: Pairs, at: int) -> str:
-    members = [set(collectives.members[int(group[at])]) for group in (pairs.first_group, pairs.second_group)]
+    members = [set(collectives.members[group[at]]) for group in (pairs.first_group, pairs.second_group)]
     return f"ranks {listed(sorted(members[0] & members[1]))}"
 
 

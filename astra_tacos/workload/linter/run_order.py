@@ -154,11 +154,11 @@ def _deadlocks(view: TraceView, graph: _Graph) -> tuple[tuple[tuple[int, ...], .
     never = int(np.count_nonzero(graph.stuck[graph.rows.vertex] & graph.rows.usable))
     if not never:
         return (), 0
-    circle = kernels.find_cycle(graph.edges.first, graph.edges.needed, graph.stuck, int(np.flatnonzero(graph.stuck)[0]))[::-1]
+    circle = kernels.find_cycle(graph.edges.first, graph.edges.needed, graph.stuck, np.flatnonzero(graph.stuck)[0])[::-1]
     member: dict[int, list[int]] = defaultdict(list)
     wanted = np.isin(graph.rows.vertex, circle)
     for row in np.flatnonzero(wanted).tolist():
-        member[int(graph.rows.vertex[row])].append(row)
+        member[graph.rows.vertex[row]].append(row)
     chain: list[int] = []
     for before, after in zip(circle.tolist(), np.roll(circle, -1).tolist(), strict=True):
         chain += _link(view, graph, member[before], member[after])
@@ -170,7 +170,7 @@ def _link(view: TraceView, graph: _Graph, before: list[int], after: list[int]) -
     trace, inside = view.trace, set(before)
     for row in after:
         needs = trace.dep[trace.dep_first[row] : trace.dep_first[row + 1]].tolist()
-        for need in [*needs, int(graph.rows.send_of[row])]:
+        for need in [*needs, graph.rows.send_of[row]]:
             if need in inside:
                 return [need, row]
     return [before[0], after[0]]

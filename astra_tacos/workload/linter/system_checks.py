@@ -126,7 +126,7 @@ def roofline_off(facts: Facts) -> Findings:
         return
     rows = view.rows(NodeType.COMP) & (view.trace.duration_us == 0) & (view.columns.num_ops > 0) & ~view.columns.is_cpu_op
     if rows.any():
-        message = f"{int(rows.sum()):,} compute nodes have num_ops and no duration: each takes 1 ns, as the roofline is off"
+        message = f"{rows.sum():,} compute nodes have num_ops and no duration: each takes 1 ns, as the roofline is off"
         yield Found(message, 'set "roofline-enabled" to 1', _where(facts))
 
 
@@ -164,7 +164,7 @@ def replay_only(facts: Facts) -> Findings:
         return
     rows = view.rows(NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV)
     if rows.any():
-        message = f"replay-only: {int(rows.sum()):,} communication nodes take their duration and send nothing"
+        message = f"replay-only: {rows.sum():,} communication nodes take their duration and send nothing"
         yield Found(message, "set it to 0", _where(facts))
 
 
@@ -180,7 +180,7 @@ def memory_tracking(facts: Facts) -> Findings:
     if not facts.system.track_local_mem:
         return
     for rank in range(view.trace.num_ranks):
-        nodes = int(view.trace.rank_first[rank + 1] - view.trace.rank_first[rank])
+        nodes = view.trace.rank_first[rank + 1] - view.trace.rank_first[rank]
         if not nodes or rank in view.files.compressed:
             continue
         data = view.files.path.with_name(f"{view.files.path.name}.{rank}.et").read_bytes()
@@ -233,7 +233,7 @@ def memory_rates(facts: Facts) -> Findings:
     if memory is None or memory.kind == "none":
         what = "there is no remote memory (--remote-memory)" if memory is None else "memory-type is NO_MEMORY_EXPANSION"
         message = f"{what}: the first of {len(rows):,} loads and stores ends ASTRA-sim"
-        yield view.at(int(rows[0]), message, "give a remote memory of another type")
+        yield view.at(rows[0], message, "give a remote memory of another type")
         return
     if memory.kind == "per-node" and memory.num_nodes * memory.npus_per_node < facts.num_npus:
         what = f"num-nodes is {memory.num_nodes} and num-npus-per-node {memory.npus_per_node}, for {facts.num_npus:,} NPUs"
@@ -251,7 +251,7 @@ def _native(facts: Facts) -> Iterator[tuple[Collectives, int, str, NDArray[np.bo
     for pattern, key in PATTERN_KEYS.items():
         nodes = (collectives.comm_type == pattern) & (collectives.run == NATIVE)
         if nodes.any():
-            yield collectives, int(pattern), key, nodes
+            yield collectives, pattern, key, nodes
 
 
 @check("S04", "no implementation of a pattern")
@@ -265,8 +265,8 @@ def no_implementation(facts: Facts) -> Findings:
     """
     for collectives, pattern, key, nodes in _native(facts):
         if key not in facts.system.native:
-            row = int(collectives.row[nodes][0])
-            message = f"no implementation of {pattern_name(pattern)}, which {int(nodes.sum()):,} nodes run"
+            row = collectives.row[nodes][0]
+            message = f"no implementation of {pattern_name(pattern)}, which {nodes.sum():,} nodes run"
             yield facts.workload.at(row, message, f'add "{key}-implementation" to {_where(facts)}')
 
 
@@ -355,7 +355,7 @@ def unfit_algorithm(facts: Facts) -> Findings:
             for name, count in zip(names, sizes, strict=False):
                 what = _misfit(name, pattern, size if spans_all(name) else count, whole)
                 if what:
-                    row = int(collectives.row[nodes & (collectives.group == group)][0])
+                    row = collectives.row[nodes & (collectives.group == group)][0]
                     place = "" if group == ALL_RANKS else f" of group {group}"
                     yield facts.workload.at(row, f"{pattern_name(pattern)}{place}: {what}", f"use ring or direct in {key}")
                     break
@@ -424,7 +424,7 @@ def chunks_in_a_circle(facts: Facts) -> Findings:
         if pattern != CommType.ALL_REDUCE or not (is_unequal or num_dimensions > 2):
             continue
         sizes = collectives.size_bytes[nodes][facts.spans_network(collectives.group[nodes])]
-        chunks = int(count_chunks(key, sizes, facts.num_npus, system).max(initial=0))
+        chunks = count_chunks(key, sizes, facts.num_npus, system).max(initial=0)
         if 0 < active < chunks:
             where = f"{num_dimensions} dimensions" if num_dimensions > 2 else "2 rings of unequal latency"
             what = f"{pattern_name(pattern)} over {where} in {chunks} chunks, {active} at a time"

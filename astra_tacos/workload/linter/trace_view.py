@@ -58,7 +58,7 @@ class TraceView:
 
     def file(self, row: int) -> str:
         """Name of the file that has a node."""
-        return self.files.file(int(self.rank[row]))
+        return self.files.file(self.rank[row])
 
     def node(self, row: int) -> int:
         """Id of a node."""
@@ -99,9 +99,9 @@ class TraceView:
         return {
             "kind": self.kind_name(row),
             "rank": str(self.rank[row]),
-            "size": format_size(max(int(trace.size_bytes[row]), 0)),
-            "bytes": f"{int(trace.size_bytes[row]):,}",
-            "us": f"{int(trace.duration_us[row]):,}",
+            "size": format_size(max(trace.size_bytes[row], 0)),
+            "bytes": f"{trace.size_bytes[row]:,}",
+            "us": f"{trace.duration_us[row]:,}",
             "tag": str(trace.tag[row]),
             "towards": f"{'sends to' if sends else 'receives from'} {peer} {trace.peer[row]}",
             "own": f"{'comm_src' if sends else 'comm_dst'} is {self.columns.own[row]}",
@@ -109,10 +109,10 @@ class TraceView:
 
     def kind_name(self, row: int) -> str:
         """Name of a node's kind, like COMP; for a collective its pattern, like ALL_REDUCE."""
-        kind = int(self.trace.kind[row])
+        kind = self.trace.kind[row]
         if kind != NodeType.COMM_COLL:
             return NodeType(kind).name if kind <= max(NodeType) else f"a node of type {kind}"
-        return pattern_name(int(self.columns.comm_type[row]))
+        return pattern_name(self.columns.comm_type[row])
 
     @cached_property
     def children(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -163,5 +163,5 @@ class TraceView:
 
 def listed(ranks: NDArray[np.int64] | tuple[int, ...] | list[int], most: int = 6) -> str:
     """Ranks in words: `0, 1, 5`, or the first `most` and the number of all."""
-    texts = [str(int(rank)) for rank in ranks[:most]]
+    texts = [str(rank) for rank in ranks[:most]]
     return ", ".join(texts) + (f", ... ({len(ranks):,})" if len(ranks) > most else "")
