@@ -148,14 +148,9 @@ class Facts:
         return {number: self._connected(number) for number in range(len(self.custom_files))}
 
     def _connected(self, number: int) -> bool:
-        from scipy.sparse import coo_array
-        from scipy.sparse.csgraph import connected_components
+        from astra_tacos.planner.group_topology import components
 
         if number not in self.custom:
             return False
         view, messages = self.custom[number], self.custom_messages[number]
-        source, target = view.rank[messages.send], view.rank[messages.recv]
-        size = view.trace.num_ranks
-        graph = coo_array((np.ones(len(source)), (source, target)), shape=(size, size))
-        count, _ = connected_components(graph, connection="strong")
-        return bool(count == 1)
+        return not components(view.trace.num_ranks, view.rank[messages.send], view.rank[messages.recv]).any()

@@ -88,10 +88,12 @@ _TEXT_OF_TENSORS = 1 << 20
 class DraftNode:
     """A node: a protobuf message whose attributes are looked up by name; what nobody changes keeps its bytes."""
 
-    __slots__ = ("message",)
+    __slots__ = ("message", "rank")
 
     def __init__(self, message: Any) -> None:
         self.message = message
+        self.rank = 0
+        """That of the nodes among which it is."""
 
     @classmethod
     def make(cls, node_id: int, name: str, kind: NodeType, **attributes: object) -> DraftNode:

@@ -46,17 +46,20 @@ class RankNodes:
     their bytes.
     """
 
-    def __init__(self, nodes: Iterable[DraftNode] = (), columns: _Columns | None = None) -> None:
+    def __init__(self, rank: int, nodes: Iterable[DraftNode] = (), columns: _Columns | None = None) -> None:
+        self.rank = rank
         self._columns = columns if columns is not None else _NO_COLUMNS
         self._is_left = np.ones(len(self._columns.node_id), np.bool_)
         self._is_changed = np.zeros(len(self._columns.node_id), np.bool_)
         self._messages: dict[int, Any] = {}
         self._last: tuple[int, Any] = (-1, None)
-        self._new = list(nodes)
+        self._new: list[DraftNode] = []
+        for node in nodes:
+            self.append(node)
         self._sorted: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
 
     @classmethod
-    def of_file(cls, file: FileBytes) -> RankNodes:
+    def of_file(cls, rank: int, file: FileBytes) -> RankNodes:
         """The nodes of a trace file.
 
         Raises
@@ -75,7 +78,7 @@ class RankNodes:
         states &= trace.kind == NodeType.COMP
         # Copies, as each column is a part of what holds all of them.
         node_id, kind, duration_us = trace.node_id.astype(np.int64), trace.kind.copy(), trace.duration_us.copy()
-        return cls((), _Columns(data, begin, node_id, kind, duration_us, trace.dep_first, trace.dep, doubtful, states))
+        return cls(rank, (), _Columns(data, begin, node_id, kind, duration_us, trace.dep_first, trace.dep, doubtful, states))
 
     def __len__(self) -> int:
         return int(np.count_nonzero(self._is_left)) + len(self._new)
@@ -86,6 +89,7 @@ class RankNodes:
 
     def append(self, node: DraftNode) -> None:
         """Add a node."""
+        node.rank = self.rank
         self._new.append(node)
 
     @property
@@ -272,9 +276,9 @@ class RankNodes:
             self._is_changed[row] = True
         return self._messages[row]
 
-    def copy(self) -> RankNodes:
-        """Other nodes with the same contents."""
-        other = RankNodes((node.copy() for node in self._new), self._columns)
+    def copy(self, rank: int) -> RankNodes:
+        """Nodes of another rank with the same contents."""
+        other = RankNodes(rank, (node.copy() for node in self._new), self._columns)
         other._is_left[:] = self._is_left
         other._is_changed[:] = self._is_changed
         other._messages = {row: self._node(row).copy().message for row in self._messages}
@@ -321,6 +325,7 @@ class _FileNode(DraftNode):
 
     def __init__(self, nodes: RankNodes, row: int) -> None:
         self._nodes, self._row = nodes, row
+        self.rank = nodes.rank
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _FileNode) and self._nodes is other._nodes and self._row == other._row
