@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from astra_tacos.run.trace.node_bytes import framed, node_at
 from astra_tacos.run.trace.ranks import read_ranks
 from astra_tacos.run.trace.scan import FileBytes
-from astra_tacos.run.trace.schema import NodeType, schema_module
+from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import DANGLING, UNKNOWN_KIND
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.workload.repairer.node import FIELDS, DraftNode, accepted_fields
+from astra_tacos.workload.repairer.node import DraftNode
 
 _Mask = NDArray[np.bool_]
 _MOST = (1 << 63) - 1
@@ -26,7 +26,7 @@ _COMMUNICATION = (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Columns:
-    """What a file says of its nodes: `dep` are rows, `has_doubtful` is whether a reader may refuse the type of a value."""
+    """What a file says of its nodes: `dep` are rows, `has_doubtful` is whether ASTRA-sim refuses a value."""
 
     data: bytes
     begin: NDArray[np.int64]
@@ -73,7 +73,6 @@ class RankNodes:
         data = file.data[: file.size].tobytes()
         begin = np.append(trace.workload.byte_offset, file.size)
         doubtful = (trace.workload.wrong_type | trace.workload.no_value) != 0
-        doubtful |= _rows_at(begin, _doubtful_values(data))
         states = (trace.workload.num_ops > 0) & (trace.workload.tensor_size > 0) & ~trace.workload.is_cpu_op
         states &= trace.kind == NodeType.COMP
         # Copies, as each column is a part of what holds all of them.
@@ -122,7 +121,7 @@ class RankNodes:
         return [node for node in self._chosen(mask) if text in node.name]
 
     def doubtful(self) -> list[DraftNode]:
-        """Nodes among which are all that have a value of a type that a reader of ASTRA-sim may refuse."""
+        """Nodes among which are all that have a value of a type that ASTRA-sim refuses, or none."""
         return self._chosen(self._columns.has_doubtful)
 
     def dangling(self) -> list[DraftNode]:
@@ -363,23 +362,6 @@ def _rows_at(begin: NDArray[np.int64], offsets: Iterable[int]) -> _Mask:
     return mask
 
 
-def _doubtful_values(data: bytes) -> Iterator[int]:
-    """Offsets of names of attributes behind which no value of a type that `repair` keeps follows at once."""
-    kinds = schema_module().AttributeProto.DESCRIPTOR.fields
-    for name in FIELDS:
-        tags = [_tag(kind) for kind in kinds if kind.name in accepted_fields(name)]
-        pattern = re.compile(re.escape(name.encode()) + b"(?!" + b"|".join(map(re.escape, tags)) + b")")
-        yield from (match.start() for match in pattern.finditer(data))
-
-
-def _tag(field: Any) -> bytes:
-    wire = 0 if field.name.split("_")[0] in ("bool", "int32", "int64", "uint32", "uint64", "sint32", "sint64") else 1
-    wire = 2 if field.name.endswith("_list") or field.name == "string_val" else 5 if field.name in _FOUR_BYTES else wire
-    number = field.number << 3 | wire
-    return bytes((number,)) if number < 128 else bytes((number & 127 | 128, number >> 7))
-
-
-_FOUR_BYTES = ("fixed32_val", "sfixed32_val")
 _EMPTY = np.empty(0, np.int64)
 _NO_COLUMNS = _Columns(
     b"", np.zeros(1, np.int64), _EMPTY, np.empty(0, np.uint8), _EMPTY, np.zeros(1, np.int64), _EMPTY, *[np.empty(0, np.bool_)] * 2

@@ -167,7 +167,7 @@ def _why_idle(draft: Draft, node: DraftNode) -> str | None:
     if node.size == 0:
         return "it has 0 bytes: nothing moves"
     members = draft.members(node.group)
-    return f"group {node.get('pg_name')} has one rank: nothing moves" if members is not None and len(members) == 1 else None
+    return f"group {node.group_name} has one rank: nothing moves" if members is not None and len(members) == 1 else None
 
 
 def match_ranks(draft: Draft, log: Log) -> None:

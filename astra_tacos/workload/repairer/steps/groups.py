@@ -61,11 +61,11 @@ def number_groups(draft: Draft, log: Log) -> None:
     zero = {name: set(members) for name, members in draft.groups.items() if name in new and name in ALL_RANKS}
     draft.groups = groups
     for node in draft.collectives():
-        name = node.get("pg_name")
-        if name is None or _is_number(name) or (name in ALL_RANKS and node.rank not in zero.get(name, ())):
+        named = node.group_name
+        if named is None or _is_number(named) or (named in ALL_RANKS and node.rank not in zero.get(named, ())):
             continue  # a rank that is not in a group "0" means all ranks by that name
-        node.set("pg_name", number(name))
-        log.add(f"pg_name {name!r} became {new[name]!r}", "ASTRA-sim takes whole numbers", node)
+        node.set("pg_name", number(named))
+        log.add(f"pg_name {named!r} became {new[named]!r}", "ASTRA-sim takes whole numbers", node)
 
 
 def _is_number(name: str) -> bool:
@@ -75,7 +75,7 @@ def _is_number(name: str) -> bool:
 def _canonical(draft: Draft, log: Log) -> None:
     """Write whole numbers as such, in the nodes and in the file: `4.0` and `04` are 4."""
     for node in draft.collectives():
-        name = node.get("pg_name")
+        name = node.group_name
         if name is not None and (whole := _whole(name)) != name:
             node.set("pg_name", whole)
             log.add(f"pg_name {name!r} became {whole!r}", "ASTRA-sim takes whole numbers", node)

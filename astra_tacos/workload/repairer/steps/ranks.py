@@ -57,8 +57,8 @@ def _replicate(draft: Draft, log: Log, wanted: int) -> None:
         )
     # Groups of a part of the ranks say nothing about copies: every collective is one of all ranks.
     for node in draft.collectives():
-        if node.get("pg_name") not in (None, "", "0"):
-            what = f"group {node.get('pg_name')!r} became all ranks"
+        if node.group_name not in (None, "", "0"):
+            what = f"group {node.group_name!r} became all ranks"
             log.add(what, "every rank is a copy of rank 0", node, is_assumed=True)
             node.drop("pg_name")
     draft.groups.clear()
