@@ -64,18 +64,14 @@ class _Stage:
         schedule = PIPELINE_SCHEDULES[step.schedule]
         passes = list(schedule(self.stage, step.parallelism.pp, step.micro_batches, step.virtual_stages))
         final = {one.chunk: one for one in passes if not one.is_forward}
-        for self.number in range(step.steps):
-            if self.number:
-                self.gradients.end_step()
-            if step.steps > 1:
-                self.program.prefix = f"step{self.number}_"
+        for number in self.gradients.each_step():
+            self.number = number
             for one in passes:
                 if one.is_forward:
                     self.forward(one.micro_batch, one.chunk)
                 else:
                     self.backward(one.micro_batch, one.chunk, is_last=one is final[one.chunk])
-            self.gradients.flush()
-        self.update()
+        self.gradients.optimize(self.weights, self.expert_weights)
         return self.program.nodes
 
     def forward(self, number: int, chunk: int) -> None:
@@ -120,16 +116,6 @@ class _Stage:
     def single_bucket(self, name: str, source: int) -> None:
         buckets = self.gradients.buckets(name, GroupKind.DATA, self.embedding_weights, 1)
         buckets.add((self.embedding_weights,), source)
-
-    def update(self) -> None:
-        split = self.step.parallelism
-        weights = self.weights + self.expert_weights
-        if self.step.shards_optimizer:
-            weights = -(-self.weights // split.dp) + -(-self.expert_weights // split.expert_copies)
-        price = cost.optimizer(weights, self.step.model.dtype_bytes)
-        updated = self.program.compute(Label("optimizer_step", 0), price, *self.gradients.reduced)
-        if self.step.shards_optimizer:
-            self.gradients.gather_parameters(updated)
 
     def send(self, direction: str, number: int, chunk: int, data: int) -> None:
         label = Label(f"send_{direction}_{self.chunk_name(chunk)}mb", number)
