@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.support.errors import ConfigError
@@ -43,7 +44,7 @@ _PATTERNS = {
     "REDUCESCATTER": CommType.REDUCE_SCATTER,
     "ALLTOALL": CommType.ALL_TO_ALL,
 }
-_GROUPS = {"_EP": _EXPERT, "_DP_EP": _EXPERT_DATA}
+_GROUPS = {"EP": _EXPERT, "DP_EP": _EXPERT_DATA}
 _NONE = "NONE"
 _GPUS = "all_gpus"
 
@@ -75,24 +76,11 @@ class Phase:
     collective: LayerCollective | None
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """A row.
-
-    Parameters
-    ----------
-    name
-        Its name.
-    forward, input_gradient, weight_gradient
-        Its phases.
-    update_ns
-        What passes after each of its collectives before it counts as done.
-    """
+class Layer(NamedTuple):
+    """A row: name, phases (forward, gradients of the inputs and of the weights), and what passes after each collective."""
 
     name: str
-    forward: Phase
-    input_gradient: Phase
-    weight_gradient: Phase
+    phases: tuple[Phase, ...]
     update_ns: int
 
 
@@ -147,14 +135,14 @@ class SimaiWorkload:
     def work(self) -> Iterator[tuple[str, Phase, int, bool]]:
         """What a rank does in turn: name, phase, time after the collective, and whether what follows waits for the collective."""
         for layer in self.layers:
-            yield f"{layer.name} forward", layer.forward, layer.update_ns, True
+            yield f"{layer.name} forward", layer.phases[0], layer.update_ns, True
         for number in reversed(range(len(self.layers))):
-            layer = self.layers[number]
             for again in range(self.recomputed_from.get(number, number), number):
-                repeated = self.layers[again]
-                yield f"{repeated.name} recomputation", repeated.forward, repeated.update_ns, True
-            yield f"{layer.name} input gradient", layer.input_gradient, layer.update_ns, True
-            yield f"{layer.name} weight gradient", layer.weight_gradient, layer.update_ns, False
+                name, phases, update_ns = self.layers[again]
+                yield f"{name} recomputation", phases[0], update_ns, True
+            name, phases, update_ns = self.layers[number]
+            yield f"{name} input gradient", phases[1], update_ns, True
+            yield f"{name} weight gradient", phases[2], update_ns, False
 
 
 def is_simai_workload(path: Path) -> bool:
@@ -250,9 +238,8 @@ def _listed(path: Path, header: list[str], key: str, num_layers: int) -> list[in
 def _layer(where: str, fields: list[str]) -> Layer:
     if len(fields) != _COLUMNS:
         raise ConfigError(f"{where}: {len(fields)} columns, expected {_COLUMNS}: name, reserved, 3 x (ns, collective, bytes), ns")
-    axes = (_TENSOR, _TENSOR, _DATA)
-    phases = [_phase(where, fields[at : at + 3], axis) for at, axis in zip((2, 5, 8), axes, strict=True)]
-    return Layer(fields[0], phases[0], phases[1], phases[2], _whole(where, "update time", fields[11]))
+    phases = tuple(_phase(where, fields[at : at + 3], axis) for at, axis in ((2, _TENSOR), (5, _TENSOR), (8, _DATA)))
+    return Layer(fields[0], phases, _whole(where, "update time", fields[11]))
 
 
 def _phase(where: str, fields: Iterable[str], axis: str) -> Phase:
@@ -261,10 +248,10 @@ def _phase(where: str, fields: Iterable[str], axis: str) -> Phase:
     if name == _NONE:
         return Phase(compute_ns, None)
     word, _, rest = name.partition("_")
-    if word not in _PATTERNS or (rest and f"_{rest}" not in _GROUPS):
+    if word not in _PATTERNS or (rest and rest not in _GROUPS):
         expected = f"{_NONE} or {', '.join(_PATTERNS)}, with _EP or _DP_EP or without"
         raise ConfigError(f"{where}: the collective is {describe(name)}, expected {expected}")
-    group = _GROUPS[f"_{rest}"] if rest else axis
+    group = _GROUPS.get(rest, axis)
     return Phase(compute_ns, LayerCollective(_PATTERNS[word], group, size_bytes) if size_bytes else None)
 
 

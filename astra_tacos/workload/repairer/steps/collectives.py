@@ -35,13 +35,16 @@ def mend_patterns(draft: Draft, log: Log) -> None:
     that at the same place among the collectives of the group, on all ranks that say one there, where they run as many of them.
     """
     collectives = list(draft.collectives())
-    told = _told_by_ranks(draft) if any(_is_absent(node) for node in collectives) else {}
+    alike = _alike(draft, lambda node: node.group) if any(map(_is_absent, collectives)) else {}
+    told = {node: {other.pattern or 0 for other in nodes if not _is_absent(other)} for node, nodes in alike.items()}
     for node in collectives:
         pattern = node.pattern
         if pattern is None or _is_absent(node):
             named, reason = pattern_of_name(node.name), f"its name is {node.name!r}"
             if named is None:
-                named, reason = told.get(node), "the same collective on other ranks is one"
+                known = told[node]
+                named = CommType(max(known)) if len(known) == 1 and max(known) <= max(CommType) else None
+                reason = "the same collective on other ranks is one"
             if named is None:
                 why = f"a collective without comm_type; neither {node.name!r} nor other ranks tell it"
                 raise draft.fault(node, why)
@@ -72,19 +75,13 @@ def _sequences(draft: Draft, key: Callable[[DraftNode], _Key]) -> dict[tuple[int
     return found
 
 
-def _told_by_ranks(draft: Draft) -> dict[DraftNode, CommType]:
-    """Patterns that nodes lack: the only one that other ranks state, where the schema has it."""
-    stated: dict[tuple[str, int, int], set[int]] = {}
-    absent: dict[DraftNode, tuple[str, int, int]] = {}
-    for (_, group), nodes in _sequences(draft, lambda node: node.group).items():
+def _alike(draft: Draft, key: Callable[[DraftNode], Hashable]) -> dict[DraftNode, list[DraftNode]]:
+    """Each collective with those at its place among the collectives of one key, on all ranks that run as many of them."""
+    found: dict[Hashable, list[DraftNode]] = {}
+    for (_, value), nodes in _sequences(draft, key).items():
         for place, node in enumerate(nodes):
-            key = group, len(nodes), place
-            if _is_absent(node):
-                absent[node] = key
-            else:
-                stated.setdefault(key, set()).add(node.pattern or 0)
-    found = {where: stated.get(key, set()) for where, key in absent.items()}
-    return {where: CommType(*one) for where, one in found.items() if len(one) == 1 and max(one) <= max(CommType)}
+            found.setdefault((value, len(nodes), place), []).append(node)
+    return {node: nodes for nodes in found.values() for node in nodes}
 
 
 def _broadcast(draft: Draft, log: Log, node: DraftNode) -> None:
@@ -122,26 +119,19 @@ def find_sizes(draft: Draft, log: Log) -> None:
     """
     if all(map(_is_known, draft.collectives())):
         return
-    sequences = _sequences(draft, lambda node: (node.group, node.pattern or 0))
-    for (_, key), nodes in sequences.items():
-        for place, node in enumerate(nodes):
-            if _is_known(node):
-                continue
-            size, reason = node.tensor_bytes(), "the size of its tensors"
-            if size is None:
-                peers = [
-                    theirs[place]
-                    for (_, their_key), theirs in sequences.items()
-                    if their_key == key and len(theirs) == len(nodes) and _is_known(theirs[place])
-                ]
-                sizes = {there.size for there in peers}
-                if len(sizes) != 1:
-                    why = "a collective without a size, and neither its tensors nor other ranks tell it"
-                    raise draft.fault(node, why)
-                size, reason = sizes.pop(), f"the size of the same collective on rank {peers[0].rank}, node {peers[0].id}"
-            given = "absent" if node.size is None else node.size
-            log.add(f"comm_size became {size:,}", f"{reason}; it was {given}", node)
-            node.set("comm_size", size)
+    for node, nodes in _alike(draft, lambda node: (node.group, node.pattern or 0)).items():
+        if _is_known(node):
+            continue
+        size, reason = node.tensor_bytes(), "the size of its tensors"
+        if size is None:
+            peers = [other for other in nodes if _is_known(other)]
+            sizes = {other.size for other in peers}
+            if len(sizes) != 1:
+                raise draft.fault(node, "a collective without a size, and neither its tensors nor other ranks tell it")
+            size, reason = sizes.pop(), f"the size of the same collective on rank {peers[0].rank}, node {peers[0].id}"
+        given = "absent" if node.size is None else node.size
+        log.add(f"comm_size became {size:,}", f"{reason}; it was {given}", node)
+        node.set("comm_size", size)
 
 
 def _is_known(node: DraftNode) -> bool:
