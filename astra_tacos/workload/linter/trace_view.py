@@ -123,11 +123,8 @@ class TraceView:
         return first, after
 
     @cached_property
-    def _orders(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        from astra_tacos.workload.linter import _order_kernels as kernels
-
-        order, ordered = kernels.rank_orders(self.trace.rank_first, self.trace.dep_first, self.trace.dep, *self.children)
-        return order, ordered
+    def _orders(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        return order_rows(self.rank, *self.children)
 
     @property
     def order(self) -> NDArray[np.int64]:
@@ -135,9 +132,14 @@ class TraceView:
         return self._orders[0]
 
     @property
+    def runs(self) -> NDArray[np.bool_]:
+        """bool[num_nodes], whether a row is not in a cycle and does not depend on one."""
+        return self._orders[1]
+
+    @cached_property
     def ordered(self) -> NDArray[np.int64]:
         """int64[num_ranks], number of rows of each rank that are not in a cycle and do not depend on one."""
-        return self._orders[1]
+        return np.bincount(self.rank[self.runs], minlength=self.trace.num_ranks)
 
     @cached_property
     def place(self) -> NDArray[np.int64]:
@@ -147,11 +149,6 @@ class TraceView:
         return place
 
     @cached_property
-    def runs(self) -> NDArray[np.bool_]:
-        """bool[num_nodes], whether a row is not in a cycle and does not depend on one."""
-        return self.place - self.trace.rank_first[self.rank] < self.ordered[self.rank]
-
-    @cached_property
     def depends(self) -> NDArray[np.bool_]:
         """bool[num_nodes], whether a row depends on anything."""
         return np.diff(self.trace.dep_first) > 0
@@ -159,6 +156,18 @@ class TraceView:
     def precede(self, before: NDArray[np.int64], after: NDArray[np.int64]) -> NDArray[np.bool_]:
         """bool[num_queries], whether a chain of dependencies leads from `before[i]` to `after[i]`, two rows of one rank."""
         return precede(self.trace, self.place, self.order, before, after)
+
+
+def order_rows(
+    rank: NDArray[np.int64], first: NDArray[np.int64], after: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """`TraceView.order` and `TraceView.runs` of rows of some ranks, and of the rows that depend on each (CSR)."""
+    from astra_tacos.support.kernels.shared import topological_order
+
+    place = np.full(len(rank), len(rank))
+    order = topological_order(np.bincount(after, minlength=len(rank)), first, after)
+    place[order] = np.arange(len(order))
+    return np.lexsort((place, rank)), place < len(rank)
 
 
 def listed(ranks: NDArray[np.int64] | tuple[int, ...] | list[int], most: int = 6) -> str:
