@@ -187,28 +187,30 @@ def read_inputs(inputs: RunInputs, backend: Backend | str | None = None) -> Inpu
     """
     problems: dict[str, list[FileProblem]] = {}
 
-    def attempt(kind: str, file: str, read: Any, *arguments: Any) -> Any:
+    def attempt(kind: str, file: Path, read: Callable[..., Any], *arguments: Any) -> Any:
         try:
-            return read(*arguments)
+            return read(file, *arguments)
         except ConfigError as error:
-            problems.setdefault(kind, []).append(FileProblem(file, str(error).removeprefix(f"{file}: ")))
+            problems.setdefault(kind, []).append(FileProblem(str(file), str(error).removeprefix(f"{file}: ")))
             return None
 
-    network: NetworkConfig | None = attempt("network", str(inputs.network), read_network, inputs.network)
+    network: NetworkConfig | None = attempt("network", inputs.network, read_network)
     remote, given = inputs.remote_memory, inputs.groups
-    memory = None if remote is None else attempt("remote_memory", str(remote), read_remote_memory, remote)
     groups, ignored = {}, given is not None and "empty" in str(given)
     if given is not None and not ignored:
-        groups = _groups(given, attempt("groups", str(given), read_json_object, given) or {}, problems)
+        groups = _groups(given, attempt("groups", given, read_json_object) or {}, problems)
+    system: SystemConfig | None = attempt("system", inputs.system, lambda path: parse_system(path, read_json_object(path)))
+    if system is not None and system.per_node_source is not None:
+        system = _with_per_node(system, inputs, problems)
     return Inputs(
         directory=inputs.directory,
         backend=choose_backend(backend, network),
         system_path=inputs.system,
         network_path=inputs.network,
         groups_path=given,
-        system=_system(inputs.system, inputs.directory, problems),
+        system=system,
         network=network,
-        remote_memory=memory,
+        remote_memory=None if remote is None else attempt("remote_memory", remote, read_remote_memory),
         groups=groups,
         groups_ignored=ignored,
         workload=read_trace_files(str(inputs.workload), inputs.workload, network.num_npus if network else None),
@@ -216,24 +218,18 @@ def read_inputs(inputs: RunInputs, backend: Backend | str | None = None) -> Inpu
     )
 
 
-def _system(path: Path, directory: Path, problems: dict[str, list[FileProblem]]) -> SystemConfig | None:
-    """The system; without its per-node collectives if only their file is bad."""
+def _with_per_node(system: SystemConfig, inputs: RunInputs, problems: dict[str, list[FileProblem]]) -> SystemConfig:
+    """The system with its per-node collectives; without them if their file is bad."""
+    source = system.per_node_source or ""
+    opened = inputs.directory / source
     try:
-        config = parse_system(path, read_json_object(path))
+        return replace(system, per_node=read_per_node(opened))
     except ConfigError as error:
-        problems.setdefault("system", []).append(FileProblem(str(path), str(error).removeprefix(f"{path}: ")))
-        return None
-    if config.per_node_source is None:
-        return config
-    opened = directory / config.per_node_source
-    try:
-        return replace(config, per_node=read_per_node(opened))
-    except ConfigError as error:
-        what = str(error).removeprefix(f"{opened}: ")
-        if not opened.exists() and (path.parent / config.per_node_source).exists():
-            what += f"; there is one in {path.parent}"
-        problems.setdefault("per_node", []).append(FileProblem(config.per_node_source, what))
-        return config
+        what, beside = str(error).removeprefix(f"{opened}: "), inputs.system.parent
+        if not opened.exists() and (beside / source).exists():
+            what += f"; there is one in {beside}"
+        problems.setdefault("per_node", []).append(FileProblem(source, what))
+        return system
 
 
 def _groups(path: Path, document: Mapping[str, Any], problems: dict[str, list[FileProblem]]) -> dict[int, tuple[int, ...]]:
