@@ -48,9 +48,9 @@ class RankNodes:
 
     def __init__(self, rank: int, nodes: Iterable[DraftNode] = (), columns: _Columns | None = None) -> None:
         self.rank = rank
-        self._columns = columns if columns is not None else _NO_COLUMNS
-        self._is_left = np.ones(len(self._columns.node_id), np.bool_)
-        self._is_changed = np.zeros(len(self._columns.node_id), np.bool_)
+        self.columns = columns if columns is not None else _NO_COLUMNS
+        self._is_left = np.ones(len(self.columns.node_id), np.bool_)
+        self.is_changed = np.zeros(len(self.columns.node_id), np.bool_)
         self._messages: dict[int, Any] = {}
         self._last: tuple[int, Any] = (-1, None)
         self._new: list[DraftNode] = []
@@ -98,64 +98,59 @@ class RankNodes:
 
     def of_kind(self, *kinds: int) -> list[DraftNode]:
         """Nodes of some types."""
-        return self._chosen(np.isin(self._columns.kind, kinds), lambda node: node.kind in kinds)
+        return self._chosen(np.isin(self.columns.kind, kinds), lambda node: node.kind in kinds)
 
     def not_run(self) -> list[DraftNode]:
         """Nodes of types that ASTRA-sim does not run."""
-        mask = (self._columns.kind == NodeType.METADATA) | (self._columns.kind > max(NodeType))
+        mask = (self.columns.kind == NodeType.METADATA) | (self.columns.kind > max(NodeType))
         return [node for node in self._chosen(mask) if node.kind == NodeType.METADATA or node.kind > max(NodeType)]
 
     def states_operations(self) -> bool:
         """Whether a compute node of a GPU states operations and bytes, of those that `may_lack_operations` leaves out."""
-        return bool((self._columns.states_operations & self._is_left & ~self._is_changed).any())
+        return bool((self.columns.states_operations & self._is_left & ~self.is_changed).any())
 
     def may_lack_operations(self) -> list[DraftNode]:
         """Compute nodes among which are all of a GPU that state no operations or no bytes."""
-        mask = (self._columns.kind == NodeType.COMP) & ~self._columns.states_operations
+        mask = (self.columns.kind == NodeType.COMP) & ~self.columns.states_operations
         return self._chosen(mask, lambda node: node.kind == NodeType.COMP)
 
     def named(self, text: str) -> list[DraftNode]:
         """Nodes whose name contains a text."""
-        places = re.finditer(re.escape(text.encode()), self._columns.data)
-        mask = _rows_at(self._columns.begin, (place.start() for place in places))
+        places = re.finditer(re.escape(text.encode()), self.columns.data)
+        mask = _rows_at(self.columns.begin, (place.start() for place in places))
         return [node for node in self._chosen(mask) if text in node.name]
 
     def doubtful(self) -> list[DraftNode]:
         """Nodes among which are all that have a value of a type that ASTRA-sim refuses, or none."""
-        return self._chosen(self._columns.has_doubtful)
+        return self._chosen(self.columns.has_doubtful)
 
     def dangling(self) -> list[DraftNode]:
         """Nodes that depend on an id that no node has."""
-        columns = self._columns
+        columns = self.columns
         lost = columns.dep == DANGLING
         if not self._is_left.all():
             lost |= ~self._is_left[np.where(lost, 0, columns.dep)]
-        rows = np.searchsorted(columns.dep_first, np.flatnonzero(lost), side="right") - 1
-        mask = np.zeros(len(columns.node_id), np.bool_)
-        mask[rows] = True
-        has = self.finder()
+        has, mask = self.finder(), _rows_at(columns.dep_first, np.flatnonzero(lost))
         return self._chosen(mask, lambda node: any(has(dep) is None for dep in node.deps))
 
     def depending_on(self, gone: Iterable[DraftNode]) -> list[DraftNode]:
         """Nodes that depend on any of some nodes."""
         ids = {node.id for node in gone}
-        columns = self._columns
+        columns = self.columns
         is_gone = np.zeros(len(columns.node_id) + 1, np.bool_)  # the last one stands for what dangles
         is_gone[[row for row in map(self._row, ids) if row is not None]] = True
-        rows = np.searchsorted(columns.dep_first, np.flatnonzero(is_gone[columns.dep]), side="right") - 1
-        mask = np.zeros(len(columns.node_id), np.bool_)
-        mask[rows] = True
+        mask = _rows_at(columns.dep_first, np.flatnonzero(is_gone[columns.dep]))
         return self._chosen(mask, lambda node: any(dep in ids for dep in node.deps))
 
     def first(self) -> list[DraftNode]:
         """Nodes that depend on none."""
-        return self._chosen(np.diff(self._columns.dep_first) == 0, lambda node: not node.deps)
+        return self._chosen(np.diff(self.columns.dep_first) == 0, lambda node: not node.deps)
 
     def last(self) -> list[DraftNode]:
         """Nodes on which none depends."""
-        columns = self._columns
+        columns = self.columns
         used = np.zeros(len(columns.node_id) + 1, np.bool_)
-        unchanged = np.repeat(self._is_left & ~self._is_changed, np.diff(columns.dep_first))
+        unchanged = np.repeat(self._is_left & ~self.is_changed, np.diff(columns.dep_first))
         used[columns.dep[unchanged]] = True
         needed = {dep for node in self._chosen(self._none) for dep in node.deps}
         return [node for node in self._chosen(~used[:-1]) if node.id not in needed and not self._is_used(used, node.id)]
@@ -166,9 +161,9 @@ class RankNodes:
 
     def backward(self) -> list[tuple[int, int]]:
         """Ids of nodes and of those that they depend on, for dependencies on nodes of an id that is not lower."""
-        columns = self._columns
+        columns = self.columns
         owner = np.repeat(np.arange(len(columns.node_id)), np.diff(columns.dep_first))
-        counts = (columns.dep != DANGLING) & (self._is_left & ~self._is_changed)[owner]
+        counts = (columns.dep != DANGLING) & (self._is_left & ~self.is_changed)[owner]
         counts &= columns.node_id[np.where(counts, columns.dep, 0)] >= columns.node_id[owner] if len(owner) else counts
         found = [(int(columns.node_id[owner[at]]), int(columns.node_id[columns.dep[at]])) for at in np.flatnonzero(counts)]
         for node in self._chosen(self._none):
@@ -209,7 +204,7 @@ class RankNodes:
 
     def between(self, spans: Iterable[tuple[int, int]]) -> list[DraftNode]:
         """Nodes whose ids are in any of some spans, ends included."""
-        ids = self._columns.node_id
+        ids = self.columns.node_id
         mask = np.zeros(len(ids), np.bool_)
         spans = list(spans)
         for low, high in spans:
@@ -228,7 +223,7 @@ class RankNodes:
 
     def highest_id(self) -> int:
         """The highest id, -1 without nodes."""
-        ids = self._columns.node_id[self._is_left]
+        ids = self.columns.node_id[self._is_left]
         return max(int(ids.max(initial=-1)), max((node.id for node in self._new), default=-1))
 
     def remove(self, gone: Iterable[DraftNode]) -> None:
@@ -239,19 +234,19 @@ class RankNodes:
 
     def compute_us(self) -> int:
         """Sum of the durations of compute nodes."""
-        columns = self._columns
-        mask = self._is_left & ~self._is_changed & (columns.kind == NodeType.COMP)
+        columns = self.columns
+        mask = self._is_left & ~self.is_changed & (columns.kind == NodeType.COMP)
         rest = self._chosen(self._none)
         durations: list[int] = columns.duration_us[mask].tolist()
         return sum(durations) + sum(node.compute_us for node in rest)
 
     def encoded(self) -> Iterator[bytes]:
         """The bytes of the nodes, each with its length before it."""
-        columns = self._columns
+        columns = self.columns
         at = 0
         data = memoryview(columns.data)
         begin = columns.begin
-        for row in np.flatnonzero(self._is_changed | ~self._is_left).tolist():
+        for row in np.flatnonzero(self.is_changed | ~self._is_left).tolist():
             if begin[at] < begin[row]:
                 yield data[begin[at] : begin[row]]  # type: ignore[misc]
             if self._is_left[row]:
@@ -265,53 +260,45 @@ class RankNodes:
         if row in self._messages:
             return self._messages[row]
         if self._last[0] != row:
-            self._last = row, node_at(self._columns.data, int(self._columns.begin[row]))
+            self._last = row, node_at(self.columns.data, int(self.columns.begin[row]))
         return self._last[1]
 
     def change(self, row: int) -> Any:
         """The message of a node of the file, which may be changed."""
         if row not in self._messages:
             self._messages[row] = self.read(row)
-            self._is_changed[row] = True
+            self.is_changed[row] = True
         return self._messages[row]
 
     def copy(self, rank: int) -> RankNodes:
         """Nodes of another rank with the same contents."""
-        other = RankNodes(rank, (node.copy() for node in self._new), self._columns)
+        other = RankNodes(rank, (node.copy() for node in self._new), self.columns)
         other._is_left[:] = self._is_left
-        other._is_changed[:] = self._is_changed
+        other.is_changed[:] = self.is_changed
         other._messages = {row: self._node(row).copy().message for row in self._messages}
         return other
-
-    def is_changed(self, row: int) -> bool:
-        """Whether a node of the file has a message that may differ from its bytes."""
-        return row in self._messages
-
-    def column(self, name: str, row: int) -> int:
-        """What the file says of a node."""
-        return int(getattr(self._columns, name)[row])
 
     def _chosen(self, mask: _Mask, wanted: Callable[[DraftNode], bool] | None = None) -> list[DraftNode]:
         """Nodes that columns choose and that are unchanged, and those among all others that are wanted."""
         chosen = []
-        for row in np.flatnonzero((mask | self._is_changed) & self._is_left).tolist():
+        for row in np.flatnonzero((mask | self.is_changed) & self._is_left).tolist():
             node = self._node(row)
-            if wanted is None or not self._is_changed[row] or wanted(node):
+            if wanted is None or not self.is_changed[row] or wanted(node):
                 chosen.append(node)
         return chosen + [node for node in self._new if wanted is None or wanted(node)]
 
     @property
     def _none(self) -> _Mask:
         """Chooses only what is changed or new."""
-        return np.zeros(len(self._columns.node_id), np.bool_)
+        return np.zeros(len(self.columns.node_id), np.bool_)
 
     def _node(self, row: int) -> DraftNode:
         return _FileNode(self, row)
 
     def _row(self, node_id: int) -> int | None:
         if self._sorted is None:
-            order = np.argsort(self._columns.node_id)
-            self._sorted = order, self._columns.node_id[order]
+            order = np.argsort(self.columns.node_id)
+            self._sorted = order, self.columns.node_id[order]
         order, ids = self._sorted
         at = int(np.searchsorted(ids, node_id))
         return int(order[at]) if at < len(ids) and ids[at] == node_id else None
@@ -345,17 +332,17 @@ class _FileNode(DraftNode):
     @property
     def id(self) -> int:
         """Its id, which does not change."""
-        return self._nodes.column("node_id", self._row)
+        return int(self._nodes.columns.node_id[self._row])
 
     @property
     def kind(self) -> int:
         """Its `NodeType`, or another number."""
-        kind = UNKNOWN_KIND if self._nodes.is_changed(self._row) else self._nodes.column("kind", self._row)
-        return int(self.seen.type) if kind == UNKNOWN_KIND else kind
+        kind = self._nodes.columns.kind[self._row]
+        return int(self.seen.type if self._nodes.is_changed[self._row] or kind == UNKNOWN_KIND else kind)
 
 
 def _rows_at(begin: NDArray[np.int64], offsets: Iterable[int]) -> _Mask:
-    """Which nodes have a byte at any of some offsets."""
+    """Which nodes, whose bytes or dependencies begin at `begin`, have one at any of some offsets."""
     mask = np.zeros(len(begin) - 1, np.bool_)
     rows = np.searchsorted(begin, np.fromiter(offsets, np.int64), side="right") - 1
     mask[rows[rows >= 0]] = True

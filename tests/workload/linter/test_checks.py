@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.lint_runs import Node, RunFiles, coll, comp, drop, node, one_step_exchange, recv, send
+from helpers.lint_runs import Node, RunFiles, coll, comp, drop, every, node, one_step_exchange, recv, send
 
 from astra_tacos.run.run import RunInputs
 from astra_tacos.run.trace.schema import CommType, NodeType
@@ -25,11 +25,6 @@ MEMORY = {"memory-type": "PER_NPU_MEMORY_EXPANSION", "remote-mem-latency": 100, 
 def alike(make: Callable[[int], list[Node]], count: int = 2) -> list[list[Node]]:
     """Traces of so many ranks."""
     return [make(rank) for rank in range(count)]
-
-
-def every(*nodes: Node, count: int = 2, **settings: Any) -> RunFiles:
-    """A run in which every rank has these nodes."""
-    return RunFiles([list(nodes)] * count, **settings)
 
 
 def custom(traces: list[list[Node]] | None = None, count: int = 2, **settings: Any) -> RunFiles:
