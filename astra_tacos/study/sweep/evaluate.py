@@ -289,7 +289,7 @@ def warm_up(names: Iterable[str] = SYNTHESIZERS) -> None:
             if collective not in SYNTHESIZERS[name].collectives:
                 continue
             options = SearchOptions(name, chunks_per_npu=1, trials=1, threads=1)
-            evaluate(Point(0, {}, network, CollectiveTask(collective, None, 1 << 10, options), {}), Conditions())
+            evaluate(Point(0, network, CollectiveTask(collective, None, 1 << 10, options), {}), Conditions())
 
 
 def _results(point: Point, conditions: Conditions) -> dict[str, Any]:

@@ -151,7 +151,7 @@ class _Resolver:
         for name, value in names.items():
             if name not in POINT_KEYS:
                 inputs[name] = value
-        return Point(index, names, network.config, task, inputs, network.error or error)
+        return Point(index, network.config, task, inputs, network.error or error)
 
     def new_recipe(self, given: frozenset[str]) -> _Recipe:
         """The recipe of points whose axes set these keys.

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.run.groups import ALL_RANKS
 from astra_tacos.run.run import NATIVE, implementations
 from astra_tacos.run.system import SystemConfig
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.grouping import row_places
 from astra_tacos.workload.linter.collectives import Collectives, find_collectives
-from astra_tacos.workload.linter.finding import Inputs, TraceFiles, read_trace_files
+from astra_tacos.workload.linter.finding import Findings, Inputs, TraceFiles, read_trace_files
 from astra_tacos.workload.linter.messages import Messages, match_messages, sound_messages
 from astra_tacos.workload.linter.run_order import RunOrder, order_run
 from astra_tacos.workload.linter.trace_view import TraceView
@@ -26,16 +28,35 @@ class UnknownFact(Exception):
 class Facts:
     """The inputs of a run, and the facts that checks derive from them.
 
-    Facts about nodes raise `UnknownFact` if no trace is readable, facts about messages also if the workload sends none.
+    Facts about nodes raise `UnknownFact` if no trace is readable, facts about messages also if the workload sends none. So do
+    facts about a network or a system whose file cannot be used.
     """
 
     def __init__(self, inputs: Inputs) -> None:
         self.inputs = inputs
 
+    def problems(self, kind: str, remedy: str) -> Findings:
+        """Faults of a kind of file, with what to do about them."""
+        return (replace(found, remedy=remedy) for found in self.inputs.problems.get(kind, ()))
+
     @property
     def system(self) -> SystemConfig:
         """The system; one with ASTRA-sim's defaults if its file cannot be used."""
         return self.inputs.system or SystemConfig(str(self.inputs.system_path))
+
+    @property
+    def stated_system(self) -> SystemConfig:
+        """The system as its file has it."""
+        if self.inputs.system is None:
+            raise UnknownFact
+        return self.inputs.system
+
+    @property
+    def network(self) -> NetworkConfig:
+        """The network as its file has it."""
+        if self.inputs.network is None:
+            raise UnknownFact
+        return self.inputs.network
 
     @property
     def queues(self) -> bool:
@@ -98,6 +119,11 @@ class Facts:
     def views(self) -> tuple[TraceView, ...]:
         """The workload and the custom traces, as far as they are readable."""
         return (*((self.workload,) if self.inputs.workload.trace is not None else ()), *self.custom.values())
+
+    @property
+    def communicating_views(self) -> tuple[TraceView, ...]:
+        """The same, where nodes communicate."""
+        return self.views if self.communicates else ()
 
     @cached_property
     def collectives(self) -> Collectives:

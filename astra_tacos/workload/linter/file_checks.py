@@ -9,11 +9,6 @@ from astra_tacos.workload.linter.finding import Findings, Found, Severity, Trace
 from astra_tacos.workload.linter.trace_view import listed
 
 
-def _problems(facts: Facts, kind: str, remedy: str) -> Findings:
-    for problem in facts.inputs.problems.get(kind, ()):
-        yield Found(problem.message, remedy, problem.file)
-
-
 @check("F01", "network file unusable")
 def network_file(facts: Facts) -> Findings:
     """The network YAML cannot be read, so nothing that depends on the network was checked.
@@ -23,7 +18,7 @@ def network_file(facts: Facts) -> Findings:
 
     Remedy: write `topology`, `npus_count`, `bandwidth` and `latency` as lists of one entry per dimension.
     """
-    yield from _problems(facts, "network", "give four lists of one entry per dimension")
+    yield from facts.problems("network", "give four lists of one entry per dimension")
 
 
 @check("F02", "system file unusable")
@@ -36,7 +31,7 @@ def system_file(facts: Facts) -> Findings:
 
     Remedy: correct the key; the message names it and the expected value.
     """
-    yield from _problems(facts, "system", "correct the value")
+    yield from facts.problems("system", "correct the value")
 
 
 @check("F03", "communicator group file unusable")
@@ -48,7 +43,7 @@ def group_file(facts: Facts) -> Findings:
 
     Remedy: write one object, such as `{"1": [0, 1], "2": [2, 3]}`.
     """
-    yield from _problems(facts, "groups", 'write {"<id>": [ranks], ...}')
+    yield from facts.problems("groups", 'write {"<id>": [ranks], ...}')
 
 
 @check("F04", "remote memory file unusable")
@@ -60,7 +55,7 @@ def memory_file(facts: Facts) -> Findings:
 
     Remedy: write `{"memory-type": "NO_MEMORY_EXPANSION"}` if no node loads or stores.
     """
-    yield from _problems(facts, "remote_memory", "correct the value")
+    yield from facts.problems("remote_memory", "correct the value")
 
 
 @check("F05", "per-node collective file unusable")
@@ -73,7 +68,7 @@ def per_node_file(facts: Facts) -> Findings:
     Remedy: start ASTRA-sim in the directory that the path is relative to (lint's option `--directory`), or write an absolute
     path.
     """
-    yield from _problems(facts, "per_node", "give a path from the directory ASTRA-sim is started in (--directory)")
+    yield from facts.problems("per_node", "give a path from the directory ASTRA-sim is started in (--directory)")
 
 
 @check("F06", "no workload file for an NPU")

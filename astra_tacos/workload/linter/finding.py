@@ -1,6 +1,6 @@
 """The `Check` class: a code, a severity, and the function that finds the fault; and what it finds.
 
-Tolerant reading of a run's files: a file that cannot be read becomes a `FileProblem`, and reading continues.
+Tolerant reading of a run's files: a file that cannot be read becomes a `Found`, and reading continues.
 """
 
 from __future__ import annotations
@@ -128,16 +128,6 @@ def _read(path: Path, files: Mapping[int, Path]) -> tuple[Trace | None, dict[int
     return replace(trace, rank_first=np.concatenate(([0], np.cumsum(counts)))), unreadable
 
 
-@dataclass(frozen=True, slots=True)
-class FileProblem:
-    """A fault of a configuration file, because of which the file or a part of it cannot be used."""
-
-    file: str
-    message: str
-    group: int | None = None
-    """The communicator group that is left out because of the fault, if it concerns one."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Inputs:
     """The inputs of a run, as far as they are readable.
@@ -152,6 +142,8 @@ class Inputs:
         Contents of the files; None if a file cannot be used.
     groups_path, groups
         Path of the groups, None if no file is given; and the valid groups by id.
+    bad_groups
+        Groups that are left out because of a fault.
     groups_ignored
         Whether ASTRA-sim reads no groups, because their path contains "empty".
     workload
@@ -170,9 +162,10 @@ class Inputs:
     network: NetworkConfig | None
     remote_memory: RemoteMemory | None
     groups: Mapping[int, tuple[int, ...]]
+    bad_groups: tuple[int, ...]
     groups_ignored: bool
     workload: TraceFiles
-    problems: Mapping[str, tuple[FileProblem, ...]]
+    problems: Mapping[str, list[Found]]
 
 
 def read_inputs(inputs: RunInputs, backend: Backend | str | None = None) -> Inputs:
@@ -185,20 +178,22 @@ def read_inputs(inputs: RunInputs, backend: Backend | str | None = None) -> Inpu
     backend
         Network model, by default that of the network.
     """
-    problems: dict[str, list[FileProblem]] = {}
+    problems: dict[str, list[Found]] = {}
 
     def attempt(kind: str, file: Path, read: Callable[..., Any], *arguments: Any) -> Any:
         try:
             return read(file, *arguments)
         except ConfigError as error:
-            problems.setdefault(kind, []).append(FileProblem(str(file), str(error).removeprefix(f"{file}: ")))
+            problems.setdefault(kind, []).append(Found(str(error).removeprefix(f"{file}: "), file=str(file)))
             return None
 
     network: NetworkConfig | None = attempt("network", inputs.network, read_network)
     remote, given = inputs.remote_memory, inputs.groups
-    groups, ignored = {}, given is not None and "empty" in str(given)
+    groups: dict[int, tuple[int, ...]] = {}
+    bad: tuple[int, ...] = ()
+    ignored = given is not None and "empty" in str(given)
     if given is not None and not ignored:
-        groups = _groups(given, attempt("groups", given, read_json_object) or {}, problems)
+        groups, bad = _groups(given, attempt("groups", given, read_json_object) or {}, problems)
     system: SystemConfig | None = attempt("system", inputs.system, lambda path: parse_system(path, read_json_object(path)))
     if system is not None and system.per_node_source is not None:
         system = _with_per_node(system, inputs, problems)
@@ -212,13 +207,14 @@ def read_inputs(inputs: RunInputs, backend: Backend | str | None = None) -> Inpu
         network=network,
         remote_memory=None if remote is None else attempt("remote_memory", remote, read_remote_memory),
         groups=groups,
+        bad_groups=bad,
         groups_ignored=ignored,
         workload=read_trace_files(str(inputs.workload), inputs.workload, network.num_npus if network else None),
-        problems={kind: tuple(found) for kind, found in problems.items()},
+        problems=problems,
     )
 
 
-def _with_per_node(system: SystemConfig, inputs: RunInputs, problems: dict[str, list[FileProblem]]) -> SystemConfig:
+def _with_per_node(system: SystemConfig, inputs: RunInputs, problems: dict[str, list[Found]]) -> SystemConfig:
     """The system with its per-node collectives; without them if their file is bad."""
     source = system.per_node_source or ""
     opened = inputs.directory / source
@@ -228,24 +224,28 @@ def _with_per_node(system: SystemConfig, inputs: RunInputs, problems: dict[str, 
         what, beside = str(error).removeprefix(f"{opened}: "), inputs.system.parent
         if not opened.exists() and (beside / source).exists():
             what += f"; there is one in {beside}"
-        problems.setdefault("per_node", []).append(FileProblem(source, what))
+        problems.setdefault("per_node", []).append(Found(what, file=source))
         return system
 
 
-def _groups(path: Path, document: Mapping[str, Any], problems: dict[str, list[FileProblem]]) -> dict[int, tuple[int, ...]]:
+def _groups(
+    path: Path, document: Mapping[str, Any], problems: dict[str, list[Found]]
+) -> tuple[dict[int, tuple[int, ...]], tuple[int, ...]]:
+    """The groups that are valid, and the ids of those whose ranks are not."""
     groups: dict[int, tuple[int, ...]] = {}
+    bad = []
     for name, ranks in document.items():
         group = group_id(name)
         if group is None or group in groups:
             what = f"group {describe(name)}" + (" is given twice" if group is not None else " is no whole number of 1 or more")
-            problems.setdefault("group_id", []).append(FileProblem(str(path), what))
+            problems.setdefault("group_id", []).append(Found(what, file=str(path)))
             continue
         try:
             groups[group] = group_members(path, group, ranks)
         except ConfigError as error:
-            what = str(error).removeprefix(f"{path}: ")
-            problems.setdefault("group_members", []).append(FileProblem(str(path), what, group))
-    return groups
+            bad.append(group)
+            problems.setdefault("group_members", []).append(Found(str(error).removeprefix(f"{path}: "), file=str(path)))
+    return groups, tuple(bad)
 
 
 class Severity(StrEnum):

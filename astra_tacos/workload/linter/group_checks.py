@@ -25,8 +25,7 @@ def group_id_bad(facts: Facts) -> Findings:
 
     Remedy: number the groups from 1. Nodes without pg_name, or with "0", use all ranks.
     """
-    for problem in facts.inputs.problems.get("group_id", ()):
-        yield Found(problem.message, "number the groups from 1", problem.file)
+    yield from facts.problems("group_id", "number the groups from 1")
 
 
 @check("G02", "group members")
@@ -38,8 +37,7 @@ def group_members_bad(facts: Facts) -> Findings:
 
     Remedy: list each rank once, in ascending order.
     """
-    for problem in facts.inputs.problems.get("group_members", ()):
-        yield Found(problem.message, "list each rank once", problem.file)
+    yield from facts.problems("group_members", "list each rank once")
 
 
 @check("G03", "group not in ascending order")
@@ -72,8 +70,7 @@ def group_unknown(facts: Facts) -> Findings:
     if inputs.groups_ignored or "groups" in inputs.problems:
         return
     group = group_ids(view.columns)
-    bad = [problem.group for problem in inputs.problems.get("group_members", ()) if problem.group]
-    where = view.rows(NodeType.COMM_COLL) & ~np.isin(group, [ALL_RANKS, UNKNOWN, *inputs.groups, *bad])
+    where = view.rows(NodeType.COMM_COLL) & ~np.isin(group, [ALL_RANKS, UNKNOWN, *inputs.groups, *inputs.bad_groups])
     remedy = f"add it to {inputs.groups_path}" if inputs.groups_path else "give a file of groups (--comm-group)"
     yield view.each(where, lambda row: f"uses group {group[row]}, which does not exist", remedy)
 

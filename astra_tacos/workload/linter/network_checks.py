@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.run.backend import BACKENDS
 from astra_tacos.run.groups import sorted_position
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.units import bytes_per_ns
-from astra_tacos.workload.linter.collectives import Collectives
 from astra_tacos.workload.linter.facts import Facts
 from astra_tacos.workload.linter.finding import EXACT_NS, Findings, Found, Severity, check
 from astra_tacos.workload.linter.trace_view import TraceView
@@ -29,9 +25,9 @@ def ring_of_two(facts: Facts) -> Findings:
 
     Remedy: use FullyConnected, which for two NPUs is the same network.
     """
-    network, backend = facts.inputs.network, facts.inputs.backend
-    fault = backend.aborted_by(network) if network else None
-    if network and fault:
+    network, backend = facts.network, facts.inputs.backend
+    fault = backend.aborted_by(network)
+    if fault:
         message = f"a {fault.block} of {fault.size} NPUs aborts the {backend} backend"
         yield Found(message, f"use {fault.building_block.aware_substitute(fault.size)}", network.source)
 
@@ -46,8 +42,8 @@ def several_dimensions(facts: Facts) -> Findings:
 
     Remedy: use the congestion-unaware backend (`--backend congestion-unaware`) to run the network in ASTRA-sim.
     """
-    network, backend = facts.inputs.network, facts.inputs.backend
-    if network and not backend.takes_dimensions(network):
+    network, backend = facts.network, facts.inputs.backend
+    if not backend.takes_dimensions(network):
         message = f"{len(network.dimensions)} dimensions: ASTRA-sim's {backend} backend takes {backend.most_dimensions}"
         others = " or ".join(other.name for other in BACKENDS.values() if other.takes_dimensions(network))
         yield Found(f"{message}, only this project's replay more", f"use {others} for ASTRA-sim", network.source)
@@ -62,23 +58,16 @@ def beyond_astra_sim(facts: Facts) -> Findings:
 
     Remedy: run `astra-tacos replay`, or let `astra-tacos synthesize` export a network that ASTRA-sim models alike.
     """
-    network = facts.inputs.network
-    if network is None:
-        return
-    for what in _extensions(network):
-        yield Found(f"{what}, which ASTRA-sim does not know", "replay it with this project only", network.source)
-
-
-def _extensions(network: NetworkConfig) -> Iterator[str]:
-    if network.links:
-        yield f"the network is a list of {len(network.links):,} links"
+    network = facts.network
     others = sorted({dimension.block for dimension in network.dimensions if not dimension.building_block.is_in_astra_sim})
-    if others:
-        yield f"a dimension is a {' and a '.join(others)}"
-    if network.failed_links:
-        yield f"{len(network.failed_links):,} links have failed"
-    if network.link_overrides:
-        yield f"{len(network.link_overrides):,} links have a bandwidth or latency of their own"
+    for what, is_so in (
+        (f"the network is a list of {len(network.links):,} links", network.links),
+        (f"a dimension is a {' and a '.join(others)}", others),
+        (f"{len(network.failed_links):,} links have failed", network.failed_links),
+        (f"{len(network.link_overrides):,} links have a bandwidth or latency of their own", network.link_overrides),
+    ):
+        if is_so:
+            yield Found(f"{what}, which ASTRA-sim does not know", "replay it with this project only", network.source)
 
 
 @check("N04", "less than 1 ns at time 0")
@@ -124,9 +113,7 @@ def instant_link(facts: Facts) -> Findings:
 
     Remedy: send larger messages.
     """
-    if not facts.queues or facts.inputs.network is None or not facts.communicates:
-        return
-    for view in facts.views:
+    for view in facts.communicating_views if facts.queues and facts.network else ():
         rows = np.flatnonzero(view.rows(NodeType.COMM_SEND) & (view.trace.size_bytes > 0))
         rows = rows[serialisation_ns(facts, view, rows) < 1]
         yield view.each(rows, "{size} take a link no time", "send more at once")
@@ -147,77 +134,52 @@ def beyond_exact_time(facts: Facts) -> Findings:
 
     Remedy: write latencies in nanoseconds.
     """
-    view, network = facts.workload, facts.inputs.network
-    if facts.system.replay_only:
+    view, network = facts.communicating, facts.network
+    own = [link.latency_ns for link in (*network.links, *network.link_overrides) if link.latency_ns is not None]
+    latency_ns = [*(dimension.latency_ns for dimension in network.dimensions), *own]
+    if not latency_ns:
         return
     remedy = "latency counts in ns"
-    shortest = shortest_rank_ns(facts, view)
+    shortest = shortest_rank_ns(facts, min(latency_ns))
     if shortest.max(initial=0.0) >= EXACT_NS:
         rank = int(shortest.argmax())
         message = f"rank {rank} takes {shortest[rank]:.3g} ns or more: past 2**53 ns ASTRA-sim loses events, or rounds times"
         yield Found(message, remedy, view.files.file(rank), rank)
-    elif network is not None and (longest := longest_latency_ns(facts, view)) >= EXACT_NS:
+    elif (longest := longest_latency_ns(facts, max(latency_ns))) >= EXACT_NS:
         message = f"latencies may come to {longest:.3g} ns: past 2**53 ns ASTRA-sim loses events, or rounds times"
         yield Found(message, remedy, network.source, severity=Severity.WARNING)
 
 
-def shortest_rank_ns(facts: Facts, view: TraceView) -> NDArray[np.float64]:
-    """float64[num_ranks], lower bound on the time of each rank, in ns.
+def shortest_rank_ns(facts: Facts, least_ns: float) -> NDArray[np.float64]:
+    """float64[num_ranks], lower bound on the time of each rank, in ns, where no latency is less than `least_ns`.
 
     A rank runs one collective or send at a time (`workload/HardwareResource.cc`), so that their latencies add up.
     """
-    ranks = view.trace.num_ranks
-    latency_ns = _latencies_ns(facts)
-    if not latency_ns.size or not facts.communicates:
-        return np.zeros(ranks)
-    sends = view.rows(NodeType.COMM_SEND) & view.runs
-    sent_ns: NDArray[np.float64] = np.bincount(view.rank[sends], minlength=ranks) * latency_ns.min()
-    collectives = facts.collectives
-    sent_ns += np.bincount(collectives.rank, _shortest_native_ns(facts, view, collectives, latency_ns), ranks)
-    return sent_ns
-
-
-def longest_latency_ns(facts: Facts, view: TraceView) -> float:
-    """Upper bound on the sum of a run's latencies, in ns: every message in sequence, every collective a ring over all NPUs."""
-    latency_ns = _latencies_ns(facts)
-    if not latency_ns.size or not facts.communicates:
-        return 0.0
-    messages = view.rows(NodeType.COMM_SEND).sum() + 2 * facts.num_npus * view.rows(NodeType.COMM_COLL).sum()
-    messages += sum(custom.rows(NodeType.COMM_SEND).sum() for custom in facts.custom.values())
-    return float(messages * latency_ns.max())
-
-
-def _latencies_ns(facts: Facts) -> NDArray[np.float64]:
-    """float64[...], the latencies of all dimensions or links, and of links that override theirs."""
-    network = facts.inputs.network
-    if network is None:
-        return np.empty(0)
-    links = (*network.links, *network.link_overrides)
-    own = [link.latency_ns for link in links if link.latency_ns is not None]
-    return np.array([*(dimension.latency_ns for dimension in network.dimensions), *own])
-
-
-def _shortest_native_ns(
-    facts: Facts, view: TraceView, collectives: Collectives, latency_ns: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """float64[num_collectives], lower bound on the latencies of native collectives, in ns; 0 for custom ones."""
-    network = facts.inputs.network
-    shortest = np.zeros(len(collectives.row))
-    if network is None:
-        return shortest
-    least = float(latency_ns.min())
+    view, collectives, ranks = facts.workload, facts.collectives, facts.workload.trace.num_ranks
+    steps = np.zeros(len(collectives.row))
     for pattern, key in PATTERN_KEYS.items():
         given = facts.system.native.get(key, ())
         native = (collectives.comm_type == pattern) & (collectives.run == NATIVE)
         for group in np.unique(collectives.group[native]).tolist() if given else ():
             size, names = facts.group_size(group), given
-            sizes = [dimension.size for dimension in network.dimensions]
+            sizes = [dimension.size for dimension in facts.network.dimensions]
             if size < facts.num_npus or not sizes:  # some of the network's NPUs are one dimension
                 sizes, names = [size], names if len(names) == 1 else ("ring",)
-            steps = sum(_steps(name, pattern, count) for name, count in zip(names, sizes, strict=False))
-            shortest[native & (collectives.group == group)] = max(steps, 1) * least
+            number = sum(_steps(name, pattern, count) for name, count in zip(names, sizes, strict=False))
+            steps[native & (collectives.group == group)] = max(number, 1)
     chooses_dimensions = view.columns.involved_count[collectives.row] > 0
-    return np.where(chooses_dimensions, np.minimum(shortest, least), shortest)
+    steps[chooses_dimensions & (steps > 1)] = 1
+    sends = np.bincount(view.rank[view.rows(NodeType.COMM_SEND) & view.runs], minlength=ranks)
+    shortest: NDArray[np.float64] = least_ns * (sends + np.bincount(collectives.rank, steps, ranks))
+    return shortest
+
+
+def longest_latency_ns(facts: Facts, most_ns: float) -> float:
+    """Upper bound on the sum of a run's latencies, in ns: every message in sequence, every collective a ring over all NPUs."""
+    view = facts.workload
+    messages = view.rows(NodeType.COMM_SEND).sum() + 2 * facts.num_npus * view.rows(NodeType.COMM_COLL).sum()
+    messages += sum(custom.rows(NodeType.COMM_SEND).sum() for custom in facts.custom.values())
+    return float(messages * most_ns)
 
 
 def _steps(name: str, pattern: int, count: int) -> int:

@@ -175,10 +175,9 @@ def no_dimension(facts: Facts) -> Findings:
 
     Remedy: write a bool_list of one entry per dimension, at least one of them true.
     """
-    view, collectives, network = facts.workload, facts.collectives, facts.inputs.network
-    if network is None or not network.dimensions:
+    view, collectives, count = facts.workload, facts.collectives, len(facts.network.dimensions)
+    if not count:
         return
-    count = len(network.dimensions)
     rows = collectives.row[(group_ids(view.columns)[collectives.row] == ALL_RANKS) & (collectives.run < 0)]
     given, dims = view.columns.involved_count[rows], view.columns.involved_dims[rows]
     nothing = (given > 0) & (dims & ((1 << min(count, 62)) - 1) == 0)
@@ -379,9 +378,7 @@ def size_zero(facts: Facts) -> Findings:
 
     Remedy: remove the node, or write its size.
     """
-    if not facts.communicates:
-        return
-    for view in facts.views:
+    for view in facts.communicating_views:
         where = view.rows(NodeType.COMM_SEND, NodeType.COMM_RECV) & (view.trace.size_bytes == 0)
         if view.is_workload:
             gathers = view.rows(NodeType.COMM_COLL) & (view.columns.comm_type == CommType.ALL_GATHER)
@@ -435,9 +432,7 @@ def negative_tag(facts: Facts) -> Findings:
 
     Remedy: use tags from 0 to 499,999,999, as ASTRA-sim takes tags modulo 500,000,000.
     """
-    if not facts.communicates:
-        return
-    for view in facts.views:
+    for view in facts.communicating_views:
         tag = view.trace.tag
         where = view.rows(NodeType.COMM_SEND, NodeType.COMM_RECV) & (tag != ABSENT) & (tag & 0xFFFF_FFFF > 0x7FFF_FFFF)
         yield view.each(where, "comm_tag is {tag}", "use 0 to 499999999")

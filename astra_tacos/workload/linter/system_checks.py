@@ -15,7 +15,6 @@ from astra_tacos.run.run import NATIVE, PATTERN_KEYS
 from astra_tacos.run.system import IGNORED_KEYS, READ_KEYS
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.text_files import describe
-from astra_tacos.workload.linter.collectives import Collectives
 from astra_tacos.workload.linter.facts import Facts
 from astra_tacos.workload.linter.finding import Findings, Found, Severity, check
 from astra_tacos.workload.linter.trace_view import listed
@@ -34,11 +33,8 @@ def splits_absent(facts: Facts) -> Findings:
 
     Remedy: set it to 1.
     """
-    system, collectives = facts.inputs.system, facts.collectives
-    if system is None or not len(collectives.row):
-        return
-    splits = system.preferred_dataset_splits
-    if splits is None or splits < 1:
+    splits = facts.stated_system.preferred_dataset_splits
+    if len(facts.collectives.row) and (splits is None or splits < 1):
         found = "is absent" if splits is None else f"is {splits}"
         yield Found(f"preferred-dataset-splits {found}: the first collective ends ASTRA-sim", "set it to 1", _where(facts))
 
@@ -81,7 +77,7 @@ def policy_absent(facts: Facts) -> Findings:
 
     Remedy: set it to LIFO, FIFO or EXPLICIT.
     """
-    if facts.inputs.system is not None and "scheduling-policy" not in facts.system.keys:
+    if "scheduling-policy" not in facts.stated_system.keys:
         yield Found("scheduling-policy is absent, and ASTRA-sim has no default", 'set it to "FIFO"', _where(facts))
 
 
@@ -121,8 +117,8 @@ def roofline_off(facts: Facts) -> Findings:
 
     Remedy: set `"roofline-enabled": 1`, peak-perf and local-mem-bw.
     """
-    view, system = facts.workload, facts.inputs.system
-    if system is None or system.roofline_enabled or system.replay_only:
+    view, system = facts.workload, facts.stated_system
+    if system.roofline_enabled or system.replay_only:
         return
     rows = view.rows(NodeType.COMP) & (view.trace.duration_us == 0) & (view.columns.num_ops > 0) & ~view.columns.is_cpu_op
     if rows.any():
@@ -243,15 +239,13 @@ def memory_rates(facts: Facts) -> Findings:
         yield Found(message, "set it", memory.source, severity=Severity.WARNING)
 
 
-def _native(facts: Facts) -> Iterator[tuple[Collectives, int, str, NDArray[np.bool_]]]:
-    """For each pattern that some node runs natively: all collectives, the pattern, its key, and a mask of its collectives."""
-    collectives = facts.collectives
-    if facts.inputs.system is None:
-        return
+def _native(facts: Facts) -> Iterator[tuple[int, str, tuple[str, ...], NDArray[np.bool_]]]:
+    """For each pattern that some node runs natively: the pattern, its key, its algorithms, and a mask of its collectives."""
+    collectives, native = facts.collectives, facts.stated_system.native
     for pattern, key in PATTERN_KEYS.items():
         nodes = (collectives.comm_type == pattern) & (collectives.run == NATIVE)
         if nodes.any():
-            yield collectives, pattern, key, nodes
+            yield pattern, key, native.get(key, ()), nodes
 
 
 @check("S04", "no implementation of a pattern")
@@ -263,9 +257,9 @@ def no_implementation(facts: Facts) -> Findings:
 
     Remedy: name an algorithm per dimension, for example `"all-reduce-implementation": ["ring"]` for one dimension.
     """
-    for collectives, pattern, key, nodes in _native(facts):
+    for pattern, key, _, nodes in _native(facts):
         if key not in facts.system.native:
-            row = collectives.row[nodes][0]
+            row = facts.collectives.row[nodes][0]
             message = f"no implementation of {pattern_name(pattern)}, which {nodes.sum():,} nodes run"
             yield facts.workload.at(row, message, f'add "{key}-implementation" to {_where(facts)}')
 
@@ -278,10 +272,9 @@ def too_many_algorithms(facts: Facts) -> Findings:
 
     Remedy: write one entry per dimension.
     """
-    network = facts.inputs.network
+    count = len(facts.network.dimensions)
     for key, names in facts.system.native.items():
-        if network is not None and len(names) > len(network.dimensions) > 0:
-            count = len(network.dimensions)
+        if len(names) > count > 0:
             message = f"{key}-implementation has {len(names)} entries, the network {count} dimension{'s' * (count > 1)}"
             yield Found(message, "one entry per dimension", _where(facts))
 
@@ -296,15 +289,10 @@ def too_few_algorithms(facts: Facts) -> Findings:
 
     Remedy: write one entry per dimension.
     """
-    network = facts.inputs.network
-    if network is None:
-        return
-    for collectives, pattern, key, nodes in _native(facts):
-        names = facts.system.native.get(key, ())
-        if not leaves_out(names, len(network.dimensions)):
-            continue
-        if facts.spans_network(collectives.group[nodes]).any():
-            message = f"{key}-implementation has {len(names)} of {len(network.dimensions)} dimensions: {pattern_name(pattern)}"
+    count = len(facts.network.dimensions)
+    for pattern, key, names, nodes in _native(facts):
+        if leaves_out(names, count) and facts.spans_network(facts.collectives.group[nodes]).any():
+            message = f"{key}-implementation has {len(names)} of {count} dimensions: {pattern_name(pattern)}"
             yield Found(f"{message} leaves the others out", "one entry per dimension", _where(facts))
 
 
@@ -317,11 +305,9 @@ def optimization_absent(facts: Facts) -> Findings:
 
     Remedy: set it to "localBWAware" or "baseline".
     """
-    network, system = facts.inputs.network, facts.inputs.system
-    if network is None or system is None or system.collective_optimization is not None:
-        return
-    for _, pattern, key, _ in _native(facts):
-        if pattern == CommType.ALL_REDUCE and len(system.native.get(key, ())) > 1 and len(network.dimensions) > 1:
+    several = len(facts.network.dimensions) > 1 and facts.stated_system.collective_optimization is None
+    for pattern, _, names, _ in _native(facts):
+        if several and pattern == CommType.ALL_REDUCE and len(names) > 1:
             message = "collective-optimization is absent: All-Reduces in several dimensions run by chance, or stall"
             yield Found(message, 'set it to "localBWAware" or "baseline"', _where(facts))
 
@@ -337,16 +323,13 @@ def unfit_algorithm(facts: Facts) -> Findings:
 
     Remedy: use ring or direct.
     """
-    network = facts.inputs.network
-    if network is None:
-        return
-    for collectives, pattern, key, nodes in _native(facts):
-        names = facts.system.native.get(key, ())
+    collectives = facts.collectives
+    for pattern, key, names, nodes in _native(facts):
         if all(name.rstrip("0123456789") in ("ring", "oneRing", "direct", "oneDirect") for name in names):
             continue
         for group in np.unique(collectives.group[nodes]).tolist():
             size = facts.group_size(group)
-            sizes = [dimension.size for dimension in network.dimensions]
+            sizes = [dimension.size for dimension in facts.network.dimensions]
             whole = size == facts.num_npus
             if not whole:
                 if len(names) != 1:
@@ -386,11 +369,10 @@ def ring_instead(facts: Facts) -> Findings:
 
     Remedy: none if a ring is acceptable; else use a custom collective.
     """
-    for collectives, pattern, key, nodes in _native(facts):
-        names = facts.system.native.get(key, ())
+    for pattern, _, names, nodes in _native(facts):
         if len(names) < 2 or all(name in ("ring", "oneRing") for name in names):
             continue
-        groups = np.unique(collectives.group[nodes]).tolist()
+        groups = np.unique(facts.collectives.group[nodes]).tolist()
         small = [group for group in groups if facts.group_size(group) < facts.num_npus]
         if small:
             message = f"{pattern_name(pattern)} runs as a ring in group {listed(small)}, not as {', '.join(names)}"
@@ -412,14 +394,14 @@ def chunks_in_a_circle(facts: Facts) -> Findings:
     Remedy: set active-chunks-per-dimension to the number of chunks (preferred-dataset-splits, or one more) or higher, or set
     collective-optimization to baseline.
     """
-    network, system = facts.inputs.network, facts.system
-    if network is None or system.collective_optimization != "localBWAware":
+    network, system, collectives = facts.network, facts.system, facts.collectives
+    if system.collective_optimization != "localBWAware":
         return
     latencies = {dimension.latency_ns for dimension in network.dimensions}
     latencies |= {link.latency_ns for link in network.link_overrides if link.latency_ns is not None}
     num_dimensions, active = len(network.dimensions), system.active_chunks_per_dimension
-    for collectives, pattern, key, nodes in _native(facts):
-        num_rings = sum(name == "ring" for name in system.native.get(key, ())[:num_dimensions])
+    for pattern, key, names, nodes in _native(facts):
+        num_rings = names[:num_dimensions].count("ring")
         is_unequal = num_rings == 2 and len(latencies) > 1
         if pattern != CommType.ALL_REDUCE or not (is_unequal or num_dimensions > 2):
             continue

@@ -33,7 +33,7 @@ def test_a_sweep_without_axes_is_one_point(tmp_path: Path) -> None:
     assert (found.name, found.axes, found.num_combinations, found.left_out) == ("s", (), 1, {})
     assert point.task == CollectiveTask("all-reduce", None, 1 << 20, SearchOptions("auto", "auto", threads=1))
     assert list(point.inputs) == list(INPUT_COLUMNS)
-    assert point.error is None and point.index == 0 and point.axes == {}
+    assert point.error is None and point.index == 0
 
 
 def test_every_key_arrives(tmp_path: Path) -> None:
@@ -124,9 +124,9 @@ def test_a_split_of_600(tmp_path: Path) -> None:
     }
     for index, point in enumerate(found.points):
         assert point.index == index
-        assert point.inputs["share"] == point.axes["share"] == point.axes["b2"] / 600
+        assert point.inputs["share"] == point.inputs["b2"] / 600
         dimension = point.network.dimensions[1]  # three links of an NPU share what it has there
-        assert dimension.bandwidth_gibps * 3 * 2**30 / 1e9 == pytest.approx(point.axes["b1"], rel=1e-12)
+        assert dimension.bandwidth_gibps * 3 * 2**30 / 1e9 == pytest.approx(point.inputs["b1"], rel=1e-12)
 
 
 def test_costs_are_those_of_optimize(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -163,12 +163,7 @@ def test_networks_as_an_axis(tmp_path: Path) -> None:
     (tmp_path / "graph.yml").write_text(json.dumps(RING | {"npus_count": [2], "astra_tacos": {"links": "l.csv"}}))
     networks = ["n.yml", "a/n.yml", "graph.yml", TORUS | {"name": "small", "npus_count": ["= n", 3]}]
     found = sweep(tmp_path, point={"network": ...}, axes={"network": networks, "n": [3, 4]})
-    assert [(p.axes["network"], p.inputs["network"]) for p in found.points[::2]] == [
-        ("n", "n"),
-        ("a/n.yml", "a/n.yml"),
-        ("graph", "graph"),
-        ("small", "small"),
-    ]
+    assert [point.inputs["network"] for point in found.points[::2]] == ["n", "a/n.yml", "graph", "small"]
     assert [point.inputs["num_npus"] for point in found.points] == [4, 4, 4, 4, 2, 2, 9, 12]
     graph = found.points[4]
     assert graph.network.links and graph.inputs["topology"] == "graph of 2 links"
@@ -181,13 +176,13 @@ def test_failed_links(tmp_path: Path) -> None:
     found = sweep(tmp_path, point={"network": TORUS, "failed_links": failures}, axes={"f": [0, 0.1, 0.3, 0.9], "draw": [1, 2]})
     for point in found.points:
         inputs = point.inputs
-        assert (inputs["failed_fraction"], inputs["failed_seed"]) == (point.axes["f"], point.axes["draw"])
-        if point.axes["f"] == 0.9:
+        assert (inputs["failed_fraction"], inputs["failed_seed"]) == (inputs["f"], inputs["draw"])
+        if inputs["f"] == 0.9:
             assert point.error is not None and "expected at most 17: with more the network falls apart" in point.error
             assert inputs["num_links"] == 64 and inputs["failed_links"] == 0
             continue
         assert point.error is None
-        assert inputs["failed_links"] == 2 * round(32 * point.axes["f"])
+        assert inputs["failed_links"] == 2 * round(32 * inputs["f"])
         assert inputs["num_links"] == build_topology(point.network).num_links == 64 - inputs["failed_links"]
     keys = [point.key for point in found.points[:6]]
     assert keys[0] == keys[1] and len(set(keys)) == 5  # without failures the seed does not matter
