@@ -170,8 +170,7 @@ def shortest_rank_ns(facts: Facts, least_ns: float) -> NDArray[np.float64]:
     chooses_dimensions = view.columns.involved_count[collectives.row] > 0
     steps[chooses_dimensions & (steps > 1)] = 1
     sends = np.bincount(view.rank[view.rows(NodeType.COMM_SEND) & view.runs], minlength=ranks)
-    shortest: NDArray[np.float64] = least_ns * (sends + np.bincount(collectives.rank, steps, ranks))
-    return shortest
+    return np.asarray(least_ns * (sends + np.bincount(collectives.rank, steps, ranks)), np.float64)
 
 
 def longest_latency_ns(facts: Facts, most_ns: float) -> float:
