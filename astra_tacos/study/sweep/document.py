@@ -204,7 +204,7 @@ class _PointReader:
         if key in (NETWORK, FAILED_LINKS) or key in self.fields:
             return Part()
         kind = WORKLOAD if "workload" in self.constants or "workload" in self.fields else COLLECTIVE
-        value = self.constants.get(key, SETTINGS[key].default(kind))
+        value = self.constants.get(key, SETTINGS[key].defaults.get(kind))
         return Part() if value is REQUIRED else Part({key: value})
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -153,8 +153,7 @@ class Networks:
     cost_model: CostModel | None
     _files: dict[Path, NamedNetwork] = field(default_factory=dict)
     _resolved: dict[tuple[Any, ...], PointNetwork] = field(default_factory=dict)
-    _errors: dict[tuple[Any, ...], str | None] = field(default_factory=dict)
-    _drawn: dict[tuple[Any, ...], tuple[tuple[int, int], ...] | str] = field(default_factory=dict)
+    _tries: dict[tuple[Any, ...], tuple[Any, str | None]] = field(default_factory=dict)
     _last: tuple[tuple[Any, ...], Topology] | None = None
 
     def resolve(self, network: Field, label: str | None, failures: Field | None, names: Names) -> PointNetwork:
@@ -226,13 +225,13 @@ class Networks:
         with naming(f"{self.source}: cost_model"):
             cost = self._cost(named)
         structure = _structure(config)
-        error = self._error(config, structure)
+        # Bandwidths do not matter, so networks of one structure share the answer; the text of an error names the file.
+        _, error = self._tried((config.source, *structure), lambda: self._check(config, structure))
         can_be_counted = error is None  # a network with an error may be far too large to count
         if error is None and fraction:
-            failed = self._draw(config, structure, fraction, seed or 0)
-            if isinstance(failed, str):
-                error = failed
-            else:
+            key = (structure, fraction, seed)
+            failed, error = self._tried(key, lambda: draw_failures(self._topology(config, structure), fraction, seed or 0))
+            if error is None:
                 config = replace(config, failed_links=(*config.failed_links, *failed))
         num_links = count_links(config) if can_be_counted else None
         split = named.split_gbps
@@ -255,34 +254,21 @@ class Networks:
         derived["npus_count"] = [dimension.size for dimension in config.dimensions] or None
         return PointNetwork(config, columns, {name: value for name, value in derived.items() if value is not None}, error)
 
-    def _error(self, config: NetworkConfig, structure: tuple[Any, ...]) -> str | None:
-        """Why a network cannot be built, before failures are drawn; None if it can.
+    def _check(self, config: NetworkConfig, structure: tuple[Any, ...]) -> None:
+        """Check that a network can be built, before failures are drawn."""
+        if config.links or config.failed_links or config.link_overrides:
+            self._topology(config, structure)
+        else:
+            check_dimensions(config)  # no need to build it: a network of dimensions alone is connected
 
-        The answer does not depend on bandwidths, so networks of one structure share it.
-        """
-        key = (config.source, *structure)  # the text of an error names the file
-        if key not in self._errors:
+    def _tried(self, key: tuple[Any, ...], make: Callable[[], Any]) -> tuple[Any, str | None]:
+        """What `make` returns, or the text of its error; it is called once for each key."""
+        if key not in self._tries:
             try:
-                if config.links or config.failed_links or config.link_overrides:
-                    self._topology(config, structure)
-                else:
-                    check_dimensions(config)  # no need to build it: a network of dimensions alone is connected
-                self._errors[key] = None
+                self._tries[key] = make(), None
             except AstraTacosError as error:
-                self._errors[key] = str(error)
-        return self._errors[key]
-
-    def _draw(
-        self, config: NetworkConfig, structure: tuple[Any, ...], fraction: float, seed: int
-    ) -> tuple[tuple[int, int], ...] | str:
-        """The links that fail, as (source, destination) pairs, or a text that says why so many cannot fail."""
-        key = (structure, fraction, seed)
-        if key not in self._drawn:
-            try:
-                self._drawn[key] = draw_failures(self._topology(config, structure), fraction, seed)
-            except ConfigError as error:
-                self._drawn[key] = str(error)
-        return self._drawn[key]
+                self._tries[key] = None, str(error)
+        return self._tries[key]
 
     def _topology(self, config: NetworkConfig, structure: tuple[Any, ...]) -> Topology:
         """The topology of a structure; its bandwidths and latencies may be those of another network. The last one is kept."""

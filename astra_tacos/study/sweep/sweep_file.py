@@ -168,13 +168,13 @@ class _Resolver:
             raise ConfigError(
                 f"{file.path}: point.network is missing, expected the path of a network YAML, a template, or an axis"
             )
-        of_kind = {name: setting for name, setting in SETTINGS.items() if kind in setting.kinds}
+        of_kind = {name: setting for name, setting in SETTINGS.items() if kind in setting.defaults}
         for name in SETTINGS:
             if name in there and name not in of_kind:
                 where = file.axes.places[name] if name in given else f"{file.path}: point.{name}"
                 what = "collectives, but there is a workload" if kind == WORKLOAD else "a workload, but there is none"
                 raise ConfigError(f"{where}: {name} is for {what}, expected some of {', '.join(of_kind)}")
-        constants = {name: setting.default(kind) for name, setting in of_kind.items()}
+        constants = {name: setting.defaults[kind] for name, setting in of_kind.items()}
         constants |= {name: value for name, value in file.constants.items() if value is not None}
         constants["backend"] = self.backend or constants["backend"]
         for name, value in constants.items():
