@@ -93,54 +93,46 @@ class ShardedBlock:
         rows
             Number of rows.
         """
-        return sum_rows(self._step, self._program, self.label(what, micro_batch), rows, source)
+        return self.sum_rows(self.label(what, micro_batch), rows, source)
 
     def _gather(self, what: str, micro_batch: int, source: int) -> int:
-        return gather_rows(self._step, self._program, self.label(what, micro_batch), self._rows, source)
+        return self.gather_rows(self.label(what, micro_batch), self._rows, source)
 
+    def sum_rows(self, label: Label, rows: int, source: int) -> int:
+        """Add the sum of activations over the tensor-parallel ranks (into shards with sequence parallelism); returns its id.
 
-def sum_rows(step: Step, program: Program, label: Label, rows: int, source: int) -> int:
-    """Add the reduction of activations over the tensor-parallel ranks (into shards with sequence parallelism); returns its id.
+        Parameters
+        ----------
+        label
+            Label of the node.
+        rows
+            Number of rows.
+        source
+            Id of the node that computed the partial sums.
+        """
+        num_bytes = rows * self._step.model.hidden * self._step.gradient_bytes
+        if self._step.sequence_parallel:
+            pattern, name = CommType.REDUCE_SCATTER, "reduce_scatter"
+        else:
+            pattern, name = CommType.ALL_REDUCE, "all_reduce"
+        return self._program.collective(label.of(name), pattern, GroupKind.TENSOR, num_bytes, source)
 
-    Parameters
-    ----------
-    step
-        The training step.
-    program
-        Nodes of the stage, to which a collective is added.
-    label
-        Label of the node.
-    rows
-        Number of rows.
-    source
-        Id of the node that computed the partial sums.
-    """
-    num_bytes = rows * step.model.hidden * step.model.dtype_bytes
-    if step.sequence_parallel:
-        return program.collective(label.of("reduce_scatter"), CommType.REDUCE_SCATTER, GroupKind.TENSOR, num_bytes, source)
-    return program.collective(label.of("all_reduce"), CommType.ALL_REDUCE, GroupKind.TENSOR, num_bytes, source)
+    def gather_rows(self, label: Label, rows: int, source: int) -> int:
+        """Add the All-Gather of activations over the tensor-parallel ranks if sequence parallelism shards them; returns its id.
 
-
-def gather_rows(step: Step, program: Program, label: Label, rows: int, source: int) -> int:
-    """Add the All-Gather of activations over the tensor-parallel ranks if sequence parallelism shards them; returns its id.
-
-    Parameters
-    ----------
-    step
-        The training step.
-    program
-        Nodes of the stage, to which a collective is added.
-    label
-        Label of the node.
-    rows
-        Number of rows.
-    source
-        Id of the node that computed the shards.
-    """
-    if not step.sequence_parallel:
-        return source
-    num_bytes = rows * step.model.hidden * step.model.dtype_bytes // step.parallelism.tp
-    return program.collective(label.of("all_gather"), CommType.ALL_GATHER, GroupKind.TENSOR, num_bytes, source)
+        Parameters
+        ----------
+        label
+            Label of the node.
+        rows
+            Number of rows.
+        source
+            Id of the node that computed the shards.
+        """
+        if not self._step.sequence_parallel:
+            return source
+        num_bytes = rows * self._step.model.hidden * self._step.gradient_bytes // self._step.parallelism.tp
+        return self._program.collective(label.of("all_gather"), CommType.ALL_GATHER, GroupKind.TENSOR, num_bytes, source)
 
 
 class Experts:

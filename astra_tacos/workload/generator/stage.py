@@ -12,7 +12,7 @@ from astra_tacos.workload.generator.gradients import Gradients
 from astra_tacos.workload.generator.layer import Layer
 from astra_tacos.workload.generator.parallelism import GroupKind
 from astra_tacos.workload.generator.pipeline import PIPELINE_SCHEDULES
-from astra_tacos.workload.generator.sharded_block import ShardedBlock, gather_rows, sum_rows
+from astra_tacos.workload.generator.sharded_block import ShardedBlock
 from astra_tacos.workload.generator.step import Step
 
 _LOSS_BYTES = 3 * 4
@@ -79,7 +79,7 @@ class _Stage:
             embed = cost.embedding(self.step.model, self.step.tokens)
             label = Label("embedding_forward_mb", number)
             at = self.program.compute(label, embed, *self.program.updated("embedding"))
-            at = sum_rows(self.step, self.program, label, self.step.tokens, at)
+            at = self.head.sum_rows(label, self.step.tokens, at)
         else:
             at = self.receive("forward", number, chunk)
         for layer in self.chunks[chunk]:
@@ -106,7 +106,7 @@ class _Stage:
         if self.is_first(chunk):
             embed = cost.embedding(self.step.model, self.step.tokens)
             label = Label("embedding_backward_mb", number)
-            whole = gather_rows(self.step, self.program, label, self.step.tokens, at)
+            whole = self.head.gather_rows(label, self.step.tokens, at)
             source = self.program.accumulate(Label("embedding_backward_mb", 0), label, embed, whole)
             if is_last:
                 self.single_bucket("embedding", source)
