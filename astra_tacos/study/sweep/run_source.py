@@ -187,9 +187,8 @@ class Networks:
     def _named(self, network: Field, names: Names) -> NamedNetwork:
         value = network.value(names)
         if isinstance(value, Mapping):
-            make = self._of_fabric if _FABRIC in value else self._of_dimensions
-            config, split, told = make(network.where, value)
-            return NamedNetwork(filled_text(value.get("name", told), f"{network.where}.name", "a name"), config, split)
+            made = (self._of_fabric if _FABRIC in value else self._of_dimensions)(network.where, value)
+            return replace(made, name=filled_text(value.get("name", made.name), f"{network.where}.name", "a name"))
         path = self.source.parent / filled_text(value, network.where, "the path of a network YAML")
         if path not in self._files:
             with naming(network.where):
@@ -197,7 +196,7 @@ class Networks:
             self._files[path] = NamedNetwork(config.name, config, tuple(map(npu_gbps, config.dimensions)))
         return self._files[path]
 
-    def _of_dimensions(self, where: str, template: Mapping[str, Any]) -> tuple[NetworkConfig, tuple[float, ...], str]:
+    def _of_dimensions(self, where: str, template: Mapping[str, Any]) -> NamedNetwork:
         blocks = template["topology"]
         if not isinstance(blocks, list) or not blocks:
             raise ConfigError(f"{where}.topology is {describe(blocks)}, expected a list of one entry per dimension")
@@ -207,9 +206,9 @@ class Networks:
         split = tuple(d.bandwidth_gibps if key == _PER_NPU else npu_gbps(d) for d in dimensions)
         if key == _PER_NPU:
             dimensions = tuple(replace(d, bandwidth_gibps=link_gibps(d.block, d.size, d.bandwidth_gibps)) for d in dimensions)
-        return NetworkConfig(str(self.source), dimensions), split, describe_dimensions(dimensions)
+        return NamedNetwork(describe_dimensions(dimensions), NetworkConfig(str(self.source), dimensions), split)
 
-    def _of_fabric(self, where: str, template: Mapping[str, Any]) -> tuple[NetworkConfig, tuple[float, ...], str]:
+    def _of_fabric(self, where: str, template: Mapping[str, Any]) -> NamedNetwork:
         values = {str(key): value for key, value in template.items() if key not in (_FABRIC, "name")}
         for key, value in values.items():
             if isinstance(value, bool) or not isinstance(value, int | float):
@@ -218,7 +217,7 @@ class Networks:
         with naming(where):
             config = make_fabric(kind, **values)
         told = ", ".join((kind, *(f"{key} {value:g}" for key, value in sorted(values.items()))))
-        return replace(config, source=told), (), told
+        return NamedNetwork(told, replace(config, source=told), ())
 
     def _resolve(self, named: NamedNetwork, fraction: float | None, seed: int | None) -> PointNetwork:
         config = named.config

@@ -153,15 +153,12 @@ class HostTrace:
         Ranks of each group that the trace defines; none stands for all ranks.
     world_size
         Number of ranks of the job, None if the trace does not say.
-    num_nodes
-        Number of nodes of the trace.
     """
 
     name: str
     communications: tuple[Communication, ...]
     groups: dict[str, list[int]]
     world_size: int | None
-    num_nodes: int
 
 
 def is_host_trace(document: Document) -> bool:
@@ -199,7 +196,7 @@ def read_host_trace(document: Document) -> HostTrace:
                     world_size = max(world_size or 0, size)
     if len(pointers) == 1:  # one communicator in all: that of all ranks
         calls = [replace(call, group=DEFAULT_GROUP) for call in calls]
-    return HostTrace(document.name, tuple(calls), groups, world_size, len(nodes))
+    return HostTrace(document.name, tuple(calls), groups, world_size)
 
 
 def _place(node: dict[str, Any]) -> int:

@@ -41,8 +41,6 @@ class Collectives:
     sort
         int64[n], equal for interchangeable nodes, those for which it makes no difference which one runs first: they have the same
         group and implementation and, if native, the same pattern and size.
-    turn
-        int64[n], number of earlier nodes of the same sort on the same rank.
     number
         int64[n], number of earlier nodes of the same group on the same rank.
     instance
@@ -62,7 +60,6 @@ class Collectives:
     run: NDArray[np.int64]
     planner: NDArray[np.int64]
     sort: NDArray[np.int64]
-    turn: NDArray[np.int64]
     number: NDArray[np.int64]
     instance: NDArray[np.int64]
     certain: NDArray[np.bool_]
@@ -115,7 +112,6 @@ def find_collectives(
         run=run,
         planner=planner,
         sort=sort,
-        turn=turn,
         number=count_before(group, rank),
         instance=row_places(sort, turn)[1],
         certain=certain,

@@ -156,7 +156,6 @@ class Inputs:
     directory: Path
     backend: Backend
     system_path: Path
-    network_path: Path
     groups_path: Path | None
     system: SystemConfig | None
     network: NetworkConfig | None
@@ -201,7 +200,6 @@ def read_inputs(inputs: RunInputs, backend: Backend | str | None = None) -> Inpu
         directory=inputs.directory,
         backend=choose_backend(backend, network),
         system_path=inputs.system,
-        network_path=inputs.network,
         groups_path=given,
         system=system,
         network=network,
