@@ -32,12 +32,13 @@ _FAMILIES = (
     custom_checks,
     order_checks,
 )
-_LETTERS = "FNSGADMTC"
-"""Letters of the families, in the order in which their codes are listed."""
-_ALL = [check for family in _FAMILIES for check in vars(family).values() if isinstance(check, Check)]
-CHECKS: dict[str, Check] = {
-    check.code: check for check in sorted(_ALL, key=lambda check: (_LETTERS.index(check.code[0]), check.code))
-}
+"""In the order in which their codes are listed."""
+_ALL = [
+    check
+    for family in _FAMILIES
+    for check in sorted((each for each in vars(family).values() if isinstance(each, Check)), key=lambda check: check.code)
+]
+CHECKS = {check.code: check for check in _ALL}
 if len(CHECKS) != len(_ALL):
     raise ValueError("two checks have one code")
 
