@@ -121,6 +121,8 @@ class Draft:
         Ranks whose trace was compressed.
     surplus
         Ranks beyond the network that have a trace, which is not read.
+    defaults
+        Files that were missing, and what stands for them.
     """
 
     name: str
@@ -134,6 +136,7 @@ class Draft:
     custom: dict[str, tuple[Path, ...]]
     per_node: dict[int, str]
     backend: Backend
+    defaults: list[str] = field(default_factory=list)
     metadata: list[Any] = field(default_factory=list)
     compressed: list[int] = field(default_factory=list)
     surplus: list[int] = field(default_factory=list)

@@ -75,8 +75,8 @@ def default_system(num_dimensions: int) -> dict[str, Any]:
     }
 
 
-def read_draft(inputs: RepairInputs, backend: Backend | str | None, num_ranks: int | None) -> tuple[Draft, tuple[str, ...]]:
-    """Read a run, and say which of its files are defaults.
+def read_draft(inputs: RepairInputs, backend: Backend | str | None, num_ranks: int | None) -> Draft:
+    """Read a run.
 
     Parameters
     ----------
@@ -92,7 +92,6 @@ def read_draft(inputs: RepairInputs, backend: Backend | str | None, num_ranks: i
     ConfigError
         If a file is given that cannot be read, or there is no trace.
     """
-    defaults: list[str] = []
     most = read_network(inputs.network).num_npus if inputs.network is not None else MAX_RANKS
     metadata, ranks, compressed = [], [], []
     for rank, path in enumerate(trace_files(inputs.workload, most)):
@@ -101,11 +100,11 @@ def read_draft(inputs: RepairInputs, backend: Backend | str | None, num_ranks: i
         ranks.append(nodes)
         if is_compressed(path):
             compressed.append(rank)
-    draft = _draft(inputs.workload.name, str(inputs.workload), ranks, inputs, backend, num_ranks or len(ranks), defaults)
+    draft = _draft(inputs.workload.name, str(inputs.workload), ranks, inputs, backend, num_ranks or len(ranks))
     draft.metadata += metadata
     draft.compressed += compressed
     draft.surplus += (rank for rank in rank_files(inputs.workload) if rank >= most)
-    return draft, tuple(defaults)
+    return draft
 
 
 def _read_rank(rank: int, path: Path) -> tuple[Any, RankNodes]:
@@ -125,7 +124,7 @@ def draft_of(
     inputs: RepairInputs,
     backend: Backend | str | None,
     num_ranks: int,
-) -> tuple[Draft, tuple[str, ...]]:
+) -> Draft:
     """A draft of nodes that come from elsewhere than traces of ASTRA-sim; the files of `inputs` are used where there are any.
 
     Parameters
@@ -150,11 +149,10 @@ def draft_of(
     ConfigError
         If a file is given that cannot be read.
     """
-    defaults: list[str] = []
     of_ranks = [RankNodes(rank, nodes) for rank, nodes in enumerate(ranks)]
-    draft = _draft(name, source, of_ranks, inputs, backend, num_ranks, defaults)
+    draft = _draft(name, source, of_ranks, inputs, backend, num_ranks)
     draft.groups = groups | draft.groups
-    return draft, tuple(defaults)
+    return draft
 
 
 def _draft(
@@ -164,14 +162,16 @@ def _draft(
     inputs: RepairInputs,
     backend: Backend | str | None,
     num_ranks: int,
-    defaults: list[str],
 ) -> Draft:
-    """Nodes with the files of `inputs`, without heads of the traces; what is missing is added to `defaults`."""
+    """Nodes with the files of `inputs`, without heads of the traces."""
+    defaults: list[str] = []
     text, network, tables = _network(inputs, source, num_ranks, defaults)
     system = _system(inputs, len(network.dimensions), defaults)
     custom, per_node = _custom(inputs, system)
     groups, memory = _groups(inputs, defaults), _memory(inputs, defaults)
-    return Draft(name, ranks, groups, system, text, network, tables, memory, custom, per_node, choose_backend(backend, network))
+    return Draft(
+        name, ranks, groups, system, text, network, tables, memory, custom, per_node, choose_backend(backend, network), defaults
+    )
 
 
 def network_of(text: str) -> NetworkConfig:
