@@ -37,7 +37,7 @@ from astra_tacos.support.errors import ConfigError, ReplayError
 if TYPE_CHECKING:
     from astra_tacos.run.backend import Backend
     from astra_tacos.run.run import RunInputs
-    from astra_tacos.workload.linter.linted_replay import AstraSimReplay, EmbeddedReplay
+    from astra_tacos.workload.linter.linted_replay import Replayed
 
 _file = click.Path(path_type=Path)
 
@@ -117,16 +117,16 @@ def replay(
     embedded = replay_embedded(inputs, backend, asked, limit, progress_to_lint)
     if embedded.reason is not None and not as_json:
         raise ReplayError(f"{embedded.reason}; {LINT_SAYS_MORE}")
-    written = [] if embedded.reason else embedded.write(asked, progress)
+    written = [] if embedded.reason else embedded.write(progress)
     _print(embedded, written, verbose=verbose, as_json=as_json)
 
 
-def _print(replayed: EmbeddedReplay | AstraSimReplay, written: list[Path], *, verbose: bool, as_json: bool) -> None:
+def _print(replayed: Replayed, written: list[Path], *, verbose: bool, as_json: bool) -> None:
     if as_json:
-        print_json(replayed.to_json())
+        print_json(replayed.figures)
     else:
-        print_answer(replayed.title, [*replayed.rows(), *(("wrote", str(file)) for file in written)])
-        for table in replayed.tables() if verbose else ():
+        print_answer(replayed.title, [*replayed.rows, *(("wrote", str(file)) for file in written)])
+        for table in replayed.tables if verbose else ():
             print_table(*table)
         print_counts(replayed.report)
     if replayed.reason is not None:
