@@ -16,6 +16,7 @@ from astra_tacos.run.backend import backend_of_model
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.storage import save_schedule
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, save_symmetric_schedule
+from astra_tacos.solver.first_use import WRITING, compile_ahead
 from astra_tacos.solver.judgement import Judgement
 from astra_tacos.solver.judges import FIGURES
 from astra_tacos.solver.native import NativeTimes
@@ -105,6 +106,7 @@ class Solution:
         ConfigError
             If the directory is something else.
         """
+        compile_ahead(*WRITING)
         backend = self.judgement.backend
         return write_run_directory(self.schedule, directory, self._figures, msccl_xml, backend=backend, check=False)
 
