@@ -15,7 +15,7 @@ from astra_tacos.cli.shared.options import Size, json_option, network_option, ou
 from astra_tacos.solver.first_use import PROGRAMS, READING, REPLAYING
 from astra_tacos.support.errors import ConfigError
 
-_CONSTANTS = ("protocol", "programs", "times", "launch us", "extra us", "from", "thread block GB/s", "link GB/s")
+_CONSTANTS = ("protocol", "programs", "times", "launch us", "step us", "extra us", "from", "thread block GB/s", "link GB/s")
 _ERRORS = ("protocol", "median", "p90", "worst", "other half: median", "p90 ", "worst ")
 
 
@@ -216,6 +216,7 @@ def _print(result: dict[str, Any]) -> None:
             str(row["programs"]),
             str(row["times"]),
             f"{row['launch_us']:.1f}",
+            f"{row['step_us']:.1f}",
             f"{row['extra_us']:.1f}",
             "-" if row["threshold_bytes"] is None else format_size(row["threshold_bytes"]),
             f"{row['block_gbps']:.3g}",
