@@ -18,6 +18,7 @@ from astra_tacos.cli.shared.console import (
     print_table,
     progress,
     progress_to_lint,
+    with_error,
 )
 from astra_tacos.cli.shared.inputs import Kind, identify
 from astra_tacos.cli.shared.lint_table import print_counts
@@ -35,6 +36,7 @@ from astra_tacos.solver.first_use import CHECKING, LINTING, READING, REPLAYING
 from astra_tacos.support.errors import ConfigError, ReplayError
 
 if TYPE_CHECKING:
+    from astra_tacos.network.network_config import NetworkConfig
     from astra_tacos.run.backend import Backend
     from astra_tacos.run.run import RunInputs
     from astra_tacos.workload.linter.linted_replay import AstraSimReplay, EmbeddedReplay
@@ -118,14 +120,22 @@ def replay(
     if embedded.reason is not None and not as_json:
         raise ReplayError(f"{embedded.reason}; {LINT_SAYS_MORE}")
     written = [] if embedded.reason else embedded.write(asked, progress)
-    _print(embedded, written, verbose=verbose, as_json=as_json)
+    _print(embedded, written, verbose=verbose, as_json=as_json, network=embedded.run.network)
 
 
-def _print(replayed: EmbeddedReplay | AstraSimReplay, written: list[Path], *, verbose: bool, as_json: bool) -> None:
+def _print(
+    replayed: EmbeddedReplay | AstraSimReplay,
+    written: list[Path],
+    *,
+    verbose: bool,
+    as_json: bool,
+    network: NetworkConfig | None = None,
+) -> None:
+    error = None if network is None else network.error
     if as_json:
-        print_json(replayed.to_json())
+        print_json(replayed.to_json() | ({} if network is None else network.carried_error))
     else:
-        print_answer(replayed.title, [*replayed.rows(), *(("wrote", str(file)) for file in written)])
+        print_answer(replayed.title, [*with_error(replayed.rows(), error), *(("wrote", str(file)) for file in written)])
         for table in replayed.tables() if verbose else ():
             print_table(*table)
         print_counts(replayed.report)
@@ -153,6 +163,6 @@ def _replay_path(path: Path, network_path: Path | None, backend: Backend | None,
     if as_json:
         print_json(result)
     else:
-        print_answer(replayed_title(result), replayed_rows(result))
+        print_answer(replayed_title(result), with_error(replayed_rows(result), result.get("network_error")))
     if not result.get("as_predicted", True):
         raise click.exceptions.Exit(CHECK_FAILED)
