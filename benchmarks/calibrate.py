@@ -6,6 +6,7 @@ ASTRA_TACOS_PEERS=DIR python benchmarks/calibrate.py [--no-record]
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import sys
 import tempfile
@@ -155,17 +156,8 @@ def winners() -> list[str]:
 
 def worth() -> list[str]:
     """What the best synthesized algorithm would gain over the library: by links and launch, and with the cost of steps."""
-    head = (
-        "machine",
-        "collective",
-        "size",
-        "measured, us",
-        "synthesized: links, us",
-        "with steps, us",
-        "gain",
-        "error: median, p90",
-        "",
-    )
+    names = "machine, collective, size, measured (us), by links (us), with steps (us), gain, error: median and p90, "
+    head = names.split(", ")
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     h100 = "measured_h100/collectives.csv"
     polaris = {"machine": "Polaris", "setup": "4", "nccl": "2.18"}
@@ -197,7 +189,7 @@ def worth() -> list[str]:
             least, most = measured / steps - 1, measured / links - 1
             error, p90 = network.error or 0.0, found["left_out"]["all"]["p90"]
             sure, by = (least, "gains") if least > 0 else (-most, "the library is faster")
-            words = {p90: by, error: f"perhaps {by}", -1.0: "inside the error"}
+            words = {p90: by, error: f"perhaps {by}", -math.inf: "inside the error"}
             verdict = next(text for limit, text in words.items() if sure > limit)
             gain = f"{least:+.1%} to {most:+.1%}"
             figures = f"{measured:,.0f} | {links:,.0f} | {steps:,.0f} | {gain} | {error:.1%}, {p90:.1%}"

@@ -146,16 +146,7 @@ def _print_collectives(result: dict[str, Any]) -> None:
         ("switch adds", "yes" if result["has_nvls"] else "no"),
     ]
     print_answer(f"up to {result['nodes']} nodes of {result['gpus_per_node']} GPUs, {result['times']} times", rows)
-    table = [
-        (
-            entry["meaning"],
-            name,
-            f"{entry['value']:.3g}",
-            f"{entry['uncertainty']:.0%}" if entry["is_measured"] else "typical value",
-        )
-        for name, entry in result["constants"].items()
-    ]
-    print_table("constants", ("constant", "name", "value", "uncertainty"), table)
+    _print_constants(result["constants"])
     left = [(f"without {name}" if name != "all" else "all left out", *_share(own)) for name, own in result["left_out"].items()]
     rows = [("the times fitted", *_share(result["errors"])), *left]
     print_table("errors", ("on", "times", "median", "p90", "worst"), rows)
@@ -173,8 +164,14 @@ def _print_tori(result: dict[str, Any]) -> None:
     rows += [(f"without {name}", _right(own), "predicted from the others") for name, own in left_out if name[0].isdigit()]
     rows += [("left out", str(count), f"names: {why}") for why, count in result["not_described"].items()]
     print_answer(f"{result['times']} times of named algorithms", rows)
-    constants = result["constants"].items()
-    table = [(own["meaning"], name, f"{own['value']:.3g}", f"{own['uncertainty']:.0%}") for name, own in constants]
+    _print_constants(result["constants"])
+
+
+def _print_constants(constants: dict[str, Any]) -> None:
+    table = [
+        (own["meaning"], name, f"{own['value']:.3g}", f"{own['uncertainty']:.0%}" if own["is_measured"] else "typical value")
+        for name, own in constants.items()
+    ]
     print_table("constants", ("constant", "name", "value", "uncertainty"), table)
 
 

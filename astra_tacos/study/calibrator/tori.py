@@ -43,7 +43,7 @@ _OF_MACHINE = {
 _LIBRARIES = ("mpi", "utofu")
 """Messages by MPI, or by code that talks to the hardware."""
 _CONSTANTS = {f"{library} {name}": entry for library in _LIBRARIES for name, entry in _OF_LIBRARY.items()} | _OF_MACHINE
-_SPREAD, _ROBUST = 3.0, 0.2
+_SPREAD, _ROBUST, _UNKNOWN = 3.0, 0.2, 0.9
 _FOLDS = (0.4, 0.5, 0.6, 0.7, 0.8, 1.0)
 _MOST_LINKS = 6
 _CLOSE = 1.1
@@ -220,7 +220,12 @@ def calibrate_tori(
         "format": FORMAT,
         "times": len(rows),
         "constants": {
-            name: {"value": value, "uncertainty": model.uncertainty[name], "meaning": _CONSTANTS[name][1]}
+            name: {
+                "value": value,
+                "uncertainty": model.uncertainty[name],
+                "is_measured": model.uncertainty[name] < _UNKNOWN * _SPREAD,
+                "meaning": _CONSTANTS[name][1],
+            }
             for name, value in model.constants.items()
         },
         "fold": model.fold,
