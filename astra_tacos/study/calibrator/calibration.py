@@ -76,6 +76,8 @@ def calibrate_machine(
             every += errors
             others += half or []
             rows.append(_row(protocol, own, constants, Errors.of(errors), Errors.of(half) if half else None))
+    if len(depths := {point.load.depth for own in points.values() for point in own}) == 1:
+        notes.append(f"all programs have depth {depths.pop()}, which does not tell the launch from steps: the launch is typical")
     worst = Errors.of(every)
     is_fitted = worst.worst <= _MOST_RESIDUAL
     if not is_fitted:
