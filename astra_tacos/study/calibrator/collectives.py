@@ -23,6 +23,7 @@ from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import replaced_directory, write_json
 from astra_tacos.support.text_files import read_text
 from astra_tacos.support.units import format_size
+from astra_tacos.workload.repairer.reading import default_system
 
 _FILE = "calibration.json"
 _FORMAT = "astra_tacos calibration of collectives 1"
@@ -66,6 +67,7 @@ def calibrate_collectives(
     if output is not None:
         with replaced_directory(output) as folder:
             write_json(folder / _FILE, result)
+            write_json(folder / "system.json", default_system(sum(result[name] > 1 for name in ("nodes", "gpus_per_node"))))
             (folder / "network.yml").write_text(_network(result, _carried(rows, fitted, others)), encoding="utf-8")
     return result
 
