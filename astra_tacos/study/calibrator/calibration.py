@@ -77,7 +77,9 @@ def calibrate_machine(
             others += half or []
             rows.append(_row(protocol, own, constants, Errors.of(errors), Errors.of(half) if half else None))
     if len(depths := {point.load.depth for own in points.values() for point in own}) == 1:
-        notes.append(f"all programs have depth {depths.pop()}, which does not tell the launch from steps: the launch is typical")
+        notes.append(
+            f"all programs have depth {depths.pop()}, which does not tell the launch from steps: the launch is about typical"
+        )
     worst = Errors.of(every)
     is_fitted = worst.worst <= _MOST_RESIDUAL
     if not is_fitted:
