@@ -289,7 +289,7 @@ class Row:
 
 def measure(name: str, network: Topology, pattern: str, seconds: float) -> Row:
     what = make_collective(pattern, network.num_npus, SIZE, 1)
-    found = search(network, what, SearchOptions(chunks_per_npu="auto", link_model="pipelined", threads=1))
+    found = search(network, what, SearchOptions(chunks_per_npu="auto", link_model="pipelined", effort="thorough", threads=1))
     schedule = found.schedule
     if pattern == "all-gather":
         check(schedule)
@@ -300,7 +300,7 @@ def measure(name: str, network: Topology, pattern: str, seconds: float) -> Row:
     optima = []
     for count in CHUNKS if pattern == "all-gather" else ():
         cut = make_collective(pattern, network.num_npus, SIZE, count)
-        fixed = search(network, cut, SearchOptions(link_model="pipelined", threads=1))
+        fixed = search(network, cut, SearchOptions(link_model="pipelined", effort="thorough", threads=1))
         optima.append((fixed.exact_ns, all_gather(network, cut, seconds)))
     made_by = f"{schedule.synthesizer}, {schedule.collective.chunks_per_npu}"
     return Row(name, pattern, found.exact_ns, made_by, bound, tuple(optima))

@@ -45,7 +45,7 @@ def measure(name: str, topology: Topology, sizes: dict[str, int], max_sends: int
     for collective, size in sizes.items():
         began = time.process_time()
         what = make_collective(collective, topology.num_npus, size, 1, members=topology.endpoints)
-        found = certify(synthesize(topology, what, chunks_per_npu="auto", max_sends=max_sends))
+        found = certify(synthesize(topology, what, chunks_per_npu="auto", max_sends=max_sends, effort="thorough"))
         took = time.process_time() - began
         print(name, collective, round(found["efficiency"] or 0, 4), file=sys.stderr, flush=True)
         cells = [name, topology.num_endpoints, collective, found["chunks_per_npu"]]

@@ -41,7 +41,7 @@ NETWORKS = {
 COLLECTIVES = ("all-reduce", "all-gather", "all-to-all")
 SIZES = (64 << 10, 1 << 20, 16 << 20)
 """Of the whole buffer: an All-Gather's shards together."""
-OPTIONS = SearchOptions(chunks_per_npu="auto", budget=4_000_000, trials=1)
+OPTIONS = SearchOptions(chunks_per_npu="auto", effort="thorough", budget=4_000_000, trials=1)
 
 
 def tables() -> str:

@@ -19,7 +19,7 @@ from astra_tacos.support.errors import AstraTacosError
 from astra_tacos.support.units import format_size
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 
-OPTIONS = SearchOptions(chunks_per_npu="auto", budget=500_000, trials=1)
+OPTIONS = SearchOptions(chunks_per_npu="auto", effort="thorough", budget=500_000, trials=1)
 
 
 def tables() -> str:

@@ -155,7 +155,7 @@ OF_OTHERS = ("ring 8", "torus 4x4", "mesh 4x4", "fully connected 8", "switch 8",
 def found(network: NetworkConfig, name: str, size: int, backend: Backend, budget: int, root: int | None) -> Schedule:
     topology = build_topology(network)
     what = make_collective(name, topology.num_npus, size, 1, root)
-    options = timed_for(SearchOptions(chunks_per_npu="auto", budget=budget), topology, backend)[0]
+    options = timed_for(SearchOptions(chunks_per_npu="auto", effort="thorough", budget=budget), topology, backend)[0]
     return search(topology, what, options).schedule
 
 
@@ -264,7 +264,7 @@ def measured(name: str, network: NetworkConfig, collective: str, size: int) -> I
     for backend in BACKENDS.values():
         if backend == CONGESTION_UNAWARE and (not network.dimensions or network.link_overrides):
             continue  # ASTRA-sim has no such network there
-        asked = SearchOptions(chunks_per_npu="auto", budget=BUDGET)
+        asked = SearchOptions(chunks_per_npu="auto", effort="thorough", budget=BUDGET)
         options = timed_for(asked, topology, backend)[0]
         try:
             result = search(topology, what, options)

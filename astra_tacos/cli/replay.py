@@ -36,10 +36,9 @@ from astra_tacos.solver.first_use import CHECKING, LINTING, READING, REPLAYING
 from astra_tacos.support.errors import ConfigError, ReplayError
 
 if TYPE_CHECKING:
-    from astra_tacos.network.network_config import NetworkConfig
     from astra_tacos.run.backend import Backend
     from astra_tacos.run.run import RunInputs
-    from astra_tacos.workload.linter.linted_replay import AstraSimReplay, EmbeddedReplay
+    from astra_tacos.workload.linter.linted_replay import Replayed
 
 _file = click.Path(path_type=Path)
 
@@ -119,24 +118,19 @@ def replay(
     embedded = replay_embedded(inputs, backend, asked, limit, progress_to_lint)
     if embedded.reason is not None and not as_json:
         raise ReplayError(f"{embedded.reason}; {LINT_SAYS_MORE}")
-    written = [] if embedded.reason else embedded.write(asked, progress)
-    _print(embedded, written, verbose=verbose, as_json=as_json, network=embedded.run.network)
+    written = [] if embedded.reason else embedded.write(progress)
+    _print(embedded, written, verbose=verbose, as_json=as_json)
 
 
-def _print(
-    replayed: EmbeddedReplay | AstraSimReplay,
-    written: list[Path],
-    *,
-    verbose: bool,
-    as_json: bool,
-    network: NetworkConfig | None = None,
-) -> None:
-    error = None if network is None else network.error
+def _print(replayed: Replayed, written: list[Path], *, verbose: bool, as_json: bool) -> None:
     if as_json:
-        print_json(replayed.to_json() | ({} if network is None else network.carried_error))
+        print_json(replayed.figures)
     else:
-        print_answer(replayed.title, [*with_error(replayed.rows(), error), *(("wrote", str(file)) for file in written)])
-        for table in replayed.tables() if verbose else ():
+        print_answer(
+            replayed.title,
+            [*with_error(replayed.rows, replayed.figures.get("network_error")), *(("wrote", str(file)) for file in written)],
+        )
+        for table in replayed.tables if verbose else ():
             print_table(*table)
         print_counts(replayed.report)
     if replayed.reason is not None:

@@ -96,8 +96,8 @@ def sweep(
         run = SweepRun(asked.points, store, conditions, retry_failed)
         threads = num_threads_at(address) or workers or os.cpu_count() or 1
         with progress("trying a few points"):
-            estimated = estimate_sweep(asked, run, conditions, threads)
-        print_json(estimated.to_json()) if as_json else print_answer(str(sweep_file), estimated.rows())
+            figures, rows = estimate_sweep(asked, run, conditions, threads)
+        print_json(figures) if as_json else print_answer(str(sweep_file), rows)
         return
     begin = time.monotonic()
     with interruptible() as interrupts, interrupts.finished(), contextlib.ExitStack() as stack:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,6 +127,7 @@ def _of_members(
     )
 
 
+@lru_cache(maxsize=1 << 7)  # what searches know of a cut is kept by its identity
 def cut_into(collective: Collective, chunks_per_npu: int) -> Collective:
     """The same collective with another number of chunks; where there is a choice, all NPUs own chunks then.
 

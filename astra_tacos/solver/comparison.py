@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from astra_tacos.bounds import lower_bound
@@ -62,6 +62,8 @@ class Comparison:
     network: NetworkConfig | None = None
     backend: Backend | None = None
     checks: bool = True
+    _collectives: dict[int, Collective] = field(default_factory=dict, init=False)
+    """By size; searches keep what they know of a collective."""
 
     @property
     def num_rows(self) -> int:
@@ -96,8 +98,10 @@ class Comparison:
         return CompareRow(*about, self.collective, self.root, size, name)
 
     def _of_size(self, size: int) -> Collective:
-        what = self.collective, self.topology.num_npus, size, self.options.first_chunks, self.root, self.topology.endpoints
-        return make_collective(*what)
+        if size not in self._collectives:
+            what = self.collective, self.topology.num_npus, size, self.options.first_chunks, self.root, self.topology.endpoints
+            self._collectives[size] = make_collective(*what)
+        return self._collectives[size]
 
     def _row(self, size: int, maker: str | Candidate, least: int | None) -> CompareRow:
         """The row of a synthesizer or a program; `least` is the least time of rows of this size so far."""

@@ -52,7 +52,7 @@ _RIVALS = (
 """Synthesizers, and numbers of chunks, whose schedules are few long messages, alike on all links, or load links evenly."""
 _FEW_RIVALS = (("symmetric", (24, 12, 8, 5, 3)), ("direct", (4,)), ("routed", (24, 12)))
 """Those of a search that is not thorough."""
-_QUICK_PACKETS, _QUICK_MESSAGES = 200_000, 200_000
+_QUICK_PACKETS, _QUICK_MESSAGES = 200_000, 100_000
 """Packets of each replay, and messages of all, that compare orders of sends where the search is not thorough."""
 _COARSE_LONGER = 1.4
 """Larger packets, which stand for those of ns-3, take a little longer: so they keep their promise."""

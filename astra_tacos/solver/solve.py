@@ -20,7 +20,6 @@ from astra_tacos.solver.first_use import (
     CHECKING,
     REPLAYING,
     SYMMETRIC,
-    WRITING,
     Progress,
     compile_ahead,
     finding_optimum,
@@ -79,10 +78,10 @@ def solve(request: Request, progress: Progress = silent) -> Solution | CompactSo
     backend = backend_in_use(network, models, request.backend)
     searched, links = (topology, None) if request.sketch is None else under_sketch(topology, request.sketch)
     kernels = searching(searched, what)
-    later = (*REPLAYING, *(CHECKING if checks else ()), *WRITING)
+    later = (*REPLAYING, *(CHECKING if checks else ()))
     found, link_order, level, note = None, request.link_order, None, ""
     if not replays_packets:
-        compile_ahead(*finding_optimum(searched, what, options), later=(*kernels, *later), progress=progress)
+        compile_ahead(*finding_optimum(searched, what, options), later=later, progress=progress)
         found = known_optimum(searched, what, options)
     rivals = NativeTimesAhead(network, what, options.reduce_bandwidth_gbps)
     if found is None:

@@ -163,15 +163,12 @@ def _find_holders(
     """
     value, dst, end_ns = arrivals
     first = first[sums.npu[value[first]] != dst[first]]
-    begins = np.searchsorted(value[first], np.arange(1, sums.num_values))
-    columns = np.split(dst[first].astype(np.int64), begins), np.split(end_ns[first], begins)
-    holders = list(zip(*columns, strict=True))
-    for number, npu in enumerate(sums.npu.tolist()):
-        if npu >= 0:
-            npus, times = holders[number]
-            at = np.searchsorted(npus, npu)
-            holders[number] = np.insert(npus, at, npu), np.insert(times, at, 0)
-    return holders
+    own = np.flatnonzero(sums.npu >= 0)
+    value, npus = np.concatenate((value[first], own)), np.concatenate((dst[first], sums.npu[own])).astype(np.int64)
+    order = np.lexsort((npus, value))
+    times = np.concatenate((end_ns[first], np.zeros(len(own), np.int64)))[order]
+    begins = np.searchsorted(value[order], np.arange(1, sums.num_values))
+    return list(zip(np.split(npus[order], begins), np.split(times, begins), strict=True))
 
 
 def _who_has_all(of_parts: list[_Holders]) -> _Holders:

@@ -24,7 +24,7 @@ HERE = Path(__file__).parents[1]
 SECTIONS = {
     "synthesis": ("run", "network", "timeline"),
     "plan": ("planned", "summary", "ranks"),
-    "sweep": ("splits", "front", "heatmap"),
+    "sweep": ("split", "front", "heatmap"),
 }
 """By picture: the page, and the first and the last section that is seen."""
 WIDTH, MOST_HEIGHT = 1160, 1550

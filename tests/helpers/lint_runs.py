@@ -159,3 +159,8 @@ def one_step_exchange(num_ranks: int = 2, size: int = 4096, tag: int = 0) -> lis
         ]
         for rank in range(num_ranks)
     ]
+
+
+def every(*nodes: Node, count: int = 2, **settings: Any) -> RunFiles:
+    """A run in which every rank has these nodes."""
+    return RunFiles([list(nodes)] * count, **settings)

@@ -24,7 +24,7 @@ def collective_point(index: int = 0, network: NetworkConfig = SMALL, **changes: 
     inputs = {"kind": "collective", "network": network.name, "size_bytes": changes.get("size_bytes", 1 << 20)}
     asked = {name: changes.pop(name) for name in SearchOptions.__slots__ if name in changes}
     task = replace(_TASK, options=replace(_TASK.options, **asked), **changes)
-    return Point(index, {}, network, task, inputs)
+    return Point(index, network, task, inputs)
 
 
 def long_point(index: int = 0) -> Point:

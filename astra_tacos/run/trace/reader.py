@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -70,11 +70,14 @@ def read_trace(prefix: str | Path, *, chunks: bool = True, workload: bool = Fals
         If a file is missing, cannot be read, is truncated or not a Chakra trace, has no nodes, or two of its nodes have the same
         id (the message names file and byte offset), or if memory does not suffice.
     """
-    files = trace_files(prefix, most_ranks)
+    return read_files(str(prefix), trace_files(prefix, most_ranks), chunks=chunks, workload=workload)
+
+
+def read_files(prefix: str, files: Sequence[Path], *, chunks: bool, workload: bool) -> Trace:
+    """Read the trace of which some files are ranks 0, 1 and so on; see `read_trace`."""
     is_small = sum(path.stat().st_size for path in files) < _THREADED_BYTES
     threads = 1 if is_small else min(os.cpu_count() or 1, len(files))
-    loads = [partial(load_file, path) for path in files]
-    return read_ranks(str(prefix), loads, threads=threads, chunks=chunks, workload=workload)
+    return read_ranks(prefix, [partial(load_file, path) for path in files], threads=threads, chunks=chunks, workload=workload)
 
 
 def read_names(trace: Trace, rows: Iterable[int]) -> list[str]:

@@ -15,26 +15,18 @@ from typing import Any
 
 from astra_tacos.network.blocks import ASTRA_SIM_BLOCKS, building_block
 from astra_tacos.network.network_config import MAX_NPUS, check_block_names
+from astra_tacos.run.run import PATTERN_KEYS
 from astra_tacos.study.optimizer.shape import Demand, Job, Profile, Shape
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import describe, read_text, read_yaml_mapping
-from astra_tacos.support.units import MAX_SIZE_BYTES
+from astra_tacos.support.text_files import describe, read_yaml_mapping
+from astra_tacos.workload.importer.simai import NONE, PATTERNS, PHASES, read_lines, read_row
 
-PHASES = ("Forward", "InputGrad", "WeightGrad")
 NOT_INVOLVED = -1
 _NETWORK_KEYS = ("Topology", "NpusCount", "CostDimension")
 _LINK, _SWITCH_PORT, _NIC = _PART_KEYS = ("Link", "Switch", "Nic")
 _MAX_DIMENSIONS = 16
 _MAX_PRICE = 1e12
 _LONGEST_NAME = 60
-PATTERNS = {
-    "ALLREDUCE": "all-reduce",
-    "ALLGATHER": "all-gather",
-    "REDUCESCATTER": "reduce-scatter",
-    "ALLTOALL": "all-to-all",
-}
-_NONE = "NONE"
-_COLUMNS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,24 +194,19 @@ def read_libra_workload(path: Path, shape: Shape, communicator: Mapping[str, tup
     compute_ns = 0
     counts: Counter[Demand] = Counter()
     free: Counter[str] = Counter()
-    lines = [(number, text.split()) for number, text in enumerate(read_text(path).splitlines(), 1) if text.strip()]
+    lines = read_lines(path)
     if not lines:
-        raise ConfigError(f"{path}: no layers, expected a line of {_COLUMNS} columns for each")
+        raise ConfigError(f"{path}: no layers, expected a line for each")
     for number, fields in lines:
         where = f"{path}:{number}"
-        if len(fields) != _COLUMNS:
-            raise ConfigError(
-                f"{where}: {len(fields)} columns, expected {_COLUMNS}: name, reserved, 3 x (ns, collective, bytes), ns"
-            )
-        compute_ns += _whole(where, "update time", fields[11])
-        for phase, place in zip(PHASES, (2, 5, 8), strict=True):
-            compute_ns += _whole(where, f"{phase} compute time", fields[place])
-            name, size = fields[place + 1], _whole(where, f"{phase} bytes", fields[place + 2])
-            if name == _NONE:
+        row = read_row(where, fields)
+        compute_ns += row.update_ns + sum(phase_ns for phase_ns, _, _ in row.phases)
+        for phase, (_, name, size) in zip(PHASES, row.phases, strict=True):
+            if name == NONE:
                 continue
             if name not in PATTERNS:
-                raise ConfigError(f"{where}: {phase} collective is {describe(name)}, expected {', '.join(PATTERNS)} or {_NONE}")
-            demand = Demand(PATTERNS[name], size, communicator[phase], strides[phase])
+                raise ConfigError(f"{where}: {phase} collective is {describe(name)}, expected {', '.join(PATTERNS)} or {NONE}")
+            demand = Demand(PATTERN_KEYS[PATTERNS[name]], size, communicator[phase], strides[phase])
             if demand.num_npus == 1:
                 free[phase] += 1
             elif size > 0:
@@ -229,9 +216,3 @@ def read_libra_workload(path: Path, shape: Shape, communicator: Mapping[str, tup
     )
     profile = Profile(0, shape.num_npus, float(compute_ns), tuple(counts.values()))
     return Job(str(path), tuple(counts), (profile,), notes)
-
-
-def _whole(where: str, name: str, text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 16) or int(text) > MAX_SIZE_BYTES:
-        raise ConfigError(f"{where}: {name} is {describe(text)}, expected a whole number, 0 to 2**53")
-    return int(text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from astra_tacos.study.sweep.axes import (
     read_variable,
 )
 from astra_tacos.study.sweep.point import COLLECTIVE, WORKLOAD
-from astra_tacos.study.sweep.run_source import NetworkSpec, read_failure_spec, read_network_spec
+from astra_tacos.study.sweep.run_source import check_failures, check_network
 from astra_tacos.study.sweep.settings import REQUIRED, SETTINGS
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.expression import Expression, parse_expression
@@ -44,10 +44,8 @@ class Document:
     ----------
     name, path
         Name of the sweep, and path of its file.
-    network, failures
-        Network and failed links of `point`; None where `point` has no such key.
     constants, fields
-        Other keys of `point`, by name: those with constant values, after reading, and those with expressions.
+        Keys of `point`, by name: those with constant values, after reading; the network, failed links and those with expressions.
     axes, definitions, conditions, cost_model
         Values of the keys `axes`, `define`, `where` and `cost_model`. Each definition stands after those that it uses, and
         conditions with values derived from the network after the others.
@@ -55,8 +53,6 @@ class Document:
 
     name: str
     path: Path
-    network: NetworkSpec | None
-    failures: Field | None
     constants: dict[str, Any]
     fields: dict[str, Field]
     axes: Axes
@@ -93,8 +89,7 @@ def read_document(path: Path) -> Document:
             raise ConfigError(f"{path}: cost_model is {describe(document['cost_model'])}, expected the path of a cost model")
         with naming(f"{path}: cost_model"):
             cost_model = read_cost_model(path.parent / document["cost_model"])
-    point = reader.network, reader.failures, reader.constants, reader.fields
-    file = Document(name, path, *point, axes, definitions, conditions, cost_model)
+    file = Document(name, path, reader.constants, reader.fields, axes, definitions, conditions, cost_model)
     _check_names(reader.expressions, file)
     return file
 
@@ -143,8 +138,6 @@ class _PointReader:
     """Reads keys of `point`, under `point` and as axes."""
 
     path: Path
-    network: NetworkSpec | None = None
-    failures: Field | None = None
     constants: dict[str, Any] = field(default_factory=dict)
     fields: dict[str, Field] = field(default_factory=dict)
     expressions: list[Expression] = field(default_factory=list)
@@ -158,31 +151,30 @@ class _PointReader:
         check_keys(document, where, POINT_KEYS)
         for key, value in document.items():
             place = f"{where}.{key}"
-            if key == NETWORK:
-                self.network = read_network_spec(value, place, self.path)
-                self.expressions += self.network.field.expressions
-            elif key == FAILED_LINKS:
-                self.failures = read_failure_spec(value, place)
-                self.expressions += self.failures.expressions if self.failures else ()
+            found = self.field(key, value, place)
+            if found.is_constant and key in SETTINGS:
+                self.constants[key] = SETTINGS[key].read(value, place)
             else:
-                found = read_field(value, place)
-                self.expressions += found.expressions
-                if found.is_constant:
-                    self.constants[key] = SETTINGS[key].read(value, place)
-                else:
-                    self.fields[key] = found
+                self.fields[key] = found
+
+    def field(self, key: str, value: Any, where: str) -> Field:
+        """The value of a key of `point`, whose expressions are noted."""
+        if key == NETWORK:
+            check_network(value, where)
+        elif key == FAILED_LINKS:
+            check_failures(value, where)
+        found = read_field(value, where)
+        self.expressions += found.expressions
+        return found
 
     def of_axis(self, key: str, value: Any, where: str) -> Part:
-        """The part that a value of an axis sets."""
-        if key == NETWORK:
-            spec = read_network_spec(value, where, self.path)
-            self.expressions += spec.field.expressions
+        """The part that a value of an axis sets; of a network its field, and its name in rows."""
+        if key not in SETTINGS:
+            found = self.field(key, value, where)
+            if key == FAILED_LINKS:
+                return Part({}, {key: found})
             label = self.label(value, where)
-            return Part({key: label}, {key: replace(spec, name=label)})
-        if key == FAILED_LINKS:
-            failures = read_failure_spec(value, where)
-            self.expressions += failures.expressions if failures else ()
-            return Part({}, {key: failures})
+            return Part({key: label}, {key: (found, label)})
         found = read_field(value, where)
         if not found.is_constant:
             raise ConfigError(f"{where} is {describe(value)}, expected a plain value: expressions go under point or define")
@@ -212,7 +204,7 @@ class _PointReader:
         if key in (NETWORK, FAILED_LINKS) or key in self.fields:
             return Part()
         kind = WORKLOAD if "workload" in self.constants or "workload" in self.fields else COLLECTIVE
-        value = self.constants.get(key, SETTINGS[key].default(kind))
+        value = self.constants.get(key, SETTINGS[key].defaults.get(kind))
         return Part() if value is REQUIRED else Part({key: value})
 
 

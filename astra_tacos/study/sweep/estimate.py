@@ -205,60 +205,43 @@ def _far_apart(sample: list[str]) -> list[str]:
     return sample[::3] + sample[1::3] + sample[2::3]
 
 
-@dataclass(frozen=True, slots=True)
-class SweepEstimate:
-    """How long a sweep will take on a number of workers, of which `num_reused` of `num_results` results are known."""
+def estimate_sweep(
+    asked: Sweep, run: SweepRun, conditions: Conditions, workers: int
+) -> tuple[dict[str, Any], list[tuple[str, ...]]]:
+    """Compute a few points of a sweep to estimate the time of all on a number of workers.
 
-    asked: Sweep
-    num_results: int
-    num_reused: int
-    workers: int
-    sampled: Estimate
-
-    @property
-    def seconds(self) -> float:
-        """Until all is computed."""
-        return self.sampled.start_up_s + self.sampled.seconds / min(self.workers, max(self.num_results - self.num_reused, 1))
-
-    @property
-    def errors(self) -> list[str]:
-        """Of points that cannot be."""
-        return [point.error for point in self.asked.points if point.error is not None]
-
-    def to_json(self) -> dict[str, Any]:
-        """The object that `sweep --dry-run --json` prints."""
-        return {
-            "name": self.asked.name,
-            "combinations": self.asked.num_combinations,
-            "points": len(self.asked.points),
-            "invalid": len(self.errors),
-            "results": self.num_results,
-            "reused": self.num_reused,
-            "workers": self.workers,
-            "sampled": self.sampled.num_sampled,
-            "seconds": self.seconds,
-            "is_least": self.sampled.is_least,
-        }
-
-    def rows(self) -> list[tuple[str, ...]]:
-        """The same as labels, figures and remarks."""
-        asked, errors = self.asked, self.errors
-        refused = asked.num_combinations - len(asked.points)
-        time: tuple[str, ...] = ("time", "none", "everything is computed")
-        if self.num_results > self.num_reused:
-            where = f"{self.workers} worker{'s'[: self.workers > 1]}"
-            sampled = f"{'at least ' * self.sampled.is_least}on {where}, estimated from {self.sampled.num_sampled} points"
-            time = ("time", duration(self.seconds), sampled)
-        return [
-            time,
-            ("points", f"{len(asked.points):,}", f"{refused:,} more are excluded by where" if refused else ""),
-            ("results", f"{self.num_results:,}", f"distinct, {self.num_reused:,} of them already computed"),
-            *([("invalid", f"{len(errors):,}", errors[0])] if errors else []),
-            ("axes", "", ", ".join(asked.axes) or "none"),
-        ]
-
-
-def estimate_sweep(asked: Sweep, run: SweepRun, conditions: Conditions, workers: int) -> SweepEstimate:
-    """Compute a few points of a sweep to estimate the time of all."""
+    Returns
+    -------
+    dict, list
+        The object that `sweep --dry-run --json` prints, and the same as labels, figures and remarks.
+    """
     sampled = estimate(run.missing, conditions)
-    return SweepEstimate(asked, len(run.outcomes) + len(run.missing), run.num_reused, workers, sampled)
+    num_results, reused, combinations = len(run.outcomes) + len(run.missing), run.num_reused, asked.num_combinations
+    seconds = sampled.start_up_s + sampled.seconds / min(workers, max(num_results - reused, 1))
+    errors = [point.error for point in asked.points if point.error is not None]
+    figures = {
+        "name": asked.name,
+        "combinations": combinations,
+        "points": len(asked.points),
+        "invalid": len(errors),
+        "results": num_results,
+        "reused": reused,
+        "workers": workers,
+        "sampled": sampled.num_sampled,
+        "seconds": seconds,
+        "is_least": sampled.is_least,
+    }
+    refused = combinations - len(asked.points)
+    time: tuple[str, ...] = ("time", "none", "everything is computed")
+    if num_results > reused:
+        where = f"{workers} worker{'s'[: workers > 1]}"
+        how = f"{'at least ' * sampled.is_least}on {where}, estimated from {sampled.num_sampled} points"
+        time = ("time", duration(seconds), how)
+    rows = [
+        time,
+        ("points", f"{len(asked.points):,}", f"{refused:,} more are excluded by where" if refused else ""),
+        ("results", f"{num_results:,}", f"distinct, {reused:,} of them already computed"),
+        *([("invalid", f"{len(errors):,}", errors[0])] if errors else []),
+        ("axes", "", ", ".join(asked.axes) or "none"),
+    ]
+    return figures, rows

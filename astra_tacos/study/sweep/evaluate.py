@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
+from logging.handlers import BufferingHandler
 from pathlib import Path
 from typing import Any
 
@@ -253,7 +255,9 @@ def evaluate(point: Point, conditions: Conditions) -> Outcome:
     """
     begin = time.perf_counter()
     status, error, results = OK, None, {}
-    log, warnings = logging.getLogger("astra_tacos"), _Warnings(logging.WARNING)
+    # What is logged is collected, because the process that computes a point has no terminal.
+    log, warnings = logging.getLogger("astra_tacos"), BufferingHandler(sys.maxsize)
+    warnings.setLevel(logging.WARNING)
     log.addHandler(warnings)
     try:
         results = _results(point, conditions)
@@ -267,18 +271,8 @@ def evaluate(point: Point, conditions: Conditions) -> Outcome:
         status, error = ERROR, _one_line(f"{type(failure).__name__}: {failure}")
     finally:
         log.removeHandler(warnings)
-    return Outcome(status, error, results | {"seconds": time.perf_counter() - begin}, tuple(warnings.texts))
-
-
-class _Warnings(logging.Handler):
-    """Collects what is logged, because the process that computes a point has no terminal."""
-
-    def __init__(self, level: int) -> None:
-        super().__init__(level)
-        self.texts: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.texts.append(_one_line(record.getMessage()))
+    texts = tuple(_one_line(record.getMessage()) for record in warnings.buffer)
+    return Outcome(status, error, results | {"seconds": time.perf_counter() - begin}, texts)
 
 
 def warm_up(names: Iterable[str] = SYNTHESIZERS) -> None:
@@ -289,7 +283,7 @@ def warm_up(names: Iterable[str] = SYNTHESIZERS) -> None:
             if collective not in SYNTHESIZERS[name].collectives:
                 continue
             options = SearchOptions(name, chunks_per_npu=1, trials=1, threads=1)
-            evaluate(Point(0, {}, network, CollectiveTask(collective, None, 1 << 10, options), {}), Conditions())
+            evaluate(Point(0, network, CollectiveTask(collective, None, 1 << 10, options), {}), Conditions())
 
 
 def _results(point: Point, conditions: Conditions) -> dict[str, Any]:

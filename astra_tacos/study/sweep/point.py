@@ -68,7 +68,6 @@ INPUT_COLUMNS: dict[str, str] = {
     "backend": "str",
 }
 """Columns of every row that are known before a point runs, in order, with their types; all but the first two may be null."""
-Scalar = bool | int | float | str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +130,6 @@ class Point:
     ----------
     index
         Number of the point in the sweep, from 0.
-    axes
-        Values of the axes and definitions, by name.
     network
         The network as it is built, with its links read and its failed links drawn.
     task
@@ -144,7 +141,6 @@ class Point:
     """
 
     index: int
-    axes: dict[str, Scalar]
     network: NetworkConfig
     task: CollectiveTask | WorkloadTask
     inputs: dict[str, Any]

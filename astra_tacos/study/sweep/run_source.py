@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from astra_tacos.run.system import read_system
 from astra_tacos.run.trace.reader import trace_files
 from astra_tacos.study.optimizer.libra_files import CostModel
 from astra_tacos.study.optimizer.shape import Shape, link_gibps, npu_gbps
-from astra_tacos.study.sweep.axes import DERIVED, MARK, Field, check_keys, naming, read_field
+from astra_tacos.study.sweep.axes import DERIVED, MARK, Field, check_keys, naming
 from astra_tacos.study.sweep.settings import read_number
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.support.expression import Names
@@ -56,91 +56,8 @@ class NamedNetwork:
     split_gbps: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class NetworkSpec:
-    """A network as the sweep file gives it: the path of a file, or a template.
-
-    Parameters
-    ----------
-    field
-        The value in the sweep file.
-    source
-        Path of the sweep file; paths of networks are relative to its directory.
-    name
-        Name of the network in rows; None for the name of the network file or the template.
-    """
-
-    field: Field
-    source: Path
-    name: str | None = None
-
-    def resolve(self, names: Names, files: dict[Path, NamedNetwork]) -> NamedNetwork:
-        """The network for given values of the names.
-
-        Parameters
-        ----------
-        names
-            Values of the axes and definitions.
-        files
-            Networks of files that were read before, by path; newly read ones are added.
-
-        Raises
-        ------
-        ConfigError
-            If a file or a value is invalid.
-        """
-        value = self.field.value(names)
-        if isinstance(value, Mapping):
-            return self._from_template(value)
-        path = self.source.parent / filled_text(value, self.field.where, "the path of a network YAML")
-        if path not in files:
-            with naming(self.field.where):
-                config = read_network(path)
-            files[path] = NamedNetwork(config.name, config, tuple(map(npu_gbps, config.dimensions)))
-        return files[path] if self.name is None else replace(files[path], name=self.name)
-
-    def _from_template(self, template: Mapping[str, Any]) -> NamedNetwork:
-        make = self._of_fabric if _FABRIC in template else self._of_dimensions
-        config, split, told = make(template)
-        name = filled_text(template.get("name", told), f"{self.field.where}.name", "a name")
-        return NamedNetwork(self.name or name, config, split)
-
-    def _of_dimensions(self, template: Mapping[str, Any]) -> tuple[NetworkConfig, tuple[float, ...], str]:
-        where, blocks = self.field.where, template["topology"]
-        if not isinstance(blocks, list) or not blocks:
-            raise ConfigError(f"{where}.topology is {describe(blocks)}, expected a list of one entry per dimension")
-        check_block_names(f"{where}.topology", blocks, tuple(BUILDING_BLOCKS))
-        key = _PER_NPU if _PER_NPU in template else _BANDWIDTH
-        dimensions = make_dimensions(where, template, blocks, bandwidth_key=key)
-        split = tuple(d.bandwidth_gibps if key == _PER_NPU else npu_gbps(d) for d in dimensions)
-        if key == _PER_NPU:
-            dimensions = tuple(replace(d, bandwidth_gibps=link_gibps(d.block, d.size, d.bandwidth_gibps)) for d in dimensions)
-        return NetworkConfig(str(self.source), dimensions), split, describe_dimensions(dimensions)
-
-    def _of_fabric(self, template: Mapping[str, Any]) -> tuple[NetworkConfig, tuple[float, ...], str]:
-        kind = template[_FABRIC]
-        values = {str(key): value for key, value in template.items() if key not in (_FABRIC, "name")}
-        for key, value in values.items():
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise ConfigError(f"{self.field.where}.{key} is {describe(value)}, expected a number")
-        kind = filled_text(kind, f"{self.field.where}.{_FABRIC}", ", ".join(KINDS))
-        with naming(self.field.where):
-            config = make_fabric(kind, **values)
-        told = ", ".join((kind, *(f"{key} {value:g}" for key, value in sorted(values.items()))))
-        return replace(config, source=told), (), told
-
-
-def read_network_spec(value: object, where: str, source: Path) -> NetworkSpec:
-    """Read the network that a value of the sweep file describes.
-
-    Parameters
-    ----------
-    value
-        The value: a path or a template.
-    where
-        File and key of the value, for errors.
-    source
-        Path of the sweep file.
+def check_network(value: object, where: str) -> None:
+    """Check a network of the sweep file as far as it does not depend on expressions.
 
     Raises
     ------
@@ -162,7 +79,6 @@ def read_network_spec(value: object, where: str, source: Path) -> NetworkSpec:
             _check_numbers(value.get(key), f"{where}.{key}")
     else:
         filled_text(value, where, "the path of a network YAML, or a template")
-    return NetworkSpec(read_field(value, where), source)
 
 
 def _check_numbers(value: object, where: str) -> None:
@@ -177,9 +93,10 @@ def _check_numbers(value: object, where: str) -> None:
 
 def _failures(field: Field | None, names: Names) -> tuple[float | None, int | None]:
     """The fraction and the seed of links that fail, for given values of the names; None if none fail."""
-    if field is None:
+    value = None if field is None else field.value(names)
+    if field is None or value is None:
         return None, None
-    value, where = field.value(names), field.where
+    where = field.where
     fraction = read_number(value["fraction"], f"{where}.fraction", "a number of 0 to below 1", lambda number: 0 <= number < 1)
     seed = value.get("seed", 0)
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 62:
@@ -187,16 +104,16 @@ def _failures(field: Field | None, names: Names) -> tuple[float | None, int | No
     return fraction, seed
 
 
-def read_failure_spec(value: object, where: str) -> Field | None:
-    """Read the links that fail from a value of the sweep file; None if the value is null.
+def check_failures(value: object, where: str) -> None:
+    """Check the links that fail: a mapping with a fraction and, optionally, a seed; or null.
 
     Raises
     ------
     ConfigError
-        If the value is no mapping with a fraction and, optionally, a seed.
+        If the value is anything else.
     """
     if value is None:
-        return None
+        return
     if not isinstance(value, Mapping):
         raise ConfigError(f"{where} is {describe(value)}, expected {{fraction, seed}} or null")
     check_keys(value, where, _FAILURE_KEYS)
@@ -204,7 +121,6 @@ def read_failure_spec(value: object, where: str) -> Field | None:
         raise ConfigError(f"{where}.fraction is missing, expected a number of 0 to below 1")
     for key, entry in value.items():
         _check_numbers(entry, f"{where}.{key}")
-    return read_field(value, where)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -233,20 +149,22 @@ class PointNetwork:
 class Networks:
     """Resolves the networks of points. Points that differ in nothing that their network depends on share one."""
 
+    source: Path
     cost_model: CostModel | None
     _files: dict[Path, NamedNetwork] = field(default_factory=dict)
     _resolved: dict[tuple[Any, ...], PointNetwork] = field(default_factory=dict)
-    _errors: dict[tuple[Any, ...], str | None] = field(default_factory=dict)
-    _drawn: dict[tuple[Any, ...], tuple[tuple[int, int], ...] | str] = field(default_factory=dict)
+    _tries: dict[tuple[Any, ...], tuple[Any, str | None]] = field(default_factory=dict)
     _last: tuple[tuple[Any, ...], Topology] | None = None
 
-    def resolve(self, spec: NetworkSpec, failures: Field | None, names: Names) -> PointNetwork:
+    def resolve(self, network: Field, label: str | None, failures: Field | None, names: Names) -> PointNetwork:
         """The network of a point.
 
         Parameters
         ----------
-        spec
-            The network as the sweep file gives it.
+        network
+            The network as the sweep file gives it: the path of a file, or a template.
+        label
+            Name of the network in rows; None for the name of the network file or the template.
         failures
             Fraction and seed of failed links; None if no links fail beyond those of the network file.
         names
@@ -258,26 +176,61 @@ class Networks:
             If the sweep file, a network file or the cost model is invalid. A network that merely cannot be built raises
             nothing: its `error` says why.
         """
-        key = (spec, failures, *spec.field.depends_on(names), *(failures.depends_on(names) if failures else ()))
+        key = (network, label, failures, *network.depends_on(names), *(failures.depends_on(names) if failures else ()))
         found = self._resolved.get(key)
         if found is None:
-            found = self._resolved[key] = self._resolve(spec, failures, names)
+            named = self._named(network, names)
+            named = named if label is None else replace(named, name=label)
+            found = self._resolved[key] = self._resolve(named, *_failures(failures, names))
         return found
 
-    def _resolve(self, spec: NetworkSpec, failures: Field | None, names: Names) -> PointNetwork:
-        named = spec.resolve(names, self._files)
+    def _named(self, network: Field, names: Names) -> NamedNetwork:
+        value = network.value(names)
+        if isinstance(value, Mapping):
+            made = (self._of_fabric if _FABRIC in value else self._of_dimensions)(network.where, value)
+            return replace(made, name=filled_text(value.get("name", made.name), f"{network.where}.name", "a name"))
+        path = self.source.parent / filled_text(value, network.where, "the path of a network YAML")
+        if path not in self._files:
+            with naming(network.where):
+                config = read_network(path)
+            self._files[path] = NamedNetwork(config.name, config, tuple(map(npu_gbps, config.dimensions)))
+        return self._files[path]
+
+    def _of_dimensions(self, where: str, template: Mapping[str, Any]) -> NamedNetwork:
+        blocks = template["topology"]
+        if not isinstance(blocks, list) or not blocks:
+            raise ConfigError(f"{where}.topology is {describe(blocks)}, expected a list of one entry per dimension")
+        check_block_names(f"{where}.topology", blocks, tuple(BUILDING_BLOCKS))
+        key = _PER_NPU if _PER_NPU in template else _BANDWIDTH
+        dimensions = make_dimensions(where, template, blocks, bandwidth_key=key)
+        split = tuple(d.bandwidth_gibps if key == _PER_NPU else npu_gbps(d) for d in dimensions)
+        if key == _PER_NPU:
+            dimensions = tuple(replace(d, bandwidth_gibps=link_gibps(d.block, d.size, d.bandwidth_gibps)) for d in dimensions)
+        return NamedNetwork(describe_dimensions(dimensions), NetworkConfig(str(self.source), dimensions), split)
+
+    def _of_fabric(self, where: str, template: Mapping[str, Any]) -> NamedNetwork:
+        values = {str(key): value for key, value in template.items() if key not in (_FABRIC, "name")}
+        for key, value in values.items():
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise ConfigError(f"{where}.{key} is {describe(value)}, expected a number")
+        kind = filled_text(template[_FABRIC], f"{where}.{_FABRIC}", ", ".join(KINDS))
+        with naming(where):
+            config = make_fabric(kind, **values)
+        told = ", ".join((kind, *(f"{key} {value:g}" for key, value in sorted(values.items()))))
+        return NamedNetwork(told, replace(config, source=told), ())
+
+    def _resolve(self, named: NamedNetwork, fraction: float | None, seed: int | None) -> PointNetwork:
         config = named.config
-        fraction, seed = _failures(failures, names)
-        with naming(f"{spec.source}: cost_model"):
+        with naming(f"{self.source}: cost_model"):
             cost = self._cost(named)
         structure = _structure(config)
-        error = self._error(config, structure)
+        # Bandwidths do not matter, so networks of one structure share the answer; the text of an error names the file.
+        _, error = self._tried((config.source, *structure), lambda: self._check(config, structure))
         can_be_counted = error is None  # a network with an error may be far too large to count
         if error is None and fraction:
-            failed = self._draw(config, structure, fraction, seed or 0)
-            if isinstance(failed, str):
-                error = failed
-            else:
+            key = (structure, fraction, seed)
+            failed, error = self._tried(key, lambda: draw_failures(self._topology(config, structure), fraction, seed or 0))
+            if error is None:
                 config = replace(config, failed_links=(*config.failed_links, *failed))
         num_links = count_links(config) if can_be_counted else None
         split = named.split_gbps
@@ -300,34 +253,21 @@ class Networks:
         derived["npus_count"] = [dimension.size for dimension in config.dimensions] or None
         return PointNetwork(config, columns, {name: value for name, value in derived.items() if value is not None}, error)
 
-    def _error(self, config: NetworkConfig, structure: tuple[Any, ...]) -> str | None:
-        """Why a network cannot be built, before failures are drawn; None if it can.
+    def _check(self, config: NetworkConfig, structure: tuple[Any, ...]) -> None:
+        """Check that a network can be built, before failures are drawn."""
+        if config.links or config.failed_links or config.link_overrides:
+            self._topology(config, structure)
+        else:
+            check_dimensions(config)  # no need to build it: a network of dimensions alone is connected
 
-        The answer does not depend on bandwidths, so networks of one structure share it.
-        """
-        key = (config.source, *structure)  # the text of an error names the file
-        if key not in self._errors:
+    def _tried(self, key: tuple[Any, ...], make: Callable[[], Any]) -> tuple[Any, str | None]:
+        """What `make` returns, or the text of its error; it is called once for each key."""
+        if key not in self._tries:
             try:
-                if config.links or config.failed_links or config.link_overrides:
-                    self._topology(config, structure)
-                else:
-                    check_dimensions(config)  # no need to build it: a network of dimensions alone is connected
-                self._errors[key] = None
+                self._tries[key] = make(), None
             except AstraTacosError as error:
-                self._errors[key] = str(error)
-        return self._errors[key]
-
-    def _draw(
-        self, config: NetworkConfig, structure: tuple[Any, ...], fraction: float, seed: int
-    ) -> tuple[tuple[int, int], ...] | str:
-        """The links that fail, as (source, destination) pairs, or a text that says why so many cannot fail."""
-        key = (structure, fraction, seed)
-        if key not in self._drawn:
-            try:
-                self._drawn[key] = draw_failures(self._topology(config, structure), fraction, seed)
-            except ConfigError as error:
-                self._drawn[key] = str(error)
-        return self._drawn[key]
+                self._tries[key] = None, str(error)
+        return self._tries[key]
 
     def _topology(self, config: NetworkConfig, structure: tuple[Any, ...]) -> Topology:
         """The topology of a structure; its bandwidths and latencies may be those of another network. The last one is kept."""

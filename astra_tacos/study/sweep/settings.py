@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from astra_tacos.run.backend import MODELS
 from astra_tacos.run.placement_matrix import read_placement
 from astra_tacos.run.system import NATIVE_ALGORITHMS
 from astra_tacos.schedule.timing import LINK_MODELS
-from astra_tacos.study.sweep.point import BEST_PLACEMENT, COLLECTIVE, KINDS, WORKLOAD
+from astra_tacos.study.sweep.point import BEST_PLACEMENT, COLLECTIVE, WORKLOAD
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.text_files import describe, filled_text, parse_decimal
 from astra_tacos.support.units import MAX_SIZE_BYTES, format_size, parse_size
@@ -39,20 +39,13 @@ class Setting:
         Checks a value of the file, given with its place, and returns the value that is used; raises `ConfigError`.
     column
         Column of the row that holds the value.
-    kinds
-        Kinds of points that have the key.
     defaults
-        Default value for each entry of `KINDS`; `REQUIRED` if the file must give a value.
+        Default value by kind of points that have the key; `REQUIRED` if the file must give a value.
     """
 
     read: _Read
     column: str
-    kinds: tuple[str, ...] = KINDS
-    defaults: tuple[Any, ...] = (None, None)
-
-    def default(self, kind: str) -> Any:
-        """The default value for points of this kind, or `REQUIRED`."""
-        return self.defaults[KINDS.index(kind)]
+    defaults: Mapping[str, Any]
 
 
 def _refuse(value: object, where: str, expected: str) -> ConfigError:
@@ -176,28 +169,33 @@ def _endpoint(value: object, where: str) -> str | None:
     return str(value)
 
 
-_ONLY_COLLECTIVE, _ONLY_WORKLOAD = (COLLECTIVE,), (WORKLOAD,)
+def _of(read: _Read, column: str, collective: Any = None, workload: Any = None) -> Setting:
+    """A setting of both kinds of points."""
+    return Setting(read, column, {COLLECTIVE: collective, WORKLOAD: workload})
+
+
+_NONE = {WORKLOAD: None}
 SETTINGS: dict[str, Setting] = {
-    "collective": Setting(_choice(COLLECTIVES), "collective", _ONLY_COLLECTIVE, ("all-reduce", None)),
-    "root": Setting(_whole(0, "null"), "root", _ONLY_COLLECTIVE),
-    "size": Setting(read_size, "size_bytes", _ONLY_COLLECTIVE, (REQUIRED, None)),
-    "max_sends": Setting(_whole(1), "max_sends", _ONLY_COLLECTIVE, (MAX_SENDS, None)),
-    "link_model": Setting(_choice((*LINK_MODELS, "fastest", "auto")), "link_model", _ONLY_COLLECTIVE, ("auto", None)),
-    "synthesizer": Setting(_choice((AUTO, *SYNTHESIZERS)), "synthesizer", defaults=(AUTO, AUTO)),
-    "chunks_per_npu": Setting(_whole(1, "auto"), "chunks_per_npu"),
-    "trials": Setting(_whole(1, "null"), "trials", defaults=(None, 4)),
-    "seed": Setting(_whole(0), "seed", defaults=(0, 0)),
-    "effort": Setting(_choice(EFFORTS), "effort", defaults=(DEFAULT, DEFAULT)),
-    "budget": Setting(_budget, "budget_sends"),
-    "reduce_bandwidth": Setting(_speed, "reduce_bandwidth_gbps", defaults=(0.0, 0.0)),
-    "workload": Setting(_path(may_be_null=False), "workload", _ONLY_WORKLOAD, (None, REQUIRED)),
-    "system": Setting(_path(may_be_null=False), "system", _ONLY_WORKLOAD, (None, REQUIRED)),
-    "comm_group": Setting(_path(), "comm_group", _ONLY_WORKLOAD),
-    "remote_memory": Setting(_path(), "remote_memory", _ONLY_WORKLOAD),
-    "directory": Setting(_path(), "directory", _ONLY_WORKLOAD),
-    "baseline": Setting(_choice(_BASELINES, may_be_null=True), "baseline", _ONLY_WORKLOAD),
-    "placement": Setting(_placement, "placement", _ONLY_WORKLOAD),
-    "endpoint": Setting(_endpoint, "endpoint", _ONLY_WORKLOAD),
-    "backend": Setting(_choice(tuple(MODELS), may_be_null=True), "backend"),
+    "collective": Setting(_choice(COLLECTIVES), "collective", {COLLECTIVE: "all-reduce"}),
+    "root": Setting(_whole(0, "null"), "root", {COLLECTIVE: None}),
+    "size": Setting(read_size, "size_bytes", {COLLECTIVE: REQUIRED}),
+    "max_sends": Setting(_whole(1), "max_sends", {COLLECTIVE: MAX_SENDS}),
+    "link_model": Setting(_choice((*LINK_MODELS, "fastest", "auto")), "link_model", {COLLECTIVE: "auto"}),
+    "synthesizer": _of(_choice((AUTO, *SYNTHESIZERS)), "synthesizer", AUTO, AUTO),
+    "chunks_per_npu": _of(_whole(1, "auto"), "chunks_per_npu"),
+    "trials": _of(_whole(1, "null"), "trials", None, 4),
+    "seed": _of(_whole(0), "seed", 0, 0),
+    "effort": _of(_choice(EFFORTS), "effort", DEFAULT, DEFAULT),
+    "budget": _of(_budget, "budget_sends"),
+    "reduce_bandwidth": _of(_speed, "reduce_bandwidth_gbps", 0.0, 0.0),
+    "workload": Setting(_path(may_be_null=False), "workload", {WORKLOAD: REQUIRED}),
+    "system": Setting(_path(may_be_null=False), "system", {WORKLOAD: REQUIRED}),
+    "comm_group": Setting(_path(), "comm_group", _NONE),
+    "remote_memory": Setting(_path(), "remote_memory", _NONE),
+    "directory": Setting(_path(), "directory", _NONE),
+    "baseline": Setting(_choice(_BASELINES, may_be_null=True), "baseline", _NONE),
+    "placement": Setting(_placement, "placement", _NONE),
+    "endpoint": Setting(_endpoint, "endpoint", _NONE),
+    "backend": _of(_choice(tuple(MODELS), may_be_null=True), "backend"),
 }
 """Keys of `point` other than `network` and `failed_links`; they are named as the options of the command line."""

@@ -12,7 +12,7 @@ from astra_tacos.collective.collective import check_root
 from astra_tacos.study.sweep.axes import DERIVED, FAILED_LINKS, NETWORK, POINT_KEYS, Part
 from astra_tacos.study.sweep.document import Document, read_document
 from astra_tacos.study.sweep.point import COLLECTIVE, INPUT_COLUMNS, WORKLOAD, CollectiveTask, Point, WorkloadTask
-from astra_tacos.study.sweep.run_source import RUN_KEYS, Networks, NetworkSpec, PointNetwork, RunSource, read_run_source
+from astra_tacos.study.sweep.run_source import RUN_KEYS, Networks, PointNetwork, RunSource, read_run_source
 from astra_tacos.study.sweep.settings import REQUIRED, SETTINGS
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.text_files import describe
@@ -102,7 +102,7 @@ class _Resolver:
     runs: dict[tuple[Any, ...], RunSource] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.networks = Networks(self.file.cost_model)
+        self.networks = Networks(self.file.path, self.file.cost_model)
 
     def points(self) -> Iterable[Point]:
         index = 0
@@ -151,7 +151,7 @@ class _Resolver:
         for name, value in names.items():
             if name not in POINT_KEYS:
                 inputs[name] = value
-        return Point(index, names, network.config, task, inputs, network.error or error)
+        return Point(index, network.config, task, inputs, network.error or error)
 
     def new_recipe(self, given: frozenset[str]) -> _Recipe:
         """The recipe of points whose axes set these keys.
@@ -164,17 +164,17 @@ class _Resolver:
         file = self.file
         there = {*file.constants, *file.fields, *given}
         kind = WORKLOAD if "workload" in there else COLLECTIVE
-        if file.network is None and NETWORK not in given:
+        if NETWORK not in there:
             raise ConfigError(
                 f"{file.path}: point.network is missing, expected the path of a network YAML, a template, or an axis"
             )
-        of_kind = {name: setting for name, setting in SETTINGS.items() if kind in setting.kinds}
+        of_kind = {name: setting for name, setting in SETTINGS.items() if kind in setting.defaults}
         for name in SETTINGS:
             if name in there and name not in of_kind:
                 where = file.axes.places[name] if name in given else f"{file.path}: point.{name}"
                 what = "collectives, but there is a workload" if kind == WORKLOAD else "a workload, but there is none"
                 raise ConfigError(f"{where}: {name} is for {what}, expected some of {', '.join(of_kind)}")
-        constants = {name: setting.default(kind) for name, setting in of_kind.items()}
+        constants = {name: setting.defaults[kind] for name, setting in of_kind.items()}
         constants |= {name: value for name, value in file.constants.items() if value is not None}
         constants["backend"] = self.backend or constants["backend"]
         for name, value in constants.items():
@@ -183,9 +183,9 @@ class _Resolver:
         return kind, constants, tuple(name for name in SETTINGS if name in given or name in file.fields)
 
     def network(self, part: Part) -> PointNetwork:
-        spec = part.given.get(NETWORK, self.file.network)
-        assert isinstance(spec, NetworkSpec)  # `new_recipe` has checked it
-        return self.networks.resolve(spec, part.given.get(FAILED_LINKS, self.file.failures), part.names)
+        fields = self.file.fields
+        network, label = part.given[NETWORK] if NETWORK in part.given else (fields[NETWORK], None)
+        return self.networks.resolve(network, label, part.given.get(FAILED_LINKS, fields.get(FAILED_LINKS)), part.names)
 
     def computed(self, name: str, names: dict[str, Any]) -> Any:
         """The value of a key of `point` that contains expressions, for given values of the names."""

@@ -87,11 +87,9 @@ def write_table(
     types = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "str": pa.string(), "floats": pa.list_(pa.float64())}
     fields = [pa.field(column, types[kind]) for column, kind in columns.items()]
     schema = pa.schema(fields, {METADATA: json.dumps(about).encode()})
-    content: dict[str, list[Any]] = {column: [] for column in columns}
-    for row in rows:
-        for column, values in content.items():
-            values.append(row.get(column))
+    rows, content = list(rows), {}
     for column, kind in columns.items():
+        content[column] = [row.get(column) for row in rows]
         if kind in ("str", "float"):
             convert = str if kind == "str" else float
             content[column] = [None if value is None else convert(value) for value in content[column]]

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 from threading import Lock
 
 from astra_tacos.network.topology import Topology
@@ -131,7 +132,7 @@ class Leaderboard:
         times, count = self.first_ns[candidate.series], candidate.cut.collective.chunks_per_npu
         if candidate.stage == 0:
             steps_left = math.log2(self.most_chunks / max(times)) if times else 0.0
-            return self._gains_no_more(list(times.values()), steps_left)
+            return self._gains_no_more(list(times.values()), steps_left, self._to_beat(candidate)[0])
         if candidate.stage <= _IN_BETWEEN and count in times:
             return True
         if candidate.is_advised and list(times) == [1]:
@@ -149,7 +150,7 @@ class Leaderboard:
             return True
         return times.get(count, math.inf) > _WORTH_SEEDS * least_ns
 
-    def _gains_no_more(self, times: list[float], steps_left: float) -> bool:
+    def _gains_no_more(self, times: list[float], steps_left: float, to_beat_ns: float) -> bool:
         """Whether times by ascending number of chunks promise no gain from still more chunks."""
         if len(times) > _PATIENCE and min(times[-_PATIENCE:]) > self.effort.gain * min(times[:-_PATIENCE]):
             return True
@@ -157,6 +158,10 @@ class Leaderboard:
         if steps < 1:
             return False
         promised = times[-1] * min(times[-1] / times[-1 - steps], 1.0) ** (steps_left / steps)
+        if steps == _PATIENCE:
+            gained = max(before - after for before, after in pairwise(times[-1 - steps :]))
+            if times[-1] - self.effort.more_gains * max(gained, 0.0) >= to_beat_ns:
+                return True  # doublings gain half as much each time, where filling a pipeline is what is left
         return bool(promised > min(_BEHIND * self._leader_ns, _FAR * self.rival_ns))
 
     def would_try(self, candidates: Iterable[Candidate], effort: Effort) -> bool:

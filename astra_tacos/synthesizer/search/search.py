@@ -6,7 +6,8 @@ import math
 import os
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from astra_tacos.bounds import chunked_lower_bound, lower_bound
@@ -192,19 +193,21 @@ def _all_candidates(
     refusals: dict[str, str] = {}
     most_chunks = 1
     for model in models:
-        cuts = [collective]
+        counts: list[int | None] = [None]
         advised = dict.fromkeys(names, 0)
         if options.chooses_chunks:
             most = options.max_sends
             advised = {name: _advice(name, topology, collective, model, most) for name in names}
-            counts = _numbers_of_chunks(topology, collective, model, most)
-            cuts = [cut_into(collective, count) for count in sorted(counts.union(filter(None, advised.values())))]
-        any_algorithm_ns = _any_algorithm_ns(topology, cuts[0], model)
-        timed = [_timed(topology, what, model, options, any_algorithm_ns, what is cuts[0]) for what in cuts]
+            numbers = _numbers_of_chunks(topology, collective, model, most)
+            counts = [*sorted(numbers.union(filter(None, advised.values())))]
+        cuts = [_timed_cut(topology, collective, count, model, options.reduce_bandwidth_gbps) for count in counts]
+        bound_ns = _any_algorithm_ns(topology, cuts[0].collective, model)
+        is_fixed = not options.chooses_chunks
+        timed = [replace(cut, bound_ns=bound_ns, is_smallest=cut is cuts[0], is_fixed=is_fixed) for cut in cuts]
         listed, refused = list_candidates(topology, timed, advised, options)
         candidates += listed
         refusals = refused | refusals
-        most_chunks = max(most_chunks, *(what.chunks_per_npu for what in cuts))
+        most_chunks = max(most_chunks, *(cut.collective.chunks_per_npu for cut in cuts))
     tried = {candidate.synthesizer for candidate in candidates}
     return in_order(candidates), {name: reason for name, reason in refusals.items() if name not in tried}, most_chunks
 
@@ -296,31 +299,17 @@ def _any_algorithm_ns(topology: Topology, collective: Collective, link_model: Li
     return lower_bound(topology, collective, timing).time_ns
 
 
-def _timed(
-    topology: Topology,
-    collective: Collective,
-    link_model: LinkModel,
-    options: SearchOptions,
-    any_algorithm_ns: int,
-    is_smallest: bool,
+@lru_cache(maxsize=1 << 7)  # `compare` asks for the same cuts for each synthesizer
+def _timed_cut(
+    topology: Topology, collective: Collective, count: int | None, link_model: LinkModel, reduce_bandwidth_gbps: float
 ) -> Cut:
-    """A cut with its delays and bounds.
-
-    Parameters
-    ----------
-    topology, collective, link_model, options
-        As for `search`.
-    any_algorithm_ns
-        What any algorithm needs.
-    is_smallest
-        Whether there is none with fewer chunks.
-    """
-    is_fixed, refusal = not options.chooses_chunks, None
+    """A collective in so many chunks per NPU, or as it is, with its delays and the bound for these chunks."""
+    collective = collective if count is None else cut_into(collective, count)
+    refusal, chunked_ns = None, 0
     try:
-        timing = compute_timing(topology, collective, link_model, options.reduce_bandwidth_gbps)
+        timing = compute_timing(topology, collective, link_model, reduce_bandwidth_gbps)
         chunked_ns = chunked_lower_bound(topology, collective, timing).time_ns
     except SynthesisError as error:
-        refusal, chunked_ns = str(error), 0
-        sizes, rate = collective.class_size_bytes, options.reduce_bandwidth_gbps
-        timing = timing_of_sizes(topology, sizes, link_model, rate, may_be_instant=True)
-    return Cut(collective, timing, any_algorithm_ns, chunked_ns, is_smallest, is_fixed, refusal)
+        refusal = str(error)
+        timing = timing_of_sizes(topology, collective.class_size_bytes, link_model, reduce_bandwidth_gbps, may_be_instant=True)
+    return Cut(collective, timing, 0, chunked_ns, refusal=refusal)

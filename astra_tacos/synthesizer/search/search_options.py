@@ -38,6 +38,8 @@ class Effort:
         Share of the leader's time that a candidate may take for each doubling of its sends, from 100,000 on.
     trials_work
         Sends that the seeds of one random synthesizer examine together.
+    more_gains
+        More chunks are expected to gain so many times what the last two increases of their number gained, at most.
     behind
         No other seeds and no numbers of chunks between powers of two are tried of a synthesizer whose best time is more than
         this many times the leader's.
@@ -48,13 +50,14 @@ class Effort:
     gain: float
     worth_of_sends: float
     trials_work: int
+    more_gains: float
     behind: float
 
 
 EFFORTS = {
-    "quick": Effort(SENDS_PER_SECOND // 2, 0.98, 0.99, 0.98, 50_000, 1.02),
-    "normal": Effort(5 * SENDS_PER_SECOND // 2, 0.99, 0.995, 0.99, 200_000, 1.05),
-    "thorough": Effort(20 * SENDS_PER_SECOND, 1.0, 0.998, 1.0, 500_000, 1.25),
+    "quick": Effort(SENDS_PER_SECOND // 2, 0.98, 0.99, 0.98, 50_000, 1.0, 1.02),
+    "normal": Effort(2 * SENDS_PER_SECOND, 0.99, 0.995, 0.99, 200_000, 1.0, 1.05),
+    "thorough": Effort(20 * SENDS_PER_SECOND, 1.0, 0.998, 1.0, 500_000, math.inf, 1.25),
 }
 """By name: what `--effort` may be."""
 DEFAULT, THOROUGH = "normal", "thorough"

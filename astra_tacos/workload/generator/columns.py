@@ -209,21 +209,13 @@ class StageColumns:
     ----------
     table
         The nodes that all ranks have in common.
-    group_at, group_kind
-        Entries of `table.attr_value` for a group's id, and the kind of group.
-    own_at, peer_at, peer_hop
-        Entries for the rank itself, and for the rank at the other end of a message, with its distance in stages.
-    tag_at, message
-        Entries for a tag, and the message's number in its lane.
+    group_kind, hop, message
+        int64[num_nodes], kind of a collective's group, and of a message the distance in stages to its other end and its number.
     """
 
     table: NodeTable
-    group_at: NDArray[np.int64]
     group_kind: NDArray[np.int64]
-    own_at: NDArray[np.int64]
-    peer_at: NDArray[np.int64]
-    peer_hop: NDArray[np.int64]
-    tag_at: NDArray[np.int64]
+    hop: NDArray[np.int64]
     message: NDArray[np.int64]
 
     @property
@@ -251,12 +243,20 @@ class StageColumns:
         num_lanes
             Number of ranks of a stage.
         """
-        value = self.table.attr_value.copy()
-        value[self.group_at] = groups.of_rank[self.group_kind, rank]
-        value[self.own_at] = npu[rank]
-        value[self.peer_at] = npu[rank + self.peer_hop * stage_stride]
-        value[self.tag_at] = self.message * num_lanes + lane
-        return replace(self.table, attr_value=value)
+        table, peer = self.table, npu[rank + self.hop * stage_stride]
+        sends = table.kind == NodeType.COMM_SEND
+        own = {
+            "pg_name": groups.of_rank[self.group_kind, rank],
+            "comm_src": np.where(sends, npu[rank], peer),
+            "comm_dst": np.where(sends, peer, npu[rank]),
+            "comm_tag": self.message * num_lanes + lane,
+        }
+        value = table.attr_value.copy()
+        node = np.repeat(np.arange(self.num_nodes), np.diff(table.attr_first))
+        for name, column in own.items():
+            at = np.flatnonzero(table.attr_key == ATTRIBUTE_KEYS[name])
+            value[at] = column[node[at]]
+        return replace(table, attr_value=value)
 
 
 def stage_columns(nodes: Sequence[Node], device: Device) -> StageColumns:
@@ -270,29 +270,8 @@ def stage_columns(nodes: Sequence[Node], device: Device) -> StageColumns:
         The device. If it writes durations, compute nodes have a duration, else operations and bytes.
     """
     texts = {text: place for place, text in enumerate(dict.fromkeys(node.label.text for node in nodes))}
-    keys: list[int] = []
-    values: list[int] = []
-    group_at: list[tuple[int, int]] = []
-    own_at: list[tuple[int, int]] = []
-    peer_at: list[tuple[int, int]] = []
-    tag_at: list[tuple[int, int]] = []
-    attr_first = [0]
-    for number, node in enumerate(nodes):
-        names = _ATTRIBUTES[node.kind]
-        if node.cost is not None and device.writes_durations:
-            names = names[:1]
-        for name in names:
-            place = len(values)
-            keys.append(ATTRIBUTE_KEYS[name])
-            values.append(_value(name, node))
-            if name == "pg_name":
-                group_at.append((place, number))
-            elif name == "comm_tag":
-                tag_at.append((place, number))
-            elif name in ("comm_src", "comm_dst"):
-                is_own = (name == "comm_src") == (node.kind == NodeType.COMM_SEND)
-                (own_at if is_own else peer_at).append((place, number))
-        attr_first.append(len(values))
+    values = [_values(node, device) for node in nodes]
+    names = (_ATTRIBUTES[node.kind][: len(own)] for node, own in zip(nodes, values, strict=True))
     table = NodeTable(
         node_id=np.arange(len(nodes)),
         kind=np.array([node.kind for node in nodes], np.uint8),
@@ -304,43 +283,28 @@ def stage_columns(nodes: Sequence[Node], device: Device) -> StageColumns:
         ctrl=_flat(node.ctrl for node in nodes),
         data_first=_first(node.data for node in nodes),
         data=_flat(node.data for node in nodes),
-        attr_first=np.array(attr_first, np.int64),
-        attr_key=np.array(keys, np.uint8),
-        attr_value=np.array(values, np.int64),
+        attr_first=_first(values),
+        attr_key=_flat([ATTRIBUTE_KEYS[name] for name in own] for own in names).astype(np.uint8),
+        attr_value=_flat(values),
     )
-    kinds = [node.group if node.group is not None else GroupKind.TENSOR for node in nodes]
-    return StageColumns(
-        table=table,
-        group_at=_places(group_at),
-        group_kind=np.array([kinds[number] for _, number in group_at], np.int64),
-        own_at=_places(own_at),
-        peer_at=_places(peer_at),
-        peer_hop=np.array([nodes[number].hop for _, number in peer_at], np.int64),
-        tag_at=_places(tag_at),
-        message=np.array([nodes[number].message for _, number in tag_at], np.int64),
-    )
+    kinds = np.array([node.group or 0 for node in nodes])
+    return StageColumns(table, kinds, np.array([node.hop for node in nodes]), np.array([node.message for node in nodes]))
 
 
-def _value(name: str, node: Node) -> int:
-    """Value of an attribute, 0 if it differs between ranks."""
-    if node.cost is not None and name in ("num_ops", "tensor_size"):
-        return node.cost.num_ops if name == "num_ops" else node.cost.num_bytes
-    if name == "comm_type" and node.comm_type is not None:
-        return int(node.comm_type)
-    return node.size_bytes if name == "comm_size" else 0
+def _values(node: Node, device: Device) -> tuple[int, ...]:
+    """Values of `_ATTRIBUTES`, 0 for those that differ between ranks; with durations, compute nodes have the first alone."""
+    if node.cost is not None:
+        return (0,) if device.writes_durations else (0, node.cost.num_ops, node.cost.num_bytes)
+    return (0, node.size_bytes, 0, 0, 0) if node.comm_type is None else (0, node.comm_type, node.size_bytes, 0)
 
 
 def _duration(cost: Cost | None, device: Device) -> int:
     return device.duration_us(cost) if cost is not None and device.writes_durations else 0
 
 
-def _places(entries: list[tuple[int, int]]) -> NDArray[np.int64]:
-    return np.array([place for place, _ in entries], np.int64)
-
-
-def _first(lists: Iterable[tuple[int, ...]]) -> NDArray[np.int64]:
+def _first(lists: Iterable[Sequence[int]]) -> NDArray[np.int64]:
     return np.cumsum([0, *(len(entries) for entries in lists)])
 
 
-def _flat(lists: Iterable[tuple[int, ...]]) -> NDArray[np.int64]:
+def _flat(lists: Iterable[Sequence[int]]) -> NDArray[np.int64]:
     return np.array([entry for entries in lists for entry in entries], np.int64)

@@ -7,42 +7,14 @@ which their gradients become ready, and closes a bucket once it has as many byte
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.workload.generator import cost
 from astra_tacos.workload.generator.columns import Label, Program
-from astra_tacos.workload.generator.parallelism import GroupKind, Parallelism
-
-
-class Reduction(Protocol):
-    """How a training step reduces gradients and updates parameters."""
-
-    @property
-    def parallelism(self) -> Parallelism:
-        """Parallelism of the training."""
-
-    @property
-    def gradient_bytes(self) -> int:
-        """Bytes of a gradient, and of a parameter."""
-
-    @property
-    def buckets(self) -> int:
-        """Number of parts of the gradients of a layer, where buckets have no least size."""
-
-    @property
-    def bucket_bytes(self) -> int:
-        """Least size of a bucket; 0 for buckets of each layer's own."""
-
-    @property
-    def first_bucket_bytes(self) -> int:
-        """Least size of the first bucket of a step; 0 for that of the others."""
-
-    @property
-    def shards_optimizer(self) -> bool:
-        """Whether the copies of the model divide the update among them."""
+from astra_tacos.workload.generator.parallelism import GroupKind
+from astra_tacos.workload.generator.step import Training
 
 
 @dataclass(slots=True)
@@ -70,18 +42,43 @@ class _Open:
 class Gradients:
     """The reduction of all gradients of a stage, in its last backward pass."""
 
-    def __init__(self, step: Reduction, program: Program) -> None:
+    def __init__(self, step: Training, program: Program) -> None:
         self._step, self._program = step, program
         self._reduced: list[_Reduced] = []
         self._before: list[_Reduced] = []
         self._open: dict[GroupKind, _Open] = {}
 
-    @property
-    def reduced(self) -> list[int]:
-        """Ids of the nodes after which all gradients so far are reduced."""
-        return [node for one in self._reduced for node in one.nodes]
+    def each_step(self) -> Iterator[int]:
+        """The training steps in turn, for nodes to be added to; a step updates the parameters of the one before as it uses them.
 
-    def buckets(self, owner: str, group: GroupKind, weights: int, count: int = 0) -> Buckets | SizedBuckets:
+        If the copies of the model divide the update among them, all updates and All-Gathers come first.
+        """
+        for number in range(self._step.steps):
+            self._before, self._reduced = self._reduced, []
+            for one in reversed(self._before) if self._step.shards_optimizer else ():
+                updated = self._update(one)
+                gathered = self._gather(one, updated)
+                one.updated = (updated if gathered is None else gathered,)
+            if self._step.steps > 1:
+                self._program.prefix = f"step{number}_"
+            yield number
+            for group in sorted(self._open):
+                if self._open[group].weights:
+                    self._close(group)
+            self._open.clear()
+
+    def optimize(self, *weights: int) -> None:
+        """Add the update of the last step, of numbers of parameters that data-parallel ranks and copies of the experts share."""
+        split, sharded = self._step.parallelism, self._step.shards_optimizer
+        copies = (split.dp, split.expert_copies) if sharded else (1, 1)
+        own = sum(-(-number // count) for number, count in zip(weights, copies, strict=False))
+        reduced = [node for one in self._reduced for node in one.nodes]
+        price = cost.optimizer(own, self._step.gradient_bytes)
+        updated = self._program.compute(Label("optimizer_step", 0), price, *reduced)
+        for one in reversed(self._reduced) if sharded else ():  # in the order in which the next step needs them
+            self._gather(one, updated)
+
+    def buckets(self, owner: str, group: GroupKind, weights: int, count: int = 0) -> Buckets:
         """Make the buckets for the gradients of `weights` parameters.
 
         Parameters
@@ -95,9 +92,7 @@ class Gradients:
         count
             Number of buckets; 0 for as many as the step asks for.
         """
-        if self._step.bucket_bytes:
-            return SizedBuckets(self, owner, group)
-        return Buckets(self, owner, group, weights, count or self._step.buckets)
+        return Buckets(self, owner, group, weights, 0 if self._step.bucket_bytes else count or self._step.buckets)
 
     def add_tensor(self, owner: str, group: GroupKind, weights: int, source: int) -> None:
         """Add the gradient of a tensor to the open bucket, and reduce this bucket if it has become large enough.
@@ -127,13 +122,6 @@ class Gradients:
         self.reduce(Label(name, bucket.number), group, bucket.weights, bucket.sources, bucket.owners)
         self._open[group] = _Open(bucket.number + 1)
 
-    def flush(self) -> None:
-        """Reduce what is left in open buckets, at the end of the backward pass."""
-        for group in sorted(self._open):
-            if self._open[group].weights:
-                self._close(group)
-        self._open.clear()
-
     def reduce(self, label: Label, group: GroupKind, weights: int, sources: list[int], owners: Iterable[str]) -> None:
         """Add the reduction over a group of gradients that `sources` computed, padded to shards of equal size.
 
@@ -157,23 +145,6 @@ class Gradients:
             num_bytes = -(-weights // size) * size * self._step.gradient_bytes
             nodes = (self._program.collective(label, pattern, group, num_bytes, *sources),)
         self._reduced.append(_Reduced(label, group, weights, tuple(dict.fromkeys(owners)), nodes))
-
-    def gather_parameters(self, updated: int) -> None:
-        """Add the All-Gathers of updated parameters after node `updated`, in the order in which the next step needs them."""
-        for one in reversed(self._reduced):
-            self._gather(one, updated)
-
-    def end_step(self) -> None:
-        """Say that the next node belongs to the next training step, which updates parameters before it uses them.
-
-        If the copies of the model divide the update among them, all updates and All-Gathers come first.
-        """
-        self._before, self._reduced = self._reduced, []
-        if self._step.shards_optimizer:
-            for one in reversed(self._before):
-                updated = self._update(one)
-                gathered = self._gather(one, updated)
-                one.updated = (updated if gathered is None else gathered,)
 
     def updated(self, owner: str) -> tuple[int, ...]:
         """Add the updates of an owner's parameters that are not there yet; returns the ids of the nodes to wait for."""
@@ -202,10 +173,14 @@ class Gradients:
 
 
 class Buckets:
-    """Gradients that are computed in parts; bucket b of n ends at parameter weights * b / n."""
+    """Gradients that are computed in parts; bucket b of n ends at parameter weights * b / n.
+
+    With a count of 0 they go to the buckets of a least size, which all layers share.
+    """
 
     def __init__(self, gradients: Gradients, owner: str, group: GroupKind, weights: int, count: int) -> None:
         self._gradients, self._owner, self._group = gradients, owner, group
+        self._is_shared = count == 0
         count = min(count, weights)
         self._ends = [weights * (number + 1) // count for number in range(count)]
         self._reduced = 0
@@ -213,7 +188,14 @@ class Buckets:
         self._sources: list[tuple[int, int]] = []
 
     def add(self, tensors: Iterable[int], source: int) -> None:
-        """Add the next gradients, which node `source` computes; reduces each bucket that becomes complete."""
+        """Add the next gradients, which node `source` computes; reduces each bucket that becomes complete.
+
+        `tensors` are in the order of registration: of shared buckets, the last one comes first.
+        """
+        if self._is_shared:
+            for weights in reversed(tuple(tensors)):
+                self._gradients.add_tensor(self._owner, self._group, weights, source)
+            return
         self._known += sum(tensors)
         self._sources.append((self._known, source))
         while self._reduced < len(self._ends) and self._ends[self._reduced] <= self._known:
@@ -223,15 +205,3 @@ class Buckets:
             label = Label(f"{self._owner}_gradient_bucket", self._reduced)
             self._gradients.reduce(label, self._group, end - begin, over, (self._owner,))
             self._reduced += 1
-
-
-class SizedBuckets:
-    """Gradients that go to the buckets of a least size, which all layers share."""
-
-    def __init__(self, gradients: Gradients, owner: str, group: GroupKind) -> None:
-        self._gradients, self._owner, self._group = gradients, owner, group
-
-    def add(self, tensors: Iterable[int], source: int) -> None:
-        """Add the gradients of tensors, given in order of registration, which node `source` computes; the last one is first."""
-        for weights in reversed(tuple(tensors)):
-            self._gradients.add_tensor(self._owner, self._group, weights, source)

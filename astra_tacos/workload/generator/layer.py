@@ -24,12 +24,12 @@ class Layer:
     @property
     def dense_weights(self) -> int:
         """Parameters that every copy of the model has."""
-        return self._attention.weights + (self._experts.router_weights if self._experts else self._mlp.weights)
+        return self._attention.weights + (self._experts.router.weights if self._experts else self._mlp.weights)
 
     @property
     def expert_weights(self) -> int:
         """Parameters of the experts that the rank holds."""
-        return self._experts.weights if self._experts else 0
+        return self._experts.block.weights if self._experts else 0
 
     def forward(self, micro_batch: int, source: int) -> int:
         """Add the forward pass of a micro-batch after node `source`, and return the id of its last node."""
@@ -54,8 +54,8 @@ class Layer:
         if self._experts:
             at, of_experts, of_router = self._experts.backward(micro_batch, source)
             if dense and expert:
-                expert.add(self._experts.tensors, of_experts)
-                dense.add((self._experts.router_weights,), of_router)
+                expert.add(self._experts.block.tensors, of_experts)
+                dense.add((self._experts.router.weights,), of_router)
         else:
             at = self._mlp.input_gradient(micro_batch, source)
             at = self._mlp.reduce("backward", micro_batch, at, self._rows)

@@ -5,29 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from astra_tacos.run.trace.schema import CommType
-from astra_tacos.support.argument_types import check_fields
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.workload.generator import cost
 from astra_tacos.workload.generator.columns import Label, Node, Program
 from astra_tacos.workload.generator.cost import Cost, Device
 from astra_tacos.workload.generator.gradients import Gradients
 from astra_tacos.workload.generator.layered_model import LayeredModel, ModelLayer
 from astra_tacos.workload.generator.parallelism import GroupKind, Parallelism
-from astra_tacos.workload.generator.step import MAX_MICRO_BATCHES, check_reduction
+from astra_tacos.workload.generator.step import Training
 
 
 @dataclass(frozen=True, slots=True)
-class LayeredStep:
-    """Training steps of a model on data-parallel ranks.
+class LayeredStep(Training):
+    """Training steps of a list of layers on data-parallel ranks, the copies of the model.
 
     Parameters
     ----------
     model, parallelism
         The model, and the ranks: its `dp` copies.
-    micro_batches, batch
-        For each copy of the model: number of micro-batches per step, and of samples per micro-batch.
-    buckets, bucket_bytes, first_bucket_bytes, shards_optimizer, steps
-        As in `Step`.
 
     Raises
     ------
@@ -37,31 +31,14 @@ class LayeredStep:
 
     model: LayeredModel
     parallelism: Parallelism
-    micro_batches: int = 1
-    batch: int = 1
-    buckets: int = 1
-    shards_optimizer: bool = False
-    steps: int = 1
-    bucket_bytes: int = 0
-    first_bucket_bytes: int = 0
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        Training.__post_init__(self)
         for name in ("tp", "pp", "ep"):
             if getattr(self.parallelism, name) > 1:
                 raise ConfigError(
                     f"{name}: found {getattr(self.parallelism, name)}, expected 1: a list of layers is data-parallel"
                 )
-        if not 1 <= self.micro_batches <= MAX_MICRO_BATCHES:
-            raise ConfigError(f"micro-batches: found {self.micro_batches:,}, expected 1 to {MAX_MICRO_BATCHES:,}")
-        if not 1 <= self.batch <= 1 << 24:
-            raise ConfigError(f"batch: found {self.batch:,}, expected 1 to {1 << 24:,}")
-        check_reduction(self.steps, self.buckets, self.bucket_bytes, self.first_bucket_bytes)
-
-    @property
-    def gradient_bytes(self) -> int:
-        """Bytes of a gradient, and of a parameter."""
-        return self.model.dtype_bytes
 
     @property
     def samples(self) -> int:
@@ -101,16 +78,10 @@ class _Ranks:
         """By the number of a layer with divided parameters, the node that wrote them last."""
 
     def run(self) -> list[Node]:
-        for number in range(self.step.steps):
-            if number:
-                self.gradients.end_step()
-            if self.step.steps > 1:
-                self.program.prefix = f"step{number}_"
+        for _ in self.gradients.each_step():
             for micro_batch in range(self.step.micro_batches):
-                outputs = self.forward(micro_batch)
-                self.backward(micro_batch, outputs)
-            self.gradients.flush()
-        self.update()
+                self.backward(micro_batch, self.forward(micro_batch))
+        self.gradients.optimize(sum(layer.parameters for layer in self.layers if not layer.is_divided))
         return self.program.nodes
 
     def label(self, what: str, micro_batch: int, number: int) -> Label:
@@ -174,12 +145,3 @@ class _Ranks:
         size = self.layers[number].exchanged_values * self.step.batch * self.step.model.dtype_bytes
         label = self.label(f"{direction}_all_to_all", micro_batch, number)
         return self.program.collective(label, CommType.ALL_TO_ALL, GroupKind.DATA, size, source)
-
-    def update(self) -> None:
-        weights = sum(layer.parameters for layer in self.layers if not layer.is_divided)
-        if self.step.shards_optimizer:
-            weights = -(-weights // self.step.parallelism.dp)
-        price = cost.optimizer(weights, self.step.model.dtype_bytes)
-        updated = self.program.compute(Label("optimizer_step", 0), price, *self.gradients.reduced)
-        if self.step.shards_optimizer:
-            self.gradients.gather_parameters(updated)

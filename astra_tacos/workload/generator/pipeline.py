@@ -6,6 +6,7 @@ With v virtual stages, a rank of p has v chunks of layers: chunk c of stage s is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 
@@ -44,28 +45,22 @@ def one_forward_one_backward(stage: int, num_stages: int, micro_batches: int, vi
         yield Pass(False, number, virtual_stages - 1 - chunk)
 
 
-def gpipe(stage: int, num_stages: int, micro_batches: int, virtual_stages: int = 1) -> Iterator[Pass]:
-    """GPipe (Huang et al. 2019, arXiv:1811.06965, figure 2): all forward passes, then all backward passes in reverse order."""
-    for chunk in range(virtual_stages):
-        for number in range(micro_batches):
-            yield Pass(True, number, chunk)
-    for chunk in reversed(range(virtual_stages)):
-        for number in reversed(range(micro_batches)):
-            yield Pass(False, number, chunk)
+def forward_first(
+    stage: int, num_stages: int, micro_batches: int, virtual_stages: int = 1, *, newest_first: bool = False
+) -> Iterator[Pass]:
+    """All forward passes, a chunk after the other, then all backward passes.
 
-
-def breadth_first(stage: int, num_stages: int, micro_batches: int, virtual_stages: int = 1) -> Iterator[Pass]:
-    """Breadth-first (Lamy-Poirier 2023, arXiv:2211.05953): all micro-batches of a chunk before the next chunk, also backward."""
-    for chunk in range(virtual_stages):
-        for number in range(micro_batches):
-            yield Pass(True, number, chunk)
-    for chunk in reversed(range(virtual_stages)):
-        for number in range(micro_batches):
-            yield Pass(False, number, chunk)
+    Breadth-first (Lamy-Poirier 2023, arXiv:2211.05953) goes backward in the order of micro-batches, GPipe (Huang et al. 2019,
+    arXiv:1811.06965, figure 2) in reverse order.
+    """
+    numbers = range(micro_batches)
+    yield from (Pass(True, number, chunk) for chunk in range(virtual_stages) for number in numbers)
+    back = numbers[::-1] if newest_first else numbers
+    yield from (Pass(False, number, chunk) for chunk in reversed(range(virtual_stages)) for number in back)
 
 
 PIPELINE_SCHEDULES: dict[str, Callable[..., Iterator[Pass]]] = {
     "1f1b": one_forward_one_backward,
-    "gpipe": gpipe,
-    "breadth-first": breadth_first,
+    "gpipe": partial(forward_first, newest_first=True),
+    "breadth-first": forward_first,
 }

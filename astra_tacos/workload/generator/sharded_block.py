@@ -93,54 +93,46 @@ class ShardedBlock:
         rows
             Number of rows.
         """
-        return sum_rows(self._step, self._program, self.label(what, micro_batch), rows, source)
+        return self.sum_rows(self.label(what, micro_batch), rows, source)
 
     def _gather(self, what: str, micro_batch: int, source: int) -> int:
-        return gather_rows(self._step, self._program, self.label(what, micro_batch), self._rows, source)
+        return self.gather_rows(self.label(what, micro_batch), self._rows, source)
 
+    def sum_rows(self, label: Label, rows: int, source: int) -> int:
+        """Add the sum of activations over the tensor-parallel ranks (into shards with sequence parallelism); returns its id.
 
-def sum_rows(step: Step, program: Program, label: Label, rows: int, source: int) -> int:
-    """Add the reduction of activations over the tensor-parallel ranks (into shards with sequence parallelism); returns its id.
+        Parameters
+        ----------
+        label
+            Label of the node.
+        rows
+            Number of rows.
+        source
+            Id of the node that computed the partial sums.
+        """
+        num_bytes = rows * self._step.model.hidden * self._step.gradient_bytes
+        if self._step.sequence_parallel:
+            pattern, name = CommType.REDUCE_SCATTER, "reduce_scatter"
+        else:
+            pattern, name = CommType.ALL_REDUCE, "all_reduce"
+        return self._program.collective(label.of(name), pattern, GroupKind.TENSOR, num_bytes, source)
 
-    Parameters
-    ----------
-    step
-        The training step.
-    program
-        Nodes of the stage, to which a collective is added.
-    label
-        Label of the node.
-    rows
-        Number of rows.
-    source
-        Id of the node that computed the partial sums.
-    """
-    num_bytes = rows * step.model.hidden * step.model.dtype_bytes
-    if step.sequence_parallel:
-        return program.collective(label.of("reduce_scatter"), CommType.REDUCE_SCATTER, GroupKind.TENSOR, num_bytes, source)
-    return program.collective(label.of("all_reduce"), CommType.ALL_REDUCE, GroupKind.TENSOR, num_bytes, source)
+    def gather_rows(self, label: Label, rows: int, source: int) -> int:
+        """Add the All-Gather of activations over the tensor-parallel ranks if sequence parallelism shards them; returns its id.
 
-
-def gather_rows(step: Step, program: Program, label: Label, rows: int, source: int) -> int:
-    """Add the All-Gather of activations over the tensor-parallel ranks if sequence parallelism shards them; returns its id.
-
-    Parameters
-    ----------
-    step
-        The training step.
-    program
-        Nodes of the stage, to which a collective is added.
-    label
-        Label of the node.
-    rows
-        Number of rows.
-    source
-        Id of the node that computed the shards.
-    """
-    if not step.sequence_parallel:
-        return source
-    num_bytes = rows * step.model.hidden * step.model.dtype_bytes // step.parallelism.tp
-    return program.collective(label.of("all_gather"), CommType.ALL_GATHER, GroupKind.TENSOR, num_bytes, source)
+        Parameters
+        ----------
+        label
+            Label of the node.
+        rows
+            Number of rows.
+        source
+            Id of the node that computed the shards.
+        """
+        if not self._step.sequence_parallel:
+            return source
+        num_bytes = rows * self._step.model.hidden * self._step.gradient_bytes // self._step.parallelism.tp
+        return self._program.collective(label.of("all_gather"), CommType.ALL_GATHER, GroupKind.TENSOR, num_bytes, source)
 
 
 class Experts:
@@ -155,59 +147,44 @@ class Experts:
         model, split = step.model, step.parallelism
         self._step, self._program = step, program
         rows = step.tokens // split.tp if step.sequence_parallel else step.tokens
-        self._router = cost.router(model, rows)
+        self.router = cost.router(model, rows)
         self._sent_bytes = rows * model.top_k * model.hidden * model.dtype_bytes
         self._rows = step.tokens * model.top_k
         block = cost.experts(model, step.tokens, split.tp, split.ep)
-        self._block = ShardedBlock(step, program, "experts", number, block, self._rows)
+        self.block = ShardedBlock(step, program, "experts", number, block, self._rows)
         self._owner = f"layer{number}"
         self._routed: dict[int, int] = {}
-
-    @property
-    def weights(self) -> int:
-        """Parameters of the experts that a rank holds."""
-        return self._block.weights
-
-    @property
-    def tensors(self) -> tuple[int, ...]:
-        """Numbers of parameters of the experts' tensors."""
-        return self._block.tensors
-
-    @property
-    def router_weights(self) -> int:
-        """Parameters of the router."""
-        return self._router.weights
 
     def forward(self, micro_batch: int, source: int) -> int:
         """Add the forward pass after node `source`, and return the id of its last node."""
         routed = self._program.compute(
-            self._block.label("router_forward", micro_batch), self._router.forward, source, *self._program.updated(self._owner)
+            self.block.label("router_forward", micro_batch), self.router.forward, source, *self._program.updated(self._owner)
         )
         self._routed[micro_batch] = routed
         at = self._exchange("forward_dispatch", micro_batch, routed)
-        at = self._block.forward(micro_batch, at)
+        at = self.block.forward(micro_batch, at)
         return self._return("forward", "forward_combine", micro_batch, at)
 
     def backward(self, micro_batch: int, source: int) -> tuple[int, int, int]:
         """Add the backward pass; returns the ids of the last node, and of those with the gradients of experts and router."""
         at = self._exchange("backward_combine", micro_batch, source)
-        at = self._block.input_gradient(micro_batch, at)
+        at = self.block.input_gradient(micro_batch, at)
         at = self._return("backward", "backward_dispatch", micro_batch, at)
-        of_experts = self._block.weight_gradient(micro_batch)
-        price = self._router.input_gradient + self._router.weight_gradient
+        of_experts = self.block.weight_gradient(micro_batch)
+        price = self.router.input_gradient + self.router.weight_gradient
         routed = self._routed.pop(micro_batch)
-        total, label = (self._block.label("router_backward", number) for number in (0, micro_batch))
+        total, label = (self.block.label("router_backward", number) for number in (0, micro_batch))
         of_router = self._program.accumulate(total, label, price, at, routed)
         return of_router, of_experts, of_router
 
     def _return(self, what: str, exchange: str, micro_batch: int, source: int) -> int:
         """Send results back to the tokens' ranks; sum them over tensor-parallel ranks, first under sequence parallelism."""
         if self._step.sequence_parallel:
-            at = self._block.reduce(what, micro_batch, source, self._rows)
+            at = self.block.reduce(what, micro_batch, source, self._rows)
             return self._exchange(exchange, micro_batch, at)
         at = self._exchange(exchange, micro_batch, source)
-        return self._block.reduce(what, micro_batch, at, self._step.tokens)
+        return self.block.reduce(what, micro_batch, at, self._step.tokens)
 
     def _exchange(self, what: str, micro_batch: int, source: int) -> int:
-        label = self._block.label(f"{what}_all_to_all", micro_batch)
+        label = self.block.label(f"{what}_all_to_all", micro_batch)
         return self._program.collective(label, CommType.ALL_TO_ALL, GroupKind.EXPERT, self._sent_bytes, source)

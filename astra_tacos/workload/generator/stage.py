@@ -12,7 +12,7 @@ from astra_tacos.workload.generator.gradients import Gradients
 from astra_tacos.workload.generator.layer import Layer
 from astra_tacos.workload.generator.parallelism import GroupKind
 from astra_tacos.workload.generator.pipeline import PIPELINE_SCHEDULES
-from astra_tacos.workload.generator.sharded_block import ShardedBlock, gather_rows, sum_rows
+from astra_tacos.workload.generator.sharded_block import ShardedBlock
 from astra_tacos.workload.generator.step import Step
 
 _LOSS_BYTES = 3 * 4
@@ -64,18 +64,14 @@ class _Stage:
         schedule = PIPELINE_SCHEDULES[step.schedule]
         passes = list(schedule(self.stage, step.parallelism.pp, step.micro_batches, step.virtual_stages))
         final = {one.chunk: one for one in passes if not one.is_forward}
-        for self.number in range(step.steps):
-            if self.number:
-                self.gradients.end_step()
-            if step.steps > 1:
-                self.program.prefix = f"step{self.number}_"
+        for number in self.gradients.each_step():
+            self.number = number
             for one in passes:
                 if one.is_forward:
                     self.forward(one.micro_batch, one.chunk)
                 else:
                     self.backward(one.micro_batch, one.chunk, is_last=one is final[one.chunk])
-            self.gradients.flush()
-        self.update()
+        self.gradients.optimize(self.weights, self.expert_weights)
         return self.program.nodes
 
     def forward(self, number: int, chunk: int) -> None:
@@ -83,7 +79,7 @@ class _Stage:
             embed = cost.embedding(self.step.model, self.step.tokens)
             label = Label("embedding_forward_mb", number)
             at = self.program.compute(label, embed, *self.program.updated("embedding"))
-            at = sum_rows(self.step, self.program, label, self.step.tokens, at)
+            at = self.head.sum_rows(label, self.step.tokens, at)
         else:
             at = self.receive("forward", number, chunk)
         for layer in self.chunks[chunk]:
@@ -110,7 +106,7 @@ class _Stage:
         if self.is_first(chunk):
             embed = cost.embedding(self.step.model, self.step.tokens)
             label = Label("embedding_backward_mb", number)
-            whole = gather_rows(self.step, self.program, label, self.step.tokens, at)
+            whole = self.head.gather_rows(label, self.step.tokens, at)
             source = self.program.accumulate(Label("embedding_backward_mb", 0), label, embed, whole)
             if is_last:
                 self.single_bucket("embedding", source)
@@ -120,16 +116,6 @@ class _Stage:
     def single_bucket(self, name: str, source: int) -> None:
         buckets = self.gradients.buckets(name, GroupKind.DATA, self.embedding_weights, 1)
         buckets.add((self.embedding_weights,), source)
-
-    def update(self) -> None:
-        split = self.step.parallelism
-        weights = self.weights + self.expert_weights
-        if self.step.shards_optimizer:
-            weights = -(-self.weights // split.dp) + -(-self.expert_weights // split.expert_copies)
-        price = cost.optimizer(weights, self.step.model.dtype_bytes)
-        updated = self.program.compute(Label("optimizer_step", 0), price, *self.gradients.reduced)
-        if self.step.shards_optimizer:
-            self.gradients.gather_parameters(updated)
 
     def send(self, direction: str, number: int, chunk: int, data: int) -> None:
         label = Label(f"send_{direction}_{self.chunk_name(chunk)}mb", number)

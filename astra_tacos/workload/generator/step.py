@@ -8,40 +8,89 @@ from dataclasses import dataclass
 from astra_tacos.support.argument_types import check_fields
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import MAX_SIZE_BYTES
+from astra_tacos.workload.generator.layered_model import LayeredModel
 from astra_tacos.workload.generator.model import Transformer
 from astra_tacos.workload.generator.parallelism import GroupKind, Parallelism
 from astra_tacos.workload.generator.pipeline import PIPELINE_SCHEDULES
 
 MAX_MICRO_BATCHES = 4096
 MAX_BUCKETS = 1024
+MAX_BATCH = 1 << 40
 MAX_STEPS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """Training steps: forward and backward passes of all micro-batches, reduction of gradients, update of parameters.
+class Training:
+    """Training steps: what those of a transformer and of a list of layers have in common.
 
     Parameters
     ----------
     model, parallelism
         The model that is trained, and its parallelism.
     micro_batches, batch
-        For each copy of the model: number of micro-batches per step, and of sequences per micro-batch.
-    schedule
-        The pipeline schedule, a key of `PIPELINE_SCHEDULES`.
+        For each copy of the model: number of micro-batches per step, and of samples per micro-batch.
     buckets
         Number of parts into which the gradients of a layer are cut. Each part is reduced as soon as it is complete.
     shards_optimizer
         Whether the copies of the model divide the update among them: a Reduce-Scatter of gradients and, after the update, an
         All-Gather of parameters (ZeRO stage 2, Rajbhandari et al. 2020, arXiv:1910.02054) replace the All-Reduce of gradients.
-    sequence_parallel
-        Whether activations between blocks are sharded over the tensor-parallel ranks: an All-Gather before a block and a
-        Reduce-Scatter after it (Korthikanti et al. 2022, arXiv:2205.05198) replace an All-Reduce.
     steps
         Number of training steps, one after another: the forward pass of a layer waits for the update of its parameters.
     bucket_bytes, first_bucket_bytes
         Least size of a bucket of gradients, and of the first bucket of a step, by the rule of PyTorch's DistributedDataParallel;
         0 for `buckets` buckets of each layer's own.
+
+    Raises
+    ------
+    ConfigError
+        If a number is out of range.
+    """
+
+    model: Transformer | LayeredModel
+    parallelism: Parallelism
+    micro_batches: int = 1
+    batch: int = 1
+    buckets: int = 1
+    shards_optimizer: bool = False
+    steps: int = 1
+    bucket_bytes: int = 0
+    first_bucket_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        for name, value, most in (
+            ("micro-batches", self.micro_batches, MAX_MICRO_BATCHES),
+            ("batch", self.batch, MAX_BATCH),
+            ("steps", self.steps, MAX_STEPS),
+            ("buckets", self.buckets, MAX_BUCKETS),
+        ):
+            if not 1 <= value <= most:
+                raise ConfigError(f"{name}: found {value:,}, expected 1 to {most:,}")
+        for name, size in (("bucket-mb", self.bucket_bytes), ("first-bucket-mb", self.first_bucket_bytes)):
+            if not 0 <= size <= MAX_SIZE_BYTES:
+                raise ConfigError(f"{name}: found {size:,} bytes, expected 0 to {MAX_SIZE_BYTES:,}")
+        if self.bucket_bytes and self.buckets > 1:
+            raise ConfigError(
+                "buckets: found both a number for each layer (--buckets) and a least size (--bucket-mb), expected one"
+            )
+
+    @property
+    def gradient_bytes(self) -> int:
+        """Bytes of a gradient, and of a parameter."""
+        return self.model.dtype_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Step(Training):
+    """Training steps of a transformer.
+
+    Parameters
+    ----------
+    schedule
+        The pipeline schedule, a key of `PIPELINE_SCHEDULES`.
+    sequence_parallel
+        Whether activations between blocks are sharded over the tensor-parallel ranks: an All-Gather before a block and a
+        Reduce-Scatter after it (Korthikanti et al. 2022, arXiv:2205.05198) replace an All-Reduce.
     virtual_stages
         Number of chunks of layers of each pipeline stage.
 
@@ -52,25 +101,12 @@ class Step:
     """
 
     model: Transformer
-    parallelism: Parallelism
-    micro_batches: int = 1
-    batch: int = 1
     schedule: str = "1f1b"
-    buckets: int = 1
-    shards_optimizer: bool = False
     sequence_parallel: bool = False
-    steps: int = 1
-    bucket_bytes: int = 0
-    first_bucket_bytes: int = 0
     virtual_stages: int = 1
 
     def __post_init__(self) -> None:
-        check_fields(self)
-        if not 1 <= self.micro_batches <= MAX_MICRO_BATCHES:
-            raise ConfigError(f"micro-batches: found {self.micro_batches:,}, expected 1 to {MAX_MICRO_BATCHES:,}")
-        if self.batch < 1:
-            raise ConfigError(f"batch: found {self.batch}, expected 1 or more")
-        check_reduction(self.steps, self.buckets, self.bucket_bytes, self.first_bucket_bytes)
+        Training.__post_init__(self)
         if self.virtual_stages < 1:
             raise ConfigError(f"virtual-stages: found {self.virtual_stages}, expected 1 or more")
         if self.virtual_stages > 1 and self.parallelism.pp == 1:
@@ -123,11 +159,6 @@ class Step:
         return self.model.layers // (self.parallelism.pp * self.virtual_stages)
 
     @property
-    def gradient_bytes(self) -> int:
-        """Bytes of a gradient, and of a parameter."""
-        return self.model.dtype_bytes
-
-    @property
     def samples(self) -> int:
         """Number of tokens of a micro-batch of one copy of the model."""
         return self.tokens
@@ -137,31 +168,3 @@ class Step:
         """Kinds of groups that communicate."""
         kinds = {GroupKind.TENSOR, GroupKind.DATA} | ({GroupKind.EXPERT, GroupKind.EXPERT_DATA} if self.model.experts else set())
         return {kind for kind in kinds if self.parallelism.group_size(kind) > 1}
-
-
-def check_reduction(steps: int, buckets: int, bucket_bytes: int, first_bucket_bytes: int) -> None:
-    """Check numbers that all kinds of training steps have.
-
-    Parameters
-    ----------
-    steps
-        Number of training steps.
-    buckets
-        Number of buckets of a layer.
-    bucket_bytes, first_bucket_bytes
-        Least sizes of buckets, 0 for none.
-
-    Raises
-    ------
-    ConfigError
-        If one is out of range.
-    """
-    if not 1 <= steps <= MAX_STEPS:
-        raise ConfigError(f"steps: found {steps:,}, expected 1 to {MAX_STEPS}")
-    if not 1 <= buckets <= MAX_BUCKETS:
-        raise ConfigError(f"buckets: found {buckets:,}, expected 1 to {MAX_BUCKETS:,}")
-    for name, size in (("bucket-mb", bucket_bytes), ("first-bucket-mb", first_bucket_bytes)):
-        if not 0 <= size <= MAX_SIZE_BYTES:
-            raise ConfigError(f"{name}: found {size:,} bytes, expected 0 to {MAX_SIZE_BYTES:,}")
-    if bucket_bytes and buckets > 1:
-        raise ConfigError("buckets: found both a number for each layer (--buckets) and a least size (--bucket-mb), expected one")

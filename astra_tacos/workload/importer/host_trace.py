@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from astra_tacos.run.groups import MAX_RANK
@@ -104,9 +104,11 @@ def sound_text(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def element_bytes(name: str) -> int | None:
-    """Bytes of an element of a type, None for one that is not known."""
-    return ELEMENT_BYTES.get(name.lower().removeprefix("c10::").strip())
+def tensor_bytes(elements: object, kind: object) -> int | None:
+    """Bytes of so many elements of a type, None where one of the two is not known."""
+    width = ELEMENT_BYTES.get(kind.lower().removeprefix("c10::").strip()) if isinstance(kind, str) else None
+    count = whole_number(elements, MAX_BYTES)
+    return None if count is None or width is None else whole_number(count * width, MAX_BYTES)
 
 
 def communication_of(name: str, size_bytes: int | None, group: str, peer: int | None = None) -> Communication | None:
@@ -151,15 +153,12 @@ class HostTrace:
         Ranks of each group that the trace defines; none stands for all ranks.
     world_size
         Number of ranks of the job, None if the trace does not say.
-    num_nodes
-        Number of nodes of the trace.
     """
 
     name: str
     communications: tuple[Communication, ...]
     groups: dict[str, list[int]]
     world_size: int | None
-    num_nodes: int
 
 
 def is_host_trace(document: Document) -> bool:
@@ -196,17 +195,13 @@ def read_host_trace(document: Document) -> HostTrace:
                 if call.group == DEFAULT_GROUP and size is not None and size > 1:
                     world_size = max(world_size or 0, size)
     if len(pointers) == 1:  # one communicator in all: that of all ranks
-        calls = [_in_group(call, DEFAULT_GROUP) for call in calls]
-    return HostTrace(document.name, tuple(calls), groups, world_size, len(nodes))
+        calls = [replace(call, group=DEFAULT_GROUP) for call in calls]
+    return HostTrace(document.name, tuple(calls), groups, world_size)
 
 
 def _place(node: dict[str, Any]) -> int:
     """The place of a node in the order of the host."""
     return whole_number(_attribute(node, "rf_id"), MAX_BYTES) or int(node["id"])
-
-
-def _in_group(call: Communication, group: str) -> Communication:
-    return Communication(call.name, call.pattern, call.size_bytes, group, call.is_send, call.peer)
 
 
 def _attribute(node: dict[str, Any], name: str) -> Any:
@@ -258,10 +253,9 @@ def _peer(node: dict[str, Any], inputs: list[Any], name: str) -> int | None:
 
 
 def _size(node: dict[str, Any], inputs: list[Any]) -> int | None:
-    elements, kind = whole_number(_attribute(node, "in_msg_nelems"), MAX_BYTES), _attribute(node, "dtype")
-    width = element_bytes(kind) if isinstance(kind, str) else None
-    if elements is not None and width is not None:
-        return whole_number(elements * width, MAX_BYTES)
+    size = tensor_bytes(_attribute(node, "in_msg_nelems"), _attribute(node, "dtype"))
+    if size is not None:
+        return size
     sizes = [tensor[3] * tensor[4] for tensor in _tensors(inputs)]
     return whole_number(sum(sizes), MAX_BYTES) if sizes else None
 

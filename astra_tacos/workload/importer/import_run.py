@@ -83,13 +83,13 @@ def import_run(
         else:
             made = _of_traces(paths, options.num_ranks, log)
     source = f"{paths[0]}{f' and {len(paths) - 1} more' if len(paths) > 1 else ''}"
-    draft, defaults = draft_of(PREFIX, source, made.ranks, made.groups, inputs, options.backend, made.num_ranks)
+    draft = draft_of(PREFIX, source, made.ranks, made.groups, inputs, options.backend, made.num_ranks)
     if draft.network.num_npus != made.num_ranks:
         found = f"{draft.network.source}: found {draft.network.num_npus:,} NPUs"
         raise ConfigError(f"{found}, but {made.of_ranks} {made.num_ranks:,} ranks{made.hint}")
     draft.metadata.extend(new_metadata() for _ in made.ranks)
     try:
-        return finish_run(draft, output, steps, defaults, options.without, notes=made.notes, changes=log.changes)
+        return finish_run(draft, output, steps, options.without, notes=made.notes, changes=log.changes)
     except AstraTacosError as error:
         raise type(error)(f"{source}: {error}") from None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bisect
 import functools
+import math
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -21,9 +22,9 @@ from astra_tacos.workload.importer.host_trace import (
     MAX_BYTES,
     Communication,
     communication_of,
-    element_bytes,
     rank_list,
     sound_text,
+    tensor_bytes,
     whole_number,
 )
 
@@ -252,7 +253,8 @@ def _communication(
         args = _args(source)
         name = args.get("Collective name")
         if isinstance(name, str):
-            found = communication_of(name, _args_size(args), _group(args, groups), _peer(args, name))
+            size = tensor_bytes(args.get("In msg nelems"), args.get("dtype"))
+            found = communication_of(name, size, _group(args, groups), _peer(args, name))
             if found is not None:
                 return found
     if around is not None:
@@ -262,25 +264,14 @@ def _communication(
     return communication_of(event["name"], None, DEFAULT_GROUP)
 
 
-def _args_size(args: dict[str, Any]) -> int | None:
-    elements, kind = whole_number(args.get("In msg nelems"), MAX_BYTES), args.get("dtype")
-    width = element_bytes(kind) if isinstance(kind, str) else None
-    return whole_number(elements * width, MAX_BYTES) if elements is not None and width is not None else None
-
-
 def _tensor_size(args: dict[str, Any]) -> int | None:
     """Bytes of the first tensor in `Input Dims` and `Input type`."""
     dims, kinds = args.get("Input Dims"), args.get("Input type")
-    if not (isinstance(dims, list) and isinstance(kinds, list) and dims and kinds and isinstance(kinds[0], str)):
+    if not (isinstance(dims, list) and isinstance(kinds, list) and dims and kinds and isinstance(dims[0], list)):
         return None
-    width, count = element_bytes(kinds[0]), 1
-    if width is None or not isinstance(dims[0], list):
+    if any(whole_number(extent, MAX_BYTES) is None for extent in dims[0]):
         return None
-    for extent in dims[0]:
-        if whole_number(extent, MAX_BYTES) is None:
-            return None
-        count *= extent
-    return whole_number(count * width, MAX_BYTES)
+    return tensor_bytes(math.prod(dims[0]), kinds[0])
 
 
 def _group(args: dict[str, Any], groups: dict[str, list[int]]) -> str:

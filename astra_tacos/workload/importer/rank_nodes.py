@@ -82,7 +82,7 @@ def rank_nodes(rank: int, source: RankSource, log: Log) -> list[RankNode]:
 
 def _of_host(rank: int, source: RankSource) -> list[RankNode]:
     """Communication in the order of the host: a trace of the host has no times."""
-    builder = _Builder(rank, source.groups)
+    builder = Builder(rank, source.groups)
     previous: tuple[int, ...] = ()
     for call in source.host.communications if source.host else ():
         previous = (builder.communicate(call, 0, previous),)
@@ -105,11 +105,11 @@ class Rounding:
 
 
 @dataclass(slots=True)
-class _Builder:
+class Builder:
     """The nodes of a rank, as they are added."""
 
-    rank: int
-    groups: dict[str, list[int]]
+    rank: int = 0
+    groups: dict[str, list[int]] = field(default_factory=dict)
     nodes: list[RankNode] = field(default_factory=list)
     tags: Counter[tuple[int, int]] = field(default_factory=Counter)
 
@@ -143,7 +143,7 @@ def _of_device(rank: int, device: KinetoTrace, host: HostTrace | None, groups: d
     for the computation before it, and computation after a wait for an event for the communication before that: of each stream,
     for the last operation that had ended when the waiting one began. The host waits where it synchronises.
     """
-    builder = _Builder(rank, groups)
+    builder = Builder(rank, groups)
     calls = _described(rank, device, host, log)
     timeline = _HostTime(builder, device.begin_us)
     busy: dict[int, Rounding] = {}
@@ -186,7 +186,7 @@ def _last_ended(own: list[tuple[GpuOperation, int, bool]], until_us: float, comm
 class _HostTime:
     """The time that the host takes from launch to launch, as a chain of CPU nodes."""
 
-    builder: _Builder
+    builder: Builder
     at_us: float
     last: tuple[int, ...] = ()
     rounding: Rounding = field(default_factory=Rounding)

@@ -52,19 +52,18 @@ def find_ranks(documents: Iterable[Document]) -> list[RankSource]:
     ConfigError
         If a document is no trace of PyTorch, two are of one rank, or a rank is missing between others.
     """
-    hosts: list[tuple[Document, HostTrace]] = []
-    devices: list[tuple[Document, KinetoTrace]] = []
+    hosts: list[HostTrace] = []
+    devices: list[KinetoTrace] = []
     for document in documents:
         if is_host_trace(document):
-            hosts.append((document, read_host_trace(document)))
+            hosts.append(read_host_trace(document))
         elif is_kineto_trace(document):
-            devices.append((document, read_kineto_trace(document)))
+            devices.append(read_kineto_trace(document))
         else:
             raise ConfigError(
                 f"{document.name}: neither nodes with a schema nor traceEvents, expected a trace of PyTorch or Kineto"
             )
-    host_of = _by_rank([(document, trace, None) for document, trace in hosts])
-    device_of = _by_rank([(document, trace, trace.rank) for document, trace in devices])
+    host_of, device_of = _by_rank(hosts), _by_rank(devices)
     ranks = sorted(host_of.keys() | device_of.keys())
     if not ranks:
         raise ConfigError("no traces, expected PyTorch execution traces or Kineto traces")
@@ -80,12 +79,13 @@ def find_ranks(documents: Iterable[Document]) -> list[RankSource]:
     return [RankSource(host_of.get(rank), device_of.get(rank)) for rank in ranks]
 
 
-def _by_rank(traces: list[tuple[Document, _Trace, int | None]]) -> dict[int, _Trace]:
+def _by_rank(traces: list[_Trace]) -> dict[int, _Trace]:
     found: dict[int, _Trace] = {}
-    for document, trace, given in traces:
-        rank = 0 if len(traces) == 1 else given if given is not None else _rank_of_name(document.name)
+    for trace in traces:
+        given = trace.rank if isinstance(trace, KinetoTrace) else None
+        rank = 0 if len(traces) == 1 else given if given is not None else _rank_of_name(trace.name)
         if rank in found:
-            raise ConfigError(f"{document.name}: a second trace of rank {rank}, expected one (ranks are numbers in files' names)")
+            raise ConfigError(f"{trace.name}: a second trace of rank {rank}, expected one (ranks are numbers in files' names)")
         found[rank] = trace
     return found
 

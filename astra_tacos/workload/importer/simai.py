@@ -6,10 +6,11 @@ Times are ns. A size is that of the whole buffer: an All-Gather's is what a rank
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.support.errors import ConfigError
@@ -37,14 +38,15 @@ _BEGIN = 128
 """Bytes of a file that tell whether it is such a text."""
 _MOST_DEGREE = 1 << 24
 _TENSOR, _DATA, _EXPERT, _EXPERT_DATA = "tp", "dp", "ep", "dp_ep"
-_PATTERNS = {
+PATTERNS = {
     "ALLREDUCE": CommType.ALL_REDUCE,
     "ALLGATHER": CommType.ALL_GATHER,
     "REDUCESCATTER": CommType.REDUCE_SCATTER,
     "ALLTOALL": CommType.ALL_TO_ALL,
 }
-_GROUPS = {"_EP": _EXPERT, "_DP_EP": _EXPERT_DATA}
-_NONE = "NONE"
+_GROUPS = {"EP": _EXPERT, "DP_EP": _EXPERT_DATA}
+NONE = "NONE"
+PHASES = ("Forward", "InputGrad", "WeightGrad")
 _GPUS = "all_gpus"
 
 
@@ -75,24 +77,11 @@ class Phase:
     collective: LayerCollective | None
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """A row.
-
-    Parameters
-    ----------
-    name
-        Its name.
-    forward, input_gradient, weight_gradient
-        Its phases.
-    update_ns
-        What passes after each of its collectives before it counts as done.
-    """
+class Layer(NamedTuple):
+    """A row: name, phases (forward, gradients of the inputs and of the weights), and what passes after each collective."""
 
     name: str
-    forward: Phase
-    input_gradient: Phase
-    weight_gradient: Phase
+    phases: tuple[Phase, ...]
     update_ns: int
 
 
@@ -147,14 +136,14 @@ class SimaiWorkload:
     def work(self) -> Iterator[tuple[str, Phase, int, bool]]:
         """What a rank does in turn: name, phase, time after the collective, and whether what follows waits for the collective."""
         for layer in self.layers:
-            yield f"{layer.name} forward", layer.forward, layer.update_ns, True
+            yield f"{layer.name} forward", layer.phases[0], layer.update_ns, True
         for number in reversed(range(len(self.layers))):
-            layer = self.layers[number]
             for again in range(self.recomputed_from.get(number, number), number):
-                repeated = self.layers[again]
-                yield f"{repeated.name} recomputation", repeated.forward, repeated.update_ns, True
-            yield f"{layer.name} input gradient", layer.input_gradient, layer.update_ns, True
-            yield f"{layer.name} weight gradient", layer.weight_gradient, layer.update_ns, False
+                name, phases, update_ns = self.layers[again]
+                yield f"{name} recomputation", phases[0], update_ns, True
+            name, phases, update_ns = self.layers[number]
+            yield f"{name} input gradient", phases[1], update_ns, True
+            yield f"{name} weight gradient", phases[2], update_ns, False
 
 
 def is_simai_workload(path: Path) -> bool:
@@ -182,7 +171,7 @@ def read_simai_workload(path: Path, num_gpus: int | None = None) -> SimaiWorkloa
     ConfigError
         One line that names the file, the line, what was found and what was expected.
     """
-    lines = [(number, text.split()) for number, text in enumerate(read_text(path, _MOST_BYTES).splitlines(), 1) if text.strip()]
+    lines = read_lines(path)
     if len(lines) < 2:
         raise ConfigError(f"{path}: {len(lines)} lines, expected a header, the number of layers, and a row for each")
     (_, header), (second, count), *rows = lines
@@ -248,24 +237,49 @@ def _listed(path: Path, header: list[str], key: str, num_layers: int) -> list[in
 
 
 def _layer(where: str, fields: list[str]) -> Layer:
-    if len(fields) != _COLUMNS:
-        raise ConfigError(f"{where}: {len(fields)} columns, expected {_COLUMNS}: name, reserved, 3 x (ns, collective, bytes), ns")
-    axes = (_TENSOR, _TENSOR, _DATA)
-    phases = [_phase(where, fields[at : at + 3], axis) for at, axis in zip((2, 5, 8), axes, strict=True)]
-    return Layer(fields[0], phases[0], phases[1], phases[2], _whole(where, "update time", fields[11]))
+    row = read_row(where, fields)
+    phases = zip(row.phases, (_TENSOR, _TENSOR, _DATA), strict=True)
+    return Layer(row.name, tuple(_phase(where, *phase, axis) for phase, axis in phases), row.update_ns)
 
 
-def _phase(where: str, fields: Iterable[str], axis: str) -> Phase:
-    time, name, size = fields
-    compute_ns, size_bytes = _whole(where, "compute time", time), _whole(where, "size", size)
-    if name == _NONE:
+def _phase(where: str, compute_ns: int, name: str, size_bytes: int, axis: str) -> Phase:
+    if name == NONE:
         return Phase(compute_ns, None)
     word, _, rest = name.partition("_")
-    if word not in _PATTERNS or (rest and f"_{rest}" not in _GROUPS):
-        expected = f"{_NONE} or {', '.join(_PATTERNS)}, with _EP or _DP_EP or without"
+    if word not in PATTERNS or (rest and rest not in _GROUPS):
+        expected = f"{NONE} or {', '.join(PATTERNS)}, with _EP or _DP_EP or without"
         raise ConfigError(f"{where}: the collective is {describe(name)}, expected {expected}")
-    group = _GROUPS[f"_{rest}"] if rest else axis
-    return Phase(compute_ns, LayerCollective(_PATTERNS[word], group, size_bytes) if size_bytes else None)
+    group = _GROUPS.get(rest, axis)
+    return Phase(compute_ns, LayerCollective(PATTERNS[word], group, size_bytes) if size_bytes else None)
+
+
+class Row(NamedTuple):
+    """A row of any workload text: name of the layer, ns, collective and bytes of each of `PHASES`, and ns after collectives."""
+
+    name: str
+    phases: list[tuple[int, str, int]]
+    update_ns: int
+
+
+def read_lines(path: Path) -> list[tuple[int, list[str]]]:
+    """Number and words of the lines of a workload text that are not empty."""
+    return [(number, text.split()) for number, text in enumerate(read_text(path, _MOST_BYTES).splitlines(), 1) if text.strip()]
+
+
+def read_row(where: str, fields: list[str]) -> Row:
+    """The row that some words are.
+
+    Raises
+    ------
+    ConfigError
+        If there are more or fewer, or one is no number where one is expected.
+    """
+    if len(fields) != _COLUMNS:
+        raise ConfigError(f"{where}: {len(fields)} columns, expected {_COLUMNS}: name, reserved, 3 x (ns, collective, bytes), ns")
+    phases = []
+    for phase, (time, name, size) in zip(PHASES, (fields[2:5], fields[5:8], fields[8:11]), strict=True):
+        phases.append((_whole(where, f"{phase} compute time", time), name, _whole(where, f"{phase} bytes", size)))
+    return Row(fields[0], phases, _whole(where, "update time", fields[11]))
 
 
 def _whole(where: str, name: str, text: str) -> int:

@@ -16,7 +16,7 @@ from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.temporaries import garbage_kept
 from astra_tacos.workload.importer.documents import read_documents
 from astra_tacos.workload.importer.host_trace import DEFAULT_GROUP, Communication
-from astra_tacos.workload.importer.rank_nodes import RankNode, Rounding, rank_nodes
+from astra_tacos.workload.importer.rank_nodes import Builder, RankNode, Rounding, rank_nodes
 from astra_tacos.workload.importer.rank_sources import find_ranks
 from astra_tacos.workload.importer.simai import LayerCollective, SimaiWorkload
 from astra_tacos.workload.repairer.draft import Log
@@ -71,7 +71,7 @@ def layer_nodes(workload: SimaiWorkload) -> list[list[RankNode]]:
             if phase.collective is not None and len(own[phase.collective.axis]) > 1:
                 call = _call(name, phase.collective, own[phase.collective.axis], workload.num_ranks)
                 chain.communicate(call, update_ns, is_blocking=is_blocking)
-        ranks.append(chain.nodes)
+        ranks.append(chain.builder.nodes)
     return ranks
 
 
@@ -89,9 +89,9 @@ def _group_name(axis: str, first: int) -> str:
 
 @dataclass(slots=True)
 class _Chain:
-    """The nodes of a rank, as they are added."""
+    """The nodes of a rank, each of which waits for the one before it."""
 
-    nodes: list[RankNode] = field(default_factory=list)
+    builder: Builder = field(default_factory=Builder)
     last: tuple[int, ...] = ()
     rounding: Rounding = field(default_factory=Rounding)
     updates: Rounding = field(default_factory=Rounding)
@@ -99,19 +99,15 @@ class _Chain:
     def compute(self, name: str, ns: int) -> None:
         us = self.rounding.take(ns / _NS_PER_US)
         if us:
-            self.last = self._add(RankNode(name, NodeType.COMP, us, self.last))
+            self.last = (self.builder.compute(name, us, self.last, on_cpu=False),)
 
     def communicate(self, call: Communication, update_ns: int, *, is_blocking: bool) -> None:
-        done = self._add(RankNode(call.name, NodeType.COMM_COLL, 0, self.last, call=call))
+        done = (self.builder.communicate(call, 0, self.last),)
         if is_blocking:
             self.last = done
             self.compute(f"{call.name} update", update_ns)
         elif us := self.updates.take(update_ns / _NS_PER_US):
-            self._add(RankNode(f"{call.name} update", NodeType.COMP, us, done))
-
-    def _add(self, node: RankNode) -> tuple[int, ...]:
-        self.nodes.append(node)
-        return (len(self.nodes) - 1,)
+            self.builder.compute(f"{call.name} update", us, done, on_cpu=False)
 
 
 def summarise_files(files: Iterable[Path]) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 
 from astra_tacos.support.kernels.compiled import BOOL, I64, helper, kernel
-from astra_tacos.support.kernels.shared import sort_topologically
 
 _ONE = np.uint64(1)
 
@@ -33,31 +32,6 @@ def transpose(first: I64, target: I64, num: int):
                 back[fill[target[slot]]] = row
                 fill[target[slot]] += 1
     return back_first, back
-
-
-@kernel
-def rank_orders(rank_first: I64, dep_first: I64, dep: I64, next_first: I64, after: I64):
-    """The rows of each rank in topological order, and the number of rows of each rank that are not in or behind a cycle.
-
-    Rows in a cycle, or that depend on one, come last in their rank.
-    """
-    num = len(dep_first) - 1
-    waits = np.zeros(num, np.int64)
-    order = np.empty(num, np.int64)
-    ordered = np.zeros(len(rank_first) - 1, np.int64)
-    for row in range(num):
-        for slot in range(dep_first[row], dep_first[row + 1]):
-            if dep[slot] >= 0:
-                waits[row] += 1
-    for rank in range(len(rank_first) - 1):
-        begin, end = rank_first[rank], rank_first[rank + 1]
-        ordered[rank] = sort_topologically(begin, end, waits, next_first, after, order)
-        size = begin + ordered[rank]
-        for row in range(begin, end):
-            if waits[row] > 0:
-                order[size] = row
-                size += 1
-    return order, ordered
 
 
 @helper

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from astra_tacos.run.groups import NO_PLAN, group_ids, is_member, members_of, plan_numbers
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS
 from astra_tacos.run.trace.reader import read_names
+from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.grouping import count_before, row_places
 from astra_tacos.workload.linter.trace_view import TraceView
 
@@ -40,8 +41,6 @@ class Collectives:
     sort
         int64[n], equal for interchangeable nodes, those for which it makes no difference which one runs first: they have the same
         group and implementation and, if native, the same pattern and size.
-    turn
-        int64[n], number of earlier nodes of the same sort on the same rank.
     number
         int64[n], number of earlier nodes of the same group on the same rank.
     instance
@@ -61,7 +60,6 @@ class Collectives:
     run: NDArray[np.int64]
     planner: NDArray[np.int64]
     sort: NDArray[np.int64]
-    turn: NDArray[np.int64]
     number: NDArray[np.int64]
     instance: NDArray[np.int64]
     certain: NDArray[np.bool_]
@@ -90,7 +88,7 @@ def find_collectives(
         int32[num_nodes], the custom trace that each node of the workload names, or NATIVE.
     """
     group = group_ids(view.columns)
-    runnable = (view.trace.kind == 7) & np.isin(view.columns.comm_type, [int(pattern) for pattern in PATTERN_KEYS]) & view.runs
+    runnable = view.rows(NodeType.COMM_COLL) & np.isin(view.columns.comm_type, list(PATTERN_KEYS)) & view.runs
     members = members_of(groups, num_npus, np.unique(group[runnable]))
     rows = np.flatnonzero(runnable)
     rows = rows[is_member(members, group[rows], view.rank[rows])]
@@ -114,7 +112,6 @@ def find_collectives(
         run=run,
         planner=planner,
         sort=sort,
-        turn=turn,
         number=count_before(group, rank),
         instance=row_places(sort, turn)[1],
         certain=certain,
@@ -173,7 +170,7 @@ def _names_agree(sort: NDArray[np.int64], rank: NDArray[np.int64], name: NDArray
     lists: dict[int, bytes] = {}
     bad: set[int] = set()
     for begin, end in zip(begins.tolist(), np.append(begins[1:], len(sort)).tolist(), strict=True):
-        key = int(sort[begin])
+        key = sort[begin]
         names = name[begin:end].tobytes()
         if lists.setdefault(key, names) != names:
             bad.add(key)

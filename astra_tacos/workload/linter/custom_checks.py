@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from astra_tacos.run.groups import ALL_RANKS
@@ -14,7 +12,7 @@ from astra_tacos.run.trace.trace import Trace
 from astra_tacos.support.grouping import row_places
 from astra_tacos.support.units import format_size
 from astra_tacos.workload.linter.facts import Facts
-from astra_tacos.workload.linter.finding import Check, Found, FoundRows, Severity
+from astra_tacos.workload.linter.finding import Findings, Found, Severity, check
 from astra_tacos.workload.linter.trace_view import TraceView, listed
 
 
@@ -22,7 +20,8 @@ def _group_text(group: int) -> str:
     return "the group of all ranks" if group == ALL_RANKS else f"group {group}"
 
 
-def too_few_positions(facts: Facts) -> Iterator[Found]:
+@check("T01", "no trace for a position")
+def too_few_positions(facts: Facts) -> Findings:
     """A custom collective has no trace for some position of a group that uses it.
 
     ASTRA-sim opens `PREFIX.<position in the group>.et`. If the file does not exist it exits with `Cannot access et file for
@@ -40,7 +39,8 @@ def too_few_positions(facts: Facts) -> Iterator[Found]:
                 yield Found(message, "use a trace for so many ranks", files.file(missing[0]), missing[0])
 
 
-def too_many_positions(facts: Facts) -> Iterator[Found]:
+@check("T02", "traces beyond the group")
+def too_many_positions(facts: Facts) -> Findings:
     """A custom collective has traces for more positions than a group that uses it.
 
     ASTRA-sim never reads the traces of positions beyond the group. It is an error if other positions exchange messages with them:
@@ -62,12 +62,13 @@ def too_many_positions(facts: Facts) -> Iterator[Found]:
                 beyond = view.rows(NodeType.COMM_SEND, NodeType.COMM_RECV) & (view.rank < size) & (view.trace.peer >= size)
                 if beyond.any():
                     severity = Severity.ERROR
-                    message += f": {int(beyond.sum()):,} messages of its ranks go beyond the group"
+                    message += f": {beyond.sum():,} messages of its ranks go beyond the group"
             first = next(rank for rank in files.ranks if rank >= size)
             yield Found(message, "use a trace for so many ranks", files.file(first), severity=severity)
 
 
-def other_kinds(facts: Facts) -> Iterator[FoundRows]:
+@check("T03", "node kind that custom collectives lack")
+def other_kinds(facts: Facts) -> Findings:
     """A node in a custom collective is not a send, receive or COMP.
 
     ASTRA-sim issues the node but never finishes it: its rank stalls silently (`CustomAlgorithm.cc`, `issue`).
@@ -79,7 +80,8 @@ def other_kinds(facts: Facts) -> Iterator[FoundRows]:
         yield view.each(where, "{kind} in a custom collective never ends", "use COMM_SEND, COMM_RECV and COMP")
 
 
-def other_size(facts: Facts) -> Iterator[Found]:
+@check("T04", "trace of another size", Severity.WARNING)
+def other_size(facts: Facts) -> Findings:
     """A custom collective does not move the amount of data that its node states.
 
     ASTRA-sim ignores the node's comm_size and sends the messages of the trace (`CustomAlgorithm.cc`): a trace fits one size only.
@@ -97,11 +99,11 @@ def other_size(facts: Facts) -> Iterator[Found]:
         first, _ = row_places(collectives.comm_type[entries], collectives.size_bytes[entries], collectives.group[entries])
         for entry in entries[first].tolist():
             comm_type, size = int(collectives.comm_type[entry]), int(collectives.size_bytes[entry])
-            ranks = facts.group_size(int(collectives.group[entry]))
+            ranks = facts.group_size(collectives.group[entry])
             if ranks != view.num_ranks:
                 continue
             what = _mismatch(comm_type, size, ranks, buffer, received)
-            row = int(collectives.row[entry])
+            row = collectives.row[entry]
             if what and not _is_one_of_several(workload.trace, row):
                 pattern = f"{pattern_name(comm_type)} of {format_size(size)} on {ranks} ranks"
                 yield workload.at(row, f"{pattern} runs {view.files.prefix}, {what}", "use a trace made for this size")
@@ -147,7 +149,8 @@ def _mismatch(comm_type: int, size: int, ranks: int, buffer: tuple[int, int] | N
     return None
 
 
-def different_traces(facts: Facts) -> Iterator[Found]:
+@check("T05", "ranks of one collective run different traces")
+def different_traces(facts: Facts) -> Findings:
     """Ranks of one collective run different traces, or some run a trace and others a native algorithm.
 
     ASTRA-sim looks up per-node traces by node id, in one table for all ranks (`CollectiveImplLookup.cc`). If ranks have different
@@ -167,18 +170,9 @@ def different_traces(facts: Facts) -> Iterator[Found]:
         differs = (counts != counts[:, :1]).any(axis=0)
         if not differs.any() or np.ptp(counts.sum(axis=0)):
             continue  # all run the same, or a rank lacks a node, which C01 reports
-        other = int(np.flatnonzero(differs)[0])
-        run = int(np.argmax(counts[:, other] - counts[:, 0]))
+        other = np.flatnonzero(differs)[0]
+        run = np.argmax(counts[:, other] - counts[:, 0])
         entry = entries[(member == other) & (collectives.run[entries] == run - 1)][0]
         what = f"rank {ranks[other]} runs {names[run]} {counts[run, other]} times in {_group_text(group)}"
         message = f"{what}, rank {ranks[0]} {counts[run, 0]} times"
-        yield view.at(int(collectives.row[entry]), message, "give a collective's nodes the same id on every rank")
-
-
-CHECKS = (
-    Check("T01", Severity.ERROR, "no trace for a position", too_few_positions),
-    Check("T02", Severity.ERROR, "traces beyond the group", too_many_positions),
-    Check("T03", Severity.ERROR, "node kind that custom collectives lack", other_kinds),
-    Check("T04", Severity.WARNING, "trace of another size", other_size),
-    Check("T05", Severity.ERROR, "ranks of one collective run different traces", different_traces),
-)
+        yield view.at(collectives.row[entry], message, "give a collective's nodes the same id on every rank")

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.run.groups import ALL_RANKS
 from astra_tacos.run.run import NATIVE, implementations
 from astra_tacos.run.system import SystemConfig
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.grouping import row_places
 from astra_tacos.workload.linter.collectives import Collectives, find_collectives
-from astra_tacos.workload.linter.finding import Inputs, TraceFiles, read_trace_files
+from astra_tacos.workload.linter.finding import Findings, Inputs, TraceFiles, read_trace_files
 from astra_tacos.workload.linter.messages import Messages, match_messages, sound_messages
 from astra_tacos.workload.linter.run_order import RunOrder, order_run
 from astra_tacos.workload.linter.trace_view import TraceView
@@ -26,16 +28,35 @@ class UnknownFact(Exception):
 class Facts:
     """The inputs of a run, and the facts that checks derive from them.
 
-    Facts about nodes raise `UnknownFact` if no trace is readable, facts about messages also if the workload sends none.
+    Facts about nodes raise `UnknownFact` if no trace is readable, facts about messages also if the workload sends none. So do
+    facts about a network or a system whose file cannot be used.
     """
 
     def __init__(self, inputs: Inputs) -> None:
         self.inputs = inputs
 
+    def problems(self, kind: str, remedy: str) -> Findings:
+        """Faults of a kind of file, with what to do about them."""
+        return (replace(found, remedy=remedy) for found in self.inputs.problems.get(kind, ()))
+
     @property
     def system(self) -> SystemConfig:
         """The system; one with ASTRA-sim's defaults if its file cannot be used."""
         return self.inputs.system or SystemConfig(str(self.inputs.system_path))
+
+    @property
+    def stated_system(self) -> SystemConfig:
+        """The system as its file has it."""
+        if self.inputs.system is None:
+            raise UnknownFact
+        return self.inputs.system
+
+    @property
+    def network(self) -> NetworkConfig:
+        """The network as its file has it."""
+        if self.inputs.network is None:
+            raise UnknownFact
+        return self.inputs.network
 
     @property
     def queues(self) -> bool:
@@ -99,6 +120,11 @@ class Facts:
         """The workload and the custom traces, as far as they are readable."""
         return (*((self.workload,) if self.inputs.workload.trace is not None else ()), *self.custom.values())
 
+    @property
+    def communicating_views(self) -> tuple[TraceView, ...]:
+        """The same, where nodes communicate."""
+        return self.views if self.communicates else ()
+
     @cached_property
     def collectives(self) -> Collectives:
         """Collective nodes of the workload."""
@@ -148,14 +174,9 @@ class Facts:
         return {number: self._connected(number) for number in range(len(self.custom_files))}
 
     def _connected(self, number: int) -> bool:
-        from scipy.sparse import coo_array
-        from scipy.sparse.csgraph import connected_components
+        from astra_tacos.planner.group_topology import components
 
         if number not in self.custom:
             return False
         view, messages = self.custom[number], self.custom_messages[number]
-        source, target = view.rank[messages.send], view.rank[messages.recv]
-        size = view.trace.num_ranks
-        graph = coo_array((np.ones(len(source)), (source, target)), shape=(size, size))
-        count, _ = connected_components(graph, connection="strong")
-        return bool(count == 1)
+        return not components(view.trace.num_ranks, view.rank[messages.send], view.rank[messages.recv]).any()

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from astra_tacos.run.groups import ALL_RANKS, group_ids
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.workload.linter.facts import Facts
-from astra_tacos.workload.linter.finding import Check, Found, Severity, TraceFiles
+from astra_tacos.workload.linter.finding import Findings, Found, Severity, TraceFiles, check
 from astra_tacos.workload.linter.trace_view import listed
 
 
-def _problems(facts: Facts, kind: str, remedy: str) -> Iterator[Found]:
-    for problem in facts.inputs.problems.get(kind, ()):
-        yield Found(problem.message, remedy, problem.file)
-
-
-def network_file(facts: Facts) -> Iterator[Found]:
+@check("F01", "network file unusable")
+def network_file(facts: Facts) -> Findings:
     """The network YAML cannot be read, so nothing that depends on the network was checked.
 
     ASTRA-sim exits if it cannot open the file, and aborts in its YAML parser at scalars instead of lists, at words such as `tbd`
@@ -24,10 +18,11 @@ def network_file(facts: Facts) -> Iterator[Found]:
 
     Remedy: write `topology`, `npus_count`, `bandwidth` and `latency` as lists of one entry per dimension.
     """
-    yield from _problems(facts, "network", "give four lists of one entry per dimension")
+    yield from facts.problems("network", "give four lists of one entry per dimension")
 
 
-def system_file(facts: Facts) -> Iterator[Found]:
+@check("F02", "system file unusable")
+def system_file(facts: Facts) -> Findings:
     """The system JSON cannot be read, so nothing that depends on it was checked.
 
     ASTRA-sim aborts at a value of a wrong type (`nlohmann::json`, type_error) and exits at an unknown name. lint refuses two
@@ -36,10 +31,11 @@ def system_file(facts: Facts) -> Iterator[Found]:
 
     Remedy: correct the key; the message names it and the expected value.
     """
-    yield from _problems(facts, "system", "correct the value")
+    yield from facts.problems("system", "correct the value")
 
 
-def group_file(facts: Facts) -> Iterator[Found]:
+@check("F03", "communicator group file unusable")
+def group_file(facts: Facts) -> Findings:
     """The communicator group JSON cannot be read.
 
     ASTRA-sim aborts when it parses the file; a missing file is a parse error, too, at the end of input (`workload/Workload.cc`,
@@ -47,10 +43,11 @@ def group_file(facts: Facts) -> Iterator[Found]:
 
     Remedy: write one object, such as `{"1": [0, 1], "2": [2, 3]}`.
     """
-    yield from _problems(facts, "groups", 'write {"<id>": [ranks], ...}')
+    yield from facts.problems("groups", 'write {"<id>": [ranks], ...}')
 
 
-def memory_file(facts: Facts) -> Iterator[Found]:
+@check("F04", "remote memory file unusable")
+def memory_file(facts: Facts) -> Findings:
     """The remote memory JSON cannot be read.
 
     ASTRA-sim exits if it cannot open the file or does not know the memory type; without `memory-type` it reads uninitialised
@@ -58,10 +55,11 @@ def memory_file(facts: Facts) -> Iterator[Found]:
 
     Remedy: write `{"memory-type": "NO_MEMORY_EXPANSION"}` if no node loads or stores.
     """
-    yield from _problems(facts, "remote_memory", "correct the value")
+    yield from facts.problems("remote_memory", "correct the value")
 
 
-def per_node_file(facts: Facts) -> Iterator[Found]:
+@check("F05", "per-node collective file unusable")
+def per_node_file(facts: Facts) -> Findings:
     """The YAML of per-node collectives cannot be read.
 
     ASTRA-sim opens the path in `per-node-custom-implementation` from the directory it is started in, not from that of the system
@@ -70,10 +68,11 @@ def per_node_file(facts: Facts) -> Iterator[Found]:
     Remedy: start ASTRA-sim in the directory that the path is relative to (lint's option `--directory`), or write an absolute
     path.
     """
-    yield from _problems(facts, "per_node", "give a path from the directory ASTRA-sim is started in (--directory)")
+    yield from facts.problems("per_node", "give a path from the directory ASTRA-sim is started in (--directory)")
 
 
-def rank_file_missing(facts: Facts) -> Iterator[Found]:
+@check("F06", "no workload file for an NPU")
+def rank_file_missing(facts: Facts) -> Findings:
     """There are fewer workload files than NPUs.
 
     ASTRA-sim opens `PREFIX.<rank>.et` for every NPU of the network and exits at the first missing file (`workload/Workload.cc`).
@@ -90,7 +89,8 @@ def rank_file_missing(facts: Facts) -> Iterator[Found]:
         yield Found(message, "write a file per NPU, or make the network fit", files.file(missing[0]), missing[0])
 
 
-def rank_file_surplus(facts: Facts) -> Iterator[Found]:
+@check("F07", "workload files beyond the network", Severity.WARNING)
+def rank_file_surplus(facts: Facts) -> Findings:
     """There are more workload files than NPUs.
 
     ASTRA-sim never opens the files of ranks beyond the network (`workload/Workload.cc`). If other ranks wait for them the run
@@ -105,7 +105,8 @@ def rank_file_surplus(facts: Facts) -> Iterator[Found]:
         yield Found(message, "make the network fit the workload", files.file(beyond[0]), beyond[0])
 
 
-def trace_unreadable(facts: Facts) -> Iterator[Found]:
+@check("F08", "damaged trace")
+def trace_unreadable(facts: Facts) -> Findings:
     """A trace is damaged, empty, not a Chakra trace, has no nodes, or two of its nodes have the same id.
 
     ASTRA-sim runs whatever it can parse: it uses a truncated last node as it is and continues silently; of two nodes with one id
@@ -119,7 +120,8 @@ def trace_unreadable(facts: Facts) -> Iterator[Found]:
             yield Found(message, "write the file again", files.file(rank), rank)
 
 
-def trace_compressed(facts: Facts) -> Iterator[Found]:
+@check("F09", "compressed trace")
+def trace_compressed(facts: Facts) -> Findings:
     """A trace is compressed by gzip.
 
     ASTRA-sim reads the compressed bytes as nodes: by chance, it aborts or prints `finished, 0 cycles` for the rank.
@@ -131,7 +133,8 @@ def trace_compressed(facts: Facts) -> Iterator[Found]:
             yield Found("compressed by gzip, which ASTRA-sim cannot read", "gunzip it", files.file(rank), rank)
 
 
-def custom_path(facts: Facts) -> Iterator[Found]:
+@check("F10", "custom collective not found")
+def custom_path(facts: Facts) -> Findings:
     """A custom collective has no trace at the path where ASTRA-sim looks for it.
 
     ASTRA-sim opens the prefixes in the system JSON and in the per-node YAML from the directory it is started in, not from those
@@ -155,7 +158,8 @@ def _elsewhere(facts: Facts, files: TraceFiles) -> str:
     return what
 
 
-def groups_ignored(facts: Facts) -> Iterator[Found]:
+@check("F11", 'group file with "empty" in its path')
+def groups_ignored(facts: Facts) -> Findings:
     """The path of the communicator groups contains the word "empty".
 
     ASTRA-sim reads no groups from a path that contains this word, whatever the file contains (`workload/Workload.cc`,
@@ -170,18 +174,3 @@ def groups_ignored(facts: Facts) -> Iterator[Found]:
         severity = Severity.ERROR if used else Severity.WARNING
         message = 'its path holds "empty": ASTRA-sim reads no groups at all'
         yield Found(message, "rename the file or directory", path, severity=severity)
-
-
-CHECKS = (
-    Check("F01", Severity.ERROR, "network file unusable", network_file),
-    Check("F02", Severity.ERROR, "system file unusable", system_file),
-    Check("F03", Severity.ERROR, "communicator group file unusable", group_file),
-    Check("F04", Severity.ERROR, "remote memory file unusable", memory_file),
-    Check("F05", Severity.ERROR, "per-node collective file unusable", per_node_file),
-    Check("F06", Severity.ERROR, "no workload file for an NPU", rank_file_missing),
-    Check("F07", Severity.WARNING, "workload files beyond the network", rank_file_surplus),
-    Check("F08", Severity.ERROR, "damaged trace", trace_unreadable),
-    Check("F09", Severity.ERROR, "compressed trace", trace_compressed),
-    Check("F10", Severity.ERROR, "custom collective not found", custom_path),
-    Check("F11", Severity.ERROR, 'group file with "empty" in its path', groups_ignored),
-)

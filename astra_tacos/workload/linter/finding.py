@@ -1,14 +1,13 @@
 """The `Check` class: a code, a severity, and the function that finds the fault; and what it finds.
 
-Tolerant reading of a run's files: a file that cannot be read becomes a `FileProblem`, and reading continues.
+Tolerant reading of a run's files: a file that cannot be read becomes a `Found`, and reading continues.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -22,16 +21,17 @@ from astra_tacos.run.backend import Backend, choose_backend
 from astra_tacos.run.groups import group_id, group_members
 from astra_tacos.run.run import RunInputs
 from astra_tacos.run.system import RemoteMemory, SystemConfig, parse_system, read_per_node, read_remote_memory
-from astra_tacos.run.trace.reader import read_trace
-from astra_tacos.run.trace.trace import DANGLING, NumberLists, Trace
+from astra_tacos.run.trace.reader import read_files
+from astra_tacos.run.trace.trace import Trace
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.temporaries import scratch_directory
 from astra_tacos.support.text_files import describe, read_json_object
 
 if TYPE_CHECKING:
     from astra_tacos.workload.linter.facts import Facts
 
 
+EXACT_NS = 1 << 53
+"""Time in ns up to which ASTRA-sim is exact, as it passes times as doubles (`CommonNetworkApi.cc`, `sim_get_time`)."""
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
@@ -104,100 +104,28 @@ def is_compressed(file: Path) -> bool:
 
 
 def _read(path: Path, files: Mapping[int, Path]) -> tuple[Trace | None, dict[int, str]]:
-    if not files:
-        return None, {}
-    # The reader needs sound files of ranks 0, 1, ... without gaps: symbolic links give the readable files such numbers.
-    with scratch_directory() as folder:
-        whole = _read_linked(folder / "all", list(files.values()))
-        if isinstance(whole, Trace):
-            return _spread([whole], list(files), path), {}
-        parts: dict[int, Trace] = {}
-        unreadable: dict[int, str] = {}
-        for rank, file in files.items():
-            part = _read_linked(folder / f"rank{rank}", [file])
-            if isinstance(part, Trace):
-                parts[rank] = part
-            else:
-                unreadable[rank] = part
-    return (_spread(list(parts.values()), list(parts), path) if parts else None), unreadable
+    """The trace of the readable files, whose ranks keep their numbers, and the faults of the other files."""
 
+    def read(ranks: list[int]) -> Trace | None:
+        chosen = [files[rank] for rank in ranks]
+        return read_files(str(path), chosen, chunks=True, workload=True) if chosen else None
 
-def _read_linked(prefix: Path, files: list[Path]) -> Trace | str:
-    """The trace, or its fault without the name of the file."""
-    for place, file in enumerate(files):
-        Path(f"{prefix}.{place}.et").symlink_to(file.resolve())
+    ranks, unreadable = list(files), {}
     try:
-        return read_trace(prefix, chunks=True, workload=True)
-    except ConfigError as error:
-        _, _, what = str(error).partition(".et: ")
-        return what or str(error)
-
-
-def _spread(parts: list[Trace], ranks: list[int], path: Path) -> Trace:
-    """One trace of all parts, whose ranks get their original numbers back; ranks between them have no rows."""
-    merged = parts[0] if len(parts) == 1 else _concatenate(parts)
+        trace = read(ranks)
+    except ConfigError:
+        for rank in files:
+            try:
+                read([rank])
+            except ConfigError as error:
+                unreadable[rank] = str(error).partition(".et: ")[2] or str(error)
+        ranks = [rank for rank in files if rank not in unreadable]
+        trace = read(ranks)
+    if trace is None:
+        return None, unreadable
     counts = np.zeros(ranks[-1] + 1, np.int64)
-    counts[ranks] = np.diff(merged.rank_first)
-    return dataclasses.replace(merged, prefix=str(path), rank_first=np.concatenate(([0], np.cumsum(counts))))
-
-
-def _concatenate(parts: list[Trace]) -> Trace:
-    names = tuple(dict.fromkeys(name for part in parts if part.workload for name in part.workload.group_names))
-    place = {name: number for number, name in enumerate(names)}
-    begins = np.cumsum([0, *(part.num_nodes for part in parts)])
-    columns: dict[str, object] = {"prefix": parts[0].prefix}
-    for entry in dataclasses.fields(Trace):
-        values = [getattr(part, entry.name) for part in parts]
-        if entry.name in ("rank_first", "dep_first"):
-            columns[entry.name] = _lengthen(values)
-        elif entry.name == "dep":
-            shifted = [np.where(dep == DANGLING, dep, dep + begin) for dep, begin in zip(values, begins, strict=False)]
-            columns[entry.name] = np.concatenate(shifted)
-        elif entry.name in ("workload", "chunks"):
-            columns[entry.name] = _concatenate_columns(values, names, place, begins)
-        elif entry.name != "prefix":
-            columns[entry.name] = np.concatenate(values)
-    return Trace(**columns)  # type: ignore[arg-type]
-
-
-def _lengthen(firsts: list[np.ndarray[tuple[int], np.dtype[np.int64]]]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    counts = np.concatenate([np.diff(first) for first in firsts])
-    return np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
-
-
-def _concatenate_columns(
-    values: list[object], names: tuple[str, ...], place: Mapping[str, int], begins: NDArray[np.int64]
-) -> object:
-    if any(value is None for value in values):
-        return None
-    columns: dict[str, object] = {}
-    for entry in dataclasses.fields(values[0]):  # type: ignore[arg-type]
-        arrays = [getattr(value, entry.name) for value in values]
-        if entry.name == "group_names":
-            columns[entry.name] = names
-        elif entry.name == "group":
-            maps = [np.array([*(place[name] for name in value.group_names), -1], np.int32) for value in values]  # type: ignore[attr-defined]
-            columns[entry.name] = np.concatenate([table[group] for table, group in zip(maps, arrays, strict=True)])
-        elif isinstance(arrays[0], NumberLists):
-            columns[entry.name] = _concatenate_lists(arrays, begins)
-        else:
-            columns[entry.name] = np.concatenate(arrays)
-    return type(values[0])(**columns)
-
-
-def _concatenate_lists(parts: list[NumberLists], begins: NDArray[np.int64]) -> NumberLists:
-    node = np.concatenate([part.node + begin for part, begin in zip(parts, begins, strict=False)])
-    return NumberLists(node, _lengthen([part.first for part in parts]), np.concatenate([part.entry for part in parts]))
-
-
-@dataclass(frozen=True, slots=True)
-class FileProblem:
-    """A fault of a configuration file, because of which the file or a part of it cannot be used."""
-
-    file: str
-    message: str
-    group: int | None = None
-    """The communicator group that is left out because of the fault, if it concerns one."""
+    counts[ranks] = np.diff(trace.rank_first)
+    return replace(trace, rank_first=np.concatenate(([0], np.cumsum(counts)))), unreadable
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -214,6 +142,8 @@ class Inputs:
         Contents of the files; None if a file cannot be used.
     groups_path, groups
         Path of the groups, None if no file is given; and the valid groups by id.
+    bad_groups
+        Groups that are left out because of a fault.
     groups_ignored
         Whether ASTRA-sim reads no groups, because their path contains "empty".
     workload
@@ -226,15 +156,15 @@ class Inputs:
     directory: Path
     backend: Backend
     system_path: Path
-    network_path: Path
     groups_path: Path | None
     system: SystemConfig | None
     network: NetworkConfig | None
     remote_memory: RemoteMemory | None
     groups: Mapping[int, tuple[int, ...]]
+    bad_groups: tuple[int, ...]
     groups_ignored: bool
     workload: TraceFiles
-    problems: Mapping[str, tuple[FileProblem, ...]]
+    problems: Mapping[str, list[Found]]
 
 
 def read_inputs(inputs: RunInputs, backend: Backend | str | None = None) -> Inputs:
@@ -247,71 +177,73 @@ def read_inputs(inputs: RunInputs, backend: Backend | str | None = None) -> Inpu
     backend
         Network model, by default that of the network.
     """
-    problems: dict[str, list[FileProblem]] = {}
+    problems: dict[str, list[Found]] = {}
 
-    def attempt(kind: str, file: str, read: Any, *arguments: Any) -> Any:
+    def attempt(kind: str, file: Path, read: Callable[..., Any], *arguments: Any) -> Any:
         try:
-            return read(*arguments)
+            return read(file, *arguments)
         except ConfigError as error:
-            problems.setdefault(kind, []).append(FileProblem(file, str(error).removeprefix(f"{file}: ")))
+            problems.setdefault(kind, []).append(Found(str(error).removeprefix(f"{file}: "), file=str(file)))
             return None
 
-    network: NetworkConfig | None = attempt("network", str(inputs.network), read_network, inputs.network)
+    network: NetworkConfig | None = attempt("network", inputs.network, read_network)
     remote, given = inputs.remote_memory, inputs.groups
-    memory = None if remote is None else attempt("remote_memory", str(remote), read_remote_memory, remote)
-    groups, ignored = {}, given is not None and "empty" in str(given)
+    groups: dict[int, tuple[int, ...]] = {}
+    bad: tuple[int, ...] = ()
+    ignored = given is not None and "empty" in str(given)
     if given is not None and not ignored:
-        groups = _groups(given, attempt("groups", str(given), read_json_object, given) or {}, problems)
+        groups, bad = _groups(given, attempt("groups", given, read_json_object) or {}, problems)
+    system: SystemConfig | None = attempt("system", inputs.system, lambda path: parse_system(path, read_json_object(path)))
+    if system is not None and system.per_node_source is not None:
+        system = _with_per_node(system, inputs, problems)
     return Inputs(
         directory=inputs.directory,
         backend=choose_backend(backend, network),
         system_path=inputs.system,
-        network_path=inputs.network,
         groups_path=given,
-        system=_system(inputs.system, inputs.directory, problems),
+        system=system,
         network=network,
-        remote_memory=memory,
+        remote_memory=None if remote is None else attempt("remote_memory", remote, read_remote_memory),
         groups=groups,
+        bad_groups=bad,
         groups_ignored=ignored,
         workload=read_trace_files(str(inputs.workload), inputs.workload, network.num_npus if network else None),
-        problems={kind: tuple(found) for kind, found in problems.items()},
+        problems=problems,
     )
 
 
-def _system(path: Path, directory: Path, problems: dict[str, list[FileProblem]]) -> SystemConfig | None:
-    """The system; without its per-node collectives if only their file is bad."""
+def _with_per_node(system: SystemConfig, inputs: RunInputs, problems: dict[str, list[Found]]) -> SystemConfig:
+    """The system with its per-node collectives; without them if their file is bad."""
+    source = system.per_node_source or ""
+    opened = inputs.directory / source
     try:
-        config = parse_system(path, read_json_object(path))
+        return replace(system, per_node=read_per_node(opened))
     except ConfigError as error:
-        problems.setdefault("system", []).append(FileProblem(str(path), str(error).removeprefix(f"{path}: ")))
-        return None
-    if config.per_node_source is None:
-        return config
-    opened = directory / config.per_node_source
-    try:
-        return replace(config, per_node=read_per_node(opened))
-    except ConfigError as error:
-        what = str(error).removeprefix(f"{opened}: ")
-        if not opened.exists() and (path.parent / config.per_node_source).exists():
-            what += f"; there is one in {path.parent}"
-        problems.setdefault("per_node", []).append(FileProblem(config.per_node_source, what))
-        return config
+        what, beside = str(error).removeprefix(f"{opened}: "), inputs.system.parent
+        if not opened.exists() and (beside / source).exists():
+            what += f"; there is one in {beside}"
+        problems.setdefault("per_node", []).append(Found(what, file=source))
+        return system
 
 
-def _groups(path: Path, document: Mapping[str, Any], problems: dict[str, list[FileProblem]]) -> dict[int, tuple[int, ...]]:
+def _groups(
+    path: Path, document: Mapping[str, Any], problems: dict[str, list[Found]]
+) -> tuple[dict[int, tuple[int, ...]], tuple[int, ...]]:
+    """The groups that are valid, and the ids of those whose ranks are not."""
     groups: dict[int, tuple[int, ...]] = {}
+    bad = []
     for name, ranks in document.items():
         group = group_id(name)
         if group is None or group in groups:
             what = f"group {describe(name)}" + (" is given twice" if group is not None else " is no whole number of 1 or more")
-            problems.setdefault("group_id", []).append(FileProblem(str(path), what))
+            problems.setdefault("group_id", []).append(Found(what, file=str(path)))
             continue
         try:
             groups[group] = group_members(path, group, ranks)
         except ConfigError as error:
-            what = str(error).removeprefix(f"{path}: ")
-            problems.setdefault("group_members", []).append(FileProblem(str(path), what, group))
-    return groups
+            bad.append(group)
+            problems.setdefault("group_members", []).append(Found(str(error).removeprefix(f"{path}: "), file=str(path)))
+    return groups, tuple(bad)
 
 
 class Severity(StrEnum):
@@ -364,6 +296,9 @@ class FoundRows:
     describe: Callable[[int], Found]
 
 
+Findings = Iterator[Found | FoundRows]
+
+
 @dataclass(frozen=True, slots=True)
 class Check:
     """One kind of fault that the linter looks for.
@@ -383,9 +318,14 @@ class Check:
     code: str
     severity: Severity
     title: str
-    find: Callable[[Facts], Iterable[Found | FoundRows]]
+    find: Callable[[Facts], Findings]
 
     @property
     def explanation(self) -> str:
         """Text that says what happens in ASTRA-sim, why, and what to do about it."""
         return inspect.cleandoc(self.find.__doc__ or "")
+
+
+def check(code: str, title: str, severity: Severity = Severity.ERROR) -> Callable[[Callable[[Facts], Findings]], Check]:
+    """Make a check of the function that finds a fault; the parameters are those of `Check`."""
+    return lambda find: Check(code, severity, title, find)

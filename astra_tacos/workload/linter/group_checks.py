@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from astra_tacos.run.chunks import twice_freed
@@ -13,11 +11,12 @@ from astra_tacos.run.run import NATIVE, PATTERN_KEYS
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.units import format_size
 from astra_tacos.workload.linter.facts import Facts
-from astra_tacos.workload.linter.finding import Check, Found, FoundRows, Severity
+from astra_tacos.workload.linter.finding import Findings, Found, Severity, check
 from astra_tacos.workload.linter.trace_view import listed
 
 
-def group_id_bad(facts: Facts) -> Iterator[Found]:
+@check("G01", "group id")
+def group_id_bad(facts: Facts) -> Findings:
     """A group's name is not an integer of 1 or more.
 
     ASTRA-sim reserves 0 for the group of all ranks. It aborts at "0" and negative ids with `Assertion 'id > 0' failed`, at words
@@ -26,11 +25,11 @@ def group_id_bad(facts: Facts) -> Iterator[Found]:
 
     Remedy: number the groups from 1. Nodes without pg_name, or with "0", use all ranks.
     """
-    for problem in facts.inputs.problems.get("group_id", ()):
-        yield Found(problem.message, "number the groups from 1", problem.file)
+    yield from facts.problems("group_id", "number the groups from 1")
 
 
-def group_members_bad(facts: Facts) -> Iterator[Found]:
+@check("G02", "group members")
+def group_members_bad(facts: Facts) -> Findings:
     """A group is not a list of distinct ranks.
 
     ASTRA-sim aborts at entries that are not numbers. If a rank is listed twice, it has the first of these positions only: the
@@ -38,11 +37,11 @@ def group_members_bad(facts: Facts) -> Iterator[Found]:
 
     Remedy: list each rank once, in ascending order.
     """
-    for problem in facts.inputs.problems.get("group_members", ()):
-        yield Found(problem.message, "list each rank once", problem.file)
+    yield from facts.problems("group_members", "list each rank once")
 
 
-def group_unsorted(facts: Facts) -> Iterator[Found]:
+@check("G03", "group not in ascending order")
+def group_unsorted(facts: Facts) -> Findings:
     """A group that runs a custom collective does not list its ranks in ascending order.
 
     ASTRA-sim chooses a rank's trace by its place in the *sorted* list, but converts the positions in that trace into ranks by the
@@ -59,7 +58,8 @@ def group_unsorted(facts: Facts) -> Iterator[Found]:
             yield Found(message, "sort it", str(facts.inputs.groups_path))
 
 
-def group_unknown(facts: Facts) -> Iterator[FoundRows]:
+@check("G04", "unknown group")
+def group_unknown(facts: Facts) -> Findings:
     """A node uses a group that does not exist.
 
     ASTRA-sim exits: `communicator group not found` (`workload/Workload.cc`, `extract_comm_group`).
@@ -70,13 +70,13 @@ def group_unknown(facts: Facts) -> Iterator[FoundRows]:
     if inputs.groups_ignored or "groups" in inputs.problems:
         return
     group = group_ids(view.columns)
-    bad = [problem.group for problem in inputs.problems.get("group_members", ()) if problem.group]
-    where = view.rows(NodeType.COMM_COLL) & ~np.isin(group, [ALL_RANKS, UNKNOWN, *inputs.groups, *bad])
+    where = view.rows(NodeType.COMM_COLL) & ~np.isin(group, [ALL_RANKS, UNKNOWN, *inputs.groups, *inputs.bad_groups])
     remedy = f"add it to {inputs.groups_path}" if inputs.groups_path else "give a file of groups (--comm-group)"
     yield view.each(where, lambda row: f"uses group {group[row]}, which does not exist", remedy)
 
 
-def group_name_bad(facts: Facts) -> Iterator[FoundRows]:
+@check("G05", "pg_name that is no number")
+def group_name_bad(facts: Facts) -> Findings:
     """A node's pg_name is not a number.
 
     ASTRA-sim throws in `std::stoi` (`workload/Workload.cc`, `extract_comm_group`): it aborts at time 0; later, the rank stalls.
@@ -93,7 +93,8 @@ def group_name_bad(facts: Facts) -> Iterator[FoundRows]:
     )
 
 
-def rank_outside(facts: Facts) -> Iterator[FoundRows]:
+@check("G06", "rank outside its group")
+def rank_outside(facts: Facts) -> Findings:
     """A rank uses a group that it is not in.
 
     For a native collective ASTRA-sim aborts with `Assertion 'index_in_ring >= 0' failed` (`RingTopology.cc`); for a custom one it
@@ -108,12 +109,13 @@ def rank_outside(facts: Facts) -> Iterator[FoundRows]:
     where = coll & ~is_member(facts.inputs.groups, np.where(coll, group, ALL_RANKS), view.rank)
 
     def describe(row: int) -> str:
-        return f"uses group {group[row]}, whose ranks are {listed(facts.inputs.groups[int(group[row])])}"
+        return f"uses group {group[row]}, whose ranks are {listed(facts.inputs.groups[group[row]])}"
 
     yield view.each(where, describe, "use a group that holds the rank")
 
 
-def group_beyond(facts: Facts) -> Iterator[Found]:
+@check("G07", "group beyond the network")
+def group_beyond(facts: Facts) -> Findings:
     """A group that is used contains ranks beyond the network.
 
     ASTRA-sim aborts when one of its ranks sends to such a rank, and stalls when one waits for it.
@@ -128,7 +130,8 @@ def group_beyond(facts: Facts) -> Iterator[Found]:
             yield Found(message, "take it out", str(facts.inputs.groups_path))
 
 
-def group_of_one(facts: Facts) -> Iterator[FoundRows]:
+@check("G08", "native collective in a group of one")
+def group_of_one(facts: Facts) -> Findings:
     """A native collective in a group of one rank.
 
     Such a collective has no phases, and ASTRA-sim never notices its end: the rank stalls silently (`system/Sys.cc`,
@@ -143,7 +146,8 @@ def group_of_one(facts: Facts) -> Iterator[FoundRows]:
     yield view.each(rows, lambda row: f"{view.kind_name(row)} in group {group[row]} of one rank never ends", "leave it out")
 
 
-def plan_clash(facts: Facts) -> Iterator[Found]:
+@check("G09", "plan of another node")
+def plan_clash(facts: Facts) -> Findings:
     """A node runs the collective of another node, because its group remembers one plan per pattern.
 
     In a communicator group the first node of a pattern decides what all later nodes of that pattern run on that rank: ASTRA-sim
@@ -155,20 +159,21 @@ def plan_clash(facts: Facts) -> Iterator[Found]:
     view, collectives = facts.workload, facts.collectives
     prefixes = facts.implementations[0]
     for entry in np.flatnonzero(collectives.named != collectives.run).tolist():
-        planner = int(collectives.planner[entry])
-        pattern, group = pattern_name(int(collectives.comm_type[entry])), int(collectives.group[entry])
-        sizes = [int(collectives.size_bytes[which]) for which in (entry, planner)]
-        names = [_program(prefixes, int(collectives.named[which])) for which in (entry, planner)]
-        what = f"runs {names[1]}, which node {view.node(int(collectives.row[planner]))} names, not {names[0]}"
+        planner = collectives.planner[entry]
+        pattern, group = pattern_name(collectives.comm_type[entry]), collectives.group[entry]
+        sizes = [collectives.size_bytes[which] for which in (entry, planner)]
+        names = [_program(prefixes, collectives.named[which]) for which in (entry, planner)]
+        what = f"runs {names[1]}, which node {view.node(collectives.row[planner])} names, not {names[0]}"
         if sizes[0] != sizes[1]:
             what += f": made for {format_size(sizes[1])}, not {format_size(sizes[0])}"
-        harmless = sizes[0] == sizes[1] and _alike(facts, int(collectives.named[entry]), int(collectives.run[entry]))
+        harmless = sizes[0] == sizes[1] and _alike(facts, collectives.named[entry], collectives.run[entry])
         severity = Severity.WARNING if harmless else Severity.ERROR
         remedy = f"copy group {group} under a new id for it: a group keeps one plan for {pattern}"
-        yield view.at(int(collectives.row[entry]), what, remedy, severity)
+        yield view.at(collectives.row[entry], what, remedy, severity)
 
 
-def plans_shared(facts: Facts) -> Iterator[Found]:
+@check("G10", "algorithm freed twice", Severity.WARNING)
+def plans_shared(facts: Facts) -> Findings:
     """Two groups of a rank run one pattern by one algorithm, which ASTRA-sim frees twice when it ends.
 
     It may abort then (`free(): invalid pointer`, `malloc_consolidate(): unaligned fastbin chunk detected`), after all cycles are
@@ -199,19 +204,5 @@ def _alike(facts: Facts, first: int, second: int) -> bool:
     if first not in facts.custom or second not in facts.custom:
         return False
     views = [facts.custom[number] for number in (first, second)]
-    moved = [int(view.trace.size_bytes[view.rows(NodeType.COMM_SEND)].clip(0).sum()) for view in views]
+    moved = [view.trace.size_bytes[view.rows(NodeType.COMM_SEND)].clip(0).sum() for view in views]
     return views[0].num_ranks == views[1].num_ranks and moved[0] == moved[1]
-
-
-CHECKS = (
-    Check("G01", Severity.ERROR, "group id", group_id_bad),
-    Check("G02", Severity.ERROR, "group members", group_members_bad),
-    Check("G03", Severity.ERROR, "group not in ascending order", group_unsorted),
-    Check("G04", Severity.ERROR, "unknown group", group_unknown),
-    Check("G05", Severity.ERROR, "pg_name that is no number", group_name_bad),
-    Check("G06", Severity.ERROR, "rank outside its group", rank_outside),
-    Check("G07", Severity.ERROR, "group beyond the network", group_beyond),
-    Check("G08", Severity.ERROR, "native collective in a group of one", group_of_one),
-    Check("G09", Severity.ERROR, "plan of another node", plan_clash),
-    Check("G10", Severity.WARNING, "algorithm freed twice", plans_shared),
-)

@@ -10,8 +10,6 @@ from typing import Any
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.run import RunInputs
 from astra_tacos.workload.linter import (
-    algorithm_checks,
-    attribute_checks,
     custom_checks,
     file_checks,
     group_checks,
@@ -28,20 +26,19 @@ _FAMILIES = (
     file_checks,
     network_checks,
     system_checks,
-    algorithm_checks,
     group_checks,
-    attribute_checks,
     node_checks,
     message_checks,
     custom_checks,
     order_checks,
 )
-_LETTERS = "FNSGADMTC"
-"""Letters of the families, in the order in which their codes are listed."""
-_ALL = [check for family in _FAMILIES for check in family.CHECKS]
-CHECKS: dict[str, Check] = {
-    check.code: check for check in sorted(_ALL, key=lambda check: (_LETTERS.index(check.code[0]), check.code))
-}
+"""In the order in which their codes are listed."""
+_ALL = [
+    check
+    for family in _FAMILIES
+    for check in sorted((each for each in vars(family).values() if isinstance(each, Check)), key=lambda check: check.code)
+]
+CHECKS = {check.code: check for check in _ALL}
 if len(CHECKS) != len(_ALL):
     raise ValueError("two checks have one code")
 

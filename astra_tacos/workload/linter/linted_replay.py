@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,8 @@ from astra_tacos.report.run_report import (
     write_run_csv,
 )
 from astra_tacos.run.backend import NS3, PACKET, Backend, choose_backend
-from astra_tacos.run.outcome import RunOutcome
-from astra_tacos.run.recording import Recording, record_run
-from astra_tacos.run.run import Run, RunInputs, read_run
+from astra_tacos.run.recording import record_run
+from astra_tacos.run.run import RunInputs, read_run
 from astra_tacos.run.trace.reader import trace_files
 from astra_tacos.solver.first_use import Progress
 from astra_tacos.support.errors import AstraTacosError, ReplayError
@@ -54,68 +54,37 @@ class ReplayOutputs:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class EmbeddedReplay:
-    """A replay by the embedded engine.
+class Replayed:
+    """A replay as `replay` prints it.
 
     Parameters
     ----------
-    run, outcome, recording
-        The run, and its replay; None of a run that does not end.
+    title
+        The run in a line.
     figures
         The object that `replay --json` prints.
+    rows, tables
+        The main figures: labels, figures, remarks; and title, header and rows of each table.
     report
         What `lint` finds.
+    reason
+        Why the run does not end; None if it does.
+    write
+        Writes all that is asked for, or nothing; returns the files and directories.
     """
 
-    run: Run
-    outcome: RunOutcome | None
-    recording: Recording | None
+    title: str
     figures: dict[str, Any]
+    rows: list[tuple[str, ...]]
+    tables: Tables
     report: LintReport
-
-    @property
-    def reason(self) -> str | None:
-        """Why the run does not end; None if it does."""
-        return self.figures["reason"] if self.outcome is None else None
-
-    def write(self, outputs: ReplayOutputs, progress: Progress) -> list[Path]:
-        """Write all that is asked for, or nothing; returns the files and directories."""
-        written: list[Path] = []
-        with together():
-            if outputs.table is not None:
-                written += write_run_csv(outputs.table, self.figures)
-            if outputs.timeline is not None and self.outcome is not None:
-                from astra_tacos.export.chrome_trace import write_chrome_trace
-
-                with progress("writing"):
-                    write_chrome_trace(outputs.timeline, self.run, self.outcome)
-                written.append(outputs.timeline)
-            if outputs.directory is not None and self.recording is not None:
-                write_replay_directory(outputs.directory, self.figures, self.recording)
-                written.append(outputs.directory)
-        return written
-
-    def to_json(self) -> dict[str, Any]:
-        """The object that `replay --json` prints."""
-        return self.figures
-
-    @property
-    def title(self) -> str:
-        """The run in a line."""
-        return run_title(self.run)
-
-    def rows(self) -> list[tuple[str, ...]]:
-        """The main figures: labels, figures, remarks."""
-        return run_rows(self.figures)
-
-    def tables(self) -> Tables:
-        """Title, header and rows of each table."""
-        return run_tables(self.figures)
+    reason: str | None = None
+    write: Callable[[Progress], list[Path]] = lambda progress: []
 
 
 def replay_embedded(
     inputs: RunInputs, backend: Backend | None, outputs: ReplayOutputs, limit: int | None, progress: Progress
-) -> EmbeddedReplay:
+) -> Replayed:
     """Replay a run by the embedded engine. A run that `lint` finds errors in is not exact to ASTRA-sim.
 
     Parameters
@@ -137,95 +106,45 @@ def replay_embedded(
     with progress("reading"):
         run = read_run(inputs)
     model = choose_backend(backend, run.network)
-    outcome, recording = None, None
+    reason = None
     with progress("replaying (ranks that have finished)") as advanced:
         wanted = {"record_transmissions": outputs.timeline is not None, "route_loads": outputs.directory is not None}
         try:
             outcome = replay_run(run, model, **wanted, progress=advanced)
         except ReplayError as error:
-            names = {"workload": run.workload.prefix, "network": run.network.source, "backend": model.name}
-            figures: dict[str, Any] = names | {"reason": str(error)}
-    if outcome is not None:
-        recording = record_run(run, outcome)
-        figures = run_result(run, outcome, recording)
+            reason = str(error)
     with progress("linting"):
         report = lint(inputs, model, limit)
-    figures["findings"] = report.to_json()
-    if report.errors and outcome is not None:
+    findings = {"findings": report.to_json()}
+    if reason is not None:
+        names = {"workload": run.workload.prefix, "network": run.network.source, "backend": model.name}
+        return Replayed(run_title(run), names | {"reason": reason} | findings, [], iter(()), report, reason)
+    recording = record_run(run, outcome)
+    figures = run_result(run, outcome, recording) | findings | run.network.carried_error
+    if report.errors:
         figures["beyond_astra_sim"].append(f"lint finds errors: {', '.join(sorted(report.errors))}")
         figures["exact_to"] = None
-    return EmbeddedReplay(run, outcome, recording, figures, report)
+
+    def write(progress: Progress) -> list[Path]:
+        written: list[Path] = []
+        with together():
+            if outputs.table is not None:
+                written += write_run_csv(outputs.table, figures)
+            if outputs.timeline is not None:
+                from astra_tacos.export.chrome_trace import write_chrome_trace
+
+                with progress("writing"):
+                    write_chrome_trace(outputs.timeline, run, outcome)
+                written.append(outputs.timeline)
+            if outputs.directory is not None:
+                write_replay_directory(outputs.directory, figures, recording)
+                written.append(outputs.directory)
+        return written
+
+    return Replayed(run_title(run), figures, run_rows(figures), run_tables(figures), report, write=write)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class AstraSimReplay:
-    """A run of the user's ASTRA-sim.
-
-    Parameters
-    ----------
-    inputs, seen
-        The run, and what its log says.
-    backend
-        What ran it, `ASTRA_SIM` or `NS3`.
-    reason
-        What the embedded engine says about a run in which ASTRA-sim left ranks behind; None for others.
-    report
-        What `lint` finds.
-    """
-
-    inputs: RunInputs
-    seen: AstraSimResult
-    backend: str
-    reason: str | None
-    report: LintReport
-
-    def to_json(self) -> dict[str, Any]:
-        """The object that `replay --json` prints."""
-        return {
-            "workload": str(self.inputs.workload),
-            "network": str(self.inputs.network),
-            "backend": self.backend,
-            "binary": str(self.seen.binary),
-            "approximate": False,
-            "finish_ns": self.seen.finish_ns.tolist(),
-            "exposed_comm_ns": self.seen.exposed_comm_ns.tolist(),
-            "links": [],
-            "stalled": self.seen.stalled,
-            **({} if self.reason is None else {"reason": self.reason}),
-            "findings": self.report.to_json(),
-        }
-
-    @property
-    def title(self) -> str:
-        """The run in a line."""
-        return f"{len(self.seen.finish_ns)} ranks of {self.inputs.workload} on {self.inputs.network}, by {self.seen.binary}"
-
-    def rows(self) -> list[tuple[str, ...]]:
-        """The main figures: labels, figures, remarks."""
-        seen, stalled = self.seen, self.seen.stalled
-        rows: list[tuple[str, ...]] = []
-        finished = sorted(set(range(len(seen.finish_ns))) - set(stalled))
-        if finished:
-            last = max(finished, key=seen.finish_ns.tolist().__getitem__)
-            exposed = seen.exposed_comm_ns[finished]
-            rows.append(("end of the run", f"{seen.finish_ns[last]:,} ns", f"rank {last}"))
-            rows.append(("exposed", f"{exposed.max():,} ns", f"at least {exposed.min():,} ns on every rank"))
-        if self.reason is not None:
-            names = ", ".join(map(str, stalled[:_MOST_RANKS])) + (", ..." if len(stalled) > _MOST_RANKS else "")
-            count = f"{len(stalled)} of {len(seen.finish_ns)} ranks"
-            rows.append(("never finished", count, f"{names} (exit status {seen.exit_status})"))
-            rows.append(("last lines of ASTRA-sim", "", seen.last_words or "none"))
-            rows.append(("the embedded replay", "", self.reason))
-        return rows
-
-    def tables(self) -> Tables:
-        """None: ASTRA-sim prints only finish times."""
-        return iter(())
-
-
-def replay_in_astra_sim(
-    inputs: RunInputs, binary: Path | None, backend: str, limit: int | None, progress: Progress
-) -> AstraSimReplay:
+def replay_in_astra_sim(inputs: RunInputs, binary: Path | None, backend: str, limit: int | None, progress: Progress) -> Replayed:
     """Run ASTRA-sim.
 
     Parameters
@@ -255,7 +174,42 @@ def replay_in_astra_sim(
         seen = run_astra_sim(program, num_ranks, inputs, network if in_ns3 else None)
     reason = _why(inputs, model) if seen.stalled else None
     with progress("linting"):
-        return AstraSimReplay(inputs, seen, backend, reason, lint(inputs, model, limit))
+        report = lint(inputs, model, limit)
+    figures = {
+        "workload": str(inputs.workload),
+        "network": str(inputs.network),
+        "backend": backend,
+        "binary": str(seen.binary),
+        "approximate": False,
+        "finish_ns": seen.finish_ns.tolist(),
+        "exposed_comm_ns": seen.exposed_comm_ns.tolist(),
+        "links": [],
+        "stalled": seen.stalled,
+        **network.carried_error,
+        **({} if reason is None else {"reason": reason}),
+        "findings": report.to_json(),
+    }
+    title = f"{len(seen.finish_ns)} ranks of {inputs.workload} on {inputs.network}, by {seen.binary}"
+    return Replayed(title, figures, _rows(seen, reason), iter(()), report, reason)
+
+
+def _rows(seen: AstraSimResult, reason: str | None) -> list[tuple[str, ...]]:
+    """The main figures of a run of ASTRA-sim."""
+    rows: list[tuple[str, ...]] = []
+    stalled = seen.stalled
+    finished = sorted(set(range(len(seen.finish_ns))) - set(stalled))
+    if finished:
+        last = max(finished, key=seen.finish_ns.tolist().__getitem__)
+        exposed = seen.exposed_comm_ns[finished]
+        rows.append(("end of the run", f"{seen.finish_ns[last]:,} ns", f"rank {last}"))
+        rows.append(("exposed", f"{exposed.max():,} ns", f"at least {exposed.min():,} ns on every rank"))
+    if reason is not None:
+        names = ", ".join(map(str, stalled[:_MOST_RANKS])) + (", ..." if len(stalled) > _MOST_RANKS else "")
+        count = f"{len(stalled)} of {len(seen.finish_ns)} ranks"
+        rows.append(("never finished", count, f"{names} (exit status {seen.exit_status})"))
+        rows.append(("last lines of ASTRA-sim", "", seen.last_words or "none"))
+        rows.append(("the embedded replay", "", reason))
+    return rows
 
 
 def _why(inputs: RunInputs, model: Backend) -> str:

@@ -11,7 +11,7 @@ from astra_tacos.run.run import NATIVE
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.grouping import row_places
 from astra_tacos.workload.linter.facts import Facts
-from astra_tacos.workload.linter.finding import Check, Found, FoundRows, Severity
+from astra_tacos.workload.linter.finding import Findings, Found, Severity, check
 from astra_tacos.workload.linter.messages import Messages, message_keys, sound_messages
 from astra_tacos.workload.linter.trace_view import TraceView
 
@@ -38,7 +38,8 @@ def _peer(view: TraceView, row: int) -> str:
     return f"{'rank' if view.is_workload else 'position'} {view.trace.peer[row]}"
 
 
-def unmatched_receive(facts: Facts) -> Iterator[FoundRows]:
+@check("M01", "receive without a send")
+def unmatched_receive(facts: Facts) -> Findings:
     """A receive has no send.
 
     Its rank stalls silently. ASTRA-sim matches messages by tag, source, destination and size, which must all be equal
@@ -52,7 +53,8 @@ def unmatched_receive(facts: Facts) -> Iterator[FoundRows]:
         yield view.each(plain, _describe(view, "nothing from", "comes"), "add the send, or take it out")
 
 
-def unmatched_send(facts: Facts) -> Iterator[FoundRows]:
+@check("M02", "send without a receive", Severity.WARNING)
+def unmatched_send(facts: Facts) -> Findings:
     """A send has no receive.
 
     ASTRA-sim runs on: the sender continues when the message has arrived. The trace is wrong nevertheless: on real hardware the
@@ -73,7 +75,8 @@ def _describe(view: TraceView, before: str, after: str) -> Callable[[int], str]:
     return describe
 
 
-def size_mismatch(facts: Facts) -> Iterator[Found]:
+@check("M03", "send and receive differ in size")
+def size_mismatch(facts: Facts) -> Findings:
     """A send and its receive have different sizes.
 
     ASTRA-sim matches messages by size, too (`common/CallbackTracker.cc`), so that these two never match: the receiver stalls
@@ -86,7 +89,8 @@ def size_mismatch(facts: Facts) -> Iterator[Found]:
             yield _near_miss(view, recv, send, "the same comm_size on both sides")
 
 
-def tag_mismatch(facts: Facts) -> Iterator[Found]:
+@check("M04", "send and receive differ in tag")
+def tag_mismatch(facts: Facts) -> Findings:
     """A send and its receive have different tags.
 
     The two never match: the receiver stalls silently, and the sender continues. Tags are taken modulo 500,000,000
@@ -104,7 +108,8 @@ def _near_miss(view: TraceView, recv: int, send: int, remedy: str) -> Found:
     return view.at(recv, what, remedy)
 
 
-def alike_in_trace(facts: Facts) -> Iterator[Found]:
+@check("M05", "messages alike within a trace", Severity.WARNING)
+def alike_in_trace(facts: Facts) -> Findings:
     """Two messages of one trace have the same tag, source, destination and size, and no order.
 
     ASTRA-sim matches such messages in the order in which their nodes are issued (`common/ChunkIdGenerator.cc`). If dependencies
@@ -127,10 +132,10 @@ def alike_in_trace(facts: Facts) -> Iterator[Found]:
         first, second = rows[:-1][same], rows[1:][same]
         free = np.flatnonzero(~view.precede(first, second))
         if len(free):
-            nodes = [view.node(int(first[free[0]])), view.node(int(second[free[0]]))]
+            nodes = [view.node(first[free[0]]), view.node(second[free[0]])]
             more = f"; {len(free):,} such pairs" if len(free) > 1 else ""
-            what = f"nodes {nodes[0]} and {nodes[1]} {_verb(view, int(first[free[0]]))} the same, and nothing orders them"
-            yield view.at(int(first[free[0]]), f"{what} ({_message(view, int(first[free[0]]))}){more}", "give each its own tag")
+            what = f"nodes {nodes[0]} and {nodes[1]} {_verb(view, first[free[0]])} the same, and nothing orders them"
+            yield view.at(first[free[0]], f"{what} ({_message(view, first[free[0]])}){more}", "give each its own tag")
 
 
 def _verb(view: TraceView, row: int) -> str:
@@ -138,7 +143,8 @@ def _verb(view: TraceView, row: int) -> str:
     return f"{'send to' if sends else 'receive from'} {_peer(view, row)}"
 
 
-def tag_collision(facts: Facts) -> Iterator[Found]:
+@check("M06", "tags of different collectives collide", Severity.WARNING)
+def tag_collision(facts: Facts) -> Findings:
     """Messages of different collectives, or of a collective and of the workload itself, may be mistaken for each other.
 
     All messages share one space of tags: those with the same tag (modulo 500,000,000), source, destination and size match first
@@ -159,8 +165,8 @@ def tag_collision(facts: Facts) -> Iterator[Found]:
     met = np.flatnonzero(same & (owners[1:] != owners[:-1]))
     first, place = row_places(owners[met], owners[met + 1])
     for at, shared in zip(met[first].tolist(), np.bincount(place).tolist(), strict=True):
-        one, other = int(owners[at]), int(owners[at + 1])
-        src, dst, tag, size = (int(column[at]) for column in columns)
+        one, other = owners[at], owners[at + 1]
+        src, dst, tag, size = (column[at] for column in columns)
         rows = _unordered_users(facts, one, other, (src, dst), (tag, size))
         if rows is None:
             continue
@@ -188,7 +194,7 @@ def _key_table(facts: Facts) -> tuple[tuple[NDArray[np.int64], ...], NDArray[np.
     total = 0
     sorts, first = np.unique(collectives.sort[custom], return_index=True)
     for sort, entry in zip(sorts.tolist(), custom[first].tolist(), strict=True):
-        run, group = int(collectives.run[entry]), int(collectives.group[entry])
+        run, group = collectives.run[entry], collectives.group[entry]
         if run not in facts.custom:
             continue
         trace = facts.custom[run]
@@ -200,7 +206,7 @@ def _key_table(facts: Facts) -> tuple[tuple[NDArray[np.int64], ...], NDArray[np.
         src, dst, tag, size = message_keys(trace, sends)
         inside = (src < len(members)) & (dst < len(members))
         parts.append((members[src[inside]], members[dst[inside]], tag[inside], size[inside]))
-        owners.append(np.full(int(inside.sum()), sort))
+        owners.append(np.full(inside.sum(), sort))
         names[sort] = facts.implementations[0][run] + (f" in group {group}" if group else "")
     columns = tuple(np.concatenate(column) for column in zip(*parts, strict=True))
     return columns, np.concatenate(owners), names
@@ -222,15 +228,5 @@ def _unordered_users(facts: Facts, one: int, other: int, ends: tuple[int, int], 
         second = np.tile(users[1][:_MOST_USERS], len(users[0][:_MOST_USERS]))
         free = np.flatnonzero(~view.precede(first, second) & ~view.precede(second, first))
         if len(free):
-            return int(first[free[0]]), int(second[free[0]])
+            return first[free[0]], second[free[0]]
     return None
-
-
-CHECKS = (
-    Check("M01", Severity.ERROR, "receive without a send", unmatched_receive),
-    Check("M02", Severity.WARNING, "send without a receive", unmatched_send),
-    Check("M03", Severity.ERROR, "send and receive differ in size", size_mismatch),
-    Check("M04", Severity.ERROR, "send and receive differ in tag", tag_mismatch),
-    Check("M05", Severity.WARNING, "messages alike within a trace", alike_in_trace),
-    Check("M06", Severity.WARNING, "tags of different collectives collide", tag_collision),
-)

@@ -72,7 +72,7 @@ def match_messages(view: TraceView, num_ranks: int) -> Messages:
     for column in keys:
         changes[1:] |= column[1:] != column[:-1]
     key = np.cumsum(changes)
-    num_keys = int(key[-1]) + 1 if len(key) else 0
+    num_keys = key[-1] + 1 if len(key) else 0
     num_sends, num_recvs = (np.bincount(key[kind], minlength=num_keys) for kind in (sends, ~sends))
     begins = np.concatenate(([0], np.cumsum(num_sends + num_recvs)))[:-1]
     turn = np.arange(len(rows)) - begins[key] - np.where(sends, num_recvs[key], 0)  # receives are sorted before sends

@@ -1,31 +1,22 @@
-"""Checks N: networks that the backend refuses, or models differently from what their file says."""
+"""Checks N: networks that the backend refuses or models differently, and times that ASTRA-sim does not represent."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
+from numpy.typing import NDArray
 
-from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.run.backend import BACKENDS
-from astra_tacos.run.run import NATIVE
-from astra_tacos.run.trace.schema import NodeType
-from astra_tacos.workload.linter.durations import (
-    EXACT_NS,
-    access_ns,
-    first_issued,
-    first_sends,
-    longest_latency_ns,
-    roofline_ns,
-    serialisation_ns,
-    shortest_ns,
-    shortest_rank_ns,
-)
+from astra_tacos.run.groups import sorted_position
+from astra_tacos.run.run import NATIVE, PATTERN_KEYS
+from astra_tacos.run.trace.schema import CommType, NodeType
+from astra_tacos.support.units import bytes_per_ns
 from astra_tacos.workload.linter.facts import Facts
-from astra_tacos.workload.linter.finding import Check, Found, FoundRows, Severity
+from astra_tacos.workload.linter.finding import EXACT_NS, Findings, Found, Severity, check
+from astra_tacos.workload.linter.trace_view import TraceView
 
 
-def ring_of_two(facts: Facts) -> Iterator[Found]:
+@check("N01", "ring of two NPUs")
+def ring_of_two(facts: Facts) -> Findings:
     """A Ring has two NPUs, which the backend refuses.
 
     The congestion-aware backend connects each NPU with the next one in both directions. For two NPUs this makes the same link
@@ -34,14 +25,15 @@ def ring_of_two(facts: Facts) -> Iterator[Found]:
 
     Remedy: use FullyConnected, which for two NPUs is the same network.
     """
-    network, backend = facts.inputs.network, facts.inputs.backend
-    fault = backend.aborted_by(network) if network else None
-    if network and fault:
+    network, backend = facts.network, facts.inputs.backend
+    fault = backend.aborted_by(network)
+    if fault:
         message = f"a {fault.block} of {fault.size} NPUs aborts the {backend} backend"
         yield Found(message, f"use {fault.building_block.aware_substitute(fault.size)}", network.source)
 
 
-def several_dimensions(facts: Facts) -> Iterator[Found]:
+@check("N02", "more dimensions than the backend takes", Severity.WARNING)
+def several_dimensions(facts: Facts) -> Findings:
     """The network has more dimensions than ASTRA-sim's backend accepts.
 
     ASTRA-sim's congestion-aware backend accepts one dimension only, and exits with `only support 1-dim topology`
@@ -50,14 +42,15 @@ def several_dimensions(facts: Facts) -> Iterator[Found]:
 
     Remedy: use the congestion-unaware backend (`--backend congestion-unaware`) to run the network in ASTRA-sim.
     """
-    network, backend = facts.inputs.network, facts.inputs.backend
-    if network and not backend.takes_dimensions(network):
+    network, backend = facts.network, facts.inputs.backend
+    if not backend.takes_dimensions(network):
         message = f"{len(network.dimensions)} dimensions: ASTRA-sim's {backend} backend takes {backend.most_dimensions}"
         others = " or ".join(other.name for other in BACKENDS.values() if other.takes_dimensions(network))
         yield Found(f"{message}, only this project's replay more", f"use {others} for ASTRA-sim", network.source)
 
 
-def beyond_astra_sim(facts: Facts) -> Iterator[Found]:
+@check("N03", "network beyond ASTRA-sim", Severity.WARNING)
+def beyond_astra_sim(facts: Facts) -> Findings:
     """The network has the key `astra_tacos`, which only this project reads.
 
     ASTRA-sim ignores the key: failed links work, and overridden links have the bandwidth and latency of their dimension. It
@@ -65,26 +58,20 @@ def beyond_astra_sim(facts: Facts) -> Iterator[Found]:
 
     Remedy: run `astra-tacos replay`, or let `astra-tacos synthesize` export a network that ASTRA-sim models alike.
     """
-    network = facts.inputs.network
-    if network is None:
-        return
-    for what in _extensions(network):
-        yield Found(f"{what}, which ASTRA-sim does not know", "replay it with this project only", network.source)
-
-
-def _extensions(network: NetworkConfig) -> Iterator[str]:
-    if network.links:
-        yield f"the network is a list of {len(network.links):,} links"
+    network = facts.network
     others = sorted({dimension.block for dimension in network.dimensions if not dimension.building_block.is_in_astra_sim})
-    if others:
-        yield f"a dimension is a {' and a '.join(others)}"
-    if network.failed_links:
-        yield f"{len(network.failed_links):,} links have failed"
-    if network.link_overrides:
-        yield f"{len(network.link_overrides):,} links have a bandwidth or latency of their own"
+    for what, is_so in (
+        (f"the network is a list of {len(network.links):,} links", network.links),
+        (f"a dimension is a {' and a '.join(others)}", others),
+        (f"{len(network.failed_links):,} links have failed", network.failed_links),
+        (f"{len(network.link_overrides):,} links have a bandwidth or latency of their own", network.link_overrides),
+    ):
+        if is_so:
+            yield Found(f"{what}, which ASTRA-sim does not know", "replay it with this project only", network.source)
 
 
-def instant_at_start(facts: Facts) -> Iterator[FoundRows]:
+@check("N04", "less than 1 ns at time 0")
+def instant_at_start(facts: Facts) -> Findings:
     """A node or message that takes less than 1 ns starts at time 0.
 
     ASTRA-sim's event queue asserts that its first event lies after time 0: `Assertion 'current_event_list.get_event_time() >
@@ -117,7 +104,8 @@ def instant_at_start(facts: Facts) -> Iterator[FoundRows]:
     yield workload.each(short, "{kind} takes less than 1 ns, at time 0", "give the remote memory a latency")
 
 
-def instant_link(facts: Facts) -> Iterator[FoundRows]:
+@check("N05", "messages that take a link no time", Severity.WARNING)
+def instant_link(facts: Facts) -> Findings:
     """Messages are so small that they hold a link for less than 1 ns, on a backend with queues.
 
     ASTRA-sim truncates link times to whole nanoseconds, here to 0 (`congestion_aware/network/Link.cpp`, `serialization_delay`).
@@ -125,15 +113,14 @@ def instant_link(facts: Facts) -> Iterator[FoundRows]:
 
     Remedy: send larger messages.
     """
-    if not facts.queues or facts.inputs.network is None or not facts.communicates:
-        return
-    for view in facts.views:
+    for view in facts.communicating_views if facts.queues and facts.network else ():
         rows = np.flatnonzero(view.rows(NodeType.COMM_SEND) & (view.trace.size_bytes > 0))
         rows = rows[serialisation_ns(facts, view, rows) < 1]
         yield view.each(rows, "{size} take a link no time", "send more at once")
 
 
-def beyond_exact_time(facts: Facts) -> Iterator[Found]:
+@check("N06", "time beyond 2**53 ns")
+def beyond_exact_time(facts: Facts) -> Findings:
     """Latencies take the run past 2**53 ns, about 104 days, from where ASTRA-sim loses events.
 
     ASTRA-sim's clock counts in 64-bit integers, but its system layer reads it as a double, which has no odd numbers above 2**53
@@ -147,25 +134,139 @@ def beyond_exact_time(facts: Facts) -> Iterator[Found]:
 
     Remedy: write latencies in nanoseconds.
     """
-    view, network = facts.workload, facts.inputs.network
-    if facts.system.replay_only:
+    view, network = facts.communicating, facts.network
+    own = [link.latency_ns for link in (*network.links, *network.link_overrides) if link.latency_ns is not None]
+    latency_ns = [*(dimension.latency_ns for dimension in network.dimensions), *own]
+    if not latency_ns:
         return
     remedy = "latency counts in ns"
-    shortest = shortest_rank_ns(facts, view)
+    shortest = shortest_rank_ns(facts, min(latency_ns))
     if shortest.max(initial=0.0) >= EXACT_NS:
         rank = int(shortest.argmax())
         message = f"rank {rank} takes {shortest[rank]:.3g} ns or more: past 2**53 ns ASTRA-sim loses events, or rounds times"
         yield Found(message, remedy, view.files.file(rank), rank)
-    elif network is not None and (longest := longest_latency_ns(facts, view)) >= EXACT_NS:
+    elif (longest := longest_latency_ns(facts, max(latency_ns))) >= EXACT_NS:
         message = f"latencies may come to {longest:.3g} ns: past 2**53 ns ASTRA-sim loses events, or rounds times"
         yield Found(message, remedy, network.source, severity=Severity.WARNING)
 
 
-CHECKS = (
-    Check("N01", Severity.ERROR, "ring of two NPUs", ring_of_two),
-    Check("N02", Severity.WARNING, "more dimensions than the backend takes", several_dimensions),
-    Check("N03", Severity.WARNING, "network beyond ASTRA-sim", beyond_astra_sim),
-    Check("N04", Severity.ERROR, "less than 1 ns at time 0", instant_at_start),
-    Check("N05", Severity.WARNING, "messages that take a link no time", instant_link),
-    Check("N06", Severity.ERROR, "time beyond 2**53 ns", beyond_exact_time),
-)
+def shortest_rank_ns(facts: Facts, least_ns: float) -> NDArray[np.float64]:
+    """float64[num_ranks], lower bound on the time of each rank, in ns, where no latency is less than `least_ns`.
+
+    A rank runs one collective or send at a time (`workload/HardwareResource.cc`), so that their latencies add up.
+    """
+    view, collectives, ranks = facts.workload, facts.collectives, facts.workload.trace.num_ranks
+    steps = np.zeros(len(collectives.row))
+    for pattern, key in PATTERN_KEYS.items():
+        given = facts.system.native.get(key, ())
+        native = (collectives.comm_type == pattern) & (collectives.run == NATIVE)
+        for group in np.unique(collectives.group[native]).tolist() if given else ():
+            size, names = facts.group_size(group), given
+            sizes = [dimension.size for dimension in facts.network.dimensions]
+            if size < facts.num_npus or not sizes:  # some of the network's NPUs are one dimension
+                sizes, names = [size], names if len(names) == 1 else ("ring",)
+            number = sum(_steps(name, pattern, count) for name, count in zip(names, sizes, strict=False))
+            steps[native & (collectives.group == group)] = max(number, 1)
+    chooses_dimensions = view.columns.involved_count[collectives.row] > 0
+    steps[chooses_dimensions & (steps > 1)] = 1
+    sends = np.bincount(view.rank[view.rows(NodeType.COMM_SEND) & view.runs], minlength=ranks)
+    return np.asarray(least_ns * (sends + np.bincount(collectives.rank, steps, ranks)), np.float64)
+
+
+def longest_latency_ns(facts: Facts, most_ns: float) -> float:
+    """Upper bound on the sum of a run's latencies, in ns: every message in sequence, every collective a ring over all NPUs."""
+    view = facts.workload
+    messages = view.rows(NodeType.COMM_SEND).sum() + 2 * facts.num_npus * view.rows(NodeType.COMM_COLL).sum()
+    messages += sum(custom.rows(NodeType.COMM_SEND).sum() for custom in facts.custom.values())
+    return float(messages * most_ns)
+
+
+def _steps(name: str, pattern: int, count: int) -> int:
+    """Lower bound on the number of messages in sequence in a dimension of `count` NPUs; 1 for an unknown algorithm."""
+    halves = max(count - 1, 1).bit_length()
+    phases = 2 if pattern == CommType.ALL_REDUCE else 1
+    if pattern == CommType.ALL_TO_ALL:
+        return 1
+    return phases * {"ring": count - 1, "halvingDoubling": halves, "doubleBinaryTree": 1}.get(name.rstrip("0123456789"), 1)
+
+
+def first_issued(view: TraceView) -> NDArray[np.bool_]:
+    """bool[num_nodes], compute nodes, collectives, sends and accesses of the workload that are certainly issued at time 0.
+
+    Of each rank's nodes without dependencies, these are the lowest id of each slot (`workload/HardwareResource.cc`).
+    """
+    ready = ~view.depends & view.runs & ~view.columns.is_cpu_op
+    first = np.zeros(view.trace.num_nodes, np.bool_)
+    network = (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.MEM_LOAD, NodeType.MEM_STORE)
+    for kinds in ((NodeType.COMP,), network):
+        rows = np.flatnonzero(ready & view.rows(*kinds))
+        rows = rows[np.lexsort((view.trace.node_id[rows], view.rank[rows]))]
+        _, lowest = np.unique(view.rank[rows], return_index=True)
+        first[rows[lowest]] = True
+    return first
+
+
+def first_sends(facts: Facts, first: NDArray[np.bool_]) -> dict[int, NDArray[np.int64]]:
+    """Rows of sends of custom traces that are certainly issued at time 0, by the trace's place among the prefixes."""
+    collectives = facts.collectives
+    found: dict[int, NDArray[np.int64]] = {}
+    started = first[collectives.row] & (collectives.run != NATIVE)
+    for number in np.unique(collectives.run[started]).tolist():
+        if number not in facts.custom:
+            continue
+        view = facts.custom[number]
+        chosen = started & (collectives.run == number)
+        positions = {
+            sorted_position(collectives.members[group], np.array([rank]))[0]
+            for group, rank in zip(collectives.group[chosen].tolist(), collectives.rank[chosen].tolist(), strict=True)
+        }
+        sends = view.rows(NodeType.COMM_SEND) & ~view.depends & np.isin(view.rank, sorted(positions))
+        found[number] = np.flatnonzero(sends & (view.trace.size_bytes > 0))
+    return found
+
+
+def serialisation_ns(facts: Facts, view: TraceView, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    """float64[len(rows)], ns that messages hold a link, the slowest of all dimensions; NaN without dimensions."""
+    network = facts.inputs.network
+    if network is None or not network.dimensions:
+        return np.full(len(rows), np.nan)
+    rates = bytes_per_ns(np.array([dimension.bandwidth_gibps for dimension in network.dimensions]))
+    times: NDArray[np.float64] = view.trace.size_bytes[rows] / rates.min()
+    return times
+
+
+def shortest_ns(facts: Facts, view: TraceView, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    """float64[len(rows)], ns until the first event of a send: it frees its link, or arrives if the model has no links."""
+    network = facts.inputs.network
+    if facts.queues or network is None or not network.dimensions:
+        return serialisation_ns(facts, view, rows)
+    size = view.trace.size_bytes[rows]
+    times = [
+        dimension.building_block.fewest_crossed(dimension.size) * dimension.latency_ns
+        + size / bytes_per_ns(np.array([dimension.bandwidth_gibps]))[0]
+        for dimension in network.dimensions
+    ]
+    longest: NDArray[np.float64] = np.max(times, axis=0)
+    return longest
+
+
+def roofline_ns(facts: Facts, view: TraceView, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    """float64[len(rows)], ns of compute nodes under the roofline (`workload/Workload.cc`, `issue_comp`); NaN without it."""
+    system, columns = facts.system, view.columns
+    ops, size = columns.num_ops[rows].astype(np.float64), columns.tensor_size[rows].astype(np.float64)
+    applies = (ops > 0) & (size > 0) & ~columns.is_cpu_op[rows]
+    if not system.roofline_enabled or system.peak_perf_tflops == 0 or system.local_mem_bw_gbps == 0:
+        return np.full(len(rows), np.nan)
+    size[~applies] = ops[~applies] = np.nan
+    rate = np.minimum(system.peak_perf_tflops * 1e12, ops / size * system.local_mem_bw_gbps * 1e9)
+    times: NDArray[np.float64] = ops / rate * 1e9
+    return times
+
+
+def access_ns(facts: Facts, view: TraceView, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    """float64[len(rows)], ns of loads and stores (`AnalyticalRemoteMemory.cc`); NaN without remote memory or bandwidth."""
+    memory = facts.inputs.remote_memory
+    if memory is None or memory.kind == "none" or memory.bytes_per_ns == 0:
+        return np.full(len(rows), np.nan)
+    times: NDArray[np.float64] = memory.latency_ns + view.columns.tensor_size[rows] / memory.bytes_per_ns
+    return times

@@ -16,7 +16,7 @@ from astra_tacos.support.grouping import distinct, row_places
 from astra_tacos.support.units import format_size
 from astra_tacos.workload.linter.collectives import Collectives
 from astra_tacos.workload.linter.facts import Facts
-from astra_tacos.workload.linter.finding import Check, Found, Severity
+from astra_tacos.workload.linter.finding import Findings, Found, Severity, check
 from astra_tacos.workload.linter.run_order import SEND_GROUP, Pairs, circles
 from astra_tacos.workload.linter.trace_view import TraceView, listed
 
@@ -33,7 +33,7 @@ def _node_text(view: TraceView, collectives: Collectives, row: int) -> str:
     kind = view.kind_name(row)
     entry = np.flatnonzero(collectives.row == row)
     if len(entry):
-        kind += f" of {_group_text(int(collectives.group[entry[0]]))}"
+        kind += f" of {_group_text(collectives.group[entry[0]])}"
     elif view.trace.kind[row] == NodeType.COMM_SEND:
         kind = f"send to rank {view.trace.peer[row]}"
     elif view.trace.kind[row] == NodeType.COMM_RECV:
@@ -41,7 +41,8 @@ def _node_text(view: TraceView, collectives: Collectives, row: int) -> str:
     return f"node {view.node(row)} ({kind})"
 
 
-def missing_member(facts: Facts) -> Iterator[Found]:
+@check("C01", "collective without a node on some rank")
+def missing_member(facts: Facts) -> Findings:
     """The ranks of a group do not run the same number of collectives.
 
     All ranks of a collective wait for one another: if a rank has one node less, the others stall at their last one
@@ -54,12 +55,12 @@ def missing_member(facts: Facts) -> Iterator[Found]:
         total = counts.sum(axis=0)
         if total.min() == total.max():
             continue
-        least, most = int(total.argmin()), int(total.argmax())
+        least, most = total.argmin(), total.argmax()
         sort = sorts[np.argmax(counts[:, most] - counts[:, least])]
         entry = _entry(collectives, members[most], sort)
-        numbers = f"rank {members[least]} runs {int(total.min()):,} collectives of {_group_text(group)}"
-        what = f"{numbers}, rank {members[most]} {int(total.max()):,}: it lacks {_what(collectives, entry, facts)}, as here"
-        yield view.at(int(collectives.row[entry]), what, "a node for it on each rank of the group")
+        numbers = f"rank {members[least]} runs {total.min():,} collectives of {_group_text(group)}"
+        what = f"{numbers}, rank {members[most]} {total.max():,}: it lacks {_what(collectives, entry, facts)}, as here"
+        yield view.at(collectives.row[entry], what, "a node for it on each rank of the group")
 
 
 def _counts(facts: Facts, collectives: Collectives) -> Iterator[tuple[int, list[int], NDArray[np.int64], NDArray[np.int64]]]:
@@ -88,11 +89,12 @@ def _entry(collectives: Collectives, rank: int, sort: int) -> int:
 
 def _what(collectives: Collectives, entry: int, facts: Facts) -> str:
     if collectives.run[entry] != NATIVE:
-        return f"{facts.implementations[0][int(collectives.run[entry])]} ({pattern_name(int(collectives.comm_type[entry]))})"
-    return f"{pattern_name(int(collectives.comm_type[entry]))} of {format_size(max(int(collectives.size_bytes[entry]), 0))}"
+        return f"{facts.implementations[0][collectives.run[entry]]} ({pattern_name(collectives.comm_type[entry])})"
+    return f"{pattern_name(collectives.comm_type[entry])} of {format_size(max(collectives.size_bytes[entry], 0))}"
 
 
-def different_collectives(facts: Facts) -> Iterator[Found]:
+@check("C02", "collectives differ between ranks")
+def different_collectives(facts: Facts) -> Findings:
     """The ranks of a group run collectives of different patterns or sizes.
 
     Native algorithms match by number: the first collective of a group on one rank communicates with the first one on the others.
@@ -106,7 +108,7 @@ def different_collectives(facts: Facts) -> Iterator[Found]:
         differs = np.flatnonzero((counts != counts[:, :1]).any(axis=0))
         if total.min() != total.max() or not len(differs):
             continue
-        other = int(differs[0])
+        other = differs[0]
         more = counts[:, other] - counts[:, 0]
         here = _entry(collectives, members[other], sorts[more.argmax()])
         there = _entry(collectives, members[0], sorts[more.argmin()])
@@ -114,13 +116,14 @@ def different_collectives(facts: Facts) -> Iterator[Found]:
             continue  # the traces differ, which T05 reports, or a size is missing, which A01 reports
         what = f"rank {members[0]} runs {_what(collectives, there, facts)} in {_group_text(group)}"
         yield view.at(
-            int(collectives.row[here]),
+            collectives.row[here],
             f"{what}, rank {members[other]} this {_what(collectives, here, facts)} instead",
             "the same comm_type and comm_size on each rank",
         )
 
 
-def different_sizes(facts: Facts) -> Iterator[Found]:
+@check("C03", "sizes of a custom collective differ between ranks", Severity.WARNING)
+def different_sizes(facts: Facts) -> Findings:
     """The ranks of a custom collective give it different sizes.
 
     ASTRA-sim takes sizes from the custom trace, so that the run does not change; but one of the stated sizes is wrong.
@@ -132,16 +135,17 @@ def different_sizes(facts: Facts) -> Iterator[Found]:
     order = custom[np.lexsort((collectives.rank[custom], collectives.instance[custom]))]
     instance, size = collectives.instance[order], collectives.size_bytes[order]
     for at in np.flatnonzero((instance[1:] == instance[:-1]) & (size[1:] != size[:-1])).tolist():
-        first, other = int(order[at]), int(order[at + 1])
-        what = f"{format_size(max(int(size[at + 1]), 0))} here, {format_size(max(int(size[at]), 0))} on rank"
+        first, other = order[at], order[at + 1]
+        what = f"{format_size(max(size[at + 1], 0))} here, {format_size(max(size[at], 0))} on rank"
         yield view.at(
-            int(collectives.row[other]),
-            f"{what} {int(collectives.rank[first])}, node {view.node(int(collectives.row[first]))}",
+            collectives.row[other],
+            f"{what} {collectives.rank[first]}, node {view.node(collectives.row[first])}",
             "the same comm_size on each rank",
         )
 
 
-def different_numbers(facts: Facts) -> Iterator[Found]:
+@check("C08", "collective of all ranks after others")
+def different_numbers(facts: Facts) -> Findings:
     """A native collective of all ranks has another number on some rank, as ranks ran different numbers of collectives before.
 
     Messages match by the number of the collective. In a communicator group only the group's collectives count. For the group of
@@ -168,10 +172,10 @@ def different_numbers(facts: Facts) -> Iterator[Found]:
     same = collectives.instance[chosen][1:] == collectives.instance[chosen][:-1]
     differs = np.flatnonzero(same & (started[chosen][1:] != started[chosen][:-1]))
     if len(differs):
-        one, other = int(chosen[differs[0]]), int(chosen[differs[0] + 1])
-        counts = [f"rank {int(collectives.rank[entry])} has started {int(started[entry]):,}" for entry in (one, other)]
-        what = f"{_node_text(view, collectives, int(collectives.row[other]))}: {' collectives before it, '.join(counts)}"
-        yield view.at(int(collectives.row[other]), f"{what}, so they never meet", "name a group of all ranks as its pg_name")
+        one, other = chosen[differs[0]], chosen[differs[0] + 1]
+        counts = [f"rank {collectives.rank[entry]} has started {started[entry]:,}" for entry in (one, other)]
+        what = f"{_node_text(view, collectives, collectives.row[other])}: {' collectives before it, '.join(counts)}"
+        yield view.at(collectives.row[other], f"{what}, so they never meet", "name a group of all ranks as its pg_name")
 
 
 def _streams(facts: Facts, collectives: Collectives) -> NDArray[np.int64]:
@@ -183,7 +187,8 @@ def _streams(facts: Facts, collectives: Collectives) -> NDArray[np.int64]:
     return streams
 
 
-def deadlock(facts: Facts) -> Iterator[Found]:
+@check("C04", "ranks wait in a circle")
+def deadlock(facts: Facts) -> Findings:
     """Ranks wait for one another in a cycle: they stall at any timing.
 
     All ranks of a collective wait for one another, a receive waits for its send, and every node for its dependencies. If two
@@ -201,7 +206,8 @@ def deadlock(facts: Facts) -> Iterator[Found]:
         yield view.at(rows[0], what, "one order for all ranks")
 
 
-def free_order(facts: Facts) -> Iterator[Found]:
+@check("C05", "order left to timing", Severity.WARNING)
+def free_order(facts: Facts) -> Findings:
     """A rank may start two nodes in either order, and one of the orders stalls it for ever.
 
     A rank runs one collective or send at a time: the ready node of the lowest id; nodes that become ready later wait
@@ -221,7 +227,7 @@ def free_order(facts: Facts) -> Iterator[Found]:
     high = np.maximum(risky.first_group, risky.second_group)
     first, place = row_places(low, high)
     for at, number in zip(first.tolist(), np.bincount(place).tolist(), strict=True):
-        row, other = int(risky.first[at]), int(risky.second[at])
+        row, other = risky.first[at], risky.second[at]
         what = f"nothing orders {_node_text(view, collectives, row)} and {_node_text(view, collectives, other)}"
         if risky.first_waits[at] or risky.second_waits[at]:
             late, early = (row, other) if risky.first_waits[at] else (other, row)
@@ -233,7 +239,7 @@ def free_order(facts: Facts) -> Iterator[Found]:
 
 
 def _shared_text(collectives: Collectives, pairs: Pairs, at: int) -> str:
-    members = [set(collectives.members[int(group[at])]) for group in (pairs.first_group, pairs.second_group)]
+    members = [set(collectives.members[group[at]]) for group in (pairs.first_group, pairs.second_group)]
     return f"ranks {listed(sorted(members[0] & members[1]))}"
 
 
@@ -246,7 +252,8 @@ def _share_ranks(collectives: Collectives, pairs: Pairs) -> NDArray[np.bool_]:
     return np.array(share, np.bool_)[which]
 
 
-def free_circle(facts: Facts) -> Iterator[Found]:
+@check("C06", "order left to timing, in a circle of groups", Severity.WARNING)
+def free_circle(facts: Facts) -> Findings:
     """Groups of which any two share one rank can wait for one another in a cycle.
 
     This is the fault of C05 across several ranks: each rank starts a collective that waits for the next rank of the cycle.
@@ -274,7 +281,8 @@ def free_circle(facts: Facts) -> Iterator[Found]:
         yield view.at(circle.rows[0][0], what, _REMEDY)
 
 
-def cut_short(facts: Facts) -> Iterator[Found]:
+@check("C07", "search cut short", Severity.WARNING)
+def cut_short(facts: Facts) -> Findings:
     """The search for orders that stall was cut short, so that there may be more faults than were found.
 
     Too many collectives and sends of a rank are unordered, or too many nodes would have to be followed through other ranks. The
@@ -288,15 +296,3 @@ def cut_short(facts: Facts) -> Iterator[Found]:
         yield Found(what, _REMEDY, facts.workload.files.file(int(order.short_ranks[0])), int(order.short_ranks[0]))
     if not order.followed:
         yield Found("the order that comes about by way of other ranks was not followed", _REMEDY, facts.workload.files.prefix)
-
-
-CHECKS = (
-    Check("C01", Severity.ERROR, "collective without a node on some rank", missing_member),
-    Check("C02", Severity.ERROR, "collectives differ between ranks", different_collectives),
-    Check("C03", Severity.WARNING, "sizes of a custom collective differ between ranks", different_sizes),
-    Check("C04", Severity.ERROR, "ranks wait in a circle", deadlock),
-    Check("C05", Severity.WARNING, "order left to timing", free_order),
-    Check("C06", Severity.WARNING, "order left to timing, in a circle of groups", free_circle),
-    Check("C07", Severity.WARNING, "search cut short", cut_short),
-    Check("C08", Severity.ERROR, "collective of all ranks after others", different_numbers),
-)

@@ -154,11 +154,11 @@ def _deadlocks(view: TraceView, graph: _Graph) -> tuple[tuple[tuple[int, ...], .
     never = int(np.count_nonzero(graph.stuck[graph.rows.vertex] & graph.rows.usable))
     if not never:
         return (), 0
-    circle = kernels.find_cycle(graph.edges.first, graph.edges.needed, graph.stuck, int(np.flatnonzero(graph.stuck)[0]))[::-1]
+    circle = kernels.find_cycle(graph.edges.first, graph.edges.needed, graph.stuck, np.flatnonzero(graph.stuck)[0])[::-1]
     member: dict[int, list[int]] = defaultdict(list)
     wanted = np.isin(graph.rows.vertex, circle)
     for row in np.flatnonzero(wanted).tolist():
-        member[int(graph.rows.vertex[row])].append(row)
+        member[graph.rows.vertex[row]].append(row)
     chain: list[int] = []
     for before, after in zip(circle.tolist(), np.roll(circle, -1).tolist(), strict=True):
         chain += _link(view, graph, member[before], member[after])
@@ -170,7 +170,7 @@ def _link(view: TraceView, graph: _Graph, before: list[int], after: list[int]) -
     trace, inside = view.trace, set(before)
     for row in after:
         needs = trace.dep[trace.dep_first[row] : trace.dep_first[row + 1]].tolist()
-        for need in [*needs, int(graph.rows.send_of[row])]:
+        for need in [*needs, graph.rows.send_of[row]]:
             if need in inside:
                 return [need, row]
     return [before[0], after[0]]
@@ -299,50 +299,39 @@ def _way_back(neighbours: Mapping[int, list[tuple[int, int]]], edge: tuple[int, 
     return None
 
 
-def _follow(
-    steps: list[list[tuple[int, int]]], instance_of: Mapping[int, int], number_of: Mapping[int, int]
-) -> tuple[tuple[int, int], ...] | None:
+_Path = tuple[tuple[int, int], ...]
+"""A partial path along the cycle: a pair of rows of each step."""
+
+
+def _follow(steps: list[list[tuple[int, int]]], instance_of: Mapping[int, int], number_of: Mapping[int, int]) -> _Path | None:
     """One pair of rows per step, such that the second collective of a pair is, or comes before, the first of the next pair."""
     for start in steps[0]:
-        came = [_Arrival(start, None)]
+        paths: list[_Path] = [(start,)]
         for step in steps[1:]:
-            came = _next_arrivals(came, step, instance_of, number_of)
-        for arrival in came:
-            if _meets(arrival.pair[1], start[0], instance_of, number_of):
-                rows: list[tuple[int, int]] = []
-                at: _Arrival | None = arrival
-                while at is not None:
-                    rows.append(at.pair)
-                    at = at.before
-                return tuple(reversed(rows))
+            paths = _next_paths(paths, step, instance_of, number_of)
+        for path in paths:
+            if _meets(path[-1][1], start[0], instance_of, number_of):
+                return path
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Arrival:
-    """A partial path along the cycle: its last pair of rows, and the path before that pair."""
-
-    pair: tuple[int, int]
-    before: _Arrival | None
-
-
-def _next_arrivals(
-    came: list[_Arrival], step: list[tuple[int, int]], instance_of: Mapping[int, int], number_of: Mapping[int, int]
-) -> list[_Arrival]:
+def _next_paths(
+    paths: list[_Path], step: list[tuple[int, int]], instance_of: Mapping[int, int], number_of: Mapping[int, int]
+) -> list[_Path]:
     """The paths extended by one step, one path per collective that the step leads to.
 
     Of ordered collectives only the first one is extended, as it comes before the most others.
     """
-    numbered = [arrival for arrival in came if arrival.pair[1] in number_of]
-    first = min(numbered, key=lambda arrival: number_of[arrival.pair[1]]) if numbered else None
-    at = {instance_of[arrival.pair[1]]: arrival for arrival in came}
-    found: dict[int, _Arrival] = {}
+    at = {instance_of[path[-1][1]]: path for path in paths}
+    numbered = [path for path in paths if path[-1][1] in number_of]
+    first = min(numbered, key=lambda path: number_of[path[-1][1]], default=None)
+    found: dict[int, _Path] = {}
     for pair in step:
-        arrival = at.get(instance_of[pair[0]])
-        if arrival is None and first is not None and _meets(first.pair[1], pair[0], instance_of, number_of):
-            arrival = first
-        if arrival is not None:
-            found.setdefault(instance_of[pair[1]], _Arrival(pair, arrival))
+        path = at.get(instance_of[pair[0]])
+        if path is None and first is not None and _meets(first[-1][1], pair[0], instance_of, number_of):
+            path = first
+        if path is not None:
+            found.setdefault(instance_of[pair[1]], (*path, pair))
     return list(found.values())
 
 

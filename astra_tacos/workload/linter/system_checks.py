@@ -1,4 +1,4 @@
-"""Checks S: settings of the system that stall or abort a run, or have no effect."""
+"""Checks S: settings of the system that stall or abort a run, or have no effect; and the native algorithms that it names."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 
 import numpy as np
+from numpy.typing import NDArray
 
+from astra_tacos.run.chunks import count_chunks
+from astra_tacos.run.groups import ALL_RANKS
+from astra_tacos.run.patterns import leaves_out, pattern_name, spans_all
+from astra_tacos.run.run import NATIVE, PATTERN_KEYS
 from astra_tacos.run.system import IGNORED_KEYS, READ_KEYS
-from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.text_files import describe
 from astra_tacos.workload.linter.facts import Facts
-from astra_tacos.workload.linter.finding import Check, Found, Severity
+from astra_tacos.workload.linter.finding import Findings, Found, Severity, check
 from astra_tacos.workload.linter.trace_view import listed
 
 
@@ -19,7 +24,8 @@ def _where(facts: Facts) -> str:
     return str(facts.inputs.system_path)
 
 
-def splits_absent(facts: Facts) -> Iterator[Found]:
+@check("S01", "no preferred-dataset-splits")
+def splits_absent(facts: Facts) -> Findings:
     """`preferred-dataset-splits` is absent, 0 or negative, and there are collectives.
 
     ASTRA-sim divides the size of every collective, also of custom ones, by this number. If it is absent or 0 the run ends in
@@ -27,16 +33,14 @@ def splits_absent(facts: Facts) -> Iterator[Found]:
 
     Remedy: set it to 1.
     """
-    system, collectives = facts.inputs.system, facts.collectives
-    if system is None or not len(collectives.row):
-        return
-    splits = system.preferred_dataset_splits
-    if splits is None or splits < 1:
+    splits = facts.stated_system.preferred_dataset_splits
+    if len(facts.collectives.row) and (splits is None or splits < 1):
         found = "is absent" if splits is None else f"is {splits}"
         yield Found(f"preferred-dataset-splits {found}: the first collective ends ASTRA-sim", "set it to 1", _where(facts))
 
 
-def splits_custom(facts: Facts) -> Iterator[Found]:
+@check("S02", "preferred-dataset-splits with custom collectives")
+def splits_custom(facts: Facts) -> Findings:
     """`preferred-dataset-splits` is not 1, and there are custom collectives.
 
     ASTRA-sim makes one stream of a custom collective but waits for one stream per split: no rank ever finishes. It reports
@@ -51,7 +55,8 @@ def splits_custom(facts: Facts) -> Iterator[Found]:
         yield Found(message, "set it to 1", _where(facts))
 
 
-def no_active_chunks(facts: Facts) -> Iterator[Found]:
+@check("S03", "no active chunks")
+def no_active_chunks(facts: Facts) -> Findings:
     """`active-chunks-per-dimension` is below 1, and there are collectives.
 
     No collective, native or custom, ever starts: all ranks stall (`system/Sys.cc`, `SchedulerUnit`, queue_threshold).
@@ -64,18 +69,20 @@ def no_active_chunks(facts: Facts) -> Iterator[Found]:
         yield Found(f"active-chunks-per-dimension is {chunks}: no collective ever starts", "set it to 1", _where(facts))
 
 
-def policy_absent(facts: Facts) -> Iterator[Found]:
+@check("S08", "no scheduling-policy", Severity.WARNING)
+def policy_absent(facts: Facts) -> Findings:
     """`scheduling-policy` is absent.
 
     ASTRA-sim uses uninitialised memory, which usually happens to mean LIFO (`system/Sys.hh`, scheduling_policy).
 
     Remedy: set it to LIFO, FIFO or EXPLICIT.
     """
-    if facts.inputs.system is not None and "scheduling-policy" not in facts.system.keys:
+    if "scheduling-policy" not in facts.stated_system.keys:
         yield Found("scheduling-policy is absent, and ASTRA-sim has no default", 'set it to "FIFO"', _where(facts))
 
 
-def ignored_keys(facts: Facts) -> Iterator[Found]:
+@check("S09", "key without effect", Severity.WARNING)
+def ignored_keys(facts: Facts) -> Findings:
     """The file has a key that ASTRA-sim 2.0 does not read, although files for ASTRA-sim 1.0 and its own examples have it.
 
     boost-mode, intra-dimension-scheduling and inter-dimension-scheduling have no effect (`system/Sys.cc`, `initialize_sys`):
@@ -88,7 +95,8 @@ def ignored_keys(facts: Facts) -> Iterator[Found]:
         yield Found(f"{' and '.join(found)} {'has' if len(found) == 1 else 'have'} no effect", "take it out", _where(facts))
 
 
-def unknown_keys(facts: Facts) -> Iterator[Found]:
+@check("S10", "unknown key", Severity.WARNING)
+def unknown_keys(facts: Facts) -> Findings:
     """The file has a key that ASTRA-sim does not know, maybe a misspelt one.
 
     ASTRA-sim ignores unknown keys, so that a misspelt setting silently keeps its default (`system/Sys.cc`, `initialize_sys`).
@@ -100,7 +108,8 @@ def unknown_keys(facts: Facts) -> Iterator[Found]:
         yield Found(f"nobody reads {describe(key)}", f"{near[0]}?" if near else "take it out", _where(facts))
 
 
-def roofline_off(facts: Facts) -> Iterator[Found]:
+@check("S11", "operations, but no roofline", Severity.WARNING)
+def roofline_off(facts: Facts) -> Findings:
     """Compute nodes state their operations but no duration, and the roofline is off.
 
     Each such node takes 1 ns: without `roofline-enabled` only `duration_micros` counts, and a duration of 0 means 1 ns
@@ -108,16 +117,17 @@ def roofline_off(facts: Facts) -> Iterator[Found]:
 
     Remedy: set `"roofline-enabled": 1`, peak-perf and local-mem-bw.
     """
-    view, system = facts.workload, facts.inputs.system
-    if system is None or system.roofline_enabled or system.replay_only:
+    view, system = facts.workload, facts.stated_system
+    if system.roofline_enabled or system.replay_only:
         return
     rows = view.rows(NodeType.COMP) & (view.trace.duration_us == 0) & (view.columns.num_ops > 0) & ~view.columns.is_cpu_op
     if rows.any():
-        message = f"{int(rows.sum()):,} compute nodes have num_ops and no duration: each takes 1 ns, as the roofline is off"
+        message = f"{rows.sum():,} compute nodes have num_ops and no duration: each takes 1 ns, as the roofline is off"
         yield Found(message, 'set "roofline-enabled" to 1', _where(facts))
 
 
-def roofline_of_nothing(facts: Facts) -> Iterator[Found]:
+@check("S12", "roofline without rates")
+def roofline_of_nothing(facts: Facts) -> Findings:
     """The roofline is on, but peak-perf or local-mem-bw is absent or 0.
 
     Compute nodes then take an infinite time, which ASTRA-sim converts to a time in the past or far in the future: it aborts or
@@ -136,7 +146,8 @@ def roofline_of_nothing(facts: Facts) -> Iterator[Found]:
         yield Found(message, "set both", _where(facts))
 
 
-def replay_only(facts: Facts) -> Iterator[Found]:
+@check("S13", "replay-only", Severity.WARNING)
+def replay_only(facts: Facts) -> Findings:
     """`replay-only` is on, and the workload communicates.
 
     Every node, also of communication, then only takes its `duration_micros`, and 1 ns if that is 0. Nothing is sent, and no rank
@@ -149,11 +160,12 @@ def replay_only(facts: Facts) -> Iterator[Found]:
         return
     rows = view.rows(NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV)
     if rows.any():
-        message = f"replay-only: {int(rows.sum()):,} communication nodes take their duration and send nothing"
+        message = f"replay-only: {rows.sum():,} communication nodes take their duration and send nothing"
         yield Found(message, "set it to 0", _where(facts))
 
 
-def memory_tracking(facts: Facts) -> Iterator[Found]:
+@check("S16", "memory tracking without tensors")
+def memory_tracking(facts: Facts) -> Findings:
     """`track-local-mem` is on, and nodes lack the attributes `inputs` and `outputs`.
 
     ASTRA-sim throws when such a node ends, so that the rank stalls or the run aborts (`LocalMemUsageTracker.cc`, `recordReads`).
@@ -164,7 +176,7 @@ def memory_tracking(facts: Facts) -> Iterator[Found]:
     if not facts.system.track_local_mem:
         return
     for rank in range(view.trace.num_ranks):
-        nodes = int(view.trace.rank_first[rank + 1] - view.trace.rank_first[rank])
+        nodes = view.trace.rank_first[rank + 1] - view.trace.rank_first[rank]
         if not nodes or rank in view.files.compressed:
             continue
         data = view.files.path.with_name(f"{view.files.path.name}.{rank}.et").read_bytes()
@@ -179,7 +191,8 @@ def _attribute_name(name: str) -> bytes:
     return bytes((1 << 3 | 2, len(name))) + name.encode()
 
 
-def unused_per_node(facts: Facts) -> Iterator[Found]:
+@check("S17", "per-node id of no node", Severity.WARNING)
+def unused_per_node(facts: Facts) -> Findings:
     """The per-node YAML names ids that no collective node has.
 
     ASTRA-sim ignores these ids. The nodes that were meant run the implementation that the system names for their pattern
@@ -197,7 +210,8 @@ def unused_per_node(facts: Facts) -> Iterator[Found]:
         yield Found(message, "correct the ids", facts.system.per_node_source)
 
 
-def memory_rates(facts: Facts) -> Iterator[Found]:
+@check("S18", "remote memory that does not serve")
+def memory_rates(facts: Facts) -> Findings:
     """The remote memory cannot serve the nodes that use it.
 
     With NO_MEMORY_EXPANSION, or without a file, ASTRA-sim exits at the first load or store. With PER_NODE_MEMORY_EXPANSION it
@@ -215,7 +229,7 @@ def memory_rates(facts: Facts) -> Iterator[Found]:
     if memory is None or memory.kind == "none":
         what = "there is no remote memory (--remote-memory)" if memory is None else "memory-type is NO_MEMORY_EXPANSION"
         message = f"{what}: the first of {len(rows):,} loads and stores ends ASTRA-sim"
-        yield view.at(int(rows[0]), message, "give a remote memory of another type")
+        yield view.at(rows[0], message, "give a remote memory of another type")
         return
     if memory.kind == "per-node" and memory.num_nodes * memory.npus_per_node < facts.num_npus:
         what = f"num-nodes is {memory.num_nodes} and num-npus-per-node {memory.npus_per_node}, for {facts.num_npus:,} NPUs"
@@ -225,17 +239,175 @@ def memory_rates(facts: Facts) -> Iterator[Found]:
         yield Found(message, "set it", memory.source, severity=Severity.WARNING)
 
 
-CHECKS = (
-    Check("S01", Severity.ERROR, "no preferred-dataset-splits", splits_absent),
-    Check("S02", Severity.ERROR, "preferred-dataset-splits with custom collectives", splits_custom),
-    Check("S03", Severity.ERROR, "no active chunks", no_active_chunks),
-    Check("S08", Severity.WARNING, "no scheduling-policy", policy_absent),
-    Check("S09", Severity.WARNING, "key without effect", ignored_keys),
-    Check("S10", Severity.WARNING, "unknown key", unknown_keys),
-    Check("S11", Severity.WARNING, "operations, but no roofline", roofline_off),
-    Check("S12", Severity.ERROR, "roofline without rates", roofline_of_nothing),
-    Check("S13", Severity.WARNING, "replay-only", replay_only),
-    Check("S16", Severity.ERROR, "memory tracking without tensors", memory_tracking),
-    Check("S17", Severity.WARNING, "per-node id of no node", unused_per_node),
-    Check("S18", Severity.ERROR, "remote memory that does not serve", memory_rates),
-)
+def _native(facts: Facts) -> Iterator[tuple[int, str, tuple[str, ...], NDArray[np.bool_]]]:
+    """For each pattern that some node runs natively: the pattern, its key, its algorithms, and a mask of its collectives."""
+    collectives, native = facts.collectives, facts.stated_system.native
+    for pattern, key in PATTERN_KEYS.items():
+        nodes = (collectives.comm_type == pattern) & (collectives.run == NATIVE)
+        if nodes.any():
+            yield pattern, key, native.get(key, ()), nodes
+
+
+@check("S04", "no implementation of a pattern")
+def no_implementation(facts: Facts) -> Findings:
+    """A pattern is used for which the system names neither a native nor a custom implementation.
+
+    ASTRA-sim throws `No collective implementation found`. At time 0 it aborts; later it only logs the exception, and the rank
+    stalls (`CollectiveImplLookup.cc`; `system/Sys.cc`, `call_events`).
+
+    Remedy: name an algorithm per dimension, for example `"all-reduce-implementation": ["ring"]` for one dimension.
+    """
+    for pattern, key, _, nodes in _native(facts):
+        if key not in facts.system.native:
+            row = facts.collectives.row[nodes][0]
+            message = f"no implementation of {pattern_name(pattern)}, which {nodes.sum():,} nodes run"
+            yield facts.workload.at(row, message, f'add "{key}-implementation" to {_where(facts)}')
+
+
+@check("S05", "more algorithms than dimensions")
+def too_many_algorithms(facts: Facts) -> Findings:
+    """A list of native algorithms has more entries than the network has dimensions.
+
+    ASTRA-sim aborts with a failed assertion, whether or not the pattern is used (`GeneralComplexTopology.cc`).
+
+    Remedy: write one entry per dimension.
+    """
+    count = len(facts.network.dimensions)
+    for key, names in facts.system.native.items():
+        if len(names) > count > 0:
+            message = f"{key}-implementation has {len(names)} entries, the network {count} dimension{'s' * (count > 1)}"
+            yield Found(message, "one entry per dimension", _where(facts))
+
+
+@check("S06", "fewer algorithms than dimensions")
+def too_few_algorithms(facts: Facts) -> Findings:
+    """A list of native algorithms has fewer entries than the network has dimensions.
+
+    The collective then runs in the first dimensions only: NPUs that differ in the remaining dimensions never exchange data, and
+    the collective ends too early (`GeneralComplexTopology.cc`). The algorithms oneRing, oneDirect and oneHalvingDoubling span all
+    dimensions with one entry.
+
+    Remedy: write one entry per dimension.
+    """
+    count = len(facts.network.dimensions)
+    for pattern, key, names, nodes in _native(facts):
+        if leaves_out(names, count) and facts.spans_network(facts.collectives.group[nodes]).any():
+            message = f"{key}-implementation has {len(names)} of {count} dimensions: {pattern_name(pattern)}"
+            yield Found(f"{message} leaves the others out", "one entry per dimension", _where(facts))
+
+
+@check("S07", "no collective-optimization")
+def optimization_absent(facts: Facts) -> Findings:
+    """`collective-optimization` is absent, and a native All-Reduce runs in several dimensions.
+
+    ASTRA-sim then decides by uninitialised memory whether to reduce and gather dimension by dimension (`system/Sys.hh`,
+    collectiveOptimization). Such runs were observed to stall silently.
+
+    Remedy: set it to "localBWAware" or "baseline".
+    """
+    several = len(facts.network.dimensions) > 1 and facts.stated_system.collective_optimization is None
+    for pattern, _, names, _ in _native(facts):
+        if several and pattern == CommType.ALL_REDUCE and len(names) > 1:
+            message = "collective-optimization is absent: All-Reduces in several dimensions run by chance, or stall"
+            yield Found(message, 'set it to "localBWAware" or "baseline"', _where(facts))
+
+
+@check("S14", "native algorithm that does not fit")
+def unfit_algorithm(facts: Facts) -> Findings:
+    """A native algorithm does not run on this number of ranks, or not for this pattern.
+
+    halvingDoubling halves the number of ranks at each step: if that is not a power of two it stalls or leaves ranks out, and for
+    All-to-All it crashes. doubleBinaryTree crashes if the size of a dimension is not a power of two, and in every communicator
+    group smaller than the network; it runs an All-Reduce for every pattern (`HalvingDoubling.cc`, `DoubleBinaryTreeTopology.cc`,
+    `CommunicatorGroup.cc`).
+
+    Remedy: use ring or direct.
+    """
+    collectives = facts.collectives
+    for pattern, key, names, nodes in _native(facts):
+        if all(name.rstrip("0123456789") in ("ring", "oneRing", "direct", "oneDirect") for name in names):
+            continue
+        for group in np.unique(collectives.group[nodes]).tolist():
+            size = facts.group_size(group)
+            sizes = [dimension.size for dimension in facts.network.dimensions]
+            whole = size == facts.num_npus
+            if not whole:
+                if len(names) != 1:
+                    continue
+                sizes = [size]
+            for name, count in zip(names, sizes, strict=False):
+                what = _misfit(name, pattern, size if spans_all(name) else count, whole)
+                if what:
+                    row = collectives.row[nodes & (collectives.group == group)][0]
+                    place = "" if group == ALL_RANKS else f" of group {group}"
+                    yield facts.workload.at(row, f"{pattern_name(pattern)}{place}: {what}", f"use ring or direct in {key}")
+                    break
+
+
+def _misfit(name: str, pattern: int, count: int, whole: bool) -> str | None:
+    power_of_two = count & (count - 1) == 0
+    if name in ("halvingDoubling", "oneHalvingDoubling"):
+        if pattern == CommType.ALL_TO_ALL:
+            return f"{name} crashes for this pattern"
+        return None if power_of_two else f"{name} on {count} ranks, which are no power of two, stalls or leaves some out"
+    if name == "doubleBinaryTree":
+        if not whole:
+            return "doubleBinaryTree crashes in a group smaller than the network"
+        if not power_of_two:
+            return f"doubleBinaryTree on {count} ranks, which are no power of two, crashes"
+        if pattern != CommType.ALL_REDUCE:
+            return "doubleBinaryTree runs an All-Reduce instead"
+    return None
+
+
+@check("S15", "ring instead of other algorithms", Severity.WARNING)
+def ring_instead(facts: Facts) -> Findings:
+    """A communicator group smaller than the network runs ring, although the system names other algorithms.
+
+    Dimensions have no meaning in a part of the network. ASTRA-sim therefore replaces a list of several algorithms by one ring
+    over the group's ranks (`CommunicatorGroup.cc`, `get_collective_plan`).
+
+    Remedy: none if a ring is acceptable; else use a custom collective.
+    """
+    for pattern, _, names, nodes in _native(facts):
+        if len(names) < 2 or all(name in ("ring", "oneRing") for name in names):
+            continue
+        groups = np.unique(facts.collectives.group[nodes]).tolist()
+        small = [group for group in groups if facts.group_size(group) < facts.num_npus]
+        if small:
+            message = f"{pattern_name(pattern)} runs as a ring in group {listed(small)}, not as {', '.join(names)}"
+            yield Found(message, "expect it, or give a custom collective", _where(facts))
+
+
+@check("S19", "chunks that may wait for one another", Severity.WARNING)
+def chunks_in_a_circle(facts: Facts) -> Findings:
+    """Chunks of an All-Reduce in several dimensions may wait for one another.
+
+    Under localBWAware a chunk passes every dimension but the last twice, for its Reduce-Scatter and for its All-Gather. A
+    dimension admits `active-chunks-per-dimension` chunks at a time (`system/Sys.cc`, `generate_collective`, `SchedulerUnit`).
+    NPUs whose ranks start at different times admit chunks in different orders. Each may then occupy a dimension with a chunk that
+    another NPU holds up in the next dimension: all ranks stall. In three or more dimensions the analytical backends do so at any
+    latencies: on 2 x 2 x 2 NPUs two chunks suffice, and one rank that computes for 50 us longer. In two dimensions they were not
+    observed to stall, but the ns-3 backend was, on a torus whose wrap-around links have other latencies
+    (https://github.com/astra-sim/astra-sim/issues/370). `astra-tacos replay` stalls in the same runs as the analytical backends.
+
+    Remedy: set active-chunks-per-dimension to the number of chunks (preferred-dataset-splits, or one more) or higher, or set
+    collective-optimization to baseline.
+    """
+    network, system, collectives = facts.network, facts.system, facts.collectives
+    if system.collective_optimization != "localBWAware":
+        return
+    latencies = {dimension.latency_ns for dimension in network.dimensions}
+    latencies |= {link.latency_ns for link in network.link_overrides if link.latency_ns is not None}
+    num_dimensions, active = len(network.dimensions), system.active_chunks_per_dimension
+    for pattern, key, names, nodes in _native(facts):
+        num_rings = names[:num_dimensions].count("ring")
+        is_unequal = num_rings == 2 and len(latencies) > 1
+        if pattern != CommType.ALL_REDUCE or not (is_unequal or num_dimensions > 2):
+            continue
+        sizes = collectives.size_bytes[nodes][facts.spans_network(collectives.group[nodes])]
+        chunks = count_chunks(key, sizes, facts.num_npus, system).max(initial=0)
+        if 0 < active < chunks:
+            where = f"{num_dimensions} dimensions" if num_dimensions > 2 else "2 rings of unequal latency"
+            what = f"{pattern_name(pattern)} over {where} in {chunks} chunks, {active} at a time"
+            yield Found(f"{what}: they may wait for one another", f"set active-chunks-per-dimension to {chunks}", _where(facts))

@@ -58,7 +58,7 @@ class TraceView:
 
     def file(self, row: int) -> str:
         """Name of the file that has a node."""
-        return self.files.file(int(self.rank[row]))
+        return self.files.file(self.rank[row])
 
     def node(self, row: int) -> int:
         """Id of a node."""
@@ -99,9 +99,9 @@ class TraceView:
         return {
             "kind": self.kind_name(row),
             "rank": str(self.rank[row]),
-            "size": format_size(max(int(trace.size_bytes[row]), 0)),
-            "bytes": f"{int(trace.size_bytes[row]):,}",
-            "us": f"{int(trace.duration_us[row]):,}",
+            "size": format_size(max(trace.size_bytes[row], 0)),
+            "bytes": f"{trace.size_bytes[row]:,}",
+            "us": f"{trace.duration_us[row]:,}",
             "tag": str(trace.tag[row]),
             "towards": f"{'sends to' if sends else 'receives from'} {peer} {trace.peer[row]}",
             "own": f"{'comm_src' if sends else 'comm_dst'} is {self.columns.own[row]}",
@@ -109,10 +109,10 @@ class TraceView:
 
     def kind_name(self, row: int) -> str:
         """Name of a node's kind, like COMP; for a collective its pattern, like ALL_REDUCE."""
-        kind = int(self.trace.kind[row])
+        kind = self.trace.kind[row]
         if kind != NodeType.COMM_COLL:
             return NodeType(kind).name if kind <= max(NodeType) else f"a node of type {kind}"
-        return pattern_name(int(self.columns.comm_type[row]))
+        return pattern_name(self.columns.comm_type[row])
 
     @cached_property
     def children(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -123,11 +123,8 @@ class TraceView:
         return first, after
 
     @cached_property
-    def _orders(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        from astra_tacos.workload.linter import _order_kernels as kernels
-
-        order, ordered = kernels.rank_orders(self.trace.rank_first, self.trace.dep_first, self.trace.dep, *self.children)
-        return order, ordered
+    def _orders(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        return order_rows(self.rank, *self.children)
 
     @property
     def order(self) -> NDArray[np.int64]:
@@ -135,9 +132,14 @@ class TraceView:
         return self._orders[0]
 
     @property
+    def runs(self) -> NDArray[np.bool_]:
+        """bool[num_nodes], whether a row is not in a cycle and does not depend on one."""
+        return self._orders[1]
+
+    @cached_property
     def ordered(self) -> NDArray[np.int64]:
         """int64[num_ranks], number of rows of each rank that are not in a cycle and do not depend on one."""
-        return self._orders[1]
+        return np.bincount(self.rank[self.runs], minlength=self.trace.num_ranks)
 
     @cached_property
     def place(self) -> NDArray[np.int64]:
@@ -145,11 +147,6 @@ class TraceView:
         place = np.empty(self.trace.num_nodes, np.int64)
         place[self.order] = np.arange(self.trace.num_nodes)
         return place
-
-    @cached_property
-    def runs(self) -> NDArray[np.bool_]:
-        """bool[num_nodes], whether a row is not in a cycle and does not depend on one."""
-        return self.place - self.trace.rank_first[self.rank] < self.ordered[self.rank]
 
     @cached_property
     def depends(self) -> NDArray[np.bool_]:
@@ -161,7 +158,19 @@ class TraceView:
         return precede(self.trace, self.place, self.order, before, after)
 
 
+def order_rows(
+    rank: NDArray[np.int64], first: NDArray[np.int64], after: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """`TraceView.order` and `TraceView.runs` of rows of some ranks, and of the rows that depend on each (CSR)."""
+    from astra_tacos.support.kernels.shared import topological_order
+
+    place = np.full(len(rank), len(rank))
+    order = topological_order(np.bincount(after, minlength=len(rank)), first, after)
+    place[order] = np.arange(len(order))
+    return np.lexsort((place, rank)), place < len(rank)
+
+
 def listed(ranks: NDArray[np.int64] | tuple[int, ...] | list[int], most: int = 6) -> str:
     """Ranks in words: `0, 1, 5`, or the first `most` and the number of all."""
-    texts = [str(int(rank)) for rank in ranks[:most]]
+    texts = [str(rank) for rank in ranks[:most]]
     return ", ".join(texts) + (f", ... ({len(ranks):,})" if len(ranks) > most else "")

@@ -73,35 +73,15 @@ class Log:
     changes: list[Change] = field(default_factory=list)
 
     def add(
-        self,
-        what: str,
-        reason: str,
-        rank: int | None = None,
-        node: int | None = None,
-        *,
-        compute_us: int = 0,
-        is_assumed: bool = False,
+        self, what: str, reason: str, at: DraftNode | int | None = None, *, compute_us: int = 0, is_assumed: bool = False
     ) -> None:
-        """Add a change; the parameters are those of `Change`.
-
-        Parameters
-        ----------
-        what
-            What was changed.
-        reason
-            Why.
-        rank, node
-            Where.
-        compute_us
-            By how many us the rank computes more.
-        is_assumed
-            Whether the files do not say it.
-        """
+        """Add a change of a node, of a rank or of other files; the other parameters are those of `Change`."""
+        rank, node = (at.rank, at.id) if isinstance(at, DraftNode) else (at, None)
         self.changes.append(Change(self.step, what, reason, rank, node, compute_us, is_assumed))
 
-    def set(self, rank: int, node: DraftNode, name: str, value: int, reason: str, *, is_assumed: bool = False) -> None:
+    def set(self, node: DraftNode, name: str, value: int, reason: str, *, is_assumed: bool = False) -> None:
         """Set an attribute that is a whole number, and say what it was."""
-        self.add(f"{name} {node.number(name)} became {value}", reason, rank, node.id, is_assumed=is_assumed)
+        self.add(f"{name} {node.number(name)} became {value}", reason, node, is_assumed=is_assumed)
         node.set(name, value)
 
 
@@ -117,12 +97,8 @@ class Draft:
     ----------
     name
         Name of the workload's files.
-    metadata, ranks
-        The head and the nodes of each rank's trace.
-    compressed
-        Ranks whose trace was compressed.
-    surplus
-        Ranks beyond the network that have a trace, which is not read.
+    ranks
+        The nodes of each rank's trace.
     groups
         Members of each communicator group by the name that the file gives it, as far as they are a list.
     system
@@ -139,13 +115,18 @@ class Draft:
         Prefix of the custom collective that a node id runs.
     backend
         The network model that the run is for.
+    metadata
+        The head of each rank's trace.
+    compressed
+        Ranks whose trace was compressed.
+    surplus
+        Ranks beyond the network that have a trace, which is not read.
+    defaults
+        Files that were missing, and what stands for them.
     """
 
     name: str
-    metadata: list[Any]
     ranks: list[RankNodes]
-    compressed: tuple[int, ...]
-    surplus: tuple[int, ...]
     groups: dict[str, list[Any]]
     system: dict[str, Any]
     network_text: str
@@ -155,6 +136,10 @@ class Draft:
     custom: dict[str, tuple[Path, ...]]
     per_node: dict[int, str]
     backend: Backend
+    defaults: list[str] = field(default_factory=list)
+    metadata: list[Any] = field(default_factory=list)
+    compressed: list[int] = field(default_factory=list)
+    surplus: list[int] = field(default_factory=list)
     _report: LintReport | None = field(default=None, repr=False)
 
     @property
@@ -162,21 +147,21 @@ class Draft:
         """Number of ranks that have a trace."""
         return len(self.ranks)
 
-    def nodes(self, *kinds: int) -> Iterator[tuple[int, DraftNode]]:
-        """Rank and node of all nodes of some types."""
-        return ((rank, node) for rank, nodes in enumerate(self.ranks) for node in nodes.of_kind(*kinds))
+    def nodes(self, *kinds: int) -> Iterator[DraftNode]:
+        """The nodes of some types."""
+        return (node for nodes in self.ranks for node in nodes.of_kind(*kinds))
 
-    def collectives(self) -> Iterator[tuple[int, DraftNode]]:
-        """Rank and node of all collectives."""
+    def collectives(self) -> Iterator[DraftNode]:
+        """All collectives."""
         return self.nodes(NodeType.COMM_COLL)
 
-    def messages(self) -> Iterator[tuple[int, DraftNode]]:
-        """Rank and node of all sends and receives."""
+    def messages(self) -> Iterator[DraftNode]:
+        """All sends and receives."""
         return self.nodes(NodeType.COMM_SEND, NodeType.COMM_RECV)
 
-    def fault(self, rank: int, node: DraftNode, message: str) -> ConfigError:
+    def fault(self, node: DraftNode, message: str) -> ConfigError:
         """The error that nothing says how to mend a node."""
-        return ConfigError(f"{self.name}.{rank}.et node {node.id}: {message}")
+        return ConfigError(f"{self.name}.{node.rank}.et node {node.id}: {message}")
 
     def members(self, name: str) -> list[int] | None:
         """Ranks of a group that a node names, None if there is none."""
@@ -202,18 +187,16 @@ class Draft:
             node.set("tensor_size", 1)
         return node
 
-    def remove(self, log: Log, rank: int, gone: Iterable[tuple[DraftNode, str, str]]) -> None:
-        """Remove nodes of a rank as `bypass` does, and say of each what it is and why it goes."""
-        gone = list(gone)
+    def remove(self, log: Log, gone: Iterable[tuple[DraftNode, str, str]]) -> None:
+        """Remove nodes, and say of each what it is and why; what depended on them depends on what they depended on."""
+        by_rank: dict[int, dict[int, DraftNode]] = {}
         for node, what, reason in gone:
-            log.add(f"removed {what}", reason, rank, node.id)
-        self.bypass(rank, [node for node, _, _ in gone])
+            log.add(f"removed{what and ' '}{what}", reason, node)
+            by_rank.setdefault(node.rank, {})[node.id] = node
+        for rank, removed in by_rank.items():
+            self._bypass(self.ranks[rank], removed)
 
-    def bypass(self, rank: int, gone: Iterable[DraftNode]) -> None:
-        """Remove nodes of a rank; what depended on them depends on what they depended on."""
-        removed = {node.id: node for node in gone}
-        if not removed:
-            return
+    def _bypass(self, nodes: RankNodes, removed: dict[int, DraftNode]) -> None:
         behind: dict[int, tuple[int, ...]] = {}
 
         def past(node_id: int) -> tuple[int, ...]:
@@ -223,10 +206,10 @@ class Draft:
                 behind[node_id] = tuple(self._past(node_id, removed))
             return behind[node_id]
 
-        for node in self.ranks[rank].depending_on(removed.values()):
+        for node in nodes.depending_on(removed.values()):
             if node.id not in removed:
                 node.replace_deps(past)
-        self.ranks[rank].remove(removed.values())
+        nodes.remove(removed.values())
 
     @staticmethod
     def _past(node_id: int, removed: dict[int, DraftNode]) -> list[int]:

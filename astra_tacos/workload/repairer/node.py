@@ -71,14 +71,18 @@ FIELDS = {
 }
 """The attributes that ASTRA-sim reads, with fields that all its readers accept."""
 INTEGERS = {
-    f"{kind}_val"
-    for kind in ("int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64", "sfixed32", "sfixed64")
+    "bool_val",
+    *(
+        f"{kind}_val"
+        for kind in ("int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64", "sfixed32", "sfixed64")
+    ),
 }
+_ACCEPTED = {"pg_name": {"string_val", "bytes_val"}, "involved_dim": {"bool_list"}}
 
 
 def accepted_fields(name: str) -> set[str]:
     """The fields in which ASTRA-sim reads an attribute."""
-    return INTEGERS if FIELDS[name] in INTEGERS else {FIELDS[name]}
+    return _ACCEPTED.get(name, INTEGERS)
 
 
 _TEXT_OF_TENSORS = 1 << 20
@@ -88,10 +92,12 @@ _TEXT_OF_TENSORS = 1 << 20
 class DraftNode:
     """A node: a protobuf message whose attributes are looked up by name; what nobody changes keeps its bytes."""
 
-    __slots__ = ("message",)
+    __slots__ = ("message", "rank")
 
     def __init__(self, message: Any) -> None:
         self.message = message
+        self.rank = 0
+        """That of the nodes among which it is."""
 
     @classmethod
     def make(cls, node_id: int, name: str, kind: NodeType, **attributes: object) -> DraftNode:
@@ -151,7 +157,13 @@ class DraftNode:
     @property
     def group(self) -> str:
         """Name of the communicator group, one of `ALL_RANKS` for all ranks."""
-        return self.get("pg_name") or ""
+        return self.group_name or ""
+
+    @property
+    def group_name(self) -> str | None:
+        """The name as the node states it, None where it states none."""
+        name = self.get("pg_name")
+        return name.decode(errors="backslashreplace") if isinstance(name, bytes) else name
 
     @property
     def pattern(self) -> int | None:

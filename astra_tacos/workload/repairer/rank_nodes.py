@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from astra_tacos.run.trace.node_bytes import framed, node_at
 from astra_tacos.run.trace.ranks import read_ranks
 from astra_tacos.run.trace.scan import FileBytes
-from astra_tacos.run.trace.schema import NodeType, schema_module
+from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import DANGLING, UNKNOWN_KIND
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.workload.repairer.node import FIELDS, DraftNode, accepted_fields
+from astra_tacos.workload.repairer.node import DraftNode
 
 _Mask = NDArray[np.bool_]
 _MOST = (1 << 63) - 1
@@ -26,7 +26,7 @@ _COMMUNICATION = (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Columns:
-    """What a file says of its nodes: `dep` are rows, `has_doubtful` is whether a reader may refuse the type of a value."""
+    """What a file says of its nodes: `dep` are rows, `has_doubtful` is whether ASTRA-sim refuses a value."""
 
     data: bytes
     begin: NDArray[np.int64]
@@ -46,17 +46,20 @@ class RankNodes:
     their bytes.
     """
 
-    def __init__(self, nodes: Iterable[DraftNode] = (), columns: _Columns | None = None) -> None:
-        self._columns = columns if columns is not None else _NO_COLUMNS
-        self._is_left = np.ones(len(self._columns.node_id), np.bool_)
-        self._is_changed = np.zeros(len(self._columns.node_id), np.bool_)
+    def __init__(self, rank: int, nodes: Iterable[DraftNode] = (), columns: _Columns | None = None) -> None:
+        self.rank = rank
+        self.columns = columns if columns is not None else _NO_COLUMNS
+        self._is_left = np.ones(len(self.columns.node_id), np.bool_)
+        self.is_changed = np.zeros(len(self.columns.node_id), np.bool_)
         self._messages: dict[int, Any] = {}
         self._last: tuple[int, Any] = (-1, None)
-        self._new = list(nodes)
+        self._new: list[DraftNode] = []
+        for node in nodes:
+            self.append(node)
         self._sorted: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
 
     @classmethod
-    def of_file(cls, file: FileBytes) -> RankNodes:
+    def of_file(cls, rank: int, file: FileBytes) -> RankNodes:
         """The nodes of a trace file.
 
         Raises
@@ -70,12 +73,11 @@ class RankNodes:
         data = file.data[: file.size].tobytes()
         begin = np.append(trace.workload.byte_offset, file.size)
         doubtful = (trace.workload.wrong_type | trace.workload.no_value) != 0
-        doubtful |= _rows_at(begin, _doubtful_values(data))
         states = (trace.workload.num_ops > 0) & (trace.workload.tensor_size > 0) & ~trace.workload.is_cpu_op
         states &= trace.kind == NodeType.COMP
         # Copies, as each column is a part of what holds all of them.
         node_id, kind, duration_us = trace.node_id.astype(np.int64), trace.kind.copy(), trace.duration_us.copy()
-        return cls((), _Columns(data, begin, node_id, kind, duration_us, trace.dep_first, trace.dep, doubtful, states))
+        return cls(rank, (), _Columns(data, begin, node_id, kind, duration_us, trace.dep_first, trace.dep, doubtful, states))
 
     def __len__(self) -> int:
         return int(np.count_nonzero(self._is_left)) + len(self._new)
@@ -86,6 +88,7 @@ class RankNodes:
 
     def append(self, node: DraftNode) -> None:
         """Add a node."""
+        node.rank = self.rank
         self._new.append(node)
 
     @property
@@ -95,64 +98,59 @@ class RankNodes:
 
     def of_kind(self, *kinds: int) -> list[DraftNode]:
         """Nodes of some types."""
-        return self._chosen(np.isin(self._columns.kind, kinds), lambda node: node.kind in kinds)
+        return self._chosen(np.isin(self.columns.kind, kinds), lambda node: node.kind in kinds)
 
     def not_run(self) -> list[DraftNode]:
         """Nodes of types that ASTRA-sim does not run."""
-        mask = (self._columns.kind == NodeType.METADATA) | (self._columns.kind > max(NodeType))
+        mask = (self.columns.kind == NodeType.METADATA) | (self.columns.kind > max(NodeType))
         return [node for node in self._chosen(mask) if node.kind == NodeType.METADATA or node.kind > max(NodeType)]
 
     def states_operations(self) -> bool:
         """Whether a compute node of a GPU states operations and bytes, of those that `may_lack_operations` leaves out."""
-        return bool((self._columns.states_operations & self._is_left & ~self._is_changed).any())
+        return bool((self.columns.states_operations & self._is_left & ~self.is_changed).any())
 
     def may_lack_operations(self) -> list[DraftNode]:
         """Compute nodes among which are all of a GPU that state no operations or no bytes."""
-        mask = (self._columns.kind == NodeType.COMP) & ~self._columns.states_operations
+        mask = (self.columns.kind == NodeType.COMP) & ~self.columns.states_operations
         return self._chosen(mask, lambda node: node.kind == NodeType.COMP)
 
     def named(self, text: str) -> list[DraftNode]:
         """Nodes whose name contains a text."""
-        places = re.finditer(re.escape(text.encode()), self._columns.data)
-        mask = _rows_at(self._columns.begin, (place.start() for place in places))
+        places = re.finditer(re.escape(text.encode()), self.columns.data)
+        mask = _rows_at(self.columns.begin, (place.start() for place in places))
         return [node for node in self._chosen(mask) if text in node.name]
 
     def doubtful(self) -> list[DraftNode]:
-        """Nodes among which are all that have a value of a type that a reader of ASTRA-sim may refuse."""
-        return self._chosen(self._columns.has_doubtful)
+        """Nodes among which are all that have a value of a type that ASTRA-sim refuses, or none."""
+        return self._chosen(self.columns.has_doubtful)
 
     def dangling(self) -> list[DraftNode]:
         """Nodes that depend on an id that no node has."""
-        columns = self._columns
+        columns = self.columns
         lost = columns.dep == DANGLING
         if not self._is_left.all():
             lost |= ~self._is_left[np.where(lost, 0, columns.dep)]
-        rows = np.searchsorted(columns.dep_first, np.flatnonzero(lost), side="right") - 1
-        mask = np.zeros(len(columns.node_id), np.bool_)
-        mask[rows] = True
-        has = self.finder()
+        has, mask = self.finder(), _rows_at(columns.dep_first, np.flatnonzero(lost))
         return self._chosen(mask, lambda node: any(has(dep) is None for dep in node.deps))
 
     def depending_on(self, gone: Iterable[DraftNode]) -> list[DraftNode]:
         """Nodes that depend on any of some nodes."""
         ids = {node.id for node in gone}
-        columns = self._columns
+        columns = self.columns
         is_gone = np.zeros(len(columns.node_id) + 1, np.bool_)  # the last one stands for what dangles
         is_gone[[row for row in map(self._row, ids) if row is not None]] = True
-        rows = np.searchsorted(columns.dep_first, np.flatnonzero(is_gone[columns.dep]), side="right") - 1
-        mask = np.zeros(len(columns.node_id), np.bool_)
-        mask[rows] = True
+        mask = _rows_at(columns.dep_first, np.flatnonzero(is_gone[columns.dep]))
         return self._chosen(mask, lambda node: any(dep in ids for dep in node.deps))
 
     def first(self) -> list[DraftNode]:
         """Nodes that depend on none."""
-        return self._chosen(np.diff(self._columns.dep_first) == 0, lambda node: not node.deps)
+        return self._chosen(np.diff(self.columns.dep_first) == 0, lambda node: not node.deps)
 
     def last(self) -> list[DraftNode]:
         """Nodes on which none depends."""
-        columns = self._columns
+        columns = self.columns
         used = np.zeros(len(columns.node_id) + 1, np.bool_)
-        unchanged = np.repeat(self._is_left & ~self._is_changed, np.diff(columns.dep_first))
+        unchanged = np.repeat(self._is_left & ~self.is_changed, np.diff(columns.dep_first))
         used[columns.dep[unchanged]] = True
         needed = {dep for node in self._chosen(self._none) for dep in node.deps}
         return [node for node in self._chosen(~used[:-1]) if node.id not in needed and not self._is_used(used, node.id)]
@@ -163,9 +161,9 @@ class RankNodes:
 
     def backward(self) -> list[tuple[int, int]]:
         """Ids of nodes and of those that they depend on, for dependencies on nodes of an id that is not lower."""
-        columns = self._columns
+        columns = self.columns
         owner = np.repeat(np.arange(len(columns.node_id)), np.diff(columns.dep_first))
-        counts = (columns.dep != DANGLING) & (self._is_left & ~self._is_changed)[owner]
+        counts = (columns.dep != DANGLING) & (self._is_left & ~self.is_changed)[owner]
         counts &= columns.node_id[np.where(counts, columns.dep, 0)] >= columns.node_id[owner] if len(owner) else counts
         found = [(int(columns.node_id[owner[at]]), int(columns.node_id[columns.dep[at]])) for at in np.flatnonzero(counts)]
         for node in self._chosen(self._none):
@@ -206,7 +204,7 @@ class RankNodes:
 
     def between(self, spans: Iterable[tuple[int, int]]) -> list[DraftNode]:
         """Nodes whose ids are in any of some spans, ends included."""
-        ids = self._columns.node_id
+        ids = self.columns.node_id
         mask = np.zeros(len(ids), np.bool_)
         spans = list(spans)
         for low, high in spans:
@@ -225,7 +223,7 @@ class RankNodes:
 
     def highest_id(self) -> int:
         """The highest id, -1 without nodes."""
-        ids = self._columns.node_id[self._is_left]
+        ids = self.columns.node_id[self._is_left]
         return max(int(ids.max(initial=-1)), max((node.id for node in self._new), default=-1))
 
     def remove(self, gone: Iterable[DraftNode]) -> None:
@@ -236,19 +234,19 @@ class RankNodes:
 
     def compute_us(self) -> int:
         """Sum of the durations of compute nodes."""
-        columns = self._columns
-        mask = self._is_left & ~self._is_changed & (columns.kind == NodeType.COMP)
+        columns = self.columns
+        mask = self._is_left & ~self.is_changed & (columns.kind == NodeType.COMP)
         rest = self._chosen(self._none)
         durations: list[int] = columns.duration_us[mask].tolist()
         return sum(durations) + sum(node.compute_us for node in rest)
 
     def encoded(self) -> Iterator[bytes]:
         """The bytes of the nodes, each with its length before it."""
-        columns = self._columns
+        columns = self.columns
         at = 0
         data = memoryview(columns.data)
         begin = columns.begin
-        for row in np.flatnonzero(self._is_changed | ~self._is_left).tolist():
+        for row in np.flatnonzero(self.is_changed | ~self._is_left).tolist():
             if begin[at] < begin[row]:
                 yield data[begin[at] : begin[row]]  # type: ignore[misc]
             if self._is_left[row]:
@@ -262,53 +260,45 @@ class RankNodes:
         if row in self._messages:
             return self._messages[row]
         if self._last[0] != row:
-            self._last = row, node_at(self._columns.data, int(self._columns.begin[row]))
+            self._last = row, node_at(self.columns.data, int(self.columns.begin[row]))
         return self._last[1]
 
     def change(self, row: int) -> Any:
         """The message of a node of the file, which may be changed."""
         if row not in self._messages:
             self._messages[row] = self.read(row)
-            self._is_changed[row] = True
+            self.is_changed[row] = True
         return self._messages[row]
 
-    def copy(self) -> RankNodes:
-        """Other nodes with the same contents."""
-        other = RankNodes((node.copy() for node in self._new), self._columns)
+    def copy(self, rank: int) -> RankNodes:
+        """Nodes of another rank with the same contents."""
+        other = RankNodes(rank, (node.copy() for node in self._new), self.columns)
         other._is_left[:] = self._is_left
-        other._is_changed[:] = self._is_changed
+        other.is_changed[:] = self.is_changed
         other._messages = {row: self._node(row).copy().message for row in self._messages}
         return other
-
-    def is_changed(self, row: int) -> bool:
-        """Whether a node of the file has a message that may differ from its bytes."""
-        return row in self._messages
-
-    def column(self, name: str, row: int) -> int:
-        """What the file says of a node."""
-        return int(getattr(self._columns, name)[row])
 
     def _chosen(self, mask: _Mask, wanted: Callable[[DraftNode], bool] | None = None) -> list[DraftNode]:
         """Nodes that columns choose and that are unchanged, and those among all others that are wanted."""
         chosen = []
-        for row in np.flatnonzero((mask | self._is_changed) & self._is_left).tolist():
+        for row in np.flatnonzero((mask | self.is_changed) & self._is_left).tolist():
             node = self._node(row)
-            if wanted is None or not self._is_changed[row] or wanted(node):
+            if wanted is None or not self.is_changed[row] or wanted(node):
                 chosen.append(node)
         return chosen + [node for node in self._new if wanted is None or wanted(node)]
 
     @property
     def _none(self) -> _Mask:
         """Chooses only what is changed or new."""
-        return np.zeros(len(self._columns.node_id), np.bool_)
+        return np.zeros(len(self.columns.node_id), np.bool_)
 
     def _node(self, row: int) -> DraftNode:
         return _FileNode(self, row)
 
     def _row(self, node_id: int) -> int | None:
         if self._sorted is None:
-            order = np.argsort(self._columns.node_id)
-            self._sorted = order, self._columns.node_id[order]
+            order = np.argsort(self.columns.node_id)
+            self._sorted = order, self.columns.node_id[order]
         order, ids = self._sorted
         at = int(np.searchsorted(ids, node_id))
         return int(order[at]) if at < len(ids) and ids[at] == node_id else None
@@ -321,6 +311,7 @@ class _FileNode(DraftNode):
 
     def __init__(self, nodes: RankNodes, row: int) -> None:
         self._nodes, self._row = nodes, row
+        self.rank = nodes.rank
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _FileNode) and self._nodes is other._nodes and self._row == other._row
@@ -341,40 +332,23 @@ class _FileNode(DraftNode):
     @property
     def id(self) -> int:
         """Its id, which does not change."""
-        return self._nodes.column("node_id", self._row)
+        return int(self._nodes.columns.node_id[self._row])
 
     @property
     def kind(self) -> int:
         """Its `NodeType`, or another number."""
-        kind = UNKNOWN_KIND if self._nodes.is_changed(self._row) else self._nodes.column("kind", self._row)
-        return int(self.seen.type) if kind == UNKNOWN_KIND else kind
+        kind = self._nodes.columns.kind[self._row]
+        return int(self.seen.type if self._nodes.is_changed[self._row] or kind == UNKNOWN_KIND else kind)
 
 
 def _rows_at(begin: NDArray[np.int64], offsets: Iterable[int]) -> _Mask:
-    """Which nodes have a byte at any of some offsets."""
+    """Which nodes, whose bytes or dependencies begin at `begin`, have one at any of some offsets."""
     mask = np.zeros(len(begin) - 1, np.bool_)
     rows = np.searchsorted(begin, np.fromiter(offsets, np.int64), side="right") - 1
     mask[rows[rows >= 0]] = True
     return mask
 
 
-def _doubtful_values(data: bytes) -> Iterator[int]:
-    """Offsets of names of attributes behind which no value of a type that `repair` keeps follows at once."""
-    kinds = schema_module().AttributeProto.DESCRIPTOR.fields
-    for name in FIELDS:
-        tags = [_tag(kind) for kind in kinds if kind.name in accepted_fields(name)]
-        pattern = re.compile(re.escape(name.encode()) + b"(?!" + b"|".join(map(re.escape, tags)) + b")")
-        yield from (match.start() for match in pattern.finditer(data))
-
-
-def _tag(field: Any) -> bytes:
-    wire = 0 if field.name.split("_")[0] in ("bool", "int32", "int64", "uint32", "uint64", "sint32", "sint64") else 1
-    wire = 2 if field.name.endswith("_list") or field.name == "string_val" else 5 if field.name in _FOUR_BYTES else wire
-    number = field.number << 3 | wire
-    return bytes((number,)) if number < 128 else bytes((number & 127 | 128, number >> 7))
-
-
-_FOUR_BYTES = ("fixed32_val", "sfixed32_val")
 _EMPTY = np.empty(0, np.int64)
 _NO_COLUMNS = _Columns(
     b"", np.zeros(1, np.int64), _EMPTY, np.empty(0, np.uint8), _EMPTY, np.zeros(1, np.int64), _EMPTY, *[np.empty(0, np.bool_)] * 2

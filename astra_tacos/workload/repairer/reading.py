@@ -75,8 +75,8 @@ def default_system(num_dimensions: int) -> dict[str, Any]:
     }
 
 
-def read_draft(inputs: RepairInputs, backend: Backend | str | None, num_ranks: int | None) -> tuple[Draft, tuple[str, ...]]:
-    """Read a run, and say which of its files are defaults.
+def read_draft(inputs: RepairInputs, backend: Backend | str | None, num_ranks: int | None) -> Draft:
+    """Read a run.
 
     Parameters
     ----------
@@ -92,47 +92,28 @@ def read_draft(inputs: RepairInputs, backend: Backend | str | None, num_ranks: i
     ConfigError
         If a file is given that cannot be read, or there is no trace.
     """
-    defaults: list[str] = []
     most = read_network(inputs.network).num_npus if inputs.network is not None else MAX_RANKS
     metadata, ranks, compressed = [], [], []
     for rank, path in enumerate(trace_files(inputs.workload, most)):
-        head, nodes = _read_rank(path)
+        head, nodes = _read_rank(rank, path)
         metadata.append(head)
         ranks.append(nodes)
         if is_compressed(path):
             compressed.append(rank)
-    text, network, tables = _network(inputs, str(inputs.workload), num_ranks or len(ranks), defaults)
-    system = _system(inputs, len(network.dimensions), defaults)
-    custom, per_node = _custom(inputs, system)
-    surplus = [rank for rank in rank_files(inputs.workload) if rank >= most]
-    return (
-        Draft(
-            name=inputs.workload.name,
-            metadata=metadata,
-            ranks=ranks,
-            compressed=tuple(compressed),
-            surplus=tuple(surplus),
-            groups=_groups(inputs, defaults),
-            system=system,
-            network_text=text,
-            network=network,
-            network_tables=tables,
-            memory=_memory(inputs, defaults),
-            custom=custom,
-            per_node=per_node,
-            backend=choose_backend(backend, network),
-        ),
-        tuple(defaults),
-    )
+    draft = _draft(inputs.workload.name, str(inputs.workload), ranks, inputs, backend, num_ranks or len(ranks))
+    draft.metadata += metadata
+    draft.compressed += compressed
+    draft.surplus += (rank for rank in rank_files(inputs.workload) if rank >= most)
+    return draft
 
 
-def _read_rank(path: Path) -> tuple[Any, RankNodes]:
+def _read_rank(rank: int, path: Path) -> tuple[Any, RankNodes]:
     try:
         file = load_file(path)
-        return read_metadata(file), RankNodes.of_file(file)
+        return read_metadata(file), RankNodes.of_file(rank, file)
     except ConfigError:  # no trace, or one with faults that only messages can show
         head, nodes = read_messages(path)
-        return head, RankNodes(DraftNode(message) for message in nodes)
+        return head, RankNodes(rank, (DraftNode(message) for message in nodes))
 
 
 def draft_of(
@@ -143,7 +124,7 @@ def draft_of(
     inputs: RepairInputs,
     backend: Backend | str | None,
     num_ranks: int,
-) -> tuple[Draft, tuple[str, ...]]:
+) -> Draft:
     """A draft of nodes that come from elsewhere than traces of ASTRA-sim; the files of `inputs` are used where there are any.
 
     Parameters
@@ -168,16 +149,29 @@ def draft_of(
     ConfigError
         If a file is given that cannot be read.
     """
+    of_ranks = [RankNodes(rank, nodes) for rank, nodes in enumerate(ranks)]
+    draft = _draft(name, source, of_ranks, inputs, backend, num_ranks)
+    draft.groups = groups | draft.groups
+    return draft
+
+
+def _draft(
+    name: str,
+    source: str,
+    ranks: list[RankNodes],
+    inputs: RepairInputs,
+    backend: Backend | str | None,
+    num_ranks: int,
+) -> Draft:
+    """Nodes with the files of `inputs`, without heads of the traces."""
     defaults: list[str] = []
     text, network, tables = _network(inputs, source, num_ranks, defaults)
     system = _system(inputs, len(network.dimensions), defaults)
     custom, per_node = _custom(inputs, system)
-    memory = _memory(inputs, defaults)
-    model = choose_backend(backend, network)
-    groups = groups | _groups(inputs, defaults)
-    of_ranks = [RankNodes(nodes) for nodes in ranks]
-    draft = Draft(name, [], of_ranks, (), (), groups, system, text, network, tables, memory, custom, per_node, model)
-    return draft, tuple(defaults)
+    groups, memory = _groups(inputs, defaults), _memory(inputs, defaults)
+    return Draft(
+        name, ranks, groups, system, text, network, tables, memory, custom, per_node, choose_backend(backend, network), defaults
+    )
 
 
 def network_of(text: str) -> NetworkConfig:

@@ -135,7 +135,7 @@ def repair(
     output = Path(output)
     check_repair_output(output, inputs)
     steps = chosen_steps(without)
-    draft, defaults = read_draft(inputs, backend, num_ranks)
+    draft = read_draft(inputs, backend, num_ranks)
     if num_ranks is not None and draft.network.num_npus != num_ranks:
         raise ConfigError(f"--ranks: found {num_ranks}, but {draft.network.source} has {draft.network.num_npus} NPUs")
     if num_ranks is None and draft.num_ranks == 1 and draft.network.num_npus > 1:
@@ -143,7 +143,7 @@ def repair(
             f"{inputs.workload}.1.et: no such file: the network has {draft.network.num_npus:,} NPUs, and there is one trace "
             "(--ranks N replicates it, as data parallelism would)"
         )
-    return finish_run(draft, output, steps, defaults, tuple(without))
+    return finish_run(draft, output, steps, tuple(without))
 
 
 def chosen_steps(without: Iterable[str]) -> tuple[Step, ...]:
@@ -165,7 +165,6 @@ def finish_run(
     draft: Draft,
     output: Path,
     steps: Iterable[Step],
-    defaults: tuple[str, ...],
     skipped: tuple[str, ...] = (),
     *,
     notes: tuple[str, ...] = (),
@@ -181,8 +180,6 @@ def finish_run(
         Directory to write.
     steps
         The steps to take.
-    defaults
-        Files that were missing, and what stands for them.
     skipped
         Names of the steps that are not taken.
     notes
@@ -223,7 +220,7 @@ def finish_run(
         except AstraTacosError as error:
             raise type(error)(f"cannot be repaired: {str(error).replace(f'{folder}/', '')}") from None
         warnings = tuple(finding for finding in report.findings if finding.severity is Severity.WARNING)
-        result = RepairResult(output, defaults, notes, tuple(changes), skipped, warnings, outcome, (before, after))
+        result = RepairResult(output, tuple(draft.defaults), notes, tuple(changes), skipped, warnings, outcome, (before, after))
         (folder / REPAIR_FILE).write_text(json.dumps(result.to_json(), indent=1) + "\n", encoding="utf-8")
     return result
 

@@ -156,7 +156,7 @@ def workload_point(run: Path, network: NetworkConfig, **changes: Any) -> Point:
     files = (str(run / "workload" / "w"), str(run / "system.json"), str(run / "comm_group.json"), None, str(run))
     digest = read_run_source({key: key for key in RUN_KEYS}, Path(), *files).digest
     task = WorkloadTask(*files, None, "ring", SearchOptions("ring", trials=1, threads=1), digest)
-    return Point(0, {}, network, replace(task, **changes), {})
+    return Point(0, network, replace(task, **changes), {})
 
 
 def test_a_workload_has_the_figures_of_its_plan(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,7 +282,7 @@ def test_symmetric_points_without_expansion_have_the_rows_of_the_expanded_schedu
 
 def test_a_symmetric_point_of_thousands_of_npus_is_not_expanded() -> None:
     network = NetworkConfig("n.yml", (Dimension("Ring", 64, 50.0, 500.0), Dimension("Switch", 32, 25.0, 500.0)))
-    outcome = evaluate(Point(0, {}, network, CollectiveTask("all-reduce", None, 1 << 30, SearchOptions()), {}), Conditions())
+    outcome = evaluate(Point(0, network, CollectiveTask("all-reduce", None, 1 << 30, SearchOptions()), {}), Conditions())
     assert outcome.status == OK
     assert outcome.results["made_by"] == "symmetric"
     assert outcome.results["num_sends"] == 2 * 2048 * 2047

@@ -29,7 +29,7 @@ FABRICS = (
 )
 TASK = CollectiveTask("all-reduce", None, 1 << 20, SearchOptions("tacos", "auto", threads=1))
 RUN = WorkloadTask("/a/w", "/a/s.json", "/a/g.json", None, "/a", None, None, SearchOptions(trials=4, threads=1), "0" * 64)
-POINT = Point(0, {"a": 1}, NETWORK, TASK, {"kind": "collective"})
+POINT = Point(0, NETWORK, TASK, {"kind": "collective"})
 OTHER = {
     "collective": "broadcast",
     "root": 1,
@@ -96,7 +96,7 @@ def test_whatever_the_network_is_changes_the_key() -> None:
 
 def test_nothing_else_does() -> None:
     others = (
-        replace(POINT, index=7, axes={"b": 2.5}, inputs={"cost": 3.0, "network": "y"}, error="no"),
+        replace(POINT, index=7, inputs={"cost": 3.0, "network": "y"}, error="no"),
         replace(POINT, network=replace(NETWORK, source="elsewhere/other.yml")),
     )
     assert {point.key for point in others} == {POINT.key}
@@ -127,7 +127,7 @@ def test_the_key_follows_version_and_format(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_request_brings_it_across(
     index: int, axes: dict[str, float], network: NetworkConfig, task: CollectiveTask | WorkloadTask, error: str | None
 ) -> None:
-    point = Point(index, axes, network, task, {"network": "x", "latency_ns": [0.5, 1.0], "cost": None, **axes}, error)
+    point = Point(index, network, task, {"network": "x", "latency_ns": [0.5, 1.0], "cost": None, **axes}, error)
     again = pickle.loads(pickle.dumps(point))
     assert again == point
     assert again.key == point.key

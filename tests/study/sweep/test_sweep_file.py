@@ -33,7 +33,7 @@ def test_a_sweep_without_axes_is_one_point(tmp_path: Path) -> None:
     assert (found.name, found.axes, found.num_combinations, found.left_out) == ("s", (), 1, {})
     assert point.task == CollectiveTask("all-reduce", None, 1 << 20, SearchOptions("auto", "auto", threads=1))
     assert list(point.inputs) == list(INPUT_COLUMNS)
-    assert point.error is None and point.index == 0 and point.axes == {}
+    assert point.error is None and point.index == 0
 
 
 def test_every_key_arrives(tmp_path: Path) -> None:
@@ -124,9 +124,9 @@ def test_a_split_of_600(tmp_path: Path) -> None:
     }
     for index, point in enumerate(found.points):
         assert point.index == index
-        assert point.inputs["share"] == point.axes["share"] == point.axes["b2"] / 600
+        assert point.inputs["share"] == point.inputs["b2"] / 600
         dimension = point.network.dimensions[1]  # three links of an NPU share what it has there
-        assert dimension.bandwidth_gibps * 3 * 2**30 / 1e9 == pytest.approx(point.axes["b1"], rel=1e-12)
+        assert dimension.bandwidth_gibps * 3 * 2**30 / 1e9 == pytest.approx(point.inputs["b1"], rel=1e-12)
 
 
 def test_costs_are_those_of_optimize(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -163,12 +163,7 @@ def test_networks_as_an_axis(tmp_path: Path) -> None:
     (tmp_path / "graph.yml").write_text(json.dumps(RING | {"npus_count": [2], "astra_tacos": {"links": "l.csv"}}))
     networks = ["n.yml", "a/n.yml", "graph.yml", TORUS | {"name": "small", "npus_count": ["= n", 3]}]
     found = sweep(tmp_path, point={"network": ...}, axes={"network": networks, "n": [3, 4]})
-    assert [(p.axes["network"], p.inputs["network"]) for p in found.points[::2]] == [
-        ("n", "n"),
-        ("a/n.yml", "a/n.yml"),
-        ("graph", "graph"),
-        ("small", "small"),
-    ]
+    assert [point.inputs["network"] for point in found.points[::2]] == ["n", "a/n.yml", "graph", "small"]
     assert [point.inputs["num_npus"] for point in found.points] == [4, 4, 4, 4, 2, 2, 9, 12]
     graph = found.points[4]
     assert graph.network.links and graph.inputs["topology"] == "graph of 2 links"
@@ -181,13 +176,13 @@ def test_failed_links(tmp_path: Path) -> None:
     found = sweep(tmp_path, point={"network": TORUS, "failed_links": failures}, axes={"f": [0, 0.1, 0.3, 0.9], "draw": [1, 2]})
     for point in found.points:
         inputs = point.inputs
-        assert (inputs["failed_fraction"], inputs["failed_seed"]) == (point.axes["f"], point.axes["draw"])
-        if point.axes["f"] == 0.9:
+        assert (inputs["failed_fraction"], inputs["failed_seed"]) == (inputs["f"], inputs["draw"])
+        if inputs["f"] == 0.9:
             assert point.error is not None and "expected at most 17: with more the network falls apart" in point.error
             assert inputs["num_links"] == 64 and inputs["failed_links"] == 0
             continue
         assert point.error is None
-        assert inputs["failed_links"] == 2 * round(32 * point.axes["f"])
+        assert inputs["failed_links"] == 2 * round(32 * inputs["f"])
         assert inputs["num_links"] == build_topology(point.network).num_links == 64 - inputs["failed_links"]
     keys = [point.key for point in found.points[:6]]
     assert keys[0] == keys[1] and len(set(keys)) == 5  # without failures the seed does not matter
@@ -259,105 +254,82 @@ def test_an_axis_without_a_column_gets_its_own(tmp_path: Path) -> None:
     assert list(found.points[0].inputs) == [*INPUT_COLUMNS, "max_sends"]
 
 
+WRONG_POINTS: list[tuple[dict[str, Any], str]] = [
+    ({"nodes": 3}, ": point has the key 'nodes', expected network, failed_links, collective, root, size, "),
+    ({"network": ...}, ": point.network is missing, expected the path of a network YAML, a template, or an axis"),
+    ({"network": "no.yml"}, ": point.network: no.yml: cannot be read (No such file or directory)"),
+    ({"network": RING | {"nodes": 1}}, ": point.network has the key 'nodes', expected name, topology, npus_count, "),
+    ({"network": {"topology": ["Ring"]}}, ": point.network has neither of bandwidth and bandwidth_per_npu, expected one"),
+    ({"network": RING | {"npus_count": [1]}}, ": point.network: npus_count[0] is 1, expected a whole number above 1"),
+    ({"size": ...}, ": point.size is missing, expected it there or as an axis"),
+    ({"size": "64MB/s"}, ": point.size: found '64MB/s', expected bytes such as 4096, 64MiB or 1GB"),
+    ({"size": 0}, ": point.size is 0, expected a size above 0 and at most 8192 TiB"),
+    ({"size": "1000000TiB"}, ": point.size: found '1000000TiB', expected a size above 0 and at most 8192 TiB"),
+    ({"collective": "allreduce"}, ": point.collective is 'allreduce', expected all-reduce, all-gather, "),
+    ({"root": 1}, ": root is 1 and collective all-reduce, expected broadcast, gather, reduce, scatter, as only these"),
+    ({"chunks_per_npu": 0}, ": point.chunks_per_npu is 0, expected a whole number from 1 on, or auto"),
+    ({"seed": -1}, ": point.seed is -1, expected a whole number from 0 on"),
+    ({"budget": 0}, ": point.budget is 0, expected sends examined such as 20M, seconds such as 10s"),
+    ({"reduce_bandwidth": -1}, ": point.reduce_bandwidth is -1, expected a number of GB/s, 0 or more"),
+    ({"failed_links": {"seed": 3}}, ": point.failed_links.fraction is missing, expected a number of 0 to below 1"),
+    ({"workload": "w"}, ": point.size: size is for collectives, but there is a workload, expected some of synthesizer, "),
+    ({"baseline": "ring"}, ": point.baseline: baseline is for a workload, but there is none, expected some of collective, "),
+    (
+        WORKLOAD | {"workload": "w"},
+        ": point.workload: {folder}/w.0.et: no such file, expected a trace per rank: PREFIX.0.et, PREFIX.1.et, ...",
+    ),
+    (WORKLOAD | {"directory": "d"}, ": point.directory: {folder}/d: no such directory, expected that in which"),
+]
+WRONG_FILES: list[tuple[dict[str, Any], str]] = [
+    ({"axis": {}}, " has the key 'axis', expected name, point, axes, define, where, cost_model"),
+    (
+        {"point": {"network": RING | {"bandwidth": ["b0"]}}, "axes": {"b0": [1]}},
+        ": point.network.bandwidth[0]: found the text 'b0', expected a number or an expression, which begins with =: '= b0'",
+    ),
+    (
+        {"axes": {"seed": ["= n"], "n": [1]}},
+        ": axes.seed[0] is '= n', expected a plain value: expressions go under point or define",
+    ),
+    ({"axes": {"seed": [1, "x"]}}, ": axes.seed[1] is 'x', expected a whole number from 0 on"),
+    (
+        {"axes": {"network": [RING]}},
+        ": axes.network[0].name is missing, expected a plain name: rows identify the networks of an axis by it",
+    ),
+    (
+        {"axes": {"network": [RING | {"name": "a"}, TORUS | {"name": "a"}]}},
+        ": axes.network[1].name is 'a', as that of another network, expected another name",
+    ),
+    ({"axes": {"n": [1]}}, ": axes.n: nothing uses n, expected a key of point, or an expression with it"),
+    ({"point": {"seed": "= n + m"}, "axes": {"n": [1]}}, ": point.seed 'n + m': found the name m, expected n"),
+    ({"point": {"seed": "= n - 5"}, "axes": {"n": [7, 3]}}, ": point.seed is -2, expected a whole number from 0 on (at n = 3)"),
+    (
+        {"point": {"seed": "= 1 / n"}, "axes": {"n": [0]}},
+        ": point.seed '1 / n': found a division by 0, expected another divisor (at n = 0)",
+    ),
+    (
+        {"point": {"network": THREE}, "axes": [{"zip": {"b0": [100, 400], "b1": [300, 300]}}]},
+        ": point.network: bandwidth_per_npu[2] is -100, expected a number of GB/s above 0 and at most ",
+    ),
+    ({"define": ["x"]}, ": define is ['x'], expected a mapping of names to expressions"),
+    ({"define": {"size": "1"}}, ": define.size: size is a key of point, expected another name"),
+    ({"define": {"n": "1"}, "axes": {"n": [1]}}, ": define.n: s.yml: axes.n is called so, expected another name"),
+    ({"define": {"a": "b", "b": "c + 1", "c": "b"}}, ": define.b: b needs c needs b, expected no circle"),
+    ({"define": {"a": "[1]"}}, ": define.a '[1]' is a list, expected a single value"),
+    ({"where": [True]}, ": where[0] is True, expected an expression such as 'b0 >= 20'"),
+    ({"where": ["1 + 1"]}, ": where[0] '1 + 1' is 2, expected true or false"),
+    ({"where": ["cost < 3"]}, ": where[0] 'cost < 3': found cost, expected a cost_model that says it"),
+    (
+        {"where": ["x < 3"]},
+        ": where[0] 'x < 3': found the name x, expected total_bandwidth, num_npus, num_links, bandwidth, npus_count",
+    ),
+    ({"where": ["num_npus > 4", "1 < 2"]}, ": where leaves none of 1 points (num_npus > 4 refuses 1), expected some"),
+    ({"cost_model": "a\0b"}, ": cost_model: 'a\\x00b': cannot be read (embedded null byte)"),
+    ({"cost_model": COST}, "three_tiers.yml: CostDimension has 3 entries, "),
+]
+
+
 @pytest.mark.parametrize(
-    ("document", "message"),
-    [
-        ({"axis": {}}, " has the key 'axis', expected name, point, axes, define, where, cost_model"),
-        ({"point": {"nodes": 3}}, ": point has the key 'nodes', expected network, failed_links, collective, root, size, "),
-        ({"point": {"network": ...}}, ": point.network is missing, expected the path of a network YAML, a template, or an axis"),
-        ({"point": {"network": "no.yml"}}, ": point.network: no.yml: cannot be read (No such file or directory)"),
-        (
-            {"point": {"network": RING | {"nodes": 1}}},
-            ": point.network has the key 'nodes', expected name, topology, npus_count, ",
-        ),
-        (
-            {"point": {"network": {"topology": ["Ring"]}}},
-            ": point.network has neither of bandwidth and bandwidth_per_npu, expected one",
-        ),
-        (
-            {"point": {"network": RING | {"npus_count": [1]}}},
-            ": point.network: npus_count[0] is 1, expected a whole number above 1",
-        ),
-        ({"point": {"size": ...}}, ": point.size is missing, expected it there or as an axis"),
-        ({"point": {"size": "64MB/s"}}, ": point.size: found '64MB/s', expected bytes such as 4096, 64MiB or 1GB"),
-        ({"point": {"size": 0}}, ": point.size is 0, expected a size above 0 and at most 8192 TiB"),
-        ({"point": {"size": "1000000TiB"}}, ": point.size: found '1000000TiB', expected a size above 0 and at most 8192 TiB"),
-        (
-            {"point": {"network": RING | {"bandwidth": ["b0"]}}, "axes": {"b0": [1]}},
-            ": point.network.bandwidth[0]: found the text 'b0', expected a number or an expression, which begins with =: '= b0'",
-        ),
-        ({"point": {"collective": "allreduce"}}, ": point.collective is 'allreduce', expected all-reduce, all-gather, "),
-        (
-            {"point": {"root": 1}},
-            ": root is 1 and collective all-reduce, expected broadcast, gather, reduce, scatter, as only these",
-        ),
-        ({"point": {"chunks_per_npu": 0}}, ": point.chunks_per_npu is 0, expected a whole number from 1 on, or auto"),
-        ({"point": {"seed": -1}}, ": point.seed is -1, expected a whole number from 0 on"),
-        (
-            {"point": {"budget": 0}},
-            ": point.budget is 0, expected sends examined such as 20M, seconds such as 10s",
-        ),
-        ({"point": {"reduce_bandwidth": -1}}, ": point.reduce_bandwidth is -1, expected a number of GB/s, 0 or more"),
-        ({"point": {"failed_links": {"seed": 3}}}, ": point.failed_links.fraction is missing, expected a number of 0 to below 1"),
-        (
-            {"point": {"workload": "w"}},
-            ": point.size: size is for collectives, but there is a workload, expected some of synthesizer, ",
-        ),
-        (
-            {"point": {"baseline": "ring"}},
-            ": point.baseline: baseline is for a workload, but there is none, expected some of collective, ",
-        ),
-        (
-            {"point": WORKLOAD | {"workload": "w"}},
-            ": point.workload: {folder}/w.0.et: no such file, expected a trace per rank: PREFIX.0.et, PREFIX.1.et, ...",
-        ),
-        (
-            {"point": WORKLOAD | {"directory": "d"}},
-            ": point.directory: {folder}/d: no such directory, expected that in which",
-        ),
-        (
-            {"axes": {"seed": ["= n"], "n": [1]}},
-            ": axes.seed[0] is '= n', expected a plain value: expressions go under point or define",
-        ),
-        ({"axes": {"seed": [1, "x"]}}, ": axes.seed[1] is 'x', expected a whole number from 0 on"),
-        (
-            {"axes": {"network": [RING]}},
-            ": axes.network[0].name is missing, expected a plain name: rows identify the networks of an axis by it",
-        ),
-        (
-            {"axes": {"network": [RING | {"name": "a"}, TORUS | {"name": "a"}]}},
-            ": axes.network[1].name is 'a', as that of another network, expected another name",
-        ),
-        ({"axes": {"n": [1]}}, ": axes.n: nothing uses n, expected a key of point, or an expression with it"),
-        ({"point": {"seed": "= n + m"}, "axes": {"n": [1]}}, ": point.seed 'n + m': found the name m, expected n"),
-        (
-            {"point": {"seed": "= n - 5"}, "axes": {"n": [7, 3]}},
-            ": point.seed is -2, expected a whole number from 0 on (at n = 3)",
-        ),
-        (
-            {"point": {"seed": "= 1 / n"}, "axes": {"n": [0]}},
-            ": point.seed '1 / n': found a division by 0, expected another divisor (at n = 0)",
-        ),
-        (
-            {"point": {"network": THREE}, "axes": [{"zip": {"b0": [100, 400], "b1": [300, 300]}}]},
-            ": point.network: bandwidth_per_npu[2] is -100, expected a number of GB/s above 0 and at most ",
-        ),
-        ({"define": ["x"]}, ": define is ['x'], expected a mapping of names to expressions"),
-        ({"define": {"size": "1"}}, ": define.size: size is a key of point, expected another name"),
-        ({"define": {"n": "1"}, "axes": {"n": [1]}}, ": define.n: s.yml: axes.n is called so, expected another name"),
-        ({"define": {"a": "b", "b": "c + 1", "c": "b"}}, ": define.b: b needs c needs b, expected no circle"),
-        ({"define": {"a": "[1]"}}, ": define.a '[1]' is a list, expected a single value"),
-        ({"where": [True]}, ": where[0] is True, expected an expression such as 'b0 >= 20'"),
-        ({"where": ["1 + 1"]}, ": where[0] '1 + 1' is 2, expected true or false"),
-        ({"where": ["cost < 3"]}, ": where[0] 'cost < 3': found cost, expected a cost_model that says it"),
-        (
-            {"where": ["x < 3"]},
-            ": where[0] 'x < 3': found the name x, expected total_bandwidth, num_npus, num_links, bandwidth, npus_count",
-        ),
-        ({"where": ["num_npus > 4", "1 < 2"]}, ": where leaves none of 1 points (num_npus > 4 refuses 1), expected some"),
-        ({"cost_model": "a\0b"}, ": cost_model: 'a\\x00b': cannot be read (embedded null byte)"),
-        ({"cost_model": COST}, "three_tiers.yml: CostDimension has 3 entries, "),
-    ],
+    ("document", "message"), [*(({"point": point}, message) for point, message in WRONG_POINTS), *WRONG_FILES]
 )
 def test_what_is_wrong_is_told_with_key_and_value(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, document: dict[str, Any], message: str

@@ -31,7 +31,7 @@ CASES = {
     "all sharded": Step(small_model(), Parallelism(2, 2, 4), 5, 2, shards_optimizer=True, sequence_parallel=True),
     "experts": Step(small_model(experts=8, top_k=2), Parallelism(4, 2, 2, 4), 2),
     "copied experts": Step(small_model(experts=4, top_k=2), Parallelism(4, 1, 2, 2), 2, buckets=3),
-    "sharded experts": Step(small_model(experts=4, top_k=3), Parallelism(4, 2, 1, 2), 2, 1, "1f1b", 1, True, True),
+    "sharded experts": Step(small_model(experts=4, top_k=3), Parallelism(4, 2, 1, 2), 2, 1, 1, True, sequence_parallel=True),
     "own experts": Step(small_model(experts=4), Parallelism(2, 2, 1, 1), 2),
 }
 

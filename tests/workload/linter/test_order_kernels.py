@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from astra_tacos.run.trace._row_kernels import precedes
 from astra_tacos.support.kernels.shared import topological_order
 from astra_tacos.workload.linter import _order_kernels as kernels
+from astra_tacos.workload.linter.trace_view import order_rows
 
 Ranks = list[list[list[int]]]
 """By rank and node, the nodes of the rank that it depends on; -1 for one that does not exist."""
@@ -47,7 +48,8 @@ class Case:
         self.graph.add_nodes_from(range(self.num))
         self.graph.add_edges_from((dep, row) for row, node in enumerate(deps) for dep in node if dep >= 0)
         children = kernels.transpose(self.dep_first, self.dep, self.num)
-        self.order, self.ordered = kernels.rank_orders(self.rank_first, self.dep_first, self.dep, *children)
+        self.order, runs = order_rows(self.rank, *children)
+        self.ordered = np.bincount(self.rank[runs], minlength=len(ranks))
         self.place = np.argsort(self.order)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.lint_runs import Node, RunFiles, coll, comp, drop, node, one_step_exchange, recv, send
+from helpers.lint_runs import Node, RunFiles, coll, comp, drop, every, node, one_step_exchange, recv, send
 
 from astra_tacos.run.run import RunInputs
 from astra_tacos.run.trace.schema import CommType, NodeType
@@ -22,10 +22,6 @@ from astra_tacos.workload.repairer.steps import STEPS
 
 ROOFLINE = {"roofline-enabled": 1, "peak-perf": 900, "local-mem-bw": 1600}
 GROUPS = '[{"pg_name": "7", "ranks": [0, 1], "group_size": 2}, {"pg_name": "0", "ranks": []}]'
-
-
-def alike(*nodes: Node, count: int = 2) -> list[list[Node]]:
-    return [list(nodes)] * count
 
 
 def defines_groups(id: int, text: str = GROUPS) -> Node:
@@ -58,26 +54,27 @@ class Case:
 
 
 CASES = [
-    Case("compressed-traces", RunFiles(alike(comp(0))), ("decompressed",), False, compress),
+    Case("compressed-traces", every(comp(0)), ("decompressed",), False, compress),
     Case("rank-count", RunFiles([[comp(0), coll(1, [0])]], npus=(3,)), ("copied from rank 0",) * 2, num_ranks=3),
-    Case("rank-count", RunFiles(alike(comp(0), count=3), npus=(2,)), ("trace left out",), False),
+    Case("rank-count", every(comp(0), count=3, npus=(2,)), ("trace left out",), False),
     Case("duplicate-ids", RunFiles([[comp(3)], [comp(7), comp(7)]]), ("id 7 became 8",)),
-    Case("attribute-values", RunFiles(alike(comp(3, is_cpu_op=None))), ("is_cpu_op removed",) * 2),
+    Case("attribute-values", every(comp(3, is_cpu_op=None)), ("is_cpu_op removed",) * 2),
     Case("dangling-dependencies", RunFiles([[comp(3, [9, 8])], [comp(0)]]), ("no longer depends on 9, 8",)),
     Case(
         "process-groups",
-        RunFiles(alike(defines_groups(1), coll(2, [1], group=7), coll(3, [2], group=0))),
+        every(defines_groups(1), coll(2, [1], group=7), coll(3, [2], group=0)),
         ("group '7' of ranks [0, 1] added to comm_group.json",),
         False,
     ),
     Case("metadata-nodes", RunFiles([[comp(1), node(2, NodeType.METADATA, [1]), comp(3, [2])], [comp(0)]]), ("removed n2",)),
-    Case("cpu-collectives", RunFiles(alike(coll(3, is_cpu_op=True))), ("is_cpu_op became False",) * 2),
+    Case("cpu-collectives", every(coll(3, is_cpu_op=True)), ("is_cpu_op became False",) * 2),
     Case(
         "cpu-collectives",
-        RunFiles(alike(coll(3, is_cpu_op=True), coll(4, [3]))),
+        every(coll(3, is_cpu_op=True), coll(4, [3])),
         ("n3 became a CPU node of its 0 us",) * 2,
     ),
-    Case("group-names", RunFiles(alike(comp(0)), groups={"tp": [0, 1]}), ("group 'tp' became 1",)),
+    Case("group-names", every(coll(0, pg_name=("bytes_val", b"tp"))), ("pg_name 'tp' became '1'",) * 2),
+    Case("group-names", every(comp(0), groups={"tp": [0, 1]}), ("group 'tp' became 1",)),
     Case(
         "group-names",
         RunFiles(
@@ -86,12 +83,12 @@ CASES = [
         ),
         ("pg_name '0.0' became '0'", "pg_name '0.0' became '0'", "group '0' became 1") + ("pg_name '0' became '1'",) * 2,
     ),
-    Case("group-members", RunFiles(alike(coll(0, group=7))), ("group 7 of ranks 0, 1 added",)),
-    Case("group-members", RunFiles(alike(coll(0, group=1), count=3), groups={"1": [0, 1]}), ("added to group 1",)),
-    Case("group-members", RunFiles(alike(coll(0, group=1)), groups={"1": [0, 1, 1, 5]}), ("group 1: each", "group 1: without")),
+    Case("group-members", every(coll(0, group=7)), ("group 7 of ranks 0, 1 added",)),
+    Case("group-members", every(coll(0, group=1), count=3, groups={"1": [0, 1]}), ("added to group 1",)),
+    Case("group-members", every(coll(0, group=1), groups={"1": [0, 1, 1, 5]}), ("group 1: each", "group 1: without")),
     Case(
         "collective-patterns",
-        RunFiles(alike(coll(3, comm_type=CommType.GATHER))),
+        every(coll(3, comm_type=CommType.GATHER)),
         ("GATHER became ALL_GATHER",) * 2,
     ),
     Case(
@@ -117,24 +114,25 @@ CASES = [
     Case("skipped-nodes", RunFiles([[node(3, NodeType.INVALID), comp(4, [3])], [comp(0)]]), ("removed (INVALID)",)),
     Case("cycles", RunFiles([[comp(2), comp(3, [4]), comp(4, [3]), comp(5, [4])], [comp(0)]]), ("no longer depends on 4",)),
     Case("empty-ranks", RunFiles([[comp(0)], []]), ("a compute node of 0 us (1 ns) added",)),
-    Case("network", RunFiles(alike(comp(0)), topology=("Ring",)), ("Ring of 2 became FullyConnected",)),
-    Case("roofline", RunFiles(alike(comp(3)), system=ROOFLINE), ("roofline-enabled became 0",)),
+    Case("network", every(comp(0), topology=("Ring",)), ("Ring of 2 became FullyConnected",)),
+    Case("roofline", every(comp(3), system=ROOFLINE), ("roofline-enabled became 0",)),
     Case(
         "roofline",
-        RunFiles(alike(comp(3, num_ops=10**9, tensor_size=10**6), comp(4, [3], us=7)), system=ROOFLINE),
+        every(comp(3, num_ops=10**9, tensor_size=10**6), comp(4, [3], us=7), system=ROOFLINE),
         ("num_ops became 6,300,450,000, of 1 byte",) * 2,
     ),
     Case(
         "system",
-        RunFiles(alike(coll(0)), system={"preferred-dataset-splits": None, "all-reduce-implementation": ["ring"] * 2}),
+        every(coll(0), system={"preferred-dataset-splits": None, "all-reduce-implementation": ["ring"] * 2}),
         ("preferred-dataset-splits: absent became 1", "all-reduce-implementation:"),
     ),
-    Case("involved-dimensions", RunFiles(alike(coll(3, involved_dim=[False]))), ("involved_dim became [True]",) * 2),
+    Case("involved-dimensions", every(coll(3, involved_dim=[False])), ("involved_dim became [True]",) * 2),
     Case(
         "one-plan-per-group",
-        RunFiles(
-            alike(coll(1, group=1), coll(2, [1], size=8192, group=1)),
-            {"collective/a": one_step_exchange(), "collective/b": one_step_exchange(size=8192, tag=10)},
+        every(
+            coll(1, group=1),
+            coll(2, [1], size=8192, group=1),
+            collectives={"collective/a": one_step_exchange(), "collective/b": one_step_exchange(size=8192, tag=10)},
             groups={"1": [0, 1]},
             per_node={1: "collective/a", 2: "collective/b"},
         ),
@@ -216,8 +214,8 @@ def test_every_step_is_shown() -> None:
 @pytest.mark.parametrize(
     ("run", "says"),
     [
-        (RunFiles(alike(comp(0)), npus=(3,)), "w.2.et: no such file, and the network has 3 NPUs"),
-        (RunFiles(alike(drop(coll(3), "comm_size"))), "a collective without a size"),
+        (every(comp(0), npus=(3,)), "w.2.et: no such file, and the network has 3 NPUs"),
+        (every(drop(coll(3), "comm_size")), "a collective without a size"),
         (RunFiles([[coll(1)], [coll(1, comm_type=CommType.ALL_GATHER)]]), "ALL_REDUCE and ALL_GATHER"),
         (
             RunFiles([[coll(1)], [coll(1, comm_type=CommType.ALL_GATHER)], [drop(coll(1), "comm_type")]]),
@@ -233,9 +231,9 @@ def test_every_step_is_shown() -> None:
             "deadlock: ranks order their collectives differently",
         ),
         (RunFiles([[comp(7), comp(7), comp(8, [7])], [comp(0)]]), "several nodes have the id 7, and others depend on it"),
-        (RunFiles(alike(coll(3, comm_size="4 KiB"))), "comm_size is '4 KiB'"),
+        (every(coll(3, comm_size="4 KiB")), "comm_size is '4 KiB'"),
         (RunFiles([[comp(0)]], npus=(2,)), "--ranks N replicates it"),
-        (RunFiles(alike(comp(3, us=0, num_ops=9, tensor_size=9)), system={"roofline-enabled": 1}), "peak-perf is absent"),
+        (every(comp(3, us=0, num_ops=9, tensor_size=9), system={"roofline-enabled": 1}), "peak-perf is absent"),
     ],
 )
 def test_what_nothing_tells_is_refused_in_one_line(run: RunFiles, says: str, tmp_path: Path) -> None:
@@ -246,6 +244,6 @@ def test_what_nothing_tells_is_refused_in_one_line(run: RunFiles, says: str, tmp
 
 
 def test_an_unknown_step_is_refused(tmp_path: Path) -> None:
-    run = RepairInputs(**RunFiles(alike(comp(0))).write(tmp_path))
+    run = RepairInputs(**every(comp(0)).write(tmp_path))
     with pytest.raises(ConfigError, match="'cycle', expected one of compressed-traces, "):
         repair(run, tmp_path / "out", without=["cycle"])

@@ -11,7 +11,7 @@ from astra_tacos.planner.run_bound import estimate_durations
 from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.workload import find_workload
 from astra_tacos.run.run import PATTERN_KEYS
-from astra_tacos.run.trace.schema import CommType, NodeType
+from astra_tacos.run.trace.schema import CommType
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.temporaries import scratch_directory
 from astra_tacos.workload.repairer.draft import Draft, Log
@@ -35,27 +35,30 @@ def mend_patterns(draft: Draft, log: Log) -> None:
     that at the same place among the collectives of the group, on all ranks that say one there, where they run as many of them.
     """
     collectives = list(draft.collectives())
-    told = _told_by_ranks(draft) if any(_is_absent(node) for _, node in collectives) else {}
-    for rank, node in collectives:
+    alike = _alike(draft, lambda node: node.group) if any(map(_is_absent, collectives)) else {}
+    told = {node: {other.pattern or 0 for other in nodes if not _is_absent(other)} for node, nodes in alike.items()}
+    for node in collectives:
         pattern = node.pattern
         if pattern is None or _is_absent(node):
             named, reason = pattern_of_name(node.name), f"its name is {node.name!r}"
             if named is None:
-                named, reason = told.get((rank, node.id)), "the same collective on other ranks is one"
+                known = told[node]
+                named = CommType(max(known)) if len(known) == 1 and max(known) <= max(CommType) else None
+                reason = "the same collective on other ranks is one"
             if named is None:
                 why = f"a collective without comm_type; neither {node.name!r} nor other ranks tell it"
-                raise draft.fault(rank, node, why)
-            log.add(f"comm_type became {named.name}", reason, rank, node.id)
+                raise draft.fault(node, why)
+            log.add(f"comm_type became {named.name}", reason, node)
             node.set("comm_type", int(named))
             pattern = int(named)
         if pattern in PATTERN_KEYS:
             continue
         if pattern == CommType.BROADCAST:
-            _broadcast(draft, log, rank, node)
+            _broadcast(draft, log, node)
         elif 0 <= pattern <= max(CommType):
-            _stand_in(draft, log, rank, node, CommType(pattern))
+            _stand_in(draft, log, node, CommType(pattern))
         else:
-            raise draft.fault(rank, node, f"comm_type {pattern} is no pattern of the Chakra schema")
+            raise draft.fault(node, f"comm_type {pattern} is no pattern of the Chakra schema")
 
 
 def _is_absent(node: DraftNode) -> bool:
@@ -72,22 +75,16 @@ def _sequences(draft: Draft, key: Callable[[DraftNode], _Key]) -> dict[tuple[int
     return found
 
 
-def _told_by_ranks(draft: Draft) -> dict[tuple[int, int], CommType]:
-    """Patterns that nodes lack, by rank and id: the only one that other ranks state, where the schema has it."""
-    stated: dict[tuple[str, int, int], set[int]] = {}
-    absent: dict[tuple[int, int], tuple[str, int, int]] = {}
-    for (rank, group), nodes in _sequences(draft, lambda node: node.group).items():
+def _alike(draft: Draft, key: Callable[[DraftNode], Hashable]) -> dict[DraftNode, list[DraftNode]]:
+    """Each collective with those at its place among the collectives of one key, on all ranks that run as many of them."""
+    found: dict[Hashable, list[DraftNode]] = {}
+    for (_, value), nodes in _sequences(draft, key).items():
         for place, node in enumerate(nodes):
-            key = group, len(nodes), place
-            if _is_absent(node):
-                absent[rank, node.id] = key
-            else:
-                stated.setdefault(key, set()).add(node.pattern or 0)
-    found = {where: stated.get(key, set()) for where, key in absent.items()}
-    return {where: CommType(*one) for where, one in found.items() if len(one) == 1 and max(one) <= max(CommType)}
+            found.setdefault((value, len(nodes), place), []).append(node)
+    return {node: nodes for nodes in found.values() for node in nodes}
 
 
-def _broadcast(draft: Draft, log: Log, rank: int, node: DraftNode) -> None:
+def _broadcast(draft: Draft, log: Log, node: DraftNode) -> None:
     members = draft.members(node.group)
     size = node.size or node.tensor_bytes() or 0
     if node.duration_us or size <= 0 or not members:
@@ -95,21 +92,19 @@ def _broadcast(draft: Draft, log: Log, rank: int, node: DraftNode) -> None:
     log.add(
         f"BROADCAST of {size:,} bytes became ALL_GATHER of {-(-size // len(members)):,} from each rank",
         "ASTRA-sim sends nothing for a Broadcast, and the node has no duration",
-        rank,
-        node.id,
+        node,
         is_assumed=True,
     )
     node.set("comm_type", int(CommType.ALL_GATHER))
     node.set("comm_size", -(-size // len(members)))
 
 
-def _stand_in(draft: Draft, log: Log, rank: int, node: DraftNode, pattern: CommType) -> None:
+def _stand_in(draft: Draft, log: Log, node: DraftNode, pattern: CommType) -> None:
     other, why = _STANDS_FOR[pattern]
     log.add(
         f"{pattern.name} became {other.name}, {why}",
         "ASTRA-sim does not run this pattern",
-        rank,
-        node.id,
+        node,
         is_assumed=pattern != CommType.REDUCE_SCATTER_BLOCK,
     )
     node.set("comm_type", int(other))
@@ -122,28 +117,21 @@ def find_sizes(draft: Draft, log: Log) -> None:
 
     The same collective is the one at the same place among those of the group and pattern, on ranks that run as many of them.
     """
-    if all(_is_known(node) for _, node in draft.collectives()):
+    if all(map(_is_known, draft.collectives())):
         return
-    sequences = _sequences(draft, lambda node: (node.group, node.pattern or 0))
-    for (rank, key), nodes in sequences.items():
-        for place, node in enumerate(nodes):
-            if _is_known(node):
-                continue
-            size, reason = node.tensor_bytes(), "the size of its tensors"
-            if size is None:
-                peers = [
-                    (other, theirs[place])
-                    for (other, their_key), theirs in sequences.items()
-                    if their_key == key and len(theirs) == len(nodes) and _is_known(theirs[place])
-                ]
-                sizes = {there.size for _, there in peers}
-                if len(sizes) != 1:
-                    why = "a collective without a size, and neither its tensors nor other ranks tell it"
-                    raise draft.fault(rank, node, why)
-                size, reason = sizes.pop(), f"the size of the same collective on rank {peers[0][0]}, node {peers[0][1].id}"
-            given = "absent" if node.size is None else node.size
-            log.add(f"comm_size became {size:,}", f"{reason}; it was {given}", rank, node.id)
-            node.set("comm_size", size)
+    for node, nodes in _alike(draft, lambda node: (node.group, node.pattern or 0)).items():
+        if _is_known(node):
+            continue
+        size, reason = node.tensor_bytes(), "the size of its tensors"
+        if size is None:
+            peers = [other for other in nodes if _is_known(other)]
+            sizes = {other.size for other in peers}
+            if len(sizes) != 1:
+                raise draft.fault(node, "a collective without a size, and neither its tensors nor other ranks tell it")
+            size, reason = sizes.pop(), f"the size of the same collective on rank {peers[0].rank}, node {peers[0].id}"
+        given = "absent" if node.size is None else node.size
+        log.add(f"comm_size became {size:,}", f"{reason}; it was {given}", node)
+        node.set("comm_size", size)
 
 
 def _is_known(node: DraftNode) -> bool:
@@ -155,9 +143,8 @@ def drop_idle(draft: Draft, log: Log) -> None:
 
     Nothing moves in them, but ASTRA-sim's native algorithms never end in a group of one, and an All-Gather of 0 bytes stalls.
     """
-    for rank, nodes in enumerate(draft.ranks):
-        idle = ((node, _why_idle(draft, node)) for node in nodes.of_kind(NodeType.COMM_COLL))
-        draft.remove(log, rank, [(node, _pattern_name(node), reason) for node, reason in idle if reason])
+    idle = ((node, _why_idle(draft, node)) for node in draft.collectives())
+    draft.remove(log, ((node, _pattern_name(node), reason) for node, reason in idle if reason))
 
 
 def _pattern_name(node: DraftNode) -> str:
@@ -170,7 +157,7 @@ def _why_idle(draft: Draft, node: DraftNode) -> str | None:
     if node.size == 0:
         return "it has 0 bytes: nothing moves"
     members = draft.members(node.group)
-    return f"group {node.get('pg_name')} has one rank: nothing moves" if members is not None and len(members) == 1 else None
+    return f"group {node.group_name} has one rank: nothing moves" if members is not None and len(members) == 1 else None
 
 
 def match_ranks(draft: Draft, log: Log) -> None:
@@ -218,7 +205,7 @@ def _align(draft: Draft, log: Log, group: str, own: dict[int, list[DraftNode]]) 
     patterns = {rank: Counter(map(_pattern, nodes)) for rank, nodes in own.items()}
     if all(counts == patterns[fewest] for counts in patterns.values()):
         for pattern in patterns[fewest]:
-            _equalise(log, {rank: [node for node in nodes if _pattern(node) == pattern] for rank, nodes in own.items()})
+            _equalise(log, [[node for node in nodes if _pattern(node) == pattern] for nodes in own.values()])
         return
     for key in (_kind, _pattern):
         model = [key(node) for node in own[fewest]]
@@ -235,18 +222,18 @@ def _align(draft: Draft, log: Log, group: str, own: dict[int, list[DraftNode]]) 
         kept = set(places[rank] or ())
         why = f"rank {fewest} runs no such collective: it would wait for ever"
         gone = [(node, _pattern_name(node), why) for place, node in enumerate(nodes) if place not in kept]
-        draft.remove(log, rank, gone)
-    _equalise(log, {rank: [nodes[place] for place in places[rank] or ()] for rank, nodes in own.items()})
+        draft.remove(log, gone)
+    _equalise(log, [[nodes[place] for place in places[rank] or ()] for rank, nodes in own.items()])
 
 
-def _equalise(log: Log, own: dict[int, list[DraftNode]]) -> None:
+def _equalise(log: Log, own: list[list[DraftNode]]) -> None:
     """Give the n-th nodes of all ranks the largest size of them."""
-    for nodes in zip(*own.values(), strict=True):
+    for nodes in zip(*own, strict=True):
         size = max(node.size or 0 for node in nodes)
-        for rank, node in zip(own, nodes, strict=True):
+        for node in nodes:
             if node.size != size:
                 reason = "the ranks of the collective have different sizes: the largest one counts"
-                log.set(rank, node, "comm_size", size, reason, is_assumed=True)
+                log.set(node, "comm_size", size, reason, is_assumed=True)
 
 
 def _subsequence(model: Sequence[_Key], keys: Sequence[_Key]) -> list[int] | None:
@@ -274,7 +261,7 @@ def involve_dimensions(draft: Draft, log: Log) -> None:
     Dimensions that the list lacks are involved, as they are where there is no list.
     """
     count = len(draft.network.dimensions)
-    for rank, node in draft.collectives():
+    for node in draft.collectives():
         if node.group not in ALL_RANKS or not count:
             continue
         given = node.get("involved_dim")
@@ -285,7 +272,7 @@ def involve_dimensions(draft: Draft, log: Log) -> None:
             continue
         new = [*(flags or []), *[True] * count][:count]
         new = new if any(new) else [True] * count
-        log.add(f"involved_dim became {new}", f"the network has {count} dimensions, and it was {flags}", rank, node.id)
+        log.add(f"involved_dim became {new}", f"the network has {count} dimensions, and it was {flags}", node)
         node.set("involved_dim", new)
 
 
@@ -314,4 +301,4 @@ def order_collectives(draft: Draft, log: Log) -> None:
             if node is None or other is None:
                 continue
             node.depend((other.id,))
-            log.add(f"waits for node {other.id}", "one order of collectives on all ranks", rank, node.id)
+            log.add(f"waits for node {other.id}", "one order of collectives on all ranks", node)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 
+import numpy as np
+
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.workload.repairer.draft import Draft, Log
 from astra_tacos.workload.repairer.node import DraftNode
@@ -30,7 +32,7 @@ def renumber(draft: Draft, log: Log) -> None:
                     f"{draft.name}.{rank}.et: several nodes have the id {node.id}, and others depend on it: which one they mean "
                     "is not known"
                 )
-            log.add(f"id {node.id} became {number}", "an earlier node has the same id", rank, node.id)
+            log.add(f"id {node.id} became {number}", "an earlier node has the same id", node)
             node.message.id = number
 
 
@@ -43,14 +45,14 @@ def drop_dangling(draft: Draft, log: Log) -> None:
     Converters leave nodes out (of threads, of operators without kernels) and keep the ids of those that others waited for. What
     a missing node waited for is not in the file.
     """
-    for rank, nodes in enumerate(draft.ranks):
+    for nodes in draft.ranks:
         find = nodes.finder()
         for node in nodes.dangling():
             missing = {dep: None for dep in node.deps if find(dep) is None}
             if missing:
                 listed = ", ".join(map(str, list(missing)[:_SHOWN])) + (", ..." if len(missing) > _SHOWN else "")
                 what = f"no longer depends on {listed}"
-                log.add(what, "no node of the rank has that id", rank, node.id)
+                log.add(what, "no node of the rank has that id", node)
                 node.replace_deps(lambda dep, gone=missing: () if dep in gone else (dep,))
 
 
@@ -63,7 +65,7 @@ def cut_cycles(draft: Draft, log: Log) -> None:
     A control dependency goes before one on data, one on a later id before one on an earlier id, and among equals the one that
     cuts the most cycles of two. All others stay.
     """
-    for rank, nodes in enumerate(draft.ranks):
+    for nodes in draft.ranks:
         # With each dependency on a lower id, there is no cycle: every other one spans the ids of the cycles that it is in.
         by_id = {node.id: node for node in nodes.between(nodes.backward())}
         pending = _components(by_id, {node_id: _needed(node, by_id) for node_id, node in by_id.items()})
@@ -74,7 +76,7 @@ def cut_cycles(draft: Draft, log: Log) -> None:
             node = by_id[node_id]
             node.replace_deps(lambda other, dep=dep: () if other == dep else (other,))
             size = "itself" if node_id == dep else f"a cycle of {len(members):,} nodes"
-            log.add(f"no longer depends on {dep}", f"it waited for {size}", rank, node_id)
+            log.add(f"no longer depends on {dep}", f"it waited for {size}", node)
             inside[node_id].discard(dep)
             pending += _components(members, inside)
 
@@ -96,42 +98,12 @@ def _cheapest(by_id: dict[int, DraftNode], inside: dict[int, set[int]]) -> _Edge
 
 
 def _components(members: Iterable[int], needed: dict[int, set[int]]) -> list[set[int]]:
-    """Sets of nodes that depend on one another in cycles (Tarjan's strongly connected components, without recursion)."""
-    number: dict[int, int] = {}
-    low: dict[int, int] = {}
-    on_stack: set[int] = set()
-    stack: list[int] = []
-    found: list[set[int]] = []
-    for root in members:
-        if root in number:
-            continue
-        number[root] = low[root] = len(number)
-        stack.append(root)
-        on_stack.add(root)
-        work = [(root, iter(needed[root]))]
-        while work:
-            node, rest = work[-1]
-            for dep in rest:
-                if dep not in number:
-                    number[dep] = low[dep] = len(number)
-                    stack.append(dep)
-                    on_stack.add(dep)
-                    work.append((dep, iter(needed[dep])))
-                    break
-                if dep in on_stack:
-                    low[node] = min(low[node], number[dep])
-            else:
-                work.pop()
-                if work:
-                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
-                if low[node] == number[node]:
-                    component = set()
-                    while True:
-                        member = stack.pop()
-                        on_stack.discard(member)
-                        component.add(member)
-                        if member == node:
-                            break
-                    if len(component) > 1 or node in needed[node]:
-                        found.append(component)
-    return found
+    """Sets of nodes that depend on one another in cycles."""
+    from astra_tacos.planner.group_topology import components
+
+    place = {node_id: number for number, node_id in enumerate(members)}
+    edges = [(place[node_id], place[dep]) for node_id in place for dep in needed[node_id]]
+    found: dict[int, set[int]] = {}
+    for node_id, part in zip(place, components(len(place), *np.array(edges).T).tolist() if edges else (), strict=False):
+        found.setdefault(part, set()).add(node_id)
+    return [part for part in found.values() if len(part) > 1 or part <= needed[min(part)]]

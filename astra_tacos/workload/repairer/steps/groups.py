@@ -22,13 +22,13 @@ def define_groups(draft: Draft, log: Log) -> None:
     Such a node lists, for each group, its name and ranks. No ranks, or all of them, mean the group of all ranks. Groups that the
     file has already stay as they are.
     """
-    for rank, node in ((rank, node) for rank, nodes in enumerate(draft.ranks) for node in nodes.named(_NAME)):
+    for node in (node for nodes in draft.ranks for node in nodes.named(_NAME)):
         texts = (text for text in node.texts() if isinstance(text, str) and len(text) <= _MOST_TEXT)
         for name, ranks in (group for text in texts for group in groups_of_text(text)):
             if name in draft.groups or name in ALL_RANKS:
                 continue
             members = draft.groups[name] = sorted(set(ranks)) or list(range(draft.num_ranks))
-            log.add(f"group {name!r} of ranks {members} added to comm_group.json", "the node defines it", rank, node.id)
+            log.add(f"group {name!r} of ranks {members} added to comm_group.json", "the node defines it", node)
 
 
 def number_groups(draft: Draft, log: Log) -> None:
@@ -38,7 +38,7 @@ def number_groups(draft: Draft, log: Log) -> None:
     name, gets a number of its own; "4.0" is 4. One group may have different names on different ranks where its ranks do.
     """
     _canonical(draft, log)
-    names = {*draft.groups, *(node.group for _, node in draft.collectives())}
+    names = {*draft.groups, *(node.group for node in draft.collectives())}
     taken = {int(name) for name in names if _is_number(name)}
     everyone = list(range(draft.num_ranks))
     new: dict[str, str] = {}
@@ -60,12 +60,12 @@ def number_groups(draft: Draft, log: Log) -> None:
             log.add(f"group {name!r} became {new[name]}", "ASTRA-sim takes whole numbers of 1 or more")
     zero = {name: set(members) for name, members in draft.groups.items() if name in new and name in ALL_RANKS}
     draft.groups = groups
-    for rank, node in draft.collectives():
-        name = node.get("pg_name")
-        if name is None or _is_number(name) or (name in ALL_RANKS and rank not in zero.get(name, ())):
+    for node in draft.collectives():
+        named = node.group_name
+        if named is None or _is_number(named) or (named in ALL_RANKS and node.rank not in zero.get(named, ())):
             continue  # a rank that is not in a group "0" means all ranks by that name
-        node.set("pg_name", number(name))
-        log.add(f"pg_name {name!r} became {new[name]!r}", "ASTRA-sim takes whole numbers", rank, node.id)
+        node.set("pg_name", number(named))
+        log.add(f"pg_name {named!r} became {new[named]!r}", "ASTRA-sim takes whole numbers", node)
 
 
 def _is_number(name: str) -> bool:
@@ -74,11 +74,11 @@ def _is_number(name: str) -> bool:
 
 def _canonical(draft: Draft, log: Log) -> None:
     """Write whole numbers as such, in the nodes and in the file: `4.0` and `04` are 4."""
-    for rank, node in draft.collectives():
-        name = node.get("pg_name")
+    for node in draft.collectives():
+        name = node.group_name
         if name is not None and (whole := _whole(name)) != name:
             node.set("pg_name", whole)
-            log.add(f"pg_name {name!r} became {whole!r}", "ASTRA-sim takes whole numbers", rank, node.id)
+            log.add(f"pg_name {name!r} became {whole!r}", "ASTRA-sim takes whole numbers", node)
     groups = {}
     for name, members in draft.groups.items():
         whole = _whole(name)
@@ -108,10 +108,10 @@ def complete_groups(draft: Draft, log: Log) -> None:
     for name, members in list(draft.groups.items()):
         _clean(draft, log, name, members)
     uses: dict[str, Counter[int]] = {}
-    for rank, node in draft.collectives():
+    for node in draft.collectives():
         name = node.group
         if name not in ALL_RANKS:
-            uses.setdefault(name, Counter())[rank] += 1
+            uses.setdefault(name, Counter())[node.rank] += 1
     for name, counts in uses.items():
         if name not in draft.groups:
             ranks = draft.groups[name] = sorted(counts)
@@ -161,7 +161,7 @@ def separate_plans(draft: Draft, log: Log) -> None:
         return
     first: dict[tuple[str, int], str | None] = {}
     copies: dict[tuple[str, int, str | None], str] = {}
-    for rank, node in draft.collectives():
+    for node in draft.collectives():
         group, pattern = node.group, node.pattern or 0
         if group in ALL_RANKS:
             continue
@@ -172,7 +172,7 @@ def separate_plans(draft: Draft, log: Log) -> None:
         if key not in copies:
             copies[key] = draft.new_group(list(draft.groups[group]))
             log.add(f"group {copies[key]}: a copy of group {group}", f"for {program or 'the native algorithm'}")
-        log.add(f"group {group} became {copies[key]}", "a group remembers one custom collective per pattern", rank, node.id)
+        log.add(f"group {group} became {copies[key]}", "a group remembers one custom collective per pattern", node)
         node.set("pg_name", copies[key])
 
 
@@ -194,8 +194,8 @@ def group_all_ranks(draft: Draft, log: Log) -> None:
     if not draft.found("C08"):
         return
     name = draft.new_group(list(range(draft.num_ranks)))
-    for rank, node in draft.collectives():
+    for node in draft.collectives():
         if node.group in ALL_RANKS:
             node.set("pg_name", name)
             what = f"became a collective of group {name}, which is all ranks"
-            log.add(what, "ranks number them differently otherwise", rank, node.id)
+            log.add(what, "ranks number them differently otherwise", node)

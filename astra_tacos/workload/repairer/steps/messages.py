@@ -9,8 +9,6 @@ from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.workload.repairer.draft import Draft, Log
 from astra_tacos.workload.repairer.node import DraftNode
 
-_Message = tuple[int, DraftNode]
-
 
 def pair_messages(draft: Draft, log: Log) -> None:
     """Pair sends and receives: own ranks, peers, sizes and tags; receives that nothing sends to are removed.
@@ -21,14 +19,13 @@ def pair_messages(draft: Draft, log: Log) -> None:
     """
     if not any(True for _ in draft.messages()):
         return
-    for rank, node in draft.messages():
+    for node in draft.messages():
         own = "comm_src" if node.kind == NodeType.COMM_SEND else "comm_dst"
-        if node.number(own) not in (None, rank):
-            log.set(rank, node, own, rank, "the node is in this rank's file")
+        if node.number(own) not in (None, node.rank):
+            log.set(node, own, node.rank, "the node is in this rank's file")
     _find_peers(draft, log)
-    for rank, nodes in enumerate(draft.ranks):
-        found = ((node, _why_idle(draft, rank, node)) for node in nodes.of_kind(NodeType.COMM_SEND, NodeType.COMM_RECV))
-        draft.remove(log, rank, [(node, NodeType(node.kind).name, reason) for node, reason in found if reason])
+    found = ((node, _why_idle(draft, node)) for node in draft.messages())
+    draft.remove(log, ((node, NodeType(node.kind).name, reason) for node, reason in found if reason))
     sends, receives = _by_pair(draft, NodeType.COMM_SEND), _by_pair(draft, NodeType.COMM_RECV)
     for pair in sorted(sends.keys() | receives.keys()):
         _pair(draft, log, pair, sends.get(pair, []), receives.get(pair, []))
@@ -42,36 +39,36 @@ def _peer_name(node: DraftNode) -> str:
 
 def _find_peers(draft: Draft, log: Log) -> None:
     """Peers that a message does not state: the one rank that has an open message of its size and tag for this rank."""
-    for rank, node in draft.messages():
+    for node in draft.messages():
         if node.number(_peer_name(node)) is not None:
             continue
         candidates = {
-            other
-            for other, there in draft.messages()
+            there.rank
+            for there in draft.messages()
             if there.kind != node.kind
-            and there.number(_peer_name(there)) == rank
+            and there.number(_peer_name(there)) == node.rank
             and (there.number("comm_tag"), there.size) == (node.number("comm_tag"), node.size)
         }
         if len(candidates) != 1:
             why = f"{len(candidates)} ranks have messages like it: which one it belongs to is not known"
-            raise draft.fault(rank, node, f"a message without {_peer_name(node)}, and {why}")
+            raise draft.fault(node, f"a message without {_peer_name(node)}, and {why}")
         peer = candidates.pop()
-        log.add(f"{_peer_name(node)} became {peer}", f"only rank {peer} has a message of its size and tag", rank, node.id)
+        log.add(f"{_peer_name(node)} became {peer}", f"only rank {peer} has a message of its size and tag", node)
         node.set(_peer_name(node), peer)
 
 
-def _why_idle(draft: Draft, rank: int, node: DraftNode) -> str | None:
+def _why_idle(draft: Draft, node: DraftNode) -> str | None:
     peer = node.number(_peer_name(node)) or 0
-    if peer == rank:
+    if peer == node.rank:
         return "a rank needs no network to send to itself"
     if not 0 <= peer < draft.num_ranks:
         return f"rank {peer} does not exist"
     return "it has 0 bytes: nothing moves" if node.size == 0 else None
 
 
-def _by_pair(draft: Draft, kind: NodeType) -> dict[tuple[int, int], list[_Message]]:
+def _by_pair(draft: Draft, kind: NodeType) -> dict[tuple[int, int], list[DraftNode]]:
     """Messages by source and destination, in the order of their rank."""
-    found: dict[tuple[int, int], list[_Message]] = {}
+    found: dict[tuple[int, int], list[DraftNode]] = {}
     for rank, nodes in enumerate(draft.ranks):
         if not nodes.of_kind(kind):
             continue
@@ -79,7 +76,7 @@ def _by_pair(draft: Draft, kind: NodeType) -> dict[tuple[int, int], list[_Messag
             if node.kind == kind:
                 peer = node.number(_peer_name(node)) or 0
                 pair = (rank, peer) if kind == NodeType.COMM_SEND else (peer, rank)
-                found.setdefault(pair, []).append((rank, node))
+                found.setdefault(pair, []).append(node)
     return found
 
 
@@ -99,46 +96,44 @@ _AGREEMENTS: tuple[Callable[[DraftNode], tuple[Hashable, ...]], ...] = (
 )
 
 
-def _pair(draft: Draft, log: Log, pair: tuple[int, int], sends: list[_Message], receives: list[_Message]) -> None:
-    pairs: list[tuple[_Message, _Message]] = []
+def _pair(draft: Draft, log: Log, pair: tuple[int, int], sends: list[DraftNode], receives: list[DraftNode]) -> None:
+    pairs: list[tuple[DraftNode, DraftNode]] = []
     for key in _AGREEMENTS:
-        waiting: dict[tuple[Hashable, ...], list[_Message]] = {}
+        waiting: dict[tuple[Hashable, ...], list[DraftNode]] = {}
         for receive in receives:
-            waiting.setdefault(key(receive[1]), []).append(receive)
+            waiting.setdefault(key(receive), []).append(receive)
         for send in list(sends):
-            found = waiting.get(key(send[1]))
-            if found and None not in key(send[1]):
+            found = waiting.get(key(send))
+            if found and None not in key(send):
                 pairs.append((send, found.pop(0)))
                 sends.remove(send)
                 receives.remove(pairs[-1][1])
     if len(sends) == len(receives):
         pairs += zip(sends, receives, strict=True)
         sends, receives = [], []
-    taken = {_tag(node) for (_, node), _ in pairs}
+    taken = {_tag(send) for send, _ in pairs}
     for send, receive in pairs:
         _agree(draft, log, send, receive, taken)
-    for rank, node in receives:
-        log.add("removed COMM_RECV", f"rank {pair[0]} sends nothing like it: it would wait for ever", rank, node.id)
-        draft.bypass(rank, [node])
-    for rank, node in sends:
-        _receive(draft, log, rank, node, pair[1], taken)
+    why = f"rank {pair[0]} sends nothing like it: it would wait for ever"
+    draft.remove(log, [(node, "COMM_RECV", why) for node in receives])
+    for node in sends:
+        _receive(draft, log, node, pair[1], taken)
 
 
-def _agree(draft: Draft, log: Log, send: _Message, receive: _Message, taken: set[int | None]) -> None:
+def _agree(draft: Draft, log: Log, sent: DraftNode, received: DraftNode, taken: set[int | None]) -> None:
     """Give both sides the send's size and tag; the receive's where the send has none."""
-    (src, sent), (dst, received) = send, receive
     size = _size(sent) or _size(received) or sent.tensor_bytes() or received.tensor_bytes()
     if not size:
-        raise draft.fault(src, sent, "a message without a size, and its receive has none either")
+        raise draft.fault(sent, "a message without a size, and its receive has none either")
     tag = _tag(sent) if _tag(sent) is not None else _tag(received)
     if tag is None:
         tag = _free_tag(taken)
-    for rank, node, other, there in ((src, sent, dst, received), (dst, received, src, sent)):
-        whose = f"of the message with rank {other}, node {there.id}"
+    for node, there in ((sent, received), (received, sent)):
+        whose = f"of the message with rank {there.rank}, node {there.id}"
         if node.size != size:
-            log.set(rank, node, "comm_size", size, f"the size {whose}")
+            log.set(node, "comm_size", size, f"the size {whose}")
         if _tag(node) != tag:
-            log.set(rank, node, "comm_tag", tag, f"the tag {whose}")
+            log.set(node, "comm_tag", tag, f"the tag {whose}")
 
 
 def _free_tag(taken: set[int | None]) -> int:
@@ -148,22 +143,22 @@ def _free_tag(taken: set[int | None]) -> int:
     return tag
 
 
-def _receive(draft: Draft, log: Log, rank: int, node: DraftNode, peer: int, taken: set[int | None]) -> None:
+def _receive(draft: Draft, log: Log, node: DraftNode, peer: int, taken: set[int | None]) -> None:
     if _size(node) is None:
-        raise draft.fault(rank, node, f"a message without a size, and rank {peer} receives nothing like it")
+        raise draft.fault(node, f"a message without a size, and rank {peer} receives nothing like it")
     if _tag(node) is None:
-        log.set(rank, node, "comm_tag", _free_tag(taken), "tags go from 0 to 499,999,999")
+        log.set(node, "comm_tag", _free_tag(taken), "tags go from 0 to 499,999,999")
     receive = DraftNode.make(
         draft.new_id(peer),
         f"receive of {node.name}",
         NodeType.COMM_RECV,
         is_cpu_op=False,
         comm_size=node.size,
-        comm_src=rank,
+        comm_src=node.rank,
         comm_tag=node.number("comm_tag"),
     )
     draft.ranks[peer].append(receive)
-    log.add("COMM_RECV added", f"rank {rank}, node {node.id} sends it, and nothing receives it", peer, receive.id)
+    log.add("COMM_RECV added", f"rank {node.rank}, node {node.id} sends it, and nothing receives it", receive)
 
 
 def _separate(draft: Draft, log: Log) -> None:
@@ -171,15 +166,15 @@ def _separate(draft: Draft, log: Log) -> None:
     sends, receives = _by_pair(draft, NodeType.COMM_SEND), _by_pair(draft, NodeType.COMM_RECV)
     for pair, sent in sends.items():
         seen: set[tuple[Hashable, ...]] = set()
-        taken = {_tag(node) for _, node in sent}
+        taken = set(map(_tag, sent))
         rest = list(receives.get(pair, []))
-        for rank, node in sent:
+        for node in sent:
             key = _AGREEMENTS[0](node)
-            there, received = next(message for message in rest if _AGREEMENTS[0](message[1]) == key)
-            rest.remove((there, received))
+            received = next(message for message in rest if _AGREEMENTS[0](message) == key)
+            rest.remove(received)
             if key not in seen:
                 seen.add(key)
                 continue
             tag = _free_tag(taken)
-            for place, one in ((rank, node), (there, received)):
-                log.set(place, one, "comm_tag", tag, "another message has the same tag, peers and size, and no order")
+            for one in (node, received):
+                log.set(one, "comm_tag", tag, "another message has the same tag, peers and size, and no order")

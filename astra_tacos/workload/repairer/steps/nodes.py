@@ -16,19 +16,19 @@ def convert_values(draft: Draft, log: Log) -> None:
 
     `"4096"` and 4096.0 become the whole number 4096. A value that is no number where one is needed is refused.
     """
-    for rank, node in ((rank, node) for rank, nodes in enumerate(draft.ranks) for node in nodes.doubtful()):
+    for node in (node for nodes in draft.ranks for node in nodes.doubtful()):
         for name in FIELDS:
             kind = node.field(name)
             if kind == "":
                 node.drop(name)
-                log.add(f"{name} removed", "it has no value", rank, node.id)
+                log.add(f"{name} removed", "it has no value", node)
             elif kind is not None and kind not in accepted_fields(name):
-                value = _converted(draft, rank, node, name)
-                log.add(f"{name}: {node.get(name)!r} became {value!r}", f"ASTRA-sim does not read {kind} here", rank, node.id)
+                value = _converted(draft, node, name)
+                log.add(f"{name}: {node.get(name)!r} became {value!r}", f"ASTRA-sim does not read {kind} here", node)
                 node.set(name, value)
 
 
-def _converted(draft: Draft, rank: int, node: DraftNode, name: str) -> Any:
+def _converted(draft: Draft, node: DraftNode, name: str) -> Any:
     value = node.get(name)
     if hasattr(value, "values"):
         value = list(value.values)
@@ -46,7 +46,7 @@ def _converted(draft: Draft, rank: int, node: DraftNode, name: str) -> Any:
             number = float("nan")
         if abs(number) < 1 << 53 and number == int(number):
             return bool(number) if field == "bool_val" else int(number)
-    raise draft.fault(rank, node, f"{name} is {value!r}, which is no value that ASTRA-sim reads")
+    raise draft.fault(node, f"{name} is {value!r}, which is no value that ASTRA-sim reads")
 
 
 def drop_metadata(draft: Draft, log: Log) -> None:
@@ -54,10 +54,11 @@ def drop_metadata(draft: Draft, log: Log) -> None:
 
     ASTRA-sim's statistics abort at such a node. It computes nothing.
     """
-    for rank, nodes in enumerate(draft.ranks):
-        gone = ((node, "METADATA" if node.kind == NodeType.METADATA else f"type {node.kind}") for node in nodes.not_run())
-        why = "ASTRA-sim aborts at such nodes"
-        draft.remove(log, rank, [(node, f"{node.name or 'the node'} ({kind})", why) for node, kind in gone])
+    gone = []
+    for node in (node for nodes in draft.ranks for node in nodes.not_run()):
+        kind = "METADATA" if node.kind == NodeType.METADATA else f"type {node.kind}"
+        gone.append((node, f"{node.name or 'the node'} ({kind})", "ASTRA-sim aborts at such nodes"))
+    draft.remove(log, gone)
 
 
 def mend_cpu_communication(draft: Draft, log: Log) -> None:
@@ -67,7 +68,7 @@ def mend_cpu_communication(draft: Draft, log: Log) -> None:
     operator on the host (`c10d::allreduce_`), which states no size, or starts a collective of the same pattern and size, and
     NCCL's kernel. The operator keeps its time on the host; the kernel communicates.
     """
-    for rank, nodes in enumerate(draft.ranks):
+    for nodes in draft.ranks:
         kinds = NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV
         on_cpu = [node for node in nodes.of_kind(*kinds) if node.is_cpu_op]
         if not on_cpu:
@@ -81,18 +82,17 @@ def mend_cpu_communication(draft: Draft, log: Log) -> None:
         for node in on_cpu:
             key = (node.id, node.pattern, node.size)
             if node.is_collective and (None in key or key in started):
-                _make_host_time(log, rank, node)
+                _make_host_time(log, node)
             else:
-                log.add("is_cpu_op became False", "ASTRA-sim communicates on GPUs only", rank, node.id)
+                log.add("is_cpu_op became False", "ASTRA-sim communicates on GPUs only", node)
                 node.set("is_cpu_op", False)
 
 
-def _make_host_time(log: Log, rank: int, node: DraftNode) -> None:
+def _make_host_time(log: Log, node: DraftNode) -> None:
     log.add(
         f"{node.name} became a CPU node of its {node.duration_us:,} us",
         "it is the host side of a collective: ASTRA-sim communicates on GPUs only",
-        rank,
-        node.id,
+        node,
         compute_us=node.duration_us,
     )
     node.message.type = int(NodeType.COMP)
@@ -105,9 +105,8 @@ def drop_skipped(draft: Draft, log: Log) -> None:
 
     ASTRA-sim skips such a node, and starts what depends on it with the rank's next event, which may never come.
     """
-    for rank, nodes in enumerate(draft.ranks):
-        why = "ASTRA-sim skips the node, and may stall behind it"
-        draft.remove(log, rank, [(node, "(INVALID)", why) for node in nodes.of_kind(NodeType.INVALID)])
+    why = "ASTRA-sim skips the node, and may stall behind it"
+    draft.remove(log, ((node, "(INVALID)", why) for node in draft.nodes(NodeType.INVALID)))
 
 
 _OPS_PER_NS = 1000
@@ -122,36 +121,33 @@ def mend_roofline(draft: Draft, log: Log) -> None:
     """
     if not draft.system.get("roofline-enabled"):
         return
-    may_lack = ((rank, node) for rank, nodes in enumerate(draft.ranks) for node in nodes.may_lack_operations())
-    rest = [(rank, node) for rank, node in may_lack if not node.is_cpu_op]
-    lacking = [(rank, node) for rank, node in rest if not _states_operations(node)]
+    rest = [node for nodes in draft.ranks for node in nodes.may_lack_operations() if not node.is_cpu_op]
+    lacking = [node for node in rest if not _states_operations(node)]
     none_states = len(lacking) == len(rest) and not any(nodes.states_operations() for nodes in draft.ranks)
     peak, memory = (float(draft.system.get(key) or 0) for key in ("peak-perf", "local-mem-bw"))
-    if none_states and any(node.duration_us for _, node in lacking):
+    if none_states and any(node.duration_us for node in lacking):
         draft.system["roofline-enabled"] = 0
         log.add("roofline-enabled became 0", "no compute node states operations and bytes: their durations count")
         return
     if (lacking or not none_states) and not (peak > 0 and memory > 0):
-        if all(node.duration_us for _, node in draft.nodes(NodeType.COMP) if not node.is_cpu_op):
+        if all(node.duration_us for node in draft.nodes(NodeType.COMP) if not node.is_cpu_op):
             draft.system["roofline-enabled"] = 0
             log.add("roofline-enabled became 0", "peak-perf or local-mem-bw is not known, and every compute node has a duration")
             return
         what = "peak-perf" if peak <= 0 else "local-mem-bw"
         raise ConfigError(f"system.json: {what} is absent or 0 under the roofline, and compute nodes have no durations")
-    gone: dict[int, list[DraftNode]] = {}
-    for rank, node in lacking:
+    gone = []
+    for node in lacking:
         if node.duration_us:
             # Half an operation per ns more, so that rounding never takes a ns away.
             operations = int((node.duration_us * NS_PER_US + 0.5) * peak * _OPS_PER_NS)
             node.set("num_ops", operations)
             node.set("tensor_size", 1)
             what = f"num_ops became {operations:,}, of 1 byte"
-            log.add(what, f"it takes its {node.duration_us:,} us, and stated no operations under the roofline", rank, node.id)
+            log.add(what, f"it takes its {node.duration_us:,} us, and stated no operations under the roofline", node)
         else:
-            log.add("removed", "no operations, no bytes or no duration: it takes no time under the roofline", rank, node.id)
-            gone.setdefault(rank, []).append(node)
-    for rank, nodes in gone.items():
-        draft.bypass(rank, nodes)
+            gone.append((node, "", "no operations, no bytes or no duration: it takes no time under the roofline"))
+    draft.remove(log, gone)
 
 
 def _states_operations(node: DraftNode) -> bool:

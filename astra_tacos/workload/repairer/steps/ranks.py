@@ -46,7 +46,7 @@ def _replicate(draft: Draft, log: Log, wanted: int) -> None:
         )
     compute_us = nodes.compute_us()
     for rank in range(1, wanted):
-        draft.ranks.append(nodes.copy())
+        draft.ranks.append(nodes.copy(rank))
         draft.metadata.append(draft.metadata[0])
         log.add(
             "copied from rank 0",
@@ -56,10 +56,10 @@ def _replicate(draft: Draft, log: Log, wanted: int) -> None:
             is_assumed=True,
         )
     # Groups of a part of the ranks say nothing about copies: every collective is one of all ranks.
-    for rank, node in draft.collectives():
-        if node.get("pg_name") not in (None, "", "0"):
-            what = f"group {node.get('pg_name')!r} became all ranks"
-            log.add(what, "every rank is a copy of rank 0", rank, node.id, is_assumed=True)
+    for node in draft.collectives():
+        if node.group_name not in (None, "", "0"):
+            what = f"group {node.group_name!r} became all ranks"
+            log.add(what, "every rank is a copy of rank 0", node, is_assumed=True)
             node.drop("pg_name")
     draft.groups.clear()
 
@@ -69,10 +69,11 @@ def fill_empty(draft: Draft, log: Log) -> None:
 
     ASTRA-sim throws at a trace without nodes.
     """
-    for rank, nodes in enumerate(draft.ranks):
+    for nodes in draft.ranks:
         if not len(nodes):
-            nodes.append(DraftNode.make(0, "nothing", NodeType.COMP, is_cpu_op=False))
-            log.add("a compute node of 0 us (1 ns) added", "ASTRA-sim throws at a trace without nodes", rank, 0)
+            node = DraftNode.make(0, "nothing", NodeType.COMP, is_cpu_op=False)
+            nodes.append(node)
+            log.add("a compute node of 0 us (1 ns) added", "ASTRA-sim throws at a trace without nodes", node)
 
 
 def delay_first(draft: Draft, log: Log) -> None:
@@ -88,7 +89,7 @@ def delay_first(draft: Draft, log: Log) -> None:
         for other in first:
             other.depend((node.id,))
         nodes.append(node)
-        log.add("starts with a compute node of 0 us (1 ns)", "ASTRA-sim aborts at less than 1 ns at time 0", rank, node.id)
+        log.add("starts with a compute node of 0 us (1 ns)", "ASTRA-sim aborts at less than 1 ns at time 0", node)
 
 
 def end_with_compute(draft: Draft, log: Log) -> None:
@@ -105,4 +106,4 @@ def end_with_compute(draft: Draft, log: Log) -> None:
         node = draft.pause(rank, "end")
         node.depend(other.id for other in last)
         draft.ranks[rank].append(node)
-        log.add("ends with a compute node of 0 us (1 ns)", "ASTRA-sim's statistics abort where a message ends it", rank, node.id)
+        log.add("ends with a compute node of 0 us (1 ns)", "ASTRA-sim's statistics abort where a message ends it", node)

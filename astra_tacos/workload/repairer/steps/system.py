@@ -70,7 +70,7 @@ def mend_system(draft: Draft, log: Log) -> None:
     _algorithms(draft, log)
     if system.get("track-local-mem") and draft.found("S16"):
         _set(draft, log, "track-local-mem", 0, "nodes lack the attributes inputs and outputs, without which it aborts")
-    ids = {node.id for _, node in draft.collectives()}
+    ids = {node.id for node in draft.collectives()}
     for node_id in [node_id for node_id in draft.per_node if node_id not in ids]:
         log.add(f"per-node collective of node {node_id} left out", "no rank has a collective node of that id")
         del draft.per_node[node_id]
@@ -83,7 +83,7 @@ def _set(draft: Draft, log: Log, key: str, value: object, reason: str) -> None:
 
 def _algorithms(draft: Draft, log: Log) -> None:
     count = max(len(draft.network.dimensions), 1)
-    run = {node.pattern for _, node in draft.collectives()}
+    run = {node.pattern for node in draft.collectives()}
     used = {key for pattern, key in PATTERN_KEYS.items() if pattern in run}
     for pattern in COMM_KEYS:
         key = f"{pattern}-implementation"
