@@ -5,16 +5,28 @@ ASTRA_TACOS_PEERS=DIR python benchmarks/calibrate.py [--no-record]
 
 from __future__ import annotations
 
+import itertools
+import math
 import os
 import sys
+import tempfile
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 from results_page import machine, main
 
+from astra_tacos.network.network_config import read_network
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.solver.request import Request
+from astra_tacos.solver.solution import Solution
+from astra_tacos.solver.solve import solve
 from astra_tacos.study.calibrator.collective_fit import errors_of_rows, fit_collectives
 from astra_tacos.study.calibrator.collective_times import CollectiveTime, read_collectives
+from astra_tacos.study.calibrator.collectives import calibrate_collectives
 from astra_tacos.study.calibrator.machine import (
     Errors,
     Point,
@@ -25,6 +37,8 @@ from astra_tacos.study.calibrator.machine import (
     points_of,
     read_measurements,
 )
+from astra_tacos.study.calibrator.tori import NamedTime, choices, described, fit_tori, read_named
+from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 LEAST_BYTES = 1 << 16
 
@@ -39,8 +53,8 @@ def tables() -> str:
         load = load_of(folder / "xml" / path.name.replace("_in_place.csv", ".xml"))
         points.setdefault(load.protocol, []).extend(points_of(load, read_measurements(path), LEAST_BYTES))
     lines = [
-        "| protocol | times | launch, us | thread block, GB/s | link, GB/s | median, p90, worst | of the other half |",
-        "|---|---|---|---|---|---|---|",
+        "| protocol | times | launch, us | step, us | thread block, GB/s | link, GB/s | median, p90, worst | of the other half |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     every: list[float] = []
     others: list[float] = []
@@ -49,10 +63,10 @@ def tables() -> str:
         errors, half = errors_of(constants, own), cross_validated(own) or []
         every += errors
         others += half
-        fitted = f"{constants.launch_us:.1f} | {constants.block_gbps:.1f} | {constants.link_gbps:.1f}"
+        fitted = f"{constants.launch_us:.1f} | {constants.step_us:.1f} | {constants.block_gbps:.1f} | {constants.link_gbps:.1f}"
         lines.append(f"| {protocol} | {len(own)} | {fitted} | {_text(errors)} | {_text(half)} |")
-    lines.append(f"| all | {len(every)} | | | | {_text(every)} | {_text(others)} |")
-    return "\n".join([*lines, "", *collectives(), "", machine()])
+    lines.append(f"| all | {len(every)} | | | | | {_text(every)} | {_text(others)} |")
+    return "\n".join([*lines, "", *collectives(), "", *winners(), "", *worth(), "", machine()])
 
 
 Rows = list[CollectiveTime]
@@ -106,6 +120,104 @@ def collectives() -> list[str]:
         known = {"has_nvls": False, "is_mesh": arm == "intra-node"}
         add(f"{gpu}, {arm}", ("half of the sizes", "the other half, up to 64 KiB"), halves, **known)
     return lines
+
+
+def winners() -> list[str]:
+    """Which algorithm is the fastest on tori that were not fitted."""
+    every = read_named(Path(os.environ["ASTRA_TACOS_PEERS"]) / "measured_fugaku" / "fugaku.csv", {})
+    rows, why = described(every, fit_tori(described(every)[0]).constants["wire"])
+    shapes = list(dict.fromkeys(row.point[0] for row in rows))
+    cases = [(("2x2x2", "64x64"), ("4x4x4", "32x256"))] + [(tuple(s for s in shapes if s != shape), (shape,)) for shape in shapes]
+    fastest: dict[tuple[str, str, int], NamedTime] = {}
+    for row in every:
+        if row.point not in fastest or row.time_us < fastest[row.point].time_us:
+            fastest[row.point] = row
+    head = ("fitted", "predicted", "right", "share", "slower than the fastest: median, p90, worst", "right among all names")
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for fitted, predicted in cases:
+        model = fit_tori([row for row in rows if row.point[0] in fitted])
+        made = choices(model, [row for row in rows if row.point[0] in predicted])
+        right = sum(choice["is_right"] for choice in made)
+        limits = [1.1 * fastest[choice["shape"], choice["collective"], choice["size_bytes"]].time_us for choice in made]
+        of_all = sum(choice["chosen_us"] <= limit for choice, limit in zip(made, limits, strict=True))
+        figures = f"{right} of {len(made)} | {right / len(made):.1%} | {_text([choice['slower'] for choice in made])}"
+        lines.append(f"| {', '.join(fitted)} | {', '.join(predicted)} | {figures} | {of_all} of {len(made)} |")
+    others = sum(f"{row.collective} {row.algorithm}" in why for row in fastest.values())
+    reasons = Counter(why.values())
+    return [
+        *lines,
+        "",
+        f"Of {len(fastest)} points (shape, collective, size) {len(choices(model, rows))} have two described algorithms or more. "
+        f"{len(rows)} of {len(every)} times are of described algorithms: {reasons['no description']} names have no description, "
+        f"{reasons['faster than its bytes allow']} are faster than their bytes allow. "
+        f"At {others} points the fastest of all is one of these names.",
+    ]
+
+
+def worth() -> list[str]:
+    """What the best synthesized algorithm would gain over the library: by links and launch, and with the cost of steps."""
+    names = "machine, collective, size, measured (us), by links (us), with steps (us), gain, error: median and p90, "
+    head = names.split(", ")
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    h100 = "measured_h100/collectives.csv"
+    polaris = {"machine": "Polaris", "setup": "4", "nccl": "2.18"}
+    for name, path, where, shape, sizes in (
+        ("H100, 1 x 8", h100, {}, (1, 8), (32, 256, 2048, 16384)),
+        ("H100, 10 x 8", h100, {}, (10, 8), (32, 256, 2048, 16384)),
+        ("Polaris, 8 x 4", "measured_polaris/collectives.csv", polaris, (8, 4), (1, 16, 256, 1024)),
+    ):
+        rows = _rows(path, **where)
+        with tempfile.TemporaryDirectory() as folder:
+            output = Path(folder) / "machine"
+            found = calibrate_collectives([Path(os.environ["ASTRA_TACOS_PEERS"]) / path], None, where, output)
+            network = read_network(output / "network.yml")
+        sized = [replace(each, size=count) for each, count in zip(network.dimensions, reversed(shape), strict=True) if count > 1]
+        network = replace(network, dimensions=tuple(sized))
+        for collective, size in itertools.product(("all_reduce", "all_gather", "all_to_all"), sizes):
+            case = (collective, *shape, size)
+            times = [row.time_us for row in rows if (row.collective, row.nodes, row.gpus, _mib(row)) == case]
+            if not times:
+                continue
+            measured, ranks = float(np.median(times)), shape[0] * shape[1]
+            asked = size * MIB // (ranks if collective == "all_gather" else 1) // (ranks * 8) * (ranks * 8)
+            options = SearchOptions(effort="quick")
+            request = Request(network, collective.replace("_", "-"), asked, options=options, checks=False)
+            made = solve(request)
+            assert isinstance(made, Solution)
+            links = found["constants"]["launch_us"]["value"] + made.to_json()["predicted_ns"] / 1e3
+            steps = links + _cost_of_steps(made.schedule, found, shape[0] > 1)
+            least, most = measured / steps - 1, measured / links - 1
+            error, p90 = network.error or 0.0, found["left_out"]["all"]["p90"]
+            sure, by = (least, "gains") if least > 0 else (-most, "the library is faster")
+            words = {p90: by, error: f"perhaps {by}", -math.inf: "inside the error"}
+            verdict = next(text for limit, text in words.items() if sure > limit)
+            gain = f"{least:+.1%} to {most:+.1%}"
+            figures = f"{measured:,.0f} | {links:,.0f} | {steps:,.0f} | {gain} | {error:.1%}, {p90:.1%}"
+            cells = (name, collective, f"{size:,} MiB", figures, verdict)
+            lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def _cost_of_steps(schedule: Schedule, found: dict[str, Any], crosses: bool) -> float:
+    """What the library would pay for the longest chain of messages, and for each peer, beyond the latency of the links."""
+    topology, depth = schedule.topology, dict[tuple[int, int], int]()
+    src, dst = topology.channel_src[schedule.channel], topology.channel_dst[schedule.channel]
+    for row in np.argsort(schedule.start_ns, kind="stable").tolist():
+        chunk = int(schedule.chunk[row])
+        to = (chunk, int(dst[row]))
+        depth[to] = max(depth.get(to, 0), depth.get((chunk, int(src[row])), 0) + 1)
+    constants = {name: entry["value"] for name, entry in found["constants"].items()}
+    knots, factors = (np.log(found["step_curve"][name]) for name in ("message_bytes", "factor"))
+    message = np.log(float(schedule.collective.chunk_size_bytes.max()))
+    growth = constants["growth"] * max(message - knots[-1], 0.0)
+    factor = np.exp(np.interp(message, knots, factors) + growth) - np.exp(factors.min())
+    step = constants["inside_step_us"] * (constants["between_ratio"] if crosses else 1.0)
+    peers = max(len(set(dst[src == npu].tolist())) for npu in range(topology.num_npus))
+    return float(max(depth.values()) * step * factor + peers * constants["peer_us"])
+
+
+def _mib(row: CollectiveTime) -> int:
+    return round(row.size_bytes / MIB)
 
 
 MACHINES_OF_POLARIS: tuple[tuple[str, dict[str, str]], ...] = (

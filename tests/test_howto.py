@@ -13,12 +13,12 @@ from click.testing import CliRunner
 from astra_tacos.cli.main import cli
 
 ROOT = Path(__file__).parents[1]
-PAGES = {"docs/howto": 11, "docs/custom-collectives": 3, "README": 2}
+PAGES = {"docs/howto": 11, "docs/custom-collectives": 3, "docs/calibrate": 4, "README": 2}
 """Pages, and the fewest commands that each has."""
-ELSEWHERE = ("PREFIX", "splits")
-"""In commands of README.md: files of a user, and a sweep that takes long."""
+ELSEWHERE = ("PREFIX", "splits", "CSV", "TIMES", "RUN_DIR")
+"""In commands: files of a user, and a sweep that takes long."""
 LINES, WIDTH = 14, 100
-TABLES = ("plan", "compare")
+TABLES = ("plan", "compare", "calibrate")
 """Commands that also print a table, of more lines."""
 PROGRAM = "    astra-tacos "
 QUICKER = {

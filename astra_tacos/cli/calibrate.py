@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from astra_tacos.cli.shared.options import Size, json_option, network_option, ou
 from astra_tacos.solver.first_use import PROGRAMS, READING, REPLAYING
 from astra_tacos.support.errors import ConfigError
 
-_CONSTANTS = ("protocol", "programs", "times", "launch us", "extra us", "from", "thread block GB/s", "link GB/s")
+_CONSTANTS = ("protocol", "programs", "times", "launch us", "step us", "extra us", "from", "thread block GB/s", "link GB/s")
 _ERRORS = ("protocol", "median", "p90", "worst", "other half: median", "p90 ", "worst ")
 
 
@@ -22,7 +23,9 @@ _ERRORS = ("protocol", "median", "p90", "worst", "other half: median", "p90 ", "
 @click.argument("files", metavar="LOG|CSV...", type=click.Path(path_type=Path), nargs=-1, required=True)
 @click.option("--from", "least_bytes", type=Size(), help="Smallest size that counts, for programs (64KiB) and --check.")
 @click.option("--check", "checked", type=click.Path(path_type=Path), metavar="DIR", help="Check a calibration on other times.")
-@click.option("--limit", type=click.FloatRange(min=0), help="Largest median error of --check in percent.")
+@click.option(
+    "--limit", type=click.FloatRange(min=0), help="Largest error of --check (median; share of wrong choices) in percent."
+)
 @click.option("--where", multiple=True, metavar="COLUMN=VALUE", help="Rows of CSV files that count.")
 @output_option("Write calibration.json and network files.")
 @network_option
@@ -47,6 +50,9 @@ def calibrate(
 
     Files are logs of nccl-tests or rccl-tests, or CSV with columns collective, size_bytes, time_us, nodes and gpus_per_node.
     The last two may be missing where --network says the shape.
+
+    A CSV with columns shape (of a torus: 4x4x4), collective, algorithm, size_bytes and time_us fits which algorithm of MPI is the
+    fastest. With --check, the share of right choices is printed.
 
     An MSCCL program and its times are a pair: constants are fitted by protocol. Times are CSV with columns `size` (bytes) and
     `time` (us), or a log. Of times in place and out of place, those count that the program is for. With four programs of a
@@ -94,6 +100,7 @@ def _collectives(
     files: tuple[Path, ...], checked: Path | None, chosen: dict[str, Any], paths: tuple[Path | None, Path | None], as_json: bool
 ) -> None:
     from astra_tacos.study.calibrator.collectives import calibrate_collectives, check_collectives
+    from astra_tacos.study.calibrator.tori import calibrate_tori, check_tori, is_of_tori
 
     output, network = paths
     pairs = [text.partition("=") for text in chosen["where"]]
@@ -101,15 +108,24 @@ def _collectives(
         raise click.UsageError("--where takes COLUMN=VALUE.")
     where = {name: value for name, _, value in pairs}
     limit = chosen["limit"]
+    of_tori = [is_of_tori(path) for path in files]
+    if any(of_tori) and (not all(of_tori) or network is not None):
+        raise click.UsageError("Files with shapes of tori take no other files and no --network.")
+    show: Callable[[dict[str, Any]], None]
     if checked is None:
         if limit is not None or chosen["least_bytes"]:
             raise click.UsageError("--limit and --from are for --check and for programs.")
-        result, show = calibrate_collectives(files, network, where, output, progress), _print_collectives
+        if any(of_tori):
+            result, show = calibrate_tori(files, where, output, progress), _print_tori
+        else:
+            result, show = calibrate_collectives(files, network, where, output, progress), _print_collectives
     else:
         if output is not None or network is not None:
             raise click.UsageError("--output and --network are for fits: --check DIR has both.")
-        result, show = check_collectives(checked, files, where, chosen["least_bytes"]), _print_check
-        result = {**result, "limit": limit, "is_within": limit is None or result["median"] <= limit / 100}
+        check, show = (check_tori, _print_choices) if any(of_tori) else (check_collectives, _print_check)
+        result = check(checked, files, where, chosen["least_bytes"])
+        off = 1 - result["share"] if any(of_tori) else result["median"]
+        result = {**result, "limit": limit, "is_within": limit is None or off <= limit / 100}
     if as_json:
         print_json(result)
     else:
@@ -130,16 +146,7 @@ def _print_collectives(result: dict[str, Any]) -> None:
         ("switch adds", "yes" if result["has_nvls"] else "no"),
     ]
     print_answer(f"up to {result['nodes']} nodes of {result['gpus_per_node']} GPUs, {result['times']} times", rows)
-    table = [
-        (
-            entry["meaning"],
-            name,
-            f"{entry['value']:.3g}",
-            f"{entry['uncertainty']:.0%}" if entry["is_measured"] else "typical value",
-        )
-        for name, entry in result["constants"].items()
-    ]
-    print_table("constants", ("constant", "name", "value", "uncertainty"), table)
+    _print_constants(result["constants"])
     left = [(f"without {name}" if name != "all" else "all left out", *_share(own)) for name, own in result["left_out"].items()]
     rows = [("the times fitted", *_share(result["errors"])), *left]
     print_table("errors", ("on", "times", "median", "p90", "worst"), rows)
@@ -149,6 +156,32 @@ def _print_check(result: dict[str, Any]) -> None:
     rows = [("all", *_share(result))]
     rows += [(name, *_share(errors)) for kind in ("collective", "size", "nodes") for name, errors in result[f"by_{kind}"].items()]
     print_table("errors", ("on", "times", "median", "p90", "worst"), rows)
+
+
+def _print_tori(result: dict[str, Any]) -> None:
+    rows = [("right choices", _right(result["fitted"]["all"]), "the fastest, or within 10% of it, of the times fitted")]
+    left_out = result["left_out"].items()
+    rows += [(f"without {name}", _right(own), "predicted from the others") for name, own in left_out if name[0].isdigit()]
+    rows += [("left out", str(count), f"names: {why}") for why, count in result["not_described"].items()]
+    print_answer(f"{result['times']} times of named algorithms", rows)
+    _print_constants(result["constants"])
+
+
+def _print_constants(constants: dict[str, Any]) -> None:
+    table = [
+        (own["meaning"], name, f"{own['value']:.3g}", f"{own['uncertainty']:.0%}" if own["is_measured"] else "typical value")
+        for name, own in constants.items()
+    ]
+    print_table("constants", ("constant", "name", "value", "uncertainty"), table)
+
+
+def _print_choices(result: dict[str, Any]) -> None:
+    table = [(name, _right(own), f"{own['share']:.1%}") for name, own in result["by"].items()]
+    print_table("right choices: the fastest, or within 10% of it", ("of", "right", "share"), table)
+
+
+def _right(own: dict[str, Any]) -> str:
+    return f"{own['right']} of {own['count']}"
 
 
 def _print_ns3(result: dict[str, Any]) -> None:
@@ -180,6 +213,7 @@ def _print(result: dict[str, Any]) -> None:
             str(row["programs"]),
             str(row["times"]),
             f"{row['launch_us']:.1f}",
+            f"{row['step_us']:.1f}",
             f"{row['extra_us']:.1f}",
             "-" if row["threshold_bytes"] is None else format_size(row["threshold_bytes"]),
             f"{row['block_gbps']:.3g}",

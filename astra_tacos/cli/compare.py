@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from astra_tacos.cli.shared.command import command
-from astra_tacos.cli.shared.console import compile_ahead, echo, print_json, progress
+from astra_tacos.cli.shared.console import compile_ahead, echo, plus_or_minus, print_json, progress
 from astra_tacos.cli.shared.options import (
     Names,
     Sizes,
@@ -118,8 +118,10 @@ def compare(
     rows = mark_best(rows)
     written = files.write(rows)
     if as_json:
-        print_json(comparison_result(rows, written))
+        print_json(comparison_result(rows, written) | network.carried_error)
         return
     print_comparison(rows, verbose=verbose)
+    if network.error is not None:
+        echo(f"times of the network: {plus_or_minus(network.error)}")
     for path in written:
         echo(f"written: {path}")

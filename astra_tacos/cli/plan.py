@@ -103,6 +103,7 @@ def plan(
     Collective nodes are matched across ranks, each distinct collective is synthesized once, and DIR gets the same run with the
     new collectives: workload, traces, groups, system, plan.json and run_astra_sim.sh. The run is replayed before and after.
     """
+    from astra_tacos.network.network_config import read_network
     from astra_tacos.planner.request import PlanRequest
     from astra_tacos.planner.retime.make_plan import make_plan
     from astra_tacos.planner.run_files import check_output, find_program, measure_plan
@@ -134,11 +135,12 @@ def plan(
     what = "scheduling" if keep_collectives else "planning (native configurations, then collectives)"
     with points_to_lint(), progress(what) as on_progress:
         planned = make_plan(request, output, on_progress, on_progress)
-    result = planned.result
+    result, network = planned.result, read_network(inputs.network)
     measured = {} if program is None else measure_plan(inputs, output, program, baseline, in_ns3, progress)
     if as_json:
         cached = {} if result is None else {"cases_from_cache": sum(case.from_cache for case in result.cases)}
         found = planned.to_json() | {"output": str(output)} | cached
+        found |= network.carried_error
         print_json(found if result is None else found | {"astra_sim": measured or None})
         return
-    print_planned(planned, output, measured, verbose=verbose)
+    print_planned(planned, output, measured, verbose=verbose, error=network.error)

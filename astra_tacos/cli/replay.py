@@ -18,6 +18,7 @@ from astra_tacos.cli.shared.console import (
     print_table,
     progress,
     progress_to_lint,
+    with_error,
 )
 from astra_tacos.cli.shared.inputs import Kind, identify
 from astra_tacos.cli.shared.lint_table import print_counts
@@ -125,7 +126,10 @@ def _print(replayed: Replayed, written: list[Path], *, verbose: bool, as_json: b
     if as_json:
         print_json(replayed.figures)
     else:
-        print_answer(replayed.title, [*replayed.rows, *(("wrote", str(file)) for file in written)])
+        print_answer(
+            replayed.title,
+            [*with_error(replayed.rows, replayed.figures.get("network_error")), *(("wrote", str(file)) for file in written)],
+        )
         for table in replayed.tables if verbose else ():
             print_table(*table)
         print_counts(replayed.report)
@@ -153,6 +157,6 @@ def _replay_path(path: Path, network_path: Path | None, backend: Backend | None,
     if as_json:
         print_json(result)
     else:
-        print_answer(replayed_title(result), replayed_rows(result))
+        print_answer(replayed_title(result), with_error(replayed_rows(result), result.get("network_error")))
     if not result.get("as_predicted", True):
         raise click.exceptions.Exit(CHECK_FAILED)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from astra_tacos.cli.shared.command import command
-from astra_tacos.cli.shared.console import file_rows, print_answer, print_json, print_notes, progress
+from astra_tacos.cli.shared.console import file_rows, print_answer, print_json, print_notes, progress, with_error
 from astra_tacos.cli.shared.options import (
     Counts,
     Size,
@@ -129,7 +129,7 @@ def synthesize(
         checks=with_checks,
     )
     solution = solve(request, progress)
-    result = solution.to_json() | {"output": None if output is None else str(output)}
+    result = solution.to_json() | network.carried_error | {"output": None if output is None else str(output)}
     sketch = solution.sketch if isinstance(solution, Solution) else None
     if output is not None:
         with progress("writing"):
@@ -141,7 +141,7 @@ def synthesize(
     from astra_tacos.report.table import synthesis_rows, synthesis_summary, synthesis_title
 
     start = run.command if output is not None else ""
-    print_answer(synthesis_title(result), [*synthesis_summary(result), *file_rows(output, start)])
+    print_answer(synthesis_title(result), [*with_error(synthesis_summary(result), network.error), *file_rows(output, start)])
     more = [("checks", solution.checked if with_checks else "not verified")]
     more += [] if sketch is None else [("sketch", sketch.describe())]
     print_notes(result["notes"], [*synthesis_rows(result), *more], verbose=verbose)

@@ -34,7 +34,7 @@ MAX_NPUS = 1_000_000
 MIN_BANDWIDTH_GIBPS, MAX_BANDWIDTH_GIBPS = 1e-9, 1e12
 MAX_LATENCY_NS = 1e30
 """Within these all quotients and sums stay finite; what takes too long for a schedule or a replay is found there."""
-_EXTENSION_KEYS = ("topology", "failed_links", "link_overrides", "links", "switches", "nodes", "reducing")
+_EXTENSION_KEYS = ("topology", "failed_links", "link_overrides", "links", "switches", "nodes", "reducing", "error")
 _OVERRIDE_KEYS = ("src", "dst", "bandwidth", "latency")
 
 
@@ -89,11 +89,18 @@ class NetworkConfig:
     reducing: tuple[ReducingDevice, ...] = ()
     """Those of the devices after the NPUs that also add and copy, by id. They may be switches of dimensions: these then are
     devices that forward, as in a list of links."""
+    error: float | None = None
+    """By which share measured times are off its times, in the median; None if nobody measured."""
 
     @property
     def name(self) -> str:
         """Name of the file without its suffix."""
         return Path(self.source).stem
+
+    @property
+    def carried_error(self) -> dict[str, float]:
+        """What results say of the error: nothing if there is none."""
+        return {} if self.error is None else {"network_error": self.error}
 
     @property
     def num_npus(self) -> int:
@@ -137,12 +144,23 @@ def read_network(path: str | Path) -> NetworkConfig:
         forwarding = _forwarding(path, extension, links)
         _check_count(path, document, links, len(forwarding))
         network = NetworkConfig(text_of(path), (), links, failed_links, overrides, forwarding=forwarding)
-        return _with_reducing(path, extension, network)
+        return _with_reducing(path, extension, replace(network, error=_error(path, extension)))
     for key in ("switches", "nodes"):
         if key in extension:
             raise ConfigError(f"{path}: astra_tacos has the key '{key}' without links, expected both")
     dimensions = _dimensions(path, document, extension)
-    return _with_reducing(path, extension, NetworkConfig(text_of(path), dimensions, (), failed_links, overrides))
+    network = NetworkConfig(text_of(path), dimensions, (), failed_links, overrides, error=_error(path, extension))
+    return _with_reducing(path, extension, network)
+
+
+def _error(path: Path, extension: Mapping[str, Any]) -> float | None:
+    """The share by which measured times are off."""
+    if "error" not in extension:
+        return None
+    error = _number(extension["error"])
+    if error is None or not 0 < error < math.inf:
+        raise ConfigError(f"{path}: astra_tacos.error is {describe(extension['error'])}, expected a share like 0.06")
+    return error
 
 
 def _with_reducing(path: Path, extension: Mapping[str, Any], network: NetworkConfig) -> NetworkConfig:
@@ -475,7 +493,14 @@ def write_network(network: NetworkConfig, path: Path) -> None:
         extension.append(f"link_overrides: [ {', '.join(map(_override, network.link_overrides))} ]\n")
     if network.reducing:
         extension.append(f"reducing: {reducing_text(network.reducing)}\n")
+    if network.error is not None:
+        extension.append(error_line(network.error))
     path.write_text(network_yaml(network.dimensions, extension), encoding="utf-8")
+
+
+def error_line(error: float) -> str:
+    """The line of the key `astra_tacos` that carries an error."""
+    return f"error: {error:.4g}\n"
 
 
 def _override(link: LinkSpec) -> str:

@@ -39,7 +39,13 @@ def replay_trace_file(prefix: Path, network_path: Path, backend: Backend | None,
     network = configured(read_network(network_path), ns3_config)
     replayed = replay_trace(read_trace(prefix, chunks=False), network, backend)
     finish = replayed.finish_ns.tolist()
-    return {"path": str(prefix), "model": replayed.backend.name, "finish_ns": finish, "collective_time_ns": max(finish)}
+    return {
+        "path": str(prefix),
+        "model": replayed.backend.name,
+        "finish_ns": finish,
+        "collective_time_ns": max(finish),
+        **network.carried_error,
+    }
 
 
 def _replay_symmetric(path: Path) -> dict[str, Any]:

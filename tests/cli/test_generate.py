@@ -41,6 +41,24 @@ def test_its_run_is_linted_and_replayed_at_once(capsys: pytest.CaptureFixture[st
     assert status == 0 and out.startswith("nothing found")
 
 
+def test_answers_carry_the_error_of_the_network(capsys: pytest.CaptureFixture[str]) -> None:
+    write_network(Path("n.yml"), ("Ring", 4))
+    Path("n.yml").write_text("astra_tacos: { error: 0.063 }\n" + Path("n.yml").read_text())
+    _, out, _ = invoke(f"generate --output run --network n.yml --dp 4 {SMALL}", capsys)
+    found = re.search(r"^  replay +astra-tacos replay (.*)$", out.replace("\\\n", ""), re.MULTILINE)
+    assert found
+    size = "--network n.yml --collective all-reduce"
+    for arguments in (f"replay {found[1]}", f"plan {found[1]} --output plan", f"synthesize {size} --size 1MiB"):
+        status, out, err = invoke(arguments, capsys)
+        assert (status, err) == (0, "")
+        assert "plus or minus 6.3%" in next(line for line in out.splitlines()[1:] if line), arguments
+        if not arguments.startswith("plan"):
+            assert json.loads(invoke(f"{arguments} --json", capsys)[1])["network_error"] == 0.063
+    arguments = f"compare {size} --sizes 1MiB"
+    assert "plus or minus 6.3%" in invoke(arguments, capsys)[1]
+    assert json.loads(invoke(f"{arguments} --json", capsys)[1])["network_error"] == 0.063
+
+
 def test_a_published_model_and_what_changes_it(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = "generate --output run --json --model mixtral-8x7b --dp 2 --ep 2 --sequence 128 --layers 2"
     status, out, _ = invoke(arguments, capsys)

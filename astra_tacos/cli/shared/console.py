@@ -124,6 +124,19 @@ def print_answer(title: str, rows: Iterable[tuple[str, ...]]) -> None:
         click.echo(f"  {printable(label):{first}}  {shown}{space}{text}".rstrip())
 
 
+def with_error(rows: Sequence[tuple[str, ...]], error: float | None) -> list[tuple[str, ...]]:
+    """Rows of an answer whose first figure is a time, with the error that its network file carries (None: no error)."""
+    if error is None:
+        return list(rows)
+    (label, figure, *remark), *others = rows
+    return [(label, figure, ", ".join([plus_or_minus(error), *filter(None, remark)])), *others]
+
+
+def plus_or_minus(error: float) -> str:
+    """An error as times carry it: half of the measured times are nearer."""
+    return f"plus or minus {error:.1%}"
+
+
 def file_rows(output: Path | None, start: str) -> list[tuple[str, str, str]]:
     """Rows of an answer that say where its files are, and how to start ASTRA-sim on them, if it can run them."""
     if output is None:

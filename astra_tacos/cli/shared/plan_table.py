@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from astra_tacos.cli.shared.console import echo, print_answer, print_notes, print_rows, print_table
+from astra_tacos.cli.shared.console import echo, plus_or_minus, print_answer, print_notes, print_rows, print_table, with_error
 from astra_tacos.cli.shared.console import file_rows as answer_files
 
 if TYPE_CHECKING:
@@ -138,11 +138,14 @@ def print_plan(result: PlanResult, output: Path, measured: dict[str, Any], sched
         echo(f"left as it is: {_which(case)}: {case.reason}")
 
 
-def print_planned(planned: Plan, output: Path, measured: dict[str, Any], *, verbose: bool) -> None:
-    """Print what `plan` made: the answer in one screen, or everything; `measured` is what ASTRA-sim itself took."""
+def print_planned(planned: Plan, output: Path, measured: dict[str, Any], *, verbose: bool, error: float | None = None) -> None:
+    """Print what `plan` made: the answer in one screen, or everything.
+
+    `measured` is what ASTRA-sim itself took, `error` what the network file carries.
+    """
     result, scheduled = planned.result, planned.scheduled
     if result is not None and not verbose:
-        _print_answer(result, output, measured, scheduled)
+        _print_answer(result, output, measured, scheduled, error)
         return
     if scheduled is not None:
         print_schedule(scheduled)
@@ -152,9 +155,13 @@ def print_planned(planned: Plan, output: Path, measured: dict[str, Any], *, verb
             echo("")
     if result is not None:
         print_plan(result, output, measured, scheduled)
+    if error is not None:
+        echo(f"times of the network: {plus_or_minus(error)}")
 
 
-def _print_answer(result: PlanResult, output: Path, measured: dict[str, Any], scheduled: ScheduleResult | None = None) -> None:
+def _print_answer(
+    result: PlanResult, output: Path, measured: dict[str, Any], scheduled: ScheduleResult | None, error: float | None
+) -> None:
     """Print what a plan made of a run, in one screen."""
     title = f"{result.num_collectives:,} collectives of {result.num_ranks:,} ranks, {len(result.cases):,} distinct"
     rows = [("end of the run", f"{result.after_ns:,} ns", _over_before(result, scheduled))]
@@ -183,7 +190,7 @@ def _print_answer(result: PlanResult, output: Path, measured: dict[str, Any], sc
         rows.append(("placement", "", result.placement.name))
     rows += [(label, cycles, "") for label, cycles in _measured_rows(measured)]
     files = answer_files(output, _start(output, result.backend))
-    print_answer(f"{title}, judged by {result.backend}", [*rows, *files])
+    print_answer(f"{title}, judged by {result.backend}", [*with_error(rows, error), *files])
     header = ("collective", "groups", "count", "algorithm", "before ns", "after ns", "share")
     shown = result.cases[:_MOST_CASES]
     cells = [(row[0], row[2], row[3], row[4], *row[8:]) for row in map(_row, shown)]

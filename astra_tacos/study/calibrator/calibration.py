@@ -76,6 +76,10 @@ def calibrate_machine(
             every += errors
             others += half or []
             rows.append(_row(protocol, own, constants, Errors.of(errors), Errors.of(half) if half else None))
+    if len(depths := {point.load.depth for own in points.values() for point in own}) == 1:
+        notes.append(
+            f"all programs have depth {depths.pop()}, which does not tell the launch from steps: the launch is about typical"
+        )
     worst = Errors.of(every)
     is_fitted = worst.worst <= _MOST_RESIDUAL
     if not is_fitted:
@@ -163,8 +167,10 @@ def _row(protocol: str, points: list[Point], constants: Constants, errors: Error
         "programs": len({point.load.name for point in points}),
         "times": len(points),
         "launch_us": constants.launch_us,
+        "step_us": constants.step_us,
         "extra_us": constants.extra_us,
         "threshold_bytes": constants.threshold_bytes,
+        "overlaps": constants.overlaps,
         "block_gbps": constants.block_gbps,
         "link_gbps": constants.link_gbps,
         "depth": max(point.load.depth for point in points),
@@ -193,4 +199,6 @@ def _network(row: dict[str, Any], num_npus: int) -> str:
         f"# A network has links only: it is right where links limit, not thread blocks ({row['block_gbps']:.3g} GB/s each).\n"
     )
     gibps = row["link_gbps"] * 1e9 / (1 << 30)
-    return about + network_text(num_npus, round(gibps, 6), round(row["launch_us"] * 1e3 / max(row["depth"], 1), 3))
+    return about + network_text(
+        num_npus, round(gibps, 6), round((row["launch_us"] / max(row["depth"], 1) + row["step_us"]) * 1e3, 3)
+    )

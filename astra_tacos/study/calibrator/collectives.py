@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from astra_tacos.network.blocks.building_block import COMPLETE
 from astra_tacos.network.blocks.switch import SWITCH
-from astra_tacos.network.network_config import Dimension, network_yaml, read_network
+from astra_tacos.network.network_config import Dimension, error_line, network_yaml, read_network
 from astra_tacos.solver.first_use import Progress, silent
 from astra_tacos.study.calibrator.collective_fit import CollectiveFit, errors_of_rows, fit_collectives, left_out
 from astra_tacos.study.calibrator.collective_model import PRIORS, CollectiveModel
@@ -23,10 +23,12 @@ from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import replaced_directory, write_json
 from astra_tacos.support.text_files import read_text
 from astra_tacos.support.units import format_size
+from astra_tacos.workload.repairer.reading import default_system
 
 _FILE = "calibration.json"
 _FORMAT = "astra_tacos calibration of collectives 1"
 _SIZES_IN_ONE = 16
+_FROM = 1 << 20
 _UNKNOWN = 0.9
 """A constant that is as uncertain as that share of its typical spread was told by no time."""
 
@@ -65,7 +67,8 @@ def calibrate_collectives(
     if output is not None:
         with replaced_directory(output) as folder:
             write_json(folder / _FILE, result)
-            (folder / "network.yml").write_text(_network(result), encoding="utf-8")
+            write_json(folder / "system.json", default_system(sum(result[name] > 1 for name in ("nodes", "gpus_per_node"))))
+            (folder / "network.yml").write_text(_network(result, _carried(rows, fitted, others)), encoding="utf-8")
     return result
 
 
@@ -141,7 +144,20 @@ def _read(path: Path) -> tuple[CollectiveModel, tuple[int, int]]:
         raise ConfigError(f"{path}: no calibration of collectives, expected what calibrate --output writes") from error
 
 
-def _network(result: dict[str, Any]) -> str:
+def _carried(rows: Sequence[CollectiveTime], fitted: CollectiveFit, others: dict[str, Errors]) -> float:
+    """The error that the network file carries: of its links alone, without launch and curve, from 1 MiB up.
+
+    It is at least the median of all that was left out.
+    """
+    model = fitted.model
+    shortest = np.full_like(model.curve, model.curve.min())
+    links = replace(model, constants=model.constants | {"launch_us": 0.0, "growth": 0.0}, curve=shortest)
+    large = [row for row in rows if row.size_bytes >= _FROM] or list(rows)
+    own = Errors.of([abs(error) for error in errors_of_rows(links, large)]).median
+    return max(own, others["all"].median if others else 0.0)
+
+
+def _network(result: dict[str, Any], error: float) -> str:
     """A network of the fitted bandwidths; the shortest step is the latency of a way (a switch counts twice)."""
     c = {name: entry["value"] for name, entry in result["constants"].items()}
     c["inside_step_us"] *= min(result["step_curve"]["factor"])
@@ -157,4 +173,4 @@ def _network(result: dict[str, Any]) -> str:
     about = f"# Fitted by astra-tacos calibrate to {result['times']} times of collectives.\n"
     if promised is not None:
         about += f"# Off what was left out by {promised['median']:.1%} (median), {promised['p90']:.1%} (90th percentile).\n"
-    return about + network_yaml(dimensions)
+    return about + network_yaml(dimensions, [error_line(error)])

@@ -2,11 +2,15 @@
 
 A program of a given size takes
 
-    launch + extra (if its messages are at least so large) + sqrt((U / thread_block)^2 + (V / link)^2)
+    launch + depth x (step + extra, if its messages are at least so large) + sqrt((U / thread_block + A / local)^2 + (V / link)^2)
 
-U are the bytes that the busiest thread block moves or adds, V those that cross the busiest link in one direction: thread blocks
-limit programs of few of them, links those of many, and in between both do. The larger messages of a protocol may take turns with
-their receiver, which costs the extra time once. Constants are fitted to logarithms of times, so that errors are relative.
+or, where flags are in the words (LL) and that fits better, launch + sqrt((depth x step)^2 + (...)^2 + ...): waiting and moving
+overlap. `depth` are the messages that follow one another at most, over all thread blocks and ranks: each waits for its flag.
+U are the bytes that the busiest thread block sends or receives, of which those that it forwards in the same step count `_FORWARD`
+times; A are those that it adds or copies in its own memory, which no protocol slows down. V are those that cross the busiest link
+in one direction: thread blocks limit programs of few of them, links those of many, and in between both do. Constants are fitted
+to logarithms of times, so that errors are relative. Programs of one depth do not tell the launch from the steps: it is typical
+then.
 
 Measured times of collectives: CSV, or what nccl-tests and rccl-tests print.
 """
@@ -146,7 +150,17 @@ _LEAST_POINTS = 6
 _WORTH = 0.95
 """An extra time has to make the error that much smaller."""
 _ROBUST = 0.03
-_IDLE = STEP_TYPES.index("nop")
+_FLAGS_IN_WORDS = "LL"
+_FORWARD = 1.25
+"""A step that forwards stores twice what it loads once: between one pass and one and a half."""
+_LOCAL_GBPS = 40.0
+"""Typical bandwidth of a thread block in its own memory."""
+_LAUNCH_US, _LAUNCH_SPREAD = 9.0, 0.3
+"""Typical launch of a program, and how far others are from it (a factor of e to this power)."""
+_PASSES = np.array(
+    [{"re": 0.0, "cpy": 0.0, "nop": 0.0, "s": 1.0, "r": 1.0, "rrc": 1.0}.get(name, _FORWARD) for name in STEP_TYPES]
+)
+_IS_LOCAL = np.array([name in ("re", "cpy") for name in STEP_TYPES])
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +173,9 @@ class Load:
         Name of its file, and the protocol and the placements of buffers that the file states (in place: True).
     num_npus, collective
         Its ranks, and what it computes.
-    block, link, message
-        Shares of the buffer: what the busiest thread block moves, what crosses the busiest link, the largest message.
+    block, local, link, message
+        Shares of the buffer: what the busiest thread block sends and receives, what it adds and copies in its own memory, what
+        crosses the busiest link, the largest message.
     depth
         Messages that follow one another at most.
     """
@@ -171,6 +186,7 @@ class Load:
     num_npus: int
     collective: str
     block: float
+    local: float
     link: float
     message: float
     depth: int
@@ -182,26 +198,32 @@ class Constants:
 
     Parameters
     ----------
-    launch_us, extra_us
+    launch_us, step_us, extra_us
         See above.
     threshold_bytes
-        Messages of at least so many bytes cost the extra time; None if there is none.
+        Steps of messages of at least so many bytes cost the extra time; None if there is none.
+    overlaps
+        Whether waiting for flags overlaps moving.
     block_gbps, link_gbps
         Decimal GB/s of a thread block, and of a link in one direction.
     """
 
     launch_us: float
+    step_us: float
     extra_us: float
     threshold_bytes: int | None
+    overlaps: bool
     block_gbps: float
     link_gbps: float
 
     def time_us(self, load: Load, size_bytes: int) -> float:
         """The time of a program."""
         is_large = self.threshold_bytes is not None and load.message * size_bytes >= self.threshold_bytes
-        block, link = (share * size_bytes / (rate * 1e3) for share, rate in (
-            (load.block, self.block_gbps), (load.link, self.link_gbps)))  # fmt: skip
-        return self.launch_us + (self.extra_us if is_large else 0.0) + float(np.hypot(block, link))
+        block, local, link = (share * size_bytes / (rate * 1e3) for share, rate in (
+            (load.block, self.block_gbps), (load.local, _LOCAL_GBPS), (load.link, self.link_gbps)))  # fmt: skip
+        waiting = load.depth * (self.step_us + (self.extra_us if is_large else 0.0))
+        moving = float(np.hypot(block + local, link))
+        return self.launch_us + (float(np.hypot(waiting, moving)) if self.overlaps else waiting + moving)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +263,11 @@ def load_of(path: Path) -> Load:
     proven = prove_msccl_file(file)
     program = proven.program
     whole = float(proven.whole)
-    moved = np.bincount(file.block_of, np.where(file.kind == _IDLE, 0, file.cnt), len(file.blocks)) * (whole / file.num_chunks)
+    moved, local = (
+        np.bincount(file.block_of, of_kind[file.kind] * file.cnt, len(file.blocks)) / file.num_chunks
+        for of_kind in (_PASSES, _IS_LOCAL)
+    )
+    busiest = int((moved + local / 2).argmax())
     sends = np.flatnonzero(program.action_kind == Action.SEND)
     src, dst = program.op_rank[program.action_op[sends]], program.action_peer[sends]
     _, pair = np.unique(src * file.num_npus + dst, return_inverse=True)
@@ -252,7 +278,8 @@ def load_of(path: Path) -> Load:
         file.placements,
         file.num_npus,
         proven.collective,
-        float(moved.max()) / whole,
+        float(moved[busiest]),
+        float(local[busiest]),
         float(crossing.max()) / whole,
         float(program.action_count[sends].max()) / whole,
         _depth(proven),
@@ -298,30 +325,42 @@ def fit(points: list[Point]) -> Constants:
         name = points[0].load.protocol if points else "a protocol"
         raise ConfigError(f"{name}: {len(points)} measured times, expected at least {_LEAST_POINTS}")
     size = np.array([point.size_bytes for point in points], np.float64)
-    block, link, message = (
-        np.array([getattr(point.load, name) for point in points]) * size for name in ("block", "link", "message")
+    block, local, link, message = (
+        np.array([getattr(point.load, name) for point in points]) * size for name in ("block", "local", "link", "message")
     )
+    depth = np.array([point.load.depth for point in points])
+    local /= _LOCAL_GBPS * 1e3
     time = np.array([point.time_us for point in points])
     slope = float(time.max() / block.max())
-    start = np.log([float(time.min()), 0.1 * float(time.min()), slope, 0.1 * slope])
-    best: tuple[float, int | None, NDArray[np.float64]] | None = None
+    launch, typical = min(_LAUNCH_US, 0.7 * float(time.min())), np.log(_LAUNCH_US)
+    step = (float(time.min()) - launch) / float(depth.max())
+    start = np.log([launch, step, 0.1 * step, slope, 0.1 * slope])
+    best: tuple[float, int | None, bool, NDArray[np.float64]] | None = None
     thresholds = [1 << power for power in range(8, 40) if message.min() < 1 << power <= message.max()]
-    for threshold in (None, *thresholds):
+    may_overlap = ((None, True),) if points[0].load.protocol == _FLAGS_IN_WORDS else ()
+    for threshold, overlaps in ((None, False), *may_overlap, *((threshold, False) for threshold in thresholds)):
         is_large = np.zeros(len(points)) if threshold is None else (message >= threshold).astype(np.float64)
 
-        def residuals(x: NDArray[np.float64], is_large: NDArray[np.float64] = is_large) -> NDArray[np.float64]:
-            launch, extra, per_block, per_link = np.exp(x)
-            return np.asarray(np.log((launch + extra * is_large + np.hypot(per_block * block, per_link * link)) / time))
+        def residuals(
+            x: NDArray[np.float64], is_large: NDArray[np.float64] = is_large, overlaps: bool = overlaps
+        ) -> NDArray[np.float64]:
+            launch, step, extra, per_block, per_link = np.exp(x)
+            waiting = depth * (step + extra * is_large)
+            moving = np.hypot(per_block * block + local, per_link * link)
+            model = launch + (np.hypot(waiting, moving) if overlaps else waiting + moving)
+            return np.append(np.log(model / time), (x[0] - typical) / _LAUNCH_SPREAD * _ROBUST)
 
         found = least_squares(residuals, start, loss="soft_l1", f_scale=_ROBUST)
         if best is None or found.cost < _WORTH * best[0]:
-            best = float(found.cost), threshold, np.exp(found.x)
+            best = float(found.cost), threshold, overlaps, np.exp(found.x)
     assert best is not None
-    _, threshold, (launch, extra, per_block, per_link) = best
+    _, threshold, overlaps, (launch, step, extra, per_block, per_link) = best
     return Constants(
         float(launch),
+        float(step),
         0.0 if threshold is None else float(extra),
         threshold,
+        overlaps,
         float(1e-3 / per_block),
         float(1e-3 / per_link),
     )

@@ -120,7 +120,7 @@ def replay_embedded(
         names = {"workload": run.workload.prefix, "network": run.network.source, "backend": model.name}
         return Replayed(run_title(run), names | {"reason": reason} | findings, [], iter(()), report, reason)
     recording = record_run(run, outcome)
-    figures = run_result(run, outcome, recording) | findings
+    figures = run_result(run, outcome, recording) | findings | run.network.carried_error
     if report.errors:
         figures["beyond_astra_sim"].append(f"lint finds errors: {', '.join(sorted(report.errors))}")
         figures["exact_to"] = None
@@ -185,6 +185,7 @@ def replay_in_astra_sim(inputs: RunInputs, binary: Path | None, backend: str, li
         "exposed_comm_ns": seen.exposed_comm_ns.tolist(),
         "links": [],
         "stalled": seen.stalled,
+        **network.carried_error,
         **({} if reason is None else {"reason": reason}),
         "findings": report.to_json(),
     }

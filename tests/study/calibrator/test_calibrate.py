@@ -27,7 +27,7 @@ from astra_tacos.support.errors import ConfigError
 
 TIMES, WHY_NONE = peers("measured_rccl_8/time/ar_*simple*.csv")
 SIZES = [1 << power for power in range(14, 30, 2)]
-MACHINE = Constants(12.0, 9.0, 1 << 20, 20.0, 80.0)
+MACHINE = Constants(12.0, 4.0, 3.0, 1 << 20, False, 20.0, 80.0)
 
 
 def programs(folder: Path) -> list[Path]:
@@ -43,10 +43,21 @@ def programs(folder: Path) -> list[Path]:
 
 
 def test_what_a_program_does(tmp_path: Path) -> None:
-    """A ring of 4: every link carries 6 quarters of the buffer, in messages of a quarter, 6 after one another."""
+    """A ring of 4: every link carries 6 quarters of the buffer, in messages of a quarter, 6 after one another.
+
+    Its busiest thread block forwards half of the buffer, which counts as a quarter more.
+    """
     load = load_of(programs(tmp_path)[0])
     assert (load.num_npus, load.collective, load.link, load.message, load.depth) == (4, "all-reduce", 1.5, 0.25, 6)
-    assert load.block == 0.5
+    assert (load.block, load.local) == (0.625, 0)
+
+
+def test_steps_are_told_from_the_launch_by_depth(tmp_path: Path) -> None:
+    """Fitted to chains of 6, 2 and 1 messages, an All-Gather that was not fitted is predicted within 3%."""
+    loads = [load_of(path) for path in programs(tmp_path)]
+    gather = next(load for load in loads if load.collective == "all-gather")
+    found = fit([Point(load, size, MACHINE.time_us(load, size)) for load in loads if load is not gather for size in SIZES])
+    assert max(errors_of(found, [Point(gather, size, MACHINE.time_us(gather, size)) for size in SIZES])) < 0.03
 
 
 def test_constants_are_found_again(tmp_path: Path) -> None:

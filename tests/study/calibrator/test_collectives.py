@@ -176,6 +176,11 @@ def test_the_command(tmp_path: Path) -> None:
     assert result == json.loads((tmp_path / "out" / "calibration.json").read_text())
     assert result["errors"]["median"] < 0.02 and "all" in result["left_out"]
     assert [dimension.size for dimension in read_network(tmp_path / "out" / "network.yml").dimensions] == [8, 4]
+    network = read_network(tmp_path / "out" / "network.yml")
+    assert network.error is not None and network.error >= json.loads(done.stdout)["left_out"]["all"]["median"] - 1e-4
+    assert json.loads((tmp_path / "out" / "system.json").read_text())["all-reduce-implementation"] == ["ring"] * len(
+        network.dimensions
+    )
     checked = json.loads(run("calibrate", "--check", "out", "times.csv", "--from", "1MiB", "--json", cwd=tmp_path).stdout)
     assert checked["median"] < 0.02 and checked["is_within"] and len(checked["rows"]) == checked["count"]
     assert set(checked["by_collective"]) == {row.collective for row in rows} and set(checked["by_nodes"]) == {"4 x 8 GPUs"}
