@@ -49,7 +49,7 @@ _path = click.Path(path_type=Path)
 @click.option(
     "--max-messages",
     type=click.IntRange(1),
-    help="About how many messages ASTRA-sim may have to simulate; by default 20 times as many as native collectives take.",
+    help="About how many messages ASTRA-sim may simulate, no fewer than native collectives take; by default 20 times those.",
 )
 @click.option("--place", is_flag=True, help="Also plan the run with its ranks on other NPUs, and keep the faster.")
 @click.option("--cache", type=_path, metavar="DIR", help="Directory of synthesized collectives; by default the user's cache.")
