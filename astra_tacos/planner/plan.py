@@ -167,8 +167,8 @@ class _Planning:
     """What all steps of one plan know.
 
     `start` is the run before: the user's, with native algorithms if `--baseline` asks for them. `before` has its replays,
-    `own` its end. `native` is the best native run that a search found. Candidates start from `base`: the best native run, or `own` where
-    there is none.
+    `own` its end. `native` is the best native run that a search found. Candidates start from `base`: the best
+    native run, or `own` where there is none.
 
     Parameters
     ----------
