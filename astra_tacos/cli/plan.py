@@ -42,7 +42,7 @@ _path = click.Path(path_type=Path)
 @click.option(
     "--baseline",
     type=click.Choice(("ring", "direct", "halvingDoubling", "doubleBinaryTree")),
-    help="Native algorithm of all collectives in the run before; by default those of its system file.",
+    help="Native algorithm for all collectives of the run before; by default the algorithms of its system file.",
 )
 @candidate_option
 @search_options(without=("max_sends", "link_model"), trials=4)
