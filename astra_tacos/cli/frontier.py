@@ -128,9 +128,7 @@ def _print(found: dict[str, Any], *, verbose: bool) -> None:
     from astra_tacos.support.units import format_size
 
     least = found["least_rounds_per_chunk"]
-    rows: list[tuple[str, ...]] = [
-        ("algorithms", f"{len(found['points'])}", "none beats another in both steps and rounds per chunk")
-    ]
+    rows: list[tuple[str, ...]] = [("algorithms", f"{len(found['points'])}", "none beats another in both steps and rounds")]
     if least is not None:
         rows.append(("rounds per chunk", f"{least:.4g}", "at least, in any number of steps"))
     rows += [("files", found["output"])] if found["output"] is not None else []
