@@ -1,4 +1,4 @@
-"""`astra-tacos compare --frontier`: algorithms of which none has fewer steps and fewer rounds."""
+"""`astra-tacos compare --frontier`: algorithms that no other beats in both steps and rounds."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def frontier(
     verbose: bool,
     as_json: bool,
 ) -> None:
-    """Find the algorithms of a collective of which none has fewer steps and fewer rounds per chunk, by integer programmes.
+    """Find the algorithms of a collective that no other beats in both steps and rounds per chunk, by integer programmes.
 
     A step takes a latency, and a round the time of a chunk on the slowest link. The relaxed programme says for each number of
     steps how many rounds per chunk any algorithm needs; a point that reaches this is proven. Links have to be direct, of equal
@@ -128,7 +128,7 @@ def _print(found: dict[str, Any], *, verbose: bool) -> None:
     from astra_tacos.support.units import format_size
 
     least = found["least_rounds_per_chunk"]
-    rows: list[tuple[str, ...]] = [("algorithms", f"{len(found['points'])}", "of which none has fewer steps and fewer rounds")]
+    rows: list[tuple[str, ...]] = [("algorithms", f"{len(found['points'])}", "none beats another in both steps and rounds")]
     if least is not None:
         rows.append(("rounds per chunk", f"{least:.4g}", "at least, in any number of steps"))
     rows += [("files", found["output"])] if found["output"] is not None else []

@@ -12,6 +12,7 @@ from astra_tacos.cli.shared.console import compile_ahead, print_answer, print_js
 from astra_tacos.cli.shared.inputs import Kind, identify
 from astra_tacos.cli.shared.options import json_option, verbose_option
 from astra_tacos.solver.first_use import INSPECTING
+from astra_tacos.support.errors import ConfigError
 
 _LISTED, _FEW = 16, 3
 """Entries of a list that are shown, with --verbose and without."""
@@ -56,6 +57,10 @@ def inspect(path: Path, verbose: bool, as_json: bool) -> None:
         result = _symmetric(target)
     elif kind is Kind.PYTORCH:
         result = _pytorch(target)
+    elif kind is Kind.PLANNED_RUN:
+        raise ConfigError(
+            f"{path}: is a planned run, expected its traces, such as {path}/workload/w; `astra-tacos report` shows the plan"
+        )
     else:
         result = _schedule(target / "schedule.npz" if kind is Kind.RUN_DIRECTORY else target)
     if as_json:

@@ -42,14 +42,14 @@ _path = click.Path(path_type=Path)
 @click.option(
     "--baseline",
     type=click.Choice(("ring", "direct", "halvingDoubling", "doubleBinaryTree")),
-    help="Native algorithm of all collectives in the run before; by default those of its system file.",
+    help="Native algorithm for all collectives of the run before; by default the algorithms of its system file.",
 )
 @candidate_option
 @search_options(without=("max_sends", "link_model"), trials=4)
 @click.option(
     "--max-messages",
     type=click.IntRange(1),
-    help="About how many messages ASTRA-sim may have to simulate; by default 20 times as many as native collectives take.",
+    help="About how many messages ASTRA-sim may simulate, no fewer than native collectives take; by default 20 times those.",
 )
 @click.option("--place", is_flag=True, help="Also plan the run with its ranks on other NPUs, and keep the faster.")
 @click.option("--cache", type=_path, metavar="DIR", help="Directory of synthesized collectives; by default the user's cache.")

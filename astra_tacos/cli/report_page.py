@@ -91,7 +91,9 @@ def find_page(path: Path) -> tuple[str, Path, Page]:
     if path.is_file() and any(path.name in kind.markers for kind in PAGES.values()):
         path = path.parent
     if not path.is_dir():
-        raise ConfigError(f"{path}: {'is no directory' if path.exists() else 'does not exist'}, expected a directory")
+        raise ConfigError(
+            f"{path}: {'is no directory' if path.exists() else 'does not exist'}, expected one that a command wrote"
+        )
     for name, kind in PAGES.items():
         if all((path / marker).is_file() for marker in kind.markers):
             return name, path, kind.make

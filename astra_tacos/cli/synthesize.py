@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 @click.option(
     "--link-order",
     type=click.Choice(LINK_ORDERS),
-    help="How traces keep the order of sends on a link; by default the one for the link model.",
+    help="How traces keep the order of sends on a link; by default chosen for the link model and for packets.",
 )
 @click.option(
     "--in-flight",

@@ -94,7 +94,7 @@ def stand_in_of(schedule: Schedule) -> StandIn:
         best[better], error[better] = np.maximum(candidate, 1.0)[better].astype(np.int64), off[better]
     worst = int(error.max(initial=0))
     shape = Dimension(FULLY_CONNECTED.name, topology.num_npus, reference, most_alike)
-    note = f"every device of {name} is a rank, and messages are as large as they take time: {RANK_MAP} says who is who"
+    note = f"every device of {name} is a rank ({RANK_MAP} says which), and sizes of messages stand for their times"
     if worst:
         note += f"; latencies differ, so that a hop may be up to {format_time(worst)} off"
     if schedule.collective_time_ns != predicted_ns:

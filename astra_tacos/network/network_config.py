@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,9 @@ def read_network(path: str | Path) -> NetworkConfig:
     path = Path(path)
     document = read_yaml_mapping(path)
     refuse_infragraph(path, document)
+    for key in document:
+        if key != "astra_tacos" and get_close_matches(str(key).lower(), ("astra_tacos",), cutoff=0.8):
+            raise ConfigError(f"{path}: has the key {describe(key)}, expected astra_tacos")
     extension = document.get("astra_tacos", {})
     if not isinstance(extension, dict):
         raise ConfigError(f"{path}: astra_tacos is {describe(extension)}, expected a mapping")

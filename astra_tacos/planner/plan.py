@@ -1,6 +1,7 @@
 """`plan`: from a run to the same run with synthesized collectives.
 
-The fastest of several plans of one run, which were made beside one another.
+`plan` synthesizes each distinct collective, writes candidate runs and replays them, and keeps the best. `write_fastest` chooses
+among several plans of one run, such as those of several placements.
 """
 
 from __future__ import annotations
@@ -165,6 +166,10 @@ def _base(run: Run, model: Backend, attempts: dict[Backend, Attempt]) -> _Base:
 class _Planning:
     """What all steps of one plan know.
 
+    `start` is the run before: the user's, with native algorithms if `--baseline` asks for them. `before` has its replays,
+    `own` its end. `native` is the best native run that a search found. Candidates start from `base`: the best
+    native run, or `own` where there is none.
+
     Parameters
     ----------
     request
@@ -191,7 +196,7 @@ class _Planning:
         self.native_replays: NativeReplays = {}
         self.native = best_native(self.workload, self.model, on_native, most, self._known(self.model), self.native_replays)
         if most is None and self.native.base is not None:
-            limit = max(limit, self.native.base.num_messages)  # what nobody asked for does not make a plan slower than native
+            limit = max(limit, self.native.base.num_messages)  # a default must not exclude the best native run
         self.limit = limit
         self.own = _base(self.start, self.model, self.before)
         self.base = self._best_base()
@@ -325,7 +330,7 @@ class _Planning:
         return judged, (*dict.fromkeys(defects), *request.more_notes, *notes, *self._notes_on_messages(best.end))
 
     def _with_native(self, judged: JudgedRun) -> JudgedRun:
-        """With the best native run on a judge that has queues, if the plan is made for a backend without."""
+        """With the best native run on this judge, if this judge has queues and the plan's backend has none."""
         backend = judged.judge.backend
         if self.model.models_congestion or not backend.models_congestion or not backend.is_analytical:
             return judged
@@ -333,7 +338,7 @@ class _Planning:
         return judged if there is None else replace(judged, native_ns=there.end.possible_ns)
 
     def _notes_on_messages(self, after: RunEnd) -> tuple[str, ...]:
-        """Why the planned run is slower than the best native one: that one has more messages than it may have."""
+        """A note if the best native run is faster and has more messages than the limit."""
         best, limit = self.native.fastest_possible, self.limit
         if best is None or not best.end.is_before(after) or best.num_messages <= limit:
             return ()
@@ -359,9 +364,9 @@ class _Planning:
             num_ranks=workload.run.workload.num_ranks,
             num_nodes=len(workload.instances.nodes.row),
             num_collectives=workload.instances.num_instances,
-            before_end=_idle_counts(self.start, self.own.end),
+            before_end=_impossible_if_idle(self.start, self.own.end),
             before_reason=before.reason,
-            after_end=_idle_counts(best.run, best.end),
+            after_end=_impossible_if_idle(best.run, best.end),
             exposed_before_ns=None if before.outcome is None else int(before.outcome.exposed_comm_ns.max()),
             exposed_after_ns=int(after.exposed_comm_ns.max()),
             cases=case_figures(workload, best.solutions, before, after),
@@ -376,14 +381,14 @@ class _Planning:
         )
 
 
-def _idle_counts(run: Run, end: _AnyEnd) -> _AnyEnd:
-    """The end of a run, which is not possible if its Broadcasts move nothing."""
+def _impossible_if_idle(run: Run, end: _AnyEnd) -> _AnyEnd:
+    """The end of a run; marked as not possible if the run's Broadcasts move nothing."""
     reason = why_idle(run)
     return replace(end, possible_ns=None, impossible=reason) if reason and end is not None else end
 
 
 def _without(folder: Path, text: str) -> str:
-    """A text whose paths of files in a folder begin there: the folder will be gone."""
+    """A text without a folder's path before its files: the folder will be gone."""
     return text.replace(f"{folder}{os.sep}", "")
 
 
@@ -396,7 +401,7 @@ def _quick(options: SearchOptions, solution: CaseSolution) -> SearchOptions:
 
 
 def _check(after: Run, written: WrittenRun, before: Run) -> dict[str, Any]:
-    """What plan.json says of the oracle's verdict on the run, and of what its traces are for.
+    """The oracle's verdict on the run and the content of its traces, for plan.json.
 
     Raises
     ------

@@ -1,8 +1,12 @@
 """`solve`: from a request to a verified solution. The command line, Python programs and `plan` share it.
 
-A schedule is known to be optimal, or a search finds one. The order of sends in its traces is chosen so that they keep their
-promise on the packet level, too. The oracle and a replay check what won. The judges of the network time it, beside ASTRA-sim's
-own algorithms.
+1. A schedule that is known to be optimal is taken; else a search finds the fastest one.
+2. An order of the sends in its traces is chosen (`robust`): one with which packets take at most `MOST_LONGER` of the prediction,
+   where one is found. On analytical models, these traces may take up to `MOST_LOSS` of the prediction.
+3. The oracle and a replay check the schedule.
+4. The judges of the network time its traces, and ASTRA-sim's own algorithms beside them.
+
+A network that looks the same from every NPU may be too large to list all sends. `_solve_compact` then makes those of NPU 0 alone.
 """
 
 from __future__ import annotations
@@ -71,33 +75,36 @@ def solve(request: Request, progress: Progress = silent) -> Solution | CompactSo
         return _solve_compact(request, progress)
     network, checks, replays_packets = request.network, request.checks, request.replays_packets
     topology = build_topology(network, may_forward=True)
-    what = request.collective_on(topology)
+    collective = request.collective_on(topology)
     if request.is_plain and topology.is_uniform and not topology.has_switches and "tacos" in request.options.synthesizers:
         check_sends(network, request.collective, request.options)
-    options, models, reason = timed_for(request.options, topology, request.backend)
-    backend = backend_in_use(network, models, request.backend)
+    options, link_models, reason = timed_for(request.options, topology, request.backend)
+    backend = backend_in_use(network, link_models, request.backend)
+    # Under a sketch, the search sees fewer links than the topology has: `links` are their numbers there.
     searched, links = (topology, None) if request.sketch is None else under_sketch(topology, request.sketch)
-    kernels = searching(searched, what)
-    later = (*REPLAYING, *(CHECKING if checks else ()))
+    # Numba compiles what later steps need while earlier steps run.
+    search_kernels = searching(searched, collective)
+    later_kernels = (*REPLAYING, *(CHECKING if checks else ()))
+    # `level` is what `robust` found the packet level to take; None if it has not replayed the traces.
     found, link_order, level, note = None, request.link_order, None, ""
     if not replays_packets:
-        compile_ahead(*finding_optimum(searched, what, options), later=later, progress=progress)
-        found = known_optimum(searched, what, options)
-    rivals = NativeTimesAhead(network, what, options.reduce_bandwidth_gbps)
+        compile_ahead(*finding_optimum(searched, collective, options), later=later_kernels, progress=progress)
+        found = known_optimum(searched, collective, options)
+    native_times = NativeTimesAhead(network, collective, options.reduce_bandwidth_gbps)
     if found is None:
-        compile_ahead(*kernels, later=later, progress=progress)
+        compile_ahead(*search_kernels, later=later_kernels, progress=progress)
         if not replays_packets:
-            rivals.begin(backend or backend_of_model(models[0]))
+            native_times.begin(backend or backend_of_model(link_models[0]))
         work_after = JUDGING + (CHECKS if checks else 0.0)
         with progress("synthesizing") as on_progress:
-            asked = backend, network, searched, what, options, on_progress, link_order
+            asked = backend, network, searched, collective, options, on_progress, link_order
             found, fastest_order = search_and_replay(*asked, work_after=work_after)
         link_order = link_order or (fastest_order if request.in_flight is None else None)
         if replays_packets:
             reason = f"the fastest on the packet level, with link order {order_of_traces(found.schedule, link_order)[0]}"
     if request.leaves_traces_open:
         with progress("replaying packet by packet"):
-            chosen = robust(network, topology, what, options, backend, found)
+            chosen = robust(network, topology, collective, options, backend, found)
         found, link_order, note, level = chosen.found, chosen.link_order, chosen.note, chosen.level
     schedule = found.schedule if links is None else moved_to(found.schedule, topology, links)
     if (link_order, request.in_flight) != (None, None):
@@ -111,7 +118,7 @@ def solve(request: Request, progress: Progress = silent) -> Solution | CompactSo
         judged = judge_schedule(schedule, network, backend, beside=beside, level=level)
         if request.sketch is None and options.effort == THOROUGH:
             judged = with_other_choices(judged, schedule, network, options)
-        native = rivals.on(judged.backend)
+        native = native_times.on(judged.backend)
         padded = _padded(schedule)
         slower = native.faster_than(judged.possible_ns, padded or _why_slower(found, options))
     notes = tuple(text for text in (note, *judged.notes, padded, *slower) if text)

@@ -228,7 +228,7 @@ def read_text(path: Path, max_bytes: int = _MAX_FILE_BYTES) -> str:
     ConfigError
         If it cannot be read, is too large for a configuration, is not UTF-8, or is a file of another tool.
     """
-    content = read_bounded(path, max_bytes, "a configuration")
+    content = read_bounded(path, max_bytes, "a text file")
     refuse_foreign(path, content)
     try:
         return content.decode("utf-8-sig")

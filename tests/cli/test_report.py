@@ -113,7 +113,7 @@ def edited(without: str = "", **new: object) -> Any:
         (lambda copy: (copy / "schedule.npz").write_bytes(b"no"), "not a schedule of astra_tacos"),
         (edited(num_sends=3), "num_sends is 3, the schedule beside it has 264: they belong to different runs"),
         (edited(efficiency="much"), "not the certificate of a schedule (no 'efficiency')"),
-        (shutil.rmtree, "does not exist, expected a directory"),
+        (shutil.rmtree, "does not exist, expected one that a command wrote"),
     ],
 )
 def test_what_is_no_such_directory_is_refused(

@@ -76,6 +76,7 @@ BAD = {
     "bandwidth 0": (GOOD.replace("50.0", "0"), "bandwidth[0] is 0, expected a number of GB/s above 0 and at most 1e+12"),
     "extension scalar": (GOOD + "astra_tacos: 3", "astra_tacos is 3, expected a mapping"),
     "extension key": (GOOD + "astra_tacos: {topologie: []}", "astra_tacos has the key 'topologie'"),
+    "extension misspelt": (GOOD + "Astra-Tacos: {failed_links: []}", "has the key 'Astra-Tacos', expected astra_tacos"),
     "extension block": (GOOD + "astra_tacos: {topology: [Mesh, Cube]}", "astra_tacos.topology[1] is 'Cube'"),
     "extension length": (GOOD + "astra_tacos: {topology: [Mesh]}", "npus_count has 2 entries, astra_tacos.topology has 1"),
     "both": (GOOD + "astra_tacos: {topology: [Mesh, Mesh], links: l.csv}", "both links and topology"),

@@ -77,7 +77,7 @@ def test_devices_and_pipes_get_one_line(tmp_path: Path, read: object) -> None:
 
 def test_a_table_of_links_may_not_be_a_device(tmp_path: Path) -> None:
     (tmp_path / "net.yml").write_text("astra_tacos: {links: /dev/zero}")
-    with pytest.raises(ConfigError, match="/dev/zero: is a device, expected a configuration"):
+    with pytest.raises(ConfigError, match="/dev/zero: is a device, expected a text file"):
         read_network(tmp_path / "net.yml")
 
 

@@ -154,7 +154,7 @@ def test_prefixes_of_nodes_are_read_as_they_are_written(tmp_path: Path) -> None:
         ("- " * 100_000, "nested too deeply"),
         ("v: " + "1" * 5000, "found '111"),
         (f'v: "{chr(92)}UFFFFFFFF"', "not valid YAML"),
-        ("# " + "x" * (16 << 20), "file is larger than 16 MiB, expected a configuration"),
+        ("# " + "x" * (16 << 20), "file is larger than 16 MiB, expected a text file"),
     ],
     ids=lambda text: text[:12],
 )

@@ -69,7 +69,7 @@ def _print_finding(finding: Finding) -> None:
     from astra_tacos.workload.repairer.steps import mending_step
 
     text = f"{finding.where}: {finding.message}" + (f" ({finding.remedy})" if finding.remedy else "")
-    text += "; --fix can mend this" if mending_step(finding) else ""
+    text += "; --fix may mend this" if mending_step(finding) else ""
     print_marked(f"{finding.code} {finding.severity:<7}", _COLOURS[finding.severity], text)
 
 

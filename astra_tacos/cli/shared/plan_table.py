@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +69,7 @@ def file_rows(output: Path, backend: Backend) -> list[tuple[str, str]]:
 def _start(output: Path, backend: Backend) -> str:
     """How to start ASTRA-sim on a written run; "" if no version of it has such a network."""
     script = output / ("run_astra_sim.sh" if backend.is_analytical else "run_ns3.sh")
-    return f"ASTRA_SIM_BIN=... {script}" if script.exists() else ""
+    return f"ASTRA_SIM_BIN=... {shlex.quote(str(script))}" if script.exists() else ""
 
 
 def _measured_rows(measured: dict[str, Any]) -> list[tuple[str, str]]:

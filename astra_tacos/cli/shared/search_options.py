@@ -87,7 +87,7 @@ _OPTIONS = {
         type=click.Choice([*LINK_MODELS, "fastest", "auto"]),
         default="auto",
         show_default=True,
-        help="How long a send holds its link; auto: the one that stock ASTRA-sim replays exactly, else the fastest of both.",
+        help="How long a send holds its link; auto: as stock ASTRA-sim replays exactly, else the faster of both.",
     ),
     "reduce_bandwidth_gbps": _Option(
         "--reduce-bandwidth",
