@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from astra_tacos.bounds.certificate import below_bound
+from astra_tacos.run.backend import MODELS, PACKET
 from astra_tacos.support.units import format_size, format_time
 
 _MOST_SIZES = 4
@@ -21,26 +22,26 @@ def synthesis_title(result: dict[str, Any]) -> str:
 
 def synthesis_summary(result: dict[str, Any]) -> list[tuple[str, str, str]]:
     """The answer of a synthesis in a few rows: a label, a figure, and a remark."""
-    time_ns = _real_ns(result)
+    real_ns, judged_ns, is_exact = _real_ns(result), *_judged_ns(result)
+    time_ns = max(real_ns, judged_ns)
     truncated = "" if result.get("possible", True) else f"ASTRA-sim prints {format_time(result['predicted_ns'])}: it truncates; "
+    share = _share_of_bound(result) if time_ns == real_ns else f"{result['bound_ns'] / time_ns:.1%} of the bound"
+    predicted = "" if time_ns == real_ns else f"; {format_time(real_ns)} predicted for the links"
     checked = {True: ", verified", False: ", not verified"}.get(result.get("verified", ""), "")
     more = ", more effort may help" if result.get("search", {}).get("more_may_help") else ""
     chunks = f"{result['chunks_per_npu']} chunk{'s' if result['chunks_per_npu'] != 1 else ''} per NPU, {sends_text(result)}"
     rows = [
-        ("time", format_time(time_ns), f"{truncated}{_share_of_bound(result)}{checked}"),
+        ("time", f"{'' if is_exact else 'about '}{format_time(time_ns)}", f"{truncated}{share}{checked}{predicted}"),
         ("algorithm", result["synthesizer"], f"{chunks}{more}"),
-        ("bus bandwidth", f"{result['bus_bandwidth_gbps']:,.1f} GB/s", ""),
+        ("bus bandwidth", f"{result['bus_bandwidth_gbps'] * real_ns / time_ns:,.1f} GB/s", ""),
     ]
     if result.get("search", {}).get("cut_off_by_time_limit"):
         rows.append(("search", "cut off", "by --time-limit: the result depends on the machine"))
     native = (result.get("native") or {}).get("fastest_possible")
     if native is not None and native["possible_ns"] is not None:
-        ratio = result.get("speed_up_over_native")
-        words = f": {ratio:.2f} times as long" if ratio else ""
-        if ratio and f"{native['possible_ns'] / time_ns:.2f}" != f"{ratio:.2f}":
-            words += " as the traces on ASTRA-sim"
+        words = f": {native['possible_ns'] / time_ns:.2f} times as long"
         rows.append(("best native", format_time(native["possible_ns"]), f"{_in_short(native['system'])}{words}"))
-    return [*rows, *_on_astra_sim(result, time_ns)]
+    return [*rows, *_on_astra_sim(result, real_ns)]
 
 
 def _in_short(system: dict[str, Any]) -> str:
@@ -54,6 +55,14 @@ def _in_short(system: dict[str, Any]) -> str:
 def _real_ns(result: dict[str, Any]) -> int:
     """The time that links can carry: predicted, or where ASTRA-sim truncates too much, exact."""
     return int(result["predicted_ns"] if result.get("possible", True) else math.ceil(result["exact_ns"]))
+
+
+def _judged_ns(result: dict[str, Any]) -> tuple[int, bool]:
+    """The time of the traces on the network model that they are made for, 0 if not known, and whether it is exact."""
+    backend = MODELS.get(str(result.get("backend")))
+    figure = backend.figure if backend is not None and result.get(backend.figure) is not None else "stock_ns"
+    is_exact = figure != PACKET.figure or result.get("packets_are_exact") is not False
+    return int(result.get(figure) or 0), is_exact
 
 
 def _share_of_bound(result: dict[str, Any]) -> str:
