@@ -10,6 +10,14 @@ one instant shares one event, made by the first of them), `CustomAlgorithm.cc` (
 once; a collective without nodes in flight is over) and `Workload.cc`, `HardwareResource.cc` (slots, lowest ready id first).
 The nodes of a custom collective that one event sets free are issued in the order in which a hash set of their ids yields them
 (`dependancy_solver.cpp` of Chakra's feeder); `hash_order` states the rule.
+
+A rank may stand for all ranks that translations of the network move it to (`replayer.by_class`). Then the order of two things at
+one instant has to be the same for all of them. Events get stamps: two events of one instant have the same stamp if, and only if,
+the events that made them happened at one instant with one stamp. Ranks begin with one stamp. Events of different stamps come in
+the order of stamps, wherever they happen. Those of one stamp come in an order that depends on the numbers of ranks, unless they
+are one *atom*: what one event makes happen on one rank. So atoms of one stamp must not touch a thing (a link, a key, a slot, a
+pool, a set of ready nodes) in ways whose order counts. `touches` notes who touched what. Where the order of atoms does not count
+for what a rank has done after all of them, it does not count later either, as what they make has one stamp.
 """
 
 from __future__ import annotations
@@ -18,6 +26,8 @@ import numpy as np
 
 from astra_tacos.replayer._run_table_kernels import (
     AHEAD,
+    ATOM,
+    CLASH,
     COLLECTIVE,
     COMPUTE,
     CULPRIT,
@@ -33,7 +43,9 @@ from astra_tacos.replayer._run_table_kernels import (
     HANDED_OVER,
     IN_FLIGHT,
     ISSUED,
+    LATEST_ADDER,
     LATEST_NS,
+    LATEST_STAMP,
     MEMORY,
     MISNUMBERED,
     NATIVE,
@@ -42,6 +54,10 @@ from astra_tacos.replayer._run_table_kernels import (
     NONE,
     NOW,
     NUM_RECORDS,
+    OF_KEYS,
+    OF_POOLS,
+    OF_SETS,
+    OF_SLOTS,
     OUT_HEAD,
     OUT_OF_TIME,
     OUT_TAIL,
@@ -54,7 +70,9 @@ from astra_tacos.replayer._run_table_kernels import (
     SEND,
     SKIP,
     SLOTS,
+    STAMP,
     TAKE,
+    UNORDERED,
     UNTOUCHED,
     USED_BATCHES,
     USED_EVENTS,
@@ -74,6 +92,46 @@ _ELAPSES = 3
 
 _NOTHING = np.int64(NONE)
 _LATER = np.int64(-2)
+
+
+_SHARED = -1
+_MANY = -3
+_FREED = -4
+_LOOKS = -5
+# Ways to touch a key: a send, a receive, an arrival; a pool: TAKE, PUT, PULSE; a set of ready nodes: it is used, it grows.
+_SENDS, _TAKES, _ORDERS = 1, 1, 1
+_ASKS, _PUTS, _GROWS = 2, 2, 2
+_COMES, _PULSES = 4, 4
+
+
+@inlined
+def _touch(at, way, against, state):
+    """Touch a thing in a way whose order counts against these ways of other atoms of this stamp."""
+    if state.touches[at].stamp != state.scalar[STAMP]:
+        state.touches[at].stamp = state.scalar[STAMP]
+        state.touches[at].atom = state.scalar[ATOM]
+        state.touches[at].what = way
+        return
+    if state.touches[at].atom != state.scalar[ATOM]:
+        if state.touches[at].what & against:
+            state.scalar[CLASH] = at
+        state.touches[at].atom = _SHARED
+    state.touches[at].what |= way
+
+
+@inlined
+def _claim(at, subject, state):
+    """Touch a slot on behalf of a subject: other atoms of this stamp may do so on behalf of the same one only."""
+    if state.touches[at].stamp != state.scalar[STAMP]:
+        state.touches[at].stamp = state.scalar[STAMP]
+        state.touches[at].atom = state.scalar[ATOM]
+        state.touches[at].what = subject
+    elif state.touches[at].what != subject:
+        if state.touches[at].atom != state.scalar[ATOM]:
+            state.scalar[CLASH] = at
+        state.touches[at].what = _MANY
+    elif state.touches[at].atom != state.scalar[ATOM]:
+        state.touches[at].atom = _SHARED
 
 
 @inlined
@@ -114,6 +172,7 @@ def push_event(ns, what, now, state):
         state.scalar[FREE_EVENT] = state.events[event].then
     state.events[event].ns = ns
     state.events[event].code = what
+    state.events[event].stamp = state.scalar[STAMP]
     _append_due(event, ns ^ now, state)
 
 
@@ -134,6 +193,7 @@ def _next_event(now, until_ns, state):
 
     Returns -2 if the event comes after `until_ns`; it stays, and `scalar[NEXT]` says when it comes.
     """
+    before = now
     if state.due_head[0] == NONE:
         # Of the events that differ from now in the lowest bit, the earliest are next; sort those events anew.
         bit = np.int64(1)
@@ -160,6 +220,11 @@ def _next_event(now, until_ns, state):
     state.due_head[0] = state.events[event].then
     state.events[event].then = state.scalar[FREE_EVENT]
     state.scalar[FREE_EVENT] = event
+    if state.events[event].stamp != state.scalar[LATEST_STAMP] or now != before:
+        state.scalar[LATEST_STAMP] = state.events[event].stamp
+        state.scalar[STAMP] += 1
+    state.scalar[ATOM] += 2
+    state.scalar[LATEST_ADDER] = -2
     return state.events[event].code, now
 
 
@@ -238,7 +303,11 @@ def _arrive(message, code, state):
     if len(code.hop_link) > 0:
         state.messages[message].hop += 1
         if code.hop_link[state.messages[message].hop] != NONE:
+            if len(state.touches) > 0:
+                _touch(np.int64(code.hop_link[state.messages[message].hop]), 1, 1, state)
             return message, _NOTHING, _NOTHING
+    if len(state.touches) > 0:
+        _touch(state.scalar[OF_KEYS] + code.address[state.messages[message].place].key, _COMES, _ASKS, state)
     finished = np.int64(state.messages[message].live)
     finished_next = np.int64(state.messages[message].mate)
     if finished_next == NONE:
@@ -251,6 +320,7 @@ def _arrive(message, code, state):
     state.scalar[IN_FLIGHT] -= 1
     if finished == NONE:
         return _NOTHING, finished_next, _NOTHING
+    state.scalar[ATOM] += 1  # on the rank that sent it, which need not be that of the representative that receives one
     return _NOTHING, finished, finished_next
 
 
@@ -268,6 +338,9 @@ def _wait_until(live, end, rank, now, code, state):
         state.scalar[FREE_WAIT] = state.wait_then[wait]
     state.wait_live[wait] = live
     state.wait_then[wait] = NONE
+    state.wait_atom[wait] = state.scalar[ATOM]
+    if end == now and len(state.touches) > 0 and state.scalar[LATEST_ADDER] == -2:
+        state.scalar[CLASH] = state.scalar[OF_SETS] + rank  # another batch of this instant may come before or after
     place = _place_of_batch(state.batch_table, state.batches, rank, end)
     batch = np.int64(state.batch_table[place])
     if batch != NONE:
@@ -309,6 +382,9 @@ def _next_of_batch(batch, num_live, state):
         return _NOTHING, _NOTHING
     live = np.int64(state.wait_live[wait])
     if live >= 0:
+        if state.wait_atom[wait] != state.scalar[LATEST_ADDER]:
+            state.scalar[LATEST_ADDER] = state.wait_atom[wait]
+            state.scalar[ATOM] += 2
         state.wait_live[wait] = NONE
     else:
         state.batches[batch].head = state.wait_then[wait]
@@ -378,6 +454,10 @@ def _send(live, row, place, rank, code, state):
         state.keys[number].tail = message
     if len(code.hop_link) > 0:
         state.messages[message].hop = code.pair_hop[code.address[place].pair]
+    if len(state.touches) > 0:
+        _touch(state.scalar[OF_KEYS] + number, _SENDS, _SENDS, state)
+        if len(code.hop_link) > 0:
+            _touch(np.int64(code.hop_link[state.messages[message].hop]), 1, 1, state)
     if code.nodes[row].action == POST:
         state.messages[message].live = NONE
         state.lives[live].state = FINISHED
@@ -390,6 +470,8 @@ def _receive(live, place, code, state):
     """Have a node wait for its message; returns whether it has arrived already."""
     number = np.int64(code.address[place].key)
     head = np.int64(state.keys[number].head)
+    if len(state.touches) > 0:
+        _touch(state.scalar[OF_KEYS] + number, _ASKS, _ASKS | _COMES, state)
     if state.keys[number].arrived > 0:
         state.keys[number].arrived -= 1
         return True
@@ -467,6 +549,9 @@ def _use_token(live, row, rank, next_freed, num_freed, code, state):
     act = code.nodes[row].action
     over = np.int64(live)
     head = np.int64(state.pool_head[at])
+    if len(state.touches) > 0:
+        way = _TAKES if act == TAKE else _PUTS if act == PUT else _PULSES
+        _touch(state.scalar[OF_POOLS] + at, way, 7 if act == TAKE else 7 - way, state)
     if act == TAKE:
         if state.pool_tokens[at] > 0:
             state.pool_tokens[at] -= 1
@@ -511,6 +596,14 @@ def _end_of_workload_node(live, rank, num_fresh, code, state):
     state.ongoing[rank] -= 1
     if code.slot[live] != NO_SLOT:
         state.in_flight[rank * SLOTS + code.slot[live]] -= 1
+    if len(state.touches) > 0:
+        slots = state.scalar[OF_SLOTS] + rank * SLOTS
+        _claim(slots + NO_SLOT, live if code.nodes[live].action == SKIP else _LOOKS, state)
+        if code.slot[live] != NO_SLOT:
+            _claim(slots + code.slot[live], _FREED, state)
+        for i in range(code.nodes[live].child_first, code.nodes[live + 1].child_first):
+            if code.slot[code.child[i]] != NO_SLOT:
+                _claim(slots + code.slot[code.child[i]], code.child[i], state)
     for i in range(code.nodes[live].child_first, code.nodes[live + 1].child_first):
         child = np.int64(code.child[i])
         state.lives[child].waits -= 1
@@ -534,7 +627,11 @@ def _end_of_collective_node(live, rank, code, state):
             state.freed[num_freed] = code.child[i]
             num_freed += 1
     if num_freed > 1 and state.is_hashed[rank]:
+        before = state.level[rank]
         state.level[rank] = hash_order(code.node_id, state.freed[:num_freed], state.level[rank], state.bucket, state.scratch)
+        if len(state.touches) > 0:
+            grows = state.level[rank] != before
+            _touch(state.scalar[OF_SETS] + rank, _GROWS if grows else _ORDERS, _ORDERS | _GROWS if grows else _GROWS, state)
     for i in range(num_freed):
         state.freed[i] -= state.shift[rank]
     return num_freed
@@ -656,6 +753,7 @@ def advance_until(until_ns, code, state, max_events):
     finished_origin = _NOTHING
     next_origin = _NOTHING
     ended = _NOTHING
+    receiving = _NOTHING  # what finishes on the rank that a message came to
 
     # One step a turn, deepest work first, so that each step's code stands here once.
     while status == DONE:
@@ -759,6 +857,9 @@ def advance_until(until_ns, code, state, max_events):
             finished_origin = next_origin
             finished_next = _NOTHING
             rank = np.int64(state.lives[live].rank)
+            if live == receiving:
+                state.scalar[ATOM] -= 1
+                receiving = _NOTHING
             state.lives[live].state = FINISHED
             if live < len(state.finish_ns):
                 state.finish_ns[live] = now
@@ -785,12 +886,15 @@ def advance_until(until_ns, code, state, max_events):
             elif entry != NONE:
                 finished = entry
                 finished_origin = np.int64(state.lives[entry].origin)
+        elif state.scalar[CLASH] != NONE:
+            status = UNORDERED
         elif state.scalar[IN_FLIGHT] > room:
             status = FULL
         elif state.scalar[FIRED] < num_ranks:
             # The start: every rank in turn looks for nodes that wait for none.
             rank = state.scalar[FIRED]
             state.scalar[FIRED] += 1
+            state.scalar[ATOM] += 2
             nested = False
             ended = _NOTHING
             for i in range(code.root_first[rank], code.root_first[rank + 1]):
@@ -813,5 +917,6 @@ def advance_until(until_ns, code, state, max_events):
                 break
             moving, finished, finished_next, batch, finished_origin = _happen(what, code, state)
             next_origin = finished_origin
+            receiving = finished_next
     state.scalar[NOW] = now
     return status

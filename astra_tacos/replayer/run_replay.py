@@ -10,13 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.replayer import _run_table_kernels as kernels
+from astra_tacos.replayer.by_class import TranslatedLinks
 from astra_tacos.replayer.casting import Casts, cast_collectives
 from astra_tacos.replayer.compilation import Compiled, compile_run
 from astra_tacos.replayer.link_loads import NETWORK_MODELS, link_loads
-from astra_tacos.replayer.routes import Engine
+from astra_tacos.replayer.routes import Engine, NetworkModel
 from astra_tacos.replayer.stall import explain_stall
 from astra_tacos.replayer.workload_actions import workload_actions
-from astra_tacos.run.backend import Backend, choose_backend
+from astra_tacos.run.backend import CONGESTION_AWARE, CONGESTION_UNAWARE, Backend, choose_backend
+from astra_tacos.run.compact_run import CompactRun, Lattice, why_not_compact
 from astra_tacos.run.outcome import RunOutcome, Transmissions
 from astra_tacos.run.run import Run
 from astra_tacos.run.system import RemoteMemory
@@ -66,20 +68,53 @@ def replay_run(
     ReplayError
         If nodes wait for ever; the message names the chain of waiting nodes.
     """
-    chosen = choose_backend(backend, run.network)
+    return _replay(run, choose_backend(backend, run.network), None, record_transmissions, route_loads, progress)
+
+
+def replay_classes(compact: CompactRun, backend: Backend | str | None = None) -> RunOutcome:
+    """Replay the representatives of a compact run: each does what all ranks do that it stands for, at the same times.
+
+    The outcome has an entry a representative, and a row a node of theirs. A link stands for all that translations move it to.
+
+    Raises
+    ------
+    ConfigError, ReplayError
+        As `replay_run`; a ReplayError also where things happen at one instant on a rank or link in an order that may differ
+        between ranks that one stands for.
+    """
+    run = compact.run
+    if why := why_not_compact(run):
+        raise ConfigError(f"{run.workload.prefix}: {why}")
+    return _replay(run, choose_backend(backend, run.network), compact.lattice, False, False, None)
+
+
+def _replay(
+    run: Run,
+    chosen: Backend,
+    lattice: Lattice | None,
+    record_transmissions: bool,
+    route_loads: bool,
+    progress: Callable[[int, int], None] | None,
+) -> RunOutcome:
     workload = run.workload
-    if workload.num_ranks != run.network.num_npus:
+    if lattice is None and workload.num_ranks != run.network.num_npus:
         raise ConfigError(
             f"{workload.prefix}: traces of {workload.num_ranks} ranks, but {run.network.source} has {run.network.num_npus} NPUs"
         )
     actions, casts = workload_actions(run), cast_collectives(run)
-    model = NETWORK_MODELS[chosen](run.network)
+    model: NetworkModel = NETWORK_MODELS[CONGESTION_UNAWARE if lattice else chosen](run.network)
+    if lattice is not None and chosen is CONGESTION_AWARE:
+        model = TranslatedLinks(run.network, lattice)
+    elif lattice is not None and chosen is not CONGESTION_UNAWARE:
+        raise ConfigError(
+            f"{workload.prefix}: a compact run is not replayed on the {chosen} backend, expected {CONGESTION_AWARE}"
+        )
     if record_transmissions and model.hands_over:
         raise ConfigError(
             f"transmissions cannot be recorded on the {chosen} backend: packets of many messages take turns on a link"
         )
     server, num_servers = servers(run.remote_memory, workload.num_ranks)
-    compiled = compile_run(workload, actions, casts, model, run.system.active_chunks_per_dimension > 1, server)
+    compiled = compile_run(workload, actions, casts, model, run.system.active_chunks_per_dimension > 1, server, lattice)
     state = start(compiled, casts, num_servers, record_transmissions)
     state = advance(compiled, state, model.engine(compiled), workload.prefix, run.network.name, progress)
     if state.rank_finish_ns.min() < 0:
@@ -197,11 +232,29 @@ def advance(
             f"ASTRA-sim numbers by the streams that a rank has begun: {int(state.streams[rank])} here, "
             f"{int(state.stream_number[state.turn[rank]])} on another rank, so their messages never meet"
         )
+    if status == kernels.UNORDERED:
+        raise ReplayError(f"{prefix}: {_unordered(compiled, state)}")
     if status == kernels.OUT_OF_TIME:
         raise ConfigError(
             f"{prefix}: the replay on {network} goes beyond 2**61 ns, expected less: are sizes and durations in range?"
         )
     return state
+
+
+def _unordered(compiled: Compiled, state: kernels.Progress) -> str:
+    """What happens at one instant in an order that may differ between the ranks that one rank stands for."""
+    at, now = (int(state.scalar[which]) for which in (kernels.CLASH, kernels.NOW))
+    first = [int(state.scalar[which]) for which in (kernels.OF_KEYS, kernels.OF_SLOTS, kernels.OF_POOLS, kernels.OF_SETS)]
+    if at < first[0]:
+        what = "two messages come to one link"
+    elif at < first[1]:
+        what = "two messages of one size and tag begin or end between two ranks"
+    else:
+        per_rank = kernels.SLOTS if at < first[2] else compiled.code.num_pools if at < first[3] else 1
+        begin = first[1] if at < first[2] else first[2] if at < first[3] else first[3]
+        rank = int(compiled.owners[(at - begin) // per_rank])
+        what = f"two nodes end on rank {rank}"
+    return f"at {now} ns {what}, in an order that may differ between ranks that are the same otherwise; expected another instant"
 
 
 def start(compiled: Compiled, casts: Casts, num_servers: int, record: bool, timed: bool = False) -> kernels.Progress:
@@ -248,6 +301,11 @@ def start(compiled: Compiled, casts: Casts, num_servers: int, record: bool, time
     keys["head"] = -1
     scalar = np.zeros(kernels.NUM_SCALARS, np.int64)
     scalar[[kernels.FREE_EVENT, kernels.FREE_BATCH, kernels.FREE_WAIT, kernels.FREE_MESSAGE, kernels.OUT_HEAD]] = -1
+    scalar[[kernels.LATEST_STAMP, kernels.CLASH]] = -1
+    sizes = (num_links, compiled.num_keys, num_ranks * kernels.SLOTS, num_ranks * code.num_pools, num_ranks)
+    scalar[kernels.OF_KEYS : kernels.OF_SETS + 1] = np.cumsum(sizes[:-1])
+    touches = np.empty(sum(sizes) if compiled.stands_for_many else 0, kernels.TOUCH)
+    touches["stamp"] = -1
     return kernels.Progress(
         scalar=scalar,
         lives=lives,
@@ -271,6 +329,7 @@ def start(compiled: Compiled, casts: Casts, num_servers: int, record: bool, time
         batch_table=integers(np.int32, table, -1),
         wait_live=np.empty(num_batches + num_ranks + 1, np.int32),
         wait_then=np.empty(num_batches + num_ranks + 1, np.int32),
+        wait_atom=np.empty(num_batches + num_ranks + 1, np.int32),
         heap=np.empty(num_rows, np.int32),
         heap_size=np.zeros(num_ranks * kernels.SLOTS, np.int32),
         in_flight=np.zeros(num_ranks * kernels.SLOTS, np.int32),
@@ -301,6 +360,7 @@ def start(compiled: Compiled, casts: Casts, num_servers: int, record: bool, time
         scratch=np.empty((4, most), np.int64),
         freed=np.empty(most + 1, np.int64),
         fresh=np.empty(most + 1, np.int64),
+        touches=touches,
         record_link=np.empty(num_records, np.int32),
         record_size=np.empty(num_records, np.int64),
         record_pair=np.empty(num_records, np.int32),
