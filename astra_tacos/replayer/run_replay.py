@@ -118,7 +118,9 @@ def _replay(
     state = start(compiled, casts, num_servers, record_transmissions)
     state = advance(compiled, state, model.engine(compiled), workload.prefix, run.network.name, progress)
     if state.rank_finish_ns.min() < 0:
-        raise ReplayError(f"{workload.prefix}: deadlock: {explain_stall(run, casts, compiled, state)}")
+        stuck = int(compiled.owners[np.argmin(state.rank_finish_ns)])
+        why = f"rank {stuck} never ends" if lattice else explain_stall(run, casts, compiled, state)
+        raise ReplayError(f"{workload.prefix}: deadlock: {why}")
     outcome = RunOutcome(
         backend=chosen,
         approximate=_approximations(casts, state),

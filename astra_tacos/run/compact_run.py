@@ -133,8 +133,6 @@ class CompactRun:
         everyone = np.arange(lattice.num_ranks)
         place = lattice.places(everyone)
         trace, rows = run.workload.of_ranks(place), _rows_of(run.workload, place)
-        shift = everyone - lattice.representatives[place]
-        del shift
         rank = np.repeat(everyone, np.diff(trace.rank_first))
         peer = np.where(trace.peer == ABSENT, ABSENT, self._moved(rank, trace.peer))
         columns = run.columns

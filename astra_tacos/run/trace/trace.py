@@ -229,15 +229,14 @@ class Trace:
         """The nodes of some ranks, without columns of chunks."""
         first, rows = members_of(self.rank_first, ranks)
         dep_first, entries = members_of(self.dep_first, rows)
-        place = np.full(self.num_nodes + 1, DANGLING, np.int64)
-        place[rows] = np.arange(len(rows))
+        moved = np.repeat(first[:-1] - self.rank_first[:-1][ranks], np.diff(first))  # how far the rows of each rank go
         columns = {name: getattr(self, name)[rows] for name in ("node_id", "kind", "duration_us", "size_bytes", "peer", "tag")}
         workload = self.workload
         if workload is not None:
             arrays = {each.name: getattr(workload, each.name) for each in fields(workload)}
             workload = replace(workload, **{name: array[rows] for name, array in arrays.items() if name != "group_names"})
         owners = ranks if self.owners is None else self.owners[ranks]
-        dep = place[self.dep[entries]]
+        dep = np.where(self.dep[entries] == DANGLING, DANGLING, self.dep[entries] + np.repeat(moved, np.diff(dep_first)))
         return Trace(self.prefix, first, **columns, dep_first=dep_first, dep=dep, workload=workload, owners=owners)
 
     def describe_node(self, row: int) -> str:

@@ -1,0 +1,156 @@
+"""Random runs whose ranks do the same at translated places."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import numpy as np
+from helpers.networks import config
+
+from astra_tacos.network.network_config import NetworkConfig
+from astra_tacos.run.compact_run import CompactRun, Lattice
+from astra_tacos.run.groups import CommunicatorGroups
+from astra_tacos.run.run import NATIVE, Run
+from astra_tacos.run.system import SystemConfig
+from astra_tacos.run.trace.schema import CommType, NodeType
+from astra_tacos.run.trace.trace import ABSENT, Trace, WorkloadColumns
+
+PATTERNS = {
+    CommType.ALL_REDUCE: "all-reduce",
+    CommType.ALL_GATHER: "all-gather",
+    CommType.REDUCE_SCATTER: "reduce-scatter",
+    CommType.ALL_TO_ALL: "all-to-all",
+}
+
+
+def random_network(random: Random, most: int, blocks: tuple[str, ...]) -> NetworkConfig:
+    """One to three dimensions."""
+    dimensions, total = [], 1
+    for _ in range(random.randint(1, 3)):
+        size = random.choice([size for size in (2, 3, 4, 5, 8, 16) if total * size <= most] or [1])
+        if size > 1:
+            total *= size
+            bandwidth, latency = random.choice((10.0, 25.0, 50.0, 33.3)), random.choice((1.0, 100.0, 500.0))
+            dimensions.append((random.choice(blocks), size, bandwidth, latency))
+    return config(*dimensions)
+
+
+def random_compact_run(seed: int, most: int = 64, blocks: tuple[str, ...] = ("Ring", "FullyConnected", "Switch")) -> CompactRun:
+    """A run of one to some classes, of compute nodes, native collectives of several groups, and messages."""
+    random = Random(seed)
+    network = random_network(random, most, blocks)
+    size = tuple(dimension.size for dimension in network.dimensions)
+    period = [1] * len(size)
+    if len(size) > 1 and random.random() < 0.6:
+        at = random.randrange(len(size))
+        period[at] = size[at] if random.random() < 0.7 or size[at] % 2 else 2
+    lattice = Lattice(size, tuple(period))
+    ranks = lattice.representatives
+    algorithms = tuple(random.choice(("ring", "direct")) for _ in size)
+    splits = random.choice((1, 1, 2))
+    system = SystemConfig(
+        "system.json",
+        preferred_dataset_splits=splits,
+        active_chunks_per_dimension=random.choice((1, 2)),
+        endpoint_delay_ns=random.choice((10, 10, 7)),
+        local_mem_bw_gbps=random.choice((0.0, 50.0)),
+        native={key: algorithms if random.random() < 0.5 else algorithms[:1] for key in PATTERNS.values()},
+    )
+    stride, _, _ = lattice.columns
+    groups: dict[int, tuple[int, ...]] = {}
+    names: dict[tuple[int, ...], int] = {}
+    rows: list[list[tuple[int, int, int, int, int, int, int]]] = [[] for _ in ranks]
+    for _ in range(random.randint(2, 8)):
+        what = random.random()
+        if what < 0.4:
+            durations = [random.choice((1, 2, 5, 20)) for _ in ranks]
+            if random.random() < 0.5:
+                durations = durations[:1] * len(ranks)
+            for one, us in zip(rows, durations, strict=True):
+                one.append((NodeType.COMP, us, ABSENT, ABSENT, ABSENT, ABSENT, 0))
+        elif what < 0.8:
+            pattern = random.choice(list(PATTERNS))
+            bytes_ = random.choice((4096, 65536, 1 << 20)) * int(np.prod(size))
+            chosen = sorted(random.sample(range(len(size)), random.randint(1, len(size))))
+            everyone = random.random() < 0.3
+            for one, rank in zip(rows, ranks.tolist(), strict=True):
+                number = 0
+                if not everyone:
+                    members = np.zeros(1, np.int64)
+                    for index in range(len(size)):
+                        here = rank // stride[index] % size[index]
+                        values = np.arange(size[index]) if index in chosen else np.array([here])
+                        members = (members[None] + (values * stride[index])[:, None]).ravel()
+                    key = tuple(sorted(members.tolist()))
+                    number = names.setdefault(key, len(names) + 1)
+                    groups[number] = key
+                one.append((NodeType.COMM_COLL, 0, bytes_, ABSENT, ABSENT, pattern, number))
+        else:
+            index, tag, amount = random.randrange(len(size)), random.randint(0, 2), random.choice((64, 4096, 1 << 18))
+            far = random.randint(1, size[index] - 1)
+            for one, rank in zip(rows, ranks.tolist(), strict=True):
+                here = rank // stride[index] % size[index]
+                to = rank + ((here + far) % size[index] - here) * stride[index]
+                source = rank + ((here - far) % size[index] - here) * stride[index]
+                one.append((NodeType.COMM_SEND, 0, amount, int(to), tag, ABSENT, 0))
+                one.append((NodeType.COMM_RECV, 0, amount, int(source), tag, ABSENT, 0))
+    if len(rows[0]) < 2:
+        for one in rows:
+            one.append((NodeType.COMP, 3, ABSENT, ABSENT, ABSENT, ABSENT, 0))
+    return CompactRun(_run(rows, ranks, network, system, groups, random), lattice)
+
+
+def _run(rows: list, ranks: np.ndarray, network: NetworkConfig, system: SystemConfig, groups: dict, random: Random) -> Run:
+    count = len(rows[0])
+    table = np.array([row for one in rows for row in one], np.int64)
+    total = len(table)
+    deps = [sorted(set(random.sample(range(i), min(i, random.choice((0, 1, 1, 2)))))) for i in range(count)]
+    if random.random() < 0.5:
+        deps = [[i - 1] if i else [] for i in range(count)]
+    deps = [[d for d in each if rows[0][d][0] != NodeType.COMM_SEND or rows[0][i][0] != NodeType.COMM_RECV] for i, each in enumerate(deps)]
+    dep_first = np.concatenate(([0], np.cumsum([len(each) for _ in rows for each in deps]))).astype(np.int64)
+    dep = np.array([d + place * count for place in range(len(rows)) for each in deps for d in each], np.int64)
+    absent = np.full(total, ABSENT, np.int64)
+    kind = table[:, 0].astype(np.uint8)
+    names = tuple(str(number) for number in groups)
+    group = np.where(table[:, 6] == 0, ABSENT, table[:, 6] - 1).astype(np.int32)
+    trace = Trace(
+        prefix="workload/w",
+        rank_first=np.arange(len(rows) + 1, dtype=np.int64) * count,
+        node_id=np.tile(np.arange(count), len(rows)).astype(np.uint64),
+        kind=kind,
+        duration_us=table[:, 1].copy(),
+        size_bytes=table[:, 2].copy(),
+        peer=table[:, 3].copy(),
+        tag=table[:, 4].copy(),
+        dep_first=dep_first,
+        dep=dep,
+        workload=WorkloadColumns(
+            comm_type=table[:, 5].copy(),
+            num_ops=absent,
+            tensor_size=absent,
+            comm_priority=absent,
+            is_cpu_op=np.zeros(total, np.bool_),
+            own=absent,
+            group=group,
+            group_names=names,
+            involved_dims=absent,
+            involved_count=np.zeros(total, np.int64),
+            wrong_type=np.zeros(total, np.uint32),
+            no_value=np.zeros(total, np.uint32),
+            byte_offset=np.zeros(total, np.int64),
+        ),
+        owners=ranks,
+    )
+    return Run(
+        workload=trace,
+        system=system,
+        network=network,
+        groups=CommunicatorGroups("comm_group.json", groups),
+        remote_memory=None,
+        prefixes=(),
+        collectives=(),
+        implementation=np.full(total, NATIVE, np.int32),
+        directory=Path(),
+    )
