@@ -50,12 +50,14 @@ from astra_tacos.replayer._run_table_kernels import (
     MISNUMBERED,
     NATIVE,
     NEXT,
-    NO_SLOT,
     NONE,
     NOW,
+    NO_SLOT,
     NUM_RECORDS,
     OF_KEYS,
+    OF_PICKS,
     OF_POOLS,
+    OF_ROWS,
     OF_SETS,
     OF_SLOTS,
     OUT_HEAD,
@@ -96,7 +98,7 @@ _LATER = np.int64(-2)
 
 _SHARED = -1
 _MANY = -3
-_FREED = -4
+_FIRST_TO_COME = -4
 _LOOKS = -5
 # Ways to touch a key: a send, a receive, an arrival; a pool: TAKE, PUT, PULSE; a set of ready nodes: it is used, it grows.
 _SENDS, _TAKES, _ORDERS = 1, 1, 1
@@ -121,7 +123,7 @@ def _touch(at, way, against, state):
 
 @inlined
 def _claim(at, subject, state):
-    """Touch a slot on behalf of a subject: other atoms of this stamp may do so on behalf of the same one only."""
+    """Touch a thing on behalf of a subject: other atoms of this stamp may do so on behalf of the same one only."""
     if state.touches[at].stamp != state.scalar[STAMP]:
         state.touches[at].stamp = state.scalar[STAMP]
         state.touches[at].atom = state.scalar[ATOM]
@@ -597,13 +599,13 @@ def _end_of_workload_node(live, rank, num_fresh, code, state):
     if code.slot[live] != NO_SLOT:
         state.in_flight[rank * SLOTS + code.slot[live]] -= 1
     if len(state.touches) > 0:
-        slots = state.scalar[OF_SLOTS] + rank * SLOTS
-        _claim(slots + NO_SLOT, live if code.nodes[live].action == SKIP else _LOOKS, state)
+        at = state.scalar[OF_SLOTS] + rank * SLOTS
+        _claim(at + NO_SLOT, live if code.nodes[live].action == SKIP else _LOOKS, state)
         if code.slot[live] != NO_SLOT:
-            _claim(slots + code.slot[live], _FREED, state)
+            state.touches[at + code.slot[live]].stamp = state.scalar[STAMP]
+            state.touches[at + code.slot[live]].atom = state.scalar[ATOM]
         for i in range(code.nodes[live].child_first, code.nodes[live + 1].child_first):
-            if code.slot[code.child[i]] != NO_SLOT:
-                _claim(slots + code.slot[code.child[i]], code.child[i], state)
+            _touch(state.scalar[OF_ROWS] + code.child[i], 0, 0, state)
     for i in range(code.nodes[live].child_first, code.nodes[live + 1].child_first):
         child = np.int64(code.child[i])
         state.lives[child].waits -= 1
@@ -644,8 +646,43 @@ def _file(rank, num_fresh, code, state):
         row = np.int64(state.fresh[i])
         at = rank * SLOTS + code.slot[row]
         order = code.order[row]
+        if len(state.touches) > 0 and code.slot[row] != NO_SLOT:
+            pick = state.scalar[OF_PICKS] + at
+            made = state.scalar[OF_ROWS] + row
+            if state.touches[pick].stamp == state.scalar[STAMP] and state.touches[pick].atom != state.touches[made].atom:
+                if order < state.touches[pick].what or state.touches[pick].what == _FIRST_TO_COME:
+                    state.scalar[CLASH] = pick
         heap_push(state.heap, state.heap, code.heap_first[at], np.int64(state.heap_size[at]), order, order)
         state.heap_size[at] += 1
+
+
+@inlined
+def _note_pick(row, order, rank, at, code, state):
+    """Note why a slot gets a node, which must not depend on the order of the atoms of this stamp.
+
+    Nodes that were ready before, or are made so by the atom that frees the slot, are there whatever the order is. The lowest id
+    of these is picked unless another atom makes a lower one ready. Without any, the first to come is picked, so only one atom
+    may make nodes ready.
+    """
+    slot, pick, made = state.scalar[OF_SLOTS] + at, state.scalar[OF_PICKS] + at, state.scalar[OF_ROWS] + row
+    atom = state.scalar[ATOM]
+    frees = state.touches[slot].stamp == state.scalar[STAMP] and state.touches[slot].atom == atom
+    is_old = state.touches[made].stamp != state.scalar[STAMP]
+    state.touches[pick].stamp = state.scalar[STAMP]
+    state.touches[pick].what = _FIRST_TO_COME
+    state.touches[pick].atom = atom if is_old else state.touches[made].atom
+    if frees and (is_old or state.touches[made].atom == atom):
+        state.touches[pick].what = order
+        state.touches[pick].atom = atom
+    elif frees:
+        for i in range(state.heap_size[at]):
+            other = state.scalar[OF_ROWS] + code.by_order[code.template_first[rank] + state.heap[code.heap_first[at] + i]]
+            if (
+                state.touches[other].stamp != state.scalar[STAMP]
+                or state.touches[other].atom != state.touches[made].atom
+                or state.touches[other].atom == _SHARED
+            ):
+                state.scalar[CLASH] = pick
 
 
 @inlined
@@ -665,7 +702,10 @@ def _next_of_workload(rank, code, state):
     at = rank * SLOTS + best_slot
     state.heap_size[at] -= 1
     heap_drop_first(state.heap, state.heap, code.heap_first[at], np.int64(state.heap_size[at]))
-    return np.int64(code.by_order[code.template_first[rank] + best])
+    row = np.int64(code.by_order[code.template_first[rank] + best])
+    if len(state.touches) > 0 and best_slot != NO_SLOT:
+        _note_pick(row, best, rank, at, code, state)
+    return row
 
 
 @inlined

@@ -94,7 +94,9 @@ OF_KEYS = 22
 OF_SLOTS = 23
 OF_POOLS = 24
 OF_SETS = 25
-NUM_SCALARS = 26
+OF_PICKS = 26
+OF_ROWS = 27
+NUM_SCALARS = 28
 
 # fmt: off
 _BUCKETS = (
@@ -244,7 +246,7 @@ class Progress(NamedTuple):
     scratch: I64_2D_OUT  # [4, ...]
     freed: I64_OUT  # [...]
     fresh: I64_OUT  # [...]
-    touches: TOUCHES  # of links, keys, slots, pools, and sets of ready nodes; empty where ranks stand for themselves only
+    touches: TOUCHES  # of links, keys, slots, pools, sets of ready nodes, picks, rows; empty where ranks stand for themselves only
     record_link: I32_OUT  # [...]: transmissions, in order of start; empty: not recorded
     record_size: I64_OUT  # [...]
     record_pair: I32_OUT  # [...]

@@ -246,16 +246,15 @@ def advance(
 def _unordered(compiled: Compiled, state: kernels.Progress) -> str:
     """What happens at one instant in an order that may differ between the ranks that one rank stands for."""
     at, now = (int(state.scalar[which]) for which in (kernels.CLASH, kernels.NOW))
-    first = [int(state.scalar[which]) for which in (kernels.OF_KEYS, kernels.OF_SLOTS, kernels.OF_POOLS, kernels.OF_SETS)]
+    first = state.scalar[kernels.OF_KEYS : kernels.OF_ROWS].tolist()
     if at < first[0]:
         what = "two messages come to one link"
     elif at < first[1]:
         what = "two messages of one size and tag begin or end between two ranks"
     else:
-        per_rank = kernels.SLOTS if at < first[2] else compiled.code.num_pools if at < first[3] else 1
-        begin = first[1] if at < first[2] else first[2] if at < first[3] else first[3]
-        rank = int(compiled.owners[(at - begin) // per_rank])
-        what = f"two nodes end on rank {rank}"
+        table = int(np.searchsorted(first, at, side="right")) - 1
+        rank = int(compiled.owners[(at - first[table]) // (0, kernels.SLOTS, max(1, compiled.code.num_pools), 1, kernels.SLOTS)[table]])
+        what = f"nodes end on rank {rank}" + str(table)
     return f"at {now} ns {what}, in an order that may differ between ranks that are the same otherwise; expected another instant"
 
 
@@ -305,7 +304,8 @@ def start(compiled: Compiled, casts: Casts, num_servers: int, record: bool, time
     scalar[[kernels.FREE_EVENT, kernels.FREE_BATCH, kernels.FREE_WAIT, kernels.FREE_MESSAGE, kernels.OUT_HEAD]] = -1
     scalar[[kernels.LATEST_STAMP, kernels.CLASH]] = -1
     sizes = (num_links, compiled.num_keys, num_ranks * kernels.SLOTS, num_ranks * code.num_pools, num_ranks)
-    scalar[kernels.OF_KEYS : kernels.OF_SETS + 1] = np.cumsum(sizes[:-1])
+    sizes += (num_ranks * kernels.SLOTS, num_rows)
+    scalar[kernels.OF_KEYS : kernels.OF_ROWS + 1] = np.cumsum(sizes[:-1])
     touches = np.empty(sum(sizes) if compiled.stands_for_many else 0, kernels.TOUCH)
     touches["stamp"] = -1
     return kernels.Progress(
