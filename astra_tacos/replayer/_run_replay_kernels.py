@@ -674,14 +674,12 @@ def _note_pick(row, order, rank, at, code, state):
     if frees and (is_old or state.touches[made].atom == atom):
         state.touches[pick].what = order
         state.touches[pick].atom = atom
-    elif frees:
+    else:
         for i in range(state.heap_size[at]):
             other = state.scalar[OF_ROWS] + code.by_order[code.template_first[rank] + state.heap[code.heap_first[at] + i]]
-            if (
-                state.touches[other].stamp != state.scalar[STAMP]
-                or state.touches[other].atom != state.touches[made].atom
-                or state.touches[other].atom == _SHARED
-            ):
+            is_new = state.touches[other].stamp == state.scalar[STAMP]
+            differs = state.touches[other].atom != state.touches[made].atom or state.touches[made].atom == _SHARED
+            if is_new == is_old or (is_new and differs):
                 state.scalar[CLASH] = pick
 
 
