@@ -253,7 +253,9 @@ def _unordered(compiled: Compiled, state: kernels.Progress) -> str:
         what = "two messages of one size and tag begin or end between two ranks"
     else:
         table = int(np.searchsorted(first, at, side="right")) - 1
-        rank = int(compiled.owners[(at - first[table]) // (0, kernels.SLOTS, max(1, compiled.code.num_pools), 1, kernels.SLOTS)[table]])
+        rank = int(
+            compiled.owners[(at - first[table]) // (0, kernels.SLOTS, max(1, compiled.code.num_pools), 1, kernels.SLOTS)[table]]
+        )
         what = f"nodes end on rank {rank}" + str(table)
     return f"at {now} ns {what}, in an order that may differ between ranks that are the same otherwise; expected another instant"
 

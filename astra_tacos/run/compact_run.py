@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.network.blocks.routing import CyclicTranslations
-from astra_tacos.network.network_config import NetworkConfig
+from astra_tacos.network.network_config import Dimension, NetworkConfig
 from astra_tacos.network.rotations import mixed
-from astra_tacos.run.groups import ALL_RANKS, CommunicatorGroups, group_ids
-from astra_tacos.run.run import NATIVE, PATTERN_KEYS, Run
+from astra_tacos.run.groups import ALL_RANKS, CommunicatorGroups, group_id, group_ids
+from astra_tacos.run.patterns import TAGS
+from astra_tacos.run.run import MEMORY, NATIVE, PATTERN_KEYS, SYSTEM, Run, implementations
+from astra_tacos.run.system import read_remote_memory, read_system
+from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import ABSENT, Trace
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.files import write_json
+from astra_tacos.support.text_files import describe, read_json_object
 
 _Ints = NDArray[np.int64]
 _Words = NDArray[np.uint64]
 _CYCLIC = ("ring", "oneRing", "direct", "oneDirect")
 """Native algorithms in which all members do the same, turned: a window may follow their names."""
+CLASSES, RANKS = "classes/w", "ranks.json"
+"""The prefix of the traces, and the file of their ranks, in the directory of a compact run."""
 MOST_RANKS = 1 << 14
 """Most ranks of an ordinary run that is made of a compact one."""
 
@@ -163,6 +171,113 @@ class CompactRun:
         return ((self.lattice.digits(other) + here - here % period) % size * stride).sum(axis=0)
 
 
+def write_ranks(folder: Path, lattice: Lattice, groups: Mapping[int, Sequence[int]]) -> None:
+    """Write which ranks the classes of a folder stand for (`RANKS`); the traces of class i are `CLASSES.i.et`.
+
+    Raises
+    ------
+    ConfigError
+        If a group does not have evenly spaced coordinates.
+    """
+    members = {}
+    for number, ranks in groups.items():
+        triples = []
+        for values in lattice.values(np.array(ranks, np.int64), f"group {number}"):
+            step = int(values[1] - values[0]) if len(values) > 1 else 1
+            if (np.diff(values) != step).any():
+                raise ConfigError(f"group {number} has the coordinates {_listed(values)}, expected even spaces")
+            triples.append([int(values[0]), step, len(values)])
+        members[str(number)] = triples
+    write_json(folder / RANKS, {"sizes": list(lattice.size), "periods": list(lattice.period), "groups": members})
+
+
+def read_compact(folder: Path, network: NetworkConfig) -> CompactRun:
+    """Read a directory of a compact run, to run on a network.
+
+    Raises
+    ------
+    ConfigError
+        If a file has wrong contents, the network has other sizes, or a collective treats ranks by their numbers.
+    """
+    source = folder / RANKS
+    content = read_json_object(source)
+    size, period = (tuple(_numbers(source, key, content.get(key))) for key in ("sizes", "periods"))
+    found = tuple(dimension.size for dimension in network.dimensions)
+    if size != found:
+        raise ConfigError(f"{source}: sizes {_shown(size)}, but {network.source} has {_shown(found)}")
+    if len(period) != len(size) or any(turn < 1 or count % turn for turn, count in zip(period, size, strict=True)):
+        raise ConfigError(f"{source}: periods {_shown(period)}, expected a divisor of each of {_shown(size)}")
+    for dimension, turn in zip(network.dimensions, period, strict=True):
+        if turn < dimension.size and not _turns(dimension):
+            raise ConfigError(f"{source}: period {turn} of {dimension.block} {dimension.size}, which only a period of all turns")
+    lattice = Lattice(size, period)
+    stride, _, _ = lattice.columns
+    members: dict[int, tuple[int, ...]] = {}
+    listed = content.get("groups", {})
+    for name, triples in (listed if isinstance(listed, dict) else {"groups": listed}).items():
+        number, ranks = group_id(name), np.zeros(1, np.int64)
+        if number is None or not isinstance(triples, list) or len(triples) != len(size):
+            raise ConfigError(f"{source}: group {name}, expected a number from 1 on, and [first, step, count] for each dimension")
+        for triple, apart, count in zip(triples, stride.tolist(), size, strict=True):
+            first, step, many = _numbers(source, f"group {name}", triple, 3)
+            values = np.arange(many) * step + first
+            if not many or step < 1 or values[-1] >= count:
+                raise ConfigError(f"{source}: group {name} has {triple}, expected coordinates below {count}")
+            ranks = (values[:, None] * apart + ranks).ravel()
+        members[number] = tuple(ranks.tolist())
+    ranks = lattice.representatives
+    system = read_system(folder / SYSTEM, folder)
+    trace = replace(read_trace(folder / CLASSES, chunks=False, workload=True, most_ranks=len(ranks)), owners=ranks)
+    if trace.num_ranks != len(ranks):
+        raise ConfigError(f"{folder / CLASSES}: traces of {trace.num_ranks} classes, expected {len(ranks)} as in {source}")
+    prefixes, implementation = implementations(trace, system)
+    if prefixes:
+        raise ConfigError(f"{folder / SYSTEM}: custom traces ({prefixes[0]}), expected native collectives in a compact run")
+    memory = folder / MEMORY
+    run = Run(
+        workload=trace,
+        system=system,
+        network=network,
+        groups=CommunicatorGroups(str(source), members),
+        remote_memory=read_remote_memory(memory) if memory.is_file() else None,
+        prefixes=(),
+        collectives=(),
+        implementation=implementation,
+        directory=folder,
+    )
+    return CompactRun(run, lattice)
+
+
+def fixed_dimensions(compact: CompactRun) -> list[int]:
+    """Dimensions that must not be turned, as collectives of the run do not treat their members alike; none if it is sound."""
+    return _fixed(compact.run, compact.lattice, _used_groups(compact.run))
+
+
+def _numbers(source: Path, what: str, value: object, count: int | None = None) -> list[int]:
+    if (
+        not isinstance(value, list)
+        or not all(type(each) is int and each >= 0 for each in value)
+        or count not in (None, len(value))
+    ):
+        raise ConfigError(f"{source}: {what} is {describe(value)}, expected a list of {count or 'whole'} numbers")
+    return value
+
+
+def _shown(sizes: Sequence[int]) -> str:
+    return " x ".join(map(str, sizes)) or "none"
+
+
+def _turns(dimension: Dimension) -> bool:
+    """Whether a dimension looks the same after each turn."""
+    return isinstance(dimension.building_block.translations(dimension.size), CyclicTranslations)
+
+
+def smallest_period(size: int, dimension: Dimension, keeps: Callable[[int], bool]) -> int:
+    """The smallest divisor of a dimension's size by which it may be turned, as `keeps` says; the size if there is none."""
+    turns = (turn for turn in range(1, size) if size % turn == 0 and _turns(dimension))
+    return next((turn for turn in turns if keeps(turn)), size)
+
+
 def compact(run: Run) -> CompactRun:
     """Find the ranks of a run that do the same at translated places.
 
@@ -178,14 +293,17 @@ def compact(run: Run) -> CompactRun:
     lattice = Lattice(size, size)
     if workload.num_ranks != lattice.num_ranks:
         raise ConfigError(f"{workload.prefix}: traces of {workload.num_ranks} ranks, expected {lattice.num_ranks}")
+    run = _with_plain_tags(run)
     marks = _marks(run, lattice)
     labels = np.add.reduceat(marks, workload.rank_first[:-1]).reshape(size[::-1])
     period = list(size)
     for index, dimension in enumerate(network.dimensions):
-        if isinstance(dimension.building_block.translations(dimension.size), CyclicTranslations):
-            axis = len(size) - 1 - index
-            turns = (turn for turn in range(1, size[index] + 1) if size[index] % turn == 0)
-            period[index] = next(turn for turn in turns if np.array_equal(labels, np.roll(labels, turn, axis)))
+        axis = len(size) - 1 - index
+        period[index] = smallest_period(
+            size[index],
+            dimension,
+            lambda turn, axis=axis: np.array_equal(labels, np.roll(labels, turn, axis)),  # type: ignore[misc]
+        )
     if period == list(size):
         raise ConfigError(f"{workload.prefix}: {_what_differs(run, marks, labels)}")
     groups = _used_groups(run)
@@ -221,6 +339,27 @@ def _rows_of(trace: Trace, ranks: _Ints) -> _Ints:
     counts = np.diff(trace.rank_first)[ranks]
     first = np.concatenate(([0], np.cumsum(counts)))[:-1]
     return np.arange(int(counts.sum())) + np.repeat(trace.rank_first[:-1][ranks] - first, counts)
+
+
+def _with_plain_tags(run: Run) -> Run:
+    """The run with the tags of messages between two ranks numbered from 0, which says nothing of the ranks: the same messages meet.
+
+    Tags stay where a custom collective has one of them.
+    """
+    trace = run.workload
+    rows = np.flatnonzero(((trace.kind == NodeType.COMM_SEND) | (trace.kind == NodeType.COMM_RECV)) & (trace.tag >= 0))
+    meets = trace.tag[rows] % TAGS
+    if not len(rows) or any(np.isin(meets, each.tag[each.tag >= 0] % TAGS).any() for each in run.collectives):
+        return run
+    rank, peer = trace.rank[rows], trace.peer[rows]
+    sends = trace.kind[rows] == NodeType.COMM_SEND
+    pair = np.where(sends, rank, peer) * run.network.num_npus + np.where(sends, peer, rank)
+    (pairs, tags), which = np.unique(np.stack((pair, meets)), axis=1, return_inverse=True)
+    number = np.arange(len(pairs)) - np.searchsorted(pairs, pairs)
+    first = max((int(each.tag.max(initial=-1)) + 1 for each in run.collectives), default=0)
+    plain = trace.tag.copy()
+    plain[rows] = first + number[which.ravel()]
+    return replace(run, workload=replace(trace, tag=plain))
 
 
 def _used_groups(run: Run) -> dict[int, set[tuple[int, int]]]:

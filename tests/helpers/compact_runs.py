@@ -108,7 +108,10 @@ def _run(rows: list, ranks: np.ndarray, network: NetworkConfig, system: SystemCo
     deps = [sorted(set(random.sample(range(i), min(i, random.choice((0, 1, 1, 2)))))) for i in range(count)]
     if random.random() < 0.5:
         deps = [[i - 1] if i else [] for i in range(count)]
-    deps = [[d for d in each if rows[0][d][0] != NodeType.COMM_SEND or rows[0][i][0] != NodeType.COMM_RECV] for i, each in enumerate(deps)]
+    deps = [
+        [d for d in each if rows[0][d][0] != NodeType.COMM_SEND or rows[0][i][0] != NodeType.COMM_RECV]
+        for i, each in enumerate(deps)
+    ]
     dep_first = np.concatenate(([0], np.cumsum([len(each) for _ in rows for each in deps]))).astype(np.int64)
     dep = np.array([d + place * count for place in range(len(rows)) for each in deps for d in each], np.int64)
     absent = np.full(total, ABSENT, np.int64)
