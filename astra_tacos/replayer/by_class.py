@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.network.network_config import NetworkConfig, check_block_sizes
 from astra_tacos.replayer.compilation import Compiled
-from astra_tacos.replayer.routes import Engine, Routes, advance_messages, crossed_pairs, listed_routes
+from astra_tacos.replayer.routes import Engine, Routes, advance_messages, crossed_pairs, listed_routes, slowest_rates
 from astra_tacos.run.compact_run import Lattice
 from astra_tacos.support.units import bytes_per_ns
 
@@ -16,12 +16,12 @@ _UP, _DOWN, _DIRECT = range(3)
 
 
 class TranslatedLinks:
-    """`CongestionAware` on a network of whole dimensions, for messages whose sources are representatives."""
+    """`CongestionAware` or `CutThrough` on a network of whole dimensions, for messages whose sources are representatives."""
 
-    cuts_through = False
     hands_over = False
 
-    def __init__(self, network: NetworkConfig, lattice: Lattice) -> None:
+    def __init__(self, network: NetworkConfig, lattice: Lattice, cuts_through: bool) -> None:
+        self.cuts_through = cuts_through
         check_block_sizes(network.source, network.dimensions)
         self._network, self._lattice = network, lattice
         self.link_src, self.link_dst = np.empty((2, 0), np.int32)
@@ -45,7 +45,8 @@ class TranslatedLinks:
         self.link_bytes_per_ns = bytes_per_ns(np.array([each.bandwidth_gibps for each in dimensions], np.float64))[of_link]
         self.link_src, self.link_dst = np.full((2, len(self.keys)), -1, np.int32)
         num_hops = np.bincount(owner, used.sum(axis=1), minlength=len(src)).astype(np.int64)
-        return listed_routes(np.concatenate(([0], np.cumsum(num_hops))), number.ravel())
+        routes = listed_routes(np.concatenate(([0], np.cumsum(num_hops))), number.ravel())
+        return slowest_rates(routes, self.link_bytes_per_ns) if self.cuts_through and len(src) else routes
 
     def engine(self, compiled: Compiled) -> Engine:
         """See `NetworkModel.engine`."""

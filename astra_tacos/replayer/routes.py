@@ -177,10 +177,13 @@ class CutThrough(CongestionAware):
     def routes(self, src: NDArray[np.int64], dst: NDArray[np.int64]) -> Routes:
         """See `NetworkModel.routes`."""
         routes = CongestionAware.routes(self, src, dst)
-        if not len(src):
-            return routes
-        rates = np.append(self.link_bytes_per_ns, np.inf)[routes.link]  # of the END of a route: no limit
-        return replace(routes, direct_bytes_per_ns=np.minimum.reduceat(rates, routes.first_hop))
+        return slowest_rates(routes, self.link_bytes_per_ns) if len(src) else routes
+
+
+def slowest_rates(routes: Routes, link_bytes_per_ns: NDArray[np.float64]) -> Routes:
+    """Routes with the rates of their slowest links."""
+    rates = np.append(link_bytes_per_ns, np.inf)[routes.link]  # of the END of a route: no limit
+    return replace(routes, direct_bytes_per_ns=np.minimum.reduceat(rates, routes.first_hop))
 
 
 def listed_routes(first: NDArray[np.int64], hops: NDArray[np.integer]) -> Routes:

@@ -17,8 +17,8 @@ from astra_tacos.replayer.link_loads import NETWORK_MODELS, link_loads
 from astra_tacos.replayer.routes import Engine, NetworkModel
 from astra_tacos.replayer.stall import explain_stall
 from astra_tacos.replayer.workload_actions import workload_actions
-from astra_tacos.run.backend import CONGESTION_AWARE, CONGESTION_UNAWARE, Backend, choose_backend
-from astra_tacos.run.compact_run import CompactRun, Lattice, why_not_compact
+from astra_tacos.run.backend import BACKENDS, CUT_THROUGH, Backend, choose_backend
+from astra_tacos.run.compact_run import CompactRun, Lattice, compact, why_not_compact
 from astra_tacos.run.outcome import RunOutcome, Transmissions
 from astra_tacos.run.run import Run
 from astra_tacos.run.system import RemoteMemory
@@ -29,6 +29,8 @@ from astra_tacos.support.grouping import distinct, group_by
 
 _Integer = TypeVar("_Integer", np.int32, np.int64)
 _EVENTS_A_TURN = 2_000_000
+_MANY_RANKS = 256
+"""Ranks from which on a run is looked at for classes."""
 _ELAPSES = np.isin(np.arange(256), (kernels.COMPUTE, kernels.WAIT, kernels.MEMORY))
 """Actions that wait for time to pass."""
 
@@ -71,7 +73,7 @@ def replay_run(
     return _replay(run, choose_backend(backend, run.network), None, record_transmissions, route_loads, progress)
 
 
-def replay_classes(compact: CompactRun, backend: Backend | str | None = None) -> RunOutcome:
+def replay_classes(some: CompactRun, backend: Backend | str | None = None) -> RunOutcome:
     """Replay the representatives of a compact run: each does what all ranks do that it stands for, at the same times.
 
     The outcome has an entry a representative, and a row a node of theirs. A link stands for all that translations move it to.
@@ -82,10 +84,10 @@ def replay_classes(compact: CompactRun, backend: Backend | str | None = None) ->
         As `replay_run`; a ReplayError also where things happen at one instant on a rank or link in an order that may differ
         between ranks that one stands for.
     """
-    run = compact.run
+    run = some.run
     if why := why_not_compact(run):
         raise ConfigError(f"{run.workload.prefix}: {why}")
-    return _replay(run, choose_backend(backend, run.network), compact.lattice, False, False, None)
+    return _replay(run, choose_backend(backend, run.network), some.lattice, False, False, None)
 
 
 def _replay(
@@ -102,13 +104,13 @@ def _replay(
             f"{workload.prefix}: traces of {workload.num_ranks} ranks, but {run.network.source} has {run.network.num_npus} NPUs"
         )
     actions, casts = workload_actions(run), cast_collectives(run)
-    model: NetworkModel = NETWORK_MODELS[CONGESTION_UNAWARE if lattice else chosen](run.network)
-    if lattice is not None and chosen is CONGESTION_AWARE:
-        model = TranslatedLinks(run.network, lattice)
-    elif lattice is not None and chosen is not CONGESTION_UNAWARE:
-        raise ConfigError(
-            f"{workload.prefix}: a compact run is not replayed on the {chosen} backend, expected {CONGESTION_AWARE}"
-        )
+    if lattice is not None and not chosen.is_analytical:
+        raise ConfigError(f"{workload.prefix}: a compact run on the {chosen} backend, expected {' or '.join(BACKENDS)}")
+    model: NetworkModel
+    if lattice is not None and chosen.models_congestion:
+        model = TranslatedLinks(run.network, lattice, chosen is CUT_THROUGH)
+    else:
+        model = NETWORK_MODELS[chosen](run.network)
     if record_transmissions and model.hands_over:
         raise ConfigError(
             f"transmissions cannot be recorded on the {chosen} backend: packets of many messages take turns on a link"
@@ -138,7 +140,7 @@ def _replay(
         link_dst=model.link_dst,
         link_bytes=compiled.by_link(state.link_bytes, len(model.link_src)),
         link_busy_ns=compiled.by_link(state.link_busy_ns, len(model.link_src)),
-        num_messages=_num_messages(workload, casts, state),
+        num_messages=_num_messages(workload, casts, state) * (1 if lattice is None else lattice.num_ranks // workload.num_ranks),
         transmissions=_transmissions(compiled, state) if record_transmissions else None,
         loads=link_loads(compiled, casts, state, run.network) if route_loads and not chosen.models_congestion else None,
     )
@@ -154,6 +156,8 @@ class Attempt:
 
     outcome: RunOutcome | None
     reason: str = ""
+    is_of_classes: bool = False
+    """Whether the outcome has classes for ranks: then it says when the run ends, and how many messages there are."""
 
     @property
     def end_ns(self) -> int | None:
@@ -170,10 +174,23 @@ def try_replay(run: Run, backend: Backend, *, route_loads: bool = False) -> Atte
 
 
 def replay_once(run: Run, backend: Backend, known: dict[Backend, Attempt]) -> Attempt:
-    """The replay of a run on a backend among those that are known, which gets it if it lacks it."""
+    """The replay of a run on a backend among those that are known, which gets it if it lacks it.
+
+    A large run is replayed by classes where it can be: then `Attempt.is_of_classes`.
+    """
     if backend not in known:
-        known[backend] = try_replay(run, backend)
+        known[backend] = _try_classes(run, backend) or try_replay(run, backend)
     return known[backend]
+
+
+def _try_classes(run: Run, backend: Backend) -> Attempt | None:
+    """Replay a run by classes; None where it is small, or cannot be replayed so."""
+    if run.workload.num_ranks < _MANY_RANKS or not backend.is_analytical:
+        return None
+    try:
+        return Attempt(replay_classes(compact(run), backend), is_of_classes=True)
+    except AstraTacosError:
+        return None
 
 
 def advance(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -290,22 +291,10 @@ def compact(run: Run) -> CompactRun:
     size = tuple(dimension.size for dimension in network.dimensions)
     if why := why_not_compact(run):
         raise ConfigError(f"{workload.prefix}: {why}")
-    lattice = Lattice(size, size)
-    if workload.num_ranks != lattice.num_ranks:
-        raise ConfigError(f"{workload.prefix}: traces of {workload.num_ranks} ranks, expected {lattice.num_ranks}")
+    if workload.num_ranks != math.prod(size):
+        raise ConfigError(f"{workload.prefix}: traces of {workload.num_ranks} ranks, expected {math.prod(size)}")
     run = _with_plain_tags(run)
-    marks = _marks(run, lattice)
-    labels = np.add.reduceat(marks, workload.rank_first[:-1]).reshape(size[::-1])
-    period = list(size)
-    for index, dimension in enumerate(network.dimensions):
-        axis = len(size) - 1 - index
-        period[index] = smallest_period(
-            size[index],
-            dimension,
-            lambda turn, axis=axis: np.array_equal(labels, np.roll(labels, turn, axis)),  # type: ignore[misc]
-        )
-    if period == list(size):
-        raise ConfigError(f"{workload.prefix}: {_what_differs(run, marks, labels)}")
+    period = list(_periods(_Labelled(run)))
     groups = _used_groups(run)
     while fixed := _fixed(run, Lattice(size, tuple(period)), groups):
         for index in fixed:
@@ -313,6 +302,41 @@ def compact(run: Run) -> CompactRun:
     if period == list(size):
         raise ConfigError(f"{workload.prefix}: collectives treat ranks by their numbers, expected rings or direct exchanges")
     return representatives_of(run, Lattice(size, tuple(period)))
+
+
+class _Labelled:
+    """A run, equal to another one whose nodes are the same: runs that differ in native algorithms have the same periods."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        shape = tuple((dimension.size, _turns(dimension)) for dimension in run.network.dimensions)
+        self._key = (id(run.workload.size_bytes), id(run.groups), run.implementation.tobytes(), run.prefixes, shape)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Labelled) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+
+@lru_cache(maxsize=2)
+def _periods(labelled: _Labelled) -> tuple[int, ...]:
+    """The smallest periods of the dimensions in which ranks do the same at translated places."""
+    run = labelled.run
+    size = tuple(dimension.size for dimension in run.network.dimensions)
+    marks = _marks(run, Lattice(size, size))
+    labels = np.add.reduceat(marks, run.workload.rank_first[:-1]).reshape(size[::-1])
+    period = []
+    for index, dimension in enumerate(run.network.dimensions):
+        axis = len(size) - 1 - index
+        period.append(smallest_period(size[index], dimension, partial(_is_turned_same, labels, axis)))
+    if tuple(period) == size:
+        raise ConfigError(f"{run.workload.prefix}: {_what_differs(run, marks, labels)}")
+    return tuple(period)
+
+
+def _is_turned_same(labels: _Words, axis: int, turn: int) -> bool:
+    return np.array_equal(labels, np.roll(labels, turn, axis))
 
 
 def representatives_of(run: Run, lattice: Lattice) -> CompactRun:
