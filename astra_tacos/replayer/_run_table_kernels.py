@@ -246,9 +246,7 @@ class Progress(NamedTuple):
     scratch: I64_2D_OUT  # [4, ...]
     freed: I64_OUT  # [...]
     fresh: I64_OUT  # [...]
-    touches: (
-        TOUCHES  # of links, keys, slots, pools, sets of ready nodes, picks, rows; empty where ranks stand for themselves only
-    )
+    touches: TOUCHES  # of links, keys, slots, pools, sets of ready nodes, picks, rows; or empty
     record_link: I32_OUT  # [...]: transmissions, in order of start; empty: not recorded
     record_size: I64_OUT  # [...]
     record_pair: I32_OUT  # [...]

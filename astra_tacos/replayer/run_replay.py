@@ -263,17 +263,19 @@ def advance(
 def _unordered(compiled: Compiled, state: kernels.Progress) -> str:
     """What happens at one instant in an order that may differ between the ranks that one rank stands for."""
     at, now = (int(state.scalar[which]) for which in (kernels.CLASH, kernels.NOW))
-    first = state.scalar[kernels.OF_KEYS : kernels.OF_ROWS].tolist()
-    if at < first[0]:
-        what = "two messages come to one link"
-    elif at < first[1]:
-        what = "two messages of one size and tag begin or end between two ranks"
-    else:
-        table = int(np.searchsorted(first, at, side="right")) - 1
-        rank = int(
-            compiled.owners[(at - first[table]) // (0, kernels.SLOTS, max(1, compiled.code.num_pools), 1, kernels.SLOTS)[table]]
-        )
-        what = f"nodes end on rank {rank}" + str(table)
+    first = state.scalar[kernels.OF_KEYS : kernels.OF_ROWS]
+    table = int(np.searchsorted(first, at, side="right"))
+    what = (
+        "messages come to one link",
+        "messages of one size and tag begin or end between two ranks",
+        "nodes that take no time end",
+        "steps of a native collective let go of others",
+        "nodes of a collective become ready",
+        "nodes become ready for one slot",
+    )[table]
+    if table > 1:
+        per_rank = (kernels.SLOTS, compiled.code.num_pools, 1, kernels.SLOTS)[table - 2]
+        what += f" on rank {int(compiled.owners[(at - int(first[table - 1])) // per_rank])}"
     return f"at {now} ns {what}, in an order that may differ between ranks that are the same otherwise; expected another instant"
 
 

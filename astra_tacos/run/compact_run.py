@@ -16,7 +16,7 @@ from astra_tacos.network.network_config import Dimension, NetworkConfig
 from astra_tacos.network.rotations import mixed
 from astra_tacos.run.groups import ALL_RANKS, CommunicatorGroups, group_id, group_ids
 from astra_tacos.run.patterns import TAGS
-from astra_tacos.run.run import MEMORY, NATIVE, PATTERN_KEYS, SYSTEM, Run, implementations
+from astra_tacos.run.run import CLASSES, MEMORY, NATIVE, PATTERN_KEYS, RANKS, SYSTEM, Run, implementations
 from astra_tacos.run.system import read_remote_memory, read_system
 from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.run.trace.schema import NodeType
@@ -29,8 +29,6 @@ _Ints = NDArray[np.int64]
 _Words = NDArray[np.uint64]
 _CYCLIC = ("ring", "oneRing", "direct", "oneDirect")
 """Native algorithms in which all members do the same, turned: a window may follow their names."""
-CLASSES, RANKS = "classes/w", "ranks.json"
-"""The prefix of the traces, and the file of their ranks, in the directory of a compact run."""
 MOST_RANKS = 1 << 14
 """Most ranks of an ordinary run that is made of a compact one."""
 
@@ -366,7 +364,7 @@ def _rows_of(trace: Trace, ranks: _Ints) -> _Ints:
 
 
 def _with_plain_tags(run: Run) -> Run:
-    """The run with the tags of messages between two ranks numbered from 0, which says nothing of the ranks: the same messages meet.
+    """The run with the tags between two ranks numbered from 0, so that they say nothing of the ranks: the same messages meet.
 
     Tags stay where a custom collective has one of them.
     """
@@ -378,7 +376,7 @@ def _with_plain_tags(run: Run) -> Run:
     rank, peer = trace.rank[rows], trace.peer[rows]
     sends = trace.kind[rows] == NodeType.COMM_SEND
     pair = np.where(sends, rank, peer) * run.network.num_npus + np.where(sends, peer, rank)
-    (pairs, tags), which = np.unique(np.stack((pair, meets)), axis=1, return_inverse=True)
+    (pairs, _), which = np.unique(np.stack((pair, meets)), axis=1, return_inverse=True)
     number = np.arange(len(pairs)) - np.searchsorted(pairs, pairs)
     first = max((int(each.tag.max(initial=-1)) + 1 for each in run.collectives), default=0)
     plain = trace.tag.copy()

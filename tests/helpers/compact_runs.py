@@ -16,6 +16,9 @@ from astra_tacos.run.system import SystemConfig
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import ABSENT, Trace, WorkloadColumns
 
+BLOCKS = ("Ring", "FullyConnected", "Switch")
+_LARGEST = 64
+"""Most members of a group of a large run, which is replayed rank by rank as well."""
 PATTERNS = {
     CommType.ALL_REDUCE: "all-reduce",
     CommType.ALL_GATHER: "all-gather",
@@ -36,8 +39,8 @@ def random_network(random: Random, most: int, blocks: tuple[str, ...]) -> Networ
     return config(*dimensions)
 
 
-def random_compact_run(seed: int, most: int = 64, blocks: tuple[str, ...] = ("Ring", "FullyConnected", "Switch")) -> CompactRun:
-    """A run of one to some classes, of compute nodes, native collectives of several groups, and messages."""
+def random_compact_run(seed: int, most: int = 64, blocks: tuple[str, ...] = BLOCKS) -> CompactRun:
+    """A run of one to some classes, of compute nodes, collectives of several groups, native and of traces, and messages."""
     random = Random(seed)
     network = random_network(random, most, blocks)
     size = tuple(dimension.size for dimension in network.dimensions)
@@ -48,7 +51,9 @@ def random_compact_run(seed: int, most: int = 64, blocks: tuple[str, ...] = ("Ri
     lattice = Lattice(size, tuple(period))
     ranks = lattice.representatives
     algorithms = tuple(random.choice(("ring", "direct")) for _ in size)
-    splits = random.choice((1, 1, 2))
+    customs: list[Trace] = []
+    may_be_custom = random.random() < 0.4
+    splits = 1 if may_be_custom else random.choice((1, 1, 2))
     system = SystemConfig(
         "system.json",
         preferred_dataset_splits=splits,
@@ -60,7 +65,7 @@ def random_compact_run(seed: int, most: int = 64, blocks: tuple[str, ...] = ("Ri
     stride, _, _ = lattice.columns
     groups: dict[int, tuple[int, ...]] = {}
     names: dict[tuple[int, ...], int] = {}
-    rows: list[list[tuple[int, int, int, int, int, int, int]]] = [[] for _ in ranks]
+    rows: list[list[tuple[int, ...]]] = [[] for _ in ranks]
     for _ in range(random.randint(2, 8)):
         what = random.random()
         if what < 0.4:
@@ -68,12 +73,18 @@ def random_compact_run(seed: int, most: int = 64, blocks: tuple[str, ...] = ("Ri
             if random.random() < 0.5:
                 durations = durations[:1] * len(ranks)
             for one, us in zip(rows, durations, strict=True):
-                one.append((NodeType.COMP, us, ABSENT, ABSENT, ABSENT, ABSENT, 0))
+                one.append((NodeType.COMP, us, ABSENT, ABSENT, ABSENT, ABSENT, 0, NATIVE))
         elif what < 0.8:
             pattern = random.choice(list(PATTERNS))
             bytes_ = random.choice((4096, 65536, 1 << 20)) * int(np.prod(size))
             chosen = sorted(random.sample(range(len(size)), random.randint(1, len(size))))
-            everyone = random.random() < 0.3
+            if most > 2 * _LARGEST:
+                chosen = [index for index in chosen if size[index] <= _LARGEST][:1]
+            everyone = random.random() < 0.3 and most <= 2 * _LARGEST
+            custom = NATIVE
+            if may_be_custom and len(chosen) == 1 and not everyone and random.random() < 0.6:
+                customs.append(custom_trace(random, size[chosen[0]], len(customs)))
+                custom = len(customs) - 1
             for one, rank in zip(rows, ranks.tolist(), strict=True):
                 number = 0
                 if not everyone:
@@ -85,7 +96,7 @@ def random_compact_run(seed: int, most: int = 64, blocks: tuple[str, ...] = ("Ri
                     key = tuple(sorted(members.tolist()))
                     number = names.setdefault(key, len(names) + 1)
                     groups[number] = key
-                one.append((NodeType.COMM_COLL, 0, bytes_, ABSENT, ABSENT, pattern, number))
+                one.append((NodeType.COMM_COLL, 0, bytes_, ABSENT, ABSENT, pattern, number, custom))
         else:
             index, tag, amount = random.randrange(len(size)), random.randint(0, 2), random.choice((64, 4096, 1 << 18))
             far = random.randint(1, size[index] - 1)
@@ -93,15 +104,54 @@ def random_compact_run(seed: int, most: int = 64, blocks: tuple[str, ...] = ("Ri
                 here = rank // stride[index] % size[index]
                 to = rank + ((here + far) % size[index] - here) * stride[index]
                 source = rank + ((here - far) % size[index] - here) * stride[index]
-                one.append((NodeType.COMM_SEND, 0, amount, int(to), tag, ABSENT, 0))
-                one.append((NodeType.COMM_RECV, 0, amount, int(source), tag, ABSENT, 0))
+                one.append((NodeType.COMM_SEND, 0, amount, int(to), tag, ABSENT, 0, NATIVE))
+                one.append((NodeType.COMM_RECV, 0, amount, int(source), tag, ABSENT, 0, NATIVE))
     if len(rows[0]) < 2:
         for one in rows:
-            one.append((NodeType.COMP, 3, ABSENT, ABSENT, ABSENT, ABSENT, 0))
-    return CompactRun(_run(rows, ranks, network, system, groups, random), lattice)
+            one.append((NodeType.COMP, 3, ABSENT, ABSENT, ABSENT, ABSENT, 0, NATIVE))
+    return CompactRun(_run(rows, ranks, network, system, groups, customs, random), lattice)
 
 
-def _run(rows: list, ranks: np.ndarray, network: NetworkConfig, system: SystemConfig, groups: dict, random: Random) -> Run:
+def custom_trace(random: Random, members: int, number: int) -> Trace:
+    """A custom collective in which all members do the same: some send to others at one distance, and wait for theirs."""
+    rows: list[tuple[int, int, int, int, int]] = []
+    deps: list[list[int]] = []
+    for step in range(random.randint(1, 4)):
+        far, amount = random.randint(1, members - 1), random.choice((512, 4096, 1 << 17))
+        at = len(rows)
+        rows += [(NodeType.COMM_SEND, 0, amount, far, step), (NodeType.COMM_RECV, 0, amount, -far, step)]
+        before = [at - random.randint(1, at)] if at and random.random() < 0.8 else []
+        deps += [before, []]
+        if random.random() < 0.4:
+            rows.append((NodeType.COMP, random.choice((0, 1, 3)), ABSENT, 0, ABSENT))
+            deps.append([at + 1])
+    count = len(rows)
+    table = np.array(rows * members, np.int64)
+    position = np.repeat(np.arange(members), count)
+    peer = np.where(table[:, 0] == NodeType.COMP, ABSENT, (position + table[:, 3]) % members)
+    return Trace(
+        prefix=f"collective/c{number}",
+        rank_first=np.arange(members + 1) * count,
+        node_id=np.tile(np.array(random.sample(range(40), count)), members).astype(np.uint64),
+        kind=table[:, 0].astype(np.uint8),
+        duration_us=table[:, 1].copy(),
+        size_bytes=table[:, 2].copy(),
+        peer=peer,
+        tag=table[:, 4].copy(),
+        dep_first=np.concatenate(([0], np.cumsum([len(each) for each in deps * members]))).astype(np.int64),
+        dep=np.array([d + place * count for place in range(members) for each in deps for d in each], np.int64),
+    )
+
+
+def _run(
+    rows: list[list[tuple[int, ...]]],
+    ranks: np.ndarray,
+    network: NetworkConfig,
+    system: SystemConfig,
+    groups: dict[int, tuple[int, ...]],
+    customs: list[Trace],
+    random: Random,
+) -> Run:
     count = len(rows[0])
     table = np.array([row for one in rows for row in one], np.int64)
     total = len(table)
@@ -152,8 +202,8 @@ def _run(rows: list, ranks: np.ndarray, network: NetworkConfig, system: SystemCo
         network=network,
         groups=CommunicatorGroups("comm_group.json", groups),
         remote_memory=None,
-        prefixes=(),
-        collectives=(),
-        implementation=np.full(total, NATIVE, np.int32),
+        prefixes=tuple(each.prefix for each in customs),
+        collectives=tuple(customs),
+        implementation=table[:, 7].astype(np.int32),
         directory=Path(),
     )

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.network.network_config import NetworkConfig
-from astra_tacos.run.compact_run import CLASSES, Lattice, fixed_dimensions, read_compact, smallest_period, write_ranks
+from astra_tacos.run.compact_run import Lattice, fixed_dimensions, read_compact, smallest_period, write_ranks
+from astra_tacos.run.run import CLASSES
 from astra_tacos.run.trace.writer import encode_trace
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.workload.generator.columns import StageColumns

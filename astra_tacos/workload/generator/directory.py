@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from astra_tacos.network.network_config import read_network
-from astra_tacos.run.compact_run import RANKS
+from astra_tacos.run.run import RANKS
 from astra_tacos.run.system import COMM_KEYS
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.writer import encode_trace
