@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -167,7 +168,8 @@ class CompactRun:
         """Where `other` goes in the translation that takes the representative of each rank to the rank."""
         stride, size, period = (column[:, None] for column in self.lattice.columns)
         here = self.lattice.digits(rank)
-        return ((self.lattice.digits(other) + here - here % period) % size * stride).sum(axis=0)
+        moved: _Ints = ((self.lattice.digits(other) + here - here % period) % size * stride).sum(axis=0)
+        return moved
 
 
 def write_ranks(folder: Path, lattice: Lattice, groups: Mapping[int, Sequence[int]]) -> None:
@@ -208,7 +210,8 @@ def read_compact(folder: Path, network: NetworkConfig) -> CompactRun:
         raise ConfigError(f"{source}: periods {_shown(period)}, expected a divisor of each of {_shown(size)}")
     for dimension, turn in zip(network.dimensions, period, strict=True):
         if turn < dimension.size and not _turns(dimension):
-            raise ConfigError(f"{source}: period {turn} of {dimension.block} {dimension.size}, which only a period of all turns")
+            found_it = f"period {turn} of {dimension.block} {dimension.size}"
+            raise ConfigError(f"{source}: {found_it}, expected {dimension.size}: it does not look the same after a turn")
     lattice = Lattice(size, period)
     stride, _, _ = lattice.columns
     members: dict[int, tuple[int, ...]] = {}
@@ -226,7 +229,7 @@ def read_compact(folder: Path, network: NetworkConfig) -> CompactRun:
         members[number] = tuple(ranks.tolist())
     ranks = lattice.representatives
     system = read_system(folder / SYSTEM, folder)
-    trace = replace(read_trace(folder / CLASSES, chunks=False, workload=True, most_ranks=len(ranks)), owners=ranks)
+    trace = read_trace(folder / CLASSES, chunks=False, workload=True, most_ranks=len(ranks) + 1)
     if trace.num_ranks != len(ranks):
         raise ConfigError(f"{folder / CLASSES}: traces of {trace.num_ranks} classes, expected {len(ranks)} as in {source}")
     prefixes, implementation = implementations(trace, system)
@@ -234,7 +237,7 @@ def read_compact(folder: Path, network: NetworkConfig) -> CompactRun:
         raise ConfigError(f"{folder / SYSTEM}: custom traces ({prefixes[0]}), expected native collectives in a compact run")
     memory = folder / MEMORY
     run = Run(
-        workload=trace,
+        workload=replace(trace, owners=ranks),
         system=system,
         network=network,
         groups=CommunicatorGroups(str(source), members),
@@ -449,7 +452,8 @@ def _turned_places(counts: list[int], index: int, step: int) -> _Ints:
     """Where the positions of a group go when `step` of the values of a digit move past the end."""
     digits = np.stack(np.unravel_index(np.arange(math.prod(counts)), counts[::-1]))[::-1]
     digits[index] = (digits[index] + step) % counts[index]
-    return np.ravel_multi_index(tuple(digits[::-1]), counts[::-1]).astype(np.int64)
+    place: _Ints = np.ravel_multi_index(tuple(digits[::-1]), counts[::-1]).astype(np.int64)
+    return place
 
 
 def _is_same(trace: Trace, place: _Ints) -> bool:
@@ -480,7 +484,7 @@ def _marks(run: Run, lattice: Lattice) -> _Words:
 
     local = np.arange(trace.num_nodes) - trace.rank_first[rank]
     mark = mixed(local.astype(np.uint64))
-    parts = [trace.node_id, trace.kind, trace.duration_us, trace.size_bytes, trace.tag, run.implementation]
+    parts: list[NDArray[Any]] = [trace.node_id, trace.kind, trace.duration_us, trace.size_bytes, trace.tag, run.implementation]
     parts += [columns.comm_type, columns.num_ops, columns.tensor_size, columns.comm_priority, columns.is_cpu_op]
     parts += [columns.involved_dims, columns.involved_count, columns.wrong_type, columns.no_value]
     parts += [away(trace.peer), away(columns.own), _group_marks(run, lattice)]
@@ -493,7 +497,8 @@ def _marks(run: Run, lattice: Lattice) -> _Words:
         before = np.where(trace.dep < 0, -1, trace.dep - trace.rank_first[rank[node]])
         own = mixed(mixed(before.view(np.uint64)) ^ entry.astype(np.uint64))
         total = np.concatenate((np.zeros(1, np.uint64), np.cumsum(own)))
-        mark = mixed(mark ^ (total[trace.dep_first[1:]] - total[trace.dep_first[:-1]]) ^ waits.astype(np.uint64))
+        waited: _Words = total[trace.dep_first[1:]] - total[trace.dep_first[:-1]]
+        mark = mixed(mark ^ waited ^ waits.astype(np.uint64))
     return mark
 
 
@@ -525,15 +530,15 @@ def _what_differs(run: Run, marks: _Words, labels: _Words) -> str:
     """A rank and node that differ from those of another rank, in the translation that keeps most ranks."""
     trace, flat = run.workload, np.arange(labels.size).reshape(labels.shape)
     best: tuple[int, int, int] | None = None
-    for axis, size in enumerate(labels.shape):
-        for turn in (turn for turn in range(1, size) if size % turn == 0):
+    for axis, (size, dimension) in enumerate(zip(labels.shape, reversed(run.network.dimensions), strict=True)):
+        for turn in (turn for turn in range(1, size) if size % turn == 0 and _turns(dimension)):
             differs = labels != np.roll(labels, turn, axis)
             both = differs & np.roll(differs, -turn, axis)
             rank = int(flat[both if both.any() else differs].ravel()[0])
             case = (int(differs.sum()), rank, int(np.roll(flat, turn, axis).ravel()[rank]))
             best = min(best or case, case)
     if best is None:
-        return "the network has one NPU"
+        return "no dimension looks the same after a turn, expected a Ring, Switch or FullyConnected"
     _, rank, other = best
     rows, others = (marks[trace.rank_first[one] : trace.rank_first[one + 1]] for one in (rank, other))
     length = min(len(rows), len(others))

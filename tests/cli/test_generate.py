@@ -77,8 +77,8 @@ def test_the_shipped_workloads_are_generated_as_their_readme_says(name: str, cap
         (f"{SMALL} --dp 4 --ep 4 --experts 6", "experts: found 6, expected a multiple of ep, which is 4"),
         (f"{SMALL} --dp 4 --ep 3 --experts 6", "ep: found 3, expected a divisor of dp, which is 4"),
         (f"{SMALL} --dp 4 --ep 2", "ep: found 2, but the model has no experts (--experts)"),
-        (f"{SMALL} --dp 1025", "dp x tp x pp: found 1025 x 1 x 1 = 1,025 ranks, expected 2 to 1,024"),
-        (SMALL, "dp x tp x pp: found 1 x 1 x 1 = 1 ranks, expected 2 to 1,024"),
+        (f"{SMALL} --dp 1048577", "dp x tp x pp: found 1048577 x 1 x 1 = 1,048,577 ranks, expected 2 to 1,048,576"),
+        (SMALL, "dp x tp x pp: found 1 x 1 x 1 = 1 ranks, expected 2 to 1,048,576"),
         (f"{SMALL} --dp 2 --order tp,dp", "order: found tp,ep,dp, expected each of tp,ep,dp,pp once (ep may be left out)"),
         (f"{SMALL} --dp 2 --ffn 4.5x", "ffn: found '4.5x', expected a width such as 4096, or a multiple of hidden such as 4x"),
         (
