@@ -723,6 +723,19 @@ def _issue(live, row, rank, of_workload, origin, now, code, state):
 
 
 @inlined
+def _begin_rank(rank, code, state):
+    """Put the nodes of a rank that wait for none into `fresh`; returns how many."""
+    state.scalar[FIRED] += 1
+    state.scalar[ATOM] += 2
+    first = code.root_first[rank]
+    num_fresh = np.int64(code.root_first[rank + 1] - first)
+    for i in range(num_fresh):
+        state.fresh[i] = code.root[first + i]
+    state.ready[rank] += num_fresh
+    return num_fresh
+
+
+@inlined
 def _happen(what, code, state):
     """What follows an event: a message that comes to a link, what finishes (in this order), a batch whose time has come, each -1
     if none; and why the first of these happens.
@@ -897,7 +910,6 @@ def advance_until(until_ns, code, state, max_events):
             rank = np.int64(state.lives[live].rank)
             if live == receiving:
                 state.scalar[ATOM] -= 1
-                receiving = _NOTHING
             state.lives[live].state = FINISHED
             if live < len(state.finish_ns):
                 state.finish_ns[live] = now
@@ -931,14 +943,9 @@ def advance_until(until_ns, code, state, max_events):
         elif state.scalar[FIRED] < num_ranks:
             # The start: every rank in turn looks for nodes that wait for none.
             rank = state.scalar[FIRED]
-            state.scalar[FIRED] += 1
-            state.scalar[ATOM] += 2
+            num_fresh = _begin_rank(rank, code, state)
             nested = False
             ended = _NOTHING
-            for i in range(code.root_first[rank], code.root_first[rank + 1]):
-                state.fresh[num_fresh] = code.root[i]
-                num_fresh += 1
-            state.ready[rank] += num_fresh
             filing = rank
             looking = rank
         elif num_events >= max_events:
