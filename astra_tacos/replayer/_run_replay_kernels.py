@@ -342,7 +342,7 @@ def _wait_until(live, end, rank, now, code, state):
     state.wait_then[wait] = NONE
     state.wait_atom[wait] = state.scalar[ATOM]
     if end == now and len(state.touches) > 0 and state.scalar[LATEST_ADDER] == -2:
-        state.scalar[CLASH] = state.scalar[OF_SETS] + rank  # another batch of this instant may come before or after
+        state.scalar[CLASH] = state.scalar[OF_SLOTS] + rank * SLOTS  # a batch of this instant may come before or after
     place = _place_of_batch(state.batch_table, state.batches, rank, end)
     batch = np.int64(state.batch_table[place])
     if batch != NONE:

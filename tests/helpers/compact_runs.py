@@ -50,16 +50,22 @@ def random_compact_run(seed: int, most: int = 64, blocks: tuple[str, ...] = BLOC
         period[at] = size[at] if random.random() < 0.7 or size[at] % 2 else 2
     lattice = Lattice(size, tuple(period))
     ranks = lattice.representatives
-    algorithms = tuple(random.choice(("ring", "direct")) for _ in size)
+    algorithms = tuple(random.choice(("ring", "ring", "direct", "direct", "direct2", "halvingDoubling")) for _ in size)
+    if any(name == "halvingDoubling" and count & (count - 1) for name, count in zip(algorithms, size, strict=True)):
+        algorithms = ("ring",) * len(size)
+    roofline = random.random() < 0.25
     customs: list[Trace] = []
     may_be_custom = random.random() < 0.4
-    splits = 1 if may_be_custom else random.choice((1, 1, 2))
+    splits = 1 if may_be_custom else random.choice((1, 1, 2, 4))
     system = SystemConfig(
         "system.json",
         preferred_dataset_splits=splits,
         active_chunks_per_dimension=random.choice((1, 2)),
-        endpoint_delay_ns=random.choice((10, 10, 7)),
-        local_mem_bw_gbps=random.choice((0.0, 50.0)),
+        endpoint_delay_ns=random.choice((10, 10, 7, 0)),
+        collective_optimization=random.choice((None, None, "localBWAware")),
+        roofline_enabled=roofline,
+        peak_perf_tflops=0.5,
+        local_mem_bw_gbps=50.0 if roofline else random.choice((0.0, 50.0)),
         native={key: algorithms if random.random() < 0.5 else algorithms[:1] for key in PATTERNS.values()},
     )
     stride, _, _ = lattice.columns
@@ -158,13 +164,15 @@ def _run(
     deps = [sorted(set(random.sample(range(i), min(i, random.choice((0, 1, 1, 2)))))) for i in range(count)]
     if random.random() < 0.5:
         deps = [[i - 1] if i else [] for i in range(count)]
-    deps = [
-        [d for d in each if rows[0][d][0] != NodeType.COMM_SEND or rows[0][i][0] != NodeType.COMM_RECV]
-        for i, each in enumerate(deps)
-    ]
+    kinds = [row[0] for row in rows[0]]
+    for i, each in enumerate(deps):  # a receive that waits for a send of its rank could wait for ever
+        deps[i] = [d for d in each if kinds[d] != NodeType.COMM_SEND or kinds[i] != NodeType.COMM_RECV]
     dep_first = np.concatenate(([0], np.cumsum([len(each) for _ in rows for each in deps]))).astype(np.int64)
     dep = np.array([d + place * count for place in range(len(rows)) for each in deps for d in each], np.int64)
     absent = np.full(total, ABSENT, np.int64)
+    # Some nodes are on the CPU; with a roofline, some have no bytes and take no time.
+    on_cpu = np.tile([kind == NodeType.COMP and random.random() < 0.2 for kind in kinds], len(rows))
+    bytes_ = np.tile([random.choice((0, 4096, 1 << 16)) for _ in kinds], len(rows))
     kind = table[:, 0].astype(np.uint8)
     names = tuple(str(number) for number in groups)
     group = np.where(table[:, 6] == 0, ABSENT, table[:, 6] - 1).astype(np.int32)
@@ -181,10 +189,10 @@ def _run(
         dep=dep,
         workload=WorkloadColumns(
             comm_type=table[:, 5].copy(),
-            num_ops=absent,
-            tensor_size=absent,
+            num_ops=np.where(kind == NodeType.COMP, np.maximum(table[:, 1], 1) * 1000, ABSENT),
+            tensor_size=np.where(kind == NodeType.COMP, bytes_, ABSENT),
             comm_priority=absent,
-            is_cpu_op=np.zeros(total, np.bool_),
+            is_cpu_op=on_cpu,
             own=absent,
             group=group,
             group_names=names,
