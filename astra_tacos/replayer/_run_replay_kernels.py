@@ -54,6 +54,7 @@ from astra_tacos.replayer._run_table_kernels import (
     NONE,
     NOW,
     NUM_RECORDS,
+    OF_BATCHES,
     OF_KEYS,
     OF_PICKS,
     OF_POOLS,
@@ -341,10 +342,13 @@ def _wait_until(live, end, rank, now, code, state):
     state.wait_live[wait] = live
     state.wait_then[wait] = NONE
     state.wait_atom[wait] = state.scalar[ATOM]
-    if end == now and len(state.touches) > 0 and state.scalar[LATEST_ADDER] == -2:
-        state.scalar[CLASH] = state.scalar[OF_SLOTS] + rank * SLOTS  # a batch of this instant may come before or after
     place = _place_of_batch(state.batch_table, state.batches, rank, end)
     batch = np.int64(state.batch_table[place])
+    if end == now and len(state.touches) > 0 and state.scalar[LATEST_ADDER] == -2:
+        # A batch of this instant and stamp comes before this or after, and takes it along or does not.
+        waits = batch != NONE and state.batches[batch].stamp == state.scalar[LATEST_STAMP]
+        if waits or state.touches[state.scalar[OF_BATCHES] + rank].stamp == state.scalar[STAMP]:
+            state.scalar[CLASH] = state.scalar[OF_SLOTS] + rank * SLOTS
     if batch != NONE:
         state.wait_then[state.batches[batch].tail] = wait
         state.batches[batch].tail = wait
@@ -360,6 +364,7 @@ def _wait_until(live, end, rank, now, code, state):
     state.batches[batch].rank = rank
     state.batches[batch].head = wait
     state.batches[batch].tail = wait
+    state.batches[batch].stamp = state.scalar[STAMP]
     if end >= LATEST_NS:
         return OUT_OF_TIME
     if end == 0 and not code.hands_over:
@@ -761,6 +766,8 @@ def _happen(what, code, state):
         origin = np.int64(state.lives[number].origin)
     else:
         batch = number
+        if len(state.touches) > 0:
+            state.touches[state.scalar[OF_BATCHES] + state.batches[number].rank].stamp = state.scalar[STAMP]
     return moving, finished, finished_next, batch, origin
 
 

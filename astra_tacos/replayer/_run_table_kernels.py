@@ -96,7 +96,8 @@ OF_POOLS = 24
 OF_SETS = 25
 OF_PICKS = 26
 OF_ROWS = 27
-NUM_SCALARS = 28
+OF_BATCHES = 28
+NUM_SCALARS = 29
 
 # fmt: off
 _BUCKETS = (
@@ -126,7 +127,7 @@ TOUCH = np.dtype([("stamp", np.int32), ("atom", np.int32), ("what", np.int32)])
 """Of a thing that several events may touch: the latest stamp and atom (-1: several of them) that did, and in which ways."""
 KEY = np.dtype([("head", np.int32), ("tail", np.int32), ("arrived", np.int32)])
 """First receive that waits (or -2 - first message on its way, or -1), the last, and messages that no receive has asked for."""
-BATCH = np.dtype([("ns", np.int64), ("rank", np.int32), ("head", np.int32), ("tail", np.int32)], align=True)
+BATCH = np.dtype([("ns", np.int64), ("rank", np.int32), ("head", np.int32), ("tail", np.int32), ("stamp", np.int32)], align=True)
 """What one rank waits for until one instant; `head` and `tail` are entries of `wait_live`."""
 MEETING = np.dtype([("size", np.int64), ("tag", np.int32), ("pair", np.int32), ("space", np.int32)], align=True)
 """What is equal of messages that meet."""
@@ -246,7 +247,7 @@ class Progress(NamedTuple):
     scratch: I64_2D_OUT  # [4, ...]
     freed: I64_OUT  # [...]
     fresh: I64_OUT  # [...]
-    touches: TOUCHES  # of links, keys, slots, pools, sets of ready nodes, picks, rows; or empty
+    touches: TOUCHES  # of links, keys, slots, pools, sets of ready nodes, picks, rows, batches; or empty
     record_link: I32_OUT  # [...]: transmissions, in order of start; empty: not recorded
     record_size: I64_OUT  # [...]
     record_pair: I32_OUT  # [...]

@@ -325,8 +325,8 @@ def start(compiled: Compiled, casts: Casts, num_servers: int, record: bool, time
     scalar[[kernels.FREE_EVENT, kernels.FREE_BATCH, kernels.FREE_WAIT, kernels.FREE_MESSAGE, kernels.OUT_HEAD]] = -1
     scalar[[kernels.LATEST_STAMP, kernels.CLASH]] = -1
     slots, pools = num_ranks * kernels.SLOTS, num_ranks * code.num_pools
-    sizes = (num_links, compiled.num_keys, slots, pools, num_ranks, slots, num_rows)
-    scalar[kernels.OF_KEYS : kernels.OF_ROWS + 1] = np.cumsum(sizes[:-1])
+    sizes = (num_links, compiled.num_keys, slots, pools, num_ranks, slots, num_rows, num_ranks)
+    scalar[kernels.OF_KEYS : kernels.OF_BATCHES + 1] = np.cumsum(sizes[:-1])
     touches = np.empty(sum(sizes) if compiled.stands_for_many else 0, kernels.TOUCH)
     touches["stamp"] = -1
     return kernels.Progress(
