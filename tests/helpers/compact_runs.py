@@ -115,7 +115,7 @@ def random_compact_run(seed: int, most: int = 64, blocks: tuple[str, ...] = BLOC
     if len(rows[0]) < 2:
         for one in rows:
             one.append((NodeType.COMP, 3, ABSENT, ABSENT, ABSENT, ABSENT, 0, NATIVE))
-    return CompactRun(_run(rows, ranks, network, system, groups, customs, random), lattice)
+    return CompactRun(run_of(rows, ranks, network, system, groups, customs, random), lattice)
 
 
 def custom_trace(random: Random, members: int, number: int) -> Trace:
@@ -149,7 +149,7 @@ def custom_trace(random: Random, members: int, number: int) -> Trace:
     )
 
 
-def _run(
+def run_of(
     rows: list[list[tuple[int, ...]]],
     ranks: np.ndarray,
     network: NetworkConfig,
@@ -158,6 +158,7 @@ def _run(
     customs: list[Trace],
     random: Random,
 ) -> Run:
+    """The run of some ranks, of a row (kind, us, bytes, peer, tag, pattern, group, custom trace) for each node."""
     count = len(rows[0])
     table = np.array([row for one in rows for row in one], np.int64)
     total = len(table)

@@ -34,7 +34,11 @@ def is_equal(one: CompactRun, other: CompactRun) -> bool:
 @pytest.mark.parametrize("seed", range(60))
 def test_the_compact_run_of_an_expanded_one_is_the_same(seed: int) -> None:
     made = random_compact_run(seed)
-    found = compact(made.expand())
+    try:
+        found = compact(made.expand())
+    except ConfigError as error:
+        assert "collectives treat ranks by their numbers" in str(error) and "halvingDoubling" in str(made.run.system.native)
+        return
     assert is_equal(compact(found.expand()), found)
     # Dimensions in which groups are not turned into themselves in order are left as they are.
     assert all(turn % least == 0 or turn < least for turn, least in zip(found.lattice.period, made.lattice.period, strict=True))
