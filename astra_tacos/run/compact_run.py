@@ -106,7 +106,7 @@ class Lattice:
         for number, members in enumerate(groups):
             key = []
             for digit, size, period in zip(self.values(members, f"group {number}"), self.size, self.period, strict=True):
-                turns = np.unique(digit // period) * period
+                turns = np.unique(digit // period) * period if len(digit) < size else np.zeros(1, np.int64)
                 key.append(min(tuple(np.sort((digit - turn) % size).tolist()) for turn in turns.tolist()))
             result.append(known.setdefault(tuple(key), len(known)))
         return np.array(result, np.int64)
@@ -192,8 +192,15 @@ def write_ranks(folder: Path, lattice: Lattice, groups: Mapping[int, Sequence[in
     write_json(folder / RANKS, {"sizes": list(lattice.size), "periods": list(lattice.period), "groups": members})
 
 
-def read_compact(folder: Path, network: NetworkConfig) -> CompactRun:
+def read_compact(folder: Path, network: NetworkConfig, *, checks: bool = True) -> CompactRun:
     """Read a directory of a compact run, to run on a network.
+
+    Parameters
+    ----------
+    folder, network
+        The directory, and the network.
+    checks
+        Whether to check that collectives do the same in all ranks of a class.
 
     Raises
     ------
@@ -247,7 +254,11 @@ def read_compact(folder: Path, network: NetworkConfig) -> CompactRun:
         implementation=implementation,
         directory=folder,
     )
-    return CompactRun(run, lattice)
+    some = CompactRun(run, lattice)
+    if checks and (fixed := fixed_dimensions(some)):
+        which = ", ".join(f"dimension {index}" for index in fixed)
+        raise ConfigError(f"{source}: collectives treat ranks by their numbers, expected as period of {which} its size")
+    return some
 
 
 def fixed_dimensions(compact: CompactRun) -> list[int]:
@@ -410,10 +421,12 @@ def _fixed(run: Run, lattice: Lattice, groups: dict[int, set[tuple[int, int]]]) 
             size, period, digit = lattice.size[index], lattice.period[index], values[index]
             if period == size:
                 continue
-            turned = np.sort((digit + np.arange(period, size, period)[:, None]) % size, axis=1)
+            # Values that are all there keep together, and the first turn puts them into another order: no more need be tried.
+            turns = np.arange(period, size if len(digit) < size else period + 1, period)[:, None]
+            turned = np.sort((digit + turns) % size, axis=1)
             same = (turned == digit).all(axis=1)
             apart = ~np.isin(turned, digit).any(axis=1)
-            wraps = (digit + np.arange(period, size, period)[:, None]) // size
+            wraps = (digit + turns) // size
             keeps_order = (wraps == wraps[:, :1]).all(axis=1)
             if not (same | apart).all():
                 fixed.add(index)

@@ -66,7 +66,7 @@ def write_classes(step: Step | LayeredStep, columns: list[StageColumns], folder:
             num_lanes = len(npu) // split.pp
             table = of_stage.of_rank(rank, npu, groups, split.stride["pp"], int(lane[rank]), num_lanes)
             (folder / f"{CLASSES}.{place}.et").write_bytes(encode_trace(table, 0, of_stage.num_nodes))
-        fixed = fixed_dimensions(read_compact(folder, network))
+        fixed = fixed_dimensions(read_compact(folder, network, checks=False))
         if not fixed:
             return Groups(groups.members, groups.of_rank[:, rank_of[ranks]])
         for index in fixed:

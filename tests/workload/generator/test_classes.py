@@ -125,3 +125,11 @@ def test_a_period_of_a_mesh_is_refused(written: CompactRun, tmp_path: Path) -> N
     meshes = config(*(("Mesh", size, 10.0, 500.0) for size in written.lattice.size))
     with pytest.raises(ConfigError, match="period 1 of Mesh 2, expected 2: it does not look the same after a turn"):
         read_compact(tmp_path / "classes", meshes)
+
+
+def test_collectives_that_depend_on_numbers_are_refused(written: CompactRun, tmp_path: Path) -> None:
+    path = tmp_path / "classes" / "system.json"
+    system = json.loads(path.read_text())
+    path.write_text(json.dumps(system | {"all-reduce-implementation": ["halvingDoubling"]}))
+    with pytest.raises(ConfigError, match="collectives treat ranks by their numbers, expected as period of dimension"):
+        read_compact(tmp_path / "classes", written.run.network)
