@@ -30,11 +30,12 @@ from astra_tacos.planner.plan_result import PlanResult
 from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.retime.make_plan import Plan, make_plan
 from astra_tacos.planner.retime.schedule_run import ScheduleResult
-from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.replayer.run_replay import replay_classes, replay_run
 from astra_tacos.replayer.schedule_replay import ScheduleReplay
 from astra_tacos.replayer.schedule_replay import replay_schedule as replay
 from astra_tacos.replayer.trace_replay import TraceReplay, replay_trace
 from astra_tacos.run.backend import BACKENDS, Backend
+from astra_tacos.run.compact_run import CompactRun, compact, read_compact
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import Run, RunInputs, read_run
 from astra_tacos.run.trace.reader import read_trace
@@ -97,6 +98,7 @@ __all__ = [
     "BuildingBlock",
     "Collective",
     "CommType",
+    "CompactRun",
     "CompactSolution",
     "ConfigError",
     "Device",
@@ -154,6 +156,7 @@ __all__ = [
     "certify",
     "certify_symmetric",
     "chunked_lower_bound",
+    "compact",
     "compute_timing",
     "divide_endpoint",
     "export_chakra",
@@ -167,6 +170,7 @@ __all__ = [
     "lower_bound",
     "make_collective",
     "make_plan",
+    "read_compact",
     "read_layer_file",
     "read_network",
     "read_run",
@@ -174,6 +178,7 @@ __all__ = [
     "reduce",
     "reduce_scatter",
     "replay",
+    "replay_classes",
     "replay_run",
     "replay_trace",
     "save_schedule",

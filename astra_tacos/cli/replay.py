@@ -80,6 +80,7 @@ def replay(
     A run:       astra-tacos replay --workload PREFIX --system S.json --network N.yml [--comm-group G.json]
     A trace:     astra-tacos replay PREFIX --network N.yml
     A schedule:  astra-tacos replay DIR (of synthesize), or FILE.npz
+    A compact run: astra-tacos replay DIR --network N.yml
 
     For a run, the command prints when it ends and its exposed communication, with --verbose of every rank, collective and link.
     If ranks would wait
@@ -138,10 +139,16 @@ def _print(replayed: Replayed, written: list[Path], *, verbose: bool, as_json: b
 
 
 def _replay_path(path: Path, network_path: Path | None, backend: Backend | None, ns3_config: Path | None, as_json: bool) -> None:
-    from astra_tacos.solver.replayed import replay_schedule_file, replay_trace_file, replayed_rows, replayed_title
+    from astra_tacos.solver.replayed import (
+        replay_compact_run,
+        replay_schedule_file,
+        replay_trace_file,
+        replayed_rows,
+        replayed_title,
+    )
 
     kind, target = identify(path)
-    compile_ahead(*((*READING, *REPLAYING) if kind is Kind.TRACE else CHECKING))
+    compile_ahead(*((*READING, *REPLAYING) if kind in (Kind.TRACE, Kind.COMPACT_RUN) else CHECKING))
     with progress("replaying"):
         if kind in (Kind.RUN_DIRECTORY, Kind.SCHEDULE, Kind.SYMMETRIC):
             if network_path or backend:
@@ -152,8 +159,12 @@ def _replay_path(path: Path, network_path: Path | None, backend: Backend | None,
             if network_path is None:
                 raise click.UsageError("Missing option '--network': a trace does not say which network it runs on.")
             result = replay_trace_file(target, network_path, backend, ns3_config)
+        elif kind is Kind.COMPACT_RUN:
+            if network_path is None:
+                raise click.UsageError("Missing option '--network': a compact run does not say which network it runs on.")
+            result = replay_compact_run(target, network_path, backend)
         else:
-            raise ConfigError(f"{path}: a {kind}, expected a run directory, schedule or trace prefix")
+            raise ConfigError(f"{path}: a {kind}, expected a run directory, compact run, schedule or trace prefix")
     if as_json:
         print_json(result)
     else:

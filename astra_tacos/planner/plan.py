@@ -215,7 +215,10 @@ class _Planning:
             return self.own
         configuration = self.native.base.configuration
         run = configuration.run(self.workload.own_run)
-        return _Base(run, self.native_replays[configuration][self.model], self.native.base.end, configuration)
+        attempt = self.native_replays[configuration][self.model]
+        if attempt.is_of_classes:
+            attempt = try_replay(run, self.model)
+        return _Base(run, attempt, self.native.base.end, configuration)
 
     def solve_all(
         self, machine: Machine, options: Sequence[SearchOptions], on_progress: OnProgress = _QUIET

@@ -18,7 +18,7 @@ from astra_tacos.planner.run_bound import RunBound
 from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.synthesis import least_ns
 from astra_tacos.planner.workload import MessageCounts, Workload
-from astra_tacos.replayer.run_replay import Attempt, try_replay
+from astra_tacos.replayer.run_replay import Attempt, replay_once
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.critical_path import PathSummary
 from astra_tacos.run.outcome import RunOutcome
@@ -106,7 +106,7 @@ def judge_run(judges: tuple[Judge, ...], before: Known, after: Run, known_after:
     judged = []
     for judge in judges:
         backend = judge.backend
-        end = known_after[backend] if backend in known_after else try_replay(after, backend)
+        end = replay_once(after, backend, dict(known_after))
         judged.append(JudgedRun(judge, before[backend].end_ns, end.end_ns, end.reason))
     return tuple(judged)
 

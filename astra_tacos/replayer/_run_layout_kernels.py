@@ -61,7 +61,8 @@ class Messages(NamedTuple):
 class Ends(NamedTuple):
     """Who sends: `players[p]` is the rank of position p, `members[p]` the rank that peer p means.
 
-    Messages meet if tag (modulo `tag_modulus`), size, both ranks and `space` are equal.
+    Messages meet if tag (modulo `tag_modulus`), size, both ranks and `space` are equal. Where a rank stands for many, both ranks
+    are moved so that the source is a representative: in a digit of `size` values, `stride` ranks apart, one below `period`.
     """
 
     players: I64
@@ -69,6 +70,9 @@ class Ends(NamedTuple):
     space: int
     num_ranks: int
     tag_modulus: int
+    stride: I64  # [digits]
+    size: I64  # [digits]
+    period: I64  # [digits]
 
 
 class Tables(NamedTuple):
@@ -189,9 +193,16 @@ def number_messages(messages: Messages, ends: Ends, address: ADDRESSES_OUT, tabl
             while row < messages.rank_first[position + 1] and num_rows < _AT_ONCE:
                 if messages.kind[row] == _SEND_KIND or messages.kind[row] == _RECEIVE_KIND:
                     other = np.int64(ends.members[messages.peer[row]])
-                    code = (
-                        source * ends.num_ranks + other if messages.kind[row] == _SEND_KIND else other * ends.num_ranks + source
-                    )
+                    sends = messages.kind[row] == _SEND_KIND
+                    begin = source if sends else other
+                    end = other if sends else source
+                    for digit in range(len(ends.stride)):
+                        stride, size = ends.stride[digit], ends.size[digit]
+                        here, there = begin // stride % size, end // stride % size
+                        back = here - here % ends.period[digit]
+                        begin -= back * stride
+                        end += ((there - back + size) % size - there) * stride
+                    code = begin * ends.num_ranks + end
                     mixed = np.uint64(code) * np.uint64(0x9E3779B97F4A7C15)
                     place = np.int64(mixed >> np.uint64(20)) & pair_mask
                     while tables.pair_table[place] != NONE and tables.pair_code[tables.pair_table[place]] != code:

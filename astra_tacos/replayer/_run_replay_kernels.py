@@ -10,6 +10,14 @@ one instant shares one event, made by the first of them), `CustomAlgorithm.cc` (
 once; a collective without nodes in flight is over) and `Workload.cc`, `HardwareResource.cc` (slots, lowest ready id first).
 The nodes of a custom collective that one event sets free are issued in the order in which a hash set of their ids yields them
 (`dependancy_solver.cpp` of Chakra's feeder); `hash_order` states the rule.
+
+A rank may stand for all ranks that translations of the network move it to (`replayer.by_class`). Then the order of two things at
+one instant has to be the same for all of them. Events get stamps: two events of one instant have the same stamp if, and only if,
+the events that made them happened at one instant with one stamp. Ranks begin with one stamp. Events of different stamps come in
+the order of stamps, wherever they happen. Those of one stamp come in an order that depends on the numbers of ranks, unless they
+are one *atom*: what one event makes happen on one rank. So atoms of one stamp must not touch a thing (a link, a key, a slot, a
+pool, a set of ready nodes) in ways whose order counts. `touches` notes who touched what. Where the order of atoms does not count
+for what a rank has done after all of them, it does not count later either, as what they make has one stamp.
 """
 
 from __future__ import annotations
@@ -18,6 +26,8 @@ import numpy as np
 
 from astra_tacos.replayer._run_table_kernels import (
     AHEAD,
+    ATOM,
+    CLASH,
     COLLECTIVE,
     COMPUTE,
     CULPRIT,
@@ -33,7 +43,9 @@ from astra_tacos.replayer._run_table_kernels import (
     HANDED_OVER,
     IN_FLIGHT,
     ISSUED,
+    LATEST_ADDER,
     LATEST_NS,
+    LATEST_STAMP,
     MEMORY,
     MISNUMBERED,
     NATIVE,
@@ -42,6 +54,13 @@ from astra_tacos.replayer._run_table_kernels import (
     NONE,
     NOW,
     NUM_RECORDS,
+    OF_BATCHES,
+    OF_KEYS,
+    OF_PICKS,
+    OF_POOLS,
+    OF_ROWS,
+    OF_SETS,
+    OF_SLOTS,
     OUT_HEAD,
     OUT_OF_TIME,
     OUT_TAIL,
@@ -54,7 +73,9 @@ from astra_tacos.replayer._run_table_kernels import (
     SEND,
     SKIP,
     SLOTS,
+    STAMP,
     TAKE,
+    UNORDERED,
     UNTOUCHED,
     USED_BATCHES,
     USED_EVENTS,
@@ -74,6 +95,46 @@ _ELAPSES = 3
 
 _NOTHING = np.int64(NONE)
 _LATER = np.int64(-2)
+
+
+_SHARED = -1
+_MANY = -3
+_FIRST_TO_COME = -4
+_LOOKS = -5
+# Ways to touch a key: a send, a receive, an arrival; a pool: TAKE, PUT, PULSE; a set of ready nodes: it is used, it grows.
+_SENDS, _TAKES, _ORDERS = 1, 1, 1
+_ASKS, _PUTS, _GROWS = 2, 2, 2
+_COMES, _PULSES = 4, 4
+
+
+@inlined
+def _touch(at, way, against, state):
+    """Touch a thing in a way whose order counts against these ways of other atoms of this stamp."""
+    if state.touches[at].stamp != state.scalar[STAMP]:
+        state.touches[at].stamp = state.scalar[STAMP]
+        state.touches[at].atom = state.scalar[ATOM]
+        state.touches[at].what = way
+        return
+    if state.touches[at].atom != state.scalar[ATOM]:
+        if state.touches[at].what & against:
+            state.scalar[CLASH] = at
+        state.touches[at].atom = _SHARED
+    state.touches[at].what |= way
+
+
+@inlined
+def _claim(at, subject, state):
+    """Touch a thing on behalf of a subject: other atoms of this stamp may do so on behalf of the same one only."""
+    if state.touches[at].stamp != state.scalar[STAMP]:
+        state.touches[at].stamp = state.scalar[STAMP]
+        state.touches[at].atom = state.scalar[ATOM]
+        state.touches[at].what = subject
+    elif state.touches[at].what != subject:
+        if state.touches[at].atom != state.scalar[ATOM]:
+            state.scalar[CLASH] = at
+        state.touches[at].what = _MANY
+    elif state.touches[at].atom != state.scalar[ATOM]:
+        state.touches[at].atom = _SHARED
 
 
 @inlined
@@ -114,6 +175,7 @@ def push_event(ns, what, now, state):
         state.scalar[FREE_EVENT] = state.events[event].then
     state.events[event].ns = ns
     state.events[event].code = what
+    state.events[event].stamp = state.scalar[STAMP]
     _append_due(event, ns ^ now, state)
 
 
@@ -134,6 +196,7 @@ def _next_event(now, until_ns, state):
 
     Returns -2 if the event comes after `until_ns`; it stays, and `scalar[NEXT]` says when it comes.
     """
+    before = now
     if state.due_head[0] == NONE:
         # Of the events that differ from now in the lowest bit, the earliest are next; sort those events anew.
         bit = np.int64(1)
@@ -160,6 +223,11 @@ def _next_event(now, until_ns, state):
     state.due_head[0] = state.events[event].then
     state.events[event].then = state.scalar[FREE_EVENT]
     state.scalar[FREE_EVENT] = event
+    if state.events[event].stamp != state.scalar[LATEST_STAMP] or now != before:
+        state.scalar[LATEST_STAMP] = state.events[event].stamp
+        state.scalar[STAMP] += 1
+    state.scalar[ATOM] += 2
+    state.scalar[LATEST_ADDER] = -2
     return state.events[event].code, now
 
 
@@ -238,7 +306,11 @@ def _arrive(message, code, state):
     if len(code.hop_link) > 0:
         state.messages[message].hop += 1
         if code.hop_link[state.messages[message].hop] != NONE:
+            if len(state.touches) > 0:
+                _touch(np.int64(code.hop_link[state.messages[message].hop]), 1, 1, state)
             return message, _NOTHING, _NOTHING
+    if len(state.touches) > 0:
+        _touch(state.scalar[OF_KEYS] + code.address[state.messages[message].place].key, _COMES, _ASKS, state)
     finished = np.int64(state.messages[message].live)
     finished_next = np.int64(state.messages[message].mate)
     if finished_next == NONE:
@@ -251,6 +323,7 @@ def _arrive(message, code, state):
     state.scalar[IN_FLIGHT] -= 1
     if finished == NONE:
         return _NOTHING, finished_next, _NOTHING
+    state.scalar[ATOM] += 1  # on the rank that sent it, which need not be that of the representative that receives one
     return _NOTHING, finished, finished_next
 
 
@@ -268,8 +341,14 @@ def _wait_until(live, end, rank, now, code, state):
         state.scalar[FREE_WAIT] = state.wait_then[wait]
     state.wait_live[wait] = live
     state.wait_then[wait] = NONE
+    state.wait_atom[wait] = state.scalar[ATOM]
     place = _place_of_batch(state.batch_table, state.batches, rank, end)
     batch = np.int64(state.batch_table[place])
+    if end == now and len(state.touches) > 0 and state.scalar[LATEST_ADDER] == -2:
+        # A batch of this instant and stamp comes before this or after, and takes it along or does not.
+        waits = batch != NONE and state.batches[batch].stamp == state.scalar[LATEST_STAMP]
+        if waits or state.touches[state.scalar[OF_BATCHES] + rank].stamp == state.scalar[STAMP]:
+            state.scalar[CLASH] = state.scalar[OF_SLOTS] + rank * SLOTS
     if batch != NONE:
         state.wait_then[state.batches[batch].tail] = wait
         state.batches[batch].tail = wait
@@ -285,6 +364,7 @@ def _wait_until(live, end, rank, now, code, state):
     state.batches[batch].rank = rank
     state.batches[batch].head = wait
     state.batches[batch].tail = wait
+    state.batches[batch].stamp = state.scalar[STAMP]
     if end >= LATEST_NS:
         return OUT_OF_TIME
     if end == 0 and not code.hands_over:
@@ -309,6 +389,9 @@ def _next_of_batch(batch, num_live, state):
         return _NOTHING, _NOTHING
     live = np.int64(state.wait_live[wait])
     if live >= 0:
+        if state.wait_atom[wait] != state.scalar[LATEST_ADDER]:
+            state.scalar[LATEST_ADDER] = state.wait_atom[wait]
+            state.scalar[ATOM] += 2
         state.wait_live[wait] = NONE
     else:
         state.batches[batch].head = state.wait_then[wait]
@@ -378,6 +461,10 @@ def _send(live, row, place, rank, code, state):
         state.keys[number].tail = message
     if len(code.hop_link) > 0:
         state.messages[message].hop = code.pair_hop[code.address[place].pair]
+    if len(state.touches) > 0:
+        _touch(state.scalar[OF_KEYS] + number, _SENDS, _SENDS, state)
+        if len(code.hop_link) > 0:
+            _touch(np.int64(code.hop_link[state.messages[message].hop]), 1, 1, state)
     if code.nodes[row].action == POST:
         state.messages[message].live = NONE
         state.lives[live].state = FINISHED
@@ -390,6 +477,8 @@ def _receive(live, place, code, state):
     """Have a node wait for its message; returns whether it has arrived already."""
     number = np.int64(code.address[place].key)
     head = np.int64(state.keys[number].head)
+    if len(state.touches) > 0:
+        _touch(state.scalar[OF_KEYS] + number, _ASKS, _ASKS | _COMES, state)
     if state.keys[number].arrived > 0:
         state.keys[number].arrived -= 1
         return True
@@ -467,6 +556,9 @@ def _use_token(live, row, rank, next_freed, num_freed, code, state):
     act = code.nodes[row].action
     over = np.int64(live)
     head = np.int64(state.pool_head[at])
+    if len(state.touches) > 0:
+        way = _TAKES if act == TAKE else _PUTS if act == PUT else _PULSES
+        _touch(state.scalar[OF_POOLS] + at, way, 7 if act == TAKE else 7 - way, state)
     if act == TAKE:
         if state.pool_tokens[at] > 0:
             state.pool_tokens[at] -= 1
@@ -511,6 +603,14 @@ def _end_of_workload_node(live, rank, num_fresh, code, state):
     state.ongoing[rank] -= 1
     if code.slot[live] != NO_SLOT:
         state.in_flight[rank * SLOTS + code.slot[live]] -= 1
+    if len(state.touches) > 0:
+        at = state.scalar[OF_SLOTS] + rank * SLOTS
+        _claim(at + NO_SLOT, live if code.nodes[live].action == SKIP else _LOOKS, state)
+        if code.slot[live] != NO_SLOT:
+            state.touches[at + code.slot[live]].stamp = state.scalar[STAMP]
+            state.touches[at + code.slot[live]].atom = state.scalar[ATOM]
+        for i in range(code.nodes[live].child_first, code.nodes[live + 1].child_first):
+            _touch(state.scalar[OF_ROWS] + code.child[i], 0, 0, state)
     for i in range(code.nodes[live].child_first, code.nodes[live + 1].child_first):
         child = np.int64(code.child[i])
         state.lives[child].waits -= 1
@@ -534,7 +634,11 @@ def _end_of_collective_node(live, rank, code, state):
             state.freed[num_freed] = code.child[i]
             num_freed += 1
     if num_freed > 1 and state.is_hashed[rank]:
+        before = state.level[rank]
         state.level[rank] = hash_order(code.node_id, state.freed[:num_freed], state.level[rank], state.bucket, state.scratch)
+        if len(state.touches) > 0:
+            grows = state.level[rank] != before
+            _touch(state.scalar[OF_SETS] + rank, _GROWS if grows else _ORDERS, _ORDERS | _GROWS if grows else _GROWS, state)
     for i in range(num_freed):
         state.freed[i] -= state.shift[rank]
     return num_freed
@@ -547,8 +651,41 @@ def _file(rank, num_fresh, code, state):
         row = np.int64(state.fresh[i])
         at = rank * SLOTS + code.slot[row]
         order = code.order[row]
+        if len(state.touches) > 0 and code.slot[row] != NO_SLOT:
+            pick = state.scalar[OF_PICKS] + at
+            made = state.scalar[OF_ROWS] + row
+            if state.touches[pick].stamp == state.scalar[STAMP] and state.touches[pick].atom != state.touches[made].atom:
+                if order < state.touches[pick].what or state.touches[pick].what == _FIRST_TO_COME:
+                    state.scalar[CLASH] = pick
         heap_push(state.heap, state.heap, code.heap_first[at], np.int64(state.heap_size[at]), order, order)
         state.heap_size[at] += 1
+
+
+@inlined
+def _note_pick(row, order, rank, at, code, state):
+    """Note why a slot gets a node, which must not depend on the order of the atoms of this stamp.
+
+    Nodes that were ready before, or are made so by the atom that frees the slot, are there whatever the order is. The lowest id
+    of these is picked unless another atom makes a lower one ready. Without any, the first to come is picked, so only one atom
+    may make nodes ready.
+    """
+    slot, pick, made = state.scalar[OF_SLOTS] + at, state.scalar[OF_PICKS] + at, state.scalar[OF_ROWS] + row
+    atom = state.scalar[ATOM]
+    frees = state.touches[slot].stamp == state.scalar[STAMP] and state.touches[slot].atom == atom
+    is_old = state.touches[made].stamp != state.scalar[STAMP]
+    state.touches[pick].stamp = state.scalar[STAMP]
+    state.touches[pick].what = _FIRST_TO_COME
+    state.touches[pick].atom = atom if is_old else state.touches[made].atom
+    if frees and (is_old or state.touches[made].atom == atom):
+        state.touches[pick].what = order
+        state.touches[pick].atom = atom
+    else:
+        for i in range(state.heap_size[at]):
+            other = state.scalar[OF_ROWS] + code.by_order[code.template_first[rank] + state.heap[code.heap_first[at] + i]]
+            is_new = state.touches[other].stamp == state.scalar[STAMP]
+            differs = state.touches[other].atom != state.touches[made].atom or state.touches[made].atom == _SHARED
+            if is_new == is_old or (is_new and differs):
+                state.scalar[CLASH] = pick
 
 
 @inlined
@@ -568,7 +705,10 @@ def _next_of_workload(rank, code, state):
     at = rank * SLOTS + best_slot
     state.heap_size[at] -= 1
     heap_drop_first(state.heap, state.heap, code.heap_first[at], np.int64(state.heap_size[at]))
-    return np.int64(code.by_order[code.template_first[rank] + best])
+    row = np.int64(code.by_order[code.template_first[rank] + best])
+    if len(state.touches) > 0 and best_slot != NO_SLOT:
+        _note_pick(row, best, rank, at, code, state)
+    return row
 
 
 @inlined
@@ -585,6 +725,19 @@ def _issue(live, row, rank, of_workload, origin, now, code, state):
             state.in_flight[rank * SLOTS + code.slot[row]] += 1
     else:
         state.running[rank] += 1
+
+
+@inlined
+def _begin_rank(rank, code, state):
+    """Put the nodes of a rank that wait for none into `fresh`; returns how many."""
+    state.scalar[FIRED] += 1
+    state.scalar[ATOM] += 2
+    first = code.root_first[rank]
+    num_fresh = np.int64(code.root_first[rank + 1] - first)
+    for i in range(num_fresh):
+        state.fresh[i] = code.root[first + i]
+    state.ready[rank] += num_fresh
+    return num_fresh
 
 
 @inlined
@@ -613,6 +766,8 @@ def _happen(what, code, state):
         origin = np.int64(state.lives[number].origin)
     else:
         batch = number
+        if len(state.touches) > 0:
+            state.touches[state.scalar[OF_BATCHES] + state.batches[number].rank].stamp = state.scalar[STAMP]
     return moving, finished, finished_next, batch, origin
 
 
@@ -656,6 +811,7 @@ def advance_until(until_ns, code, state, max_events):
     finished_origin = _NOTHING
     next_origin = _NOTHING
     ended = _NOTHING
+    receiving = _NOTHING  # what finishes on the rank that a message came to
 
     # One step a turn, deepest work first, so that each step's code stands here once.
     while status == DONE:
@@ -759,6 +915,8 @@ def advance_until(until_ns, code, state, max_events):
             finished_origin = next_origin
             finished_next = _NOTHING
             rank = np.int64(state.lives[live].rank)
+            if live == receiving:
+                state.scalar[ATOM] -= 1
             state.lives[live].state = FINISHED
             if live < len(state.finish_ns):
                 state.finish_ns[live] = now
@@ -785,18 +943,16 @@ def advance_until(until_ns, code, state, max_events):
             elif entry != NONE:
                 finished = entry
                 finished_origin = np.int64(state.lives[entry].origin)
+        elif state.scalar[CLASH] != NONE:
+            status = UNORDERED
         elif state.scalar[IN_FLIGHT] > room:
             status = FULL
         elif state.scalar[FIRED] < num_ranks:
             # The start: every rank in turn looks for nodes that wait for none.
             rank = state.scalar[FIRED]
-            state.scalar[FIRED] += 1
+            num_fresh = _begin_rank(rank, code, state)
             nested = False
             ended = _NOTHING
-            for i in range(code.root_first[rank], code.root_first[rank + 1]):
-                state.fresh[num_fresh] = code.root[i]
-                num_fresh += 1
-            state.ready[rank] += num_fresh
             filing = rank
             looking = rank
         elif num_events >= max_events:
@@ -813,5 +969,6 @@ def advance_until(until_ns, code, state, max_events):
                 break
             moving, finished, finished_next, batch, finished_origin = _happen(what, code, state)
             next_origin = finished_origin
+            receiving = finished_next
     state.scalar[NOW] = now
     return status

@@ -32,6 +32,8 @@ MISNUMBERED = 5
 # Where another kernel carries the messages: the next event comes after the time asked for; messages wait to be carried.
 AHEAD = 6
 HANDED_OVER = 7
+# Where one rank stands for many: things at one instant whose order may differ between them.
+UNORDERED = 8
 
 # What a node does when it is issued.
 STALL = 0
@@ -82,7 +84,20 @@ CULPRIT = 13
 NEXT = 14
 OUT_HEAD = 15
 OUT_TAIL = 16
-NUM_SCALARS = 17
+# What tells whether the order of things at one instant is the same for all that a rank stands for, see `Progress.touches`.
+STAMP = 17
+LATEST_STAMP = 18
+ATOM = 19
+LATEST_ADDER = 20
+CLASH = 21
+OF_KEYS = 22
+OF_SLOTS = 23
+OF_POOLS = 24
+OF_SETS = 25
+OF_PICKS = 26
+OF_ROWS = 27
+OF_BATCHES = 28
+NUM_SCALARS = 29
 
 # fmt: off
 _BUCKETS = (
@@ -106,10 +121,13 @@ MESSAGE = np.dtype([("size", np.int64)] + [(name, np.int32) for name in _NUMBERS
 """A message in flight: bytes, entry of `hop_link`, the live node that ends with it (or -1), entry of `address`, the receive that
 ends with it (or -1), the next in a link's queue, the next of its key that no receive has asked for, and the origin of its latest
 start on a link."""
-EVENT = np.dtype([("ns", np.int64), ("code", np.int64), ("then", np.int32)], align=True)
+EVENT = np.dtype([("ns", np.int64), ("code", np.int64), ("then", np.int32), ("stamp", np.int32)], align=True)
+"""`stamp` is that of the event that made it."""
+TOUCH = np.dtype([("stamp", np.int32), ("atom", np.int32), ("what", np.int32)])
+"""Of a thing that several events may touch: the latest stamp and atom (-1: several of them) that did, and in which ways."""
 KEY = np.dtype([("head", np.int32), ("tail", np.int32), ("arrived", np.int32)])
 """First receive that waits (or -2 - first message on its way, or -1), the last, and messages that no receive has asked for."""
-BATCH = np.dtype([("ns", np.int64), ("rank", np.int32), ("head", np.int32), ("tail", np.int32)], align=True)
+BATCH = np.dtype([("ns", np.int64), ("rank", np.int32), ("head", np.int32), ("tail", np.int32), ("stamp", np.int32)], align=True)
 """What one rank waits for until one instant; `head` and `tail` are entries of `wait_live`."""
 MEETING = np.dtype([("size", np.int64), ("tag", np.int32), ("pair", np.int32), ("space", np.int32)], align=True)
 """What is equal of messages that meet."""
@@ -122,6 +140,7 @@ MESSAGES = Annotated[NDArray[np.void], Layout(1, True, MESSAGE)]
 KEYS = Annotated[NDArray[np.void], Layout(1, True, KEY)]
 EVENTS = Annotated[NDArray[np.void], Layout(1, True, EVENT)]
 BATCHES = Annotated[NDArray[np.void], Layout(1, True, BATCH)]
+TOUCHES = Annotated[NDArray[np.void], Layout(1, True, TOUCH)]
 MEETINGS = Annotated[NDArray[np.void], Layout(1, True, MEETING)]
 
 
@@ -197,6 +216,7 @@ class Progress(NamedTuple):
     batch_table: I32_OUT  # [power of two]
     wait_live: I32_OUT  # [...]: a live node, or live + server
     wait_then: I32_OUT  # [...]
+    wait_atom: I32_OUT  # [...]: atom that it was added in
     heap: I32_OUT  # [workload rows]
     heap_size: I32_OUT  # [ranks * SLOTS]
     in_flight: I32_OUT  # [ranks * SLOTS]
@@ -227,6 +247,7 @@ class Progress(NamedTuple):
     scratch: I64_2D_OUT  # [4, ...]
     freed: I64_OUT  # [...]
     fresh: I64_OUT  # [...]
+    touches: TOUCHES  # of links, keys, slots, pools, sets of ready nodes, picks, rows, batches; or empty
     record_link: I32_OUT  # [...]: transmissions, in order of start; empty: not recorded
     record_size: I64_OUT  # [...]
     record_pair: I32_OUT  # [...]

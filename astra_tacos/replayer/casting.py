@@ -53,6 +53,8 @@ class Casts:
         Ranks of each group that is used, int64 arrays; entry 0 is the group of all ranks.
     cast_program, cast_group
         int64[num_casts], the entry of each cast in `programs` and in `members`.
+    players
+        For each cast, the rank that plays each position of the program: int64 arrays.
     custom, native
         int32[num_nodes], the casts of a collective node's custom and native implementations; NO_CAST where there is none, or
         where it cannot be needed.
@@ -69,6 +71,7 @@ class Casts:
     members: tuple[NDArray[np.int64], ...]
     cast_program: NDArray[np.int64]
     cast_group: NDArray[np.int64]
+    players: tuple[NDArray[np.int64], ...]
     custom: NDArray[np.int32]
     native: NDArray[np.int32]
     plan: NDArray[np.int32]
@@ -85,10 +88,16 @@ class _Casting:
     programs: list[CollectiveProgram] = field(default_factory=list)
     program_of: dict[object, int] = field(default_factory=dict)
     cast_of: dict[tuple[int, int], int] = field(default_factory=dict)
+    players: list[NDArray[np.int64]] = field(default_factory=list)
     native_group_of: dict[int, int] = field(default_factory=dict)
 
-    def cast(self, program: int, group: int) -> int:
-        return self.cast_of.setdefault((program, group), len(self.cast_of))
+    def cast(self, program: int, group: int, positions: NDArray[np.int64] | None) -> int:
+        if (program, group) not in self.cast_of:
+            self.cast_of[program, group] = len(self.cast_of)
+            members = self.members[group]
+            players = members if self.programs[program].native else np.sort(members)
+            self.players.append(players if positions is None else players[positions])
+        return self.cast_of[program, group]
 
     def program(self, case: object, make: Callable[[], CollectiveProgram]) -> int:
         if case not in self.program_of:
@@ -122,7 +131,7 @@ def cast_collectives(run: Run) -> Casts:
     collectives = (trace.kind == NodeType.COMM_COLL) & (not run.system.replay_only)
     used_groups(run, np.flatnonzero(collectives & (columns.comm_type == CommType.BROADCAST)))  # ASTRA-sim looks for them, no more
     rows = np.flatnonzero(collectives & np.isin(columns.comm_type, list(PATTERN_KEYS)))
-    rank = trace.rank[rows]
+    rank = trace.owner[rows]
     if rows.size:
         _check_system(run)
     groups = used_groups(run, rows)
@@ -132,28 +141,41 @@ def cast_collectives(run: Run) -> Casts:
     implementation = run.implementation[rows]
     plan, num_plans = plan_numbers(rank, groups.group, pattern)
 
+    everyone = np.array([len(ranks) == run.network.num_npus for ranks in members])[group]
+    position, native_position = _positions(rank, groups, everyone)
+
+    def played(places: NDArray[np.int64], which: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """The positions that are played if there are nodes of some ranks only, which get their places among these."""
+        if trace.owners is None:
+            return None
+        some, places[which] = np.unique(places[which], return_inverse=True)
+        return some
+
     casting = _Casting(members)
     custom, native = (np.full(trace.num_nodes, NO_CAST, np.int32) for _ in range(2))
     chosen = np.flatnonzero(implementation != NATIVE)
     for case, which in _distinct(implementation[chosen], group[chosen]):
         first = trace.describe_node(int(rows[chosen[which[0]]]))
-        custom[rows[chosen[which]]] = casting.cast(_custom(run, casting, case, first), case[1])
+        some = played(position, chosen[which])
+        custom[rows[chosen[which]]] = casting.cast(_custom(run, casting, case, first, some), case[1], some)
     chosen = np.flatnonzero(_may_be_native(plan, num_plans, implementation))
     involved = np.where(group == ALL_RANKS, columns.involved_dims[rows], NO_LIST)
     count = columns.involved_count[rows]
-    everyone = np.array([len(ranks) == run.network.num_npus for ranks in members])[group]
     turn = _turns(run, rows, rank, pattern, everyone)
     for case, which in _distinct(*(column[chosen] for column in (pattern, size, group, involved, count, turn))):
         first = trace.describe_node(int(rows[chosen[which[0]]]))
-        native[rows[chosen[which]]] = casting.cast(_native(run, casting, case, first), casting.native_group(case[2]))
+        some = played(native_position, chosen[which])
+        its_group = casting.native_group(case[2])
+        native[rows[chosen[which]]] = casting.cast(_native(run, casting, case, first, some), its_group, some)
     spread = np.full((3, trace.num_nodes), NO_PLAN, np.int32)
-    spread[:, rows] = plan, *_positions(rank, groups, everyone)
-    played = np.array(list(casting.cast_of), np.int64).reshape(-1, 2)
+    spread[:, rows] = plan, position, native_position
+    of_casts = np.array(list(casting.cast_of), np.int64).reshape(-1, 2)
     return Casts(
         programs=tuple(casting.programs),
         members=tuple(members),
-        cast_program=played[:, 0],
-        cast_group=played[:, 1],
+        cast_program=of_casts[:, 0],
+        cast_group=of_casts[:, 1],
+        players=tuple(casting.players),
         custom=custom,
         native=native,
         plan=spread[0],
@@ -254,16 +276,19 @@ def _may_be_native(plan: NDArray[np.int64], num_plans: int, implementation: NDAr
     return np.where(plan == NO_PLAN, implementation == NATIVE, native_plans[plan])
 
 
-def _custom(run: Run, casting: _Casting, case: tuple[int, ...], node: str) -> int:
+def _custom(run: Run, casting: _Casting, case: tuple[int, ...], node: str, some: NDArray[np.int64] | None) -> int:
     """Number of the program of a custom collective; `case` is its entry in `run.prefixes` and the group that runs it."""
     name, group = case
     collective = run.collectives[name]
     user = "the network" if group == ALL_RANKS else f"the group of {node}"
     check_collective(collective, len(casting.members[group]), user)
-    return casting.program(("custom", name), lambda: program_of_trace(collective, run.prefixes[name]))
+    if some is not None:
+        collective = collective.of_ranks(some)
+    key = ("custom", name, None if some is None else tuple(some.tolist()))
+    return casting.program(key, lambda: program_of_trace(collective, run.prefixes[name]))
 
 
-def _native(run: Run, casting: _Casting, case: tuple[int, ...], node: str) -> int:
+def _native(run: Run, casting: _Casting, case: tuple[int, ...], node: str, some: NDArray[np.int64] | None) -> int:
     """Number of the program of a native collective.
 
     A group of fewer than all ranks is one dimension, which runs `ring` if several algorithms are given. The same holds for a
@@ -281,6 +306,7 @@ def _native(run: Run, casting: _Casting, case: tuple[int, ...], node: str) -> in
     sizes = tuple(dimension.size for dimension in run.network.dimensions)
     dimensions = sizes if everyone and sizes else (len(members),)
     algorithms = system.native[key]
+    positions = None if some is None else tuple(some.tolist())
     flags: tuple[bool, ...] | None = None
     if group == ALL_RANKS and involved != NO_LIST:
         flags = tuple(bool(involved >> dimension & 1) for dimension in range(count))
@@ -291,9 +317,17 @@ def _native(run: Run, casting: _Casting, case: tuple[int, ...], node: str) -> in
     def make() -> CollectiveProgram:
         try:
             return native_program(
-                key, algorithms, size_bytes, dimensions, system, num_npus=num_npus, involved=flags, earlier_chunks=turn
+                key,
+                algorithms,
+                size_bytes,
+                dimensions,
+                system,
+                num_npus=num_npus,
+                involved=flags,
+                earlier_chunks=turn,
+                positions=positions,
             )
         except ConfigError as error:
             raise ConfigError(f"{run.workload.prefix}: {node}: {error}") from None
 
-    return casting.program(("native", key, size_bytes, dimensions, algorithms, flags, turn), make)
+    return casting.program(("native", key, size_bytes, dimensions, algorithms, flags, turn, positions), make)

@@ -14,6 +14,7 @@ from astra_tacos.replayer.casting import Casts
 from astra_tacos.replayer.collective_program import CollectiveProgram, LocalKind
 from astra_tacos.replayer.routes import NetworkModel
 from astra_tacos.replayer.workload_actions import Actions
+from astra_tacos.run.compact_run import Lattice
 from astra_tacos.run.patterns import TAGS
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import Trace
@@ -45,6 +46,8 @@ class Compiled:
     pair_dst: NDArray[np.int64]
     program_first: NDArray[np.int64]
     used_links: NDArray[np.int32]
+    owners: NDArray[np.int64]
+    stands_for_many: bool
 
     def by_link(self, figures: NDArray[np.int64], num_links: int) -> NDArray[np.int64]:
         """int64[num_links]: `figures` of the used links at their places among all links, 0 for the others."""
@@ -54,7 +57,13 @@ class Compiled:
 
 
 def compile_run(
-    workload: Trace, actions: Actions, casts: Casts, network: NetworkModel, starts_at_once: bool, server: NDArray[np.int32]
+    workload: Trace,
+    actions: Actions,
+    casts: Casts,
+    network: NetworkModel,
+    starts_at_once: bool,
+    server: NDArray[np.int32],
+    lattice: Lattice | None = None,
 ) -> Compiled:
     """Lay out the workload and the programs one after another, number the messages, and find their routes.
 
@@ -74,6 +83,8 @@ def compile_run(
         As in `Code`.
     server
         int32[num_ranks], as in `Code`.
+    lattice
+        Where each rank of the workload stands for all that translations move it to.
     """
     num_rows, num_ranks = workload.num_nodes, workload.num_ranks
     programs = casts.programs
@@ -84,7 +95,7 @@ def compile_run(
     template_first = np.concatenate([workload.rank_first[:-1], *firsts, [total]]).astype(np.int64)
     program_template = np.concatenate(([num_ranks], num_ranks + np.cumsum([program.num_positions for program in programs])))
     with ThreadPoolExecutor(2) as other_threads:
-        messages = other_threads.submit(_messages, workload, actions, casts, program_first)
+        messages = other_threads.submit(_messages, workload, actions, casts, program_first, lattice)
         node_id = np.concatenate([workload.node_id, *(program.node_id.view(np.uint64) for program in programs)])
         num_waits, child_first, child = _children([workload, *programs], program_first)
         root, root_first = _roots(num_waits, template_first)
@@ -152,7 +163,8 @@ def compile_run(
         server=server,
         num_pools=max((_pools(program) for program in programs), default=0),
     )
-    return Compiled(code, num_keys, pair_src, pair_dst, program_first, used_links)
+    owners = np.arange(num_ranks) if workload.owners is None else workload.owners
+    return Compiled(code, num_keys, pair_src, pair_dst, program_first, used_links, owners, lattice is not None)
 
 
 def _based(programs: tuple[CollectiveProgram, ...], program_first: NDArray[np.int64]) -> list[tuple[CollectiveProgram, int]]:
@@ -228,17 +240,17 @@ def _roots(num_waits: NDArray[np.int32], template_first: NDArray[np.int64]) -> t
 
 
 def _messages(
-    workload: Trace, actions: Actions, casts: Casts, program_first: NDArray[np.int64]
+    workload: Trace, actions: Actions, casts: Casts, program_first: NDArray[np.int64], lattice: Lattice | None
 ) -> tuple[NDArray[np.void], NDArray[np.int64], int, NDArray[np.int64], NDArray[np.int64]]:
     """Number the messages of the workload and of all casts.
 
     Returns the address of each row, the shift from a program's rows to the addresses of each cast, the number of keys, and the
     source and destination of each pair.
     """
-    num_ranks = workload.num_ranks
+    num_ranks, everyone = len(casts.members[0]), casts.members[0]
     played = [casts.programs[program] for program in casts.cast_program.tolist()]
     groups = [casts.members[group] for group in casts.cast_group.tolist()]
-    ends = [int(program.rank_first[len(members)]) for program, members in zip(played, groups, strict=True)]
+    ends = [int(program.rank_first[len(ranks)]) for program, ranks in zip(played, casts.players, strict=True)]
     starts = np.concatenate(([workload.num_nodes], workload.num_nodes + np.cumsum(ends))).astype(np.int64)
     address = np.empty(starts[-1], kernels.ADDRESS)
     is_message = (actions.action == kernels.SEND) | (actions.action == kernels.RECEIVE)
@@ -256,19 +268,20 @@ def _messages(
         np.empty(pair_bound, np.int64),
         counts := np.zeros(3, np.int64),
     )
-    everyone = np.arange(num_ranks)
-    parts: list[tuple[NDArray[np.uint8], Trace | CollectiveProgram, NDArray[np.int64], int, int]] = [
-        (workload_kind, workload, everyone, _POINT_TO_POINT, 0)
+    owners = everyone if workload.owners is None else workload.owners
+    spaces = np.arange(len(casts.members)) if lattice is None else lattice.orbits(casts.members)
+    digits = (np.empty(0, np.int64),) * 3 if lattice is None else lattice.columns
+    parts: list[tuple[NDArray[np.uint8], Trace | CollectiveProgram, NDArray[np.int64], NDArray[np.int64], int, int]] = [
+        (workload_kind, workload, owners, everyone, _POINT_TO_POINT, 0)
     ]
     for number, (program, members) in enumerate(zip(played, groups, strict=True)):
-        space = _NATIVE_SPACE + int(casts.cast_group[number]) if program.native else _POINT_TO_POINT
-        parts.append((program.kind, program, members, space, int(starts[number])))
-    for kind, trace, members, space, start in parts:
-        native = space != _POINT_TO_POINT
-        end = start + int(trace.rank_first[len(members)])
+        space = _NATIVE_SPACE + int(spaces[casts.cast_group[number]]) if program.native else _POINT_TO_POINT
+        parts.append((program.kind, program, casts.players[number], members, space, int(starts[number])))
+    for kind, trace, players, members, space, start in parts:
+        end = start + int(trace.rank_first[len(players)])
         layout.number_messages(
             layout.Messages(kind, trace.size_bytes, trace.peer, trace.tag, trace.rank_first),
-            layout.Ends(members if native else np.sort(members), members, space, num_ranks, TAGS),
+            layout.Ends(players, members, space, num_ranks, TAGS, *digits),
             address[start:end],
             tables,
         )

@@ -144,7 +144,7 @@ class CongestionAware:
         """
         topology = self._topology
         if topology.forwarding:
-            return _listed(*DeviceRoutes(topology).find(src, dst))
+            return listed_routes(*DeviceRoutes(topology).find(src, dst))
         owner, source, target = crossed_pairs(self._network, src, dst)
         channel = topology.channel_of(source, target)
         if channel.size and channel.min() < 0:
@@ -156,7 +156,7 @@ class CongestionAware:
         hops = np.stack((topology.channel_link[channel], topology.channel_down_link[channel]), axis=1)
         used = hops != NO_LINK
         num_hops = np.bincount(owner, used.sum(axis=1), minlength=len(src)).astype(np.int64)
-        return _listed(np.concatenate(([0], np.cumsum(num_hops))), hops[used])
+        return listed_routes(np.concatenate(([0], np.cumsum(num_hops))), hops[used])
 
     def engine(self, compiled: Compiled) -> Engine:
         """See `NetworkModel.engine`."""
@@ -177,13 +177,16 @@ class CutThrough(CongestionAware):
     def routes(self, src: NDArray[np.int64], dst: NDArray[np.int64]) -> Routes:
         """See `NetworkModel.routes`."""
         routes = CongestionAware.routes(self, src, dst)
-        if not len(src):
-            return routes
-        rates = np.append(self.link_bytes_per_ns, np.inf)[routes.link]  # of the END of a route: no limit
-        return replace(routes, direct_bytes_per_ns=np.minimum.reduceat(rates, routes.first_hop))
+        return slowest_rates(routes, self.link_bytes_per_ns) if len(src) else routes
 
 
-def _listed(first: NDArray[np.int64], hops: NDArray[np.integer]) -> Routes:
+def slowest_rates(routes: Routes, link_bytes_per_ns: NDArray[np.float64]) -> Routes:
+    """Routes with the rates of their slowest links."""
+    rates = np.append(link_bytes_per_ns, np.inf)[routes.link]  # of the END of a route: no limit
+    return replace(routes, direct_bytes_per_ns=np.minimum.reduceat(rates, routes.first_hop))
+
+
+def listed_routes(first: NDArray[np.int64], hops: NDArray[np.integer]) -> Routes:
     """Routes of the links that belong to each message (CSR)."""
     num_hops = np.diff(first)
     first_hop = first[:-1] + np.arange(len(num_hops))

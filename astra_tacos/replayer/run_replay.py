@@ -10,13 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.replayer import _run_table_kernels as kernels
+from astra_tacos.replayer.by_class import TranslatedLinks
 from astra_tacos.replayer.casting import Casts, cast_collectives
 from astra_tacos.replayer.compilation import Compiled, compile_run
 from astra_tacos.replayer.link_loads import NETWORK_MODELS, link_loads
-from astra_tacos.replayer.routes import Engine
+from astra_tacos.replayer.routes import Engine, NetworkModel
 from astra_tacos.replayer.stall import explain_stall
 from astra_tacos.replayer.workload_actions import workload_actions
-from astra_tacos.run.backend import Backend, choose_backend
+from astra_tacos.run.backend import BACKENDS, CUT_THROUGH, Backend, choose_backend
+from astra_tacos.run.compact_run import CompactRun, Lattice, compact, why_not_compact
 from astra_tacos.run.outcome import RunOutcome, Transmissions
 from astra_tacos.run.run import Run
 from astra_tacos.run.system import RemoteMemory
@@ -27,6 +29,8 @@ from astra_tacos.support.grouping import distinct, group_by
 
 _Integer = TypeVar("_Integer", np.int32, np.int64)
 _EVENTS_A_TURN = 2_000_000
+_MANY_RANKS = 256
+"""Ranks from which on a run is looked at for classes."""
 _ELAPSES = np.isin(np.arange(256), (kernels.COMPUTE, kernels.WAIT, kernels.MEMORY))
 """Actions that wait for time to pass."""
 
@@ -66,24 +70,59 @@ def replay_run(
     ReplayError
         If nodes wait for ever; the message names the chain of waiting nodes.
     """
-    chosen = choose_backend(backend, run.network)
+    return _replay(run, choose_backend(backend, run.network), None, record_transmissions, route_loads, progress)
+
+
+def replay_classes(some: CompactRun, backend: Backend | str | None = None) -> RunOutcome:
+    """Replay the representatives of a compact run: each does what all ranks do that it stands for, at the same times.
+
+    The outcome has an entry a representative, and a row a node of theirs. A link stands for all that translations move it to.
+
+    Raises
+    ------
+    ConfigError, ReplayError
+        As `replay_run`; a ReplayError also where things happen at one instant on a rank or link in an order that may differ
+        between ranks that one stands for.
+    """
+    run = some.run
+    if why := why_not_compact(run):
+        raise ConfigError(f"{run.workload.prefix}: {why}")
+    return _replay(run, choose_backend(backend, run.network), some.lattice, False, False, None)
+
+
+def _replay(
+    run: Run,
+    chosen: Backend,
+    lattice: Lattice | None,
+    record_transmissions: bool,
+    route_loads: bool,
+    progress: Callable[[int, int], None] | None,
+) -> RunOutcome:
     workload = run.workload
-    if workload.num_ranks != run.network.num_npus:
+    if lattice is None and workload.num_ranks != run.network.num_npus:
         raise ConfigError(
             f"{workload.prefix}: traces of {workload.num_ranks} ranks, but {run.network.source} has {run.network.num_npus} NPUs"
         )
     actions, casts = workload_actions(run), cast_collectives(run)
-    model = NETWORK_MODELS[chosen](run.network)
+    if lattice is not None and not chosen.is_analytical:
+        raise ConfigError(f"{workload.prefix}: a compact run on the {chosen} backend, expected {' or '.join(BACKENDS)}")
+    model: NetworkModel
+    if lattice is not None and chosen.models_congestion:
+        model = TranslatedLinks(run.network, lattice, chosen is CUT_THROUGH)
+    else:
+        model = NETWORK_MODELS[chosen](run.network)
     if record_transmissions and model.hands_over:
         raise ConfigError(
             f"transmissions cannot be recorded on the {chosen} backend: packets of many messages take turns on a link"
         )
     server, num_servers = servers(run.remote_memory, workload.num_ranks)
-    compiled = compile_run(workload, actions, casts, model, run.system.active_chunks_per_dimension > 1, server)
+    compiled = compile_run(workload, actions, casts, model, run.system.active_chunks_per_dimension > 1, server, lattice)
     state = start(compiled, casts, num_servers, record_transmissions)
     state = advance(compiled, state, model.engine(compiled), workload.prefix, run.network.name, progress)
     if state.rank_finish_ns.min() < 0:
-        raise ReplayError(f"{workload.prefix}: deadlock: {explain_stall(run, casts, compiled, state)}")
+        stuck = int(compiled.owners[np.argmin(state.rank_finish_ns)])
+        why = f"rank {stuck} never ends" if lattice else explain_stall(run, casts, compiled, state)
+        raise ReplayError(f"{workload.prefix}: deadlock: {why}")
     outcome = RunOutcome(
         backend=chosen,
         approximate=_approximations(casts, state),
@@ -101,7 +140,7 @@ def replay_run(
         link_dst=model.link_dst,
         link_bytes=compiled.by_link(state.link_bytes, len(model.link_src)),
         link_busy_ns=compiled.by_link(state.link_busy_ns, len(model.link_src)),
-        num_messages=_num_messages(workload, casts, state),
+        num_messages=_num_messages(workload, casts, state) * (1 if lattice is None else lattice.num_ranks // workload.num_ranks),
         transmissions=_transmissions(compiled, state) if record_transmissions else None,
         loads=link_loads(compiled, casts, state, run.network) if route_loads and not chosen.models_congestion else None,
     )
@@ -117,6 +156,8 @@ class Attempt:
 
     outcome: RunOutcome | None
     reason: str = ""
+    is_of_classes: bool = False
+    """Whether the outcome has classes for ranks: then it says when the run ends, and how many messages there are."""
 
     @property
     def end_ns(self) -> int | None:
@@ -133,10 +174,23 @@ def try_replay(run: Run, backend: Backend, *, route_loads: bool = False) -> Atte
 
 
 def replay_once(run: Run, backend: Backend, known: dict[Backend, Attempt]) -> Attempt:
-    """The replay of a run on a backend among those that are known, which gets it if it lacks it."""
+    """The replay of a run on a backend among those that are known, which gets it if it lacks it.
+
+    A large run is replayed by classes where it can be: then `Attempt.is_of_classes`.
+    """
     if backend not in known:
-        known[backend] = try_replay(run, backend)
+        known[backend] = _try_classes(run, backend) or try_replay(run, backend)
     return known[backend]
+
+
+def _try_classes(run: Run, backend: Backend) -> Attempt | None:
+    """Replay a run by classes; None where it is small, or cannot be replayed so."""
+    if run.workload.num_ranks < _MANY_RANKS or not backend.is_analytical:
+        return None
+    try:
+        return Attempt(replay_classes(compact(run), backend), is_of_classes=True)
+    except AstraTacosError:
+        return None
 
 
 def advance(
@@ -197,11 +251,32 @@ def advance(
             f"ASTRA-sim numbers by the streams that a rank has begun: {int(state.streams[rank])} here, "
             f"{int(state.stream_number[state.turn[rank]])} on another rank, so their messages never meet"
         )
+    if status == kernels.UNORDERED:
+        raise ReplayError(f"{prefix}: {_unordered(compiled, state)}")
     if status == kernels.OUT_OF_TIME:
         raise ConfigError(
             f"{prefix}: the replay on {network} goes beyond 2**61 ns, expected less: are sizes and durations in range?"
         )
     return state
+
+
+def _unordered(compiled: Compiled, state: kernels.Progress) -> str:
+    """What happens at one instant in an order that may differ between the ranks that one rank stands for."""
+    at, now = (int(state.scalar[which]) for which in (kernels.CLASH, kernels.NOW))
+    first = state.scalar[kernels.OF_KEYS : kernels.OF_ROWS]
+    table = int(np.searchsorted(first, at, side="right"))
+    what = (
+        "messages come to one link",
+        "messages of one size and tag begin or end between two ranks",
+        "nodes that take no time end",
+        "steps of a native collective let go of others",
+        "nodes of a collective become ready",
+        "nodes become ready for one slot",
+    )[table]
+    if table > 1:
+        per_rank = (kernels.SLOTS, compiled.code.num_pools, 1, kernels.SLOTS)[table - 2]
+        what += f" on rank {int(compiled.owners[(at - int(first[table - 1])) // per_rank])}"
+    return f"at {now} ns {what}, in an order that may differ between ranks that are the same otherwise; expected another instant"
 
 
 def start(compiled: Compiled, casts: Casts, num_servers: int, record: bool, timed: bool = False) -> kernels.Progress:
@@ -248,6 +323,12 @@ def start(compiled: Compiled, casts: Casts, num_servers: int, record: bool, time
     keys["head"] = -1
     scalar = np.zeros(kernels.NUM_SCALARS, np.int64)
     scalar[[kernels.FREE_EVENT, kernels.FREE_BATCH, kernels.FREE_WAIT, kernels.FREE_MESSAGE, kernels.OUT_HEAD]] = -1
+    scalar[[kernels.LATEST_STAMP, kernels.CLASH]] = -1
+    slots, pools = num_ranks * kernels.SLOTS, num_ranks * code.num_pools
+    sizes = (num_links, compiled.num_keys, slots, pools, num_ranks, slots, num_rows, num_ranks)
+    scalar[kernels.OF_KEYS : kernels.OF_BATCHES + 1] = np.cumsum(sizes[:-1])
+    touches = np.empty(sum(sizes) if compiled.stands_for_many else 0, kernels.TOUCH)
+    touches["stamp"] = -1
     return kernels.Progress(
         scalar=scalar,
         lives=lives,
@@ -271,6 +352,7 @@ def start(compiled: Compiled, casts: Casts, num_servers: int, record: bool, time
         batch_table=integers(np.int32, table, -1),
         wait_live=np.empty(num_batches + num_ranks + 1, np.int32),
         wait_then=np.empty(num_batches + num_ranks + 1, np.int32),
+        wait_atom=np.empty(num_batches + num_ranks + 1, np.int32),
         heap=np.empty(num_rows, np.int32),
         heap_size=np.zeros(num_ranks * kernels.SLOTS, np.int32),
         in_flight=np.zeros(num_ranks * kernels.SLOTS, np.int32),
@@ -301,6 +383,7 @@ def start(compiled: Compiled, casts: Casts, num_servers: int, record: bool, time
         scratch=np.empty((4, most), np.int64),
         freed=np.empty(most + 1, np.int64),
         fresh=np.empty(most + 1, np.int64),
+        touches=touches,
         record_link=np.empty(num_records, np.int32),
         record_size=np.empty(num_records, np.int64),
         record_pair=np.empty(num_records, np.int32),

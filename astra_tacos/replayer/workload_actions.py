@@ -72,11 +72,7 @@ class NodeCheck:
         self.reject(message & bad_size, "{kind} with comm_size {size}", "1 to 2**53 bytes")
         outside = (trace.peer < 0) | (trace.peer >= num_peers)
         self.reject(message & outside, "{kind} with {peer}", f"a rank below {num_peers}")
-        own = np.zeros(trace.num_nodes, np.bool_)
-        for rank in range(trace.num_ranks):
-            rows = slice(trace.rank_first[rank], trace.rank_first[rank + 1])
-            own[rows] = trace.peer[rows] == rank
-        self.reject(message & own, "{kind} with {peer}, its own rank", "another rank")
+        self.reject(message & (trace.peer == trace.owner), "{kind} with {peer}, its own rank", "another rank")
         self.reject(message & ((trace.tag < 0) | (trace.tag > _MAX_TAG)), "{kind} with comm_tag {tag}", "0 to 2**31 - 1")
 
     def durations(self, chosen: NDArray[np.bool_]) -> None:
@@ -270,7 +266,7 @@ def _add_messages(run: Run, check: NodeCheck, action: NDArray[np.uint8], amount:
     check.reject(communication & columns.is_cpu_op, "{kind} with is_cpu_op", "a communication node not to be on the CPU")
     point_to_point = communication & (kind != NodeType.COMM_COLL)
     check.messages(point_to_point, run.network.num_npus)
-    elsewhere = point_to_point & (columns.own >= 0) & (columns.own != trace.rank)
+    elsewhere = point_to_point & (columns.own >= 0) & (columns.own != trace.owner)
     check.reject(elsewhere, "{kind} whose own end is rank {own}", "the rank that has the node", own=columns.own)
     action[kind == NodeType.COMM_SEND] = kernels.SEND
     action[kind == NodeType.COMM_RECV] = kernels.RECEIVE

@@ -165,7 +165,7 @@ def check_members(run: Run, rows: NDArray[np.int64], groups: UsedGroups) -> None
         If one does not.
     """
     trace = run.workload
-    outside = ~is_member(groups.members, groups.group, trace.rank[rows])
+    outside = ~is_member(groups.members, groups.group, trace.owner[rows])
     if outside.any():
         entry = int(np.argmax(outside))
         node = trace.describe_node(int(rows[entry]))

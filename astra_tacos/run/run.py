@@ -26,6 +26,8 @@ PATTERN_KEYS = {
 """Collective patterns that ASTRA-sim runs, and their keys in the system JSON."""
 NATIVE = -1
 GROUPS, SYSTEM, NETWORK, MEMORY = "comm_group.json", "system.json", "network.yml", "remote_memory.json"
+CLASSES, RANKS = "classes/w", "ranks.json"
+"""The prefix of the traces, and the file of their ranks, in the directory of a compact run."""
 WORKLOAD = "workload"
 """Names of files, and of the folder of traces, in a run directory."""
 _INT32 = 1 << 32

@@ -95,8 +95,8 @@ def test_the_shipped_workloads_are_generated_as_their_readme_says(name: str, cap
         (f"{SMALL} --dp 4 --ep 4 --experts 6", "experts: found 6, expected a multiple of ep, which is 4"),
         (f"{SMALL} --dp 4 --ep 3 --experts 6", "ep: found 3, expected a divisor of dp, which is 4"),
         (f"{SMALL} --dp 4 --ep 2", "ep: found 2, but the model has no experts (--experts)"),
-        (f"{SMALL} --dp 1025", "dp x tp x pp: found 1025 x 1 x 1 = 1,025 ranks, expected 2 to 1,024"),
-        (SMALL, "dp x tp x pp: found 1 x 1 x 1 = 1 ranks, expected 2 to 1,024"),
+        (f"{SMALL} --dp 1048577", "dp x tp x pp: found 1048577 x 1 x 1 = 1,048,577 ranks, expected 2 to 1,048,576"),
+        (SMALL, "dp x tp x pp: found 1 x 1 x 1 = 1 ranks, expected 2 to 1,048,576"),
         (f"{SMALL} --dp 2 --order tp,dp", "order: found tp,ep,dp, expected each of tp,ep,dp,pp once (ep may be left out)"),
         (f"{SMALL} --dp 2 --ffn 4.5x", "ffn: found '4.5x', expected a width such as 4096, or a multiple of hidden such as 4x"),
         (
@@ -114,3 +114,19 @@ def test_bad_input_gets_one_line(more: str, message: str, capsys: pytest.Capture
     write_network(Path("n.yml"), ("Ring", 4))
     assert invoke(f"generate --output run {more}", capsys) == (BAD_INPUT, "", f"astra-tacos: error: {message}\n")
     assert [path.name for path in Path().iterdir()] == ["n.yml"]
+
+
+def test_a_large_run_is_compact_and_replayed(capsys: pytest.CaptureFixture[str]) -> None:
+    write_network(Path("n.yml"), ("FullyConnected", 8), ("Ring", 4), ("Switch", 64))
+    sizes = "--layers 4 --hidden 128 --heads 8 --sequence 512 --vocab 512 --batch 2 --micro-batches 2"
+    command = f"generate --output run --dp 64 --tp 8 --pp 4 --order tp,pp,dp {sizes} --network n.yml"
+    status, out, err = invoke(command, capsys)
+    assert (status, err) == (0, "") and "astra-tacos replay run --network n.yml" in out
+    status, out, _ = invoke("replay run --network n.yml --json", capsys)
+    result = json.loads(out)
+    assert (status, result["num_ranks"], [each["rank"] for each in result["classes"]]) == (0, 2048, [0, 8, 16, 24])
+    assert result["end_ns"] == max(each["finish_ns"] for each in result["classes"])
+    status, out, _ = invoke("replay run --network n.yml", capsys)
+    assert status == 0 and "2,048 ranks of 4 classes" in out and "and 511 others like it" in out
+    status, _, err = invoke("replay run", capsys)
+    assert status != 0 and "Missing option '--network': a compact run does not say which network it runs on." in err

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 _EXPECTED = (
-    "a run directory, planned run, schedule (.npz), MSCCL XML (.xml), MSCCL++ plan (.json), network (.yml), PyTorch trace "
-    "(.json, .json.gz, .tar.gz) or trace prefix (PREFIX.0.et, ...)"
+    "a run directory, planned run, compact run, schedule (.npz), MSCCL XML (.xml), MSCCL++ plan (.json), network (.yml), "
+    "PyTorch trace (.json, .json.gz, .tar.gz) or trace prefix (PREFIX.0.et, ...)"
 )
 _TRACE_FILE = re.compile(r"(.+)\.\d+\.et")
 
@@ -33,6 +33,7 @@ class Kind(StrEnum):
 
     RUN_DIRECTORY = "run directory"
     PLANNED_RUN = "planned run"
+    COMPACT_RUN = "compact run"
     SCHEDULE = "schedule"
     SYMMETRIC = "symmetric schedule"
     MSCCL_XML = "MSCCL XML"
@@ -50,6 +51,7 @@ def identify(path: Path) -> tuple[Kind, Path]:
     ConfigError
         If it is none of those kinds; what is known as another tool's is named.
     """
+    from astra_tacos.run.run import RANKS
     from astra_tacos.schedule.symmetric_schedule import holds_symmetric
 
     if (path / "schedule.npz").is_file():
@@ -57,6 +59,8 @@ def identify(path: Path) -> tuple[Kind, Path]:
         return (Kind.SYMMETRIC, schedule) if holds_symmetric(schedule) else (Kind.RUN_DIRECTORY, path)
     if (path / "plan.json").is_file():
         return Kind.PLANNED_RUN, path
+    if (path / RANKS).is_file():
+        return Kind.COMPACT_RUN, path
     refuse_lockstep(path)
     by_suffix = {
         ".json": Kind.PYTORCH,

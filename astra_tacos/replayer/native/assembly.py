@@ -52,6 +52,8 @@ class PhaseRequest:
         Delay before a message is sent, and again after one is received.
     local_mem_bw_gbps
         Memory bandwidth for reductions in decimal GB/s; at 0, reductions take no time.
+    members
+        The members that roles are asked for; None for all.
     """
 
     name: str
@@ -64,6 +66,12 @@ class PhaseRequest:
     other_tree: bool = False
     endpoint_ns: int = 10
     local_mem_bw_gbps: float = 0.0
+    members: tuple[int, ...] | None = None
+
+    @property
+    def member(self) -> NDArray[np.int64]:
+        """int64, the members that roles are asked for."""
+        return np.arange(self.num_members) if self.members is None else np.array(self.members, np.int64)
 
     @property
     def title(self) -> str:
@@ -238,6 +246,10 @@ class LogicalDimension:
     num_members: int
     stride: int
 
+    def coordinate(self, position: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The member of its line that each position is."""
+        return position // self.stride % self.num_members
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
@@ -282,8 +294,8 @@ class _Layout:
         return np.expand_dims(self.begin[number, part.at] + self.blocks[number].queues, 1)
 
 
-def assemble(source: str, num_positions: int, blocks: Sequence[Block], limit: int) -> CollectiveProgram:
-    """The program of all blocks; rows are sorted by position, then block.
+def assemble(source: str, positions: NDArray[np.int64], blocks: Sequence[Block], limit: int) -> CollectiveProgram:
+    """The program of all blocks at some positions, ascending; rows are sorted by position, then block.
 
     A dimension whose blocks queue has `limit` tokens at first. Error messages name `source`.
 
@@ -293,13 +305,13 @@ def assemble(source: str, num_positions: int, blocks: Sequence[Block], limit: in
         If there are more nodes than `MAX_NODES`.
     """
     pools = np.array(sorted({block.dimension.index for block in blocks if block.queues}), np.int64)
-    num_initial = len(pools) * limit
+    num_initial, num_positions = len(pools) * limit, len(positions)
     parts_of: dict[tuple[int, LogicalDimension], list[_Part]] = {}
     parts, num_rows, last = [], *np.zeros((2, len(blocks), num_positions), np.int64)
     for number, block in enumerate(blocks):
         case = (id(block.phase), block.dimension)
         if case not in parts_of:
-            parts_of[case] = _parts(block, num_positions)
+            parts_of[case] = _parts(block, positions)
         parts.append(parts_of[case])
         for part in parts[-1]:
             num_rows[number, part.at] = part.role.num_rows + 2 * block.queues
@@ -333,14 +345,14 @@ def assemble(source: str, num_positions: int, blocks: Sequence[Block], limit: in
     return CollectiveProgram(source, *columns, native=True)
 
 
-def _parts(block: Block, num_positions: int) -> list[_Part]:
+def _parts(block: Block, positions: NDArray[np.int64]) -> list[_Part]:
     dimension = block.dimension
-    coordinate = np.arange(num_positions) // dimension.stride % dimension.num_members
+    coordinate = dimension.coordinate(positions)
     parts = []
     for role in block.phase.roles:
         at = np.flatnonzero(np.isin(coordinate, role.member))
         away = role.peer[np.searchsorted(role.member, coordinate[at])]
-        peer = np.where(away == ABSENT, ABSENT, at[:, None] + (away - coordinate[at][:, None]) * dimension.stride)
+        peer = np.where(away == ABSENT, ABSENT, positions[at][:, None] + (away - coordinate[at][:, None]) * dimension.stride)
         parts.append(_Part(role, at, peer))
     return parts
 

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Protocol
 
+import numpy as np
+
 from astra_tacos.replayer.collective_program import CollectiveProgram
 from astra_tacos.replayer.native.assembly import PATTERNS, Block, LogicalDimension, Phase, PhaseRequest, assemble
 from astra_tacos.replayer.native.direct import direct
@@ -106,6 +108,7 @@ def native_program(
     num_npus: int | None = None,
     involved: Sequence[bool] | None = None,
     earlier_chunks: int = 0,
+    positions: tuple[int, ...] | None = None,
 ) -> CollectiveProgram:
     """The program of a native collective: the actions of every NPU of a group under ASTRA-sim's native implementations.
 
@@ -129,6 +132,8 @@ def native_program(
     earlier_chunks
         Number of chunks of this pattern that all NPUs together have run before in this simulation, because the two trees of
         `doubleBinaryTree` alternate across collectives. Only its parity matters.
+    positions
+        The positions that the program has, ascending; None for all.
 
     Raises
     ------
@@ -162,6 +167,7 @@ def native_program(
         _SUB_GROUP_ENDPOINT_NS if sub_group else system.endpoint_delay_ns,
         system.local_mem_bw_gbps,
         earlier_chunks % 2,
+        positions,
     )
     return _kept.get(composition, composition.program)
 
@@ -180,11 +186,13 @@ class _Composition:
     endpoint_ns: int
     local_mem_bw_gbps: float
     earlier_chunks: int
+    positions: tuple[int, ...] | None
 
     def program(self) -> CollectiveProgram:
         """The program of all chunks."""
         phases: dict[PhaseRequest, Phase] = {}
         blocks: list[Block] = []
+        positions = np.arange(self.num_positions) if self.positions is None else np.array(self.positions)
         for chunk in range(self.num_chunks):
             left_bytes = self.chunk_bytes
             for index, step in enumerate(self.steps):
@@ -202,12 +210,13 @@ class _Composition:
                     other_tree=dimension.algorithm == "doubleBinaryTree" and turn % 2 == 1,
                     endpoint_ns=self.endpoint_ns,
                     local_mem_bw_gbps=self.local_mem_bw_gbps,
+                    members=None if self.positions is None else tuple(np.unique(dimension.coordinate(positions)).tolist()),
                 )
                 if request not in phases:
                     phases[request] = NATIVE_ALGORITHMS[dimension.algorithm](request)
                 blocks.append(Block(chunk, dimension, phases[request], follows=index > 0, queues=self.limit < self.num_chunks))
                 left_bytes = phases[request].final_bytes
-        return assemble(self.source, self.num_positions, blocks, self.limit)
+        return assemble(self.source, positions, blocks, self.limit)
 
 
 _kept = KeptPrograms()

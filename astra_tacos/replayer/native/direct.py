@@ -24,11 +24,11 @@ def direct(request: PhaseRequest) -> Phase:
     window = others if request.window is None else min(request.window, others)
     rounds = 2 if request.pattern == "all-reduce" else 1
     num_messages = rounds * others
-    request.check(8 * num_messages * num_members, np.array([request.share_bytes]))
+    request.check(8 * num_messages * len(request.member), np.array([request.share_bytes]))
     size_bytes = np.full(num_messages + window, request.share_bytes)
     # A quirk of `get_non_zero_latency_packets`: but in groups of some NPUs, every other window of messages is not reduced.
     reduced = packets_reduced(request, num_messages + window, window, others * window if request.sub_group else window)
     step = np.tile(np.arange(1, num_members), rounds) * (-1 if request.backwards else 1)
-    member = np.arange(num_members)[:, None]
+    member = request.member[:, None]
     receiver, sender = (member + step) % num_members, (member - step) % num_members
     return exchange(request, size_bytes, reduced, receiver, sender, barrier=others if rounds == 2 else None)

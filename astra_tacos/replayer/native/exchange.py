@@ -42,12 +42,12 @@ def exchange(
     barrier
         Messages from this number on wait for the first packet that completes after all earlier messages have been received.
     """
-    num_members, num_messages = receiver.shape
+    num_messages = receiver.shape[1]
     packet = np.arange(len(reduced))
     message, window = packet[:num_messages], len(packet) - num_messages
     # With one message in flight, or none left to send after the first window, the order of arrival does not matter.
     by_arrival = 1 < window < num_messages
-    plan = RoleBuilder(np.arange(num_members))
+    plan = RoleBuilder(request.member)
 
     let_go = plan.add(packet[window:], LocalKind.TAKE, pool=_RECEIVED) if by_arrival else None
     begun = plan.add(packet, NodeType.COMP, delay_ns=request.endpoint_ns)

@@ -41,10 +41,10 @@ def halving_doubling(request: PhaseRequest) -> Phase:
             distance, size = int(distance * factor), int(size / factor)
         sizes.append(size)
     size_bytes = np.array(sizes)
-    request.check(4 * num_messages * num_members, size_bytes[:-1])
+    request.check(4 * num_messages * len(request.member), size_bytes[:-1])
     # A quirk of `get_non_zero_latency_packets`: the last message of a Reduce-Scatter is not reduced.
     reduced = packets_reduced(request, num_messages + 1, 1, int(math.log2(num_members) - 1))
-    partner = np.stack(partners, axis=1)
+    partner = np.stack(partners, axis=1)[request.member]
     return exchange(request, size_bytes, reduced, partner, partner)
 
 

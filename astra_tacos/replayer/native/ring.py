@@ -19,11 +19,11 @@ def ring(request: PhaseRequest) -> Phase:
     num_members = request.num_members
     steps = {"all-reduce": 2 * (num_members - 1), "all-to-all": num_members * (num_members - 1) // 2}
     num_messages = steps.get(request.pattern, num_members - 1)
-    request.check(4 * num_messages * num_members, np.array([request.share_bytes]))
+    request.check(4 * num_messages * len(request.member), np.array([request.share_bytes]))
     size_bytes = np.full(num_messages + 1, request.share_bytes)
     reduced = packets_reduced(request, num_messages + 1, 1, num_members - 1)
     ahead = -1 if request.backwards else 1
-    member, shape = np.arange(num_members)[:, None], (num_members, num_messages)
+    member, shape = request.member[:, None], (len(request.member), num_messages)
     receiver = np.broadcast_to((member + ahead) % num_members, shape)
     sender = np.broadcast_to((member - ahead) % num_members, shape)
     return exchange(request, size_bytes, reduced, receiver, sender)

@@ -7,13 +7,14 @@ Which nodes of a trace wait for which others.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.writer import ATTRIBUTE_KEYS, NodeTable, encode_trace
+from astra_tacos.support.grouping import members_of
 
 
 def idle_trace() -> bytes:
@@ -185,6 +186,9 @@ class Trace:
         exist (CSR).
     chunks, workload
         Further columns, None unless they were asked for.
+    owners
+        int64[num_ranks], the ranks whose nodes these are, where they are some of a network's; None for all of them. Then `rank`
+        is the place among these.
     """
 
     prefix: str
@@ -199,6 +203,7 @@ class Trace:
     dep: NDArray[np.int64]
     chunks: ChunkColumns | None = None
     workload: WorkloadColumns | None = None
+    owners: NDArray[np.int64] | None = None
 
     @property
     def num_ranks(self) -> int:
@@ -215,9 +220,29 @@ class Trace:
         """int64[num_nodes], rank of each node."""
         return np.repeat(np.arange(self.num_ranks), np.diff(self.rank_first))
 
+    @property
+    def owner(self) -> NDArray[np.int64]:
+        """int64[num_nodes], rank of the network whose node each is."""
+        return self.rank if self.owners is None else np.repeat(self.owners, np.diff(self.rank_first))
+
+    def of_ranks(self, ranks: NDArray[np.int64]) -> Trace:
+        """The nodes of some ranks, without columns of chunks."""
+        first, rows = members_of(self.rank_first, ranks)
+        dep_first, entries = members_of(self.dep_first, rows)
+        moved = np.repeat(first[:-1] - self.rank_first[:-1][ranks], np.diff(first))  # how far the rows of each rank go
+        columns = {name: getattr(self, name)[rows] for name in ("node_id", "kind", "duration_us", "size_bytes", "peer", "tag")}
+        workload = self.workload
+        if workload is not None:
+            arrays = {each.name: getattr(workload, each.name) for each in fields(workload)}
+            workload = replace(workload, **{name: array[rows] for name, array in arrays.items() if name != "group_names"})
+        owners = ranks if self.owners is None else self.owners[ranks]
+        dep = np.where(self.dep[entries] == DANGLING, DANGLING, self.dep[entries] + np.repeat(moved, np.diff(dep_first)))
+        return Trace(self.prefix, first, **columns, dep_first=dep_first, dep=dep, workload=workload, owners=owners)
+
     def describe_node(self, row: int) -> str:
         """A node in words, like `rank 3, node 17`."""
         rank = int(np.searchsorted(self.rank_first, row, side="right")) - 1
+        rank = rank if self.owners is None else int(self.owners[rank])
         return f"rank {rank}, node {int(self.node_id[row])}"
 
 

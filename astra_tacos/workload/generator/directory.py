@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 
 from astra_tacos.network.network_config import read_network
+from astra_tacos.run.run import RANKS
 from astra_tacos.run.system import COMM_KEYS
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.writer import encode_trace
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import check_replaceable, replaced_directory, write_json
 from astra_tacos.support.units import format_size
+from astra_tacos.workload.generator.classes import write_classes
 from astra_tacos.workload.generator.columns import Node, StageColumns, stage_columns
 from astra_tacos.workload.generator.cost import Device
 from astra_tacos.workload.generator.layered_step import LayeredStep, layered_nodes
@@ -24,11 +26,13 @@ from astra_tacos.workload.generator.parallelism import GroupKind, Groups, number
 from astra_tacos.workload.generator.stage import stage_nodes
 from astra_tacos.workload.generator.step import Step
 
+MOST_TRACES = 1024
+"""Most ranks of a run that has a trace for each."""
 MAX_NODES = 50_000_000
 MAX_NODES_OF_RANK = 1_000_000
 RESULT_FILE = "generated.json"
 PREFIX = "workload/w"
-_FILES = {"workload", "comm_group.json", "system.json", "remote_memory.json", RESULT_FILE}
+_FILES = {"workload", "classes", "ranks.json", "comm_group.json", "system.json", "remote_memory.json", RESULT_FILE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,9 @@ class GeneratedRun:
         rows.append(("groups", ", ".join(f"{len(ids)} {kind}" for kind, ids in result["groups"].items()) or "none"))
         for name, entry in result["communication"].items():
             rows.append((name, format_size(entry["bytes"]), f"{entry['nodes']:,} nodes"))
+        if (self.path / RANKS).is_file():
+            command = f"astra-tacos replay {shlex.quote(str(self.path))} --network {shlex.quote(str(network or 'N.yml'))}"
+            return [*rows, ("files", str(self.path)), ("replay", command)]
         groups = f" --comm-group {shlex.quote(str(self.comm_group))}" if self.comm_group else ""
         rows += [
             ("files", str(self.path)),
@@ -107,19 +114,34 @@ def generate(
         if split.placement and sizes != split.levels:
             levels, found = (" x ".join(map(str, each)) for each in (split.levels, sizes))
             raise ConfigError(f"placement: levels of {levels}, outermost first, expected {found or 'none'} as in {network}")
+    is_compact = split.num_ranks > MOST_TRACES
+    if is_compact and (network is None or not config.dimensions):
+        raise ConfigError(
+            f"found {split.num_ranks:,} ranks, of which more than {MOST_TRACES:,} make a compact run, expected a network of "
+            "dimensions (--network)"
+        )
     check_output(path)
     _check_size(step, [step.least_nodes] * split.pp)
     stages = [layered_nodes(step, device)] if isinstance(step, LayeredStep) else [stage_nodes(step, at) for at in range(split.pp)]
     _check_size(step, [len(nodes) for nodes in stages])
+    system, columns = _system(device, num_dimensions), [stage_columns(nodes, device) for nodes in stages]
+    if is_compact:
+        with replaced_directory(path) as directory:
+            write_json(directory / "system.json", system)
+            write_json(directory / "remote_memory.json", {"memory-type": "NO_MEMORY_EXPANSION"})
+            groups = write_classes(step, columns, directory, config)
+            result = _result(step, device, stages, groups)
+            write_json(directory / RESULT_FILE, result)
+        return GeneratedRun(path, result)
     groups = number_groups(split, step.group_kinds)
     result = _result(step, device, stages, groups)
     with replaced_directory(path) as directory:
         (directory / "workload").mkdir()
-        _write_traces(step, groups, [stage_columns(nodes, device) for nodes in stages], directory / PREFIX)
+        _write_traces(step, groups, columns, directory / PREFIX)
         if groups.members:
             lines = ",\n".join(f'  "{group}": {json.dumps(ranks)}' for group, ranks in groups.members.items())
             (directory / "comm_group.json").write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
-        write_json(directory / "system.json", _system(device, num_dimensions))
+        write_json(directory / "system.json", system)
         write_json(directory / "remote_memory.json", {"memory-type": "NO_MEMORY_EXPANSION"})
         write_json(directory / RESULT_FILE, result)
     return GeneratedRun(path, result)
@@ -127,7 +149,8 @@ def generate(
 
 def _check_size(step: Step | LayeredStep, nodes: list[int]) -> None:
     """Check the total size; `nodes` is the number of nodes of a rank of each stage."""
-    total = sum(nodes) * (step.parallelism.num_ranks // step.parallelism.pp)
+    split = step.parallelism
+    total = sum(nodes) * (split.num_ranks // split.pp if split.num_ranks <= MOST_TRACES else 1)
     for what, number, most in (("of a rank", max(nodes), MAX_NODES_OF_RANK), ("in all", total, MAX_NODES)):
         if number > most:
             remedy = "choose fewer layers, micro-batches or ranks"

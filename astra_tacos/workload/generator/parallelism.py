@@ -18,7 +18,7 @@ from astra_tacos.run.placement_matrix import Axis, npu_of_rank
 from astra_tacos.support.argument_types import check_fields
 from astra_tacos.support.errors import ConfigError
 
-MAX_RANKS = 1024
+MAX_RANKS = 1 << 20
 AXES = ("tp", "ep", "dp", "pp")
 DEFAULT_ORDER = AXES
 
@@ -143,10 +143,16 @@ class Parallelism:
         """Number of ranks of each group of a kind."""
         return math.prod(self._size(axis) for axis in _VARYING[kind])
 
+    def first_of_group(self, kind: GroupKind) -> NDArray[np.int64]:
+        """int64[num_ranks], the first rank of each rank's group of a kind."""
+        first = np.arange(self.num_ranks)
+        for axis in _VARYING[kind]:
+            first -= self.coordinate(axis) * self.stride[axis]
+        return first
+
     def groups_of(self, kind: GroupKind) -> list[list[int]]:
         """The ranks of all groups of a kind. Ranks of a group ascend, and groups are sorted by their first rank."""
-        rank = np.arange(self.num_ranks)
-        first = rank - sum(self.coordinate(axis) * self.stride[axis] for axis in _VARYING[kind])
+        first = self.first_of_group(kind)
         return [np.flatnonzero(first == one).tolist() for one in np.unique(first).tolist()]
 
 

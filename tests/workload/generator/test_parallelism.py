@@ -56,7 +56,7 @@ def test_groups_part_the_ranks(degrees: tuple[int, int, int], order: list[str], 
             assert lane[rank + split.stride["pp"]] == lane[rank]
 
 
-@pytest.mark.parametrize("given", [{}, {"dp": 2048}, {"dp": 0, "tp": 2}, {"dp": 4, "ep": 3}, {"dp": 2, "order": ("tp", "dp")}])
+@pytest.mark.parametrize("given", [{}, {"dp": 1 << 21}, {"dp": 0, "tp": 2}, {"dp": 4, "ep": 3}, {"dp": 2, "order": ("tp", "dp")}])
 def test_refused(given: dict) -> None:
     with pytest.raises(ConfigError):
         Parallelism(**given)

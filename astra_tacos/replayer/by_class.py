@@ -1,0 +1,64 @@
+"""Networks on which a link stands for all links that translations move it to, and outcomes of all ranks from those of some."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.network.network_config import NetworkConfig, check_block_sizes
+from astra_tacos.replayer.compilation import Compiled
+from astra_tacos.replayer.routes import Engine, Routes, advance_messages, crossed_pairs, listed_routes, slowest_rates
+from astra_tacos.run.compact_run import Lattice
+from astra_tacos.support.units import bytes_per_ns
+
+_Ints = NDArray[np.int64]
+_UP, _DOWN, _DIRECT = range(3)
+
+
+class TranslatedLinks:
+    """`CongestionAware` or `CutThrough` on a network of whole dimensions, for messages whose sources are representatives."""
+
+    hands_over = False
+
+    def __init__(self, network: NetworkConfig, lattice: Lattice, cuts_through: bool) -> None:
+        self.cuts_through = cuts_through
+        check_block_sizes(network.source, network.dimensions)
+        self._network, self._lattice = network, lattice
+        self.link_src, self.link_dst = np.empty((2, 0), np.int32)
+        self.link_latency_ns, self.link_bytes_per_ns = np.empty((2, 0))
+        self.keys = np.empty(0, np.int64)
+
+    def routes(self, src: _Ints, dst: _Ints) -> Routes:
+        """See `NetworkModel.routes`."""
+        lattice, dimensions = self._lattice, self._network.dimensions
+        owner, source, target = crossed_pairs(self._network, src, dst)
+        dimension = np.argmax(lattice.digits(source) != lattice.digits(target), axis=0) if len(owner) else owner
+        switched = np.array([each.building_block.num_switches(each.size) > 0 for each in dimensions], np.bool_)[dimension]
+        hops = np.repeat(link_keys(lattice, dimension, source, target, np.where(switched, _UP, _DIRECT))[:, None], 2, axis=1)
+        hops[:, 1] = link_keys(lattice, dimension, source, target, np.full(len(owner), _DOWN))
+        used = np.stack((np.ones(len(owner), np.bool_), switched), axis=1)
+        self.keys, number = np.unique(hops[used], return_inverse=True)
+        of_link = np.empty(len(self.keys), np.int64)
+        of_link[number] = np.repeat(dimension, used.sum(axis=1))
+        latency = np.array([each.latency_ns for each in dimensions], np.float64)
+        self.link_latency_ns = latency[of_link]
+        self.link_bytes_per_ns = bytes_per_ns(np.array([each.bandwidth_gibps for each in dimensions], np.float64))[of_link]
+        self.link_src, self.link_dst = np.full((2, len(self.keys)), -1, np.int32)
+        num_hops = np.bincount(owner, used.sum(axis=1), minlength=len(src)).astype(np.int64)
+        routes = listed_routes(np.concatenate(([0], np.cumsum(num_hops))), number.ravel())
+        return slowest_rates(routes, self.link_bytes_per_ns) if self.cuts_through and len(src) else routes
+
+    def engine(self, compiled: Compiled) -> Engine:
+        """See `NetworkModel.engine`."""
+        return advance_messages
+
+
+def link_keys(lattice: Lattice, dimension: _Ints, source: _Ints, target: _Ints, way: _Ints) -> _Ints:
+    """Numbers of links, equal for those that translations move to one another.
+
+    A link leads from the source up to a switch, from a switch down to the target, or from one to the other.
+    """
+    count = lattice.num_ranks
+    here, there = lattice.canonical(source, target)
+    ends = np.where(way == _UP, here, np.where(way == _DOWN, lattice.canonical(target)[0], here * count + there))
+    return (dimension * 3 + way) * count * count + ends

@@ -1,0 +1,566 @@
+"""Compact runs: the traces of some ranks, each of which stands for all ranks that translations of the network move it to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.network.blocks.routing import CyclicTranslations
+from astra_tacos.network.network_config import Dimension, NetworkConfig
+from astra_tacos.network.rotations import mixed
+from astra_tacos.run.groups import ALL_RANKS, CommunicatorGroups, group_id, group_ids
+from astra_tacos.run.patterns import TAGS
+from astra_tacos.run.run import CLASSES, MEMORY, NATIVE, PATTERN_KEYS, RANKS, SYSTEM, Run, implementations
+from astra_tacos.run.system import read_remote_memory, read_system
+from astra_tacos.run.trace.reader import read_trace
+from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.run.trace.trace import ABSENT, Trace
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.files import write_json
+from astra_tacos.support.text_files import describe, read_json_object
+
+_Ints = NDArray[np.int64]
+_Words = NDArray[np.uint64]
+_CYCLIC = ("ring", "oneRing", "direct", "oneDirect")
+"""Native algorithms in which all members do the same, turned: a window may follow their names."""
+MOST_RANKS = 1 << 14
+"""Most ranks of an ordinary run that is made of a compact one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lattice:
+    """Translations of a network: each dimension is turned by any multiple of its period.
+
+    Parameters
+    ----------
+    size
+        The sizes of the dimensions.
+    period
+        A divisor of each size; the size itself where the dimension is not turned.
+    """
+
+    size: tuple[int, ...]
+    period: tuple[int, ...]
+
+    @property
+    def num_ranks(self) -> int:
+        """Number of ranks of the network."""
+        return math.prod(self.size)
+
+    @property
+    def columns(self) -> tuple[_Ints, _Ints, _Ints]:
+        """Strides, sizes and periods, int64[num_dimensions] each."""
+        stride = np.cumprod((1, *self.size))[:-1]
+        return stride.astype(np.int64), np.array(self.size, np.int64), np.array(self.period, np.int64)
+
+    @property
+    def representatives(self) -> _Ints:
+        """The ranks that stand for all, ascending."""
+        return np.unique(self.canonical(np.arange(self.num_ranks))[0])
+
+    def digits(self, rank: _Ints) -> _Ints:
+        """int64[num_dimensions, num_ranks], the coordinates of ranks."""
+        stride, size, _ = self.columns
+        found: _Ints = rank // stride[:, None] % size[:, None]
+        return found
+
+    def canonical(self, rank: _Ints, other: _Ints | None = None) -> tuple[_Ints, _Ints]:
+        """The representatives of ranks, and where other ranks (0 if there are none) go in the same translations."""
+        stride, size, period = (column[:, None] for column in self.columns)
+        here = self.digits(rank)
+        there = self.digits(np.zeros_like(rank) if other is None else other)
+        base = here % period
+        return (base * stride).sum(axis=0), ((there - here + base) % size * stride).sum(axis=0)
+
+    def places(self, rank: _Ints) -> _Ints:
+        """The entry in `representatives` of each rank's representative."""
+        return np.searchsorted(self.representatives, self.canonical(rank)[0])
+
+    def values(self, members: _Ints, name: str) -> list[_Ints]:
+        """The values that each digit has in a group.
+
+        Raises
+        ------
+        ConfigError
+            If the group does not have all combinations of these, in ascending order.
+        """
+        found = [np.unique(digit) for digit in self.digits(members)]
+        ascends = len(members) < 2 or bool((np.diff(members) > 0).all())
+        if math.prod(map(len, found)) != len(members) or not ascends:
+            raise ConfigError(
+                f"{name} has ranks {_listed(members)}, expected a product of coordinates of the network's dimensions, ascending"
+            )
+        return found
+
+    def orbits(self, groups: Sequence[_Ints]) -> _Ints:
+        """int64[num_groups], equal for groups that translations move to one another."""
+        known: dict[tuple[tuple[int, ...], ...], int] = {}
+        result = []
+        for number, members in enumerate(groups):
+            key = []
+            for digit, size, period in zip(self.values(members, f"group {number}"), self.size, self.period, strict=True):
+                turns = np.unique(digit // period) * period if len(digit) < size else np.zeros(1, np.int64)
+                key.append(min(tuple(np.sort((digit - turn) % size).tolist()) for turn in turns.tolist()))
+            result.append(known.setdefault(tuple(key), len(known)))
+        return np.array(result, np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CompactRun:
+    """A run in which ranks do the same at translated places.
+
+    Parameters
+    ----------
+    run
+        The traces of the representatives (`Trace.owners`), and the groups that they are in.
+    lattice
+        The translations.
+    """
+
+    run: Run
+    lattice: Lattice
+
+    def expand(self) -> Run:
+        """The ordinary run.
+
+        Raises
+        ------
+        ConfigError
+            If it has more than `MOST_RANKS` ranks.
+        """
+        lattice, run = self.lattice, self.run
+        if lattice.num_ranks > MOST_RANKS:
+            raise ConfigError(f"{run.workload.prefix}: found {lattice.num_ranks:,} ranks, expected at most {MOST_RANKS:,}")
+        everyone = np.arange(lattice.num_ranks)
+        place = lattice.places(everyone)
+        trace, rows = run.workload.of_ranks(place), _rows_of(run.workload, place)
+        rank = np.repeat(everyone, np.diff(trace.rank_first))
+        peer = np.where(trace.peer == ABSENT, ABSENT, self._moved(rank, trace.peer))
+        columns = run.columns
+        own = np.where(columns.own[rows] == ABSENT, ABSENT, rank)
+        ids = group_ids(columns)[rows]
+        members: dict[int, tuple[int, ...]] = {}
+        names: dict[tuple[int, ...], int] = {}
+        group, group_names = np.full(len(rows), ABSENT, np.int32), []
+        for number in np.unique(ids[ids != ALL_RANKS]).tolist():
+            chosen = np.flatnonzero(ids == number)
+            ranks = np.array(run.groups.members[number], np.int64)
+            for one in np.unique(rank[chosen]).tolist():
+                moved = tuple(np.sort(self._moved(np.full(len(ranks), one), ranks)).tolist())
+                if moved not in names:
+                    names[moved] = len(names) + 1
+                    members[names[moved]] = moved
+                    group_names.append(str(names[moved]))
+                group[chosen[rank[chosen] == one]] = names[moved] - 1
+        workload = replace(trace.workload, own=own, group=group, group_names=tuple(group_names))  # type: ignore[type-var]
+        whole = replace(trace, peer=peer, workload=workload, owners=None)
+        groups = CommunicatorGroups(run.groups.source, members)
+        return replace(run, workload=whole, groups=groups, implementation=run.implementation[rows])
+
+    def _moved(self, rank: _Ints, other: _Ints) -> _Ints:
+        """Where `other` goes in the translation that takes the representative of each rank to the rank."""
+        stride, size, period = (column[:, None] for column in self.lattice.columns)
+        here = self.lattice.digits(rank)
+        moved: _Ints = ((self.lattice.digits(other) + here - here % period) % size * stride).sum(axis=0)
+        return moved
+
+
+def write_ranks(folder: Path, lattice: Lattice, groups: Mapping[int, Sequence[int]]) -> None:
+    """Write which ranks the classes of a folder stand for (`RANKS`); the traces of class i are `CLASSES.i.et`.
+
+    Raises
+    ------
+    ConfigError
+        If a group does not have evenly spaced coordinates.
+    """
+    members = {}
+    for number, ranks in groups.items():
+        triples = []
+        for values in lattice.values(np.array(ranks, np.int64), f"group {number}"):
+            step = int(values[1] - values[0]) if len(values) > 1 else 1
+            if (np.diff(values) != step).any():
+                raise ConfigError(f"group {number} has the coordinates {_listed(values)}, expected even spaces")
+            triples.append([int(values[0]), step, len(values)])
+        members[str(number)] = triples
+    write_json(folder / RANKS, {"sizes": list(lattice.size), "periods": list(lattice.period), "groups": members})
+
+
+def read_compact(folder: Path, network: NetworkConfig, *, checks: bool = True) -> CompactRun:
+    """Read a directory of a compact run, to run on a network.
+
+    Parameters
+    ----------
+    folder, network
+        The directory, and the network.
+    checks
+        Whether to check that collectives do the same in all ranks of a class.
+
+    Raises
+    ------
+    ConfigError
+        If a file has wrong contents, the network has other sizes, or a collective treats ranks by their numbers.
+    """
+    source = folder / RANKS
+    content = read_json_object(source)
+    size, period = (tuple(_numbers(source, key, content.get(key))) for key in ("sizes", "periods"))
+    found = tuple(dimension.size for dimension in network.dimensions)
+    if size != found:
+        raise ConfigError(f"{source}: sizes {_shown(size)}, but {network.source} has {_shown(found)}")
+    if len(period) != len(size) or any(turn < 1 or count % turn for turn, count in zip(period, size, strict=True)):
+        raise ConfigError(f"{source}: periods {_shown(period)}, expected a divisor of each of {_shown(size)}")
+    for dimension, turn in zip(network.dimensions, period, strict=True):
+        if turn < dimension.size and not _turns(dimension):
+            found_it = f"period {turn} of {dimension.block} {dimension.size}"
+            raise ConfigError(f"{source}: {found_it}, expected {dimension.size}: it does not look the same after a turn")
+    lattice = Lattice(size, period)
+    stride, _, _ = lattice.columns
+    members: dict[int, tuple[int, ...]] = {}
+    listed = content.get("groups", {})
+    for name, triples in (listed if isinstance(listed, dict) else {"groups": listed}).items():
+        number, ranks = group_id(name), np.zeros(1, np.int64)
+        if number is None or not isinstance(triples, list) or len(triples) != len(size):
+            raise ConfigError(f"{source}: group {name}, expected a number from 1 on, and [first, step, count] for each dimension")
+        for triple, apart, count in zip(triples, stride.tolist(), size, strict=True):
+            first, step, many = _numbers(source, f"group {name}", triple, 3)
+            values = np.arange(many) * step + first
+            if not many or step < 1 or values[-1] >= count:
+                raise ConfigError(f"{source}: group {name} has {triple}, expected coordinates below {count}")
+            ranks = (values[:, None] * apart + ranks).ravel()
+        members[number] = tuple(ranks.tolist())
+    ranks = lattice.representatives
+    system = read_system(folder / SYSTEM, folder)
+    trace = read_trace(folder / CLASSES, chunks=False, workload=True, most_ranks=len(ranks) + 1)
+    if trace.num_ranks != len(ranks):
+        raise ConfigError(f"{folder / CLASSES}: traces of {trace.num_ranks} classes, expected {len(ranks)} as in {source}")
+    prefixes, implementation = implementations(trace, system)
+    if prefixes:
+        raise ConfigError(f"{folder / SYSTEM}: custom traces ({prefixes[0]}), expected native collectives in a compact run")
+    memory = folder / MEMORY
+    run = Run(
+        workload=replace(trace, owners=ranks),
+        system=system,
+        network=network,
+        groups=CommunicatorGroups(str(source), members),
+        remote_memory=read_remote_memory(memory) if memory.is_file() else None,
+        prefixes=(),
+        collectives=(),
+        implementation=implementation,
+        directory=folder,
+    )
+    some = CompactRun(run, lattice)
+    if checks and (fixed := fixed_dimensions(some)):
+        which = ", ".join(f"dimension {index}" for index in fixed)
+        raise ConfigError(f"{source}: collectives treat ranks by their numbers, expected as period of {which} its size")
+    return some
+
+
+def fixed_dimensions(compact: CompactRun) -> list[int]:
+    """Dimensions that must not be turned, as collectives of the run do not treat their members alike; none if it is sound."""
+    return _fixed(compact.run, compact.lattice, _used_groups(compact.run))
+
+
+def _numbers(source: Path, what: str, value: object, count: int | None = None) -> list[int]:
+    if (
+        not isinstance(value, list)
+        or not all(type(each) is int and each >= 0 for each in value)
+        or count not in (None, len(value))
+    ):
+        raise ConfigError(f"{source}: {what} is {describe(value)}, expected a list of {count or 'whole'} numbers")
+    return value
+
+
+def _shown(sizes: Sequence[int]) -> str:
+    return " x ".join(map(str, sizes)) or "none"
+
+
+def _turns(dimension: Dimension) -> bool:
+    """Whether a dimension looks the same after each turn."""
+    return isinstance(dimension.building_block.translations(dimension.size), CyclicTranslations)
+
+
+def smallest_period(size: int, dimension: Dimension, keeps: Callable[[int], bool]) -> int:
+    """The smallest divisor of a dimension's size by which it may be turned, as `keeps` says; the size if there is none."""
+    turns = (turn for turn in range(1, size) if size % turn == 0 and _turns(dimension))
+    return next((turn for turn in turns if keeps(turn)), size)
+
+
+def compact(run: Run) -> CompactRun:
+    """Find the ranks of a run that do the same at translated places.
+
+    Raises
+    ------
+    ConfigError
+        If there are none: the message names what differs.
+    """
+    network, workload = run.network, run.workload
+    size = tuple(dimension.size for dimension in network.dimensions)
+    if why := why_not_compact(run):
+        raise ConfigError(f"{workload.prefix}: {why}")
+    if workload.num_ranks != math.prod(size):
+        raise ConfigError(f"{workload.prefix}: traces of {workload.num_ranks} ranks, expected {math.prod(size)}")
+    run = _with_plain_tags(run)
+    period = list(_periods(_Labelled(run)))
+    groups = _used_groups(run)
+    while fixed := _fixed(run, Lattice(size, tuple(period)), groups):
+        for index in fixed:
+            period[index] = size[index]
+    if period == list(size):
+        raise ConfigError(f"{workload.prefix}: collectives treat ranks by their numbers, expected rings or direct exchanges")
+    return representatives_of(run, Lattice(size, tuple(period)))
+
+
+class _Labelled:
+    """A run, equal to another one whose nodes are the same: runs that differ in native algorithms have the same periods."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        shape = tuple((dimension.size, _turns(dimension)) for dimension in run.network.dimensions)
+        self._key = (id(run.workload.size_bytes), id(run.groups), run.implementation.tobytes(), run.prefixes, shape)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Labelled) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+
+@lru_cache(maxsize=2)
+def _periods(labelled: _Labelled) -> tuple[int, ...]:
+    """The smallest periods of the dimensions in which ranks do the same at translated places."""
+    run = labelled.run
+    size = tuple(dimension.size for dimension in run.network.dimensions)
+    marks = _marks(run, Lattice(size, size))
+    labels = np.add.reduceat(marks, run.workload.rank_first[:-1]).reshape(size[::-1])
+    period = []
+    for index, dimension in enumerate(run.network.dimensions):
+        axis = len(size) - 1 - index
+        period.append(smallest_period(size[index], dimension, partial(_is_turned_same, labels, axis)))
+    if tuple(period) == size:
+        raise ConfigError(f"{run.workload.prefix}: {_what_differs(run, marks, labels)}")
+    return tuple(period)
+
+
+def _is_turned_same(labels: _Words, axis: int, turn: int) -> bool:
+    return np.array_equal(labels, np.roll(labels, turn, axis))
+
+
+def representatives_of(run: Run, lattice: Lattice) -> CompactRun:
+    """The compact run of an ordinary run and its translations."""
+    ranks = lattice.representatives
+    workload = run.workload.of_ranks(ranks)
+    some = replace(run, workload=workload, implementation=run.implementation[_rows_of(run.workload, ranks)])
+    used = set(np.unique(group_ids(some.columns)).tolist())
+    members = {number: listed for number, listed in run.groups.members.items() if number in used}
+    return CompactRun(replace(some, groups=replace(run.groups, members=members)), lattice)
+
+
+def why_not_compact(run: Run) -> str | None:
+    """The reason why ranks of a run are not looked at for symmetry; None if they are."""
+    network: NetworkConfig = run.network
+    if not network.dimensions or network.failed_links or network.link_overrides or network.reducing:
+        return "the network does not look the same from every NPU, expected whole dimensions"
+    if run.remote_memory is not None and run.remote_memory.kind in ("pool", "per-node"):
+        return "ranks share remote memory, expected none"
+    return None
+
+
+def _rows_of(trace: Trace, ranks: _Ints) -> _Ints:
+    counts = np.diff(trace.rank_first)[ranks]
+    first = np.concatenate(([0], np.cumsum(counts)))[:-1]
+    return np.arange(int(counts.sum())) + np.repeat(trace.rank_first[:-1][ranks] - first, counts)
+
+
+def _with_plain_tags(run: Run) -> Run:
+    """The run with the tags between two ranks numbered from 0, so that they say nothing of the ranks: the same messages meet.
+
+    Tags stay where a custom collective has one of them.
+    """
+    trace = run.workload
+    rows = np.flatnonzero(((trace.kind == NodeType.COMM_SEND) | (trace.kind == NodeType.COMM_RECV)) & (trace.tag >= 0))
+    meets = trace.tag[rows] % TAGS
+    if not len(rows) or any(np.isin(meets, each.tag[each.tag >= 0] % TAGS).any() for each in run.collectives):
+        return run
+    rank, peer = trace.rank[rows], trace.peer[rows]
+    sends = trace.kind[rows] == NodeType.COMM_SEND
+    pair = np.where(sends, rank, peer) * run.network.num_npus + np.where(sends, peer, rank)
+    (pairs, _), which = np.unique(np.stack((pair, meets)), axis=1, return_inverse=True)
+    number = np.arange(len(pairs)) - np.searchsorted(pairs, pairs)
+    first = max((int(each.tag.max(initial=-1)) + 1 for each in run.collectives), default=0)
+    plain = trace.tag.copy()
+    plain[rows] = first + number[which.ravel()]
+    return replace(run, workload=replace(trace, tag=plain))
+
+
+def _used_groups(run: Run) -> dict[int, set[tuple[int, int]]]:
+    """The collectives of each group that nodes name: (pattern, implementation), of nodes that run one."""
+    chosen = np.flatnonzero((run.workload.kind == NodeType.COMM_COLL) & np.isin(run.columns.comm_type, list(PATTERN_KEYS)))
+    cases = np.stack((group_ids(run.columns), run.columns.comm_type, run.implementation))[:, chosen]
+    used: dict[int, set[tuple[int, int]]] = {}
+    for group, pattern, implementation in np.unique(cases, axis=1).T.tolist():
+        used.setdefault(group, set()).add((pattern, implementation))
+    return used
+
+
+def _fixed(run: Run, lattice: Lattice, groups: dict[int, set[tuple[int, int]]]) -> list[int]:
+    """Dimensions that must not be turned, as collectives of these groups do not treat their members alike."""
+    fixed: set[int] = set()
+    checked: dict[tuple[object, ...], bool] = {}
+    for number, uses in groups.items():
+        everyone = np.arange(lattice.num_ranks)
+        members = everyone if number == ALL_RANKS else np.array(run.groups.members.get(number, ()), np.int64)
+        values = lattice.values(members, f"{run.groups.source}: group {number}")
+        many = [index for index, digit in enumerate(values) if len(digit) > 1]
+        for index in many:
+            size, period, digit = lattice.size[index], lattice.period[index], values[index]
+            if period == size:
+                continue
+            # Values that are all there keep together, and the first turn puts them into another order: no more need be tried.
+            turns = np.arange(period, size if len(digit) < size else period + 1, period)[:, None]
+            turned = np.sort((digit + turns) % size, axis=1)
+            same = (turned == digit).all(axis=1)
+            apart = ~np.isin(turned, digit).any(axis=1)
+            wraps = (digit + turns) // size
+            keeps_order = (wraps == wraps[:, :1]).all(axis=1)
+            if not (same | apart).all():
+                fixed.add(index)
+                continue
+            if keeps_order.all():
+                continue
+            turn = (int(np.argmax(same)) + 1) * period if same.any() else 0
+            for pattern, implementation in uses:
+                natives = run.system.native.get(PATTERN_KEYS[pattern], ())  # type: ignore[index]
+                case = (len(members), *(tuple(map(len, values))), index, turn, pattern, implementation, index == many[-1])
+                if case not in checked:
+                    if implementation == NATIVE:
+                        checked[case] = _is_turned(natives, index, index == many[-1], len(members) == lattice.num_ranks)
+                    else:
+                        step = int(np.count_nonzero((digit + turn) // size)) if turn else 0
+                        place = _turned_places([len(each) for each in values], index, step)
+                        checked[case] = bool(turn) and _is_same(run.collectives[implementation], place)
+                if not checked[case]:
+                    fixed.add(index)
+    return sorted(fixed)
+
+
+def _is_turned(natives: Sequence[str], index: int, is_outermost: bool, is_everyone: bool) -> bool:
+    """Whether native algorithms do the same when a dimension is turned."""
+    if is_everyone and not (natives and natives[0].startswith("one")):
+        own = natives[index : index + 1]
+        return not any(name.startswith("one") for name in natives) and all(_is_cyclic(name) for name in own)
+    return is_outermost and ((len(natives) > 1 and not is_everyone) or all(_is_cyclic(name) for name in natives[:1]))
+
+
+def _is_cyclic(name: str) -> bool:
+    return name.rstrip("0123456789") in _CYCLIC
+
+
+def _turned_places(counts: list[int], index: int, step: int) -> _Ints:
+    """Where the positions of a group go when `step` of the values of a digit move past the end."""
+    digits = np.stack(np.unravel_index(np.arange(math.prod(counts)), counts[::-1]))[::-1]
+    digits[index] = (digits[index] + step) % counts[index]
+    place: _Ints = np.ravel_multi_index(tuple(digits[::-1]), counts[::-1]).astype(np.int64)
+    return place
+
+
+def _is_same(trace: Trace, place: _Ints) -> bool:
+    """Whether position p does in a custom collective what position `place[p]` does, moved."""
+    members = len(place)
+    if trace.num_ranks < members:
+        return False
+    one, other = trace.of_ranks(np.arange(members)), trace.of_ranks(place)
+    if not np.array_equal(one.rank_first, other.rank_first) or not np.array_equal(one.dep_first, other.dep_first):
+        return False
+    moved = np.append(place, np.full(max(0, int(one.peer.max(initial=0)) + 1 - members), ABSENT))
+    peer = np.where(one.peer < 0, one.peer, moved[one.peer])
+    names = ("node_id", "kind", "duration_us", "size_bytes", "tag", "dep")
+    return np.array_equal(peer, other.peer) and all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
+
+
+def _marks(run: Run, lattice: Lattice) -> _Words:
+    """uint64[num_nodes], equal for nodes at one place of two ranks' traces that are the same at translated places."""
+    trace, columns = run.workload, run.columns
+    rank = trace.rank
+    stride, size, _ = lattice.columns
+
+    def away(other: _Ints) -> _Ints:
+        result = np.zeros(len(other), np.int64)
+        for apart, count in zip(stride.tolist(), size.tolist(), strict=True):
+            result += (other // apart - rank // apart) % count * apart
+        return np.where((other < 0) | (other >= lattice.num_ranks), -2 - np.abs(other), result)
+
+    local = np.arange(trace.num_nodes) - trace.rank_first[rank]
+    mark = mixed(local.astype(np.uint64))
+    parts: list[NDArray[Any]] = [trace.node_id, trace.kind, trace.duration_us, trace.size_bytes, trace.tag, run.implementation]
+    parts += [columns.comm_type, columns.num_ops, columns.tensor_size, columns.comm_priority, columns.is_cpu_op]
+    parts += [columns.involved_dims, columns.involved_count, columns.wrong_type, columns.no_value]
+    parts += [away(trace.peer), away(columns.own), _group_marks(run, lattice)]
+    for part in parts:
+        mark = mixed(mark ^ part.astype(np.int64).view(np.uint64))
+    waits = np.diff(trace.dep_first)
+    if len(trace.dep):
+        node = np.repeat(np.arange(trace.num_nodes), waits)
+        entry = np.arange(len(trace.dep)) - trace.dep_first[node]
+        before = np.where(trace.dep < 0, -1, trace.dep - trace.rank_first[rank[node]])
+        own = mixed(mixed(before.view(np.uint64)) ^ entry.astype(np.uint64))
+        total = np.concatenate((np.zeros(1, np.uint64), np.cumsum(own)))
+        waited: _Words = total[trace.dep_first[1:]] - total[trace.dep_first[:-1]]
+        mark = mixed(mark ^ waited ^ waits.astype(np.uint64))
+    return mark
+
+
+def _group_marks(run: Run, lattice: Lattice) -> _Ints:
+    """int64[num_nodes], equal where a node's group has its members at equal distances from the node's rank."""
+    ids, rank = group_ids(run.columns), run.workload.rank
+    marks = np.where(ids < 0, ids, 0)
+    named = ids > 0
+    pair = ids[named] * lattice.num_ranks + rank[named]
+    distinct, which = np.unique(pair, return_inverse=True)
+    found = np.zeros(len(distinct), np.uint64)
+    group_of, rank_of = np.divmod(distinct, lattice.num_ranks)
+    for number in np.unique(group_of).tolist():
+        members = np.array(run.groups.members.get(number, ()), np.int64)
+        if not len(members) or members.max() >= lattice.num_ranks:
+            continue
+        chosen = np.flatnonzero(group_of == number)
+        here = lattice.digits(rank_of[chosen])
+        mark = np.full(len(chosen), len(members), np.uint64)
+        for index, values in enumerate(lattice.values(members, f"{run.groups.source}: group {number}")):
+            apart = (values - here[index][:, None]) % lattice.size[index]
+            mark = mixed(mark ^ mixed(apart.astype(np.uint64)).sum(axis=1, dtype=np.uint64))
+        found[chosen] = mark
+    marks[named] = found.view(np.int64)[which]
+    return marks
+
+
+def _what_differs(run: Run, marks: _Words, labels: _Words) -> str:
+    """A rank and node that differ from those of another rank, in the translation that keeps most ranks."""
+    trace, flat = run.workload, np.arange(labels.size).reshape(labels.shape)
+    best: tuple[int, int, int] | None = None
+    for axis, (size, dimension) in enumerate(zip(labels.shape, reversed(run.network.dimensions), strict=True)):
+        for turn in (turn for turn in range(1, size) if size % turn == 0 and _turns(dimension)):
+            differs = labels != np.roll(labels, turn, axis)
+            both = differs & np.roll(differs, -turn, axis)
+            rank = int(flat[both if both.any() else differs].ravel()[0])
+            case = (int(differs.sum()), rank, int(np.roll(flat, turn, axis).ravel()[rank]))
+            best = min(best or case, case)
+    if best is None:
+        return "no dimension looks the same after a turn, expected a Ring, Switch or FullyConnected"
+    _, rank, other = best
+    rows, others = (marks[trace.rank_first[one] : trace.rank_first[one + 1]] for one in (rank, other))
+    length = min(len(rows), len(others))
+    at = int(np.argmax(rows[:length] != others[:length])) if (rows[:length] != others[:length]).any() else length - 1
+    return (
+        f"{trace.describe_node(int(trace.rank_first[rank]) + at)} differs from that of rank {other}, which is the same otherwise"
+    )
+
+
+def _listed(members: _Ints) -> str:
+    shown = ", ".join(map(str, members[:8].tolist()))
+    return shown if len(members) <= 8 else f"{shown}, ... ({len(members)} in all)"

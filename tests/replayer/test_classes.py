@@ -1,0 +1,121 @@
+"""One rank of each class is replayed: every rank ends when it does rank by rank, or the replay is refused with the reason."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+import pytest
+from helpers.compact_runs import random_compact_run, run_of
+from helpers.networks import config
+
+from astra_tacos.replayer.run_replay import replay_classes, replay_once, replay_run
+from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CUT_THROUGH, PACKET, Backend
+from astra_tacos.run.compact_run import CompactRun, Lattice, compact
+from astra_tacos.run.outcome import RunOutcome
+from astra_tacos.run.run import NATIVE
+from astra_tacos.run.system import SystemConfig
+from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.run.trace.trace import ABSENT
+from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError
+
+MODELS = (*BACKENDS.values(), CUT_THROUGH)
+REASONS = (
+    "messages come to one link",
+    "messages of one size and tag begin or end between two ranks",
+    "nodes that take no time end on rank",
+    "steps of a native collective let go of others on rank",
+    "nodes of a collective become ready on rank",
+    "nodes become ready for one slot on rank",
+)
+
+
+NO_CLASSES = "collectives treat ranks by their numbers, expected rings or direct exchanges"
+
+
+def assert_equal(some: CompactRun, classes: RunOutcome, everyone: RunOutcome) -> None:
+    place = some.lattice.places(np.arange(some.lattice.num_ranks))
+    for name in ("finish_ns", "compute_ns", "sent_bytes"):
+        assert np.array_equal(getattr(classes, name)[place], getattr(everyone, name))
+    trace = some.run.workload
+    rows = np.concatenate([np.arange(trace.rank_first[one], trace.rank_first[one + 1]) for one in place.tolist()])
+    assert np.array_equal(classes.node_issue_ns[rows], everyone.node_issue_ns)
+    assert np.array_equal(classes.node_finish_ns[rows], everyone.node_finish_ns)
+    assert (classes.end_ns, classes.num_messages) == (everyone.end_ns, everyone.num_messages)
+    assert sum(everyone.link_busy_ns.tolist()) == sum(classes.link_busy_ns.tolist()) * (len(place) // trace.num_ranks)
+
+
+def compared(seed: int, backend: Backend, *options: object) -> str | None:
+    """Replay a random run by classes and rank by rank; why the first alone was refused, None if both agree."""
+    whole = random_compact_run(seed, *options).expand()  # type: ignore[arg-type]
+    try:
+        some = compact(whole)
+        classes = replay_classes(some, backend)
+    except AstraTacosError as error:
+        try:
+            replay_run(whole, backend)
+        except AstraTacosError:
+            return None
+        return str(error)
+    assert_equal(some, classes, replay_run(whole, backend))
+    return None
+
+
+def is_explained(reason: str) -> bool:
+    if NO_CLASSES in reason:
+        return True
+    return " ns " in reason and any(each in reason for each in REASONS)
+
+
+@pytest.mark.parametrize("backend", MODELS, ids=str)
+@pytest.mark.parametrize("seed", range(60))
+def test_classes_end_as_all_ranks_do(seed: int, backend: Backend) -> None:
+    reason = compared(seed, backend)
+    assert reason is None or is_explained(reason)
+
+
+def test_the_lowest_of_the_nodes_that_become_ready_at_once_may_be_another_on_another_rank() -> None:
+    """A rank's message ends as one comes to it: where the first is seen first, node 2 is ready with node 3, else after it."""
+    rows = [
+        (NodeType.COMM_SEND, 0, 4096, 1, 0, ABSENT, 0, NATIVE),
+        (NodeType.COMM_RECV, 0, 4096, 7, 0, ABSENT, 0, NATIVE),
+        (NodeType.COMP, 2, ABSENT, ABSENT, ABSENT, ABSENT, 0, NATIVE),
+        (NodeType.COMP, 2, ABSENT, ABSENT, ABSENT, ABSENT, 0, NATIVE),
+    ]
+    network = config(("Ring", 8, 50.0, 100.0))
+    run = run_of([rows], np.zeros(1, np.int64), network, SystemConfig("system.json"), {}, [], Random(0))
+    columns = replace(run.columns, is_cpu_op=np.zeros(4, np.bool_))
+    trace = replace(run.workload, workload=columns, dep_first=np.array([0, 0, 0, 2, 3]), dep=np.array([0, 1, 1]))
+    some = CompactRun(replace(run, workload=trace), Lattice((8,), (1,)))
+    node_2 = replay_run(some.expand(), CONGESTION_AWARE).node_finish_ns.reshape(8, 4)[:, 2]
+    assert len(set(node_2.tolist())) == 2
+    with pytest.raises(ReplayError, match="ns nodes become ready for one slot on rank 0, in an order that may differ"):
+        replay_classes(some, CONGESTION_AWARE)
+
+
+@pytest.mark.parametrize("seed", range(100, 110))
+def test_large_runs(seed: int) -> None:
+    for backend in BACKENDS.values():
+        reason = compared(seed, backend, 1024)
+        assert reason is None or is_explained(reason)
+
+
+def test_few_runs_with_classes_are_refused_on_direct_networks() -> None:
+    reasons = [compared(seed, backend, 48, ("Ring", "FullyConnected")) for seed in range(60) for backend in BACKENDS.values()]
+    with_classes = [reason for reason in reasons if reason is None or NO_CLASSES not in reason]
+    assert len(with_classes) >= 0.8 * len(reasons)
+    assert sum(reason is not None for reason in with_classes) <= 0.1 * len(with_classes)
+
+
+def test_a_large_run_is_replayed_by_classes_where_only_its_end_counts() -> None:
+    whole = next(
+        run for run in (random_compact_run(seed, 1024).expand() for seed in range(100, 140)) if run.workload.num_ranks >= 256
+    )
+    attempt = replay_once(whole, CONGESTION_AWARE, {})
+    assert attempt.end_ns == replay_run(whole, CONGESTION_AWARE).end_ns
+
+
+def test_packets_are_refused() -> None:
+    with pytest.raises(ConfigError, match="a compact run on the packet backend, expected congestion-aware or congestion-unaware"):
+        replay_classes(random_compact_run(0), PACKET)

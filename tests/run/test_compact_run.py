@@ -1,0 +1,133 @@
+"""Compact runs: which ranks do the same at translated places, and what breaks the symmetry."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers.compact_runs import random_compact_run
+from helpers.networks import config
+
+from astra_tacos.run.compact_run import CompactRun, Lattice, compact
+from astra_tacos.run.groups import ALL_RANKS, group_ids
+from astra_tacos.run.run import Run
+from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.support.errors import ConfigError
+
+COLUMNS = ("rank_first", "node_id", "kind", "duration_us", "size_bytes", "peer", "tag", "dep_first", "dep")
+
+
+def members(run: Run) -> list[tuple[int, ...]]:
+    """The group of each node."""
+    everyone = tuple(range(run.network.num_npus))
+    return [everyone if number == ALL_RANKS else run.groups.members[number] for number in group_ids(run.columns).tolist()]
+
+
+def is_equal(one: CompactRun, other: CompactRun) -> bool:
+    here, there = one.run, other.run
+    same = all(np.array_equal(getattr(here.workload, name), getattr(there.workload, name)) for name in COLUMNS)
+    same &= np.array_equal(here.columns.comm_type, there.columns.comm_type)
+    return same and one.lattice == other.lattice and members(here) == members(there)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_compact_run_of_an_expanded_one_is_the_same(seed: int) -> None:
+    made = random_compact_run(seed)
+    try:
+        found = compact(made.expand())
+    except ConfigError as error:
+        assert "collectives treat ranks by their numbers" in str(error) and "halvingDoubling" in str(made.run.system.native)
+        return
+    assert is_equal(compact(found.expand()), found)
+    # Dimensions in which groups are not turned into themselves in order are left as they are.
+    assert all(turn % least == 0 or turn < least for turn, least in zip(found.lattice.period, made.lattice.period, strict=True))
+
+
+def changed(run: Run, row: int, other: int, what: str) -> Run:
+    """A run in which a node of one rank has something else."""
+    trace = run.workload
+    if what == "size":
+        size = trace.size_bytes.copy()
+        size[row] += 1
+        return replace(run, workload=replace(trace, size_bytes=size))
+    if what == "duration":
+        duration = trace.duration_us.copy()
+        duration[row] += 1
+        return replace(run, workload=replace(trace, duration_us=duration))
+    if what == "order":
+        number = trace.node_id.copy()
+        number[[row, other]] = number[[other, row]]
+        return replace(run, workload=replace(trace, node_id=number))
+    group = run.columns.group.copy()
+    group[row] = -1 if group[row] >= 0 else 0
+    return replace(run, workload=replace(trace, workload=replace(run.columns, group=group)))
+
+
+@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("what", ["size", "duration", "group", "order"])
+def test_one_rank_that_differs_is_found(seed: int, what: str) -> None:
+    run = random_compact_run(seed).expand()
+    trace = run.workload
+    rank = seed % trace.num_ranks
+    rows = np.arange(trace.rank_first[rank], trace.rank_first[rank + 1])
+    if what == "group":
+        rows = rows[trace.kind[rows] == NodeType.COMM_COLL] if run.groups.members else rows[:0]
+        known = run.groups.members
+        rows = rows[[known.get(int(number), ()) != tuple(range(trace.num_ranks)) for number in group_ids(run.columns)[rows]]]
+        if len(rows) and min(map(len, known.values())) == trace.num_ranks:
+            rows = rows[:0]
+    if not len(rows):
+        return
+    row = int(rows[seed % len(rows)])
+    other = int(rows[(seed + 1) % len(rows)])
+    with pytest.raises(ConfigError) as caught:
+        compact(changed(run, row, other, what))
+    assert f"rank {rank}, node" in str(caught.value) or f"that of rank {rank}," in str(caught.value)
+    if what != "order":
+        assert f"node {trace.node_id[row]} differs" in str(caught.value)
+
+
+def test_algorithms_that_depend_on_numbers_are_not_turned() -> None:
+    made = next(
+        some
+        for some in map(random_compact_run, range(200))
+        if len(some.lattice.size) == 1 and len(some.lattice.representatives) == 1 and some.run.columns.comm_type.max() >= 0
+    )
+    native = dict.fromkeys(made.run.system.native, ("doubleBinaryTree",))
+    run = replace(made, run=replace(made.run, system=replace(made.run.system, native=native))).expand()
+    run = replace(run, prefixes=(), collectives=(), implementation=np.full_like(run.implementation, -1))
+    with pytest.raises(ConfigError, match="collectives treat ranks by their numbers, expected rings or direct exchanges"):
+        compact(run)
+
+
+def test_a_network_that_does_not_look_the_same_is_refused() -> None:
+    run = random_compact_run(1).expand()
+    broken = replace(run, network=replace(run.network, failed_links=((0, 1),)))
+    with pytest.raises(ConfigError, match="the network does not look the same from every NPU"):
+        compact(broken)
+
+
+def test_a_mesh_is_not_turned() -> None:
+    run = random_compact_run(3).expand()
+    meshes = config(*(("Mesh", each.size, each.bandwidth_gibps, each.latency_ns) for each in run.network.dimensions))
+    with pytest.raises(ConfigError, match="no dimension looks the same after a turn"):
+        compact(replace(run, network=meshes))
+
+
+def test_a_run_of_too_many_ranks_is_not_expanded() -> None:
+    some = random_compact_run(0)
+    network = config(("Switch", 1 << 15, 25.0, 100.0))
+    large = CompactRun(replace(some.run, network=network), Lattice((1 << 15,), (1,)))
+    with pytest.raises(ConfigError, match="found 32,768 ranks, expected at most 16,384"):
+        large.expand()
+
+
+def test_groups_that_translations_move_to_one_another_are_one_orbit() -> None:
+    lattice = Lattice((4, 6), (1, 2))
+    row = np.arange(4)
+    assert lattice.orbits([row, row + 4, row + 8, row + 20]).tolist() == [0, 1, 0, 1]
+    assert lattice.representatives.tolist() == [0, 4]
+    assert [part.tolist() for part in lattice.canonical(np.array([11]), np.array([3]))] == [[0], [16]]
+    with pytest.raises(ConfigError, match="group 0 has ranks 0, 1, 4, expected a product of coordinates"):
+        lattice.orbits([np.array([0, 1, 4])])
