@@ -113,8 +113,8 @@ def _compact_rows(result: dict[str, Any]) -> list[tuple[str, ...]]:
     alike = result["num_ranks"] // len(classes)
     rows: list[tuple[str, ...]] = [("end of the run", f"{end:,} ns", format_time(end))]
     for each in classes[:_MOST_CLASSES]:
-        exposed = f"exposed communication {each['exposed_comm_ns']:,} ns"
-        rows.append((f"rank {each['rank']:,}", f"{each['finish_ns']:,} ns", f"and {alike - 1:,} others like it, {exposed}"))
+        text = f"{each['exposed_comm_ns']:,} ns exposed; {alike - 1:,} more ranks do the same"
+        rows.append((f"rank {each['rank']:,}", f"{each['finish_ns']:,} ns", text))
     if len(classes) > _MOST_CLASSES:
         rows.append(("", "", f"{len(classes) - _MOST_CLASSES:,} more classes end earlier: --json has all"))
     if result["approximate"]:

@@ -127,6 +127,6 @@ def test_a_large_run_is_compact_and_replayed(capsys: pytest.CaptureFixture[str])
     assert (status, result["num_ranks"], [each["rank"] for each in result["classes"]]) == (0, 2048, [0, 8, 16, 24])
     assert result["end_ns"] == max(each["finish_ns"] for each in result["classes"])
     status, out, _ = invoke("replay run --network n.yml", capsys)
-    assert status == 0 and "2,048 ranks of 4 classes" in out and "and 511 others like it" in out
+    assert status == 0 and "2,048 ranks of 4 classes" in out and "511 more ranks do the same" in out
     status, _, err = invoke("replay run", capsys)
     assert status != 0 and "Missing option '--network': a compact run does not say which network it runs on." in err
