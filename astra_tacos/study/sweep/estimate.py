@@ -134,7 +134,7 @@ def _search_seconds(topology: Topology, task: CollectiveTask) -> float:
         return _POINT_S
     # Where there are many numbers of chunks and synthesizers, the search rules out most of them before it tries them.
     work = sum(candidate.work for candidate in candidates) * (_TRIED if len(candidates) > len(names) else 1.0)
-    return _POINT_S + min(work, options.sends_budget) / SENDS_PER_SECOND + _CHECK_S * sends
+    return _POINT_S + min(work, options.sends_budget(topology)) / SENDS_PER_SECOND + _CHECK_S * sends
 
 
 _SAMPLES = 12

@@ -144,7 +144,9 @@ def search(
     leaderboard = Leaderboard(most_chunks, EFFORTS[options.effort], handicaps(topology, models), rival_ns)
     deadline = math.inf if options.time_limit_s is None else started + options.time_limit_s
     is_limit = options.budget is not None
-    runner = CandidateRunner(topology, leaderboard, options.sends_budget, 1, deadline, is_limit, work_after if is_limit else 0.0)
+    runner = CandidateRunner(
+        topology, leaderboard, options.sends_budget(topology), 1, deadline, is_limit, work_after if is_limit else 0.0
+    )
     if candidates:
         most_sends = candidates[-1].cut.collective.least_sends
         threads = options.threads or os.cpu_count() or 1

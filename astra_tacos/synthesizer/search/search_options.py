@@ -27,8 +27,8 @@ class Effort:
 
     Parameters
     ----------
-    budget
-        Sends that a search of `auto` examines.
+    budget, on_graphs
+        Sends that a search of `auto` examines; and where devices forward, as linear programmes find the best schedules there.
     worth
         A candidate is made if its bound is less than this share of the leader's time.
     gain
@@ -46,6 +46,7 @@ class Effort:
     """
 
     budget: int
+    on_graphs: int
     worth: float
     gain: float
     worth_of_sends: float
@@ -55,9 +56,9 @@ class Effort:
 
 
 EFFORTS = {
-    "quick": Effort(SENDS_PER_SECOND // 2, 0.98, 0.99, 0.98, 50_000, 1.0, 1.02),
-    "normal": Effort(2 * SENDS_PER_SECOND, 0.99, 0.995, 0.99, 200_000, 1.0, 1.05),
-    "thorough": Effort(20 * SENDS_PER_SECOND, 1.0, 0.998, 1.0, 500_000, math.inf, 1.25),
+    "quick": Effort(SENDS_PER_SECOND // 2, SENDS_PER_SECOND, 0.98, 0.99, 0.98, 50_000, 1.0, 1.02),
+    "normal": Effort(2 * SENDS_PER_SECOND, 3 * SENDS_PER_SECOND, 0.99, 0.995, 0.99, 200_000, 1.0, 1.05),
+    "thorough": Effort(20 * SENDS_PER_SECOND, 20 * SENDS_PER_SECOND, 1.0, 0.998, 1.0, 500_000, math.inf, 1.25),
 }
 """By name: what `--effort` may be."""
 DEFAULT, THOROUGH = "normal", "thorough"
@@ -146,12 +147,12 @@ class SearchOptions:
         """The number of chunks per NPU that is asked for; 1 where none is, or the search chooses."""
         return self.chunks_per_npu if isinstance(self.chunks_per_npu, int) else 1
 
-    @property
-    def sends_budget(self) -> float:
-        """Sends that may be examined; infinity for no limit."""
+    def sends_budget(self, topology: Topology) -> float:
+        """Sends that may be examined on a network; infinity for no limit."""
         if self.budget is not None:
             return self.budget
-        return EFFORTS[self.effort].budget if self.synthesizer == AUTO else math.inf
+        effort = EFFORTS[self.effort]
+        return (effort.on_graphs if topology.forwarding else effort.budget) if self.synthesizer == AUTO else math.inf
 
     def part_of_budget(self, parts: int) -> SearchOptions:
         """The same for one of several searches, which share the budget."""
