@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -305,8 +305,8 @@ def compact(run: Run) -> CompactRun:
         raise ConfigError(f"{workload.prefix}: {why}")
     if workload.num_ranks != math.prod(size):
         raise ConfigError(f"{workload.prefix}: traces of {workload.num_ranks} ranks, expected {math.prod(size)}")
-    run = _with_plain_tags(run)
     period = list(_periods(_Labelled(run)))
+    run = _with_plain_tags(run)
     groups = _used_groups(run)
     while fixed := _fixed(run, Lattice(size, tuple(period)), groups):
         for index in fixed:
@@ -317,12 +317,17 @@ def compact(run: Run) -> CompactRun:
 
 
 class _Labelled:
-    """A run, equal to another one whose nodes are the same: runs that differ in native algorithms have the same periods."""
+    """A run, equal to another one with the same arrays in its traces, groups and custom collectives.
+
+    So runs that differ in native algorithms have their periods looked for once. The arrays live as long as what is cached.
+    """
 
     def __init__(self, run: Run) -> None:
         self.run = run
         shape = tuple((dimension.size, _turns(dimension)) for dimension in run.network.dimensions)
-        self._key = (id(run.workload.size_bytes), id(run.groups), run.implementation.tobytes(), run.prefixes, shape)
+        arrays = [id(getattr(of, field.name)) for of in (run.workload, run.columns) for field in fields(of)]
+        arrays.remove(id(run.columns))  # its arrays count, not the object
+        self._key = (*arrays, id(run.groups), id(run.collectives), run.implementation.tobytes(), shape)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Labelled) and self._key == other._key
@@ -334,7 +339,7 @@ class _Labelled:
 @lru_cache(maxsize=2)
 def _periods(labelled: _Labelled) -> tuple[int, ...]:
     """The smallest periods of the dimensions in which ranks do the same at translated places."""
-    run = labelled.run
+    run = _with_plain_tags(labelled.run)
     size = tuple(dimension.size for dimension in run.network.dimensions)
     marks = _marks(run, Lattice(size, size))
     labels = np.add.reduceat(marks, run.workload.rank_first[:-1]).reshape(size[::-1])

@@ -64,6 +64,16 @@ def changed(run: Run, row: int, other: int, what: str) -> Run:
     return replace(run, workload=replace(trace, workload=replace(run.columns, group=group)))
 
 
+@pytest.mark.parametrize("what", ["size", "duration", "order"])
+def test_what_is_known_of_a_run_is_not_taken_for_a_changed_one(what: str) -> None:
+    """Plans change some arrays of a run and keep the others (`plan --endpoint`: durations)."""
+    run = random_compact_run(1).expand()
+    assert compact(run).lattice.period == (1,)
+    first = int(run.workload.rank_first[1])
+    with pytest.raises(ConfigError, match=r"rank 1, node .* differs"):
+        compact(changed(run, first, first + 1, what))
+
+
 @pytest.mark.parametrize("seed", range(60))
 @pytest.mark.parametrize("what", ["size", "duration", "group", "order"])
 def test_one_rank_that_differs_is_found(seed: int, what: str) -> None:
