@@ -167,14 +167,12 @@ def run_rows(result: dict[str, Any]) -> list[tuple[str, ...]]:
     last, first = max(finish), min(finish)
     rows: list[tuple[str, ...]] = [
         ("end of the run", f"{last:,} ns", f"{format_time(last)}, rank {finish.index(last)}"),
-        ("first to finish", f"{first:,} ns", f"rank {finish.index(first)}"),
+        *([("first to finish", f"{first:,} ns", f"rank {finish.index(first)}")] if first != last else []),
         ("compute", f"{max(result['compute_ns']):,} ns", _at_least(result["compute_ns"])),
         ("exposed", f"{max(exposed):,} ns", f"{max(exposed) / max(last, 1):.1%} of the run{_at_least(exposed, ', ')}"),
         ("sent", format_size(sum(result["sent_bytes"])), "in all"),
         ("judged by", result["backend"], _exactness(result)),
     ]
-    if first == last:
-        del rows[1]
     if result["beyond_astra_sim"]:
         rows.append(("not in stock ASTRA-sim", "", "; ".join(result["beyond_astra_sim"])))
     if result["replaced"]:

@@ -114,8 +114,6 @@ def robust_order(schedule: Schedule, network: NetworkConfig) -> tuple[LinkOrder 
     link_order, level
         None for the default order; None where the packet level cannot be told.
     """
-    if schedule.topology.forwarding:  # its run is a stand-in, which has no choice of the order
-        return None, None
     return _Replays(network).fastest(schedule, timed_orders(schedule))
 
 
@@ -158,8 +156,6 @@ def robust(
     schedule, is_thorough = found.schedule, options.effort == THOROUGH
     if not is_thorough and len(timed_orders(schedule)) == 1:
         return Robust(found, None, None)  # each message waits for the one before: what is predicted is what packets take
-    if schedule.topology.forwarding:  # its run is a stand-in, which has no choice of the order
-        return Robust(found, None, None)
     replays = _Replays(network) if is_thorough else _Replays(network, _QUICK_PACKETS, MOST_LONGER, _QUICK_MESSAGES)
     order, level = replays.fastest(schedule, timed_orders(schedule) if is_thorough else likely_orders(schedule))
     longest = MOST_LONGER if is_thorough or level is None or level.coarse == 1 else _COARSE_LONGER
@@ -232,7 +228,12 @@ class _Replays:
         return self.left <= 0
 
     def fastest(self, schedule: Schedule, orders: Sequence[LinkOrder]) -> tuple[LinkOrder | None, PacketLevel | None]:
-        """Of some orders of sends, the one that the packet level ends first; the first of equals."""
+        """Of some orders of sends, the one that the packet level ends first; the first of equals.
+
+        None where the packet level cannot be told. Forwarding devices have a stand-in run, which has no choice of the order.
+        """
+        if schedule.topology.forwarding:
+            return None, None
         best: tuple[LinkOrder, PacketLevel] | None = None
         for order in orders:
             if self.are_over:

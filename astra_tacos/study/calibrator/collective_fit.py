@@ -9,7 +9,7 @@ import numpy as np
 
 from astra_tacos.study.calibrator.collective_model import PRIORS, CollectiveModel, Floats, Work
 from astra_tacos.study.calibrator.collective_times import CollectiveTime
-from astra_tacos.study.calibrator.machine import Errors
+from astra_tacos.study.calibrator.machine import Errors, robust, spread_of
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import format_size
 
@@ -71,10 +71,9 @@ def fit_collectives(rows: Sequence[CollectiveTime], *, has_nvls: bool | None = N
 
     def residuals(x: Floats) -> Floats:
         error = (np.log(model_of(x).times(work).min(axis=1)) - log_time) / _ROBUST
-        robust = np.sign(error) * np.sqrt(2 * (np.sqrt(1 + error**2) - 1))
         curve = x[len(names) :]
         typically = (x[: len(names)] - typical) / spread
-        return np.concatenate((robust, typically, np.diff(curve) / _CHANGE, [curve[0] / _START]))
+        return np.concatenate((robust(error), typically, np.diff(curve) / _CHANGE, [curve[0] / _START]))
 
     start = np.concatenate((typical, np.zeros(len(knots))))
     for name, moved, counts in (
@@ -84,8 +83,7 @@ def fit_collectives(rows: Sequence[CollectiveTime], *, has_nvls: bool | None = N
         if (chosen := counts & work.is_there[:, 0]).any():
             start[names.index(name)] = np.log(np.percentile(moved[chosen, 0] / np.exp(log_time[chosen]) / 1e3, 90) + 1e-3)
     found = least_squares(residuals, start, max_nfev=200)
-    spread_found = np.sqrt(np.diag(np.linalg.pinv(found.jac.T @ found.jac)))
-    return CollectiveFit(model_of(found.x), dict(zip(names, spread_found.tolist(), strict=False)), float(found.cost))
+    return CollectiveFit(model_of(found.x), dict(zip(names, spread_of(found.jac), strict=False)), float(found.cost))
 
 
 def errors_of_rows(model: CollectiveModel, rows: Sequence[CollectiveTime]) -> list[float]:

@@ -251,6 +251,16 @@ class Errors:
         return cls(len(errors), float(np.median(errors)), float(np.percentile(errors, 90)), max(errors))
 
 
+def robust(error: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Residuals whose squares grow like those of errors below 1, and like errors beyond: the soft L1 loss."""
+    return np.sign(error) * np.sqrt(2 * (np.sqrt(1 + error**2) - 1))  # type: ignore[no-any-return]
+
+
+def spread_of(jacobian: NDArray[np.float64]) -> list[float]:
+    """How uncertain each parameter of a least-squares fit is, from the Jacobian of its residuals there."""
+    return np.sqrt(np.diag(np.linalg.pinv(jacobian.T @ jacobian))).tolist()  # type: ignore[no-any-return]
+
+
 def load_of(path: Path) -> Load:
     """What a program does.
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from astra_tacos.network.blocks.ring import RING
 from astra_tacos.network.network_config import Dimension, network_yaml
 from astra_tacos.solver.first_use import Progress, silent
-from astra_tacos.study.calibrator.machine import Errors
+from astra_tacos.study.calibrator.machine import Errors, robust, spread_of
 from astra_tacos.study.calibrator.torus_work import TorusWork, work_of
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import replaced_directory, write_json
@@ -173,12 +173,11 @@ def fit_tori(rows: Sequence[NamedTime]) -> TorusModel:
 
         def residuals(x: Floats, counts: Floats = counts) -> Floats:
             error = (np.log(counts @ np.exp(x)) - measured) / _ROBUST
-            robust = np.sign(error) * np.sqrt(2 * (np.sqrt(1 + error**2) - 1))
-            return np.concatenate((robust, (x - typical) / _SPREAD))
+            return np.concatenate((robust(error), (x - typical) / _SPREAD))
 
         found = least_squares(residuals, typical)
-        spread = np.sqrt(np.diag(np.linalg.pinv(found.jac.T @ found.jac)))
-        constants, uncertainty = (dict(zip(_CONSTANTS, each.tolist(), strict=True)) for each in (np.exp(found.x), spread))
+        values = np.exp(found.x).tolist()
+        constants, uncertainty = (dict(zip(_CONSTANTS, each, strict=True)) for each in (values, spread_of(found.jac)))
         models.append(TorusModel(constants, uncertainty, fold, float(found.cost)))
     return min(models, key=lambda model: model.cost)
 

@@ -31,7 +31,7 @@ _IN_BETWEEN = 2
 _SMALL = 100_000
 _WORTH_MORE_CHUNKS = 0.995
 """A candidate with more chunks than the leader that needs more than `_SMALL` sends has to be faster than the leader's time times
-`_WORTH_MORE_CHUNKS`, and times `Effort.worth_of_sends` for each doubling, as traces grow with the number of chunks."""
+`_WORTH_MORE_CHUNKS`, and times `Effort.worth` for each doubling, as traces grow with the number of chunks."""
 _PATIENCE = 2
 """A synthesizer gets no more chunks if its last so many increases of their number gained too little, see `Effort.gain`."""
 _BEHIND = 1.02
@@ -117,7 +117,7 @@ class Leaderboard:
         worth = 1.0
         if collective.num_chunks > leader.collective.num_chunks and collective.least_sends > _SMALL:
             doublings = math.log2(collective.least_sends / max(leader.num_sends, _SMALL))
-            worth = _WORTH_MORE_CHUNKS * self.effort.worth_of_sends ** max(doublings, 0.0)
+            worth = _WORTH_MORE_CHUNKS * self.effort.worth ** max(doublings, 0.0)
         return self._leader_ns * worth, leader.num_sends
 
     def passes_over(self, candidate: Candidate) -> bool:

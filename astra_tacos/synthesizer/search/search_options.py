@@ -30,12 +30,11 @@ class Effort:
     budget, on_graphs
         Sends that a search of `auto` examines; and where devices forward, as linear programmes find the best schedules there.
     worth
-        A candidate is made if its bound is less than this share of the leader's time.
+        A candidate is made if its bound is less than this share of the leader's time. For each doubling of its sends, from
+        100,000 on, it may take this share of that time.
     gain
         A synthesizer gets no more chunks if its last two increases of their number left its time above this share of its best
         time before.
-    worth_of_sends
-        Share of the leader's time that a candidate may take for each doubling of its sends, from 100,000 on.
     trials_work
         Sends that the seeds of one random synthesizer examine together.
     more_gains
@@ -49,16 +48,39 @@ class Effort:
     on_graphs: int
     worth: float
     gain: float
-    worth_of_sends: float
     trials_work: int
     more_gains: float
     behind: float
 
 
 EFFORTS = {
-    "quick": Effort(SENDS_PER_SECOND // 2, SENDS_PER_SECOND, 0.98, 0.99, 0.98, 50_000, 1.0, 1.02),
-    "normal": Effort(2 * SENDS_PER_SECOND, 3 * SENDS_PER_SECOND, 0.99, 0.995, 0.99, 200_000, 1.0, 1.05),
-    "thorough": Effort(20 * SENDS_PER_SECOND, 20 * SENDS_PER_SECOND, 1.0, 0.998, 1.0, 500_000, math.inf, 1.25),
+    "quick": Effort(
+        budget=SENDS_PER_SECOND // 2,
+        on_graphs=SENDS_PER_SECOND,
+        worth=0.98,
+        gain=0.99,
+        trials_work=50_000,
+        more_gains=1.0,
+        behind=1.02,
+    ),
+    "normal": Effort(
+        budget=2 * SENDS_PER_SECOND,
+        on_graphs=3 * SENDS_PER_SECOND,
+        worth=0.99,
+        gain=0.995,
+        trials_work=200_000,
+        more_gains=1.0,
+        behind=1.05,
+    ),
+    "thorough": Effort(
+        budget=20 * SENDS_PER_SECOND,
+        on_graphs=20 * SENDS_PER_SECOND,
+        worth=1.0,
+        gain=0.998,
+        trials_work=500_000,
+        more_gains=math.inf,
+        behind=1.25,
+    ),
 }
 """By name: what `--effort` may be."""
 DEFAULT, THOROUGH = "normal", "thorough"
