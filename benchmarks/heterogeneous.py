@@ -22,7 +22,7 @@ from results_page import machine, main
 
 from astra_tacos import Schedule, export_chakra, load_schedule
 from astra_tacos.bounds import chunked_lower_bound
-from astra_tacos.export.chakra import node_table, order_of_traces
+from astra_tacos.export.chakra import nodes_of, order_of_traces
 from astra_tacos.run.trace.writer import encode_trace
 
 NETWORK = """topology: [ Ring, FullyConnected, Switch ]
@@ -62,7 +62,8 @@ def table() -> str:
         searched, found = synthesize(directory)
         schedule = synthesize(directory, *ONE_TRIAL)[1]
         warm = min(synthesize(directory, *ONE_TRIAL)[0] for _ in range(RUNS))
-        nodes, npu_first = node_table(schedule, order_of_traces(schedule)[0], 0)
+        laid_out = nodes_of(schedule, order_of_traces(schedule)[0])
+        nodes, npu_first = laid_out.table(), laid_out.npu_first
         parts = [(int(npu_first[npu]), int(npu_first[npu + 1])) for npu in range(schedule.topology.num_npus)]
         prefix = directory / "run" / "collective" / "all_reduce"
         export_chakra(schedule, prefix)

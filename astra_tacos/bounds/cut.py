@@ -42,14 +42,12 @@ def bisection_gibps(topology: Topology) -> float:
     For given halves it is exact, a maximum flow. Which halves are the worst is hard to find (graph bisection is NP-hard), so it
     is at least the true bisection. Tried are halves in the order of ids, of even and odd ids, and of distance from some NPUs.
     """
-    from scipy.sparse.csgraph import dijkstra
-
     npus = np.arange(topology.num_endpoints)
     half = (len(npus) + 1) // 2
-    keys = [npus, npus % 2 * len(npus) + npus]
+    keys: list[NDArray[np.number]] = [npus, npus % 2 * len(npus) + npus]
     near = topology.link_graph(1.0 / topology.link_bandwidth_gibps)
     for npu in np.unique(np.linspace(0, len(npus) - 1, _SWEEPS).astype(int)).tolist():
-        keys.append(dijkstra(near, indices=npu)[: len(npus)])
+        keys.append(near.from_nearest([npu])[: len(npus)])
     found = {np.argsort(key, kind="stable")[:half].tobytes() for key in keys}
     sides = [np.isin(npus, np.frombuffer(side, np.int64)) for side in sorted(found)]
     return min(min(_flow(topology, side), _flow(topology, ~side)) for side in sides)

@@ -33,6 +33,7 @@ from astra_tacos.bounds.flow_network import lay_out, weakest_partition, whole_ca
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.support.graph import Graph
 
 _MOST_SPEEDS = 8
 _MOST_DIMENSIONS = 6
@@ -110,17 +111,12 @@ def _aligned(topology: Topology) -> list[NDArray[np.int64]]:
 
 
 def _connected(topology: Topology) -> list[NDArray[np.int64]]:
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
     speeds = np.unique(topology.link_bandwidth_gibps)[1:]
     found = []
     for speed in speeds[np.linspace(0, len(speeds) - 1, min(len(speeds), _MOST_SPEEDS)).astype(int)] if len(speeds) else ():
         fast = topology.link_bandwidth_gibps >= speed
-        ends = topology.link_src[fast], topology.link_dst[fast]
-        graph = coo_array((np.ones(int(fast.sum()), np.int8), ends), shape=(topology.num_devices,) * 2)
-        _, label = connected_components(graph, connection="weak")
-        found.append(label[: topology.num_npus].astype(np.int64))
+        _, label = Graph.of(topology.num_devices, topology.link_src[fast], topology.link_dst[fast]).weak_groups()
+        found.append(label[: topology.num_npus])
     return found
 
 

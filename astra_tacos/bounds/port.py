@@ -71,17 +71,10 @@ def _crossings(topology: Topology, collective: Collective, links: NDArray[np.int
 @lru_cache(maxsize=32)
 def _fewest(topology: Topology, sources: bytes, links: bytes) -> NDArray[np.int64]:
     """int64[len(sources), num_npus], the least number of links of the set on a path from each source to each NPU."""
-    from scipy.sparse.csgraph import dijkstra
-
-    # Sparse graphs have no edges of length 0: the others together stay below 1.
-    length = np.full(topology.num_links, 0.5 / topology.num_devices)
+    length = np.zeros(topology.num_links)
     length[np.frombuffer(links, np.int64)] = 1.0
-    graph = topology.link_graph(length)
-    distance = dijkstra(graph, indices=np.frombuffer(sources, np.int64))[:, : topology.num_npus]
-    # A shortest way visits a device once, and has no more than this too many or too few by rounding. Nothing goes to devices
-    # that no way leads to.
-    fewest: NDArray[np.int64] = np.floor(np.where(np.isfinite(distance), distance, 0.0) + 1e-6).astype(np.int64)
-    return fewest
+    distance = topology.link_graph(length).distances(np.frombuffer(sources, np.int64))[:, : topology.num_npus]
+    return np.where(np.isfinite(distance), distance, 0.0).astype(np.int64)  # nothing goes to devices that no way leads to
 
 
 def ingress(topology: Topology, collective: Collective, timing: Timing) -> Bound:

@@ -40,9 +40,8 @@ from astra_tacos.collective import COLLECTIVES
 from astra_tacos.collective.collective import Collective
 from astra_tacos.export.exporter import Exported, Exporter, one_of, whole_number
 from astra_tacos.run.patterns import TAGS
-from astra_tacos.run.trace.ranks import trace_of_table
 from astra_tacos.run.trace.schema import CommType, NodeType
-from astra_tacos.run.trace.trace import Trace
+from astra_tacos.run.trace.trace import ABSENT, ChunkColumns, NumberLists, Trace
 from astra_tacos.run.trace.writer import ATTRIBUTE_KEYS, NodeTable, encode_trace, write_trace
 from astra_tacos.schedule.dependencies import Operations, arrived_on_link, operations, previous_on_link
 from astra_tacos.schedule.partial_sums import Additions, PartialSums, addition_us, needed_totals
@@ -183,11 +182,6 @@ class _Layout:
     kind: NDArray[np.int64]
     row_of: NDArray[np.int64]
 
-    @property
-    def node_id(self) -> NDArray[np.int64]:
-        """Id of each node in its file: its place there."""
-        return np.arange(len(self.number)) - np.repeat(self.npu_first[:-1], np.diff(self.npu_first))
-
 
 def export_chakra(
     schedule: Schedule,
@@ -216,7 +210,8 @@ def export_chakra(
     ConfigError
         If the tags go past what ASTRA-sim tells apart.
     """
-    table, npu_first = node_table(schedule, link_order, first_tag, in_flight)
+    nodes = nodes_of(schedule, link_order, first_tag, in_flight)
+    table, npu_first = nodes.table(), nodes.npu_first
     paths = [Path(f"{prefix}.{npu}.et") for npu in range(schedule.topology.num_npus)]
 
     def write(npu: int) -> None:
@@ -243,7 +238,7 @@ def schedule_trace(
     link_order, first_tag, in_flight
         As for `export_chakra`, which says what is raised, too.
     """
-    return trace_of_table(*node_table(schedule, link_order, first_tag, in_flight), name)
+    return nodes_of(schedule, link_order, first_tag, in_flight).trace(name)
 
 
 def order_of_traces(
@@ -269,14 +264,131 @@ def keeps_timing(schedule: Schedule, link_order: LinkOrder | None, in_flight: in
     return most is None and order in timed_orders(schedule)
 
 
-def node_table(
+@dataclass(frozen=True, slots=True, eq=False)
+class TraceNodes:
+    """The nodes of all NPUs' traces, to be written (`table`) or to be replayed and verified (`trace`).
+
+    Parameters
+    ----------
+    npu_first
+        int64[num_npus + 1], where the nodes of each NPU begin.
+    kind, number
+        int64[num_nodes], what each node is, and of which message or addition; -1 for none.
+    duration_us
+        int64[num_nodes].
+    ctrl, data
+        Rows of the nodes that each node depends on: where those of each begin (int64[num_nodes + 1]), and the rows.
+    attributes
+        By attribute, which nodes have one, and the values of all nodes, or one for all.
+    contents
+        What the nodes move, which has the lists that attributes name.
+    first_tag
+        Tag of the first message.
+    """
+
+    npu_first: NDArray[np.int64]
+    kind: NDArray[np.int64]
+    number: NDArray[np.int64]
+    duration_us: NDArray[np.int64]
+    ctrl: tuple[NDArray[np.int64], NDArray[np.int64]]
+    data: tuple[NDArray[np.int64], NDArray[np.int64]]
+    attributes: dict[str, tuple[NDArray[np.bool_], NDArray[np.integer] | int]]
+    contents: Contents
+    first_tag: int
+
+    @property
+    def node_id(self) -> NDArray[np.int64]:
+        """int64[num_nodes], the id of each node in its file: its place there."""
+        return np.arange(len(self.number)) - np.repeat(self.npu_first[:-1], np.diff(self.npu_first))
+
+    def table(self) -> NodeTable:
+        """The nodes as columns of files."""
+        node_id, (ctrl_first, ctrl), (data_first, data) = self.node_id, self.ctrl, self.data
+        counts = np.zeros(len(node_id) + 1, np.int64)
+        for has, _ in self.attributes.values():
+            counts[1:] += has
+        first = np.cumsum(counts)
+        keys, values = np.empty(first[-1], np.uint8), np.empty(first[-1], np.int64)
+        free = first[:-1].copy()
+        for name, (has, column) in self.attributes.items():
+            nodes = np.flatnonzero(has)
+            keys[free[nodes]] = ATTRIBUTE_KEYS[name]
+            values[free[nodes]] = column if isinstance(column, int) else column[nodes]
+            free[nodes] += 1
+        return NodeTable(
+            node_id=node_id,
+            kind=_NODE_TYPES[self.kind],
+            duration_us=self.duration_us,
+            names=_NAMES,
+            name=self.kind.astype(np.uint16),
+            name_number=np.where(self.kind == _NOTHING, 0, self.number + self.first_tag),
+            ctrl_first=ctrl_first,
+            ctrl=node_id[ctrl],
+            data_first=data_first,
+            data=node_id[data],
+            attr_first=first,
+            attr_key=keys,
+            attr_value=values,
+            list_first=self.contents.first,
+            list_entry=self.contents.entry,
+        )
+
+    def trace(self, name: str) -> Trace:
+        """What `read_trace` would read from the files, without the workload's columns.
+
+        Parameters
+        ----------
+        name
+            Prefix of the trace, for messages.
+        """
+
+        def values(attribute: str) -> NDArray[np.int64]:
+            has, column = self.attributes[attribute]
+            return np.where(has, column, ABSENT).astype(np.int64, copy=False)
+
+        def lists(attribute: str) -> NumberLists:
+            has, number = self.attributes[attribute]
+            node = np.flatnonzero(has)
+            assert not isinstance(number, int)
+            first, at = members_of(self.contents.first, number[node])
+            return NumberLists(node, first, self.contents.entry[at])
+
+        sends, is_rrc = self.kind == _SEND, self.attributes["is_rrc"][0]
+        (ctrl_first, ctrl), (data_first, data) = self.ctrl, self.data
+        # Data come before control.
+        dep = np.empty(len(ctrl) + len(data), np.int64)
+        dep[np.arange(len(data)) + np.repeat(ctrl_first[:-1], np.diff(data_first))] = data
+        dep[np.arange(len(ctrl)) + np.repeat(data_first[1:], np.diff(ctrl_first))] = ctrl
+        return Trace(
+            prefix=name,
+            rank_first=self.npu_first,
+            node_id=self.node_id.view(np.uint64),
+            kind=_NODE_TYPES[self.kind],
+            duration_us=self.duration_us,
+            size_bytes=values("comm_size"),
+            peer=np.where(sends, values("comm_dst"), values("comm_src")),
+            tag=values("comm_tag"),
+            dep_first=data_first + ctrl_first,
+            dep=dep,
+            chunks=ChunkColumns(
+                chunk=values("msg_chunk_idx"),
+                num_chunks=values("msg_chunk_cnt"),
+                total_chunks=values("total_chunk_cnt"),
+                reduces=is_rrc,
+                chunk_lists=lists("msg_chunk_list"),
+                place_lists=lists("place_list"),
+            ),
+        )
+
+
+def nodes_of(
     schedule: Schedule,
-    link_order: LinkOrder | None,
-    first_tag: int,
+    link_order: LinkOrder | None = None,
+    first_tag: int = 0,
     in_flight: int | None = None,
     message_bytes: NDArray[np.int64] | None = None,
-) -> tuple[NodeTable, NDArray[np.int64]]:
-    """All nodes of the traces, sorted by NPU, and where those of each NPU begin.
+) -> TraceNodes:
+    """All nodes of the traces, sorted by NPU.
 
     Parameters
     ----------
@@ -305,34 +417,22 @@ def node_table(
     done = operations(schedule)
     layout = _layout(schedule, done, distinct(previous[waits_for_token]))
     number, kind = layout.number, layout.kind
-    data_first, data = _data(schedule, done, layout)
-    ctrl_first, ctrl = _order(previous, arrived, layout)
     contents = contents_of(schedule, done.additions)
-    sizes_given = _wire_bytes(schedule) if message_bytes is None else message_bytes
-    attr_first, attr_key, attr_value = _attributes(schedule, layout, contents, first_tag, sizes_given)
-    node_id = layout.node_id
     duration = np.zeros(len(number), np.int64)
     reduces, adds = kind == _REDUCE, kind == _ADD
     duration[reduces] = schedule.reduction_us[schedule.message_row[number[reduces]]]
     duration[adds] = addition_us(done.additions.size_bytes, schedule.timing.reduce_bandwidth_gbps)[number[adds]]
-    table = NodeTable(
-        node_id=node_id,
-        kind=_NODE_TYPES[kind],
-        duration_us=duration,
-        names=_NAMES,
-        name=kind.astype(np.uint16),
-        name_number=np.where(kind == _NOTHING, 0, number + first_tag),
-        ctrl_first=ctrl_first,
-        ctrl=node_id[ctrl],
-        data_first=data_first,
-        data=node_id[data],
-        attr_first=attr_first,
-        attr_key=attr_key,
-        attr_value=attr_value,
-        list_first=contents.first,
-        list_entry=contents.entry,
+    return TraceNodes(
+        layout.npu_first,
+        kind,
+        number,
+        duration,
+        _order(previous, arrived, layout),
+        _data(schedule, done, layout),
+        _attributes(schedule, layout, contents, first_tag, _wire_bytes(schedule) if message_bytes is None else message_bytes),
+        contents,
+        first_tag,
     )
-    return table, layout.npu_first
 
 
 def _wire_bytes(schedule: Schedule) -> NDArray[np.int64]:
@@ -417,8 +517,8 @@ def _grouped(
 
 def _attributes(
     schedule: Schedule, layout: _Layout, contents: Contents, first_tag: int, message_bytes: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.uint8], NDArray[np.int64]]:
-    """Attributes of all nodes, in the order of the columns."""
+) -> dict[str, tuple[NDArray[np.bool_], NDArray[np.integer] | int]]:
+    """Attributes of all nodes, in the order in which files have them."""
     number, kind, row = layout.number, layout.kind, schedule.message_row
     is_message = (kind == _SEND) | (kind == _RECV)
     names_chunks = is_message | (kind == _REDUCE) | (kind == _ADD)
@@ -430,11 +530,9 @@ def _attributes(
         schedule.dst[row],
         first_tag + np.arange(len(row)),
     )
-    columns: list[tuple[str, NDArray[np.bool_], NDArray[np.integer] | int]] = [("is_cpu_op", np.ones(len(kind), np.bool_), 0)]
-    columns += [
-        (name, is_message, column[message] if len(row) else column)
-        for name, column in zip(_MESSAGE_ATTRIBUTES, of_message, strict=True)
-    ]
+    columns: dict[str, tuple[NDArray[np.bool_], NDArray[np.integer] | int]] = {"is_cpu_op": (np.ones(len(kind), np.bool_), 0)}
+    for name, column in zip(_MESSAGE_ATTRIBUTES, of_message, strict=True):
+        columns[name] = is_message, column[message] if len(row) else np.zeros(len(kind), np.int64)
     range_first, range_count, listed = contents.of_nodes(kind == _ADD, kind == _SEND, number)
     in_range, in_list = names_chunks & (range_count > 0), names_chunks & (range_count == 0)
     # Later versions of ASTRA-sim ask for both attributes of every message, and take -1 for what they do not say.
@@ -450,19 +548,7 @@ def _attributes(
         (names_chunks, total),
         (reduces, 1),
     )
-    columns += [(name, *value) for name, value in zip(_CHUNK_ATTRIBUTES, values, strict=True)]
-    counts = np.zeros(len(kind) + 1, np.int64)
-    for _, has, _ in columns:
-        counts[1:] += has
-    first = np.cumsum(counts)
-    keys, numbers = np.empty(first[-1], np.uint8), np.empty(first[-1], np.int64)
-    free = first[:-1].copy()
-    for name, has, column in columns:
-        nodes = np.flatnonzero(has)
-        keys[free[nodes]] = ATTRIBUTE_KEYS[name]
-        numbers[free[nodes]] = column if isinstance(column, int) else column[nodes]
-        free[nodes] += 1
-    return first, keys, numbers
+    return columns | dict(zip(_CHUNK_ATTRIBUTES, values, strict=True))
 
 
 def why_no_custom_collective(collective: Collective) -> str | None:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.bounds.certificate import certify
 from astra_tacos.export.astra_sim_network import AstraSimNetwork
-from astra_tacos.export.chakra import export_workload, node_table, order_of_traces
+from astra_tacos.export.chakra import TraceNodes, export_workload, nodes_of, order_of_traces
 from astra_tacos.export.exporter import Exported, Exporter
 from astra_tacos.export.run_directory import LOG, RANK_MAP, RESULT_FILE, SCRIPT, system_of, write_run_script
 from astra_tacos.network.blocks.fully_connected import FULLY_CONNECTED
@@ -30,9 +30,8 @@ from astra_tacos.network.node_table import ForwardingDevice
 from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.run.backend import CONGESTION_AWARE
 from astra_tacos.run.patterns import TAGS
-from astra_tacos.run.trace.ranks import trace_of_table
 from astra_tacos.run.trace.trace import Trace
-from astra_tacos.run.trace.writer import NodeTable, write_trace
+from astra_tacos.run.trace.writer import write_trace
 from astra_tacos.schedule.messages import Sends
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import settle
@@ -63,13 +62,13 @@ class StandIn:
     message_bytes: NDArray[np.int64]
     error_ns: int
 
-    def nodes(self) -> tuple[NodeTable, NDArray[np.int64]]:
-        """The nodes of the traces of the collective, and where those of each rank begin."""
-        return node_table(self.schedule, order_of_traces(self.schedule)[0], 0, None, self.message_bytes)
+    def nodes(self) -> TraceNodes:
+        """The nodes of the traces of the collective."""
+        return nodes_of(self.schedule, order_of_traces(self.schedule)[0], message_bytes=self.message_bytes)
 
     def trace(self) -> Trace:
         """The traces of the collective, as ASTRA-sim reads them."""
-        return trace_of_table(*self.nodes(), self.schedule.collective.name)
+        return self.nodes().trace(self.schedule.collective.name)
 
 
 def stand_in_of(schedule: Schedule) -> StandIn:
@@ -213,7 +212,8 @@ def _write(schedule: Schedule, directory: Path) -> StandInDirectory:
     name = collective.name.replace("-", "_")
     for folder in _FOLDERS:
         (directory / folder).mkdir()
-    table, first = stand_in.nodes()
+    nodes = stand_in.nodes()
+    table, first = nodes.table(), nodes.npu_first
 
     def write(rank: int) -> None:
         write_trace(directory / "collective" / f"{name}.{rank}.et", table, int(first[rank]), int(first[rank + 1]))

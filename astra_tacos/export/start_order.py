@@ -155,11 +155,9 @@ def message_paths(program: Program, topology: Topology, timing: Timing) -> dict[
 
 
 def _shortest(topology: Topology, timing: Timing, src: int, dst: int, before: dict[int, list[int]]) -> list[tuple[int, int, int]]:
-    from scipy.sparse.csgraph import dijkstra
-
     if src not in before:
         graph = topology.channel_graph(timing.channel_delay_ns[:, -1] + 1e-3)
-        before[src] = dijkstra(graph, indices=src, return_predecessors=True)[1].tolist()
+        before[src] = graph.ways([src])[1][0].tolist()
     npus = [dst]
     while npus[-1] != src:
         npus.append(before[src][npus[-1]])

@@ -279,13 +279,10 @@ def _check_channels(topology: Topology, source: str) -> None:
 
 
 def _check_connected(topology: Topology, source: str) -> None:
-    from scipy.sparse.csgraph import breadth_first_order
-
-    graph = topology.link_graph(np.ones(topology.num_links, np.int8))
+    graph = topology.link_graph()
     for reverse in (False, True):
-        reached = np.zeros(topology.num_devices, bool)
-        reached[breadth_first_order(graph.T if reverse else graph, 0, return_predecessors=False)] = True
-        missed = np.flatnonzero(~reached[: topology.num_endpoints])
+        distance = (graph.turned if reverse else graph).from_nearest([0])
+        missed = np.flatnonzero(np.isinf(distance[: topology.num_endpoints]))
         if len(missed):
             src, dst = (int(missed[0]), 0) if reverse else (0, int(missed[0]))
             raise ConfigError(f"{source}: NPU {src} cannot reach NPU {dst}, expected a connected network")

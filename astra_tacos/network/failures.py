@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from astra_tacos.network.rotations import mixed
 from astra_tacos.network.topology import Topology
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.graph import Graph
 
 _MOST_DEVICES = 256
 _MOST_LINKS = 1 << 14
@@ -197,13 +198,11 @@ def _is_needed(
     Devices that links of one direction connect, there and back, count as one.
     """
     from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
+    from scipy.sparse.csgraph import minimum_spanning_tree
 
     size = topology.num_devices
     one_way = ~both_ways
-    ends = (topology.link_src[one_way], topology.link_dst[one_way])
-    graph = coo_array((np.ones(int(one_way.sum()), np.int8), ends), shape=(size, size)).tocsr()
-    group = connected_components(graph, connection="strong")[1].astype(np.int64)
+    group = Graph.of(size, topology.link_src[one_way], topology.link_dst[one_way]).strong_groups()[1]
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order), 0, -1)  # the last pair has rank 1, and is kept first
     first, second = np.minimum(group[low], group[high]), np.maximum(group[low], group[high])

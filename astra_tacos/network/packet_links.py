@@ -26,11 +26,9 @@ from astra_tacos.support.units import BYTES_PER_GIB, NS_PER_S
 
 def hops_between_npus(topology: Topology) -> int:
     """The most links on a path with the fewest links from one NPU to another; paths pass switches and NPUs."""
-    from scipy.sparse.csgraph import dijkstra
-
-    graph = topology.link_graph(np.ones(topology.num_links))
+    graph = topology.link_graph()
     npus = topology.num_endpoints
-    return int(max(dijkstra(graph, indices=npu, unweighted=True)[:npus].max() for npu in range(npus)))
+    return int(max(graph.from_nearest([npu])[:npus].max() for npu in range(npus)))
 
 
 _RELAY = float(1 << 24)
@@ -88,10 +86,7 @@ class DeviceRoutes:
 
     def _distance(self, targets: NDArray[np.int64]) -> NDArray[np.float64]:
         """float64[len(targets), num_devices], from each device to each target."""
-        from scipy.sparse.csgraph import dijkstra
-
-        distance: NDArray[np.float64] = dijkstra(self._topology.link_graph(self._length).T.tocsr(), indices=targets)
-        return distance
+        return self._topology.link_graph(self._length).turned.distances(targets)
 
     def _walk(
         self,

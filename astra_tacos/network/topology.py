@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from astra_tacos.network.network_config import Dimension, describe_dimensions
 from astra_tacos.network.node_table import ForwardingDevice
 from astra_tacos.network.reducing import ReducingDevice
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.graph import Graph
 
 MAX_CHANNELS = 100_000_000
 NO_LINK = -1
@@ -167,16 +167,13 @@ class Topology:
         own = f"{self.num_endpoints} NPUs, {len(self.forwarding)} forwarding devices{adding} and " if self.forwarding else ""
         return describe_dimensions(self.dimensions) or f"graph of {own}{self.num_links} links"
 
-    def channel_graph(self, weight: NDArray[np.number]) -> Any:
-        """The channels as a SciPy sparse matrix of NPUs by NPUs, each with its entry of `weight`, for shortest paths.
+    def channel_graph(self, length: ArrayLike = 1.0) -> Graph:
+        """The channels as edges between NPUs, with one length each, or one for all."""
+        return Graph.of(self.num_npus, self.channel_src, self.channel_dst, length)
 
-        Of parallel channels, the one of the smallest weight counts.
-        """
-        return _least_of_parallel(self.channel_src, self.channel_dst, weight, self.num_npus)
-
-    def link_graph(self, weight: NDArray[np.number]) -> Any:
-        """The links as a SciPy sparse matrix of devices by devices, in the same way."""
-        return _least_of_parallel(self.link_src, self.link_dst, weight, self.num_devices)
+    def link_graph(self, length: ArrayLike = 1.0) -> Graph:
+        """The links as edges between devices, in the same way."""
+        return Graph.of(self.num_devices, self.link_src, self.link_dst, length)
 
     def to_networkx(self):  # type: ignore[no-untyped-def]
         """The devices and links as a `networkx.DiGraph` (edge attributes `link`, `bandwidth_gibps`, `latency_ns`).
@@ -194,15 +191,6 @@ class Topology:
             for link, (src, dst, bandwidth, latency) in enumerate(rows)
         )
         return graph
-
-
-def _least_of_parallel(src: NDArray[np.int32], dst: NDArray[np.int32], weight: NDArray[np.number], size: int) -> Any:
-    from scipy.sparse import coo_array
-
-    pair = src.astype(np.int64) * size + dst
-    order = np.lexsort((weight, pair))
-    kept = order[np.diff(pair[order], prepend=-1) != 0]  # SciPy would add entries of one place
-    return coo_array((weight[kept], (src[kept], dst[kept])), shape=(size, size)).tocsr()
 
 
 def _channels(

@@ -38,6 +38,7 @@ from astra_tacos.run.system import SystemConfig
 from astra_tacos.schedule.schedule import LinkOrder, Schedule
 from astra_tacos.solver.possibility import end_with_queues, why_incomplete
 from astra_tacos.support.errors import ConfigError, ReplayError
+from astra_tacos.support.graph import Graph
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -207,14 +208,9 @@ def near_pairs(num: int) -> NDArray[np.int64]:
     return np.unique(pairs, axis=1)
 
 
-def components(num: int, src: NDArray[np.integer], dst: NDArray[np.integer]) -> NDArray[np.int32]:
-    """int32[num], the strongly connected component of each position in the graph of edges `src` to `dst`."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    graph = coo_array((np.ones(len(src), np.int8), (src, dst)), shape=(num, num))
-    labels: NDArray[np.int32] = connected_components(graph, connection="strong")[1]
-    return labels
+def components(num: int, src: NDArray[np.integer], dst: NDArray[np.integer]) -> NDArray[np.int64]:
+    """int64[num], the strongly connected component of each position in the graph of edges `src` to `dst`."""
+    return Graph.of(num, src, dst).strong_groups()[1]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

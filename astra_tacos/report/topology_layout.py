@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from astra_tacos.network.blocks.building_block import Drawing
 from astra_tacos.network.network_config import Dimension
 from astra_tacos.network.topology import Topology
+from astra_tacos.support.graph import Graph
 
 _BETWEEN_GROUPS = 0.7
 """Room between the NPUs of two nodes, in distances between neighbours of a row."""
@@ -65,21 +66,23 @@ def _neighbours(topology: Topology) -> list[list[int]]:
 
 def _layers(topology: Topology) -> NDArray[np.int64] | None:
     """int64[num_devices]: 0 for NPUs, above them 1, 2, ..., below -1, -2, ...; None if some device leads to no NPU."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components, dijkstra
-
-    count, npus = topology.num_devices, topology.num_endpoints
-    ones = np.ones(topology.num_links)
-    graph = coo_array((ones, (topology.link_src, topology.link_dst)), shape=(count, count)).tocsr()
-    distance = dijkstra(graph + graph.T, indices=np.arange(npus), unweighted=True, min_only=True)
+    npus = topology.num_endpoints
+    distance = _both_ways(topology).from_nearest(np.arange(npus))
     if not np.isfinite(distance).all():
         return None
     layer: NDArray[np.int64] = distance.astype(np.int64)
-    _, part = connected_components(graph[npus:, npus:], directed=False)
+    between = (topology.link_src >= npus) & (topology.link_dst >= npus)
+    src, dst = topology.link_src[between] - npus, topology.link_dst[between] - npus
+    _, part = Graph.of(topology.num_devices - npus, src, dst).weak_groups()
     is_inside = [_is_inside(topology, part == which) for which in range(int(part.max()) + 1)]
     if not all(is_inside):
         layer[npus:][np.array(is_inside)[part]] *= -1
     return layer
+
+
+def _both_ways(topology: Topology) -> Graph:
+    src, dst = topology.link_src, topology.link_dst
+    return Graph.of(topology.num_devices, np.concatenate((src, dst)), np.concatenate((dst, src)))
 
 
 def _is_inside(topology: Topology, own: NDArray[np.bool_]) -> bool:
@@ -154,17 +157,12 @@ def _by_networkx(topology: Topology) -> NDArray[np.float64]:
 
 
 def _by_pivots(topology: Topology) -> NDArray[np.float64]:
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import dijkstra
-
-    count = topology.num_devices
-    ones = np.ones(topology.num_links)
-    graph = coo_array((ones, (topology.link_src, topology.link_dst)), shape=(count, count)).tocsr()
+    count, graph = topology.num_devices, _both_ways(topology)
     nearest = np.full(count, np.inf)
     rows = []
     pivot = 0
     for _ in range(min(_PIVOTS, count)):  # the next pivot is the device farthest from all pivots so far
-        distance = dijkstra(graph, directed=False, indices=pivot, unweighted=True)
+        distance = graph.from_nearest([pivot])
         rows.append(distance)
         nearest = np.minimum(nearest, distance)
         pivot = int(nearest.argmax())

@@ -27,7 +27,7 @@ def silent(what: str) -> Iterator[OnProgress]:
 
 _ROUTING = "astra_tacos.synthesizer.routing"
 _PARTS = "astra_tacos.synthesizer.parts"
-_BOUND = "astra_tacos.bounds._bound_kernels"
+_BOUND = ("astra_tacos.bounds._bound_kernels", "astra_tacos.support.graph._graph_kernels")
 _EXACT_TIME = "astra_tacos.schedule._settle_kernels"
 _ROWS = "astra_tacos.run.trace._row_kernels"
 _ORACLE = "astra_tacos.verifier._oracle_kernels"
@@ -42,9 +42,9 @@ WRITING = (_ROWS,)
 """Traces, to files."""
 CHECKING = (_ORACLE, "astra_tacos.replayer._schedule_replay_kernels")
 """A schedule: the oracle and the replay."""
-CERTIFYING = (_BOUND, _EXACT_TIME)
+CERTIFYING = (*_BOUND, _EXACT_TIME)
 """A schedule's bounds and exact time."""
-SEARCHING = (f"{_ROUTING}._routing_kernels", f"{_PARTS}._dispatch_kernels", _EXACT_TIME, _BOUND)
+SEARCHING = (f"{_ROUTING}._routing_kernels", f"{_PARTS}._dispatch_kernels", _EXACT_TIME, *_BOUND)
 """Schedules, of any pattern on any network."""
 SHARED = ("astra_tacos.synthesizer.matching._matching_kernels", f"{_PARTS}._overlap_kernels", f"{_ROUTING}._tree_kernels")
 """Schedules of collectives in which chunks go to several NPUs."""

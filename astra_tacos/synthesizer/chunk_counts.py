@@ -25,6 +25,7 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.schedule.timing import MOST_TRUNCATED, LinkModel, Timing, choose_link_model, compute_timing
 from astra_tacos.support.errors import ConfigError, SynthesisError
+from astra_tacos.support.graph import Graph
 from astra_tacos.support.units import bytes_per_ns
 
 MAX_SENDS = 2_000_000
@@ -248,17 +249,14 @@ def _ports(
 
 def _into_groups_ns(topology: Topology, collective: Collective, timing: Timing) -> int:
     """The longest time, over groups of NPUs connected by faster links, to enter the group over slower links and spread there."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components, dijkstra
-
     num_npus = topology.num_npus
     src, dst, ns = topology.channel_src, topology.channel_dst, timing.channel_delay_ns[:, 0]
     period = ns if timing.is_blocking else timing.link_hold_ns[:, 0][topology.channel_link]
     longest = 0
     for limit_ns in np.unique(ns)[1:][-_MOST_SOURCES:].tolist():
         fast = ns < limit_ns
-        graph = coo_array((ns[fast].astype(np.float64), (src[fast], dst[fast])), shape=(num_npus, num_npus)).tocsr()
-        number, group = connected_components(graph, directed=True, connection="strong")
+        graph = Graph.of(num_npus, src[fast], dst[fast], ns[fast])
+        number, group = graph.strong_groups()
         if number in (1, num_npus):
             continue
         crossing = group[src] != group[dst]
@@ -270,7 +268,7 @@ def _into_groups_ns(topology: Topology, collective: Collective, timing: Timing) 
         enter_ns = collective.num_chunks * (1 - members / num_npus) / into
         worst = np.argsort(-enter_ns)[:_MOST_SOURCES]
         one_of_each = np.unique(group, return_index=True)[1][worst]
-        reach = dijkstra(graph, indices=one_of_each)
+        reach = graph.distances(one_of_each)
         reach[~np.isfinite(reach) | (group != group[one_of_each][:, None])] = 0
         # Each link into the group brings a last chunk at about the same time, and every NPU needs all of these chunks.
         spread_ns = np.maximum(reach.max(axis=1), (doors[worst] - 1) / np.maximum(within[one_of_each], 1e-12))

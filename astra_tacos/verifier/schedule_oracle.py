@@ -37,7 +37,7 @@ def verify(schedule: Schedule) -> tuple[Violation, ...]:
     valid, broken = _check_references(schedule)
     violations += broken
     if len(valid):
-        heads = np.intersect1d(valid, schedule.message_row)
+        heads = _heads(schedule, valid)
         violations += _check_times(schedule, heads)
         violations += _check_links(schedule, heads)
     if schedule.trip is not None:
@@ -61,9 +61,17 @@ def verify_together(schedules: Sequence[Schedule]) -> tuple[Violation, ...]:
     Rows of the second kind count all sends by start.
     """
     joint = join(schedules)
-    rows = np.intersect1d(_check_references(joint)[0], joint.message_row)
+    rows = _heads(joint, _check_references(joint)[0])
     alone = [violation for schedule in schedules for violation in verify(schedule)]
     return (*alone, *_check_links(joint, rows))
+
+
+def _heads(schedule: Schedule, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Those of some rows that are the first of a message, ascending."""
+    counts = np.zeros(schedule.num_sends, np.int8)
+    counts[rows] = 1
+    counts[schedule.message_row] += 1
+    return np.flatnonzero(counts == 2)
 
 
 def check(schedule: Schedule) -> None:

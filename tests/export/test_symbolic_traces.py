@@ -26,8 +26,8 @@ def without_sizes(table: NodeTable) -> NodeTable:
 
 
 def write(of, prefix: Path) -> None:
-    table, first = chakra.node_table(of, None, 0)
-    table = without_sizes(table)
+    nodes = chakra.nodes_of(of)
+    table, first = without_sizes(nodes.table()), nodes.npu_first
     for npu in range(of.topology.num_npus):
         write_trace(Path(f"{prefix}.{npu}.et"), table, int(first[npu]), int(first[npu + 1]))
 

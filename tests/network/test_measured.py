@@ -14,7 +14,6 @@ from helpers.examples import examples
 from helpers.peers import peers
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.sparse.csgraph import dijkstra
 
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.fabric.host_levels import (
@@ -124,7 +123,7 @@ def test_planted_levels_are_found(case: tuple[HostMatrix, list[int], np.ndarray]
     graph = as_graph(matrix, levels, order)
     topology = build_topology(graph, may_forward=True)
     assert np.all(np.bincount([link.src for link in graph.links])[: matrix.num_hosts] == 1)  # one port each
-    away_ns = dijkstra(topology.link_graph(topology.link_latency_ns), indices=range(0, matrix.num_hosts, 3))
+    away_ns = topology.link_graph(topology.link_latency_ns).distances(range(0, matrix.num_hosts, 3))
     for one, ways in zip(range(0, matrix.num_hosts, 3), away_ns, strict=True):
         for other in set(range(matrix.num_hosts)) - {one}:
             meets = next(level for level in levels if level.part[order[one]] == level.part[order[other]])

@@ -163,16 +163,14 @@ def _priced(topology: Topology, amount: NDArray[np.float64], length: NDArray[np.
 
     Where all NPUs have equal parts (`is_equal`) and are alike, so are the lengths that they see.
     """
-    from scipy.sparse.csgraph import dijkstra
-
     graph = topology.link_graph(length)
     num_npus = topology.num_npus
     least = amount[~np.eye(num_npus, dtype=np.bool_)].min()
     if is_equal and least > 0 and is_transitive(topology):  # the lengths are the same from everywhere
-        return float(num_npus * least * dijkstra(graph, indices=0)[:num_npus].sum())
+        return float(num_npus * least * graph.from_nearest([0])[:num_npus].sum())
     if np.count_nonzero(amount.any(axis=0)) < np.count_nonzero(amount.any(axis=1)):
-        amount, graph = amount.T, graph.T
+        amount, graph = amount.T, graph.turned
     sources = np.flatnonzero(amount.any(axis=1))[: max(1, min(_MOST_SOURCES, _MOST_STEPS // topology.num_links))]
-    distance = dijkstra(graph, indices=sources)[:, :num_npus]
+    distance = graph.distances(sources)[:, :num_npus]
     wanted = amount[sources]
     return float((wanted * np.where(wanted > 0, distance, 0.0)).sum())  # no way may lead to devices that want nothing

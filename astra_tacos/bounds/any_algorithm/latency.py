@@ -121,29 +121,20 @@ def distances_ns(topology: Topology, devices: NDArray[np.integer], *, towards: b
         known = _all_distances_ns(topology)
         of_devices: NDArray[np.float64] = (known.T if towards else known)[devices]
         return of_devices
-    from scipy.sparse.csgraph import dijkstra
-
-    graph = _graph(topology)
-    distance: NDArray[np.float64] = dijkstra(graph.T if towards else graph, indices=devices)
-    return np.floor(distance + 0.5)
+    graph = topology.link_graph(link_latency_ns(topology))
+    return (graph.turned if towards else graph).distances(devices)
 
 
 @lru_cache(maxsize=4)
 def _all_distances_ns(topology: Topology) -> NDArray[np.float64]:
     """float64[num_devices, num_devices], the least latency from each device to every other."""
-    from scipy.sparse.csgraph import dijkstra
-
-    distance: NDArray[np.float64] = dijkstra(_graph(topology))
-    return np.floor(distance + 0.5)
+    return topology.link_graph(link_latency_ns(topology)).distances()
 
 
 def nearest_ns(topology: Topology, devices: NDArray[np.integer], *, towards: bool = False) -> NDArray[np.float64]:
     """float64[num_devices], the least latency from any of some devices to every other, or towards any of them."""
-    from scipy.sparse.csgraph import dijkstra
-
-    graph = _graph(topology)
-    distance: NDArray[np.float64] = dijkstra(graph.T if towards else graph, indices=devices, min_only=True)
-    return np.floor(distance + 0.5)
+    graph = topology.link_graph(link_latency_ns(topology))
+    return (graph.turned if towards else graph).from_nearest(devices)
 
 
 def _ends(collective: Collective) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.graph import Graph
 
 if TYPE_CHECKING:
     from astra_tacos.network.blocks.building_block import BuildingBlock
@@ -68,13 +69,8 @@ def hops_of(block: BuildingBlock, size: int) -> Hops:
 @lru_cache(maxsize=64)
 def distances_from(block: BuildingBlock, size: int, source: int) -> NDArray[np.int64]:
     """int64[size], number of links on the shortest route from member `source` to each member."""
-    from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import dijkstra
-
     hops = hops_of(block, size)
-    graph = csr_array((hops.links.astype(np.float64), hops.dst, hops.first), shape=(size, size))
-    found: NDArray[np.int64] = dijkstra(graph, indices=source).astype(np.int64)
-    return found
+    return Graph(hops.first, hops.dst, hops.links.astype(np.float64)).from_nearest([source]).astype(np.int64)
 
 
 @lru_cache(maxsize=8)

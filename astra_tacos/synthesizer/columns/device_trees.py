@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
+from astra_tacos.support.graph import Graph
 from astra_tacos.support.units import bytes_per_ns
 from astra_tacos.synthesizer.columns.routes import Column, RouteFinder, Routes, Trip, column_of
 
@@ -27,10 +28,8 @@ class NearestPaths:
     """
 
     def __init__(self, cost: NDArray[np.float64]) -> None:
-        from scipy.sparse.csgraph import csgraph_from_dense, dijkstra
-
-        graph = csgraph_from_dense(np.where(np.eye(len(cost), dtype=np.bool_), np.inf, cost), null_value=np.inf)
-        self.cost, self._before = dijkstra(graph, return_predecessors=True)
+        src, dst = np.nonzero(np.isfinite(cost))
+        self.cost, self._before = Graph.of(len(cost), src, dst, cost[src, dst]).ways()
 
     def path(self, src: int, dst: int) -> list[int]:
         """The holders from `src` to `dst`, both included."""

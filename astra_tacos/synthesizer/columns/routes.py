@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.network.rotations import Rotations
 from astra_tacos.network.topology import Topology
+from astra_tacos.support.graph import Graph
 
 _LEAST = 1e-9
 """Of the dearest link: shortest paths in a sparse graph need lengths above 0."""
@@ -103,15 +104,11 @@ class RouteFinder:
 
     def find(self, price: NDArray[np.float64]) -> Routes:
         """Routes for prices, float64[num_links]."""
-        from scipy.sparse import csr_array
-        from scipy.sparse.csgraph import dijkstra
-
         price = np.maximum(price, _LEAST * max(float(price.max()), _LEAST))
         order = np.lexsort((price, self._which))  # of parallel links the cheapest
         link = order[np.searchsorted(self._which[order], np.arange(len(self._pair)))]
         row, column = self._pair // self._size, self._pair % self._size
-        graph = csr_array((price[link], (row, column)), shape=(self._size, self._size))
-        cost, before = dijkstra(graph, indices=self._ends[self._sources], return_predecessors=True)
+        cost, before = Graph.of(self._size, row, column, price[link]).ways(self._ends[self._sources])
         of_pair = dict(zip(zip(row.tolist(), column.tolist(), strict=True), link.tolist(), strict=True))
         sinks = self._ends if self._first_sink is None else self._first_sink + np.arange(len(self._ends))
         cost = cost[:, sinks] if self._seen is None else cost[:, sinks][self._row_of[:, None], self._seen]

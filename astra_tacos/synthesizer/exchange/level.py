@@ -92,13 +92,11 @@ def _shortest_trees(topology: Topology, turned: bool) -> NDArray[np.int32]:
 
     Of equally short paths, one over the channels that the trees before have used least, by the time that a byte takes.
     """
-    from scipy.sparse.csgraph import dijkstra
-
     num_npus = topology.num_npus
     up, down = topology.channel_link, topology.channel_down_link
     switched = down >= 0
     latency = topology.link_latency_ns[up] + np.where(switched, topology.link_latency_ns[down], 0.0) + _HOP_NS
-    distance, before = dijkstra(topology.channel_graph(latency), return_predecessors=True)
+    distance, before = topology.channel_graph(latency).ways()
     ns_per_byte: list[float] = (1 / bytes_per_ns(topology.link_bandwidth_gibps)).tolist()
     into = group_by(topology.channel_dst, np.arange(topology.num_channels), num_npus)[1]
     src, dst = topology.channel_src[into], topology.channel_dst[into]
@@ -174,11 +172,9 @@ class _Paths:
 
     def path(self, src: int, dst: int) -> list[int]:
         """The NPUs on the way, both ends included."""
-        from scipy.sparse.csgraph import dijkstra
-
         before = self._before.get(src)
         if before is None:
-            before = self._before[src] = dijkstra(self._graph, indices=src, return_predecessors=True)[1].tolist()
+            before = self._before[src] = self._graph.ways([src])[1][0].tolist()
         path = [dst]
         while path[-1] != src:
             path.append(before[path[-1]])

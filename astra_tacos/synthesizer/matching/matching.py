@@ -20,6 +20,7 @@ from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.link_use import count_work
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.support.errors import SynthesisError
+from astra_tacos.support.graph import Graph
 from astra_tacos.synthesizer.matching.matching_network import as_words, matching_network
 
 NEVER_NS = int(np.iinfo(np.int64).max)
@@ -75,19 +76,16 @@ def far_chunks(
 @lru_cache(maxsize=4)
 def _over_fast_links(topology: Topology, timing: Timing, reverse: bool) -> tuple[int, NDArray[np.float64]]:
     """The least delay of slow links, and float64[num_npus, num_npus], the delay over fast links from the second NPU."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components, dijkstra
-
     num_npus = topology.num_npus
     ns = _hop_ns(timing, reverse)
     if not topology.has_switches and num_npus <= _MOST_NPUS:
         ends = topology.channel_dst, topology.channel_src
         for slow_ns in np.unique(ns)[1:].tolist():
             fast = ns < slow_ns
-            pairs = tuple(end[fast] for end in (ends[::-1] if reverse else ends))
-            graph = coo_array((ns[fast].astype(np.float64), pairs), shape=(num_npus, num_npus)).tocsr()
-            if connected_components(graph, directed=True, connection="strong", return_labels=False) == 1:
-                return slow_ns, dijkstra(graph)
+            src, dst = (end[fast] for end in (ends[::-1] if reverse else ends))
+            graph = Graph.of(num_npus, src, dst, ns[fast])
+            if graph.strong_groups()[0] == 1:
+                return slow_ns, graph.distances()
     return NEVER_NS, np.empty((0, 0))
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.support.graph import Graph
 from astra_tacos.support.grouping import group_by
 from astra_tacos.synthesizer.parts.dispatch import link_occupancy
 
@@ -62,9 +63,6 @@ def neighbourhood(num_npus: int, src: NDArray[np.int32], dst: NDArray[np.int32],
     src, dst, land_ns
         Of each channel: its ends, and how long a send of the smallest chunk over it takes.
     """
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
     level_ns = np.unique(land_ns)[1:]
     if len(level_ns) > _MOST_LEVELS:
         level_ns = level_ns[np.linspace(0, len(level_ns) - 1, _MOST_LEVELS).astype(np.int64)]
@@ -73,8 +71,8 @@ def neighbourhood(num_npus: int, src: NDArray[np.int32], dst: NDArray[np.int32],
     groups = 0
     for level, limit_ns in enumerate(level_ns.tolist()):
         faster = land_ns < limit_ns
-        into = coo_array((land_ns[faster].astype(np.float64), (dst[faster], src[faster])), shape=(num_npus, num_npus)).tocsr()
-        number, member = connected_components(into, directed=True, connection="strong")
+        into = Graph.of(num_npus, dst[faster], src[faster], land_ns[faster])
+        number, member = into.strong_groups()
         size = np.bincount(member, minlength=number)[member]
         npu, other, num_near = _within(into, float(limit_ns))
         is_whole = (num_near == size - 1) & (size > 1)
@@ -91,15 +89,13 @@ def neighbourhood(num_npus: int, src: NDArray[np.int32], dst: NDArray[np.int32],
     return Neighbourhood(level_ns, group, near_first, near[order])
 
 
-def _within(into, limit_ns: float) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:  # type: ignore[no-untyped-def]
+def _within(into: Graph, limit_ns: float) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Pairs of NPUs less than `limit_ns` apart, nearest first, at most 16 for each NPU; and the number of all such pairs."""
-    from scipy.sparse.csgraph import dijkstra
-
-    num_npus = into.shape[0]
+    num_npus = into.size
     npus, others, counts = [], [], []
     for begin in range(0, num_npus, _ROWS):
         rows = np.arange(begin, min(begin + _ROWS, num_npus))
-        distance = dijkstra(into, indices=rows, limit=limit_ns)
+        distance = into.distances(rows, limit_ns)
         distance[rows - begin, rows] = np.inf
         row, other = np.nonzero(distance < limit_ns)
         order = np.lexsort((distance[row, other], row))

@@ -6,13 +6,12 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from astra_tacos.network.blocks.building_block import COMPLETE
 from astra_tacos.network.network_config import Dimension
 from astra_tacos.network.packet_links import DeviceRoutes
 from astra_tacos.network.topology import NO_LINK, Topology
+from astra_tacos.support.graph import Graph
 from astra_tacos.synthesizer.parts.hamiltonian import disjoint_cycles, search_cycles
 
 _MOST_NESTED = 64
@@ -75,8 +74,7 @@ def _nested_groups(pairs: Topology, distance: NDArray[np.float64]) -> tuple[NDAr
     labels = [np.arange(count)]
     for most in np.unique(distance).tolist():
         near = distance <= most
-        ends = pairs.link_src[near], pairs.link_dst[near]
-        number, label = connected_components(coo_array((np.ones(len(ends[0])), ends), (count, count)))
+        number, label = Graph.of(count, pairs.link_src[near], pairs.link_dst[near]).weak_groups()
         before = count // math.prod(sizes)
         if number < before and (np.bincount(label) == count // number).all():
             sizes.append(before // number)

@@ -137,11 +137,9 @@ def middle_npus(topology: Topology, timing: Timing, members: NDArray[np.int64]) 
 
 @lru_cache(maxsize=16)
 def _middle_npus(topology: Topology, timing: Timing, member_npus: tuple[int, ...]) -> NDArray[np.int64]:
-    from scipy.sparse.csgraph import dijkstra
-
     members = np.array(member_npus, np.int64)
-    graph = topology.channel_graph(timing.channel_delay_ns[:, -1].astype(np.float64))
-    distance = dijkstra(graph, indices=members)[:, members]
+    graph = topology.channel_graph(timing.channel_delay_ns[:, -1])
+    distance = graph.distances(members)[:, members]
     farthest = distance.max(axis=0) + distance.max(axis=1)
     middle: NDArray[np.int64] = members[farthest <= farthest.min() * _NEAR_THE_MIDDLE]
     return middle

@@ -13,12 +13,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from astra_tacos.planner.retime.policy import Option, Policy, Setting, ancestors, readiness
 from astra_tacos.planner.retime.tasks import Operation, Task, TaskGraph
 from astra_tacos.run.trace.schema import CommType
+from astra_tacos.support.graph import Graph
 from astra_tacos.support.units import MAX_SIZE_BYTES
 
 _ALWAYS_BELOW = 8192 * 4
@@ -126,8 +125,7 @@ def _without_circles(
         }
         rows, columns = np.array(sorted(pairs), np.int64).reshape(-1, 2).T
         count = len(number) + len(buckets)
-        graph = csr_array((np.ones(len(rows), np.int8), (rows, columns)), shape=(count, count))
-        part = connected_components(graph, directed=True, connection="strong")[1]
+        part = Graph.of(count, rows, columns).strong_groups()[1]
         sizes = np.bincount(part)
         circles = [at for at in range(len(buckets)) if sizes[part[len(number) + at]] > 1]
         if not circles:
