@@ -22,7 +22,9 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.network.topology import NO_LINK
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.support.units import bytes_per_ns
 
 _Result = TypeVar("_Result")
 
@@ -127,3 +129,13 @@ def link_use(schedule: Schedule, first: int = 0, last: int | None = None) -> Lin
         down_end = down_start + timing.link_hold_ns[through, size_class[switched]]
     columns = ((message, message[switched]), (up, through), (start, down_start), (up_end, down_end))
     return LinkUse(*(np.concatenate(column) for column in columns))
+
+
+def busiest_link_ns(schedule: Schedule) -> float:
+    """Time in ns that the busiest link needs for its bytes alone: no network takes less, however its sends are ordered."""
+    topology = schedule.topology
+    size = schedule.size_bytes
+    carried = np.bincount(topology.channel_link[schedule.channel], size, topology.num_links)
+    down = topology.channel_down_link[schedule.channel]
+    carried += np.bincount(down[down != NO_LINK], size[down != NO_LINK], topology.num_links)
+    return float((carried / bytes_per_ns(topology.link_bandwidth_gibps)).max())

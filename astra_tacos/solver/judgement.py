@@ -7,15 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from astra_tacos.export.astra_sim_network import astra_sim_network, backend_of
 from astra_tacos.export.chakra import keeps_timing, schedule_trace
 from astra_tacos.network.network_config import NetworkConfig
-from astra_tacos.network.topology import NO_LINK, Topology
+from astra_tacos.network.topology import Topology
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.backend import BACKENDS, PACKET, Backend
 from astra_tacos.schedule.dependencies import stops_queues
+from astra_tacos.schedule.link_use import busiest_link_ns
 from astra_tacos.schedule.schedule import LinkOrder, Schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import MOST_TRUNCATED, LinkModel
@@ -31,7 +30,7 @@ from astra_tacos.solver.judges import (
     packet_level,
 )
 from astra_tacos.support.errors import AstraTacosError, ConfigError, SynthesisError
-from astra_tacos.support.units import bytes_per_ns, format_time
+from astra_tacos.support.units import format_time
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
@@ -198,7 +197,7 @@ def _judged(
     trace = schedule_trace(schedule, schedule.collective.name, link_order, in_flight=in_flight)
     times: dict[str, int | None] = {}
     notes = []
-    least_ns = busiest_link_ns(schedule)
+    least_ns = int(busiest_link_ns(schedule))
     is_truncated = schedule.collective_time_ns < (1 - MOST_TRUNCATED) * least_ns
     told: set[Backend] = set()
     for judge in judges:
@@ -253,16 +252,6 @@ def with_other_choices(judgement: Judgement, schedule: Schedule, network: Networ
                 text = f"on {judge.describe()} a {other.timing.link_model} schedule takes {format_time(theirs)}{instead}"
                 notes.append(f"{text}: --backend {backend} makes such")
     return replace(judgement, notes=(*judgement.notes, *notes))
-
-
-def busiest_link_ns(schedule: Schedule) -> int:
-    """Time in ns that the busiest link needs for its bytes alone: no network takes less, however its sends are ordered."""
-    topology = schedule.topology
-    size = schedule.size_bytes
-    carried = np.bincount(topology.channel_link[schedule.channel], size, topology.num_links)
-    down = topology.channel_down_link[schedule.channel]
-    carried += np.bincount(down[down != NO_LINK], size[down != NO_LINK], topology.num_links)
-    return int((carried / bytes_per_ns(topology.link_bandwidth_gibps)).max())
 
 
 def _other_schedule(schedule: Schedule, backend: Backend, options: SearchOptions) -> Schedule | None:

@@ -96,8 +96,9 @@ def gather_work(topology: Topology, collective: Collective) -> int:
 
 
 def match_work(topology: Topology, collective: Collective) -> int:
-    """Work of the matcher."""
-    return _OVERHEAD + int(_MATCH * collective.least_sends)
+    """Work of the matcher; an All-Reduce over links alone is matched again with overlapping phases, and dispatched."""
+    overlaps = collective.num_phases == 2 and not topology.has_switches
+    return _OVERHEAD + int((1 + _MATCH if overlaps else _MATCH) * collective.least_sends)
 
 
 def tree_work(topology: Topology, collective: Collective) -> int:

@@ -137,7 +137,7 @@ def cuts_of(where, collective: str, counts: tuple[int, ...]) -> list[Cut]:
         what = COLLECTIVES[collective](where.num_npus, MIB, count)
         timing = compute_timing(where, what, "pipelined")
         chunked = chunked_lower_bound(where, what, timing).time_ns
-        cuts.append(Cut(what, timing, 0, chunked, is_smallest=count == counts[0], is_fixed=False))
+        cuts.append(Cut(what, timing, 0, partial(int, chunked), is_smallest=count == counts[0], is_fixed=False))
     return cuts
 
 
@@ -159,12 +159,12 @@ def test_the_work_list_is_cheap_first_and_seeds_last() -> None:
 def test_more_chunks_and_more_seeds_only_where_they_promise_something() -> None:
     where = topology(*ALL["ring8"])
     schedule = synthesize(where, COLLECTIVES["all-gather"](8, MIB), synthesizer="tacos", trials=1)
-    cuts = [replace(cut, chunked_bound_ns=1) for cut in cuts_of(where, "all-gather", (1, 2, 4, 8, 16))]
+    cuts = [replace(cut, chunked_bound=lambda: 1) for cut in cuts_of(where, "all-gather", (1, 2, 4, 8, 16))]
     leaderboard = Leaderboard(16, EFFORTS["thorough"])
 
     def enter(cut: Cut, time: int) -> None:
         late = replace(schedule, end_ns=schedule.end_ns * 0 + time)
-        leaderboard.enter(Candidate("tacos", cut, 0, 0, 1.0), TimedSchedule(late, time, False))
+        leaderboard.enter(Candidate("tacos", cut, 0, 0, 1.0), TimedSchedule(late, time, False, 0.0))
 
     for cut, time in zip(cuts, (1000, 900, 901), strict=False):
         assert not leaderboard.passes_over(Candidate("tacos", cut, 0, 0, 1.0))
@@ -180,7 +180,7 @@ def test_more_chunks_and_more_seeds_only_where_they_promise_something() -> None:
     assert leaderboard.passes_over(Candidate("tacos", cuts[0], 1, 1, 1.0))
     assert not leaderboard.passes_over(Candidate("tacos", cuts[1], 1, 1, 1.0))
     assert leaderboard.passes_over(Candidate("other", replace(cuts[1], bound_ns=899), 0, 0, 1.0))
-    assert leaderboard.passes_over(Candidate("other", replace(cuts[1], chunked_bound_ns=899), 0, 0, 1.0, by_chunk=True))
+    assert leaderboard.passes_over(Candidate("other", replace(cuts[1], chunked_bound=lambda: 899), 0, 0, 1.0, by_chunk=True))
     assert leaderboard.best is not None
     assert leaderboard.best.exact_ns == 899
     assert leaderboard.entered == 4
@@ -190,15 +190,43 @@ def test_numbers_in_between_wait_for_the_advised_one() -> None:
     """They are next to the best number so far: were both under way at a time, threads would say which are tried."""
     where = topology(*ALL["ring8"])
     schedule = synthesize(where, COLLECTIVES["all-gather"](8, MIB), synthesizer="tacos", trials=1)
-    one, eight, twelve = (replace(cut, chunked_bound_ns=1) for cut in cuts_of(where, "all-gather", (1, 8, 12)))
+    one, eight, twelve = (replace(cut, chunked_bound=lambda: 1) for cut in cuts_of(where, "all-gather", (1, 8, 12)))
     advised = Candidate("tacos", eight, 0, 0, 1.0, is_advised=True)
     between = Candidate("tacos", twelve, 0, 0, 1.0)
     leaderboard = Leaderboard(16, EFFORTS["thorough"])
-    leaderboard.enter(Candidate("tacos", one, 0, 0, 1.0), TimedSchedule(schedule, 1000, False))
+    leaderboard.enter(Candidate("tacos", one, 0, 0, 1.0), TimedSchedule(schedule, 1000, False, 0.0))
     assert leaderboard.passes_over(between)
-    leaderboard.enter(advised, TimedSchedule(schedule, 900, False))
+    leaderboard.enter(advised, TimedSchedule(schedule, 900, False, 0.0))
     assert not leaderboard.passes_over(between)
     assert between.stage > advised.stage
+
+
+def test_a_steady_load_and_seeds_that_hardly_differ_end_a_series() -> None:
+    where = topology(*ALL["ring8"])
+    schedule = synthesize(where, COLLECTIVES["all-gather"](8, MIB), synthesizer="tacos", trials=1)
+    cuts = [replace(cut, chunked_bound=lambda: 1) for cut in cuts_of(where, "all-gather", (1, 2, 4))]
+
+    def entered(effort: str, *busiest: float) -> Leaderboard:
+        board = Leaderboard(16, EFFORTS[effort])
+        board.enter(Candidate("direct", cuts[0], 0, 0, 1.0), TimedSchedule(schedule, 700, False, 650.0))
+        for cut, load, time in zip(cuts, busiest, (2000, 1200), strict=False):
+            board.enter(Candidate("tacos", cut, 0, 0, 1.0), TimedSchedule(schedule, time, False, load))
+        return board
+
+    more = Candidate("tacos", cuts[2], 0, 0, 1.0)
+    assert entered("normal", 800.0, 799.0).passes_over(more)
+    assert not entered("normal", 900.0, 799.0).passes_over(more)  # the load goes down
+    assert not entered("normal", 600.0, 600.0).passes_over(more)  # it leaves time to be faster
+    assert not entered("thorough", 800.0, 799.0).passes_over(more)
+
+    board = entered("thorough", 1.0)
+    for trial, time in enumerate((710, 712, 711, 709)):
+        seed = Candidate("routed", cuts[0], trial, trial, 1.0)
+        assert not board.passes_over(seed)
+        board.enter(seed, TimedSchedule(schedule, time, False, 1.0))
+    assert board.passes_over(Candidate("routed", cuts[0], 4, 4, 1.0))
+    board.enter(Candidate("routed", cuts[0], 4, 4, 1.0), TimedSchedule(schedule, 730, False, 1.0))
+    assert not board.passes_over(Candidate("routed", cuts[0], 5, 5, 1.0))
 
 
 def test_cut_into_changes_nothing_but_the_cut() -> None:

@@ -128,7 +128,7 @@ def _search_seconds(topology: Topology, task: CollectiveTask) -> float:
         cuts, sends = [cut_into(collective, count) for count in counts], chosen[0].num_sends
     timing = compute_timing(topology, collective, model, options.reduce_bandwidth_gbps)
     names = dict.fromkeys(auto_synthesizers() if options.synthesizer == AUTO else (options.synthesizer,), 0)
-    listed = [Cut(cut, timing, 0, not options.chooses_chunks) for cut in cuts]
+    listed = [Cut(cut, timing, 0, lambda: 0, is_fixed=not options.chooses_chunks) for cut in cuts]
     candidates, _ = list_candidates(topology, listed, names, options)
     if not candidates:
         return _POINT_S

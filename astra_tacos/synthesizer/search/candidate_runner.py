@@ -44,7 +44,7 @@ _WORTH_SEEDS = 1.05
 _ADVISED = 1.25
 """The advised number of chunks is not tried of a synthesizer that is this much behind the leader."""
 _SAME_SEEDS = 4
-"""No more seeds are tried of a number of chunks where so many took equally long."""
+"""No more seeds are tried of a number of chunks where so many differ by less than the fastest of them is behind the leader."""
 _MODEL_BEHIND = 1.5
 """No more schedules that hold their links are made if the best of those of `_FEW` synthesizers is this much behind the leader.
 The others gain more from more chunks."""
@@ -84,6 +84,8 @@ class Leaderboard:
     made: set[int] = field(default_factory=set)
     """Candidates of which there was a result, by identity."""
     first_ns: dict[tuple[str, LinkModel], dict[int, float]] = field(default_factory=lambda: defaultdict(dict))
+    _busiest_ns: dict[tuple[str, LinkModel], list[float]] = field(default_factory=lambda: defaultdict(list))
+    """By synthesizer and link model, the times of the busiest links of its first seeds, in the order of entry."""
     _seeds_ns: dict[tuple[str, LinkModel, int], list[float]] = field(default_factory=lambda: defaultdict(list))
     """By synthesizer, link model and number of chunks, the times of all seeds so far."""
 
@@ -95,6 +97,7 @@ class Leaderboard:
         count = candidate.cut.collective.chunks_per_npu
         if candidate.trial == 0:
             self.first_ns[candidate.series][count] = made.exact_ns
+            self._busiest_ns[candidate.series].append(made.busiest_ns)
         self._seeds_ns[*candidate.series, count].append(made.exact_ns)
         if (self._counted_ns(made), made.schedule.num_sends) < self._to_beat(candidate):
             self.best = made
@@ -124,15 +127,24 @@ class Leaderboard:
         """Whether a candidate can be skipped: it cannot beat the leader, or results of its synthesizer show that it would not."""
         if self.best is None:
             return False
-        if candidate.bound_ns + 1 > self.effort.worth * self._to_beat(candidate)[0]:  # bounds are whole nanoseconds, rounded down
-            return True
+        to_beat_ns = self._to_beat(candidate)[0]
+        least_ns = self.effort.worth * to_beat_ns - 1  # bounds are whole nanoseconds, rounded down
+        return (
+            candidate.cut.bound_ns > least_ns or self._gained_too_little(candidate, to_beat_ns) or candidate.bound_ns > least_ns
+        )
+
+    def _gained_too_little(self, candidate: Candidate, to_beat_ns: float) -> bool:
+        """Whether results of a candidate's synthesizer show that it would not lead."""
         leader = self._leader_ns
         if candidate.cut.timing.is_blocking and self._is_behind(candidate.series[1], leader):
+            return True
+        loads = self._busiest_ns[candidate.series][-2:]
+        if len(loads) == 2 and loads[1] > max(self.effort.steady_load * loads[0], to_beat_ns):
             return True
         times, count = self.first_ns[candidate.series], candidate.cut.collective.chunks_per_npu
         if candidate.stage == 0:
             steps_left = math.log2(self.most_chunks / max(times)) if times else 0.0
-            return self._gains_no_more(list(times.values()), steps_left, self._to_beat(candidate)[0])
+            return self._gains_no_more(list(times.values()), steps_left, to_beat_ns)
         if candidate.stage <= _IN_BETWEEN and count in times:
             return True
         if candidate.is_advised and list(times) == [1]:
@@ -146,7 +158,7 @@ class Leaderboard:
         if candidate.is_advised:
             return False
         seeds = self._seeds_ns[*candidate.series, count]
-        if len(seeds) >= _SAME_SEEDS and min(seeds) == max(seeds):
+        if len(seeds) >= _SAME_SEEDS and min(seeds) - (max(seeds) - min(seeds)) >= to_beat_ns:
             return True
         return times.get(count, math.inf) > _WORTH_SEEDS * least_ns
 

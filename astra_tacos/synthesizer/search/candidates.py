@@ -5,7 +5,7 @@ Joining: neighbouring messages of a link that could leave together become one, w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.dependencies import operations, previous_on_link
+from astra_tacos.schedule.link_use import busiest_link_ns
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns, settle
 from astra_tacos.schedule.timing import MOST_TRUNCATED, LinkModel, Timing
@@ -109,8 +110,8 @@ class Cut:
         The chunks and their delays.
     bound_ns
         No algorithm is faster, whatever its chunks.
-    chunked_bound_ns
-        No algorithm whose sends carry one of these chunks each is faster.
+    chunked_bound
+        Tells the ns below which no algorithm is whose sends carry one of these chunks each. Few cuts are asked for it.
     is_smallest
         Whether there is none with fewer chunks.
     is_fixed
@@ -123,7 +124,7 @@ class Cut:
     collective: Collective
     timing: Timing
     bound_ns: float
-    chunked_bound_ns: float
+    chunked_bound: Callable[[], float]
     is_smallest: bool = True
     is_fixed: bool = True
     refusal: str | None = None
@@ -139,17 +140,21 @@ class TimedSchedule:
         The schedule and this time.
     is_truncated
         Whether truncation to whole nanoseconds makes ASTRA-sim's time more than 0.5% shorter.
+    busiest_ns
+        What its busiest link needs for its bytes alone.
     """
 
     schedule: Schedule
     exact_ns: float
     is_truncated: bool
+    busiest_ns: float
 
 
 def timed(schedule: Schedule) -> TimedSchedule:
     """A schedule with its exact time."""
     exact_ns = exact_time_ns(schedule)
-    return TimedSchedule(schedule, exact_ns, schedule.collective_time_ns < (1 - MOST_TRUNCATED) * exact_ns)
+    is_truncated = schedule.collective_time_ns < (1 - MOST_TRUNCATED) * exact_ns
+    return TimedSchedule(schedule, exact_ns, is_truncated, busiest_link_ns(schedule))
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +209,7 @@ class Candidate:
     @property
     def bound_ns(self) -> float:
         """It is not faster than this."""
-        return max(self.least_ns, self.cut.chunked_bound_ns if self.by_chunk and not self.may_join else self.cut.bound_ns)
+        return max(self.least_ns, self.cut.chunked_bound() if self.by_chunk and not self.may_join else self.cut.bound_ns)
 
     def make(self, topology: Topology) -> TimedSchedule:
         """Its schedule."""

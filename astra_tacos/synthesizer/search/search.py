@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from astra_tacos.bounds import chunked_lower_bound, lower_bound
@@ -307,11 +307,9 @@ def _timed_cut(
 ) -> Cut:
     """A collective in so many chunks per NPU, or as it is, with its delays and the bound for these chunks."""
     collective = collective if count is None else cut_into(collective, count)
-    refusal, chunked_ns = None, 0
     try:
         timing = compute_timing(topology, collective, link_model, reduce_bandwidth_gbps)
-        chunked_ns = chunked_lower_bound(topology, collective, timing).time_ns
     except SynthesisError as error:
-        refusal = str(error)
         timing = timing_of_sizes(topology, collective.class_size_bytes, link_model, reduce_bandwidth_gbps, may_be_instant=True)
-    return Cut(collective, timing, 0, chunked_ns, refusal=refusal)
+        return Cut(collective, timing, 0, lambda: 0, refusal=str(error))
+    return Cut(collective, timing, 0, cache(lambda: chunked_lower_bound(topology, collective, timing).time_ns))

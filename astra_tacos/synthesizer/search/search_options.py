@@ -39,6 +39,9 @@ class Effort:
         Sends that the seeds of one random synthesizer examine together.
     more_gains
         More chunks are expected to gain so many times what the last two increases of their number gained, at most.
+    steady_load
+        A synthesizer gets no more chunks if the last increase of their number left its busiest link above this share of its load,
+        and that load alone takes longer than the leader.
     behind
         No other seeds and no numbers of chunks between powers of two are tried of a synthesizer whose best time is more than
         this many times the leader's.
@@ -50,6 +53,7 @@ class Effort:
     gain: float
     trials_work: int
     more_gains: float
+    steady_load: float
     behind: float
 
 
@@ -61,15 +65,17 @@ EFFORTS = {
         gain=0.99,
         trials_work=50_000,
         more_gains=1.0,
+        steady_load=0.99,
         behind=1.02,
     ),
     "normal": Effort(
-        budget=2 * SENDS_PER_SECOND,
+        budget=3 * SENDS_PER_SECOND // 2,
         on_graphs=3 * SENDS_PER_SECOND,
         worth=0.99,
         gain=0.995,
         trials_work=200_000,
         more_gains=1.0,
+        steady_load=0.99,
         behind=1.05,
     ),
     "thorough": Effort(
@@ -79,6 +85,7 @@ EFFORTS = {
         gain=0.998,
         trials_work=500_000,
         more_gains=math.inf,
+        steady_load=math.inf,
         behind=1.25,
     ),
 }
