@@ -29,6 +29,8 @@ _ALWAYS = 2
 """So many replays of each sort are made, however many messages they have."""
 _NOT_JUDGED = "not known: a replay with queues takes too many messages"
 MOST_REPLAYS = 100
+_MOST_KEPT = 1 << 16
+"""Nodes of a run up to which the outcomes of its replays are kept."""
 _SPLITS = (2, 4, 8, 16)
 _MOST_SPLIT = 3
 """Unsplit configurations that are split: another than the fastest may gain more."""
@@ -199,7 +201,7 @@ class _Search:
             outcome = before[backend].outcome
             assert outcome is not None  # see `best_native`
             self._ends[fitted] = _End(outcome.end_ns, outcome.num_messages)
-            replays[fitted] = before
+            replays[fitted] = dict(before)
 
     @property
     def num_replays(self) -> int:
@@ -252,6 +254,7 @@ class _Search:
             elif end.num_messages <= self._left_to_judge or len(self._judged) < _ALWAYS:
                 self._left_to_judge -= end.num_messages
                 judged = end_with_queues(run, self._backend, end.end_ns, self._replays[configuration])
+                self._forget(self._replays[configuration])
             else:
                 self.was_cut_off = True
                 judged = None
@@ -321,7 +324,13 @@ class _Search:
         """How a configuration ends, or why it does not."""
         known = self._replays.setdefault(configuration, {})
         attempt = replay_once(configuration.run(self._run), self._backend, known)
+        self._forget(known)
         return attempt.reason if attempt.outcome is None else _End(attempt.outcome.end_ns, attempt.outcome.num_messages)
+
+    def _forget(self, known: dict[Backend, Attempt]) -> None:
+        """Keep no outcomes of a large run: there may be hundreds, and each is soon found again."""
+        if self._run.workload.num_nodes > _MOST_KEPT:
+            known.clear()
 
 
 def _algorithms(pattern: int, dimension: int | None, best: NativeConfiguration) -> Iterator[NativeConfiguration]:

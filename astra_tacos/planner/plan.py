@@ -43,7 +43,7 @@ from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.planner.workload import MessageCounts, baseline_run, find_workload, limit_messages
 from astra_tacos.planner.written_run import COLUMNS, WrittenRun, node_rows, write_run
 from astra_tacos.replayer.link_loads import NETWORK_MODELS
-from astra_tacos.replayer.run_replay import Attempt, replay_run, try_replay
+from astra_tacos.replayer.run_replay import Attempt, replay_once, replay_run, try_replay
 from astra_tacos.run.backend import BACKENDS, Backend, choose_backend
 from astra_tacos.run.critical_path import summarize_path
 from astra_tacos.run.outcome import RunOutcome
@@ -215,9 +215,7 @@ class _Planning:
             return self.own
         configuration = self.native.base.configuration
         run = configuration.run(self.workload.own_run)
-        attempt = self.native_replays[configuration][self.model]
-        if attempt.is_of_classes:
-            attempt = try_replay(run, self.model)
+        attempt = replay_once(run, self.model, self.native_replays[configuration])
         return _Base(run, attempt, self.native.base.end, configuration)
 
     def solve_all(

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.network.network_config import NetworkConfig, check_block_sizes
 from astra_tacos.replayer.compilation import Compiled
-from astra_tacos.replayer.routes import Engine, Routes, advance_messages, crossed_pairs, listed_routes, slowest_rates
-from astra_tacos.run.compact_run import Lattice
+from astra_tacos.replayer.routes import (
+    CongestionAware,
+    Engine,
+    Routes,
+    advance_messages,
+    crossed_pairs,
+    listed_routes,
+    slowest_rates,
+)
+from astra_tacos.run.compact_run import Lattice, rows_of
+from astra_tacos.run.outcome import RunOutcome
+from astra_tacos.run.trace.trace import Trace
 from astra_tacos.support.units import bytes_per_ns
 
 _Ints = NDArray[np.int64]
@@ -48,6 +60,25 @@ class TranslatedLinks:
         routes = listed_routes(np.concatenate(([0], np.cumsum(num_hops))), number.ravel())
         return slowest_rates(routes, self.link_bytes_per_ns) if self.cuts_through and len(src) else routes
 
+    def of_all_links(self, outcome: RunOutcome, whole: CongestionAware) -> RunOutcome:
+        """The outcome with all links of the network, each with the figures of the link that stands for it."""
+        return replace(
+            outcome,
+            link_src=whole.link_src,
+            link_dst=whole.link_dst,
+            link_bytes=self.of_whole(whole, outcome.link_bytes),
+            link_busy_ns=self.of_whole(whole, outcome.link_busy_ns),
+        )
+
+    def of_whole(self, whole: CongestionAware, figures: _Ints) -> _Ints:
+        """int64[num_links], the figures of all links of a network."""
+        lattice, src, dst = self._lattice, whole.link_src.astype(np.int64), whole.link_dst.astype(np.int64)
+        way = np.where(dst >= lattice.num_ranks, _UP, np.where(src >= lattice.num_ranks, _DOWN, _DIRECT))
+        source, target = np.where(way == _DOWN, dst, src), np.where(way == _UP, src, dst)
+        key = link_keys(lattice, whole.link_dimension.astype(np.int64), source, target, way)
+        place = np.minimum(np.searchsorted(self.keys, key), max(len(self.keys) - 1, 0))
+        return np.where(self.keys[place] == key, figures[place], 0) if len(self.keys) else np.zeros(len(key), np.int64)
+
     def engine(self, compiled: Compiled) -> Engine:
         """See `NetworkModel.engine`."""
         return advance_messages
@@ -62,3 +93,31 @@ def link_keys(lattice: Lattice, dimension: _Ints, source: _Ints, target: _Ints, 
     here, there = lattice.canonical(source, target)
     ends = np.where(way == _UP, here, np.where(way == _DOWN, lattice.canonical(target)[0], here * count + there))
     return (dimension * 3 + way) * count * count + ends
+
+
+def of_all_ranks(outcome: RunOutcome, some: Trace, whole: Trace, lattice: Lattice) -> RunOutcome:
+    """The outcome of a run, given that of the representatives; links stay as they are.
+
+    An event that began on a rank of another class is that of its representative: it was there at that time, too.
+    """
+    representatives = lattice.representatives
+    place = lattice.places(np.arange(lattice.num_ranks))
+    rows, rank = rows_of(some, place), whole.rank
+    own = whole.rank_first[:-1][rank] - some.rank_first[:-1][place[rank]]
+    at = np.repeat(whole.rank_first[representatives] - some.rank_first[:-1], np.diff(some.rank_first))
+    origin = outcome.node_origin[rows]
+    is_own = (origin >= 0) & (some.rank[origin] == place[rank])
+    moved = origin + np.where(is_own, own, at[origin])
+    cause = outcome.node_cause[rows]
+    return replace(
+        outcome,
+        finish_ns=outcome.finish_ns[place],
+        compute_ns=outcome.compute_ns[place],
+        sent_bytes=outcome.sent_bytes[place],
+        node_issue_ns=outcome.node_issue_ns[rows],
+        node_finish_ns=outcome.node_finish_ns[rows],
+        node_cause=np.where(cause < 0, cause, cause + own).astype(np.int32),
+        node_origin=np.where(origin < 0, origin, moved).astype(np.int32),
+        collective=outcome.collective[rows],
+        replaced=np.flatnonzero(np.isin(rows, outcome.replaced)),
+    )

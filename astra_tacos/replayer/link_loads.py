@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.replayer import _run_table_kernels as kernels
+from astra_tacos.replayer.by_class import TranslatedLinks
 from astra_tacos.replayer.casting import Casts
 from astra_tacos.replayer.compilation import Compiled
 from astra_tacos.replayer.packet_network import PacketNetwork
 from astra_tacos.replayer.routes import CongestionAware, CongestionUnaware, CutThrough, NetworkModel
 from astra_tacos.run.backend import CONGESTION_AWARE, CONGESTION_UNAWARE, CUT_THROUGH, PACKET, Backend
+from astra_tacos.run.compact_run import Lattice
 from astra_tacos.run.outcome import LinkLoads
 
 NETWORK_MODELS: Mapping[Backend, Callable[[NetworkConfig], NetworkModel]] = {
@@ -28,7 +30,9 @@ NETWORK_MODELS: Mapping[Backend, Callable[[NetworkConfig], NetworkModel]] = {
 }
 
 
-def link_loads(compiled: Compiled, casts: Casts, state: kernels.Progress, network: NetworkConfig) -> LinkLoads:
+def link_loads(
+    compiled: Compiled, casts: Casts, state: kernels.Progress, network: NetworkConfig, lattice: Lattice | None = None
+) -> LinkLoads:
     """Loads of all links after a replay under a model without links.
 
     Messages take the routes of the congestion-aware model: they cross the dimensions in order, lowest first. Failed links count
@@ -44,14 +48,18 @@ def link_loads(compiled: Compiled, casts: Casts, state: kernels.Progress, networ
         The state after the replay.
     network
         The network whose links are loaded.
+    lattice
+        The translations, if ranks stand for others.
     """
     src, dst, sent = compiled.pair_src, compiled.pair_dst, pair_bytes(compiled, casts, state)
     used = np.flatnonzero(sent)
     model = CongestionAware(replace(network, failed_links=()))
-    routes = model.routes(src[used], dst[used])
+    some = model if lattice is None else TranslatedLinks(network, lattice, False)
+    routes = some.routes(src[used], dst[used])
     hops = np.diff(np.append(routes.first_hop, len(routes.link))) - 1  # each route ends with a -1
-    carried = np.zeros(len(model.link_src), np.int64)
+    carried = np.zeros(len(some.link_src), np.int64)
     np.add.at(carried, routes.link[routes.link >= 0], np.repeat(sent[used], hops))
+    carried = some.of_whole(model, carried) if isinstance(some, TranslatedLinks) else carried
     loads = LinkLoads(
         src=model.link_src,
         dst=model.link_dst,

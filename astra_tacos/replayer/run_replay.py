@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.replayer import _run_table_kernels as kernels
-from astra_tacos.replayer.by_class import TranslatedLinks
+from astra_tacos.replayer.by_class import TranslatedLinks, of_all_ranks
 from astra_tacos.replayer.casting import Casts, cast_collectives
 from astra_tacos.replayer.compilation import Compiled, compile_run
 from astra_tacos.replayer.link_loads import NETWORK_MODELS, link_loads
-from astra_tacos.replayer.routes import Engine, NetworkModel
+from astra_tacos.replayer.routes import CongestionAware, Engine, NetworkModel
 from astra_tacos.replayer.stall import explain_stall
 from astra_tacos.replayer.workload_actions import workload_actions
 from astra_tacos.run.backend import BACKENDS, CUT_THROUGH, Backend, choose_backend
@@ -50,6 +50,8 @@ def replay_run(
     `astra-network-analytical`. Native collectives are replayed as graphs of messages (`replayer.native`), and make the result
     `approximate`.
 
+    Of a large run, ranks that do the same at translated places of the network are replayed once, where that is exact.
+
     Parameters
     ----------
     run
@@ -70,7 +72,19 @@ def replay_run(
     ReplayError
         If nodes wait for ever; the message names the chain of waiting nodes.
     """
-    return _replay(run, choose_backend(backend, run.network), None, record_transmissions, route_loads, progress)
+    chosen = choose_backend(backend, run.network)
+    if run.workload.num_ranks >= _MANY_RANKS and chosen.is_analytical and not record_transmissions:
+        try:
+            return _of_classes(run, chosen, route_loads, progress)
+        except AstraTacosError:
+            pass  # there are no classes, or replaying every rank says better what is wrong
+    return _replay(run, chosen, None, record_transmissions, route_loads, progress)
+
+
+def _of_classes(run: Run, chosen: Backend, route_loads: bool, progress: Callable[[int, int], None] | None) -> RunOutcome:
+    """The outcome of a run whose classes are replayed."""
+    some = compact(run)
+    return _replay(some.run, chosen, some.lattice, False, route_loads, progress, run.workload)
 
 
 def replay_classes(some: CompactRun, backend: Backend | str | None = None) -> RunOutcome:
@@ -97,7 +111,9 @@ def _replay(
     record_transmissions: bool,
     route_loads: bool,
     progress: Callable[[int, int], None] | None,
+    whole: Trace | None = None,
 ) -> RunOutcome:
+    """The outcome of a run; with translations, that of representatives, or of all ranks of the traces that are given then."""
     workload = run.workload
     if lattice is None and workload.num_ranks != run.network.num_npus:
         raise ConfigError(
@@ -142,8 +158,12 @@ def _replay(
         link_busy_ns=compiled.by_link(state.link_busy_ns, len(model.link_src)),
         num_messages=_num_messages(workload, casts, state) * (1 if lattice is None else lattice.num_ranks // workload.num_ranks),
         transmissions=_transmissions(compiled, state) if record_transmissions else None,
-        loads=link_loads(compiled, casts, state, run.network) if route_loads and not chosen.models_congestion else None,
+        loads=link_loads(compiled, casts, state, run.network, lattice) if route_loads and not chosen.models_congestion else None,
     )
+    if whole is not None and lattice is not None:
+        outcome = of_all_ranks(outcome, workload, whole, lattice)
+    if whole is not None and isinstance(model, TranslatedLinks):
+        outcome = model.of_all_links(outcome, CongestionAware(run.network))
     for name in (field.name for field in fields(outcome)):
         if isinstance(array := getattr(outcome, name), np.ndarray):
             array.flags.writeable = False
@@ -156,8 +176,6 @@ class Attempt:
 
     outcome: RunOutcome | None
     reason: str = ""
-    is_of_classes: bool = False
-    """Whether the outcome has classes for ranks: then it says when the run ends, and how many messages there are."""
 
     @property
     def end_ns(self) -> int | None:
@@ -174,23 +192,10 @@ def try_replay(run: Run, backend: Backend, *, route_loads: bool = False) -> Atte
 
 
 def replay_once(run: Run, backend: Backend, known: dict[Backend, Attempt]) -> Attempt:
-    """The replay of a run on a backend among those that are known, which gets it if it lacks it.
-
-    A large run is replayed by classes where it can be: then `Attempt.is_of_classes`.
-    """
+    """The replay of a run on a backend among those that are known, which gets it if it lacks it."""
     if backend not in known:
-        known[backend] = _try_classes(run, backend) or try_replay(run, backend)
+        known[backend] = try_replay(run, backend)
     return known[backend]
-
-
-def _try_classes(run: Run, backend: Backend) -> Attempt | None:
-    """Replay a run by classes; None where it is small, or cannot be replayed so."""
-    if run.workload.num_ranks < _MANY_RANKS or not backend.is_analytical:
-        return None
-    try:
-        return Attempt(replay_classes(compact(run), backend), is_of_classes=True)
-    except AstraTacosError:
-        return None
 
 
 def advance(

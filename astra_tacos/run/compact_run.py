@@ -140,7 +140,7 @@ class CompactRun:
             raise ConfigError(f"{run.workload.prefix}: found {lattice.num_ranks:,} ranks, expected at most {MOST_RANKS:,}")
         everyone = np.arange(lattice.num_ranks)
         place = lattice.places(everyone)
-        trace, rows = run.workload.of_ranks(place), _rows_of(run.workload, place)
+        trace, rows = run.workload.of_ranks(place), rows_of(run.workload, place)
         rank = np.repeat(everyone, np.diff(trace.rank_first))
         peer = np.where(trace.peer == ABSENT, ABSENT, self._moved(rank, trace.peer))
         columns = run.columns
@@ -360,7 +360,7 @@ def representatives_of(run: Run, lattice: Lattice) -> CompactRun:
     """The compact run of an ordinary run and its translations."""
     ranks = lattice.representatives
     workload = run.workload.of_ranks(ranks)
-    some = replace(run, workload=workload, implementation=run.implementation[_rows_of(run.workload, ranks)])
+    some = replace(run, workload=workload, implementation=run.implementation[rows_of(run.workload, ranks)])
     used = set(np.unique(group_ids(some.columns)).tolist())
     members = {number: listed for number, listed in run.groups.members.items() if number in used}
     return CompactRun(replace(some, groups=replace(run.groups, members=members)), lattice)
@@ -376,7 +376,8 @@ def why_not_compact(run: Run) -> str | None:
     return None
 
 
-def _rows_of(trace: Trace, ranks: _Ints) -> _Ints:
+def rows_of(trace: Trace, ranks: _Ints) -> _Ints:
+    """The rows of the nodes of some ranks, rank by rank."""
     counts = np.diff(trace.rank_first)[ranks]
     first = np.concatenate(([0], np.cumsum(counts)))[:-1]
     return np.arange(int(counts.sum())) + np.repeat(trace.rank_first[:-1][ranks] - first, counts)
