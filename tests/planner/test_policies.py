@@ -145,11 +145,10 @@ def test_gradients_of_weights_wait_until_nothing_else_is_ready(tmp_path: Path) -
     candidates = Candidates(workload, before, before.backend)
     trace = workload.run.workload
     name_of = read_names(trace, list(range(trace.num_nodes)))
-    last = trace.num_ranks - 1
 
     def order(schedule: str) -> list[str]:
         candidate = candidates.make(parse_schedule(schedule) or ())
-        rows = [task.row for task in candidate.new.ranks[last] if task.computes]
+        rows = [task.row for task in candidate.new.ranks[-1] if task.computes]
         return [name_of[row] for row in rows]
 
     idle = order("reorder:when=idle")

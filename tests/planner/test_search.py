@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from helpers.generated import small_model, write_network
 
@@ -16,10 +17,11 @@ from astra_tacos.planner.retime.policies import POLICIES
 from astra_tacos.planner.retime.request import default_request, parse_schedule
 from astra_tacos.planner.retime.schedule_run import schedule_run
 from astra_tacos.planner.retime.search import search
-from astra_tacos.planner.retime.symmetry import are_alike, steps_of
+from astra_tacos.planner.retime.symmetry import programs_of, steps_of
+from astra_tacos.planner.retime.tasks import Programs
 from astra_tacos.planner.retime.written import write_scheduled
 from astra_tacos.planner.synthesis_cache import SynthesisCache
-from astra_tacos.planner.workload import find_workload
+from astra_tacos.planner.workload import Workload, find_workload
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.run import RunInputs
 from astra_tacos.support.errors import ConfigError
@@ -38,16 +40,23 @@ def inputs_of(folder: Path, parallelism: Parallelism, steps: int = 2) -> RunInpu
     return RunInputs(run.path / "workload" / "w", run.path / "system.json", network, run.comm_group)
 
 
+def each_its_own(workload: Workload) -> Programs:
+    every = np.arange(workload.run.workload.num_ranks)
+    number_of = np.full(workload.run.workload.num_nodes, -1)
+    number_of[workload.instances.nodes.row] = workload.instances.instance
+    return Programs(every, every, number_of)
+
+
 @pytest.mark.parametrize("parallelism", [Parallelism(dp=4), Parallelism(dp=2, tp=2), Parallelism(dp=2, pp=2)], ids=str)
 def test_one_rank_stands_for_all_that_are_alike(
     parallelism: Parallelism, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inputs = inputs_of(tmp_path, parallelism)
     workload = find_workload(inputs)
-    assert are_alike(workload) == (parallelism.pp == 1)
+    assert len(programs_of(workload).first_rank) == parallelism.pp
     before = replay_run(workload.run)
     alike = Candidates(workload, before, before.backend)
-    monkeypatch.setattr(reading, "are_alike", lambda workload: False)
+    monkeypatch.setattr(reading, "programs_of", each_its_own)
     apart = Candidates(workload, before, before.backend)
     for number, schedule in enumerate(
         ("fifo", "split:partition=100KB,of=both,priority:credit=300KB", "reorder,decouple", "fuse")

@@ -33,13 +33,15 @@ from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.support.installation import package_version
 from astra_tacos.synthesizer.routing.route import together
-from astra_tacos.synthesizer.search.search_options import SearchOptions
+from astra_tacos.synthesizer.search.search_options import THOROUGH, SearchOptions
 from astra_tacos.verifier.schedule_oracle import verify_together
 
 _CHUNKS = (1, 2, 4, 8, 16, 32, 64)
 MOST_SENDS = 1 << 14
 """Of a joint schedule: routing them takes some seconds."""
 _WORTH_MORE_SENDS = 0.99
+_PATIENCE = 2
+"""So many numbers of chunks that are not faster than fewer end a search that is not thorough."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,6 +116,7 @@ def synthesize_joint(
         "network": asdict(config) | {"source": ""},
         "backend": backend.name,
         "seed": options.seed,
+        "effort": options.effort,
         "reduce_bandwidth_gbps": options.reduce_bandwidth_gbps,
         "most_messages": most_messages,
         "version": package_version(),
@@ -153,8 +156,10 @@ def _best(
     cuts: list[list[Collective]], topology: Topology, backend: Backend, options: SearchOptions, most_messages: int
 ) -> tuple[Schedule, ...] | None:
     best: tuple[Schedule, ...] | None = None
-    best_ns, best_messages = 0, 0
+    best_ns, best_messages, patience = 0, 0, len(cuts) if options.effort == THOROUGH else _PATIENCE
     for collectives in cuts:
+        if patience == 0:
+            break
         model = backend.link_model
         try:
             made = together(topology, collectives, model, options.reduce_bandwidth_gbps, options.seed)
@@ -166,6 +171,8 @@ def _best(
         time_ns = max(each.collective_time_ns for each in made)
         if best is None or time_ns < best_ns * (_WORTH_MORE_SENDS if messages > best_messages else 1):
             best, best_ns, best_messages = made, time_ns, messages
+        else:
+            patience -= 1
     return best
 
 

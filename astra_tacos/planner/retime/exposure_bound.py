@@ -26,8 +26,6 @@ from collections.abc import Callable, Collection
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import maximum_flow
 
 from astra_tacos.planner.retime.list_schedule import Durations
 from astra_tacos.planner.retime.policies.pipeline import piecewise_dependencies, users_of
@@ -184,6 +182,9 @@ def _most_hidden(
     pairs: list[tuple[int, int]],
 ) -> float:
     """The largest flow from collectives to compute tasks, never too small: capacities are rounded up."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import maximum_flow
+
     if not pairs:
         return 0.0
     unit = max(float(least.sum()) / (_MOST_FLOW // 2), 1.0)

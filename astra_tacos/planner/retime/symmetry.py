@@ -1,8 +1,9 @@
-"""Runs whose ranks all have the same program: one rank stands for all of them, so that scheduling takes as long for any number.
+"""Ranks with the same program: one stands for all of them, so that scheduling takes as long for any number.
 
-Data, tensor and expert parallelism give such runs, pipelines do not. Rank r has node k of the same kind, work and dependencies as
-rank 0, and members of a collective have it at the same place of their programs. One order of the nodes of rank 0, kept by all
-ranks, is then an order of the whole run.
+Ranks of data, tensor and expert parallelism have one program, ranks of a pipeline one a stage. Two ranks have the same program if
+their nodes at one place are of the same kind, work and dependencies, belong to collectives with nodes at the same places of the
+same programs, and send to and receive from nodes at the same places of the same programs. One order of the nodes of each program,
+kept by all its ranks, is then an order of the whole run: a circle of waits in the run would be one of these orders, too.
 
 The time of an iteration in steady state, of a run that is several training steps.
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.planner.global_order import match_messages
-from astra_tacos.planner.retime.tasks import Extent, Operation, Task, TaskGraph
+from astra_tacos.planner.retime.tasks import Extent, Operation, Programs, Task, TaskGraph
 from astra_tacos.planner.workload import Workload
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import Run
@@ -102,73 +104,82 @@ def steps_of(run: Run) -> Steps:
     return Steps(of_row, np.array(again, np.int64).reshape(-1, 2).T, max(steps) - min(steps))
 
 
-def are_alike(workload: Workload) -> bool:
-    """Whether all ranks of a run have the same program."""
+def programs_of(workload: Workload) -> Programs:
+    """The ranks that have the same program, found by telling apart ranks until nothing does any more."""
     trace, columns, instances = workload.run.workload, workload.run.columns, workload.instances
-    per_rank = np.diff(trace.rank_first)
-    if not len(per_rank) or (per_rank != per_rank[0]).any():
-        return False
-    if np.isin(trace.kind, (NodeType.COMM_SEND, NodeType.COMM_RECV)).any():
-        return False
-    place = workload.issue.place - np.repeat(trace.rank_first[:-1], per_rank)
-    same = (
-        *(trace.node_id, trace.kind, trace.duration_us, trace.size_bytes, np.diff(trace.dep_first)),
-        *(columns.comm_type, columns.num_ops, columns.tensor_size, columns.is_cpu_op, place),
+    rank, first = trace.rank, trace.rank_first
+    local = np.arange(trace.num_nodes) - first[rank]
+    waits = np.diff(trace.dep_first)
+    own = (
+        *(trace.node_id, trace.kind, trace.duration_us, trace.size_bytes, waits, columns.comm_type, columns.num_ops),
+        *(columns.tensor_size, columns.is_cpu_op, workload.issue.place - first[rank]),
     )
-    if not all((column.reshape(len(per_rank), -1) == column[: per_rank[0]]).all() for column in same):
-        return False
-    count = len(trace.dep) // len(per_rank)
-    dep = trace.dep.reshape(len(per_rank), count) - trace.rank_first[:-1, None]
-    if not (dep == dep[0]).all():
-        return False
-    nodes = instances.nodes
-    local = nodes.row - trace.rank_first[nodes.rank]
-    first = np.full(instances.num_instances, -1, np.int64)
-    first[instances.instance] = local
-    return bool((first[instances.instance] == local).all())
+    dep = np.where(trace.dep < 0, trace.dep, trace.dep - np.repeat(first[rank], waits))
+    sent, received = match_messages(trace, workload.issue)
+    meets = np.full(trace.num_nodes, -1, np.int64)
+    meets[sent], meets[received] = received, sent
+    alone = np.flatnonzero(meets < 0)
+    rows, order = instances.nodes.row, np.argsort(instances.instance, kind="stable")
+    begin = np.searchsorted(instances.instance[order], np.arange(instances.num_instances + 1))
+    shapes = {group: tuple(other - members[0] for other in members) for group, members in instances.nodes.members.items()}
+    groups = instances.group.tolist()
+
+    def told_apart(*of_nodes: NDArray[Any], lists: NDArray[Any] | None = None) -> NDArray[np.int64]:
+        """int64[num_ranks], numbers of ranks that have the same entries, by first rank."""
+        known: dict[tuple[bytes, ...], int] = {}
+        found = []
+        for one in range(trace.num_ranks):
+            key = [column[first[one] : first[one + 1]].tobytes() for column in of_nodes]
+            if lists is not None:
+                key.append(lists[trace.dep_first[first[one]] : trace.dep_first[first[one + 1]]].tobytes())
+            found.append(known.setdefault(tuple(key), len(known)))
+        return np.array(found, np.int64)
+
+    of_rank = told_apart(*own, lists=dep)
+    while True:
+        mark = of_rank[rank] * trace.num_nodes + local
+        other = mark[meets]
+        other[alone] = -1
+        kinds: dict[tuple[Any, ...], int] = {}
+        kind = np.empty(instances.num_instances, np.int64)
+        marks = mark[rows[order]]
+        for number, (low, high) in enumerate(pairwise(begin.tolist())):
+            key = shapes[groups[number]], np.sort(marks[low:high]).tobytes()
+            kind[number] = kinds.setdefault(key, number)
+        number_of = np.full(trace.num_nodes, -1, np.int64)
+        number_of[rows] = kind[instances.instance]
+        finer = told_apart(of_rank[rank], other, number_of)
+        if finer.max(initial=0) == of_rank.max(initial=0):
+            return Programs(of_rank, np.unique(of_rank, return_index=True)[1], number_of)
+        of_rank = finer
 
 
-def instance_table(workload: Workload) -> NDArray[np.int64]:
-    """int64[num_ranks, num_instances]; for ranks that are alike, the instance that each has where rank 0 has one, -1 for none."""
+def expanded(ranks: list[list[Task]], programs: Programs, workload: Workload) -> list[list[Task]]:
+    """The tasks of all ranks, given those of a rank of each program, at the same places of their lists."""
     trace, instances = workload.run.workload, workload.instances
-    nodes = instances.nodes
-    at_row = np.full(trace.num_nodes, -1, np.int64)
-    at_row[nodes.row] = instances.instance
-    table = np.full((trace.num_ranks, instances.num_instances), -1, np.int64)
-    own = nodes.rank == 0
-    for rank in range(trace.num_ranks):
-        table[rank, instances.instance[own]] = at_row[nodes.row[own] + trace.rank_first[rank]]
-    return table
-
-
-def expanded(graph: TaskGraph, workload: Workload) -> TaskGraph:
-    """A graph of rank 0 as the graph of all ranks, whose tasks have the same places in the lists of their ranks."""
-    trace, instances = workload.run.workload, workload.instances
-    table = instance_table(workload)
-    group_of, members = instances.group.tolist(), instances.nodes.members
-    ranks: list[list[Task]] = []
-    operations: list[Operation] = []
+    nodes, group_of, members = instances.nodes, instances.group.tolist(), instances.nodes.members
+    numbers = programs.number_of[nodes.row].tolist()
+    own_of = dict(zip(zip(nodes.rank.tolist(), numbers, strict=True), instances.instance.tolist(), strict=True))
     made: dict[tuple[Operation, int], Operation] = {}
-    for rank in range(trace.num_ranks):
-        shift = int(trace.rank_first[rank])
-        other_of = {task: task.twin(rank, task.row + shift) for task in graph.ranks[0]}
+    found = []
+    for rank, program in enumerate(programs.of_rank.tolist()):
+        shift = int(trace.rank_first[rank] - trace.rank_first[programs.first_rank[program]])
+        other_of = {task: task.twin(rank, task.row + shift) for task in ranks[program]}
         for task, other in other_of.items():
             other.data, other.ctrl = [other_of[dep] for dep in task.data], [other_of[dep] for dep in task.ctrl]
             if task.operation is None:
                 continue
             one = task.operation
-            numbers = [int(table[rank, extent.instance]) for extent in one.content]
-            group = group_of[numbers[0]]
+            parts = [(own_of[rank, extent.instance], extent) for extent in one.content]
+            group = group_of[parts[0][0]]
             if (one, group) not in made:
-                content = tuple(Extent(at, each.begin, each.end) for at, each in zip(numbers, one.content, strict=True))
-                own = Operation(one.pattern, group, one.size_bytes, members[group], content, one.place)
-                own.urgency, own.is_changed, own.suffix = one.urgency, one.is_changed, one.suffix
-                made[one, group] = own
-                operations.append(own)
+                content = tuple(Extent(at, each.begin, each.end) for at, each in parts)
+                made[one, group] = Operation(one.pattern, group, one.size_bytes, members[group], content, one.place)
+                made[one, group].is_changed, made[one, group].suffix = one.is_changed, one.suffix
             other.operation = made[one, group]
             made[one, group].tasks.append(other)
-        ranks.append(list(other_of.values()))
-    return TaskGraph(ranks, operations, graph.credit_bytes, graph.reorders_compute, graph.moves_when_idle)
+        found.append(list(other_of.values()))
+    return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -206,7 +217,7 @@ def read_source(workload: Workload) -> Source:
 
 
 def read_graph(workload: Workload, source: Source, outcome: RunOutcome) -> TaskGraph:
-    """The tasks of a run, those of rank 0 alone if all have the same program; durations are those of its replay.
+    """The tasks of a run, of one rank for all that have the same program; durations are those of its replay.
 
     Raises
     ------
@@ -226,36 +237,36 @@ def read_graph(workload: Workload, source: Source, outcome: RunOutcome) -> TaskG
             f"{trace.prefix}: {trace.describe_node(row)} never runs, as it is in a cycle of dependencies or behind one"
         )
     took = np.maximum(outcome.node_finish_ns - outcome.node_issue_ns, 0).tolist()
-    kind, place, rank = trace.kind.tolist(), workload.issue.place.tolist(), trace.rank.tolist()
-    num_ranks = 1 if are_alike(workload) else trace.num_ranks
-    num_rows = int(trace.rank_first[num_ranks])
-    tasks = [Task(rank[row], row, kind[row], place[row], took[row]) for row in range(num_rows)]
-    for task, on_cpu in zip(tasks, run.columns.is_cpu_op[:num_rows].tolist(), strict=True):
-        task.on_cpu = on_cpu
-    for one in range(num_ranks):
+    kind, place = trace.kind.tolist(), workload.issue.place.tolist()
+    programs = programs_of(workload)
+    tasks: dict[int, Task] = {}
+    ranks: list[list[Task]] = []
+    for program, one in enumerate(programs.first_rank.tolist()):
         begin, end = int(trace.rank_first[one]), int(trace.rank_first[one + 1])
         row_of = {int(node): begin + at for at, node in enumerate(trace.node_id[begin:end].tolist())}
+        for row in range(begin, end):
+            tasks[row] = Task(program, row, kind[row], place[row], 0 if kind[row] == NodeType.COMM_RECV else took[row])
+            tasks[row].on_cpu = bool(run.columns.is_cpu_op[row])
         for row in range(begin, end):
             message, task = source.nodes[row], tasks[row]
             task.data = [tasks[row_of[dep]] for dep in message.data_deps]
             others = (tasks[row_of[dep]] for dep in message.ctrl_deps)
             task.ctrl = [dep for dep in others if dep not in task.data and not (task.is_on_network and dep.is_on_network)]
+        ranks.append([tasks[row] for row in range(begin, end)])
     sent, received = match_messages(trace, workload.issue)
-    for send, receive in zip(sent.tolist(), received.tolist(), strict=True):
-        tasks[send].sends_to = tasks[receive]
-        tasks[receive].duration_ns = 0
-    for task in tasks:
-        if task.kind == NodeType.COMM_RECV:
-            task.duration_ns = 0
-    operations: list[Operation] = []
-    for number in range(instances.num_instances):
-        group, size = int(instances.group[number]), int(instances.size_bytes[number])
-        content = (Extent(number, 0, size),)
-        members = instances.nodes.members[group]
-        operations.append(Operation(int(instances.pattern[number]), group, size, members, content, number))
-    for row, number in zip(instances.nodes.row.tolist(), instances.instance.tolist(), strict=True):
-        if row < num_rows:
-            tasks[row].operation = operations[number]
-            operations[number].tasks.append(tasks[row])
-    ranks = [tasks[int(trace.rank_first[one]) : int(trace.rank_first[one + 1])] for one in range(num_ranks)]
-    return TaskGraph(ranks, [operation for operation in operations if operation.tasks])
+    first, receiver = trace.rank_first[:-1], trace.rank[received]
+    alike = received - first[receiver] + first[programs.first_rank[programs.of_rank[receiver]]]
+    for send, receive in zip(sent.tolist(), alike.tolist(), strict=True):
+        if send in tasks:
+            tasks[send].sends_to = tasks[receive]
+    operations: dict[int, Operation] = {}
+    for row, number in zip(instances.nodes.row.tolist(), programs.number_of[instances.nodes.row].tolist(), strict=True):
+        if row not in tasks:
+            continue
+        if number not in operations:
+            group, size = int(instances.group[number]), int(instances.size_bytes[number])
+            content, members = (Extent(number, 0, size),), instances.nodes.members[group]
+            operations[number] = Operation(int(instances.pattern[number]), group, size, members, content, number)
+        tasks[row].operation = operations[number]
+        operations[number].tasks.append(tasks[row])
+    return TaskGraph(ranks, [operations[number] for number in sorted(operations)], programs=programs)

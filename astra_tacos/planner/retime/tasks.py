@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from astra_tacos.planner.retime.collectives import SynthesizedCollectives
 from astra_tacos.replayer.run_replay import replay_run
@@ -202,6 +203,26 @@ class Operation:
         return made
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Programs:
+    """Which ranks of a run have the same program.
+
+    Parameters
+    ----------
+    of_rank
+        int64[num_ranks], the program of each rank; programs count by their first ranks.
+    first_rank
+        int64[num_programs], the first rank that has each.
+    number_of
+        int64[num_nodes], the collective of the run that stands for each node's own, as their nodes are at the same places of the
+        same programs; -1 for other nodes.
+    """
+
+    of_rank: NDArray[np.int64]
+    first_rank: NDArray[np.int64]
+    number_of: NDArray[np.int64]
+
+
 Vertex = Task | Operation
 """A task that is in no operation, or an operation."""
 Relations = tuple[dict[Vertex, list[Vertex]], list[Vertex]]
@@ -209,14 +230,16 @@ Relations = tuple[dict[Vertex, list[Vertex]], list[Vertex]]
 
 @dataclass(slots=True, eq=False)
 class TaskGraph:
-    """The tasks of all ranks, or of rank 0 alone if all have the same program (`symmetry`).
+    """The tasks of all ranks, or of one rank for all that have the same program (`symmetry`).
 
     Parameters
     ----------
     ranks
-        Tasks of each rank.
+        Tasks of each rank, or of each program.
     operations
         The collectives.
+    programs
+        Which ranks have which program; None if each has its own.
     credit_bytes
         How many bytes of collectives may be committed ahead of a decision; 0 for those that could start at once.
     reorders_compute
@@ -229,6 +252,7 @@ class TaskGraph:
 
     ranks: list[list[Task]]
     operations: list[Operation]
+    programs: Programs | None = None
     credit_bytes: int = 0
     reorders_compute: bool = False
     moves_when_idle: bool = False
@@ -295,7 +319,7 @@ class TaskGraph:
                 task.operation = made
             operations.append(made)
         ranks = [[other_of[task] for task in tasks] for tasks in self.ranks]
-        return TaskGraph(ranks, operations, self.credit_bytes, self.reorders_compute, self.moves_when_idle)
+        return TaskGraph(ranks, operations, self.programs, self.credit_bytes, self.reorders_compute, self.moves_when_idle)
 
 
 def vertex_of(task: Task) -> Vertex:

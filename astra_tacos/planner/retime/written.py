@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.planner.retime.list_schedule import ListSchedule
 from astra_tacos.planner.retime.symmetry import Source, expanded
-from astra_tacos.planner.retime.tasks import SAME_TAG, Task, TaskGraph, tasks_of
+from astra_tacos.planner.retime.tasks import SAME_TAG, Programs, Task, TaskGraph, tasks_of
 from astra_tacos.planner.run_files import write_configurations
 from astra_tacos.planner.workload import Workload
 from astra_tacos.run.backend import Backend
@@ -23,28 +24,56 @@ from astra_tacos.run.run import NATIVE, WORKLOAD, Run, RunInputs
 from astra_tacos.run.trace.node_bytes import encode_messages, set_attribute
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.run.trace.trace import Trace
+from astra_tacos.support.grouping import members_of
 
 FROM = "astra_tacos_from"
 """Attribute of a node of a scheduled run: the nodes of the run before that it was made of."""
 
 
+class Layout(NamedTuple):
+    """Where the tasks of all ranks are.
+
+    `rank_first`: int64[num_ranks + 1], where those of each rank begin. For each of them, `at`: its place among the tasks that are
+    listed; `moved`: how far the tasks of its rank are from these; `moved_rows`: how far their rows of the run before are.
+    """
+
+    rank_first: NDArray[np.int64]
+    at: NDArray[np.int64]
+    moved: NDArray[np.int64]
+    moved_rows: NDArray[np.int64]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Ordered:
-    """A task graph in the order in which it is written: of all ranks, or of rank 0 for all of them.
+    """A task graph in the order in which it is written: of all ranks, or of one rank for all that have the same program.
 
     Parameters
     ----------
     ranks
-        Tasks of each rank by id.
+        Tasks of each rank, or of each program, by id.
     id_of
         The id of each task.
     before
         The communication that each collective and send waits for, as it is before it on its rank.
+    programs
+        Which ranks have which program; None if each has its own.
     """
 
     ranks: list[list[Task]]
     id_of: dict[Task, int]
     before: dict[Task, Task]
+    programs: Programs | None = None
+
+    def laid_out(self, trace: Trace) -> Layout:
+        """Where the tasks of all ranks are, given the run before."""
+        count = np.array([len(tasks) for tasks in self.ranks], np.int64)
+        first = np.concatenate(([0], np.cumsum(count)))
+        of_rank = np.arange(trace.num_ranks) if self.programs is None else self.programs.of_rank
+        own = of_rank if self.programs is None else self.programs.first_rank[of_rank]
+        rank_first, at = members_of(first, of_rank)
+        begin = trace.rank_first[:-1]
+        shift = np.repeat(np.stack((rank_first[:-1] - first[of_rank], begin - begin[own])), count[of_rank], axis=1)
+        return Layout(rank_first, at, *shift)
 
 
 def ordered(graph: TaskGraph, schedule: ListSchedule) -> Ordered:
@@ -53,17 +82,17 @@ def ordered(graph: TaskGraph, schedule: ListSchedule) -> Ordered:
     for vertex in schedule.order:
         for task in tasks_of(vertex):
             ranks[task.rank].append(task)
-    return _numbered(ranks)
+    return _numbered(ranks, graph.programs)
 
 
 def on_all_ranks(new: Ordered, workload: Workload) -> Ordered:
-    """The same for all ranks, where rank 0 stands for them."""
-    if len(new.ranks) == workload.run.workload.num_ranks:
+    """The same for all ranks, where some stand for others."""
+    if new.programs is None:
         return new
-    return _numbered(expanded(TaskGraph(new.ranks, []), workload).ranks)
+    return _numbered(expanded(new.ranks, new.programs, workload))
 
 
-def _numbered(ranks: list[list[Task]]) -> Ordered:
+def _numbered(ranks: list[list[Task]], programs: Programs | None = None) -> Ordered:
     id_of = {task: number for tasks in ranks for number, task in enumerate(tasks)}
     before: dict[Task, Task] = {}
     for tasks in ranks:
@@ -78,7 +107,7 @@ def _numbered(ranks: list[list[Task]]) -> Ordered:
                 before[task] = last_compute
             if task.computes:
                 last_compute = task
-    return Ordered(ranks, id_of, before)
+    return Ordered(ranks, id_of, before, programs)
 
 
 def _needs_order(task: Task, later: Task) -> bool:
@@ -88,27 +117,23 @@ def _needs_order(task: Task, later: Task) -> bool:
 
 def rows_of(ordered_graph: Ordered, trace: Trace) -> NDArray[np.int64]:
     """int64, the row of the workload before that each task of all ranks is of."""
+    layout = ordered_graph.laid_out(trace)
     own = np.array([task.row for tasks in ordered_graph.ranks for task in tasks], np.int64)
-    copies = trace.num_ranks // len(ordered_graph.ranks)
-    first = trace.rank_first[:-1] if copies > 1 else np.zeros(1, np.int64)
-    return np.asarray(np.tile(own, copies) + np.repeat(first, len(own)))
+    return own[layout.at] + layout.moved_rows
 
 
 def run_of(ordered_graph: Ordered, run: Run) -> Run:
     """The run in memory, without files: what reading the written files would give, except for byte offsets."""
     trace, columns = run.workload, run.columns
-    copies = trace.num_ranks // len(ordered_graph.ranks)
     tasks = [task for own in ordered_graph.ranks for task in own]
-    count = len(tasks)
-    rows = rows_of(ordered_graph, trace)
-    rank_first = np.cumsum([0, *(len(own) for own in ordered_graph.ranks * copies)]).astype(np.int64)
+    layout, rows = ordered_graph.laid_out(trace), rows_of(ordered_graph, trace)
     row_of = {task: place for place, task in enumerate(tasks)}
-    num_deps = np.zeros(count, np.int64)
+    num_deps = np.zeros(len(tasks), np.int64)
     dep: list[int] = []
-    own = rows[:count]
+    own = np.array([task.row for task in tasks], np.int64)
     size, pattern = trace.size_bytes[own], columns.comm_type[own]
     duration, num_ops, tensor_size = trace.duration_us[own], columns.num_ops[own], columns.tensor_size[own]
-    tag = trace.tag[own]
+    tag = np.full(len(tasks), SAME_TAG, np.int64)
     for place, task in enumerate(tasks):
         before = len(dep)
         dep += (row_of[other] for other in task.deps)
@@ -122,11 +147,12 @@ def run_of(ordered_graph: Ordered, run: Run) -> Run:
                 column[place] = _share(int(column[place]), task)
         if task.tag != SAME_TAG:
             tag[place] = task.tag
+    at, first = layout.at, np.concatenate(([0], np.cumsum(num_deps)))
     changed = replace(
         columns,
-        comm_type=np.tile(pattern, copies),
-        num_ops=np.tile(num_ops, copies),
-        tensor_size=np.tile(tensor_size, copies),
+        comm_type=pattern[at],
+        num_ops=num_ops[at],
+        tensor_size=tensor_size[at],
         **{
             name: getattr(columns, name)[rows]
             for name in (
@@ -135,23 +161,22 @@ def run_of(ordered_graph: Ordered, run: Run) -> Run:
             )
         },
     )
-    ids = np.tile(np.array([ordered_graph.id_of[task] for task in tasks], np.uint64), copies)
-    whose = np.repeat(np.arange(copies) * count, len(dep))
+    dep_first, entries = members_of(first, at)
     workload = Trace(
         trace.prefix,
-        rank_first,
-        ids,
+        layout.rank_first,
+        np.array([ordered_graph.id_of[task] for task in tasks], np.uint64)[at],
         trace.kind[rows],
-        np.tile(duration, copies),
-        np.tile(size, copies),
+        duration[at],
+        size[at],
         trace.peer[rows],
-        np.tile(tag, copies),
-        np.concatenate(([0], np.cumsum(np.tile(num_deps, copies)))),
-        np.tile(np.array(dep, np.int64), copies) + whose,
+        np.where(tag[at] == SAME_TAG, trace.tag[rows], tag[at]),
+        dep_first,
+        np.array(dep, np.int64)[entries] + np.repeat(layout.moved, np.diff(dep_first)),
         None,
         changed,
     )
-    return replace(run, workload=workload, implementation=np.full(count * copies, NATIVE, np.int32))
+    return replace(run, workload=workload, implementation=np.full(len(at), NATIVE, np.int32))
 
 
 def _share(total: int, task: Task) -> int:
