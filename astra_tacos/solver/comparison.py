@@ -107,7 +107,7 @@ class Comparison:
         """The row of a synthesizer or a program; `least` is the least time of rows of this size so far."""
         name = maker if isinstance(maker, str) else maker.name
         begin, is_thorough = time.perf_counter(), self.options.effort == THOROUGH
-        parts = 1 if is_thorough or self.options.budget is not None else 2
+        parts = 1 if is_thorough or self.options.budget is not None else 3
         try:
             what = self._of_size(size)
             own = maker if isinstance(maker, str) else AUTO
