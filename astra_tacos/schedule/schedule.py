@@ -95,7 +95,7 @@ class Schedule:
             check_values(self.sums, self.value, self.chunk, self.reduces)
         for name in ("chunk", "channel", "reduces", "start_ns", "end_ns", "message_first", "value", "trip"):
             array = getattr(self, name)
-            if array is not None:
+            if array is not None and array.flags.writeable:
                 array = array.view()
                 array.flags.writeable = False
                 object.__setattr__(self, name, array)

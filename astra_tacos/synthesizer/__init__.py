@@ -41,6 +41,7 @@ from astra_tacos.synthesizer.work import (
     device_work,
     gather_work,
     match_work,
+    matched_work,
     over_dimensions_work,
     route_work,
     tree_work,
@@ -64,7 +65,9 @@ SYNTHESIZERS: dict[str, Synthesizer] = {
         by_chunk=True,
         optimum=symmetric_optimum,
     ),
-    "tacos": on_fabrics(Synthesizer(tacos, _ALL, is_random=True, advise=most_promising, work=match_work, by_chunk=True)),
+    "tacos": on_fabrics(
+        Synthesizer(tacos, _ALL, is_random=True, advise=most_promising, work=matched_work, trial_work=match_work, by_chunk=True)
+    ),
     "routed": on_fabrics(
         Synthesizer(
             routed, _ALL | _OF_PARTS, is_random=True, advise=most_promising, work=route_work, does_groups=True, by_chunk=True

@@ -38,6 +38,8 @@ class Synthesizer:
     work
         An estimate of how much work one schedule is, in sends examined (see `work`), by which a search decides what to try first
         and what fits into its budget. It must follow from its arguments alone.
+    trial_work
+        What a seed counts as where the number of seeds is chosen; None for `work`.
     does_groups
         Whether it takes collectives that not all NPUs are members of, and lets the others pass chunks on.
     does_forwarding
@@ -63,6 +65,7 @@ class Synthesizer:
     refusal: Callable[[Topology, Collective], str | None] = never
     advise: Callable[[Topology, str, int, LinkModel, int], int] | None = None
     work: Callable[[Topology, Collective], int] = dispatch_work
+    trial_work: Callable[[Topology, Collective], int] | None = None
     does_groups: bool = False
     does_forwarding: bool = False
     by_chunk: bool = False

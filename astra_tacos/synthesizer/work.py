@@ -96,9 +96,13 @@ def gather_work(topology: Topology, collective: Collective) -> int:
 
 
 def match_work(topology: Topology, collective: Collective) -> int:
-    """Work of the matcher; an All-Reduce over links alone is matched again with overlapping phases, and dispatched."""
-    overlaps = collective.num_phases == 2 and not topology.has_switches
-    return _OVERHEAD + int((1 + _MATCH if overlaps else _MATCH) * collective.least_sends)
+    """Work of the matcher alone."""
+    return _OVERHEAD + int(_MATCH * collective.least_sends)
+
+
+def matched_work(topology: Topology, collective: Collective) -> int:
+    """Work of matching; an All-Reduce is settled twice, or matched again with overlapping phases and dispatched."""
+    return match_work(topology, collective) + (collective.least_sends if collective.num_phases == 2 else 0)
 
 
 def tree_work(topology: Topology, collective: Collective) -> int:

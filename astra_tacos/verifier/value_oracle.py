@@ -133,11 +133,14 @@ def check_values(
         who, last = _who_has_all(
             [holders[part] for part in sums.part[sums.part_first[whole] : sums.part_first[whole + 1]].tolist()]
         )
-        makes = ~np.isin(who, holders[whole][0])
-        npus = np.concatenate((holders[whole][0], who[makes]))
+        got, when = holders[whole]
+        if not len(got):
+            holders[whole] = who, last + durations[whole]
+            continue
+        makes = got[np.minimum(np.searchsorted(got, who), len(got) - 1)] != who
+        npus = np.concatenate((got, who[makes]))
         ascending = np.argsort(npus)
-        times = np.concatenate((holders[whole][1], last[makes] + durations[whole]))
-        holders[whole] = npus[ascending], times[ascending]
+        holders[whole] = npus[ascending], np.concatenate((when, last[makes] + durations[whole]))[ascending]
     text = "brings a value that the destination already has"
     own_again = sums.npu[value] == dst
     violations += [at_row("redundant-send", int(rows[i]), text) for i in np.flatnonzero(again | own_again)]

@@ -20,6 +20,7 @@ from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.algorithms.column_generation import refuse_without_forwarding
 from astra_tacos.synthesizer.algorithms.in_network import refuse_without_devices, refuse_without_servers
 from astra_tacos.synthesizer.search.candidates import default_trials
+from astra_tacos.synthesizer.work import match_work
 from astra_tacos.verifier.schedule_oracle import verify
 
 OF_DEVICES = refuse_without_forwarding, refuse_without_devices, refuse_without_servers
@@ -197,7 +198,7 @@ def test_any_root(name: str, network: str, collective: str) -> None:
 def test_default_trials_shrink_with_the_number_of_sends() -> None:
     network = topology(*ALL["ring8"])  # what the matcher does not mind
     for what, trials in (("all-gather", 8), 32), (("all-reduce", 256), 12), (("all-gather", 4096), 1):
-        assert default_trials(SYNTHESIZERS["tacos"].work(network, COLLECTIVES[what[0]](what[1], 1 << 20, 1)), 500_000) == trials
+        assert default_trials(match_work(network, COLLECTIVES[what[0]](what[1], 1 << 20, 1)), 500_000) == trials
 
 
 @pytest.mark.parametrize(

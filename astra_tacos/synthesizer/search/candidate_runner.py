@@ -322,7 +322,10 @@ class CandidateRunner:
 
     def _left(self, candidate: Candidate) -> float:
         """What is left of the budget, less what will be examined of the result after the search."""
-        return self.budget - self.work - self.work_after * max(candidate.cut.collective.least_sends, self.longest)
+        best = self.leaderboard.best
+        leads = best is not None and (best.schedule.synthesizer, best.schedule.timing.link_model) == candidate.series
+        most = self.budget * (self.leaderboard.effort.for_leader if leads and not self.is_limit else 1)
+        return most - self.work - self.work_after * max(candidate.cut.collective.least_sends, self.longest)
 
     def _most(self, candidate: Candidate) -> float:
         """What a candidate may examine before it is stopped. It never grows, so it may be asked early."""

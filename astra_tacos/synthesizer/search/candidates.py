@@ -254,7 +254,8 @@ def list_candidates(
                 refusals.setdefault(name, reason)
                 continue
             work = entry.work(topology, cut.collective)
-            total = (options.trials or default_trials(work, effort.trials_work)) if entry.is_random else 1
+            of_trial = work if entry.trial_work is None else entry.trial_work(topology, cut.collective)
+            total = (options.trials or default_trials(of_trial, effort.trials_work)) if entry.is_random else 1
             least_ns = entry.least_ns(topology, cut.collective) if entry.least_ns is not None else 0.0
             first = Candidate(name, cut, seed, 0, work, by_chunk=entry.by_chunk, least_ns=least_ns)
             candidates += [replace(first, seed=seed + trial, trial=trial) for trial in range(total)]

@@ -29,6 +29,8 @@ class Effort:
     ----------
     budget, on_graphs
         Sends that a search of `auto` examines; and where devices forward, as linear programmes find the best schedules there.
+    for_leader
+        So many times that may be examined for the synthesizer and link model that lead.
     worth
         A candidate is made if its bound is less than this share of the leader's time. For each doubling of its sends, from
         100,000 on, it may take this share of that time.
@@ -49,6 +51,7 @@ class Effort:
 
     budget: int
     on_graphs: int
+    for_leader: float
     worth: float
     gain: float
     trials_work: int
@@ -61,6 +64,7 @@ EFFORTS = {
     "quick": Effort(
         budget=SENDS_PER_SECOND // 2,
         on_graphs=SENDS_PER_SECOND,
+        for_leader=1.0,
         worth=0.98,
         gain=0.99,
         trials_work=50_000,
@@ -69,8 +73,9 @@ EFFORTS = {
         behind=1.02,
     ),
     "normal": Effort(
-        budget=3 * SENDS_PER_SECOND // 2,
-        on_graphs=3 * SENDS_PER_SECOND,
+        budget=SENDS_PER_SECOND,
+        on_graphs=2 * SENDS_PER_SECOND,
+        for_leader=1.5,
         worth=0.99,
         gain=0.995,
         trials_work=200_000,
@@ -81,6 +86,7 @@ EFFORTS = {
     "thorough": Effort(
         budget=20 * SENDS_PER_SECOND,
         on_graphs=20 * SENDS_PER_SECOND,
+        for_leader=1.0,
         worth=1.0,
         gain=0.998,
         trials_work=500_000,
