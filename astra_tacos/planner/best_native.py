@@ -254,7 +254,6 @@ class _Search:
             elif end.num_messages <= self._left_to_judge or len(self._judged) < _ALWAYS:
                 self._left_to_judge -= end.num_messages
                 judged = end_with_queues(run, self._backend, end.end_ns, self._replays[configuration])
-                self._forget(self._replays[configuration])
             else:
                 self.was_cut_off = True
                 judged = None
@@ -324,13 +323,9 @@ class _Search:
         """How a configuration ends, or why it does not."""
         known = self._replays.setdefault(configuration, {})
         attempt = replay_once(configuration.run(self._run), self._backend, known)
-        self._forget(known)
-        return attempt.reason if attempt.outcome is None else _End(attempt.outcome.end_ns, attempt.outcome.num_messages)
-
-    def _forget(self, known: dict[Backend, Attempt]) -> None:
-        """Keep no outcomes of a large run: there may be hundreds, and each is soon found again."""
         if self._run.workload.num_nodes > _MOST_KEPT:
-            known.clear()
+            known.clear()  # there may be a hundred, and each is soon found again
+        return attempt.reason if attempt.outcome is None else _End(attempt.outcome.end_ns, attempt.outcome.num_messages)
 
 
 def _algorithms(pattern: int, dimension: int | None, best: NativeConfiguration) -> Iterator[NativeConfiguration]:

@@ -281,8 +281,10 @@ def find(file: FileBytes, rows: NDArray[np.int64]) -> tuple[list[int], list[int]
 
 def _texts(file: FileBytes, places: NDArray[np.int64]) -> tuple[str, ...]:
     """Texts at offsets `places[0]`, of sizes `places[1]`; a group name may be of protobuf's type bytes and then hold anything."""
-    parts = (file.data[at : at + size] for at, size in places.T.tolist())
-    return tuple(part.tobytes().decode(errors="backslashreplace") for part in parts)
+    if not places.size:
+        return ()
+    data = file.data.tobytes()
+    return tuple(data[at : at + size].decode(errors="backslashreplace") for at, size in places.T.tolist())
 
 
 def _describe_fault(file: FileBytes, code: int, message_at: int, fault_at: int) -> str:
