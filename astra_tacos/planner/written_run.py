@@ -291,32 +291,25 @@ def node_rows(
     instances, trace = workload.instances, workload.run.workload
     nodes = instances.nodes
     alone = instances.num_members < 2
-    rows = []
     names = {pattern: pattern_name(pattern) for pattern in np.unique(nodes.pattern).tolist()}
-    columns = (nodes.row, nodes.rank, instances.instance, assignment.implementation[instances.instance])
-    for entry, (row, rank, number, chosen) in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
-        case = int(workload.of_instance[number])
+    reasons = []
+    for number, case in enumerate(workload.of_instance.tolist()):
         if alone[number]:
-            why = "a group of one: nothing to do"
+            reasons.append("a group of one: nothing to do")
         elif made.of_instance[number] != NO_JOINT:
-            why = "one of several in a joint trace"
-        elif case < 0:
-            why = "nothing to move"
+            reasons.append("one of several in a joint trace")
         else:
-            why = solutions[case].reason or "synthesized"
-        waits = changes.wait[changes.wait_first[entry] : changes.wait_first[entry + 1]]
-        rows.append(
-            [
-                rank,
-                int(trace.node_id[row]),
-                int(changes.node_id[entry]),
-                names[int(nodes.pattern[entry])],
-                int(nodes.group[entry]),
-                int(assignment.group[number]),
-                number,
-                None if chosen == NATIVE else traces[chosen],
-                [int(node) for node in trace.node_id[waits].tolist()],
-                why,
-            ]
-        )
+            reasons.append("nothing to move" if case < 0 else solutions[case].reason or "synthesized")
+    waits, begin = trace.node_id[changes.wait].tolist(), changes.wait_first.tolist()
+    instance = instances.instance
+    columns = (
+        *(nodes.rank, trace.node_id[nodes.row], changes.node_id, nodes.pattern, nodes.group),
+        *(assignment.group[instance], instance, assignment.implementation[instance]),
+    )
+    rows = []
+    for entry, row in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+        *own, pattern, group, new_group, number, chosen = row
+        ran = None if chosen == NATIVE else traces[chosen]
+        after = waits[begin[entry] : begin[entry + 1]]
+        rows.append([*own, names[pattern], group, new_group, number, ran, after, reasons[number]])
     return rows

@@ -356,16 +356,20 @@ def _check_sequences(after: Run, nodes: _Nodes) -> list[Violation]:
     }
     found: list[Violation] = []
     sequences: dict[tuple[int, int, int], dict[int, list[int]]] = defaultdict(dict)
-    ordered = {row for row, (_, _, _, ranks) in wanted.items() if len(ranks) > 1}
-    dep_first, dep = trace.dep_first.tolist(), trace.dep.tolist()
+    ordered = np.zeros(trace.num_nodes, np.bool_)
+    ordered[[row for row, (_, _, _, ranks) in wanted.items() if len(ranks) > 1]] = True
+    known: dict[tuple[bytes, ...], dict[int, int]] = {}
     for rank in range(trace.num_ranks):
         begin, end = int(trace.rank_first[rank]), int(trace.rank_first[rank + 1])
-        depth = _depths(begin, end, dep_first, dep, ordered)
-        chained = list(depth)
-        for one, other in pairwise(chained):
-            if depth[other] != depth[one] + 1 and is_native:
+        first = trace.dep_first[begin : end + 1]
+        waits = np.diff(first), trace.dep[first[0] : first[-1]] - begin, ordered[begin:end]
+        key = tuple(each.tobytes() for each in waits)  # many ranks have the same dependencies
+        depth = known[key] if key in known else known.setdefault(key, _depths(*waits))
+        chained = [begin + row for row in depth]
+        for (one, how_deep), (other, deeper) in pairwise(zip(chained, depth.values(), strict=True)):
+            if deeper != how_deep + 1 and is_native:
                 unordered.add(rank)
-            elif depth[other] != depth[one] + 1:
+            elif deeper != how_deep + 1:
                 text = f"nothing orders {trace.describe_node(one)} and {trace.describe_node(other)}"
                 found.append(Violation("no-order", text, npu=rank))
                 break
@@ -404,36 +408,34 @@ def _disagreements(
     return []
 
 
-def _depths(begin: int, end: int, dep_first: list[int], dep: list[int], collectives: set[int]) -> dict[int, int]:
+def _depths(num_waits: NDArray[np.int64], dep: NDArray[np.int64], counts: NDArray[np.bool_]) -> dict[int, int]:
     """How many collectives there are on the longest way to each, itself counted; they are in one order if no two are alike.
 
     Parameters
     ----------
-    begin, end
-        The rows of a rank.
-    dep_first, dep
-        Rows that each row depends on, as in `Trace`.
-    collectives
-        Rows that count.
+    num_waits, dep
+        How many nodes each node of a rank depends on, and which, counted from its first node; others are of no rank.
+    counts
+        bool[num_nodes], the collectives.
     """
-    following: list[list[int]] = [[] for _ in range(begin, end)]
-    waits = [0] * (end - begin)
-    for row in range(begin, end):
-        for needed in dep[dep_first[row] : dep_first[row + 1]]:
-            if begin <= needed < end:
-                following[needed - begin].append(row)
-                waits[row - begin] += 1
-    deepest = [0] * (end - begin)
-    ready = [row for row in range(begin, end) if not waits[row - begin]]
+    num_nodes = len(num_waits)
+    following: list[list[int]] = [[] for _ in range(num_nodes)]
+    waits = [0] * num_nodes
+    for row, needed in zip(np.repeat(np.arange(num_nodes), num_waits).tolist(), dep.tolist(), strict=True):
+        if 0 <= needed < num_nodes:
+            following[needed].append(row)
+            waits[row] += 1
+    deepest = [0] * num_nodes
+    ready = [row for row in range(num_nodes) if not waits[row]]
     depth: dict[int, int] = {}
     while ready:
         row = ready.pop()
-        if row in collectives:
-            deepest[row - begin] += 1
-            depth[row] = deepest[row - begin]
-        for later in following[row - begin]:
-            deepest[later - begin] = max(deepest[later - begin], deepest[row - begin])
-            waits[later - begin] -= 1
-            if not waits[later - begin]:
+        if counts[row]:
+            deepest[row] += 1
+            depth[row] = deepest[row]
+        for later in following[row]:
+            deepest[later] = max(deepest[later], deepest[row])
+            waits[later] -= 1
+            if not waits[later]:
                 ready.append(later)
     return dict(sorted(depth.items(), key=lambda each: each[1]))
