@@ -74,7 +74,7 @@ EFFORTS = {
     ),
     "normal": Effort(
         budget=SENDS_PER_SECOND,
-        on_graphs=2 * SENDS_PER_SECOND,
+        on_graphs=3 * SENDS_PER_SECOND,
         for_leader=1.5,
         worth=0.99,
         gain=0.995,
