@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.network.composition import build_topology
+from astra_tacos.network.topology import Topology
 from astra_tacos.planner.alike import find_alike, renumbered_solution
 from astra_tacos.planner.best_native import NativeReplays, best_native
 from astra_tacos.planner.candidate_runs import CandidateRun, choose_run
@@ -316,7 +317,7 @@ class _Planning:
         others = [each for each in BACKENDS.values() if each != self.model]
         is_thorough = request.options.effort == THOROUGH
         for other in others if request.compare_backends and is_thorough and differ(self.judges) else []:
-            quick = [_quick(request.options, solution) for solution in solutions]
+            quick = [_quick(request.options, solution, self.topology) for solution in solutions]
             try:
                 theirs = self.solve_all(Machine(self.network, self.start.system, other), quick)
                 defects += [note for each in theirs for note in each.defects]
@@ -393,12 +394,12 @@ def _without(folder: Path, text: str) -> str:
     return text.replace(f"{folder}{os.sep}", "")
 
 
-def _quick(options: SearchOptions, solution: CaseSolution) -> SearchOptions:
+def _quick(options: SearchOptions, solution: CaseSolution, topology: Topology) -> SearchOptions:
     """Options for the same case on another backend: its synthesizer alone, and part of the budget."""
     synthesizer = solution.schedule.synthesizer if solution.schedule else options.synthesizer
     if synthesizer not in SYNTHESIZERS:  # the program of a file
         synthesizer = options.synthesizer
-    return replace(options.part_of_budget(_SHARE_OF_BUDGET), synthesizer=synthesizer, trials=1)
+    return replace(options.part_of_budget(_SHARE_OF_BUDGET, topology), synthesizer=synthesizer, trials=1)
 
 
 def _check(after: Run, written: WrittenRun, before: Run) -> dict[str, Any]:

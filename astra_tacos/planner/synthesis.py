@@ -344,7 +344,7 @@ class _CaseSearch:
         """Options of one search: its share of the budget, and what time is left."""
         options = self.options
         return replace(
-            options.part_of_budget(num_tasks),
+            options.part_of_budget(num_tasks, task.topology),
             synthesizer=task.synthesizer,
             chunks_per_npu="auto" if task.recut else None,
             max_sends=min(self.case.max_sends, options.max_sends),

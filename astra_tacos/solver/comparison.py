@@ -112,7 +112,7 @@ class Comparison:
             what = self._of_size(size)
             own = maker if isinstance(maker, str) else AUTO
             asked, models, _ = timed_for(
-                replace(self.options.part_of_budget(parts), synthesizer=own), self.topology, self.backend
+                replace(self.options.part_of_budget(parts, self.topology), synthesizer=own), self.topology, self.backend
             )
             if isinstance(maker, str):
                 found, order = self._found(what, asked, math.inf if least is None or is_thorough else least)

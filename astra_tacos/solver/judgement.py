@@ -258,7 +258,7 @@ def _other_schedule(schedule: Schedule, backend: Backend, options: SearchOptions
     """What the schedule's synthesizer makes for another backend; None if that is timed alike, or cannot be made."""
     if schedule.synthesizer not in SYNTHESIZERS:
         return None
-    options = replace(options.part_of_budget(_SHARE_OF_BUDGET), synthesizer=schedule.synthesizer)
+    options = replace(options.part_of_budget(_SHARE_OF_BUDGET, schedule.topology), synthesizer=schedule.synthesizer)
     model = backend.link_model
     if model == schedule.timing.link_model:
         return None

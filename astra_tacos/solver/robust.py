@@ -88,7 +88,7 @@ def rivals(topology: Topology, collective: Collective, options: SearchOptions, l
     """Schedules that suit the packet level, of the synthesizers that are asked for, if the number of chunks is to be chosen."""
     if not options.chooses_chunks:
         return
-    share = options.part_of_budget(_SHARE_OF_BUDGET)
+    share = options.part_of_budget(_SHARE_OF_BUDGET, topology)
     listed = _RIVALS if options.effort == THOROUGH else _FEW_RIVALS
     for name, counts in listed:
         for count in counts if name in options.synthesizers else ():
@@ -343,7 +343,7 @@ def search_and_replay(
     found = search_on(backend, network.ns3, topology, collective, options, on_progress)
     contest = _Contest(network, backend, link_order)
     kept = contest.enter(found)
-    share = options.part_of_budget(_MOST_OTHERS + 1)
+    share = options.part_of_budget(_MOST_OTHERS + 1, topology)
     left_out: set[str] = set()
     while not kept and options.link_model == backend.link_model and len(left_out) < _MOST_OTHERS:
         left_out.add(found.schedule.synthesizer)

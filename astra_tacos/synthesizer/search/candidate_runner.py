@@ -37,7 +37,7 @@ _PATIENCE = 2
 _BEHIND = 1.02
 """It gets no more chunks, either, if with the gain of the last two increases, all remaining ones would leave its time above the
 leader's time times this."""
-_FAR = 1.15
+_FAR = 1.25
 """Nor if they would leave its time above the time of a rival that is not searched for, times this."""
 _WORTH_SEEDS = 1.05
 """Other seeds are tried for a number of chunks if the first seed's time is at most the synthesizer's best time times this."""

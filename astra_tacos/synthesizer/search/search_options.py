@@ -186,12 +186,16 @@ class SearchOptions:
         """Sends that may be examined on a network; infinity for no limit."""
         if self.budget is not None:
             return self.budget
-        effort = EFFORTS[self.effort]
-        return (effort.on_graphs if topology.forwarding else effort.budget) if self.synthesizer == AUTO else math.inf
+        return self._of_effort(topology) if self.synthesizer == AUTO else math.inf
 
-    def part_of_budget(self, parts: int) -> SearchOptions:
-        """The same for one of several searches, which share the budget."""
-        return replace(self, budget=max((self.budget or EFFORTS[self.effort].budget) // parts, 1))
+    def part_of_budget(self, parts: int, topology: Topology) -> SearchOptions:
+        """The same for one of several searches on a network, which share the budget and what may be examined for a leader."""
+        most = self.budget or int(self._of_effort(topology) * EFFORTS[self.effort].for_leader)
+        return replace(self, budget=max(most // parts, 1))
+
+    def _of_effort(self, topology: Topology) -> int:
+        effort = EFFORTS[self.effort]
+        return effort.on_graphs if topology.forwarding else effort.budget
 
     def identity(self) -> dict[str, Any]:
         """The options that determine the result, unless the time limit strikes: for keys of caches and rows."""
