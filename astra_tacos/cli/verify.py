@@ -15,7 +15,7 @@ from astra_tacos.collective import COLLECTIVES
 from astra_tacos.solver.first_use import CERTIFYING, CHECKING, PROGRAMS, READING
 from astra_tacos.support.errors import ConfigError
 
-_SHOWN = 4
+_SHOWN, _NEXT_LINE = 4, "\n  "
 _KERNELS = {
     Kind.RUN_DIRECTORY: (*READING, *PROGRAMS, *CHECKING, *CERTIFYING),
     Kind.SCHEDULE: (*CHECKING, *CERTIFYING),
@@ -84,7 +84,9 @@ def verify(path: Path, network_path: Path | None, collective: str | None, before
             echo(f"{verdict.path}: {verdict.outcome}: {verdict.what}")
             if verdict.figures:
                 time, bound = (format_time(verdict.figures[name]) for name in ("predicted_ns", "bound_ns"))
-                echo(f"  predicted time {time}, bound (any algorithm) {bound}: {describe_efficiency(verdict.figures)}")
+                echo(
+                    f"  predicted time {time}, bound (any algorithm) {bound}: {describe_efficiency(verdict.figures, _NEXT_LINE)}"
+                )
             if verdict.unchecked is not None:
                 echo(f"  result not checked: {verdict.unchecked}")
             for violation in verdict.violations[:_SHOWN]:

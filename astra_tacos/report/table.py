@@ -127,14 +127,14 @@ def _predicted(result: dict[str, Any]) -> str:
     return f"{printed} as ASTRA-sim truncates it; {format_time(_real_ns(result))} without truncation"
 
 
-def describe_efficiency(result: dict[str, Any]) -> str:
-    """The efficiency of a certificate in words: the bound over all algorithms as a share of the time."""
+def describe_efficiency(result: dict[str, Any], separator: str = " ") -> str:
+    """The efficiency of a certificate in words: the bound over all algorithms as a share of the time, and why it may be less."""
     if result["efficiency"] is None:
         return "none: faster than the bound, because ASTRA-sim truncates the time of such small chunks; use larger ones"
     share = f"{result['efficiency']:.2%} of the bound"
     text = f"{share}: optimal, no algorithm is faster" if result["optimal"] else share
     less = below_bound(result["predicted_ns"], result["bound_ns"])
-    return f"{text} ({less})" if less else text
+    return f"{text}{separator}({less})" if less else text
 
 
 def _describe_chunked(result: dict[str, Any]) -> str:
