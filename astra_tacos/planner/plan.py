@@ -56,6 +56,7 @@ from astra_tacos.solver.judges import differ, judges_of_run
 from astra_tacos.solver.possibility import RunEnd, earliest, judge_end, why_idle
 from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError, VerificationError
 from astra_tacos.support.files import replaced_directory
+from astra_tacos.support.temporaries import garbage_kept
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search.search_options import THOROUGH, SearchOptions
 from astra_tacos.verifier.run_oracle import verify_run
@@ -140,9 +141,10 @@ def plan(
         _move_up(best.folder, folder)
         recording = planning.recording(best.after)
         result = planning.result(best, judged, notes, bound.result(), recording)
-        rows = node_rows(best.made, best.solutions, best.written.assignment, best.written.changes, best.written.traces)
-        write_plan(folder, result.to_json() | checked, rows, COLUMNS)
-        save_recording(recording, folder / REPLAY_FILE)
+        with garbage_kept():
+            rows = node_rows(best.made, best.solutions, best.written.assignment, best.written.changes, best.written.traces)
+            write_plan(folder, result.to_json() | checked, rows, COLUMNS)
+            save_recording(recording, folder / REPLAY_FILE)
     return result
 
 

@@ -24,6 +24,7 @@ from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import ABSENT, Trace
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import write_json
+from astra_tacos.support.grouping import distinct
 from astra_tacos.support.text_files import describe, read_json_object
 
 _Ints = NDArray[np.int64]
@@ -407,10 +408,15 @@ def _with_plain_tags(run: Run) -> Run:
 def _used_groups(run: Run) -> dict[int, set[tuple[int, int]]]:
     """The collectives of each group that nodes name: (pattern, implementation), of nodes that run one."""
     chosen = np.flatnonzero((run.workload.kind == NodeType.COMM_COLL) & np.isin(run.columns.comm_type, list(PATTERN_KEYS)))
-    cases = np.stack((group_ids(run.columns), run.columns.comm_type, run.implementation))[:, chosen]
+    known, group = np.unique(group_ids(run.columns)[chosen], return_inverse=True)
+    own = run.implementation[chosen].astype(np.int64) - NATIVE
+    most, patterns = int(own.max(initial=0)) + 1, max(PATTERN_KEYS) + 1
+    case = (group * patterns + run.columns.comm_type[chosen]) * most + own
     used: dict[int, set[tuple[int, int]]] = {}
-    for group, pattern, implementation in np.unique(cases, axis=1).T.tolist():
-        used.setdefault(group, set()).add((pattern, implementation))
+    for one in distinct(case).tolist():
+        rest, implementation = divmod(one, most)
+        place, pattern = divmod(rest, patterns)
+        used.setdefault(int(known[place]), set()).add((pattern, implementation + NATIVE))
     return used
 
 

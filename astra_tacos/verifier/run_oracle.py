@@ -207,8 +207,10 @@ def _compare(before: Run, after: Run, place: NDArray[np.int64], moved: NDArray[n
     for row in np.flatnonzero(faults).tolist():
         found.append(Violation("nodes-changed", f"{old.describe_node(row)} is not what it was", npu=_rank(old, row)))
     waiting, awaited = (column[old.dep >= 0] for column in (_owners(old), old.dep))
-    waits = _owners(new) * new.num_nodes + new.dep
-    for lost in np.flatnonzero(~np.isin(place[waiting] * new.num_nodes + place[awaited], waits[new.dep >= 0])).tolist():
+    waits = np.sort((_owners(new) * new.num_nodes + new.dep)[new.dep >= 0])
+    wanted = place[waiting] * new.num_nodes + place[awaited]
+    kept = np.append(waits, -1)[np.searchsorted(waits, wanted)] == wanted
+    for lost in np.flatnonzero(~kept).tolist():
         text = f"{old.describe_node(int(waiting[lost]))} no longer waits for {old.describe_node(int(awaited[lost]))}"
         found.append(Violation("dependency-lost", text, npu=_rank(old, int(waiting[lost]))))
     extra = np.ones(new.num_nodes, np.bool_)
@@ -295,11 +297,9 @@ def _check_nodes(after: Run, nodes: _Nodes, made: dict[int, list[Collective]]) -
     sorted_members = {number: tuple(sorted(of_group)) for number, of_group in members.items()}
     position = {number: {rank: at for at, rank in enumerate(ranks)} for number, ranks in sorted_members.items()}
     known: dict[tuple[object, ...], str] = {}
-    for row, pattern, size, root, ranks in zip(
-        nodes.row.tolist(), nodes.pattern, nodes.size_bytes, nodes.root, nodes.ranks, strict=True
-    ):
-        number, group = int(after.implementation[row]), int(in_group[row])
-        rank = _rank(trace, row)
+    of_rows = (column[nodes.row].tolist() for column in (after.implementation, in_group, trace.rank))
+    wanted = nodes.row.tolist(), nodes.pattern, nodes.size_bytes, nodes.root, nodes.ranks
+    for row, pattern, size, root, ranks, number, group, rank in zip(*wanted, *of_rows, strict=True):
         if number == NATIVE:
             kept = after.columns.comm_type[row] == pattern and sorted_members.get(group) == ranks
             if pattern in COLLECTIVE_NAMES and not kept:
