@@ -52,7 +52,12 @@ _path = click.Path(path_type=Path)
     help="About how many messages ASTRA-sim may simulate, no fewer than native collectives take; by default 20 times those.",
 )
 @click.option("--place", is_flag=True, help="Also plan the run with its ranks on other NPUs, and keep the faster.")
-@click.option("--cache", type=_path, metavar="DIR", help="Directory of synthesized collectives; by default the user's cache.")
+@click.option(
+    "--cache",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Directory of synthesized collectives; by default the user's cache.",
+)
 @click.option("--no-cache", is_flag=True, help="Neither read nor write the cache.")
 @click.option(
     "--schedule",

@@ -58,6 +58,13 @@ def test_json_has_what_plan_json_has_but_the_nodes(tmp_path: Path, cache: Path) 
     assert not cache.exists()
 
 
+def test_a_cache_is_a_directory(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("")
+    result = invoke(tmp_path, "--cache", str(tmp_path / "kept"))
+    assert result.exit_code == 2 and "is a file" in result.output
+    assert not (tmp_path / "plan").exists()
+
+
 def test_what_is_left_as_it_is_has_pattern_size_group_and_nodes(tmp_path: Path) -> None:
     ranks = [[coll(5, size=24, group=1 + rank // 4), coll(6, [5], size=1 << 16)] for rank in range(8)]
     groups = {"1": [0, 1, 2, 3], "2": [4, 5, 6, 7]}
