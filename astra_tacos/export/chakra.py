@@ -30,7 +30,7 @@ from __future__ import annotations
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -51,6 +51,7 @@ from astra_tacos.schedule.timing import wire_bytes
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import replaced_file
 from astra_tacos.support.grouping import distinct, group_by, members_of
+from astra_tacos.support.keyed import Keyed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -240,27 +241,17 @@ def schedule_trace(
         As for `export_chakra`, which says what is raised, too.
     """
     order, in_flight = order_of_traces(schedule, link_order, in_flight)
-    return replace(_last_trace(_Same(schedule), order, first_tag, in_flight), prefix=name)
+    sends = tuple(id(getattr(schedule, each.name)) for each in fields(schedule) if each.name not in _BESIDE_SENDS)
+    return replace(_last_trace(Keyed(sends, schedule), order, first_tag, in_flight), prefix=name)
 
 
-class _Same:
-    """A schedule, equal to one of the same arrays, whatever order of sends that says."""
-
-    def __init__(self, schedule: Schedule) -> None:
-        self.schedule = schedule
-        parts = (schedule.topology, schedule.collective, schedule.chunk, schedule.channel, schedule.start_ns, schedule.end_ns)
-        self._key = tuple(map(id, parts))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self._key == other._key
-
-    def __hash__(self) -> int:
-        return hash(self._key)
+_BESIDE_SENDS = {"link_order", "in_flight", "synthesizer", "seed"}
+"""What a schedule says beside its sends; traces follow from these, and from the order of sends that is asked for."""
 
 
 @lru_cache(maxsize=1)  # the judges of a schedule ask one after another
-def _last_trace(same: _Same, link_order: LinkOrder, first_tag: int, in_flight: int | None) -> Trace:
-    return nodes_of(same.schedule, link_order, first_tag, in_flight).trace("")
+def _last_trace(sends: Keyed[Schedule], link_order: LinkOrder, first_tag: int, in_flight: int | None) -> Trace:
+    return nodes_of(sends.value, link_order, first_tag, in_flight).trace("")
 
 
 def order_of_traces(

@@ -25,6 +25,7 @@ from astra_tacos.run.trace.trace import ABSENT, Trace
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import write_json
 from astra_tacos.support.grouping import distinct
+from astra_tacos.support.keyed import Keyed
 from astra_tacos.support.text_files import describe, read_json_object
 
 _Ints = NDArray[np.int64]
@@ -306,7 +307,7 @@ def compact(run: Run) -> CompactRun:
         raise ConfigError(f"{workload.prefix}: {why}")
     if workload.num_ranks != math.prod(size):
         raise ConfigError(f"{workload.prefix}: traces of {workload.num_ranks} ranks, expected {math.prod(size)}")
-    period = list(_periods(_Labelled(run)))
+    period = list(_periods(_keyed(run)))
     run = _with_plain_tags(run)
     groups = _used_groups(run)
     while fixed := _fixed(run, Lattice(size, tuple(period)), groups):
@@ -317,30 +318,21 @@ def compact(run: Run) -> CompactRun:
     return representatives_of(run, Lattice(size, tuple(period)))
 
 
-class _Labelled:
+def _keyed(run: Run) -> Keyed[Run]:
     """A run, equal to another one with the same arrays in its traces, groups and custom collectives.
 
-    So runs that differ in native algorithms have their periods looked for once. The arrays live as long as what is cached.
+    So runs that differ in native algorithms have their periods looked for once.
     """
-
-    def __init__(self, run: Run) -> None:
-        self.run = run
-        shape = tuple((dimension.size, _turns(dimension)) for dimension in run.network.dimensions)
-        arrays = [id(getattr(of, field.name)) for of in (run.workload, run.columns) for field in fields(of)]
-        arrays.remove(id(run.columns))  # its arrays count, not the object
-        self._key = (*arrays, id(run.groups), id(run.collectives), run.implementation.tobytes(), shape)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Labelled) and self._key == other._key
-
-    def __hash__(self) -> int:
-        return hash(self._key)
+    shape = tuple((dimension.size, _turns(dimension)) for dimension in run.network.dimensions)
+    arrays = [id(getattr(of, field.name)) for of in (run.workload, run.columns) for field in fields(of)]
+    arrays.remove(id(run.columns))  # its arrays count, not the object
+    return Keyed((*arrays, id(run.groups), id(run.collectives), run.implementation.tobytes(), shape), run)
 
 
 @lru_cache(maxsize=2)
-def _periods(labelled: _Labelled) -> tuple[int, ...]:
+def _periods(keyed: Keyed[Run]) -> tuple[int, ...]:
     """The smallest periods of the dimensions in which ranks do the same at translated places."""
-    run = _with_plain_tags(labelled.run)
+    run = _with_plain_tags(keyed.value)
     size = tuple(dimension.size for dimension in run.network.dimensions)
     marks = _marks(run, Lattice(size, size))
     labels = np.add.reduceat(marks, run.workload.rank_first[:-1]).reshape(size[::-1])

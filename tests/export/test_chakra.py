@@ -66,6 +66,15 @@ def test_the_trace_in_memory_is_what_is_read_of_the_files(tmp_path_factory: pyte
     assert_equal(found, read_trace(prefix))
 
 
+def test_a_trace_is_of_the_schedule_that_is_given_now() -> None:
+    """Traces are kept for the judges of one schedule, not for another one with some of its arrays."""
+    of = schedule(topology(*ALL["ring8"]), "all-gather")
+    first = schedule_trace(of, "x")
+    added = schedule_trace(replace(of, reduces=~of.reduces), "x")
+    assert added.num_nodes == first.num_nodes + of.num_messages
+    assert_equal(schedule_trace(replace(of, synthesizer="other", link_order="tokens"), "x"), schedule_trace(of, "x", "tokens"))
+
+
 @pytest.mark.parametrize("synthesizer", ["bruck", "double-binary-tree", "direct", "dimension-wise"])
 def test_messages_name_their_chunks_for_later_versions_of_astra_sim(tmp_path: Path, synthesizer: str) -> None:
     """Neighbouring chunks by three attributes, lists and places with -1 for two of them, as protobuf's parser reads them."""

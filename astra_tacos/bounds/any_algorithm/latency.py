@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections import Counter
 from functools import lru_cache
 from heapq import heappop, heappush
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +26,7 @@ from astra_tacos.bounds.bound import Bound
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.support.graph import Graph
 
 
 def rounds(topology: Topology, collective: Collective, timing: Timing) -> Bound:
@@ -121,20 +121,18 @@ def distances_ns(topology: Topology, devices: NDArray[np.integer], *, towards: b
         known = _all_distances_ns(topology)
         of_devices: NDArray[np.float64] = (known.T if towards else known)[devices]
         return of_devices
-    graph = topology.link_graph(link_latency_ns(topology))
-    return (graph.turned if towards else graph).distances(devices)
+    return _graph(topology, towards).distances(devices)
 
 
 @lru_cache(maxsize=4)
 def _all_distances_ns(topology: Topology) -> NDArray[np.float64]:
     """float64[num_devices, num_devices], the least latency from each device to every other."""
-    return topology.link_graph(link_latency_ns(topology)).distances()
+    return _graph(topology).distances()
 
 
 def nearest_ns(topology: Topology, devices: NDArray[np.integer], *, towards: bool = False) -> NDArray[np.float64]:
     """float64[num_devices], the least latency from any of some devices to every other, or towards any of them."""
-    graph = topology.link_graph(link_latency_ns(topology))
-    return (graph.turned if towards else graph).from_nearest(devices)
+    return _graph(topology, towards).from_nearest(devices)
 
 
 def _ends(collective: Collective) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -148,7 +146,7 @@ def _ends(collective: Collective) -> tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 @lru_cache(maxsize=4)
-def _graph(topology: Topology) -> Any:
-    # Sparse graphs have no edges of length 0: those links get so little that all of them together stay below half a nanosecond.
-    length = np.maximum(link_latency_ns(topology), 0.25 / topology.num_devices)
-    return topology.link_graph(length)
+def _graph(topology: Topology, towards: bool = False) -> Graph:
+    """The links with their latencies, the other way round for ways `towards` devices."""
+    graph = topology.link_graph(link_latency_ns(topology))
+    return graph.turned if towards else graph

@@ -28,6 +28,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, BinaryIO
 
 from astra_tacos.network.network_config import LinkSpec, NetworkConfig
+from astra_tacos.support.keyed import Keyed
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 ROW_FORMAT = "astra_tacos sweep 1"
@@ -159,28 +160,15 @@ class Point:
         """
         task = {name: getattr(self.task, name) for name in self.task.__slots__ if name not in _PATHS}
         task["options"] = self.task.options.identity()
-        about = [ROW_FORMAT, _version(), _network_digest(_Same(self.network)), self.kind, task]
+        # By identity: comparing thousands of links would take longer than everything else.
+        network = Keyed((id(self.network),), self.network)
+        about = [ROW_FORMAT, _version(), _network_digest(network), self.kind, task]
         return _digest(about)
 
 
-class _Same:
-    """A network that is compared by identity, because comparing thousands of links would take longer than everything else."""
-
-    __slots__ = ("network",)
-
-    def __init__(self, network: NetworkConfig) -> None:
-        self.network = network
-
-    def __hash__(self) -> int:
-        return id(self.network)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.network is self.network
-
-
 @lru_cache(maxsize=1024)
-def _network_digest(same: _Same) -> str:
-    network = same.network
+def _network_digest(keyed: Keyed[NetworkConfig]) -> str:
+    network = keyed.value
     about = {
         "dimensions": [[d.block, d.size, d.bandwidth_gibps, d.latency_ns] for d in network.dimensions],
         "links": [_link(link) for link in network.links],
