@@ -106,7 +106,9 @@ def unavoidable_ns(candidates: Candidates) -> int:
     step = candidates.steps.of_row.tolist()
     counted = {task for task in graph.tasks() if task.is_on_network and step[task.row] < STEPS - 1}
     least = least_exposed_ns(graph, QuickestBytes(workload.run, candidates.backend, candidates.setting.duration_of), counted)
-    return sum(least) // len(least) // (STEPS - 1)
+    assert graph.programs is not None
+    of_ranks = [least[program] for program in graph.programs.of_rank.tolist()]
+    return sum(of_ranks) // len(of_ranks) // (STEPS - 1)
 
 
 def inputs_of(folder: Path, step: Step | LayeredStep, dimensions: tuple[tuple[str, int, float, float], ...]) -> RunInputs:

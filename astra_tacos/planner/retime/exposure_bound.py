@@ -79,7 +79,8 @@ class QuickestBytes:
     def _message(self, task: Task) -> float:
         """The time of a message."""
         trace = self._run.workload
-        key = task.rank, int(trace.peer[task.row]), int(trace.size_bytes[task.row])
+        sender = int(np.searchsorted(trace.rank_first, task.row, side="right")) - 1  # `Task.rank` may count programs
+        key = sender, int(trace.peer[task.row]), int(trace.size_bytes[task.row])
         if key not in self._messages:
             alone = single_message_run(self._run.network, self._run.system, *key)
             self._messages[key] = float(replay_run(alone, self._backend).end_ns)

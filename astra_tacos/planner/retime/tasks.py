@@ -32,7 +32,7 @@ class Task:
     Attributes
     ----------
     rank, row
-        Its rank, and the row of the workload whose node it is, or is a part of.
+        Its place in `TaskGraph.ranks`: its rank, or the program of its rank. And the row of the workload whose node it is, or is a part of.
     kind
         Its `NodeType`.
     part, parts
