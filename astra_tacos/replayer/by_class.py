@@ -18,9 +18,10 @@ from astra_tacos.replayer.routes import (
     listed_routes,
     slowest_rates,
 )
-from astra_tacos.run.compact_run import Lattice, rows_of
+from astra_tacos.run.compact_run import Lattice
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.trace.trace import Trace
+from astra_tacos.support.grouping import members_of
 from astra_tacos.support.units import bytes_per_ns
 
 _Ints = NDArray[np.int64]
@@ -102,7 +103,7 @@ def of_all_ranks(outcome: RunOutcome, some: Trace, whole: Trace, lattice: Lattic
     """
     representatives = lattice.representatives
     place = lattice.places(np.arange(lattice.num_ranks))
-    rows, rank = rows_of(some, place), whole.rank
+    rows, rank = members_of(some.rank_first, place)[1], whole.rank
     own = whole.rank_first[:-1][rank] - some.rank_first[:-1][place[rank]]
     at = np.repeat(whole.rank_first[representatives] - some.rank_first[:-1], np.diff(some.rank_first))
     origin = outcome.node_origin[rows]

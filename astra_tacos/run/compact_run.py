@@ -24,7 +24,7 @@ from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import ABSENT, Trace
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import write_json
-from astra_tacos.support.grouping import distinct
+from astra_tacos.support.grouping import distinct, members_of
 from astra_tacos.support.keyed import Keyed
 from astra_tacos.support.text_files import describe, read_json_object
 
@@ -142,7 +142,7 @@ class CompactRun:
             raise ConfigError(f"{run.workload.prefix}: found {lattice.num_ranks:,} ranks, expected at most {MOST_RANKS:,}")
         everyone = np.arange(lattice.num_ranks)
         place = lattice.places(everyone)
-        trace, rows = run.workload.of_ranks(place), rows_of(run.workload, place)
+        trace, rows = run.workload.of_ranks(place), members_of(run.workload.rank_first, place)[1]
         rank = np.repeat(everyone, np.diff(trace.rank_first))
         peer = np.where(trace.peer == ABSENT, ABSENT, self._moved(rank, trace.peer))
         columns = run.columns
@@ -353,7 +353,7 @@ def representatives_of(run: Run, lattice: Lattice) -> CompactRun:
     """The compact run of an ordinary run and its translations."""
     ranks = lattice.representatives
     workload = run.workload.of_ranks(ranks)
-    some = replace(run, workload=workload, implementation=run.implementation[rows_of(run.workload, ranks)])
+    some = replace(run, workload=workload, implementation=run.implementation[members_of(run.workload.rank_first, ranks)[1]])
     used = set(np.unique(group_ids(some.columns)).tolist())
     members = {number: listed for number, listed in run.groups.members.items() if number in used}
     return CompactRun(replace(some, groups=replace(run.groups, members=members)), lattice)
@@ -367,13 +367,6 @@ def why_not_compact(run: Run) -> str | None:
     if run.remote_memory is not None and run.remote_memory.kind in ("pool", "per-node"):
         return "ranks share remote memory, expected none"
     return None
-
-
-def rows_of(trace: Trace, ranks: _Ints) -> _Ints:
-    """The rows of the nodes of some ranks, rank by rank."""
-    counts = np.diff(trace.rank_first)[ranks]
-    first = np.concatenate(([0], np.cumsum(counts)))[:-1]
-    return np.arange(int(counts.sum())) + np.repeat(trace.rank_first[:-1][ranks] - first, counts)
 
 
 def _with_plain_tags(run: Run) -> Run:

@@ -32,7 +32,8 @@ class Task:
     Attributes
     ----------
     rank, row
-        Its place in `TaskGraph.ranks`: its rank, or the program of its rank. And the row of the workload whose node it is, or is a part of.
+        Its rank, or the program of its rank (the place in `TaskGraph.ranks`); the row of the workload whose node it is, or is a
+        part of.
     kind
         Its `NodeType`.
     part, parts

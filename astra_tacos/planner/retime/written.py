@@ -126,11 +126,12 @@ def run_of(ordered_graph: Ordered, run: Run) -> Run:
     """The run in memory, without files: what reading the written files would give, except for byte offsets."""
     trace, columns = run.workload, run.columns
     tasks = [task for own in ordered_graph.ranks for task in own]
-    layout, rows = ordered_graph.laid_out(trace), rows_of(ordered_graph, trace)
+    layout = ordered_graph.laid_out(trace)
     row_of = {task: place for place, task in enumerate(tasks)}
     num_deps = np.zeros(len(tasks), np.int64)
     dep: list[int] = []
     own = np.array([task.row for task in tasks], np.int64)
+    rows = own[layout.at] + layout.moved_rows
     size, pattern = trace.size_bytes[own], columns.comm_type[own]
     duration, num_ops, tensor_size = trace.duration_us[own], columns.num_ops[own], columns.tensor_size[own]
     tag = np.full(len(tasks), SAME_TAG, np.int64)
