@@ -31,7 +31,13 @@ if TYPE_CHECKING:
 _path = click.Path(path_type=Path)
 
 
-@command(modes={"--only-place": "plan_modes.only_place", "--endpoint": "plan_modes.endpoint"})
+@command(
+    modes={
+        "--only-place": "plan_modes.only_place",
+        "--endpoint": "plan_modes.endpoint",
+        "--compact": "plan_modes.compact",
+    }
+)
 @run_options(required=True)
 @output_option("Write the planned run here.", required=True)
 @backend_option("also runs a binary of ASTRA-sim before and after.", packets=True)

@@ -1,4 +1,4 @@
-"""`astra-tacos plan --only-place` and `--endpoint`: where ranks sit, and what of an NPU communication takes."""
+"""`astra-tacos plan --only-place`, `--endpoint`, `--compact`: where ranks are, what communication takes of an NPU, many ranks."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import click
 
 from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import compile_ahead, points_to_lint, print_json, progress
-from astra_tacos.cli.shared.options import backend_option, json_option, output_option, run_options
-from astra_tacos.cli.shared.plan_table import print_divided, print_placed
-from astra_tacos.solver.first_use import PLANNING
+from astra_tacos.cli.shared.options import backend_option, json_option, output_option, run_options, verbose_option
+from astra_tacos.cli.shared.plan_table import print_compact_plan, print_divided, print_placed
+from astra_tacos.solver.first_use import PLANNING, READING, REPLAYING, SYMMETRIC
 
 if TYPE_CHECKING:
     from astra_tacos.run.backend import Backend
@@ -119,3 +119,30 @@ def endpoint(
         print_json({"endpoint": result.to_json(), "output": str(output)})
         return
     print_divided(result, output)
+
+
+@command()
+@click.option("--compact", "folder", type=_path, required=True, metavar="DIR", help="The compact run (of `generate`).")
+@click.option("--network", "network_path", type=_path, required=True, metavar="FILE", help="Network YAML, as ASTRA-sim reads it.")
+@output_option("Write the planned run here.", required=True)
+@backend_option()
+@verbose_option
+@json_option
+def compact(folder: Path, network_path: Path, output: Path, backend: Backend | None, verbose: bool, as_json: bool) -> None:
+    """Replace the collectives of a compact run by ones synthesized for their groups on the network, and print the gain.
+
+    \b
+    astra-tacos plan --compact DIR --network N.yml --output DIR
+
+    One rank stands for all ranks of its class. Every distinct collective gets a schedule in which all members do the same, where
+    that ends the run earlier than ASTRA-sim's own ring or direct exchange.
+    """
+    from astra_tacos.planner.compact_plan import plan_compact
+
+    compile_ahead(*READING, *REPLAYING, *SYMMETRIC)
+    with progress("planning") as on_progress:
+        result = plan_compact(folder, network_path, output, backend, on_progress)
+    if as_json:
+        print_json(result.to_json() | {"output": str(output)})
+        return
+    print_compact_plan(result, output, verbose=verbose)

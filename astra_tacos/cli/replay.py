@@ -160,6 +160,8 @@ def _replay_path(path: Path, network_path: Path | None, backend: Backend | None,
                 raise click.UsageError("Missing option '--network': a trace does not say which network it runs on.")
             result = replay_trace_file(target, network_path, backend, ns3_config)
         elif kind is Kind.COMPACT_RUN:
+            own = target / "network.yml"  # of a plan
+            network_path = own if network_path is None and own.is_file() else network_path
             if network_path is None:
                 raise click.UsageError("Missing option '--network': a compact run does not say which network it runs on.")
             result = replay_compact_run(target, network_path, backend)

@@ -164,10 +164,11 @@ def _places(schedule: Schedule, sums: PartialSums, npu: NDArray[np.int64], value
     return places
 
 
-_TOKEN, _SEND, _RECV, _REDUCE, _ADD, _NOTHING = range(6)
+TOKEN, SEND, RECV, REDUCE, ADD, NOTHING = range(6)
+"""Kinds of nodes."""
 _NAMES = ("token_", "send_", "recv_", "reduce_", "add_", "nothing_")
 _NODE_TYPES = np.full(6, NodeType.COMP, np.uint8)
-_NODE_TYPES[[_SEND, _RECV]] = NodeType.COMM_SEND, NodeType.COMM_RECV
+_NODE_TYPES[[SEND, RECV]] = NodeType.COMM_SEND, NodeType.COMM_RECV
 _MESSAGE_ATTRIBUTES = ("comm_size", "comm_src", "comm_dst", "comm_tag")
 _CHUNK_ATTRIBUTES = ("msg_chunk_cnt", "msg_chunk_idx", "msg_chunk_list", "place_list", "total_chunk_cnt", "is_rrc")
 
@@ -176,7 +177,7 @@ _CHUNK_ATTRIBUTES = ("msg_chunk_cnt", "msg_chunk_idx", "msg_chunk_list", "place_
 class _Layout:
     """Positions of the nodes of each message and addition: the row of the node table by kind and number, -1 for none.
 
-    Rows are sorted by NPU; `number` and `kind` say of which message or addition each node is (`_NOTHING` is of none: -1).
+    Rows are sorted by NPU; `number` and `kind` say of which message or addition each node is (`NOTHING` is of none: -1).
     """
 
     npu_first: NDArray[np.int64]
@@ -334,7 +335,7 @@ class TraceNodes:
             duration_us=self.duration_us,
             names=_NAMES,
             name=self.kind.astype(np.uint16),
-            name_number=np.where(self.kind == _NOTHING, 0, self.number + self.first_tag),
+            name_number=np.where(self.kind == NOTHING, 0, self.number + self.first_tag),
             ctrl_first=ctrl_first,
             ctrl=node_id[ctrl],
             data_first=data_first,
@@ -366,7 +367,7 @@ class TraceNodes:
             first, at = members_of(self.contents.first, number[node])
             return NumberLists(node, first, self.contents.entry[at])
 
-        sends, is_rrc = self.kind == _SEND, self.attributes["is_rrc"][0]
+        sends, is_rrc = self.kind == SEND, self.attributes["is_rrc"][0]
         (ctrl_first, ctrl), (data_first, data) = self.ctrl, self.data
         # Data come before control.
         dep = np.empty(len(ctrl) + len(data), np.int64)
@@ -432,7 +433,7 @@ def nodes_of(
     number, kind = layout.number, layout.kind
     contents = contents_of(schedule, done.additions)
     duration = np.zeros(len(number), np.int64)
-    reduces, adds = kind == _REDUCE, kind == _ADD
+    reduces, adds = kind == REDUCE, kind == ADD
     duration[reduces] = schedule.reduction_us[schedule.message_row[number[reduces]]]
     duration[adds] = addition_us(done.additions.size_bytes, schedule.timing.reduce_bandwidth_gbps)[number[adds]]
     return TraceNodes(
@@ -458,24 +459,24 @@ def _wire_bytes(schedule: Schedule) -> NDArray[np.int64]:
 def _layout(schedule: Schedule, done: Operations, with_token: NDArray[np.int64]) -> _Layout:
     num_messages, additions, row = done.num_messages, done.additions, schedule.message_row
     exists = np.ones((num_messages, 4), bool)
-    exists[:, _TOKEN] = False
-    exists[with_token, _TOKEN] = True
-    exists[:, _REDUCE] = schedule.reduces[row]
+    exists[:, TOKEN] = False
+    exists[with_token, TOKEN] = True
+    exists[:, REDUCE] = schedule.reduces[row]
     npu = np.empty((num_messages, 4), np.int32)
-    npu[:, _TOKEN] = npu[:, _SEND] = schedule.src[row]
-    npu[:, _RECV] = npu[:, _REDUCE] = schedule.dst[row]
+    npu[:, TOKEN] = npu[:, SEND] = schedule.src[row]
+    npu[:, RECV] = npu[:, REDUCE] = schedule.dst[row]
     place = np.flatnonzero(exists)
     of_messages = np.stack((place >> 2, place & 3))
-    of_additions = np.stack((np.arange(len(additions)), np.full(len(additions), _ADD)))
+    of_additions = np.stack((np.arange(len(additions)), np.full(len(additions), ADD)))
     busy: NDArray[np.int64] = np.concatenate((npu.ravel()[place], additions.npu))
     idle = np.flatnonzero(np.bincount(busy, minlength=schedule.topology.num_npus) == 0)
-    of_none = np.stack((np.full(len(idle), -1), np.full(len(idle), _NOTHING)))
+    of_none = np.stack((np.full(len(idle), -1), np.full(len(idle), NOTHING)))
     nodes = np.concatenate((of_messages, of_additions, of_none), axis=1)
     npus = np.concatenate((busy, idle))
     npu_first, order = group_by(npus, np.arange(len(npus)), schedule.topology.num_npus)
     number, kind = nodes[:, order]
-    row_of = np.full((_ADD + 1, max(num_messages, len(additions))), -1, np.int64)
-    some = np.flatnonzero(kind != _NOTHING)
+    row_of = np.full((ADD + 1, max(num_messages, len(additions))), -1, np.int64)
+    some = np.flatnonzero(kind != NOTHING)
     row_of[kind[some], number[some]] = some
     return _Layout(npu_first, number, kind, row_of)
 
@@ -487,15 +488,15 @@ def _data(schedule: Schedule, done: Operations, layout: _Layout) -> tuple[NDArra
     """
     num_messages = done.num_messages
     reduces = schedule.reduces[schedule.message_row]
-    provides = np.where(reduces, layout.row_of[_REDUCE, :num_messages], layout.row_of[_RECV, :num_messages])
-    provides = np.concatenate((provides, layout.row_of[_ADD, : len(done.additions)]))
+    provides = np.where(reduces, layout.row_of[REDUCE, :num_messages], layout.row_of[RECV, :num_messages])
+    provides = np.concatenate((provides, layout.row_of[ADD, : len(done.additions)]))
     waiting, awaited = np.repeat(np.arange(len(done.first) - 1), np.diff(done.first)), provides[done.awaited]
     adds = waiting >= num_messages
     message, reducing = waiting[~adds], np.flatnonzero(reduces)
-    edges = [(layout.row_of[kind, message], awaited[~adds]) for kind in (_SEND, _TOKEN)]
-    edges.append((layout.row_of[_ADD, waiting[adds] - num_messages], awaited[adds]))
-    edges.append((layout.row_of[_REDUCE, reducing], layout.row_of[_RECV, reducing]))
-    return _grouped(edges, len(layout.number))
+    edges = [(layout.row_of[kind, message], awaited[~adds]) for kind in (SEND, TOKEN)]
+    edges.append((layout.row_of[ADD, waiting[adds] - num_messages], awaited[adds]))
+    edges.append((layout.row_of[REDUCE, reducing], layout.row_of[RECV, reducing]))
+    return grouped(edges, len(layout.number))
 
 
 def _arrived(schedule: Schedule, previous: NDArray[np.int64], link_order: LinkOrder, in_flight: int | None) -> NDArray[np.int64]:
@@ -514,14 +515,15 @@ def _order(
     tokens = np.flatnonzero((previous >= 0) & (arrived != previous))
     # What the previous send waits for has arrived by then.
     bound = np.flatnonzero((arrived >= 0) & ((arrived == previous) | (arrived != arrived[previous])))
-    edges = [(layout.row_of[kind, bound], layout.row_of[_SEND, arrived[bound]]) for kind in (_SEND, _TOKEN)]
-    edges += [(layout.row_of[kind, tokens], layout.row_of[_TOKEN, previous[tokens]]) for kind in (_SEND, _TOKEN)]
-    return _grouped(edges, len(layout.number))
+    edges = [(layout.row_of[kind, bound], layout.row_of[SEND, arrived[bound]]) for kind in (SEND, TOKEN)]
+    edges += [(layout.row_of[kind, tokens], layout.row_of[TOKEN, previous[tokens]]) for kind in (SEND, TOKEN)]
+    return grouped(edges, len(layout.number))
 
 
-def _grouped(
+def grouped(
     edges: list[tuple[NDArray[np.int64], NDArray[np.int64]]], num_nodes: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """What each node waits for (CSR), of pairs of a node, -1 for none, and what it waits for."""
     node = np.concatenate([waiting for waiting, _ in edges])
     needed = np.concatenate([awaited for _, awaited in edges])
     exists = node >= 0
@@ -533,8 +535,8 @@ def _attributes(
 ) -> dict[str, tuple[NDArray[np.bool_], NDArray[np.integer] | int]]:
     """Attributes of all nodes, in the order in which files have them."""
     number, kind, row = layout.number, layout.kind, schedule.message_row
-    is_message = (kind == _SEND) | (kind == _RECV)
-    names_chunks = is_message | (kind == _REDUCE) | (kind == _ADD)
+    is_message = (kind == SEND) | (kind == RECV)
+    names_chunks = is_message | (kind == REDUCE) | (kind == ADD)
     message = np.where(is_message, number, 0)
     total = schedule.collective.num_chunks
     of_message: tuple[NDArray[np.integer], ...] = (
@@ -546,12 +548,12 @@ def _attributes(
     columns: dict[str, tuple[NDArray[np.bool_], NDArray[np.integer] | int]] = {"is_cpu_op": (np.ones(len(kind), np.bool_), 0)}
     for name, column in zip(_MESSAGE_ATTRIBUTES, of_message, strict=True):
         columns[name] = is_message, column[message] if len(row) else np.zeros(len(kind), np.int64)
-    range_first, range_count, listed = contents.of_nodes(kind == _ADD, kind == _SEND, number)
+    range_first, range_count, listed = contents.of_nodes(kind == ADD, kind == SEND, number)
     in_range, in_list = names_chunks & (range_count > 0), names_chunks & (range_count == 0)
     # Later versions of ASTRA-sim ask for both attributes of every message, and take -1 for what they do not say.
     has_range = in_range | is_message
     reduces = np.zeros(len(kind), np.bool_)
-    receives = np.flatnonzero(kind == _RECV)
+    receives = np.flatnonzero(kind == RECV)
     reduces[receives] = schedule.reduces[row[number[receives]]]
     values: tuple[tuple[NDArray[np.bool_], NDArray[np.int64] | int], ...] = (
         (has_range, np.where(in_range, range_count, -1)),

@@ -31,7 +31,7 @@ from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.input_file import refuse_infragraph, text_of
 from astra_tacos.support.text_files import describe, describe_keys, filled_text, parse_decimal, read_yaml_mapping
 
-MAX_NPUS = 1_000_000
+MAX_NPUS = 2_000_000
 MIN_BANDWIDTH_GIBPS, MAX_BANDWIDTH_GIBPS = 1e-9, 1e12
 MAX_LATENCY_NS = 1e30
 """Within these all quotients and sums stay finite; what takes too long for a schedule or a replay is found there."""

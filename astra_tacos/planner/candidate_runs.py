@@ -207,9 +207,9 @@ def _own_traces(workload: Workload, solutions: Solutions, start: Run) -> list[st
         if named == NATIVE or nodes.named_group[entry] != nodes.group[entry]:
             own.append("none")
         else:
-            is_same = solution.schedule is not None and is_trace_of(
-                solution.schedule, start.collectives[named], solution.link_order
-            )
+            trace = start.collectives[named]
+            assert isinstance(trace, Trace)  # compact ones are of compact runs
+            is_same = solution.schedule is not None and is_trace_of(solution.schedule, trace, solution.link_order)
             own.append("same" if is_same else "other")
     return own
 

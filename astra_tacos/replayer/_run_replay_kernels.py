@@ -550,7 +550,7 @@ def _free_roots(template, rank, code, state):
 def _use_token(live, row, rank, next_freed, num_freed, code, state):
     """Take, put or pulse a token, which takes no time.
 
-    What that lets go of is issued next, before the rest of what is to be issued; returns how many nodes are in `freed` then.
+    What that lets go of is issued next, before the rest of what is to be issued: returns where that begins and ends in `freed`.
     """
     at = rank * code.num_pools + code.nodes[row].amount
     act = code.nodes[row].action
@@ -590,11 +590,15 @@ def _use_token(live, row, rank, next_freed, num_freed, code, state):
                 num_loose += 1
         over = taker
         taker = _NOTHING
-    for i in range(num_freed - 1, next_freed - 1, -1):
-        state.freed[i + num_loose] = state.freed[i]
+    if num_loose <= next_freed:  # there is room where those stood that were issued
+        next_freed -= num_loose
+    else:
+        for i in range(num_freed - 1, next_freed - 1, -1):
+            state.freed[i + num_loose] = state.freed[i]
+        num_freed += num_loose
     for i in range(num_loose):
         state.freed[next_freed + i] = loose[i]
-    return num_freed + num_loose
+    return next_freed, num_freed
 
 
 @inlined
@@ -861,7 +865,7 @@ def advance_until(until_ns, code, state, max_events):
                     next_freed = np.int64(0)
                     closing = rank
             elif act == TAKE or act == PUT or act == PULSE:
-                num_freed = _use_token(live, row, rank, next_freed, num_freed, code, state)
+                next_freed, num_freed = _use_token(live, row, rank, next_freed, num_freed, code, state)
             elif act == SKIP:
                 # Over at once; what it sets free is seen at the rank's next look.
                 state.lives[live].state = FINISHED

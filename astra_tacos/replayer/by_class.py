@@ -18,7 +18,7 @@ from astra_tacos.replayer.routes import (
     listed_routes,
     slowest_rates,
 )
-from astra_tacos.run.compact_run import Lattice
+from astra_tacos.run.lattice import Lattice
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.support.grouping import members_of

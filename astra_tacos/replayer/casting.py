@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.replayer.collective_program import CollectiveProgram
 from astra_tacos.replayer.native import native_program
-from astra_tacos.replayer.workload_actions import check_collective
+from astra_tacos.replayer.workload_actions import check_collective, check_num_ranks
 from astra_tacos.run.chunks import count_chunks
 from astra_tacos.run.groups import (
     ALL_RANKS,
@@ -29,6 +29,7 @@ from astra_tacos.run.groups import (
     sorted_position,
     used_groups,
 )
+from astra_tacos.run.lattice import CompactTrace
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS, Run, pattern_key
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import Trace
@@ -281,8 +282,12 @@ def _custom(run: Run, casting: _Casting, case: tuple[int, ...], node: str, some:
     name, group = case
     collective = run.collectives[name]
     user = "the network" if group == ALL_RANKS else f"the group of {node}"
+    if isinstance(collective, CompactTrace) and some is not None:
+        check_num_ranks(collective, len(casting.members[group]), user)
+        collective = collective.of_ranks(some)
+    assert isinstance(collective, Trace)  # compact ones have owners
     check_collective(collective, len(casting.members[group]), user)
-    if some is not None:
+    if some is not None and collective.owners is None:
         collective = collective.of_ranks(some)
     key = ("custom", name, None if some is None else tuple(some.tolist()))
     return casting.program(key, lambda: program_of_trace(collective, run.prefixes[name]))

@@ -14,7 +14,7 @@ from astra_tacos.replayer.casting import Casts
 from astra_tacos.replayer.collective_program import CollectiveProgram, LocalKind
 from astra_tacos.replayer.routes import NetworkModel
 from astra_tacos.replayer.workload_actions import Actions
-from astra_tacos.run.compact_run import Lattice
+from astra_tacos.run.lattice import Lattice
 from astra_tacos.run.patterns import TAGS
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import Trace

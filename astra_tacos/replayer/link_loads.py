@@ -19,7 +19,7 @@ from astra_tacos.replayer.compilation import Compiled
 from astra_tacos.replayer.packet_network import PacketNetwork
 from astra_tacos.replayer.routes import CongestionAware, CongestionUnaware, CutThrough, NetworkModel
 from astra_tacos.run.backend import CONGESTION_AWARE, CONGESTION_UNAWARE, CUT_THROUGH, PACKET, Backend
-from astra_tacos.run.compact_run import Lattice
+from astra_tacos.run.lattice import Lattice
 from astra_tacos.run.outcome import LinkLoads
 
 NETWORK_MODELS: Mapping[Backend, Callable[[NetworkConfig], NetworkModel]] = {

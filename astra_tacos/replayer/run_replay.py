@@ -18,7 +18,8 @@ from astra_tacos.replayer.routes import CongestionAware, Engine, NetworkModel
 from astra_tacos.replayer.stall import explain_stall
 from astra_tacos.replayer.workload_actions import workload_actions
 from astra_tacos.run.backend import BACKENDS, CUT_THROUGH, Backend, choose_backend
-from astra_tacos.run.compact_run import CompactRun, Lattice, compact, why_not_compact
+from astra_tacos.run.compact_run import CompactRun, compact, why_not_compact
+from astra_tacos.run.lattice import Lattice
 from astra_tacos.run.outcome import RunOutcome, Transmissions
 from astra_tacos.run.run import Run
 from astra_tacos.run.system import RemoteMemory

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.replayer import _run_table_kernels as kernels
+from astra_tacos.run.lattice import CompactTrace
 from astra_tacos.run.run import PATTERN_KEYS, Run
 from astra_tacos.run.system import RemoteMemory
 from astra_tacos.run.trace.schema import CommType, NodeType
@@ -97,6 +98,12 @@ class NodeCheck:
             )
 
 
+def check_num_ranks(trace: Trace | CompactTrace, num_members: int, user: str) -> None:
+    """Check that a custom collective's trace has the positions of its user's group, or if they are listed at least so many."""
+    if trace.num_ranks < num_members or (isinstance(trace, CompactTrace) and trace.num_ranks != num_members):
+        raise ConfigError(f"{trace.prefix}: traces of {trace.num_ranks} ranks, but {user} has {num_members}")
+
+
 def check_collective(trace: Trace, num_members: int, user: str) -> None:
     """Check every node of a custom collective's trace by itself.
 
@@ -108,11 +115,11 @@ def check_collective(trace: Trace, num_members: int, user: str) -> None:
     ReplayError
         If a node waits for one that does not exist, or all wait.
     """
-    if trace.num_ranks < num_members:
-        raise ConfigError(f"{trace.prefix}: traces of {trace.num_ranks} ranks, but {user} has {num_members}")
+    used = np.ones(trace.num_nodes, np.bool_)
+    if trace.owners is None:
+        check_num_ranks(trace, num_members, user)
+        used[trace.rank_first[num_members] :] = False
     check = NodeCheck(trace)
-    used = np.zeros(trace.num_nodes, np.bool_)
-    used[: trace.rank_first[num_members]] = True
     unknown = (trace.kind < NodeType.COMP) | (trace.kind > NodeType.COMM_RECV)
     check.reject(unknown & used, "{kind}", "COMM_SEND, COMM_RECV or COMP (ASTRA-sim stalls on others in a custom collective)")
     check.messages(used, num_members)

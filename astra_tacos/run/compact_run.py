@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from astra_tacos.network.blocks.routing import CyclicTranslations
 from astra_tacos.network.network_config import Dimension, NetworkConfig
 from astra_tacos.network.rotations import mixed
 from astra_tacos.run.groups import ALL_RANKS, CommunicatorGroups, group_id, group_ids
+from astra_tacos.run.lattice import CompactTrace, Lattice, listed
 from astra_tacos.run.patterns import TAGS
 from astra_tacos.run.run import CLASSES, MEMORY, NATIVE, PATTERN_KEYS, RANKS, SYSTEM, Run, implementations
 from astra_tacos.run.system import read_remote_memory, read_system
@@ -34,84 +35,6 @@ _CYCLIC = ("ring", "oneRing", "direct", "oneDirect")
 """Native algorithms in which all members do the same, turned: a window may follow their names."""
 MOST_RANKS = 1 << 14
 """Most ranks of an ordinary run that is made of a compact one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lattice:
-    """Translations of a network: each dimension is turned by any multiple of its period.
-
-    Parameters
-    ----------
-    size
-        The sizes of the dimensions.
-    period
-        A divisor of each size; the size itself where the dimension is not turned.
-    """
-
-    size: tuple[int, ...]
-    period: tuple[int, ...]
-
-    @property
-    def num_ranks(self) -> int:
-        """Number of ranks of the network."""
-        return math.prod(self.size)
-
-    @property
-    def columns(self) -> tuple[_Ints, _Ints, _Ints]:
-        """Strides, sizes and periods, int64[num_dimensions] each."""
-        stride = np.cumprod((1, *self.size))[:-1]
-        return stride.astype(np.int64), np.array(self.size, np.int64), np.array(self.period, np.int64)
-
-    @property
-    def representatives(self) -> _Ints:
-        """The ranks that stand for all, ascending."""
-        return np.unique(self.canonical(np.arange(self.num_ranks))[0])
-
-    def digits(self, rank: _Ints) -> _Ints:
-        """int64[num_dimensions, num_ranks], the coordinates of ranks."""
-        stride, size, _ = self.columns
-        found: _Ints = rank // stride[:, None] % size[:, None]
-        return found
-
-    def canonical(self, rank: _Ints, other: _Ints | None = None) -> tuple[_Ints, _Ints]:
-        """The representatives of ranks, and where other ranks (0 if there are none) go in the same translations."""
-        stride, size, period = (column[:, None] for column in self.columns)
-        here = self.digits(rank)
-        there = self.digits(np.zeros_like(rank) if other is None else other)
-        base = here % period
-        return (base * stride).sum(axis=0), ((there - here + base) % size * stride).sum(axis=0)
-
-    def places(self, rank: _Ints) -> _Ints:
-        """The entry in `representatives` of each rank's representative."""
-        return np.searchsorted(self.representatives, self.canonical(rank)[0])
-
-    def values(self, members: _Ints, name: str) -> list[_Ints]:
-        """The values that each digit has in a group.
-
-        Raises
-        ------
-        ConfigError
-            If the group does not have all combinations of these, in ascending order.
-        """
-        found = [np.unique(digit) for digit in self.digits(members)]
-        ascends = len(members) < 2 or bool((np.diff(members) > 0).all())
-        if math.prod(map(len, found)) != len(members) or not ascends:
-            raise ConfigError(
-                f"{name} has ranks {_listed(members)}, expected a product of coordinates of the network's dimensions, ascending"
-            )
-        return found
-
-    def orbits(self, groups: Sequence[_Ints]) -> _Ints:
-        """int64[num_groups], equal for groups that translations move to one another."""
-        known: dict[tuple[tuple[int, ...], ...], int] = {}
-        result = []
-        for number, members in enumerate(groups):
-            key = []
-            for digit, size, period in zip(self.values(members, f"group {number}"), self.size, self.period, strict=True):
-                turns = np.unique(digit // period) * period if len(digit) < size else np.zeros(1, np.int64)
-                key.append(min(tuple(np.sort((digit - turn) % size).tolist()) for turn in turns.tolist()))
-            result.append(known.setdefault(tuple(key), len(known)))
-        return np.array(result, np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -144,38 +67,53 @@ class CompactRun:
         place = lattice.places(everyone)
         trace, rows = run.workload.of_ranks(place), members_of(run.workload.rank_first, place)[1]
         rank = np.repeat(everyone, np.diff(trace.rank_first))
-        peer = np.where(trace.peer == ABSENT, ABSENT, self._moved(rank, trace.peer))
+        peer = np.where(trace.peer == ABSENT, ABSENT, lattice.moved(rank, trace.peer))
         columns = run.columns
         own = np.where(columns.own[rows] == ABSENT, ABSENT, rank)
         ids = group_ids(columns)[rows]
         members: dict[int, tuple[int, ...]] = {}
-        names: dict[tuple[int, ...], int] = {}
+        names: dict[tuple[int, tuple[int, ...]], int] = {}
         group, group_names = np.full(len(rows), ABSENT, np.int32), []
+        copies = _copies(run.groups.members)
         for number in np.unique(ids[ids != ALL_RANKS]).tolist():
             chosen = np.flatnonzero(ids == number)
             ranks = np.array(run.groups.members[number], np.int64)
             for one in np.unique(rank[chosen]).tolist():
-                moved = tuple(np.sort(self._moved(np.full(len(ranks), one), ranks)).tolist())
-                if moved not in names:
-                    names[moved] = len(names) + 1
-                    members[names[moved]] = moved
-                    group_names.append(str(names[moved]))
-                group[chosen[rank[chosen] == one]] = names[moved] - 1
+                moved = tuple(np.sort(lattice.moved(np.full(len(ranks), one), ranks)).tolist())
+                key = copies[number], moved
+                if key not in names:
+                    names[key] = len(names) + 1
+                    members[names[key]] = moved
+                    group_names.append(str(names[key]))
+                group[chosen[rank[chosen] == one]] = names[key] - 1
         workload = replace(trace.workload, own=own, group=group, group_names=tuple(group_names))  # type: ignore[type-var]
         whole = replace(trace, peer=peer, workload=workload, owners=None)
         groups = CommunicatorGroups(run.groups.source, members)
-        return replace(run, workload=whole, groups=groups, implementation=run.implementation[rows])
-
-    def _moved(self, rank: _Ints, other: _Ints) -> _Ints:
-        """Where `other` goes in the translation that takes the representative of each rank to the rank."""
-        stride, size, period = (column[:, None] for column in self.lattice.columns)
-        here = self.lattice.digits(rank)
-        moved: _Ints = ((self.lattice.digits(other) + here - here % period) % size * stride).sum(axis=0)
-        return moved
+        collectives = tuple(each.expand() if isinstance(each, CompactTrace) else each for each in run.collectives)
+        return replace(run, workload=whole, groups=groups, implementation=run.implementation[rows], collectives=collectives)
 
 
-def write_ranks(folder: Path, lattice: Lattice, groups: Mapping[int, Sequence[int]]) -> None:
+def _copies(members: Mapping[int, tuple[int, ...]]) -> dict[int, int]:
+    """How many groups of lower numbers have the same ranks, by number: what moves to one of these moves to its like."""
+    seen: dict[tuple[int, ...], int] = {}
+    copies = {}
+    for number in sorted(members):
+        copies[number] = seen.get(members[number], 0)
+        seen[members[number]] = copies[number] + 1
+    return copies
+
+
+def write_ranks(
+    folder: Path, lattice: Lattice, groups: Mapping[int, Sequence[int]], collectives: Mapping[str, Lattice] | None = None
+) -> None:
     """Write which ranks the classes of a folder stand for (`RANKS`); the traces of class i are `CLASSES.i.et`.
+
+    Parameters
+    ----------
+    folder, lattice, groups
+        The directory, the translations, and the ranks of each group.
+    collectives
+        The translations of the positions of custom collectives, by the prefix of their traces from the directory.
 
     Raises
     ------
@@ -188,10 +126,26 @@ def write_ranks(folder: Path, lattice: Lattice, groups: Mapping[int, Sequence[in
         for values in lattice.values(np.array(ranks, np.int64), f"group {number}"):
             step = int(values[1] - values[0]) if len(values) > 1 else 1
             if (np.diff(values) != step).any():
-                raise ConfigError(f"group {number} has the coordinates {_listed(values)}, expected even spaces")
+                raise ConfigError(f"group {number} has the coordinates {listed(values)}, expected even spaces")
             triples.append([int(values[0]), step, len(values)])
         members[str(number)] = triples
-    write_json(folder / RANKS, {"sizes": list(lattice.size), "periods": list(lattice.period), "groups": members})
+    content: dict[str, Any] = _in_json(lattice) | {"groups": members}
+    if collectives:
+        content["collectives"] = {prefix: _in_json(positions) for prefix, positions in collectives.items()}
+    write_json(folder / RANKS, content)
+
+
+def _in_json(lattice: Lattice) -> dict[str, list[int]]:
+    return {"sizes": list(lattice.size), "periods": list(lattice.period)}
+
+
+def _lattice(source: Path, what: str, content: object) -> Lattice:
+    """The translations that an entry of a file says."""
+    entry = content if isinstance(content, dict) else {}
+    size, period = (tuple(_numbers(source, f"{what}{key}", entry.get(key))) for key in ("sizes", "periods"))
+    if len(period) != len(size) or any(turn < 1 or count % turn for turn, count in zip(period, size, strict=True)):
+        raise ConfigError(f"{source}: {what}periods {_shown(period)}, expected a divisor of each of {_shown(size)}")
+    return Lattice(size, period)
 
 
 def read_compact(folder: Path, network: NetworkConfig, *, checks: bool = True) -> CompactRun:
@@ -211,17 +165,15 @@ def read_compact(folder: Path, network: NetworkConfig, *, checks: bool = True) -
     """
     source = folder / RANKS
     content = read_json_object(source)
-    size, period = (tuple(_numbers(source, key, content.get(key))) for key in ("sizes", "periods"))
-    found = tuple(dimension.size for dimension in network.dimensions)
+    size, found = tuple(_numbers(source, "sizes", content.get("sizes"))), tuple(each.size for each in network.dimensions)
     if size != found:
         raise ConfigError(f"{source}: sizes {_shown(size)}, but {network.source} has {_shown(found)}")
-    if len(period) != len(size) or any(turn < 1 or count % turn for turn, count in zip(period, size, strict=True)):
-        raise ConfigError(f"{source}: periods {_shown(period)}, expected a divisor of each of {_shown(size)}")
+    lattice = _lattice(source, "", content)
+    period = lattice.period
     for dimension, turn in zip(network.dimensions, period, strict=True):
         if turn < dimension.size and not _turns(dimension):
             found_it = f"period {turn} of {dimension.block} {dimension.size}"
             raise ConfigError(f"{source}: {found_it}, expected {dimension.size}: it does not look the same after a turn")
-    lattice = Lattice(size, period)
     stride, _, _ = lattice.columns
     members: dict[int, tuple[int, ...]] = {}
     listed = content.get("groups", {})
@@ -242,8 +194,13 @@ def read_compact(folder: Path, network: NetworkConfig, *, checks: bool = True) -
     if trace.num_ranks != len(ranks):
         raise ConfigError(f"{folder / CLASSES}: traces of {trace.num_ranks} classes, expected {len(ranks)} as in {source}")
     prefixes, implementation = implementations(trace, system)
-    if prefixes:
-        raise ConfigError(f"{folder / SYSTEM}: custom traces ({prefixes[0]}), expected native collectives in a compact run")
+    positions = content.get("collectives", {})
+    known = positions if isinstance(positions, dict) else {}
+    if unknown := [prefix for prefix in prefixes if prefix not in known]:
+        raise ConfigError(
+            f"{source}: collectives: nothing of {unknown[0]}, which {folder / SYSTEM} names, expected its positions"
+        )
+    collectives = tuple(_read_collective(folder, source, prefix, known[prefix]) for prefix in prefixes)
     memory = folder / MEMORY
     run = Run(
         workload=replace(trace, owners=ranks),
@@ -251,8 +208,8 @@ def read_compact(folder: Path, network: NetworkConfig, *, checks: bool = True) -
         network=network,
         groups=CommunicatorGroups(str(source), members),
         remote_memory=read_remote_memory(memory) if memory.is_file() else None,
-        prefixes=(),
-        collectives=(),
+        prefixes=prefixes,
+        collectives=collectives,
         implementation=implementation,
         directory=folder,
     )
@@ -261,6 +218,15 @@ def read_compact(folder: Path, network: NetworkConfig, *, checks: bool = True) -
         which = ", ".join(f"dimension {index}" for index in fixed)
         raise ConfigError(f"{source}: collectives treat ranks by their numbers, expected as period of {which} its size")
     return some
+
+
+def _read_collective(folder: Path, source: Path, prefix: str, content: object) -> CompactTrace:
+    lattice = _lattice(source, f"collectives: {prefix}: ", content)
+    trace = read_trace(folder / prefix, chunks=False, most_ranks=len(lattice.representatives) + 1)
+    if trace.num_ranks != len(lattice.representatives):
+        found, expected = trace.num_ranks, len(lattice.representatives)
+        raise ConfigError(f"{folder / prefix}: traces of {found} positions, expected {expected} as in {source}")
+    return CompactTrace(trace, lattice)
 
 
 def fixed_dimensions(compact: CompactRun) -> list[int]:
@@ -377,17 +343,22 @@ def _with_plain_tags(run: Run) -> Run:
     trace = run.workload
     rows = np.flatnonzero(((trace.kind == NodeType.COMM_SEND) | (trace.kind == NodeType.COMM_RECV)) & (trace.tag >= 0))
     meets = trace.tag[rows] % TAGS
-    if not len(rows) or any(np.isin(meets, each.tag[each.tag >= 0] % TAGS).any() for each in run.collectives):
+    if not len(rows) or any(np.isin(meets, each.tag[each.tag >= 0] % TAGS).any() for each in _traces(run)):
         return run
     rank, peer = trace.rank[rows], trace.peer[rows]
     sends = trace.kind[rows] == NodeType.COMM_SEND
     pair = np.where(sends, rank, peer) * run.network.num_npus + np.where(sends, peer, rank)
     (pairs, _), which = np.unique(np.stack((pair, meets)), axis=1, return_inverse=True)
     number = np.arange(len(pairs)) - np.searchsorted(pairs, pairs)
-    first = max((int(each.tag.max(initial=-1)) + 1 for each in run.collectives), default=0)
+    first = max((int(each.tag.max(initial=-1)) + 1 for each in _traces(run)), default=0)
     plain = trace.tag.copy()
     plain[rows] = first + number[which.ravel()]
     return replace(run, workload=replace(trace, tag=plain))
+
+
+def _traces(run: Run) -> Iterator[Trace]:
+    """The traces of custom collectives, of some positions at least."""
+    return (each.trace if isinstance(each, CompactTrace) else each for each in run.collectives)
 
 
 def _used_groups(run: Run) -> dict[int, set[tuple[int, int]]]:
@@ -413,7 +384,8 @@ def _fixed(run: Run, lattice: Lattice, groups: dict[int, set[tuple[int, int]]]) 
         everyone = np.arange(lattice.num_ranks)
         members = everyone if number == ALL_RANKS else np.array(run.groups.members.get(number, ()), np.int64)
         values = lattice.values(members, f"{run.groups.source}: group {number}")
-        many = [index for index, digit in enumerate(values) if len(digit) > 1]
+        counts = [len(digit) for digit in values]
+        many = [index for index, count in enumerate(counts) if count > 1]
         for index in many:
             size, period, digit = lattice.size[index], lattice.period[index], values[index]
             if period == size:
@@ -433,14 +405,13 @@ def _fixed(run: Run, lattice: Lattice, groups: dict[int, set[tuple[int, int]]]) 
             turn = (int(np.argmax(same)) + 1) * period if same.any() else 0
             for pattern, implementation in uses:
                 natives = run.system.native.get(PATTERN_KEYS[pattern], ())  # type: ignore[index]
-                case = (len(members), *(tuple(map(len, values))), index, turn, pattern, implementation, index == many[-1])
+                case = (len(members), *counts, index, turn, pattern, implementation, index == many[-1])
                 if case not in checked:
                     if implementation == NATIVE:
                         checked[case] = _is_turned(natives, index, index == many[-1], len(members) == lattice.num_ranks)
                     else:
                         step = int(np.count_nonzero((digit + turn) // size)) if turn else 0
-                        place = _turned_places([len(each) for each in values], index, step)
-                        checked[case] = bool(turn) and _is_same(run.collectives[implementation], place)
+                        checked[case] = bool(turn) and _is_same(run.collectives[implementation], counts, index, step)
                 if not checked[case]:
                     fixed.add(index)
     return sorted(fixed)
@@ -466,8 +437,11 @@ def _turned_places(counts: list[int], index: int, step: int) -> _Ints:
     return place
 
 
-def _is_same(trace: Trace, place: _Ints) -> bool:
-    """Whether position p does in a custom collective what position `place[p]` does, moved."""
+def _is_same(trace: Trace | CompactTrace, counts: list[int], index: int, step: int) -> bool:
+    """Whether positions do the same in a custom collective when `step` of the values of a digit move past the end."""
+    if isinstance(trace, CompactTrace):
+        return trace.is_turned(counts, index, step)
+    place = _turned_places(counts, index, step)
     members = len(place)
     if trace.num_ranks < members:
         return False
@@ -556,8 +530,3 @@ def _what_differs(run: Run, marks: _Words, labels: _Words) -> str:
     return (
         f"{trace.describe_node(int(trace.rank_first[rank]) + at)} differs from that of rank {other}, which is the same otherwise"
     )
-
-
-def _listed(members: _Ints) -> str:
-    shown = ", ".join(map(str, members[:8].tolist()))
-    return shown if len(members) <= 8 else f"{shown}, ... ({len(members)} in all)"

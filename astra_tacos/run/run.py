@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.network.network_config import NetworkConfig, configured, read_network
 from astra_tacos.run.groups import ALL_RANKS, CommunicatorGroups, group_ids, read_communicator_groups
+from astra_tacos.run.lattice import CompactTrace
 from astra_tacos.run.system import RemoteMemory, SystemConfig, read_remote_memory, read_system
 from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.run.trace.schema import CommType, NodeType
@@ -78,7 +79,7 @@ class Run:
     prefixes
         Prefixes of the traces of custom collectives that some node of the workload uses, as the system's files name them.
     collectives
-        Traces of these prefixes, in the same order.
+        Traces of these prefixes, in the same order; compact ones in a compact run.
     implementation
         int32[num_nodes], entry of `prefixes` that a collective node of the workload uses; NATIVE (-1) for other nodes.
     directory
@@ -91,7 +92,7 @@ class Run:
     groups: CommunicatorGroups
     remote_memory: RemoteMemory | None
     prefixes: tuple[str, ...]
-    collectives: tuple[Trace, ...]
+    collectives: tuple[Trace | CompactTrace, ...]
     implementation: NDArray[np.int32]
     directory: Path
 

@@ -124,6 +124,14 @@ class SymmetricTask:
         """Number of chunks that NPU 0 owns."""
         return self.chunks_per_npu * (self.num_npus - 1 if self.collective == "all-to-all" else 1)
 
+    def moved_chunk(self, chunk: NDArray[np.int64], owner: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The numbers of chunks in the whole collective: those of NPU 0's chunks, moved to other owners. Arguments broadcast."""
+        if self.collective != "all-to-all":
+            return owner * self.chunks_per_npu + chunk
+        target = self.group.move(chunk // self.chunks_per_npu + 1, owner)
+        place = owner * (self.num_npus - 1) + target - (target > owner)
+        return place * self.chunks_per_npu + chunk % self.chunks_per_npu
+
     @property
     def reduces(self) -> bool:
         """Whether every NPU has a contribution to every chunk."""
@@ -290,15 +298,8 @@ class SymmetricSchedule:
 
     def _chunks(self) -> NDArray[np.int32]:
         """int32[num_rows, num_npus], the chunk of each row, moved to each NPU."""
-        task, owner = self.task, np.arange(self.task.num_npus)[None]
         numbers, of_chunk = np.unique(self.chunk, return_inverse=True)
-        chunk = numbers.astype(np.int64)[:, None]
-        if task.collective != "all-to-all":
-            moved = owner * task.chunks_per_npu + chunk
-        else:
-            target = task.group.move(chunk // task.chunks_per_npu + 1, owner)
-            place = owner * (task.num_npus - 1) + target - (target > owner)
-            moved = place * task.chunks_per_npu + chunk % task.chunks_per_npu
+        moved = self.task.moved_chunk(numbers.astype(np.int64)[:, None], np.arange(self.task.num_npus)[None])
         chunks: NDArray[np.int32] = moved.astype(np.int32)[of_chunk.ravel()]
         return chunks
 

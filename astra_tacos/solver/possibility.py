@@ -89,8 +89,8 @@ class RunEnd:
         if bool(self.impossible) == bool(other.impossible):
             return self.counted_ns < other.counted_ns
         if self.impossible:
-            return not _is_as_early(self.counted_ns, other.counted_ns)
-        return _is_as_early(other.counted_ns, self.counted_ns)
+            return not is_as_early(self.counted_ns, other.counted_ns)
+        return is_as_early(other.counted_ns, self.counted_ns)
 
 
 def earliest(ends: Iterable[RunEnd]) -> int:
@@ -171,7 +171,7 @@ def end_with_queues(run: Run, backend: Backend, end_ns: int, known: dict[Backend
     """Whether messages get through so early, and when else: at once if the backend has queues itself."""
     known = {} if known is None else known
     queued_ns = known[CONGESTION_AWARE].end_ns if CONGESTION_AWARE in known else None
-    if backend.models_congestion or (queued_ns is not None and _is_as_early(end_ns, queued_ns)):
+    if backend.models_congestion or (queued_ns is not None and is_as_early(end_ns, queued_ns)):
         return RunEnd(end_ns, end_ns)
     models = (CUT_THROUGH, CONGESTION_AWARE)
     # Of a small run the second replay is often not needed; of a large one it is made while the first one is.
@@ -181,7 +181,7 @@ def end_with_queues(run: Run, backend: Backend, end_ns: int, known: dict[Backend
             if attempt.end_ns is None:
                 refusal = attempt.reason
                 continue
-            if _is_as_early(end_ns, attempt.end_ns):
+            if is_as_early(end_ns, attempt.end_ns):
                 return RunEnd(end_ns, end_ns)
             queued_ns = attempt.end_ns if queued_ns is None else min(queued_ns, attempt.end_ns)
     if queued_ns is None:
@@ -190,7 +190,7 @@ def end_with_queues(run: Run, backend: Backend, end_ns: int, known: dict[Backend
     return RunEnd(end_ns, queued_ns, why)
 
 
-def _is_as_early(end_ns: int, queued_ns: int) -> bool:
+def is_as_early(end_ns: int, queued_ns: int) -> bool:
     """Whether a run takes no longer where messages queue, but for what truncated delays may shorten."""
     return end_ns >= (1 - MOST_TRUNCATED) * queued_ns
 

@@ -123,6 +123,7 @@ def verify_run(
     num_messages = 0
     shortest = shortest_message(_fastest_gibps(after.network))
     for number, (prefix, trace) in enumerate(zip(after.prefixes, after.collectives, strict=True)):
+        assert isinstance(trace, Trace)  # compact ones are of compact runs
         count = int(np.count_nonzero(trace.kind == NodeType.COMM_SEND))
         num_messages += count
         told = parts.get(prefix)

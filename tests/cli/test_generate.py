@@ -130,3 +130,9 @@ def test_a_large_run_is_compact_and_replayed(capsys: pytest.CaptureFixture[str])
     assert status == 0 and "2,048 ranks of 4 classes" in out and "511 more ranks do the same" in out
     status, _, err = invoke("replay run", capsys)
     assert status != 0 and "Missing option '--network': a compact run does not say which network it runs on." in err
+    status, out, _ = invoke("plan --compact run --network n.yml --output planned", capsys)
+    assert status == 0 and "2,048 ranks of 4 classes" in out and "best native" in out and "where the time goes" in out
+    status, out, _ = invoke("replay planned", capsys)
+    assert status == 0 and "2,048 ranks of 4 classes" in out
+    status, _, err = invoke("plan --compact run --network n.yml --output run", capsys)
+    assert status == BAD_INPUT and err.startswith("astra-tacos: error: run: ")

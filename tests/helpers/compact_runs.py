@@ -9,8 +9,9 @@ import numpy as np
 from helpers.networks import config
 
 from astra_tacos.network.network_config import NetworkConfig
-from astra_tacos.run.compact_run import CompactRun, Lattice
+from astra_tacos.run.compact_run import CompactRun
 from astra_tacos.run.groups import CommunicatorGroups
+from astra_tacos.run.lattice import Lattice
 from astra_tacos.run.run import NATIVE, Run
 from astra_tacos.run.system import SystemConfig
 from astra_tacos.run.trace.schema import CommType, NodeType

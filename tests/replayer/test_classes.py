@@ -13,7 +13,8 @@ from helpers.networks import config
 from astra_tacos.replayer import run_replay
 from astra_tacos.replayer.run_replay import replay_classes, replay_run
 from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CUT_THROUGH, PACKET, Backend
-from astra_tacos.run.compact_run import CompactRun, Lattice, compact
+from astra_tacos.run.compact_run import CompactRun, compact
+from astra_tacos.run.lattice import Lattice
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import NATIVE
 from astra_tacos.run.system import SystemConfig

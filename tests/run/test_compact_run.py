@@ -9,8 +9,9 @@ import pytest
 from helpers.compact_runs import random_compact_run
 from helpers.networks import config
 
-from astra_tacos.run.compact_run import CompactRun, Lattice, compact
+from astra_tacos.run.compact_run import CompactRun, compact
 from astra_tacos.run.groups import ALL_RANKS, group_ids
+from astra_tacos.run.lattice import Lattice
 from astra_tacos.run.run import Run
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.errors import ConfigError

@@ -57,10 +57,10 @@ def identify(path: Path) -> tuple[Kind, Path]:
     if (path / "schedule.npz").is_file():
         schedule = path / "schedule.npz"
         return (Kind.SYMMETRIC, schedule) if holds_symmetric(schedule) else (Kind.RUN_DIRECTORY, path)
-    if (path / "plan.json").is_file():
-        return Kind.PLANNED_RUN, path
     if (path / RANKS).is_file():
         return Kind.COMPACT_RUN, path
+    if (path / "plan.json").is_file():
+        return Kind.PLANNED_RUN, path
     refuse_lockstep(path)
     by_suffix = {
         ".json": Kind.PYTORCH,

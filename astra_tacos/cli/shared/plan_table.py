@@ -10,6 +10,7 @@ from astra_tacos.cli.shared.console import echo, plus_or_minus, print_answer, pr
 from astra_tacos.cli.shared.console import file_rows as answer_files
 
 if TYPE_CHECKING:
+    from astra_tacos.planner.compact_plan import CompactPlan
     from astra_tacos.planner.endpoint.endpoint import Divided, EndpointResult
     from astra_tacos.planner.place import PlaceResult
     from astra_tacos.planner.plan_result import CaseFigures, JointFigures, PlanResult
@@ -197,6 +198,41 @@ def _print_answer(
     cells = [(row[0], row[2], row[3], row[4], *row[8:]) for row in map(_row, shown)]
     print_table(f"where the time goes ({len(shown)} of {len(result.cases)})", header, cells)
     print_notes(result.notes)
+
+
+def print_compact_plan(result: CompactPlan, output: Path, *, verbose: bool) -> None:
+    """Print what a plan made of a compact run."""
+    from astra_tacos.support.units import format_size
+
+    title = f"{result.num_ranks:,} ranks of {result.num_classes:,} classes, judged by {result.backend}"
+    before, native, bound, after = result.before, result.native, result.bound, result.after.counted_ns
+    gain = "the run before cannot be replayed"
+    if before is not None and result.speed_up is not None:
+        gain = f"{result.speed_up:.3f} times as fast as before ({before.counted_ns:,} ns)"
+    rows = [("end of the run", f"{after:,} ns", gain)]
+    if native is not None and result.speed_up_over_best_native is not None:
+        rows.append(("best native", f"{native.counted_ns:,} ns", f"{result.speed_up_over_best_native:.3f} times as long"))
+        rows.append(("", "", result.native_name))
+    rows.append(("at least", f"{bound.end_ns:,} ns", f"{bound.end_ns / max(after, 1):.1%} of the end of the run"))
+    if bound.in_step_ns is not None:
+        share = f"{bound.in_step_ns / max(after, 1):.1%}, if members of a collective keep in step"
+        rows.append(("in step", f"{bound.in_step_ns:,} ns", share))
+    rows.append(("exposed", f"{result.exposed_ns:,} ns", ""))
+    if result.after.impossible:
+        rows.append(("replayed", f"{result.after.end_ns:,} ns", "without queues, which no network can do"))
+    replay = f"astra-tacos replay {shlex.quote(str(output))} --backend {result.backend}"
+    print_answer(title, [*rows, *answer_files(output, ""), ("replay", replay, "")])
+    header = ("collective", "ranks", "count", "algorithm", "before ns", "after ns", "bound ns")
+    shown = result.cases if verbose else result.cases[:_MOST_CASES]
+    cells = []
+    for case in shown:
+        chunks = f", {case['chunks_per_npu']} chunks" if case["chunks_per_npu"] else ""
+        each = [None if case[name] is None else case[name] for name in ("spent_before_ns", "spent_after_ns", "bound_ns")]
+        times = ("-" if time is None else f"{time:,}" for time in each)
+        what = f"{case['collective']} {format_size(case['size_bytes'])}"
+        cells.append((what, f"{case['members']:,}", f"{case['count']:,}", f"{case['algorithm']}{chunks}", *times))
+    print_table(f"where the time goes ({len(shown)} of {len(result.cases)})", header, cells)
+    print_notes(result.notes, verbose=verbose)
 
 
 def _over_before(result: PlanResult, scheduled: ScheduleResult | None) -> str:

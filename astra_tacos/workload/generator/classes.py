@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.network.network_config import NetworkConfig
-from astra_tacos.run.compact_run import Lattice, fixed_dimensions, read_compact, smallest_period, write_ranks
+from astra_tacos.run.compact_run import fixed_dimensions, read_compact, smallest_period, write_ranks
+from astra_tacos.run.lattice import Lattice
 from astra_tacos.run.run import CLASSES
 from astra_tacos.run.trace.writer import encode_trace
 from astra_tacos.support.errors import ConfigError
@@ -58,7 +59,10 @@ def write_classes(step: Step | LayeredStep, columns: list[StageColumns], folder:
         lattice = Lattice(size, tuple(period))
         ranks = lattice.representatives
         if len(ranks) > _MOST_CLASSES:
-            raise ConfigError(f"{network.source}: {len(ranks):,} classes of ranks, expected at most {_MOST_CLASSES:,}")
+            raise ConfigError(
+                f"{network.source}: {len(ranks):,} classes of ranks, expected at most {_MOST_CLASSES:,}: "
+                "let each axis fill whole dimensions (--order, --placement)"
+            )
         groups = _groups(partition, rank_of, ranks)
         write_ranks(folder, lattice, groups.members)
         for place, rank in enumerate(rank_of[ranks].tolist()):

@@ -134,16 +134,19 @@ class Program:
     def collective(self, label: Label, pattern: CommType, group: GroupKind, size_bytes: int, *data: int) -> int:
         """Add a collective, and return its id; for groups of one rank add nothing, and return the last of `data`.
 
+        A collective of fewer bytes than the run has ranks gets a byte per rank, as ASTRA-sim gives it (`Sys.cc`).
+
         Raises
         ------
         ConfigError
-            If its size is so small that ASTRA-sim would raise it, or too large.
+            If it has less than a byte per rank of its group, or too many.
         """
-        if self.parallelism.group_size(group) == 1:
+        least = self.parallelism.group_size(group)
+        if least == 1:
             return data[-1]
-        least = self.parallelism.num_ranks
         if not least <= size_bytes <= MAX_SIZE_BYTES:
             raise ConfigError(f"{label}: found {size_bytes:,} bytes, expected {least:,} (a byte per rank) to {MAX_SIZE_BYTES:,}")
+        size_bytes = max(size_bytes, self.parallelism.num_ranks)
         before = self._latest_communication
         more = {"size_bytes": size_bytes, "comm_type": pattern, "group": group}
         self._latest_communication = self._add(NodeType.COMM_COLL, label, data, before, **more)

@@ -1,0 +1,222 @@
+"""Lower bounds on the end of a compact run, whatever algorithms its collectives have.
+
+- *compute*: the longest that a rank computes.
+- *crossing*: NPUs with equal coordinates in a set D of dimensions are a part. What has to go between parts uses the links of D,
+  of which the network has so many. With P parts among a group of n ranks and nodes of S bytes, an All-Reduce crosses 2 (P - 1) S
+  bytes, an All-Gather (P - 1) n S, a Reduce-Scatter (P - 1) S and an All-to-All n S (1 - 1 / P),
+  however it is done (`bounds.partition`).
+- *path*: the longest way through the dependencies of ranks and their messages. A collective takes as long at least as what
+  has to enter one rank takes over all of its links, if all members do the same, so that they begin at the same time.
+
+Arithmetic is exact (ASTRA-sim truncates delays, so it may print a little less), and reductions take no time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.network.network_config import Dimension
+from astra_tacos.planner.run_bound import RunBound
+from astra_tacos.replayer.workload_actions import workload_actions
+from astra_tacos.run.compact_run import CompactRun
+from astra_tacos.run.groups import ALL_RANKS, group_ids
+from astra_tacos.run.patterns import TAGS
+from astra_tacos.run.run import PATTERN_KEYS
+from astra_tacos.run.trace.schema import CommType, NodeType
+from astra_tacos.support.units import bytes_per_ns
+
+_Ints = NDArray[np.int64]
+_MOST_NODES = 300_000
+"""Nodes of the representatives of a run whose paths are followed."""
+
+
+def compact_bound(some: CompactRun, alone_ns: _Ints) -> RunBound:
+    """The bound of a run.
+
+    Parameters
+    ----------
+    some
+        The run.
+    alone_ns
+        int64[num_nodes], what a collective node takes at least if its members begin and end together and nobody relays for them;
+        0 where that is not known.
+
+    Raises
+    ------
+    ConfigError
+        If a node would make ASTRA-sim stop.
+    """
+    run, lattice = some.run, some.lattice
+    trace, columns = run.workload, run.columns
+    rows = np.flatnonzero((trace.kind == NodeType.COMM_COLL) & np.isin(columns.comm_type, list(PATTERN_KEYS)))
+    shapes = shapes_of(some, rows)
+    actions = workload_actions(run)
+    computes = actions.is_timed & (trace.kind == NodeType.COMP) & ~columns.is_cpu_op
+    busy = np.bincount(trace.rank[computes], actions.amount[computes].astype(np.float64), trace.num_ranks)
+    worst = int(busy.argmax())
+    owners = lattice.representatives
+    found = {
+        "compute": (int(busy[worst]), f"the compute of rank {int(owners[worst])}"),
+        "crossing": _crossing(some, rows, shapes),
+    }
+    in_step_ns = None
+    if trace.num_nodes <= _MOST_NODES:
+        timed = np.where(actions.is_timed, actions.amount, 0)
+        timed[rows] = _entering_ns(some, rows, shapes)
+        found["path"] = _path(some, timed), "the longest way through the dependencies"
+        in_step_ns = _path(some, np.maximum(timed, alone_ns))
+    name = max(found, key=lambda each: found[each][0])
+    return RunBound(found[name][0], found[name][1], {each: bound[0] for each, bound in found.items()}, in_step_ns)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CollectiveShapes:
+    """The groups of collective nodes.
+
+    Parameters
+    ----------
+    counts
+        int64[num_rows, num_dimensions], how many values members have in each dimension of the network.
+    begins_together
+        bool[num_rows], whether all members have one representative, so that all begin at one time.
+    """
+
+    counts: _Ints
+    begins_together: NDArray[np.bool_]
+
+    @property
+    def members(self) -> _Ints:
+        """int64[num_rows]."""
+        members: _Ints = self.counts.prod(axis=1)
+        return members
+
+
+def shapes_of(some: CompactRun, rows: _Ints) -> CollectiveShapes:
+    """The shapes of the groups of some collective nodes.
+
+    Raises
+    ------
+    ConfigError
+        If a group is no product of coordinates.
+    """
+    lattice, group = some.lattice, group_ids(some.run.columns)[rows]
+    counts, together = np.ones((len(rows), len(lattice.size)), np.int64), np.zeros(len(rows), np.bool_)
+    for number in np.unique(group).tolist():
+        if number == ALL_RANKS:
+            own, is_one = lattice.size, len(lattice.representatives) == 1
+        else:
+            members = np.array(some.run.groups.members[number], np.int64)
+            own = tuple(len(values) for values in lattice.values(members, f"group {number}"))
+            is_one = len(np.unique(lattice.canonical(members)[0])) == 1
+        counts[group == number], together[group == number] = own, is_one
+    involved = some.run.columns.involved_dims[rows]
+    for index in range(counts.shape[1]):  # a collective over some dimensions is one of each part of the network
+        counts[(involved >= 0) & (involved >> index & 1 == 0), index] = 1
+    return CollectiveShapes(counts, together)
+
+
+def _rates(dimensions: tuple[Dimension, ...]) -> NDArray[np.float64]:
+    """Bytes per ns that leave an NPU over its links of each dimension, the mean over the members of a block."""
+    blocks = [(each.building_block, each.size) for each in dimensions]
+    per_npu = np.array([block.num_links(size) / size / (2 if block.num_switches(size) else 1) for block, size in blocks])
+    rates: NDArray[np.float64] = per_npu * bytes_per_ns(np.array([each.bandwidth_gibps for each in dimensions]))
+    return rates
+
+
+def _sets(count: int) -> Iterator[tuple[int, ...]]:
+    for size in range(1, min(count, 8) + 1):
+        yield from combinations(range(count), size)
+
+
+def _crossing(some: CompactRun, rows: _Ints, shapes: CollectiveShapes) -> tuple[int, str]:
+    """The longest that the links of some dimensions need for all that has to cross them."""
+    run, lattice = some.run, some.lattice
+    trace, rates = run.workload, _rates(run.network.dimensions)
+    pattern, size = run.columns.comm_type[rows], trace.size_bytes[rows].astype(np.float64)
+    members = shapes.members
+    sends = np.flatnonzero(trace.kind == NodeType.COMM_SEND)
+    src = lattice.representatives[trace.rank[sends]]
+    differs = lattice.digits(src) != lattice.digits(trace.peer[sends])
+    best = 0, ""
+    for chosen in _sets(len(rates)):
+        parts = shapes.counts[:, chosen].prod(axis=1)
+        crossed = np.select(
+            [pattern == CommType.ALL_REDUCE, pattern == CommType.ALL_GATHER, pattern == CommType.REDUCE_SCATTER],
+            [2 * (parts - 1) * size, (parts - 1) * members * size, (parts - 1) * size],
+            members * size * (1 - 1 / parts),
+        )
+        # A node is one of as many as its group has members.
+        total = (crossed / members).sum() + trace.size_bytes[sends][differs[list(chosen)].any(axis=0)].sum()
+        time = int(total / (trace.num_ranks * rates[list(chosen)].sum()))
+        if time > best[0]:
+            which = " and ".join(f"dimension {index}" for index in chosen)
+            best = time, f"what has to cross the links of {which}"
+    return best
+
+
+def _entering_ns(some: CompactRun, rows: _Ints, shapes: CollectiveShapes) -> _Ints:
+    """How long a collective takes at least, 0 where its members may begin at several times."""
+    run, members = some.run, shapes.members
+    trace = run.workload
+    pattern, size = run.columns.comm_type[rows], trace.size_bytes[rows].astype(np.float64)
+    entering = np.select(
+        [pattern == CommType.ALL_REDUCE, pattern == CommType.ALL_GATHER, pattern == CommType.REDUCE_SCATTER],
+        [np.where(members > 1, size, 0), (members - 1) * size, size / members],
+        size * (1 - 1 / members),
+    )
+    entering[members < 2] = 0
+    latency = min(int(each.latency_ns) for each in run.network.dimensions)
+    times = (entering / _rates(run.network.dimensions).sum()).astype(np.int64) + np.where(entering > 0, latency, 0)
+    return np.where(shapes.begins_together, times, 0)
+
+
+def _path(some: CompactRun, timed: _Ints) -> int:
+    """The longest way through the nodes of representatives; a receive also comes after the send that alone can meet it."""
+    run = some.run
+    trace = run.workload
+    sent = _sends_of_receives(some)
+    rate = float(bytes_per_ns(np.array([each.bandwidth_gibps for each in run.network.dimensions])).max())
+    first, dep = trace.dep_first.tolist(), trace.dep.tolist()
+    waits = np.diff(trace.dep_first)
+    followers: list[list[int]] = [[] for _ in range(trace.num_nodes)]
+    left = waits.tolist()
+    for row in range(trace.num_nodes):
+        for before in dep[first[row] : first[row + 1]]:
+            followers[before].append(row)
+    begin, delay = [0] * trace.num_nodes, timed.tolist()
+    for receive, send in sent.items():
+        took = int(trace.size_bytes[send] / rate) + min(int(each.latency_ns) for each in run.network.dimensions)
+        followers[send].append(receive)
+        left[receive] += 1
+        delay[send] = took
+    ready = [row for row in range(trace.num_nodes) if left[row] == 0]
+    longest = 0
+    while ready:
+        row = ready.pop()
+        end = begin[row] + delay[row]
+        longest = max(longest, end)
+        for after in followers[row]:
+            begin[after] = max(begin[after], end)
+            left[after] -= 1
+            if left[after] == 0:
+                ready.append(after)
+    return longest
+
+
+def _sends_of_receives(some: CompactRun) -> dict[int, int]:
+    """For the row of a receive, that of the send that it meets, where only one can."""
+    trace, lattice = some.run.workload, some.lattice
+    known: dict[tuple[int, ...], list[list[int]]] = {}
+    for kind in (NodeType.COMM_SEND, NodeType.COMM_RECV):
+        rows = np.flatnonzero(trace.kind == kind)
+        own, peer = lattice.representatives[trace.rank[rows]], trace.peer[rows]
+        src, dst = (own, peer) if kind == NodeType.COMM_SEND else lattice.canonical(peer, own)
+        keys = np.stack((src, dst, trace.tag[rows] % TAGS, trace.size_bytes[rows]), axis=1)
+        for key, row in zip(map(tuple, keys.tolist()), rows.tolist(), strict=True):
+            known.setdefault(key, [[], []])[kind == NodeType.COMM_RECV].append(row)
+    return {received[0]: sent[0] for sent, received in known.values() if len(sent) == len(received) == 1}

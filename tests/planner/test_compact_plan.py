@@ -1,0 +1,134 @@
+"""Plans of compact runs: never later than the best native run, at the time of all ranks one by one, and never below the bound."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+from helpers.generated import small_model, write_network
+
+from astra_tacos.network.network_config import read_network
+from astra_tacos.planner.compact_bound import compact_bound
+from astra_tacos.planner.compact_plan import find_cases, plan_compact, with_schedules
+from astra_tacos.planner.native_configuration import NativeConfiguration
+from astra_tacos.planner.run_bound import run_bound
+from astra_tacos.planner.solution import CaseSolution
+from astra_tacos.planner.workload import find_workload
+from astra_tacos.replayer.run_replay import replay_classes, replay_run
+from astra_tacos.run.backend import BACKENDS, Backend
+from astra_tacos.run.compact_run import read_compact
+from astra_tacos.run.groups import ALL_RANKS, group_ids
+from astra_tacos.run.run import NATIVE, RunInputs
+from astra_tacos.support.errors import AstraTacosError, ConfigError
+from astra_tacos.synthesizer.symmetric.chunks import best_symmetric
+from astra_tacos.workload.generator import directory
+from astra_tacos.workload.generator.directory import generate
+from astra_tacos.workload.generator.parallelism import Parallelism
+from astra_tacos.workload.generator.step import Step
+
+DENSE = Step(small_model(), Parallelism(4, 2, 4, order=("tp", "ep", "pp", "dp")), 4)
+EXPERTS = Step(small_model(experts=4, top_k=2), Parallelism(8, 2, 2, 4, ("ep", "tp", "pp", "dp")), 2, buckets=2)
+SHAPES = ((("FullyConnected", 2), ("Ring", 4), ("Switch", 4)), (("Ring", 8), ("Switch", 4)), (("Ring", 32),))
+
+
+def made(step: Step, shape: tuple[tuple[str, int], ...], folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+    """A small run, written as a large one is, and its network."""
+    network = folder / "n.yml"
+    write_network(network, *shape)
+    with monkeypatch.context() as patched:
+        patched.setattr(directory, "MOST_TRACES", 1)
+        generate(step, folder / "run", network=network)
+    return folder / "run", network
+
+
+@pytest.mark.parametrize("backend", BACKENDS.values(), ids=str)
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: "x".join(block for block, _ in shape))
+@pytest.mark.parametrize("step", [DENSE, EXPERTS], ids=["dense", "experts"])
+def test_the_planned_run_ends_as_all_its_ranks_do(
+    step: Step, shape: tuple[tuple[str, int], ...], backend: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    try:
+        run, network = made(step, shape, tmp_path, monkeypatch)
+    except ConfigError as error:
+        assert "expected even spaces" in str(error)
+        return
+    result = plan_compact(run, network, tmp_path / "planned", backend)
+    assert result.before is not None and result.native is not None
+    assert result.after.counted_ns <= result.native.counted_ns <= result.before.counted_ns
+    assert result.bound.end_ns <= result.after.counted_ns
+    some = read_compact(tmp_path / "planned", read_network(tmp_path / "planned/network.yml"))
+    by_rank = replay_run(some.expand(), backend)
+    assert by_rank.end_ns == result.after.end_ns
+    place = some.lattice.places(np.arange(some.lattice.num_ranks))
+    assert np.array_equal(replay_classes(some, backend).finish_ns[place], by_rank.finish_ns)
+    assert json.loads((tmp_path / "planned/plan.json").read_text())["after_ns"] == result.after.end_ns
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_mix_of_schedules_is_replayed_as_rank_by_rank(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    random = Random(seed)
+    run, network = made(DENSE, random.choice(SHAPES), tmp_path, monkeypatch)
+    some = read_compact(run, read_network(network))
+    found = find_cases(some)
+    schedules = {}
+    for number, case in enumerate(found.cases):
+        task = case.task(random.choice(("blocking", "pipelined")))
+        if task is not None and random.random() < 0.7:
+            schedules[number] = best_symmetric(task, 4096)
+    native = NativeConfiguration(((random.choice(("ring", "direct")),),) * 4, policy="FIFO")
+    planned = with_schedules(some, found, schedules, native)
+    assert (planned.run.implementation != NATIVE).any() == bool(schedules)
+    whole = planned.expand()
+    for backend in BACKENDS.values():
+        try:
+            end_ns = replay_classes(planned, backend).end_ns
+        except AstraTacosError as error:
+            assert "in an order that may differ" in str(error)
+            continue
+        assert end_ns == replay_run(whole, backend).end_ns
+
+
+def test_each_trace_has_groups_of_its_own_and_ids_that_tell_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, network = made(DENSE, (("Ring", 2), ("Ring", 4), ("Ring", 4)), tmp_path, monkeypatch)
+    plan_compact(run, network, tmp_path / "planned", "congestion-aware")
+    planned = read_compact(tmp_path / "planned", read_network(network)).run
+    rows = np.flatnonzero(planned.implementation != NATIVE)
+    assert len(rows)
+    ids, patterns = group_ids(planned.columns)[rows], planned.columns.comm_type[rows]
+    of_group = {}
+    of_id = {}
+    keys = zip(ids.tolist(), patterns.tolist(), planned.workload.node_id[rows].tolist(), strict=True)
+    for (group, pattern, node), which in zip(keys, planned.implementation[rows].tolist(), strict=True):
+        assert group == ALL_RANKS or of_group.setdefault((group, pattern), which) == which
+        assert of_id.setdefault(node, which) == which
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: "x".join(block for block, _ in shape))
+def test_the_bound_is_below_that_of_all_ranks_or_as_true(
+    shape: tuple[tuple[str, int], ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both hold for every run: neither exceeds the end of any that is replayed with queues."""
+    run, network = made(DENSE, shape, tmp_path, monkeypatch)
+    some = read_compact(run, read_network(network))
+    found = find_cases(some)
+    alone = np.array([*(case.least_ns() or 0 for case in found.cases), 0], np.int64)[found.of_row]
+    bound = compact_bound(some, alone)
+    assert bound.in_step_ns is not None and bound.end_ns <= bound.in_step_ns
+    ordinary = generate(DENSE, tmp_path / "ranks", network=network).path
+    inputs = RunInputs(ordinary / "workload/w", ordinary / "system.json", network, ordinary / "comm_group.json")
+    workload = find_workload(inputs)
+    assert bound.parts_ns["compute"] == run_bound_compute(workload)
+    for algorithm in ("ring", "direct"):
+        configuration = NativeConfiguration(((algorithm,),) * 4, policy="FIFO")
+        end_ns = replay_run(configuration.run(workload.run), "congestion-aware").end_ns
+        assert bound.end_ns <= end_ns
+
+
+def run_bound_compute(workload: object) -> int:
+    from astra_tacos.network.composition import build_topology
+
+    topology = build_topology(workload.run.network)  # type: ignore[attr-defined]
+    return run_bound(workload, topology, (CaseSolution(None),) * len(workload.cases)).parts_ns["compute"]  # type: ignore[attr-defined,arg-type]
