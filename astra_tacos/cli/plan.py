@@ -12,6 +12,7 @@ from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import compile_ahead, points_to_lint, print_json, progress
 from astra_tacos.cli.shared.options import (
     backend_option,
+    baseline_option,
     check_ns3,
     json_option,
     ns3_option,
@@ -45,11 +46,7 @@ _path = click.Path(path_type=Path)
 @click.option(
     "--astra-sim-bin", type=_path, metavar="FILE", help="The binary for --backend astra-sim or ns-3; by default $ASTRA_SIM_BIN."
 )
-@click.option(
-    "--baseline",
-    type=click.Choice(("ring", "direct", "halvingDoubling", "doubleBinaryTree")),
-    help="Native algorithm for all collectives of the run before; by default the algorithms of its system file.",
-)
+@baseline_option
 @candidate_option
 @search_options(without=("max_sends", "link_model"), trials=4)
 @click.option(

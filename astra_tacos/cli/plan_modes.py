@@ -9,8 +9,16 @@ import click
 
 from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import compile_ahead, points_to_lint, print_json, progress
-from astra_tacos.cli.shared.options import backend_option, json_option, output_option, run_options, verbose_option
+from astra_tacos.cli.shared.options import (
+    backend_option,
+    baseline_option,
+    json_option,
+    output_option,
+    run_options,
+    verbose_option,
+)
 from astra_tacos.cli.shared.plan_table import print_compact_plan, print_divided, print_placed
+from astra_tacos.cli.shared.search_options import effort_option
 from astra_tacos.solver.first_use import PLANNING, READING, REPLAYING, SYMMETRIC
 
 if TYPE_CHECKING:
@@ -126,9 +134,20 @@ def endpoint(
 @click.option("--network", "network_path", type=_path, required=True, metavar="FILE", help="Network YAML, as ASTRA-sim reads it.")
 @output_option("Write the planned run here.", required=True)
 @backend_option()
+@baseline_option
+@effort_option
 @verbose_option
 @json_option
-def compact(folder: Path, network_path: Path, output: Path, backend: Backend | None, verbose: bool, as_json: bool) -> None:
+def compact(
+    folder: Path,
+    network_path: Path,
+    output: Path,
+    backend: Backend | None,
+    baseline: str | None,
+    effort: str,
+    verbose: bool,
+    as_json: bool,
+) -> None:
     """Replace the collectives of a compact run by ones synthesized for their groups on the network, and print the gain.
 
     \b
@@ -137,12 +156,18 @@ def compact(folder: Path, network_path: Path, output: Path, backend: Backend | N
     One rank stands for all ranks of its class. Every distinct collective gets a schedule in which all members do the same, where
     that ends the run earlier than ASTRA-sim's own ring or direct exchange.
     """
-    from astra_tacos.planner.compact_plan import plan_compact
+    from astra_tacos.network.network_config import read_network
+    from astra_tacos.planner.compact_plan import check_output, plan_compact
+    from astra_tacos.run.compact_run import read_compact
+    from astra_tacos.synthesizer.search.search_options import QUICK
 
+    check_output(output, folder)
+    some = read_compact(folder, read_network(network_path))
     compile_ahead(*READING, *REPLAYING, *SYMMETRIC)
     with progress("planning") as on_progress:
-        result = plan_compact(folder, network_path, output, backend, on_progress)
+        planned = plan_compact(some, backend, baseline, effort == QUICK, on_progress)
+        planned.write(output, folder, network_path)
     if as_json:
-        print_json(result.to_json() | {"output": str(output)})
+        print_json(planned.result.to_json() | {"output": str(output)})
         return
-    print_compact_plan(result, output, verbose=verbose)
+    print_compact_plan(planned.result, output, verbose=verbose)

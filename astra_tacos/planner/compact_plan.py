@@ -260,12 +260,25 @@ class _Candidate:
 class _Planning:
     """What all steps of the plan of one run know."""
 
-    def __init__(self, some: CompactRun, backend: Backend, on_progress: Callable[[int, int], None]) -> None:
+    def __init__(self, some: CompactRun, backend: Backend, baseline: str | None, on_progress: Callable[[int, int], None]) -> None:
         self.some, self.backend, self._on_progress = some, backend, on_progress
         self.found = find_cases(some)
         self.notes: list[str] = []
         self._done = 0
-        self.before = self._tried(some, "the run before")
+        own = some if baseline is None else replace(some, run=self._alike(baseline).run(some.run))
+        self.before = self._tried(own, "the run before")
+
+    def _alike(self, name: str) -> NativeConfiguration:
+        """One algorithm for all patterns."""
+        own = configuration_of(self.some.run)
+        algorithms = tuple(self._named(key, name) for key in COMM_KEYS)
+        return NativeConfiguration(algorithms, policy="FIFO" if own is None else own.policy)
+
+    def _named(self, key: str, name: str) -> tuple[str, ...]:
+        """The algorithms of a pattern, as many as it needs."""
+        everyone = self.some.lattice.num_ranks
+        over_all = any(case.members == everyone for case in self.found.cases if pattern_key(case.pattern) == key)
+        return (name,) * (len(self.some.run.network.dimensions) if over_all else 1)
 
     def _tried(self, some: CompactRun, name: str) -> _Candidate | None:
         """A run that can be replayed; None if it cannot, with a note."""
@@ -279,15 +292,13 @@ class _Planning:
             return None
         return candidate
 
-    def best_native(self) -> tuple[_Candidate | None, NativeConfiguration | None]:
+    def best_native(self, quick: bool) -> tuple[_Candidate | None, NativeConfiguration | None]:
         """The native run that ends first: algorithms for all patterns, then by pattern, then splits."""
         patterns = [key for key in COMM_KEYS if key in {pattern_key(case.pattern) for case in self.found.cases}]
         best: tuple[_Candidate | None, NativeConfiguration | None] = (None, None)
         tried: set[NativeConfiguration] = set()
-        num_dims = len(self.some.run.network.dimensions)
-        own = configuration_of(self.some.run)
-        policy = own.policy if own else "FIFO"
-        if own is not None and self.before is not None:
+        own = None if self.before is None else configuration_of(self.before.some.run)
+        if own is not None:
             best = self.before, own
             tried.add(own)
 
@@ -302,20 +313,15 @@ class _Planning:
                 if candidate is not None and _is_before(candidate, best[0]):
                     best = candidate, configuration
 
-        over_all = {pattern_key(case.pattern) for case in self.found.cases if case.members == self.some.lattice.num_ranks}
-
-        def named(key: str, name: str) -> tuple[str, ...]:
-            return (name,) * (num_dims if key in over_all else 1)
-
-        climb(NativeConfiguration(tuple(named(key, name) for key in COMM_KEYS), policy=policy) for name in _NATIVES)
-        for key in patterns if len(patterns) > 1 and best[1] else ():
+        climb(map(self._alike, _NATIVES))
+        for key in patterns if len(patterns) > 1 and best[1] and not quick else ():
             start, place = best[1], COMM_KEYS.index(key)
             assert start is not None
             climb(
-                replace(start, algorithms=(*start.algorithms[:place], named(key, name), *start.algorithms[place + 1 :]))
+                replace(start, algorithms=(*start.algorithms[:place], self._named(key, name), *start.algorithms[place + 1 :]))
                 for name in _NATIVES
             )
-        if best[1] is not None:
+        if best[1] is not None and not quick:
             members = max((case.members for case in self.found.cases), default=0)
             splits = [each for each in _SPLITS if each * members <= _MOST_PARTS]
             climb(replace(start, splits=each, active_chunks=each) for start in [best[1]] for each in splits)
@@ -434,23 +440,73 @@ def _name(case: CompactCase, place: int) -> str:
     return f"{case.collective.replace('-', '_')}_{case.size_bytes}B_of_{case.members}_{place}"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PlannedClasses:
+    """A planned compact run: its figures, the run, how its native collectives run, and the schedules of the others."""
+
+    result: CompactPlan
+    some: CompactRun
+    native: NativeConfiguration | None
+    schedules: Schedules
+
+    def write(self, output: Path, folder: Path, network: Path) -> None:
+        """Write the planned run, and replay what was written.
+
+        Parameters
+        ----------
+        output
+            Directory to write; a plan that is there is replaced.
+        folder, network
+            The compact run, and the file of its network.
+
+        Raises
+        ------
+        ConfigError
+            If something else is there.
+        ReplayError
+            If the written run ends at another time.
+        """
+        check_output(output, folder)
+        with replaced_directory(output) as target:
+            _write(target, folder, network, self)
+            again = read_compact(target, read_network(target / NETWORK))
+            if replay_classes(again, self.result.backend).end_ns != self.result.after.end_ns:
+                raise ReplayError(f"{output}: DEFECT of astra_tacos, please report it: the written run has another end")
+            write_json(target / PLAN_FILE, self.result.to_json())
+
+
+def check_output(output: Path, folder: Path) -> None:
+    """Check that the plan of the compact run of a folder may be written.
+
+    Raises
+    ------
+    ConfigError
+        If there is anything but a plan.
+    """
+    check_replaceable(output, "plan of astra_tacos", lambda names: names <= _FILES and (not names or PLAN_FILE in names))
+    if output.resolve() == folder.resolve():
+        raise ConfigError(f"{output}: is the run itself, expected another directory")
+
+
 def plan_compact(
-    folder: Path,
-    network: Path,
-    output: Path,
+    some: CompactRun,
     backend: Backend | str | None = None,
+    baseline: str | None = None,
+    quick: bool = False,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
-) -> CompactPlan:
-    """Write a compact run with synthesized collectives, and replay it before and after.
+) -> PlannedClasses:
+    """Plan a compact run: the best native algorithms, and a symmetric schedule for each case that ends the run earlier.
 
     Parameters
     ----------
-    folder, network
-        The compact run, and the file of its network.
-    output
-        Directory to write; a plan that is there is replaced.
+    some
+        The run.
     backend
         The network model that judges, or its name; None takes the network's default.
+    baseline
+        Native algorithm of the run before; None takes the run as it is.
+    quick
+        Whether fewer native runs are tried: each algorithm for all patterns.
     on_progress
         Called with how many runs were replayed, and about how many there are.
 
@@ -461,24 +517,14 @@ def plan_compact(
     ReplayError
         If no run can be replayed.
     """
-    check_replaceable(output, "plan of astra_tacos", lambda names: names <= _FILES and (not names or PLAN_FILE in names))
-    if output.resolve() == folder.resolve():
-        raise ConfigError(f"{output}: is the run itself, expected another directory")
-    some = read_compact(folder, read_network(network))
     model = choose_backend(backend, some.run.network)
-    planning = _Planning(some, model, on_progress)
-    native, configuration = planning.best_native()
+    planning = _Planning(some, model, baseline, on_progress)
+    native, configuration = planning.best_native(quick)
     # Where there are no queues, sends that wait for one another only on their links count with queues (`RunEnd`).
     link_models: tuple[LinkModel, ...] = tuple(dict.fromkeys((model.link_model, "pipelined")))
     best, chosen = planning.choose(native, configuration, [planning.synthesize(each) for each in link_models])
     result = _result(planning, best, native, configuration, chosen)
-    with replaced_directory(output) as target:
-        _write(target, folder, network, best.some, list(chosen.values()), configuration)
-        again = read_compact(target, read_network(target / NETWORK))
-        if replay_classes(again, model).end_ns != best.outcome.end_ns:
-            raise ReplayError(f"{output}: DEFECT of astra_tacos, please report it: the written run has another end")
-        write_json(target / PLAN_FILE, result.to_json())
-    return result
+    return PlannedClasses(result, best.some, configuration, chosen)
 
 
 def _result(
@@ -538,16 +584,9 @@ def _spent(found: CompactCases, candidate: _Candidate) -> list[int]:
     return most
 
 
-def _write(
-    target: Path,
-    source: Path,
-    network: Path,
-    some: CompactRun,
-    schedules: Sequence[SymmetricSchedule],
-    native: NativeConfiguration | None,
-) -> None:
+def _write(target: Path, source: Path, network: Path, planned: PlannedClasses) -> None:
     """Write all files of a planned run but the plan itself."""
-    run = some.run
+    run, schedules, native = planned.some.run, planned.schedules.values(), planned.native
     per_node = _write_classes(target, run)
     if schedules:
         (target / COLLECTIVE).mkdir()
@@ -557,7 +596,7 @@ def _write(
         table = nodes.table()
         (target / f"{prefix}.0.et").write_bytes(encode_trace(table, 0, len(table.node_id)))
         positions[prefix] = positions_of(schedule)
-    write_ranks(target, some.lattice, run.groups.members, positions)
+    write_ranks(target, planned.some.lattice, run.groups.members, positions)
     system = dict(read_json_object(source / SYSTEM)) | ({} if native is None else native.keys())
     if per_node:
         system |= {"preferred-dataset-splits": 1, PER_NODE_KEY: PER_NODE}

@@ -72,7 +72,7 @@ BAD = {
     "mesh above": (GOOD.replace("Ring", "Mesh"), "belong in astra_tacos.topology"),
     "unequal": (GOOD.replace("[ 4, 2 ]", "[ 4 ]"), "npus_count has 1 entry, topology has 2"),
     "size 1": (GOOD.replace("[ 4, 2 ]", "[ 4, 1 ]"), "npus_count[1] is 1, expected a whole number above 1"),
-    "too many": (GOOD.replace("[ 4, 2 ]", "[ 1000, 1001 ]"), "1,001,000 NPUs, expected at most 1,000,000"),
+    "too many": (GOOD.replace("[ 4, 2 ]", "[ 2000, 1001 ]"), "2,002,000 NPUs, expected at most 2,000,000"),
     "bandwidth 0": (GOOD.replace("50.0", "0"), "bandwidth[0] is 0, expected a number of GB/s above 0 and at most 1e+12"),
     "extension scalar": (GOOD + "astra_tacos: 3", "astra_tacos is 3, expected a mapping"),
     "extension key": (GOOD + "astra_tacos: {topologie: []}", "astra_tacos has the key 'topologie'"),

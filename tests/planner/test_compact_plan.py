@@ -55,7 +55,9 @@ def test_the_planned_run_ends_as_all_its_ranks_do(
     except ConfigError as error:
         assert "expected even spaces" in str(error)
         return
-    result = plan_compact(run, network, tmp_path / "planned", backend)
+    planned = plan_compact(read_compact(run, read_network(network)), backend)
+    planned.write(tmp_path / "planned", run, network)
+    result = planned.result
     assert result.before is not None and result.native is not None
     assert result.after.counted_ns <= result.native.counted_ns <= result.before.counted_ns
     assert result.bound.end_ns <= result.after.counted_ns
@@ -93,7 +95,7 @@ def test_any_mix_of_schedules_is_replayed_as_rank_by_rank(seed: int, tmp_path: P
 
 def test_each_trace_has_groups_of_its_own_and_ids_that_tell_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, network = made(DENSE, (("Ring", 2), ("Ring", 4), ("Ring", 4)), tmp_path, monkeypatch)
-    plan_compact(run, network, tmp_path / "planned", "congestion-aware")
+    plan_compact(read_compact(run, read_network(network)), "congestion-aware").write(tmp_path / "planned", run, network)
     planned = read_compact(tmp_path / "planned", read_network(network)).run
     rows = np.flatnonzero(planned.implementation != NATIVE)
     assert len(rows)

@@ -244,6 +244,13 @@ _DIRECTORY = click.option(
 )
 
 
+baseline_option = click.option(
+    "--baseline",
+    type=click.Choice(("ring", "direct", "halvingDoubling", "doubleBinaryTree")),
+    help="Native algorithm for all collectives of the run before; by default the algorithms of its system file.",
+)
+
+
 def run_options(required: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """The files of a run, given to the command as `inputs`: --workload, --system, --comm-group, ..., --network.
 

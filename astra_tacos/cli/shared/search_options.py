@@ -110,6 +110,9 @@ _OPTIONS = {
 """By field of `SearchOptions`."""
 
 
+effort_option = _OPTIONS["effort"]
+
+
 def search_options(without: Collection[str] = (), **defaults: object) -> Callable[[_Command], _Command]:
     """What `SearchOptions` has, given to the command as `options`.
 

@@ -18,13 +18,14 @@ from logging.handlers import BufferingHandler
 from pathlib import Path
 from typing import Any
 
-from astra_tacos.bounds.certificate import certify
+from astra_tacos.bounds.certificate import certify, efficiency_of
 from astra_tacos.bounds.symmetric import certify_symmetric
 from astra_tacos.collective import make_collective
 from astra_tacos.network.blocks.ring import RING
 from astra_tacos.network.blocks.switch import SWITCH
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import Dimension, NetworkConfig, write_network
+from astra_tacos.planner.compact_plan import plan_compact
 from astra_tacos.planner.endpoint.endpoint import Divided, divide_endpoint, parse_endpoint
 from astra_tacos.planner.place import write_placed
 from astra_tacos.planner.placed_plan import plan_placed
@@ -34,8 +35,9 @@ from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.run_files import planned_inputs
 from astra_tacos.planner.synthesis_cache import SynthesisCache, Wanted
 from astra_tacos.run.backend import CONGESTION_AWARE, MODELS, Backend, is_packet_level
+from astra_tacos.run.compact_run import read_compact
 from astra_tacos.run.placement_matrix import read_placement
-from astra_tacos.run.run import RunInputs
+from astra_tacos.run.run import RANKS, RunInputs
 from astra_tacos.schedule.schedule import LinkOrder, Schedule
 from astra_tacos.solver.judgement import judge_schedule
 from astra_tacos.solver.judges import STOCK_FIGURE, timed_for
@@ -54,7 +56,7 @@ from astra_tacos.study.sweep.run_source import RUN_KEYS, read_run_source
 from astra_tacos.support.errors import AstraTacosError, ConfigError, SynthesisError
 from astra_tacos.support.installation import package_version
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
-from astra_tacos.synthesizer.search.search_options import SearchOptions
+from astra_tacos.synthesizer.search.search_options import QUICK, SearchOptions
 from astra_tacos.synthesizer.symmetric.chunks import fastest_symmetric, is_near_bound
 from astra_tacos.verifier.symmetric_oracle import check_symmetric
 
@@ -177,6 +179,8 @@ def evaluate_workload(network: NetworkConfig, task: WorkloadTask, conditions: Co
         If the run cannot be read, planned or replayed.
     """
     _check_files(task)
+    if (Path(task.workload) / RANKS).is_file():
+        return _evaluate_compact(network, task)
     with tempfile.TemporaryDirectory() as scratch:
         try:
             divided, result = _plan(network, task, conditions, Path(scratch))
@@ -197,6 +201,27 @@ def evaluate_workload(network: NetworkConfig, task: WorkloadTask, conditions: Co
         part = divided.partition
         figures |= {"comm_cores": part.cores, "comm_memory_gbps": part.memory_gbps, "driven_gbps": divided.network_gbps}
     return figures
+
+
+def _evaluate_compact(network: NetworkConfig, task: WorkloadTask) -> dict[str, Any]:
+    """The same of a compact run."""
+    for key in ("placement", "endpoint"):
+        if getattr(task, key) is not None:
+            raise ConfigError(f"{key}: found {getattr(task, key)}, expected none for a compact run")
+    result = plan_compact(
+        read_compact(Path(task.workload), network), task.backend, task.baseline, task.options.effort == QUICK
+    ).result
+    return {
+        "predicted_ns": result.after.end_ns,
+        "bound_ns": result.bound.end_ns,
+        "bound": result.bound.where,
+        "efficiency": efficiency_of(result.after.counted_ns, result.bound.end_ns),
+        "verified": True,  # `plan_compact` verifies its schedules
+        "before_ns": result.before and result.before.end_ns,
+        "speed_up": result.speed_up,
+        "exposed_ns": result.exposed_ns,
+        "num_cases": len(result.cases),
+    }
 
 
 def _check_files(task: WorkloadTask) -> None:

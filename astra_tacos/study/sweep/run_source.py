@@ -27,6 +27,7 @@ from astra_tacos.network.network_config import (
     read_network,
 )
 from astra_tacos.network.topology import Topology
+from astra_tacos.run.run import RANKS, SYSTEM
 from astra_tacos.run.system import read_system
 from astra_tacos.run.trace.reader import trace_files
 from astra_tacos.study.optimizer.libra_files import CostModel
@@ -36,7 +37,7 @@ from astra_tacos.study.sweep.settings import read_number
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.support.expression import Names
 from astra_tacos.support.input_file import open_regular
-from astra_tacos.support.text_files import describe, filled_text
+from astra_tacos.support.text_files import describe, filled_text, read_json_object
 
 _BANDWIDTH, _PER_NPU = "bandwidth", "bandwidth_per_npu"
 _TEMPLATE_KEYS = ("name", "topology", "npus_count", _BANDWIDTH, _PER_NPU, "latency")
@@ -328,7 +329,7 @@ def read_run_source(
     places: Mapping[str, str],
     folder: Path,
     workload: str,
-    system: str,
+    system: str | None,
     comm_group: str | None,
     remote_memory: str | None,
     directory: str | None,
@@ -342,9 +343,9 @@ def read_run_source(
     folder
         Directory to which relative paths refer.
     workload
-        Prefix of the trace files.
+        Prefix of the trace files, or the directory of a compact run, which has all files.
     system
-        System file.
+        System file; None for a compact run.
     comm_group
         Communicator group file, if any.
     remote_memory
@@ -358,6 +359,10 @@ def read_run_source(
         If a file is missing or cannot be read.
     """
     folder = folder.resolve()
+    if (folder / workload / RANKS).is_file():
+        return _compact_source(places, Path(os.path.normpath(folder / workload)), system, comm_group, remote_memory, directory)
+    if system is None:
+        raise ConfigError(f"{places['system']} is missing, expected it there or as an axis")
     system_path = Path(os.path.normpath(folder / system))
     start = system_path.parent if directory is None else Path(os.path.normpath(folder / directory))
     if not start.is_dir():
@@ -388,6 +393,20 @@ def read_run_source(
     groups, memory = (None if name is None else os.path.normpath(folder / name) for name in (comm_group, remote_memory))
     prefix = os.path.normpath(folder / workload)
     return RunSource((prefix, str(system_path), groups, memory, str(start)), digest.hexdigest(), len(ranks))
+
+
+def _compact_source(places: Mapping[str, str], folder: Path, *others: str | None) -> RunSource:
+    """The files of a compact run."""
+    for key, name in zip(RUN_KEYS[1:], others, strict=True):
+        if name not in (None, str(folder / SYSTEM), str(folder)):
+            raise ConfigError(f"{places[key]}: found {name}, expected none: {folder} is a compact run, which has all files")
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        _add(digest, path.relative_to(folder).as_posix(), path)
+    with naming(places["workload"]):
+        sizes = read_json_object(folder / RANKS).get("sizes")
+    num_ranks = math.prod(sizes) if isinstance(sizes, list) and all(type(size) is int for size in sizes) else 0
+    return RunSource((str(folder), str(folder / SYSTEM), None, None, str(folder)), digest.hexdigest(), num_ranks)
 
 
 def _add(digest: hashlib._Hash, role: str, path: Path) -> None:

@@ -189,7 +189,7 @@ SETTINGS: dict[str, Setting] = {
     "budget": _of(_budget, "budget_sends"),
     "reduce_bandwidth": _of(_speed, "reduce_bandwidth_gbps", 0.0, 0.0),
     "workload": Setting(_path(may_be_null=False), "workload", {WORKLOAD: REQUIRED}),
-    "system": Setting(_path(may_be_null=False), "system", {WORKLOAD: REQUIRED}),
+    "system": Setting(_path(), "system", _NONE),
     "comm_group": Setting(_path(), "comm_group", _NONE),
     "remote_memory": Setting(_path(), "remote_memory", _NONE),
     "directory": Setting(_path(), "directory", _NONE),

@@ -96,7 +96,7 @@ EFFORTS = {
     ),
 }
 """By name: what `--effort` may be."""
-DEFAULT, THOROUGH = "normal", "thorough"
+QUICK, DEFAULT, THOROUGH = EFFORTS
 
 
 @dataclass(frozen=True, slots=True)

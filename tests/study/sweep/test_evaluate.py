@@ -14,19 +14,22 @@ from helpers.sweeps import SMALL, collective_point
 from astra_tacos.cli.generate import generate
 from astra_tacos.collective import COLLECTIVES, ROOTED, all_reduce
 from astra_tacos.network.composition import build_topology
-from astra_tacos.network.network_config import Dimension, LinkSpec, NetworkConfig, write_network
+from astra_tacos.network.network_config import Dimension, LinkSpec, NetworkConfig, read_network, write_network
+from astra_tacos.planner.compact_plan import plan_compact
 from astra_tacos.planner.endpoint.endpoint import divide_endpoint
 from astra_tacos.planner.endpoint.npu import Partition
 from astra_tacos.planner.plan import plan
 from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.run_files import planned_inputs
+from astra_tacos.run.compact_run import read_compact
 from astra_tacos.run.run import RunInputs
 from astra_tacos.study.sweep import evaluate as collective_room
 from astra_tacos.study.sweep.evaluate import evaluate, warm_up
 from astra_tacos.study.sweep.outcome import OK, RESULT_COLUMNS, Conditions, Outcome
 from astra_tacos.study.sweep.point import CollectiveTask, Point, WorkloadTask
 from astra_tacos.study.sweep.run_source import RUN_KEYS, read_run_source
-from astra_tacos.support.errors import VerificationError
+from astra_tacos.study.sweep.sweep_file import read_sweep_file
+from astra_tacos.support.errors import ConfigError, VerificationError
 from astra_tacos.support.kernels.compiled import Kernel
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search.search import search
@@ -286,3 +289,23 @@ def test_a_symmetric_point_of_thousands_of_npus_is_not_expanded() -> None:
     assert outcome.status == OK
     assert outcome.results["made_by"] == "symmetric"
     assert outcome.results["num_sends"] == 2 * 2048 * 2047
+
+
+def test_a_compact_run_has_the_figures_of_its_plan(tmp_path: Path) -> None:
+    network = NetworkConfig("n", tuple(Dimension(*each, 50.0, 500.0) for each in (("Ring", 4), ("Ring", 4), ("Switch", 128))))
+    write_network(network, tmp_path / "n.yml")
+    sizes = (
+        "--layers 4 --hidden 64 --heads 8 --sequence 512 --vocab 512 --micro-batches 2 --dp 128 --tp 4 --pp 4 --order tp,pp,dp"
+    )
+    where = ["--network", str(tmp_path / "n.yml"), "--output", str(tmp_path / "run")]
+    assert CliRunner().invoke(generate, [*where, *sizes.split()]).exit_code == 0
+    (tmp_path / "sweep.yml").write_text("point: { workload: run, network: n.yml, effort: quick, baseline: ring }\n")
+    outcome = evaluate(next(iter(read_sweep_file(tmp_path / "sweep.yml").points)), Conditions())
+    plan = plan_compact(read_compact(tmp_path / "run", read_network(tmp_path / "n.yml")), None, "ring", True).result
+    assert plan.before is not None
+    figures = outcome.results
+    assert (outcome.status, figures["predicted_ns"], figures["before_ns"]) == (OK, plan.after.end_ns, plan.before.end_ns)
+    assert figures["bound_ns"] == plan.bound.end_ns and figures["speed_up"] == plan.speed_up
+    (tmp_path / "sweep.yml").write_text("point: { workload: run, network: n.yml, system: other.json }\n")
+    with pytest.raises(ConfigError, match=r"point\.system: found other.json, expected none: .*run is a compact run"):
+        read_sweep_file(tmp_path / "sweep.yml")
