@@ -14,6 +14,7 @@ from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import format_size
 
 _LEAST_TIMES = 12
+_STARTS = 8
 _ROBUST = 0.05
 """Errors beyond it count by their size, not by its square."""
 _KNOT = np.log(4.0)
@@ -82,7 +83,11 @@ def fit_collectives(rows: Sequence[CollectiveTime], *, has_nvls: bool | None = N
     ):
         if (chosen := counts & work.is_there[:, 0]).any():
             start[names.index(name)] = np.log(np.percentile(moved[chosen, 0] / np.exp(log_time[chosen]) / 1e3, 90) + 1e-3)
-    found = least_squares(residuals, start, max_nfev=200)
+    # Which algorithm is the fastest depends on the constants, so that there are several optima.
+    random = np.random.default_rng(0)
+    moved_by = np.concatenate((spread / 2, np.full(len(knots), _START)))
+    starts = [start, *(start + moved_by * random.standard_normal(len(start)) for _ in range(_STARTS - 1))]
+    found = min((least_squares(residuals, each, max_nfev=200) for each in starts), key=lambda each: each.cost)
     return CollectiveFit(model_of(found.x), dict(zip(names, spread_of(found.jac), strict=False)), float(found.cost))
 
 

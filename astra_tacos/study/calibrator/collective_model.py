@@ -5,7 +5,8 @@
 for each algorithm that the library has; the fastest counts. The cost of a step is that of a hop inside a node and of a hop
 between nodes, times a curve over the size of a message, which carries the protocols (LL, LL128, Simple) and their crossovers:
 beyond its last knot it grows with a power of the message. Bandwidths are those of a GPU inside its node and of its share of the
-node's NICs; the two together limit as (a^4 + b^4)^(1/4) of their times.
+node's NICs; the two together limit as (a^4 + b^4)^(1/4) of their times. A Send-Receive inside a node also gets few channels, each
+a thread block, and twice as many as long as a channel has more than 16 MiB (NCCL's `enqueue.cc`, `calcP2pChannelCount`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ _OF_COLLECTIVE = {"all_reduce": ("ring", "tree", "nvls"), "all_to_all": ("direct
 _TREE_MESSAGE = 32 << 10
 """Trees and switches forward chunks of about so many bytes."""
 _CHAIN_CHUNKS = 8
+_MOST_CHANNELS, _CHANNEL_BYTES = 32, 16 << 20
 
 PRIORS: dict[str, tuple[float, float, str]] = {
     "launch_us": (8, 1.0, "launch of a call"),
@@ -33,7 +35,8 @@ PRIORS: dict[str, tuple[float, float, str]] = {
     "tree_share": (0.9, 0.4, "of the bandwidth that trees get"),
     "nvls_share": (0.82, 0.05, "of the bandwidth that a switch that adds gets"),
     "direct_share": (1.0, 0.2, "of the bandwidth that All-to-All gets"),
-    "shift_share": (1.0, 0.3, "of the bandwidth between nodes that Send-Receive gets"),
+    "shift_share": (0.7, 0.4, "of the bandwidth between nodes that Send-Receive gets"),
+    "channel_gbps": (20, 0.2, "bandwidth of a channel of Send-Receive"),
     "inside_step_us": (1.5, 1.5, "step inside a node, small messages"),
     "between_ratio": (4.0, 1.0, "step between nodes, in steps inside"),
     "direct_ratio": (1.0, 0.7, "start of All-to-All, in steps"),
@@ -48,13 +51,17 @@ typical. `nvls_share` is that of published 8 GiB All-Reduces of H200 and B200 wi
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What each algorithm (column) does for each collective (row): hops, bytes over the bottleneck, bytes of a message."""
+    """What each algorithm (column) does for each collective (row).
+
+    Hops, bytes over the bottleneck, bytes of a message, and bytes of a channel (0 where there are many).
+    """
 
     inside_steps: Floats
     between_steps: Floats
     inside_bytes: Floats
     between_bytes: Floats
     message: Floats
+    channel_bytes: Floats
     algorithm: NDArray[np.int64]
     is_there: NDArray[np.bool_]
 
@@ -62,7 +69,7 @@ class Work:
     def of(cls, rows: Sequence[CollectiveTime], has_nvls: bool, is_mesh: bool) -> Work:
         """That of some measurements. GPUs of a mesh have a link to each other GPU of the node."""
         columns = 3
-        values = np.ones((5, len(rows), columns))
+        values, channel = np.ones((5, len(rows), columns)), np.zeros((len(rows), columns))
         algorithm = np.zeros((len(rows), columns), np.int64)
         is_there = np.zeros((len(rows), columns), np.bool_)
         for at, row in enumerate(rows):
@@ -72,13 +79,26 @@ class Work:
                 if (work := _work(row, name)) is None:
                     continue
                 values[:, at, column] = work
+                if name == "shift" and row.nodes == 1:
+                    channel[at, column] = row.size_bytes / _channels(row)
                 if is_mesh:
                     values[2, at, column] /= max(row.gpus - 1, 1)
                 algorithm[at, column], is_there[at, column] = ALGORITHMS.index(name), True
             if not is_there[at].any():  # a forced algorithm that this shape has not: the library falls back to the ring
                 values[:, at, 0] = _work(row, "ring") or values[:, at, 0]
                 is_there[at, 0] = True
-        return cls(values[0], values[1], values[2], values[3], values[4], algorithm, is_there)
+        inside_steps, between_steps, inside_bytes, between_bytes, message = values
+        return cls(inside_steps, between_steps, inside_bytes, between_bytes, message, channel, algorithm, is_there)
+
+
+def _channels(row: CollectiveTime) -> int:
+    """Channels of a Send-Receive: so many that each rank could use one for each other rank, and more for large messages."""
+    channels = _MOST_CHANNELS
+    while channels * row.nodes * row.gpus > _MOST_CHANNELS and channels > 1:
+        channels //= 2
+    while row.size_bytes / channels > _CHANNEL_BYTES and channels < _MOST_CHANNELS:
+        channels *= 2
+    return channels
 
 
 def _work(row: CollectiveTime, algorithm: str) -> tuple[float, float, float, float, float] | None:
@@ -130,7 +150,8 @@ class CollectiveModel:
         shares = [1.0, c["tree_share"], c["nvls_share"], c["direct_share"]]
         inside = work.inside_bytes / (np.array([*shares, 1.0])[work.algorithm] * c["inside_gbps"] * 1e3)
         between = work.between_bytes / (np.array([*shares, c["shift_share"]])[work.algorithm] * c["between_gbps"] * 1e3)
-        moving = (inside**4 + between**4) ** 0.25
+        channel = work.channel_bytes / (c["channel_gbps"] * 1e3)
+        moving = ((inside**4 + between**4) ** 1.25 + channel**5) ** 0.2
         return np.where(work.is_there, c["launch_us"] + latency + moving, np.inf)
 
     def predict(self, rows: Sequence[CollectiveTime]) -> tuple[Floats, list[str]]:

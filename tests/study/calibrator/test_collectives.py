@@ -29,6 +29,7 @@ PLANTED = {name: typical for name, (typical, _, _) in PRIORS.items()} | {
     "nvls_share": 0.9,
     "direct_share": 0.8,
     "inside_step_us": 2.0,
+    "channel_gbps": 15.0,
 }
 MACHINE = CollectiveModel(PLANTED, KNOTS, CURVE, has_nvls=True, is_mesh=False)
 
@@ -50,6 +51,15 @@ def measured(model: CollectiveModel, noise: float, outliers: float) -> list[Coll
     ]
 
 
+@pytest.mark.parametrize(
+    ("gpus", "mib", "channels"),
+    [(8, 1, 4), (8, 64, 4), (8, 65, 8), (8, 256, 16), (8, 1024, 32), (4, 64, 8), (4, 256, 16), (2, 1, 16), (64, 1, 1)],
+)
+def test_a_send_receive_gets_channels_as_nccl_counts_them(gpus: int, mib: int, channels: int) -> None:
+    row = CollectiveTime("sendrecv", "", 1, gpus, mib << 20, 1.0, "here")
+    assert Work.of([row], False, False).channel_bytes[0, 0] == (mib << 20) / channels
+
+
 def test_planted_constants_are_found_again() -> None:
     """With noise of 2% and outliers: bandwidths within 3%, the switch that adds, and times of a shape that was not fitted."""
     fitted = fit_collectives(measured(MACHINE, 0.02, 0.03))
@@ -58,6 +68,7 @@ def test_planted_constants_are_found_again() -> None:
     for name, within in (
         ("inside_gbps", 0.03),
         ("between_gbps", 0.03),
+        ("channel_gbps", 0.05),
         ("nvls_share", 0.03),
         ("direct_share", 0.04),
         ("launch_us", 0.3),
