@@ -36,6 +36,7 @@ _RESOLUTION = 1.005
 _MOST_CHUNKS = 4096
 _MOST_SOURCES = 32
 _MOST_CHUNKS_OF_TRIPS = 1 << 16
+_FEW = 8
 _HOPS = 2.2
 """Links of a trip, about."""
 _SHORT_NS, _OF_LATENCY = 250.0, 0.25
@@ -187,6 +188,8 @@ def counts_for_trips(topology: Topology, collective: Collective, max_sends: int)
     """Numbers of chunks per NPU to try where devices forward: 1, and powers of two from long holds of slow links to short ones.
 
     A trip waits at every device, longest at slow links; a fast link, though, may hold small chunks for few nanoseconds only.
+    Where these powers are few, there is one more: latencies are long beside holds then, and twice as many chunks gain up to a
+    sixth.
 
     Parameters
     ----------
@@ -200,7 +203,7 @@ def counts_for_trips(topology: Topology, collective: Collective, max_sends: int)
     whole = cut_into(collective, 1)
     rate = bytes_per_ns(topology.link_bandwidth_gibps)
     least, most = (_most_of_trips(topology, whole, float(each), max_sends) for each in (rate.max(), rate.min()))
-    powers = range((least // 2).bit_length(), most.bit_length())
+    powers = range((least // 2).bit_length(), most.bit_length() + (most < _FEW))
     return {1} | {1 << power for power in powers}
 
 

@@ -112,7 +112,7 @@ def test_translated_networks_have_translated_schedules(what: SymmetricTask, data
         ((RING,), "broadcast", 1024, 1, "found 'broadcast', expected all-gather"),
         ((RING,), "all-reduce", 3, 1, "3 bytes in 4 chunks, expected"),
         ((), "all-gather", 1024, 1, "a list of links, expected"),
-        ((("Ring", 1_000_001, 50.0, 500.0),), "all-gather", 1024, 1, "found 1,000,001 NPUs, expected"),
+        ((("Ring", 2_000_001, 50.0, 500.0),), "all-gather", 1024, 1, "found 2,000,001 NPUs, expected"),
     ],
 )
 def test_what_is_no_symmetric_task(dimensions, collective: str, size: int, chunks: int, message: str) -> None:
