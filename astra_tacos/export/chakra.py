@@ -473,7 +473,10 @@ def _layout(schedule: Schedule, done: Operations, with_token: NDArray[np.int64])
     of_none = np.stack((np.full(len(idle), -1), np.full(len(idle), NOTHING)))
     nodes = np.concatenate((of_messages, of_additions, of_none), axis=1)
     npus = np.concatenate((busy, idle))
-    npu_first, order = group_by(npus, np.arange(len(npus)), schedule.topology.num_npus)
+    time = np.concatenate((schedule.start_ns[row][place >> 2], schedule.addition_end_ns, np.zeros(len(idle), np.int64)))
+    # Not by message alone: where all NPUs do the same, nodes have the same order on all of them.
+    in_time = np.lexsort((nodes[0], nodes[1], time))
+    npu_first, order = group_by(npus[in_time], in_time, schedule.topology.num_npus)
     number, kind = nodes[:, order]
     row_of = np.full((ADD + 1, max(num_messages, len(additions))), -1, np.int64)
     some = np.flatnonzero(kind != NOTHING)

@@ -336,24 +336,36 @@ def why_not_compact(run: Run) -> str | None:
 
 
 def _with_plain_tags(run: Run) -> Run:
-    """The run with the tags between two ranks numbered from 0, so that they say nothing of the ranks: the same messages meet.
+    """The run with the tags between two ranks numbered, so that they say nothing of the ranks: the same messages meet.
 
-    Tags stay where a custom collective has one of them.
+    Tags stay if the workload and custom collectives, or two of these, have some in common.
     """
-    trace = run.workload
-    rows = np.flatnonzero(((trace.kind == NodeType.COMM_SEND) | (trace.kind == NodeType.COMM_RECV)) & (trace.tag >= 0))
-    meets = trace.tag[rows] % TAGS
-    if not len(rows) or any(np.isin(meets, each.tag[each.tag >= 0] % TAGS).any() for each in _traces(run)):
+    traces = (run.workload, *_traces(run))
+    used = [distinct(each.tag[each.tag >= 0] % TAGS) for each in traces]
+    if len(distinct(np.concatenate(used))) < sum(map(len, used)) or any(
+        isinstance(each, CompactTrace) for each in run.collectives
+    ):
         return run
-    rank, peer = trace.rank[rows], trace.peer[rows]
+    first = 0
+    plain = []
+    for trace in traces:
+        tag = _plain_tags(trace, first)
+        plain.append(replace(trace, tag=tag))
+        first = max(first, int(tag.max(initial=-1)) + 1)
+    return replace(run, workload=plain[0], collectives=tuple(plain[1:]))
+
+
+def _plain_tags(trace: Trace, first: int) -> _Ints:
+    """int64[num_nodes], tags of which those between two ranks are numbered in their order, from a first one on."""
+    rows = np.flatnonzero(((trace.kind == NodeType.COMM_SEND) | (trace.kind == NodeType.COMM_RECV)) & (trace.tag >= 0))
+    rank, peer, meets = trace.rank[rows], trace.peer[rows], trace.tag[rows] % TAGS
     sends = trace.kind[rows] == NodeType.COMM_SEND
-    pair = np.where(sends, rank, peer) * run.network.num_npus + np.where(sends, peer, rank)
+    ranks = trace.num_ranks + int(peer.max(initial=0)) + 1
+    pair = np.where(sends, rank, peer) * ranks + np.where(sends, peer, rank)
     (pairs, _), which = np.unique(np.stack((pair, meets)), axis=1, return_inverse=True)
-    number = np.arange(len(pairs)) - np.searchsorted(pairs, pairs)
-    first = max((int(each.tag.max(initial=-1)) + 1 for each in _traces(run)), default=0)
     plain = trace.tag.copy()
-    plain[rows] = first + number[which.ravel()]
-    return replace(run, workload=replace(trace, tag=plain))
+    plain[rows] = first + (np.arange(len(pairs)) - np.searchsorted(pairs, pairs))[which.ravel()]
+    return plain
 
 
 def _traces(run: Run) -> Iterator[Trace]:
