@@ -38,10 +38,12 @@ _NOTHING: tuple[Any, ...] = ([], {}, None)
 @verbose_option
 @json_option
 def inspect(path: Path, verbose: bool, as_json: bool) -> None:
-    """Show the content of PATH: a network, trace (file or prefix), schedule, MSCCL XML, MSCCL++ plan or run directory.
+    """Show the content of PATH: a network, trace (file or prefix), schedule, MSCCL XML, MSCCL++ plan, run directory, compact run.
 
     Also a trace of PyTorch, as JSON, compressed, or in an archive: collectives, time of computation, critical path.
     """
+    from astra_tacos.run.compact_run import count_ranks
+    from astra_tacos.run.run import CLASSES
     from astra_tacos.solver.summary import summarise_network, summarise_plan, summarise_xml
 
     kind, target = identify(path)
@@ -57,6 +59,9 @@ def inspect(path: Path, verbose: bool, as_json: bool) -> None:
         result = _symmetric(target)
     elif kind is Kind.PYTORCH:
         result = _pytorch(target)
+    elif kind is Kind.COMPACT_RUN:
+        result = _trace(target / CLASSES)
+        result = {"ranks": count_ranks(target), "classes": result.pop("ranks")} | result
     elif kind is Kind.PLANNED_RUN:
         raise ConfigError(
             f"{path}: is a planned run, expected its traces, such as {path}/workload/w; `astra-tacos report` shows the plan"

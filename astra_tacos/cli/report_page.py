@@ -99,6 +99,10 @@ def find_page(path: Path) -> tuple[str, Path, Page]:
             return name, path, kind.make
     refuse_lockstep(path)
     expected = "; ".join(f"{kind.command} ({', '.join(kind.markers)})" for kind in PAGES.values())
+    from astra_tacos.run.run import RANKS
+
+    if (path / RANKS).is_file():
+        raise ConfigError(f"{path}: is a compact run, which reports do not take; `astra-tacos replay {path}` shows its classes")
     raise ConfigError(f"{path}: found nothing to report on, expected the output of one of these: {expected}")
 
 

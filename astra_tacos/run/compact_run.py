@@ -135,6 +135,17 @@ def write_ranks(
     write_json(folder / RANKS, content)
 
 
+def count_ranks(folder: Path) -> int:
+    """Number of ranks that the classes of a compact run stand for.
+
+    Raises
+    ------
+    ConfigError
+        If its file of ranks has wrong contents.
+    """
+    return _lattice(folder / RANKS, "", read_json_object(folder / RANKS)).num_ranks
+
+
 def _in_json(lattice: Lattice) -> dict[str, list[int]]:
     return {"sizes": list(lattice.size), "periods": list(lattice.period)}
 

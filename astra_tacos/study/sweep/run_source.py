@@ -27,6 +27,7 @@ from astra_tacos.network.network_config import (
     read_network,
 )
 from astra_tacos.network.topology import Topology
+from astra_tacos.run.compact_run import count_ranks
 from astra_tacos.run.run import RANKS, SYSTEM
 from astra_tacos.run.system import read_system
 from astra_tacos.run.trace.reader import trace_files
@@ -37,7 +38,7 @@ from astra_tacos.study.sweep.settings import read_number
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.support.expression import Names
 from astra_tacos.support.input_file import open_regular
-from astra_tacos.support.text_files import describe, filled_text, read_json_object
+from astra_tacos.support.text_files import describe, filled_text
 
 _BANDWIDTH, _PER_NPU = "bandwidth", "bandwidth_per_npu"
 _TEMPLATE_KEYS = ("name", "topology", "npus_count", _BANDWIDTH, _PER_NPU, "latency")
@@ -404,8 +405,7 @@ def _compact_source(places: Mapping[str, str], folder: Path, *others: str | None
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         _add(digest, path.relative_to(folder).as_posix(), path)
     with naming(places["workload"]):
-        sizes = read_json_object(folder / RANKS).get("sizes")
-    num_ranks = math.prod(sizes) if isinstance(sizes, list) and all(type(size) is int for size in sizes) else 0
+        num_ranks = count_ranks(folder)
     return RunSource((str(folder), str(folder / SYSTEM), None, None, str(folder)), digest.hexdigest(), num_ranks)
 
 
