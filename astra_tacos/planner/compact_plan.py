@@ -29,7 +29,7 @@ from astra_tacos.planner.run_bound import RunBound
 from astra_tacos.planner.run_files import COLLECTIVE, PER_NODE, PLAN_FILE, copy_network
 from astra_tacos.replayer.run_replay import Attempt, replay_classes
 from astra_tacos.run.backend import CONGESTION_AWARE, CUT_THROUGH, Backend, choose_backend
-from astra_tacos.run.compact_run import CompactRun, read_compact, write_ranks
+from astra_tacos.run.compact_run import CompactRun, fixed_dimensions, read_compact, write_ranks
 from astra_tacos.run.groups import ALL_RANKS, CommunicatorGroups, group_ids
 from astra_tacos.run.lattice import Lattice
 from astra_tacos.run.outcome import RunOutcome
@@ -224,10 +224,11 @@ class CompactPlan:
 
 @dataclass(frozen=True, eq=False)
 class _Candidate:
-    """A run and the network model that judges."""
+    """A run, the network model that judges, and why its native collectives move too little ("" if they do not)."""
 
     some: CompactRun
     backend: Backend
+    incomplete: str = ""
 
     @cached_property
     def outcome(self) -> RunOutcome:
@@ -244,6 +245,8 @@ class _Candidate:
     def end(self) -> RunEnd:
         """When it ends, and where a network can carry it."""
         end_ns = self.outcome.end_ns
+        if self.incomplete:
+            return RunEnd(end_ns, None, self.incomplete)
         if self.backend.models_congestion:
             return RunEnd(end_ns, end_ns)
         known: dict[Backend, Attempt] = {}
@@ -282,15 +285,27 @@ class _Planning:
 
     def _tried(self, some: CompactRun, name: str) -> _Candidate | None:
         """A run that can be replayed; None if it cannot, with a note."""
-        candidate = _Candidate(some, self.backend)
+        candidate = _Candidate(some, self.backend, self._why_incomplete(some.run))
         self._done += 1
         self._on_progress(self._done, max(self._done, 16))
+        if fixed := fixed_dimensions(some):
+            self.notes.append(f"{name} is left out: its collectives treat ranks by their numbers in dimension {fixed[0]}")
+            return None
         try:
             candidate.outcome  # noqa: B018
         except AstraTacosError as error:
             self.notes.append(f"{name} is left out: {error}")
             return None
         return candidate
+
+    def _why_incomplete(self, run: Run) -> str:
+        """Which native collectives of all ranks leave out dimensions, as the system names too few algorithms."""
+        for number, case in enumerate(self.found.cases):
+            named = len(run.system.native.get(pattern_key(case.pattern), ()))
+            is_native = bool((run.implementation[self.found.of_row == number] == NATIVE).any())
+            if is_native and case.members == self.some.lattice.num_ranks and named < len(run.network.dimensions):
+                return f"{case}: the system names algorithms of {named} of {len(run.network.dimensions)} dimensions"
+        return ""
 
     def best_native(self, quick: bool) -> tuple[_Candidate | None, NativeConfiguration | None]:
         """The native run that ends first: algorithms for all patterns, then by pattern, then splits."""
@@ -381,7 +396,9 @@ def _is_before(one: _Candidate, other: _Candidate | None) -> bool:
     """Whether a run ends earlier, asking of queues only where the judge leaves that open."""
     if other is None:
         return True
-    return one.outcome.end_ns < other.end.counted_ns and one.end.is_before(other.end)
+    if other.end.possible_ns is not None and one.outcome.end_ns >= other.end.counted_ns:
+        return False
+    return one.end.is_before(other.end)
 
 
 def with_schedules(

@@ -8,6 +8,7 @@ from random import Random
 
 import numpy as np
 import pytest
+from helpers.compact_runs import random_compact_run
 from helpers.generated import small_model, write_network
 
 from astra_tacos.network.network_config import read_network
@@ -19,7 +20,7 @@ from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.workload import find_workload
 from astra_tacos.replayer.run_replay import replay_classes, replay_run
 from astra_tacos.run.backend import BACKENDS, Backend
-from astra_tacos.run.compact_run import read_compact
+from astra_tacos.run.compact_run import fixed_dimensions, read_compact
 from astra_tacos.run.groups import ALL_RANKS, group_ids
 from astra_tacos.run.run import NATIVE, RunInputs
 from astra_tacos.support.errors import AstraTacosError, ConfigError
@@ -134,3 +135,33 @@ def run_bound_compute(workload: object) -> int:
 
     topology = build_topology(workload.run.network)  # type: ignore[attr-defined]
     return run_bound(workload, topology, (CaseSolution(None),) * len(workload.cases)).parts_ns["compute"]  # type: ignore[attr-defined,arg-type]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_runs_with_schedules_end_as_rank_by_rank_and_not_below_the_bound(seed: int) -> None:
+    random = Random(seed)
+    some = random_compact_run(seed, 48)
+    if some.run.collectives or fixed_dimensions(some):
+        return
+    found = find_cases(some)
+    tasks = {number: case.task(random.choice(("blocking", "pipelined"))) for number, case in enumerate(found.cases)}
+    schedules = {number: best_symmetric(task, 4096) for number, task in tasks.items() if task and random.random() < 0.8}
+    names = (random.choice(("ring", "direct")),) * max(1, len(some.run.network.dimensions))
+    planned = with_schedules(some, found, schedules, NativeConfiguration((names,) * 4, policy="FIFO"))
+    whole = planned.expand()
+    alone = np.array([*(case.least_ns() or 0 for case in found.cases), 0], np.int64)[found.of_row]
+    bound = compact_bound(some, alone)
+    for backend in BACKENDS.values():
+        try:
+            by_rank = replay_run(whole, backend)
+        except AstraTacosError:
+            continue
+        if backend.models_congestion:
+            assert bound.end_ns <= by_rank.end_ns * 1.005 + 5  # ASTRA-sim truncates delays
+        try:
+            classes = replay_classes(planned, backend)
+        except AstraTacosError as error:
+            assert "in an order that may differ" in str(error)
+            continue
+        place = some.lattice.places(np.arange(some.lattice.num_ranks))
+        assert np.array_equal(classes.finish_ns[place], by_rank.finish_ns)
