@@ -102,9 +102,10 @@ def _degree(name: str, text: str) -> _Decorator:
 @click.option(
     "--memory-bandwidth", type=float, default=2039.0, show_default=True, metavar="GB/s", help="Memory bandwidth of an NPU."
 )
+@click.option("--compact", is_flag=True, help="Write a trace for each class of ranks; always above 1,024 ranks. Needs --network.")
 @network_option
 @json_option
-def generate(output: Path, network_path: Path | None, as_json: bool, **asked: Any) -> None:
+def generate(output: Path, network_path: Path | None, compact: bool, as_json: bool, **asked: Any) -> None:
     """Generate a training run for ASTRA-sim: steps of a transformer on dp x tp x pp ranks, or of a list of layers on dp ranks.
 
     DIR holds the traces (workload/w.<rank>.et), comm_group.json, system.json and remote_memory.json. With --network, there must
@@ -119,7 +120,7 @@ def generate(output: Path, network_path: Path | None, as_json: bool, **asked: An
     request = StepRequest(**asked)
     step, device = request.step(), request.device()
     with progress("generating"):
-        run = write(step, output, device, network_path)
+        run = write(step, output, device, network_path, compact=compact)
     if as_json:
         print_json({"output": str(run.path)} | run.result)
         return

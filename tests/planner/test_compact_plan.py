@@ -25,7 +25,6 @@ from astra_tacos.run.groups import ALL_RANKS, group_ids
 from astra_tacos.run.run import NATIVE, RunInputs
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.synthesizer.symmetric.chunks import best_symmetric
-from astra_tacos.workload.generator import directory
 from astra_tacos.workload.generator.directory import generate
 from astra_tacos.workload.generator.parallelism import Parallelism
 from astra_tacos.workload.generator.step import Step
@@ -35,13 +34,11 @@ EXPERTS = Step(small_model(experts=4, top_k=2), Parallelism(8, 2, 2, 4, ("ep", "
 SHAPES = ((("FullyConnected", 2), ("Ring", 4), ("Switch", 4)), (("Ring", 8), ("Switch", 4)), (("Ring", 32),))
 
 
-def made(step: Step, shape: tuple[tuple[str, int], ...], folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+def made(step: Step, shape: tuple[tuple[str, int], ...], folder: Path) -> tuple[Path, Path]:
     """A small run, written as a large one is, and its network."""
     network = folder / "n.yml"
     write_network(network, *shape)
-    with monkeypatch.context() as patched:
-        patched.setattr(directory, "MOST_TRACES", 1)
-        generate(step, folder / "run", network=network)
+    generate(step, folder / "run", network=network, compact=True)
     return folder / "run", network
 
 
@@ -49,10 +46,10 @@ def made(step: Step, shape: tuple[tuple[str, int], ...], folder: Path, monkeypat
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: "x".join(block for block, _ in shape))
 @pytest.mark.parametrize("step", [DENSE, EXPERTS], ids=["dense", "experts"])
 def test_the_planned_run_ends_as_all_its_ranks_do(
-    step: Step, shape: tuple[tuple[str, int], ...], backend: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    step: Step, shape: tuple[tuple[str, int], ...], backend: Backend, tmp_path: Path
 ) -> None:
     try:
-        run, network = made(step, shape, tmp_path, monkeypatch)
+        run, network = made(step, shape, tmp_path)
     except ConfigError as error:
         assert "expected even spaces" in str(error)
         return
@@ -71,9 +68,9 @@ def test_the_planned_run_ends_as_all_its_ranks_do(
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_any_mix_of_schedules_is_replayed_as_rank_by_rank(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_mix_of_schedules_is_replayed_as_rank_by_rank(seed: int, tmp_path: Path) -> None:
     random = Random(seed)
-    run, network = made(DENSE, random.choice(SHAPES), tmp_path, monkeypatch)
+    run, network = made(DENSE, random.choice(SHAPES), tmp_path)
     some = read_compact(run, read_network(network))
     found = find_cases(some)
     schedules = {}
@@ -94,8 +91,8 @@ def test_any_mix_of_schedules_is_replayed_as_rank_by_rank(seed: int, tmp_path: P
         assert end_ns == replay_run(whole, backend).end_ns
 
 
-def test_each_trace_has_groups_of_its_own_and_ids_that_tell_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run, network = made(DENSE, (("Ring", 2), ("Ring", 4), ("Ring", 4)), tmp_path, monkeypatch)
+def test_each_trace_has_groups_of_its_own_and_ids_that_tell_it(tmp_path: Path) -> None:
+    run, network = made(DENSE, (("Ring", 2), ("Ring", 4), ("Ring", 4)), tmp_path)
     plan_compact(read_compact(run, read_network(network)), "congestion-aware").write(tmp_path / "planned", run, network)
     planned = read_compact(tmp_path / "planned", read_network(network)).run
     rows = np.flatnonzero(planned.implementation != NATIVE)
@@ -110,11 +107,9 @@ def test_each_trace_has_groups_of_its_own_and_ids_that_tell_it(tmp_path: Path, m
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: "x".join(block for block, _ in shape))
-def test_the_bound_is_below_that_of_all_ranks_or_as_true(
-    shape: tuple[tuple[str, int], ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_bound_is_below_that_of_all_ranks_or_as_true(shape: tuple[tuple[str, int], ...], tmp_path: Path) -> None:
     """Both hold for every run: neither exceeds the end of any that is replayed with queues."""
-    run, network = made(DENSE, shape, tmp_path, monkeypatch)
+    run, network = made(DENSE, shape, tmp_path)
     some = read_compact(run, read_network(network))
     found = find_cases(some)
     alone = np.array([*(case.least_ns() or 0 for case in found.cases), 0], np.int64)[found.of_row]

@@ -81,7 +81,12 @@ def check_output(path: Path) -> None:
 
 
 def generate(
-    step: Step | LayeredStep, path: str | Path, device: Device | None = None, network: str | Path | None = None
+    step: Step | LayeredStep,
+    path: str | Path,
+    device: Device | None = None,
+    network: str | Path | None = None,
+    *,
+    compact: bool = False,
 ) -> GeneratedRun:
     """Write `workload/w.<rank>.et`, `comm_group.json` if there are groups, and `{system,remote_memory,generated}.json`.
 
@@ -97,6 +102,8 @@ def generate(
         The device of every rank; None for the default one.
     network
         Network file of the run: its number of NPUs is checked, and the system file names an algorithm for each dimension.
+    compact
+        Whether to write a compact run of up to `MOST_TRACES` ranks, too.
 
     Raises
     ------
@@ -114,12 +121,10 @@ def generate(
         if split.placement and sizes != split.levels:
             levels, found = (" x ".join(map(str, each)) for each in (split.levels, sizes))
             raise ConfigError(f"placement: levels of {levels}, outermost first, expected {found or 'none'} as in {network}")
-    is_compact = split.num_ranks > MOST_TRACES
+    is_compact = compact or split.num_ranks > MOST_TRACES
     if is_compact and (network is None or not config.dimensions):
-        raise ConfigError(
-            f"found {split.num_ranks:,} ranks, of which more than {MOST_TRACES:,} make a compact run, expected a network of "
-            "dimensions (--network)"
-        )
+        why = "asked for a compact run" if compact else f"of which more than {MOST_TRACES:,} make a compact run"
+        raise ConfigError(f"found {split.num_ranks:,} ranks, {why}, expected a network of dimensions (--network)")
     check_output(path)
     _check_size(step, [step.least_nodes] * split.pp)
     stages = [layered_nodes(step, device)] if isinstance(step, LayeredStep) else [stage_nodes(step, at) for at in range(split.pp)]

@@ -17,7 +17,6 @@ from astra_tacos.run.backend import BACKENDS
 from astra_tacos.run.compact_run import CompactRun, compact, read_compact
 from astra_tacos.run.run import RANKS, RunInputs, read_run
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.workload.generator import directory
 from astra_tacos.workload.generator.directory import generate
 from astra_tacos.workload.generator.parallelism import Parallelism
 from astra_tacos.workload.generator.step import Step
@@ -33,28 +32,26 @@ SHAPES = {
 
 
 @pytest.fixture
-def written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CompactRun:
-    return make(DENSE, SHAPES["of the axes"], tmp_path, monkeypatch)
+def written(tmp_path: Path) -> CompactRun:
+    return make(DENSE, SHAPES["of the axes"], tmp_path)
 
 
-def make(step: Step, shape: tuple[tuple[str, int], ...], folder: Path, monkeypatch: pytest.MonkeyPatch) -> CompactRun:
+def make(step: Step, shape: tuple[tuple[str, int], ...], folder: Path) -> CompactRun:
     """A small run, written as a large one is."""
     network = folder / "n.yml"
     write_network(network, *shape)
-    with monkeypatch.context() as patched:
-        patched.setattr(directory, "MOST_TRACES", 1)
-        generate(step, folder / "classes", network=network)
+    generate(step, folder / "classes", network=network, compact=True)
     return read_compact(folder / "classes", read_network(network))
 
 
 @pytest.mark.parametrize("step", [DENSE, EXPERTS, INTERLEAVED], ids=["dense", "experts", "interleaved"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_ranks_end_as_in_the_ordinary_run(step: Step, shape: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_end_as_in_the_ordinary_run(step: Step, shape: str, tmp_path: Path) -> None:
     if (shape, step) == ("one", EXPERTS):
         with pytest.raises(ConfigError, match="group 9 has the coordinates 0, 1, 2, 3, 16, 17, 18, 19, expected even spaces"):
-            make(step, SHAPES[shape], tmp_path, monkeypatch)
+            make(step, SHAPES[shape], tmp_path)
         return
-    some = make(step, SHAPES[shape], tmp_path, monkeypatch)
+    some = make(step, SHAPES[shape], tmp_path)
     network = tmp_path / "n.yml"
     ordinary = generate(step, tmp_path / "ranks", network=network).path
     whole = read_run(RunInputs(ordinary / "workload/w", ordinary / "system.json", network, ordinary / "comm_group.json"))
