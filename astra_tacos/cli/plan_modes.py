@@ -157,7 +157,7 @@ def compact(
     that ends the run earlier than ASTRA-sim's own ring or direct exchange.
     """
     from astra_tacos.network.network_config import read_network
-    from astra_tacos.planner.compact_plan import check_output, plan_compact
+    from astra_tacos.planner.compact.plan import check_output, plan_compact
     from astra_tacos.run.compact_run import read_compact
     from astra_tacos.synthesizer.search.search_options import QUICK
 

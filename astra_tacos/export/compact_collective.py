@@ -7,12 +7,16 @@ on every NPU, tags are numbers of rows, and all chunks count as the largest one.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
+
 import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.export.chakra import RECV, REDUCE, SEND, TOKEN, Contents, TraceNodes, grouped
 from astra_tacos.network.rotations import star
 from astra_tacos.run.lattice import CompactTrace, Lattice
+from astra_tacos.run.trace.writer import encode_trace
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule
 from astra_tacos.schedule.timing import wire_bytes
 
@@ -22,19 +26,8 @@ _CONTENTS = Contents(_NONE, _NONE, _NONE, _NONE, _NONE, np.zeros(1, np.int64), n
 """Attributes say all: no node lists what it moves."""
 
 
-def positions_of(schedule: SymmetricSchedule) -> Lattice:
-    """The translations of the NPUs of a schedule, each of which stands for all."""
-    size = tuple(dimension.size for dimension in schedule.task.dimensions)
-    return Lattice(size, (1,) * len(size))
-
-
-def compact_trace(schedule: SymmetricSchedule, prefix: str, first_tag: int = 0) -> CompactTrace:
-    """The trace of a schedule in a compact run."""
-    return CompactTrace(nodes_of_npu(schedule, 0, first_tag).trace(prefix), positions_of(schedule))
-
-
-def nodes_of_npu(schedule: SymmetricSchedule, npu: int, first_tag: int = 0) -> TraceNodes:
-    """The nodes of the trace of one NPU.
+class SymmetricTraces:
+    """The traces of the NPUs of a schedule.
 
     Sends keep their order on a link as the link model asks for: `blocking` ones wait for the arrival of the one before, others
     for the token of the one before, and for the arrival of the last that has arrived by then (`window`).
@@ -43,56 +36,78 @@ def nodes_of_npu(schedule: SymmetricSchedule, npu: int, first_tag: int = 0) -> T
     ----------
     schedule
         The schedule.
-    npu
-        The NPU.
     first_tag
         Tag of the first row; the others follow.
     """
-    task, rows = schedule.task, np.arange(schedule.num_rows)
-    src, dst = schedule.src.astype(np.int64), schedule.dst.astype(np.int64)
-    before, arrived = _order(schedule)
-    has_token = np.zeros(len(rows), np.bool_)
-    waits_for_token = (before >= 0) & (arrived != before)
-    has_token[before[waits_for_token]] = True
-    exists = np.stack((has_token, np.ones(len(rows), np.bool_), np.ones(len(rows), np.bool_), schedule.reduces), axis=1)
-    number, kind = np.nonzero(exists)
-    node = np.full((len(rows), 4), -1, np.int64)
-    node[number, kind] = np.arange(len(number))
-    token, send, receive, reduction = node.T
-    waiting, awaited = _data(schedule, before)
-    provides = np.where(schedule.reduces, reduction, receive)
-    # What the previous send waits for has arrived by then.
-    bound = rows[(arrived >= 0) & ((arrived == before) | (arrived != arrived[before]))]
-    after = rows[waits_for_token]
-    order = [(each[bound], send[arrived[bound]]) for each in (send, token)]
-    order += [(each[after], token[before[after]]) for each in (send, token)]
-    needs = [(each[waiting], provides[awaited]) for each in (send, token)]
-    needs.append((reduction[schedule.reduces], receive[schedule.reduces]))
-    ctrl, data = grouped(order, len(number)), grouped(needs, len(number))
-    is_send, is_message = kind == SEND, (kind == SEND) | (kind == RECV)
-    here, links = np.full(len(rows), npu), star(task.name, task.dimensions)
-    to = task.group.move(task.group.offset(src, dst), here)
-    of = task.group.offset(task.group.offset(src, dst), here)
-    size = wire_bytes(links, np.full(len(rows), task.chunk_bytes), schedule.link_class, task.link_model)
-    owner = np.where(is_send, src[number], dst[number])
-    chunk = task.moved_chunk(schedule.chunk[number].astype(np.int64), task.group.offset(owner, here[number]))
-    names_chunk = kind != TOKEN
-    reduces = (kind == RECV) & schedule.reduces[number]
-    values: dict[str, tuple[NDArray[np.bool_], NDArray[np.integer] | int]] = {
-        "is_cpu_op": (np.ones(len(kind), np.bool_), 0),
-        "comm_size": (is_message, size[number]),
-        "comm_src": (is_message, np.where(is_send, npu, of[number])),
-        "comm_dst": (is_message, np.where(is_send, to[number], npu)),
-        "comm_tag": (is_message, first_tag + number),
-        "msg_chunk_cnt": (names_chunk, 1),
-        "msg_chunk_idx": (names_chunk, chunk),
-        "msg_chunk_list": (np.zeros(len(kind), np.bool_), chunk),
-        "place_list": (np.zeros(len(kind), np.bool_), chunk),
-        "total_chunk_cnt": (names_chunk, task.num_npus * task.num_chunks),
-        "is_rrc": (reduces, 1),
-    }
-    duration = np.where(kind == REDUCE, int(task.timing.reduction_us[-1]), 0)
-    return TraceNodes(np.array([0, len(kind)]), kind, number, duration, ctrl, data, values, _CONTENTS, first_tag)
+
+    def __init__(self, schedule: SymmetricSchedule, first_tag: int = 0) -> None:
+        self.schedule, self.first_tag = schedule, first_tag
+        rows = np.arange(schedule.num_rows)
+        before, arrived = _order(schedule)
+        has_token = np.zeros(len(rows), np.bool_)
+        waits_for_token = (before >= 0) & (arrived != before)
+        has_token[before[waits_for_token]] = True
+        always = np.ones(len(rows), np.bool_)
+        self._number, self._kind = np.nonzero(np.stack((has_token, always, always, schedule.reduces), axis=1))
+        node = np.full((len(rows), 4), -1, np.int64)
+        node[self._number, self._kind] = np.arange(len(self._number))
+        token, send, receive, reduction = node.T
+        waiting, awaited = _data(schedule, before)
+        provides = np.where(schedule.reduces, reduction, receive)
+        # What the previous send waits for has arrived by then.
+        bound = rows[(arrived >= 0) & ((arrived == before) | (arrived != arrived[before]))]
+        after = rows[waits_for_token]
+        order = [(each[bound], send[arrived[bound]]) for each in (send, token)]
+        order += [(each[after], token[before[after]]) for each in (send, token)]
+        needs = [(each[waiting], provides[awaited]) for each in (send, token)]
+        needs.append((reduction[schedule.reduces], receive[schedule.reduces]))
+        self._ctrl, self._data = grouped(order, len(self._number)), grouped(needs, len(self._number))
+
+    @property
+    def positions(self) -> Lattice:
+        """The translations of the NPUs, each of which stands for all."""
+        size = tuple(dimension.size for dimension in self.schedule.task.dimensions)
+        return Lattice(size, (1,) * len(size))
+
+    def compact(self, prefix: str) -> CompactTrace:
+        """The trace in a compact run."""
+        return CompactTrace(self.of_npu(0).trace(prefix), self.positions)
+
+    def of_npu(self, npu: int) -> TraceNodes:
+        """The nodes of one NPU."""
+        schedule, number, kind = self.schedule, self._number, self._kind
+        task, group = schedule.task, schedule.task.group
+        src, dst = schedule.src.astype(np.int64), schedule.dst.astype(np.int64)
+        here = np.full(schedule.num_rows, npu)
+        far = group.offset(src, dst)
+        to, of = group.move(far, here), group.offset(far, here)
+        links = star(task.name, task.dimensions)
+        size = wire_bytes(links, np.full(len(here), task.chunk_bytes), schedule.link_class, task.link_model)
+        is_send, is_message, names_chunk = kind == SEND, (kind == SEND) | (kind == RECV), kind != TOKEN
+        owner = group.offset(np.where(is_send, src[number], dst[number]), here[number])
+        chunk, never = task.moved_chunk(schedule.chunk[number].astype(np.int64), owner), np.zeros(len(kind), np.bool_)
+        values: dict[str, tuple[NDArray[np.bool_], NDArray[np.integer] | int]] = {
+            "is_cpu_op": (~never, 0),
+            "comm_size": (is_message, size[number]),
+            "comm_src": (is_message, np.where(is_send, npu, of[number])),
+            "comm_dst": (is_message, np.where(is_send, to[number], npu)),
+            "comm_tag": (is_message, self.first_tag + number),
+            "msg_chunk_cnt": (names_chunk, 1),
+            "msg_chunk_idx": (names_chunk, chunk),
+            "msg_chunk_list": (never, chunk),
+            "place_list": (never, chunk),
+            "total_chunk_cnt": (names_chunk, task.num_npus * task.num_chunks),
+            "is_rrc": ((kind == RECV) & schedule.reduces[number], 1),
+        }
+        duration = np.where(kind == REDUCE, int(task.timing.reduction_us[-1]), 0)
+        first = np.array([0, len(kind)])
+        return TraceNodes(first, kind, number, duration, self._ctrl, self._data, values, _CONTENTS, self.first_tag)
+
+    def write(self, prefix: Path, npus: Iterable[int]) -> None:
+        """Write `PREFIX.<npu>.et` of some NPUs."""
+        for npu in npus:
+            table = self.of_npu(npu).table()
+            Path(f"{prefix}.{npu}.et").write_bytes(encode_trace(table, 0, len(table.node_id)))
 
 
 def _order(schedule: SymmetricSchedule) -> tuple[_Ints, _Ints]:

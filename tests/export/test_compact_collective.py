@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 from helpers.networks import config, topology
 
-from astra_tacos.export.compact_collective import compact_trace, nodes_of_npu
+from astra_tacos.export.compact_collective import SymmetricTraces
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.backend import backend_of_model
 from astra_tacos.run.trace.reader import read_trace
-from astra_tacos.run.trace.writer import write_trace
 from astra_tacos.schedule.symmetric_schedule import SYMMETRIC_COLLECTIVES, SymmetricSchedule, SymmetricTask
 from astra_tacos.synthesizer.symmetric.chunks import best_symmetric
 from astra_tacos.verifier.program import verify_trace
@@ -43,7 +42,7 @@ def random_schedule(seed: int, most: int = 48) -> tuple[NetworkConfig, Symmetric
 @pytest.mark.parametrize("seed", range(40))
 def test_traces_of_all_npus_follow_from_one_and_take_the_predicted_time(seed: int) -> None:
     network, schedule = random_schedule(seed)
-    whole = compact_trace(schedule, "collective/x", 7).expand()
+    whole = SymmetricTraces(schedule, 7).compact("collective/x").expand()
     outcome = replay_trace(whole, network, backend_of_model(schedule.task.link_model))
     assert set(outcome.finish_ns.tolist()) <= set(range(schedule.collective_time_ns + 1))
     assert outcome.finish_ns.max() == schedule.collective_time_ns
@@ -53,10 +52,9 @@ def test_traces_of_all_npus_follow_from_one_and_take_the_predicted_time(seed: in
 def test_traces_that_are_written_compute_the_collective(seed: int, tmp_path: Path) -> None:
     network, schedule = random_schedule(seed, 16)
     task = schedule.task
-    for npu in range(task.num_npus):
-        table = nodes_of_npu(schedule, npu).table()
-        write_trace(tmp_path / f"x.{npu}.et", table, 0, len(table.node_id))
-    read, own = read_trace(tmp_path / "x"), compact_trace(schedule, "x").expand()
+    traces = SymmetricTraces(schedule)
+    traces.write(tmp_path / "x", range(task.num_npus))
+    read, own = read_trace(tmp_path / "x"), traces.compact("x").expand()
     for name in ("rank_first", "node_id", "kind", "duration_us", "size_bytes", "peer", "tag", "dep_first", "dep"):
         assert np.array_equal(getattr(read, name), getattr(own, name)), name
     shape = ((each.block, each.size, each.bandwidth_gibps, each.latency_ns) for each in network.dimensions)

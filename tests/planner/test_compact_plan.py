@@ -12,8 +12,8 @@ from helpers.compact_runs import random_compact_run
 from helpers.generated import small_model, write_network
 
 from astra_tacos.network.network_config import read_network
-from astra_tacos.planner.compact_bound import compact_bound
-from astra_tacos.planner.compact_plan import find_cases, plan_compact, with_schedules
+from astra_tacos.planner.compact.bound import compact_bound
+from astra_tacos.planner.compact.plan import find_cases, plan_compact, with_schedules
 from astra_tacos.planner.native_configuration import NativeConfiguration
 from astra_tacos.planner.run_bound import run_bound
 from astra_tacos.planner.solution import CaseSolution
@@ -22,7 +22,7 @@ from astra_tacos.replayer.run_replay import replay_classes, replay_run
 from astra_tacos.run.backend import BACKENDS, Backend
 from astra_tacos.run.compact_run import fixed_dimensions, read_compact
 from astra_tacos.run.groups import ALL_RANKS, group_ids
-from astra_tacos.run.run import NATIVE, RunInputs
+from astra_tacos.run.run import NATIVE, RunInputs, read_run
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.synthesizer.symmetric.chunks import best_symmetric
 from astra_tacos.workload.generator.directory import generate
@@ -64,6 +64,8 @@ def test_the_planned_run_ends_as_all_its_ranks_do(
     assert by_rank.end_ns == result.after.end_ns
     place = some.lattice.places(np.arange(some.lattice.num_ranks))
     assert np.array_equal(replay_classes(some, backend).finish_ns[place], by_rank.finish_ns)
+    ordinary = read_run(RunInputs.in_folder(tmp_path / "planned/ordinary", "w"))
+    assert np.array_equal(replay_run(ordinary, backend).finish_ns, by_rank.finish_ns)
     assert json.loads((tmp_path / "planned/plan.json").read_text())["after_ns"] == result.after.end_ns
 
 

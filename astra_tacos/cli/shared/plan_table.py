@@ -10,7 +10,7 @@ from astra_tacos.cli.shared.console import echo, plus_or_minus, print_answer, pr
 from astra_tacos.cli.shared.console import file_rows as answer_files
 
 if TYPE_CHECKING:
-    from astra_tacos.planner.compact_plan import CompactPlan
+    from astra_tacos.planner.compact.plan import CompactPlan
     from astra_tacos.planner.endpoint.endpoint import Divided, EndpointResult
     from astra_tacos.planner.place import PlaceResult
     from astra_tacos.planner.plan_result import CaseFigures, JointFigures, PlanResult
@@ -221,7 +221,8 @@ def print_compact_plan(result: CompactPlan, output: Path, *, verbose: bool) -> N
     if result.after.impossible:
         rows.append(("replayed", f"{result.after.end_ns:,} ns", "without queues, which no network can do"))
     replay = f"astra-tacos replay {shlex.quote(str(output))} --backend {result.backend}"
-    print_answer(title, [*rows, *answer_files(output, ""), ("replay", replay, "")])
+    start = _start(output / "ordinary", result.backend)
+    print_answer(title, [*rows, *answer_files(output, start), ("replay", replay, "")])
     header = ("collective", "ranks", "count", "algorithm", "before ns", "after ns", "bound ns")
     shown = result.cases if verbose else result.cases[:_MOST_CASES]
     cells = []

@@ -25,7 +25,7 @@ from astra_tacos.network.blocks.ring import RING
 from astra_tacos.network.blocks.switch import SWITCH
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import Dimension, NetworkConfig, write_network
-from astra_tacos.planner.compact_plan import plan_compact
+from astra_tacos.planner.compact.plan import plan_compact
 from astra_tacos.planner.endpoint.endpoint import Divided, divide_endpoint, parse_endpoint
 from astra_tacos.planner.place import write_placed
 from astra_tacos.planner.placed_plan import plan_placed

@@ -15,7 +15,7 @@ from astra_tacos.cli.generate import generate
 from astra_tacos.collective import COLLECTIVES, ROOTED, all_reduce
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import Dimension, LinkSpec, NetworkConfig, read_network, write_network
-from astra_tacos.planner.compact_plan import plan_compact
+from astra_tacos.planner.compact.plan import plan_compact
 from astra_tacos.planner.endpoint.endpoint import divide_endpoint
 from astra_tacos.planner.endpoint.npu import Partition
 from astra_tacos.planner.plan import plan

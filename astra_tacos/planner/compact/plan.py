@@ -8,7 +8,7 @@ are replayed by classes.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 
 from astra_tacos.bounds.certificate import efficiency_of
 from astra_tacos.bounds.symmetric import symmetric_bounds
-from astra_tacos.export.compact_collective import compact_trace, nodes_of_npu, positions_of
+from astra_tacos.export.compact_collective import SymmetricTraces
 from astra_tacos.network.network_config import Dimension, describe_dimensions, read_network
 from astra_tacos.network.rotations import why_not_symmetric
 from astra_tacos.planner.assignment import tag_ranges
-from astra_tacos.planner.compact_bound import compact_bound, shapes_of
+from astra_tacos.planner.compact.bound import compact_bound, shapes_of
+from astra_tacos.planner.compact.expanded import write_expanded
 from astra_tacos.planner.native_configuration import NativeConfiguration, configuration_of, native_run
 from astra_tacos.planner.run_bound import RunBound
 from astra_tacos.planner.run_files import COLLECTIVE, PER_NODE, PLAN_FILE, copy_network
@@ -31,14 +32,12 @@ from astra_tacos.replayer.run_replay import Attempt, replay_classes
 from astra_tacos.run.backend import CONGESTION_AWARE, CUT_THROUGH, Backend, choose_backend
 from astra_tacos.run.compact_run import CompactRun, fixed_dimensions, read_compact, write_ranks
 from astra_tacos.run.groups import ALL_RANKS, CommunicatorGroups, group_ids
-from astra_tacos.run.lattice import Lattice
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.patterns import COLLECTIVE_NAMES, TAGS
 from astra_tacos.run.run import CLASSES, MEMORY, NATIVE, NETWORK, PATTERN_KEYS, RANKS, SYSTEM, Run, pattern_key
 from astra_tacos.run.system import COMM_KEYS, MAX_NODE_ID, PER_NODE_KEY
 from astra_tacos.run.trace.node_bytes import load_rank, node_at, replace_nodes, set_attribute
 from astra_tacos.run.trace.schema import CommType, NodeType
-from astra_tacos.run.trace.writer import encode_trace
 from astra_tacos.schedule.symmetric_schedule import SYMMETRIC_COLLECTIVES, SymmetricSchedule, SymmetricTask
 from astra_tacos.schedule.timing import LinkModel
 from astra_tacos.solver.possibility import RunEnd, end_with_queues, is_as_early
@@ -59,9 +58,11 @@ _WORTH = 0.005
 _MOST_ROWS = 1 << 16
 _MOST_NODES = 1 << 22
 """Sends of a rank in one collective, and in all that the representatives run."""
+EXPANDED, MOST_EXPANDED = "ordinary", 1024
+"""The ordinary run beside a compact one, and the most ranks of such a run."""
 Schedules = dict[int, SymmetricSchedule]
 """What cases run, by their numbers."""
-_FILES = {PLAN_FILE, RANKS, SYSTEM, NETWORK, MEMORY, PER_NODE, COLLECTIVE, "classes"}
+_FILES = {PLAN_FILE, RANKS, SYSTEM, NETWORK, MEMORY, PER_NODE, COLLECTIVE, EXPANDED, "classes"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,11 +423,9 @@ def with_schedules(
     system = run.system if native is None else native.system(run.system)
     if not schedules:
         return replace(some, run=native_run(run, system))
-    rows = [schedule.num_rows for schedule in schedules.values()]
-    first_tags = tag_ranges(run.workload.prefix, run.workload.tag, rows, TAGS)
     prefixes = tuple(f"{COLLECTIVE}/{_name(found.cases[number], place)}" for place, number in enumerate(schedules))
-    made = zip(schedules.values(), prefixes, first_tags, strict=True)
-    traces = tuple(compact_trace(schedule, prefix, first_tag) for schedule, prefix, first_tag in made)
+    made = zip(_tagged(run, schedules.values()), prefixes, strict=True)
+    traces = tuple(SymmetricTraces(*each).compact(prefix) for each, prefix in made)
     entry = np.full(len(found.cases) + 1, NATIVE, np.int32)
     entry[list(schedules)] = np.arange(len(schedules))
     implementation = entry[found.of_row]
@@ -453,6 +452,13 @@ def with_schedules(
     return replace(some, run=planned)
 
 
+def _tagged(run: Run, schedules: Iterable[SymmetricSchedule]) -> list[tuple[SymmetricSchedule, int]]:
+    """Schedules and their first tags, so that each has a range of its own, apart from the workload's."""
+    listed = list(schedules)
+    rows = [schedule.num_rows for schedule in listed]
+    return list(zip(listed, tag_ranges(run.workload.prefix, run.workload.tag, rows, TAGS), strict=True))
+
+
 def _name(case: CompactCase, place: int) -> str:
     return f"{case.collective.replace('-', '_')}_{case.size_bytes}B_of_{case.members}_{place}"
 
@@ -467,7 +473,7 @@ class PlannedClasses:
     schedules: Schedules
 
     def write(self, output: Path, folder: Path, network: Path) -> None:
-        """Write the planned run, and replay what was written.
+        """Write the planned run, replay what was written, and write the ordinary run beside it if it has few ranks.
 
         Parameters
         ----------
@@ -485,10 +491,13 @@ class PlannedClasses:
         """
         check_output(output, folder)
         with replaced_directory(output) as target:
-            _write(target, folder, network, self)
+            traces = _write(target, folder, network, self)
             again = read_compact(target, read_network(target / NETWORK))
             if replay_classes(again, self.result.backend).end_ns != self.result.after.end_ns:
                 raise ReplayError(f"{output}: DEFECT of astra_tacos, please report it: the written run has another end")
+            if self.some.lattice.num_ranks <= MOST_EXPANDED:
+                (target / EXPANDED).mkdir()
+                write_expanded(again, traces, target / EXPANDED, self.result.backend)
             write_json(target / PLAN_FILE, self.result.to_json())
 
 
@@ -601,18 +610,16 @@ def _spent(found: CompactCases, candidate: _Candidate) -> list[int]:
     return most
 
 
-def _write(target: Path, source: Path, network: Path, planned: PlannedClasses) -> None:
-    """Write all files of a planned run but the plan itself."""
+def _write(target: Path, source: Path, network: Path, planned: PlannedClasses) -> dict[str, SymmetricTraces]:
+    """Write all files of a planned run but the plan itself; returns its custom collectives by the prefix of their files."""
     run, schedules, native = planned.some.run, planned.schedules.values(), planned.native
     per_node = _write_classes(target, run)
     if schedules:
         (target / COLLECTIVE).mkdir()
-    positions: dict[str, Lattice] = {}
-    for schedule, prefix, trace in zip(schedules, run.prefixes, run.collectives, strict=True):
-        nodes = nodes_of_npu(schedule, 0, int(trace.of_ranks(np.zeros(1, np.int64)).tag.max()) - schedule.num_rows + 1)
-        table = nodes.table()
-        (target / f"{prefix}.0.et").write_bytes(encode_trace(table, 0, len(table.node_id)))
-        positions[prefix] = positions_of(schedule)
+    traces = {prefix: SymmetricTraces(*made) for prefix, made in zip(run.prefixes, _tagged(run, schedules), strict=True)}
+    for prefix, each in traces.items():
+        each.write(target / prefix, [0])
+    positions = {prefix: each.positions for prefix, each in traces.items()}
     write_ranks(target, planned.some.lattice, run.groups.members, positions)
     system = dict(read_json_object(source / SYSTEM)) | ({} if native is None else native.keys())
     if per_node:
@@ -623,6 +630,7 @@ def _write(target: Path, source: Path, network: Path, planned: PlannedClasses) -
     copy_network(network, target)
     if (source / MEMORY).is_file():
         shutil.copyfile(source / MEMORY, target / MEMORY)
+    return traces
 
 
 def _write_classes(target: Path, run: Run) -> dict[int, str]:
