@@ -56,8 +56,8 @@ _MOST_PARTS = 50_000
 _WORTH = 0.005
 """Other schedules are tried for a case that takes a larger share of the run."""
 _MOST_ROWS = 1 << 16
-_MOST_NODES = 1 << 22
-"""Sends of a rank in one collective, and in all that the representatives run."""
+_MOST_NODES, _MOST_SENDS = 1 << 22, 1 << 18
+"""Sends of a rank in a collective of several chunks, in all that the representatives run, and in a collective of one chunk."""
 EXPANDED, MOST_EXPANDED = "ordinary", 1024
 """The ordinary run beside a compact one, and the most ranks of such a run."""
 Schedules = dict[int, SymmetricSchedule]
@@ -349,7 +349,11 @@ class _Planning:
         for number, (case, count) in enumerate(zip(self.found.cases, self.found.counts, strict=True)):
             try:
                 task = case.task(link_model)
-                if task is not None:
+                if task is not None and task.least_rows > _MOST_SENDS:
+                    self.notes.append(
+                        f"{case} stays native: {task.least_rows:,} sends of a rank, expected at most {_MOST_SENDS:,}"
+                    )
+                elif task is not None:
                     schedule = best_symmetric(task, min(_MOST_ROWS, _MOST_NODES // count) * case.members)
                     check_symmetric(schedule)
                     schedules[number] = schedule
@@ -549,6 +553,8 @@ def plan_compact(
     # Where there are no queues, sends that wait for one another only on their links count with queues (`RunEnd`).
     link_models: tuple[LinkModel, ...] = tuple(dict.fromkeys((model.link_model, "pipelined")))
     best, chosen = planning.choose(native, configuration, [planning.synthesize(each) for each in link_models])
+    if planning.before is not None and _is_before(planning.before, best):
+        planning.notes.append(f"keep the run as it is: it ends at {planning.before.end.counted_ns:,} ns, before this plan")
     result = _result(planning, best, native, configuration, chosen)
     return PlannedClasses(result, best.some, configuration, chosen)
 
