@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from astra_tacos.bounds.certificate import efficiency_of
 from astra_tacos.bounds.symmetric import symmetric_bounds
 from astra_tacos.export.compact_collective import SymmetricTraces
+from astra_tacos.export.run_directory import SCRIPT
 from astra_tacos.network.network_config import Dimension, describe_dimensions, read_network
 from astra_tacos.network.rotations import why_not_symmetric
 from astra_tacos.planner.assignment import tag_ranges
@@ -34,7 +35,7 @@ from astra_tacos.run.compact_run import CompactRun, fixed_dimensions, read_compa
 from astra_tacos.run.groups import ALL_RANKS, CommunicatorGroups, group_ids
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.patterns import COLLECTIVE_NAMES, TAGS
-from astra_tacos.run.run import CLASSES, MEMORY, NATIVE, NETWORK, PATTERN_KEYS, RANKS, SYSTEM, Run, pattern_key
+from astra_tacos.run.run import CLASSES, GROUPS, MEMORY, NATIVE, NETWORK, PATTERN_KEYS, RANKS, SYSTEM, Run, pattern_key
 from astra_tacos.run.system import COMM_KEYS, MAX_NODE_ID, PER_NODE_KEY
 from astra_tacos.run.trace.node_bytes import load_rank, node_at, replace_nodes, set_attribute
 from astra_tacos.run.trace.schema import CommType, NodeType
@@ -513,7 +514,8 @@ def check_output(output: Path, folder: Path) -> None:
     ConfigError
         If there is anything but a plan.
     """
-    check_replaceable(output, "plan of astra_tacos", lambda names: names <= _FILES and (not names or PLAN_FILE in names))
+    inside = [f"{EXPANDED}/{name}" for name in (GROUPS, SYSTEM, NETWORK, MEMORY, PER_NODE, SCRIPT)]
+    check_replaceable(output, "plan of astra_tacos", lambda names: names <= _FILES and (not names or PLAN_FILE in names), inside)
     if output.resolve() == folder.resolve():
         raise ConfigError(f"{output}: is the run itself, expected another directory")
 
