@@ -351,9 +351,9 @@ class PlanResult:
         own: dict[str, Any] = {}
         for name in self.__slots__:
             if name == "before_end":
-                own |= _end_in_json("before", self.before_end)
+                own |= end_in_json("before", self.before_end)
             elif name == "after_end":
-                own |= _end_in_json("after", self.after_end)
+                own |= end_in_json("after", self.after_end)
             elif name not in (
                 "cases",
                 "judged",
@@ -437,7 +437,7 @@ def case_figures(
     return tuple(sorted(figures, key=lambda figures: (-figures.spent_after_ns, figures.name)))
 
 
-def _end_in_json(when: str, end: RunEnd | None) -> dict[str, Any]:
+def end_in_json(when: str, end: RunEnd | None) -> dict[str, Any]:
     """The keys of plan.json for the end of a run."""
     times = {f"{when}_ns": None, f"{when}_possible_ns": None, f"{when}_impossible": ""}
     if end is None:

@@ -134,28 +134,49 @@ def write_configurations(
     keys
         Keys of the system file that replace those of the run's.
     """
-    system = dict(read_json_object(inputs.system)) | dict(keys)
-    for key in (*(f"{key}-implementation-custom" for key in COMM_KEYS), PER_NODE_KEY):
-        system.pop(key, None)  # every node that has a trace is in per_node.yml
-    if per_node:
-        system |= {"preferred-dataset-splits": 1, PER_NODE_KEY: PER_NODE}
-        (folder / PER_NODE).write_text(
-            "".join(f"{node}: {prefix}\n" for node, prefix in sorted(per_node.items())), encoding="utf-8"
-        )
-    write_json(folder / SYSTEM, system)
+    write_system(folder, inputs.system, per_node, keys)
     copy_network(inputs.network, folder)
     if inputs.remote_memory is None:
         write_json(folder / MEMORY, {"memory-type": "NO_MEMORY_EXPANSION"})
     else:
         shutil.copyfile(inputs.remote_memory, folder / MEMORY)
-    if groups:
-        lines = (f'  "{group}": {json.dumps(list(ranks))}' for group, ranks in groups.items())
-        (folder / GROUPS).write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    write_groups(folder, groups)
     workload = f"{WORKLOAD}/{inputs.workload.name}"
     if not network.forwarding:
         model = backend if backend.is_analytical else default_backend(network)
         needs = model.needs(len(network.dimensions))
         write_run_script(folder, workload, model, "Runs", needs=needs, has_groups=bool(groups))
+
+
+def write_system(folder: Path, source: Path, per_node: Mapping[int, str], keys: Mapping[str, Any]) -> None:
+    """Write the system file of a planned run, and which trace each node runs.
+
+    Parameters
+    ----------
+    folder
+        Directory to write into.
+    source
+        System file of the run.
+    per_node
+        By node id, the prefix of the trace that it runs.
+    keys
+        Keys that replace those of `source`.
+    """
+    system = dict(read_json_object(source)) | dict(keys)
+    for key in (*(f"{key}-implementation-custom" for key in COMM_KEYS), PER_NODE_KEY):
+        system.pop(key, None)  # every node that has a trace is in per_node.yml
+    if per_node:
+        system |= {"preferred-dataset-splits": 1, PER_NODE_KEY: PER_NODE}
+        lines = (f"{node}: {prefix}\n" for node, prefix in sorted(per_node.items()))
+        (folder / PER_NODE).write_text("".join(lines), encoding="utf-8")
+    write_json(folder / SYSTEM, system)
+
+
+def write_groups(folder: Path, groups: Mapping[int, Sequence[int]]) -> None:
+    """Write the communicator groups of a run, if there are any."""
+    if groups:
+        lines = (f'  "{group}": {json.dumps(list(ranks))}' for group, ranks in groups.items())
+        (folder / GROUPS).write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
 def write_ns3_configurations(folder: Path, inputs: RunInputs, network: NetworkConfig, has_groups: bool) -> None:

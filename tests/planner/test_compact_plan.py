@@ -16,6 +16,7 @@ from astra_tacos.planner.compact.bound import compact_bound
 from astra_tacos.planner.compact.plan import find_cases, plan_compact, with_schedules
 from astra_tacos.planner.native_configuration import NativeConfiguration
 from astra_tacos.planner.run_bound import run_bound
+from astra_tacos.planner.run_files import write_system
 from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.workload import find_workload
 from astra_tacos.replayer.run_replay import replay_classes, replay_run
@@ -23,6 +24,7 @@ from astra_tacos.run.backend import BACKENDS, Backend
 from astra_tacos.run.compact_run import fixed_dimensions, read_compact
 from astra_tacos.run.groups import ALL_RANKS, group_ids
 from astra_tacos.run.run import NATIVE, RunInputs, read_run
+from astra_tacos.run.system import PER_NODE_KEY
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.synthesizer.symmetric.chunks import best_symmetric
 from astra_tacos.workload.generator.directory import generate
@@ -68,6 +70,16 @@ def test_the_planned_run_ends_as_all_its_ranks_do(
     ordinary = read_run(RunInputs.in_folder(tmp_path / "planned/ordinary", "w"))
     assert np.array_equal(replay_run(ordinary, backend).finish_ns, by_rank.finish_ns)
     assert json.loads((tmp_path / "planned/plan.json").read_text())["after_ns"] == result.after.end_ns
+
+
+def test_a_plan_without_traces_names_none_of_those_of_its_run(tmp_path: Path) -> None:
+    source = tmp_path / "source.json"
+    custom = {"all-reduce-implementation-custom": ["collective/a"], PER_NODE_KEY: "per_node.yml"}
+    source.write_text(json.dumps({"preferred-dataset-splits": 1, "all-reduce-implementation": ["ring"]} | custom))
+    write_system(tmp_path, source, {}, {"all-reduce-implementation": ["direct"]})
+    written = json.loads((tmp_path / "system.json").read_text())
+    assert written == {"preferred-dataset-splits": 1, "all-reduce-implementation": ["direct"]}
+    assert not (tmp_path / "per_node.yml").exists()
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,11 +10,11 @@ import numpy as np
 
 from astra_tacos.export.compact_collective import SymmetricTraces
 from astra_tacos.export.run_directory import write_run_script
-from astra_tacos.planner.run_files import COLLECTIVE, PER_NODE, copy_network
+from astra_tacos.planner.run_files import COLLECTIVE, PER_NODE, copy_network, write_groups
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.compact_run import CompactRun
 from astra_tacos.run.groups import ALL_RANKS, group_ids
-from astra_tacos.run.run import GROUPS, MEMORY, NETWORK, SYSTEM, WORKLOAD
+from astra_tacos.run.run import MEMORY, NETWORK, SYSTEM, WORKLOAD
 from astra_tacos.run.trace.node_bytes import attribute, load_rank, node_at, replace_nodes, set_attribute
 from astra_tacos.run.trace.schema import NodeType
 
@@ -52,9 +51,8 @@ def write_expanded(some: CompactRun, traces: Mapping[str, SymmetricTraces], fold
         if (source / name).is_file():
             shutil.copyfile(source / name, folder / name)
     copy_network(source / NETWORK, folder)
-    if groups := whole.groups.members:
-        lines = (f'  "{group}": {json.dumps(list(ranks))}' for group, ranks in groups.items())
-        (folder / GROUPS).write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    groups = whole.groups.members
+    write_groups(folder, groups)
     needs = backend.needs(len(some.run.network.dimensions))
     write_run_script(folder, f"{WORKLOAD}/{NAME}", backend, "Runs", needs=needs, has_groups=bool(groups))
 

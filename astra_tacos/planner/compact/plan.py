@@ -27,8 +27,9 @@ from astra_tacos.planner.assignment import tag_ranges
 from astra_tacos.planner.compact.bound import compact_bound, shapes_of
 from astra_tacos.planner.compact.expanded import write_expanded
 from astra_tacos.planner.native_configuration import NativeConfiguration, configuration_of, native_run
+from astra_tacos.planner.plan_result import end_in_json
 from astra_tacos.planner.run_bound import RunBound
-from astra_tacos.planner.run_files import COLLECTIVE, PER_NODE, PLAN_FILE, copy_network
+from astra_tacos.planner.run_files import COLLECTIVE, PER_NODE, PLAN_FILE, copy_network, write_system
 from astra_tacos.replayer.run_replay import Attempt, replay_classes
 from astra_tacos.run.backend import CONGESTION_AWARE, CUT_THROUGH, Backend, choose_backend
 from astra_tacos.run.compact_run import CompactRun, fixed_dimensions, read_compact, write_ranks
@@ -36,7 +37,7 @@ from astra_tacos.run.groups import ALL_RANKS, CommunicatorGroups, group_ids
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.patterns import COLLECTIVE_NAMES, TAGS
 from astra_tacos.run.run import CLASSES, GROUPS, MEMORY, NATIVE, NETWORK, PATTERN_KEYS, RANKS, SYSTEM, Run, pattern_key
-from astra_tacos.run.system import COMM_KEYS, MAX_NODE_ID, PER_NODE_KEY
+from astra_tacos.run.system import COMM_KEYS, MAX_NODE_ID
 from astra_tacos.run.trace.node_bytes import load_rank, node_at, replace_nodes, set_attribute
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.schedule.symmetric_schedule import SYMMETRIC_COLLECTIVES, SymmetricSchedule, SymmetricTask
@@ -45,7 +46,6 @@ from astra_tacos.solver.possibility import RunEnd, end_with_queues, is_as_early
 from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError, SynthesisError
 from astra_tacos.support.files import check_replaceable, replaced_directory, write_json
 from astra_tacos.support.grouping import distinct
-from astra_tacos.support.text_files import read_json_object
 from astra_tacos.synthesizer.symmetric.chunks import best_symmetric
 from astra_tacos.verifier.symmetric_oracle import check_symmetric
 
@@ -213,11 +213,8 @@ class CompactPlan:
 
     def to_json(self) -> dict[str, Any]:
         """One object for `plan.json`, with the keys of other plans where they mean the same."""
-        ends = {"before": self.before, "after": self.after}
         own: dict[str, Any] = {"backend": self.backend.name, "num_ranks": self.num_ranks, "num_classes": self.num_classes}
-        for when, end in ends.items():
-            own |= {f"{when}_ns": end and end.end_ns, f"{when}_possible_ns": end and end.possible_ns}
-            own |= {f"{when}_impossible": "" if end is None else end.impossible}
+        own |= end_in_json("before", self.before) | end_in_json("after", self.after)
         own |= {"best_native_ns": self.native and self.native.counted_ns, "best_native": self.native_name or None}
         own |= {"speed_up": self.speed_up, "speed_up_over_best_native": self.speed_up_over_best_native}
         own |= self.bound.to_json() | {"efficiency": efficiency_of(self.after.counted_ns, self.bound.end_ns)}
@@ -629,12 +626,7 @@ def _write(target: Path, source: Path, network: Path, planned: PlannedClasses) -
         each.write(target / prefix, [0])
     positions = {prefix: each.positions for prefix, each in traces.items()}
     write_ranks(target, planned.some.lattice, run.groups.members, positions)
-    system = dict(read_json_object(source / SYSTEM)) | ({} if native is None else native.keys())
-    if per_node:
-        system |= {"preferred-dataset-splits": 1, PER_NODE_KEY: PER_NODE}
-        lines = (f"{node}: {prefix}\n" for node, prefix in sorted(per_node.items()))
-        (target / PER_NODE).write_text("".join(lines), encoding="utf-8")
-    write_json(target / SYSTEM, system)
+    write_system(target, source / SYSTEM, per_node, {} if native is None else native.keys())
     copy_network(network, target)
     if (source / MEMORY).is_file():
         shutil.copyfile(source / MEMORY, target / MEMORY)
