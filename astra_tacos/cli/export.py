@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,8 +10,8 @@ import click
 
 from astra_tacos.cli.shared.command import Command, command
 from astra_tacos.cli.shared.console import print_answer, print_json, print_notes, progress
-from astra_tacos.cli.shared.inputs import Kind, identify
-from astra_tacos.cli.shared.options import json_option, output_option, verbose_option
+from astra_tacos.cli.shared.inputs import Kind, identify, network_of
+from astra_tacos.cli.shared.options import json_option, network_option, output_option, verbose_option
 from astra_tacos.export import EXPORTERS
 from astra_tacos.support.errors import ConfigError
 
@@ -18,12 +19,17 @@ if TYPE_CHECKING:
     from astra_tacos.schedule.schedule import Schedule
 
 
+_RUN = "run"
+"""The format of ordinary runs, which only compact ones are written in."""
+
+
 class _CommandWithFormats(Command):
     """Lists the formats and their options in its help, for which it imports them."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Formats"):
-            formatter.write_dl([(name, f"{exporter.summary} (a {exporter.writes})") for name, exporter in EXPORTERS.items()])
+            listed = [(name, f"{exporter.summary} (a {exporter.writes})") for name, exporter in EXPORTERS.items()]
+            formatter.write_dl([*listed, (_RUN, "the ordinary run of a compact one (a directory)")])
         with formatter.section("Their options"):
             formatter.write_dl(
                 [
@@ -36,17 +42,34 @@ class _CommandWithFormats(Command):
 
 @command(cls=_CommandWithFormats)
 @click.argument("schedule", type=click.Path(path_type=Path))
-@click.option("--format", "name", type=click.Choice(list(EXPORTERS)), required=True, help="Format to write; see below.")
+@click.option("--format", "name", type=click.Choice([*EXPORTERS, _RUN]), required=True, help="Format to write; see below.")
 @output_option("File or directory to write; by default a new one in the current directory, named after the collective.", "PATH")
+@network_option
 @click.option("--option", "-O", "options", multiple=True, metavar="NAME=VALUE", help="An option of the format; may be repeated.")
 @verbose_option
 @json_option
-def export(schedule: Path, name: str, output: Path | None, options: tuple[str, ...], verbose: bool, as_json: bool) -> None:
+def export(
+    schedule: Path,
+    name: str,
+    output: Path | None,
+    network_path: Path | None,
+    options: tuple[str, ...],
+    verbose: bool,
+    as_json: bool,
+) -> None:
     """Write a saved SCHEDULE in another format, without synthesizing again.
 
     SCHEDULE is a run directory or a schedule.npz. The oracle checks it first; an illegal one is not written. The output appears
     as a whole or not at all.
+
+    With --format run, SCHEDULE is the directory of a compact run, which needs --network. The output is the ordinary run of up to
+    16,384 ranks, which ASTRA-sim and the other commands take.
     """
+    if name == _RUN:
+        _export_run(schedule, output, network_path, as_json)
+        return
+    if network_path is not None:
+        raise click.UsageError("Got --network, expected --format run with it: a schedule has its own network.")
     exporter = EXPORTERS[name]
     chosen = dict(exporter.read_option(text) for text in options)
     made = _load(schedule)
@@ -63,6 +86,30 @@ def export(schedule: Path, name: str, output: Path | None, options: tuple[str, .
     rows: list[tuple[str, ...]] = [("files", str(written.path)), *([("start", written.command)] if written.command else [])]
     print_answer(f"{schedule} as {exporter.summary}", rows)
     print_notes(written.notes, verbose=verbose)
+
+
+def _export_run(folder: Path, output: Path | None, network_path: Path | None, as_json: bool) -> None:
+    """Write the ordinary run of a compact one."""
+    from astra_tacos.export.run_directory import SCRIPT
+    from astra_tacos.network.network_config import read_network
+    from astra_tacos.planner.compact.expanded import NAME, export_ordinary
+    from astra_tacos.run.compact_run import read_compact
+    from astra_tacos.run.run import WORKLOAD
+
+    kind, target = identify(folder)
+    if kind is not Kind.COMPACT_RUN:
+        raise ConfigError(f"{folder}: a {kind}, expected a compact run, as 'generate' and 'plan --compact' write")
+    if output is None:
+        raise click.UsageError("Missing option '--output'.")
+    with progress("exporting"):
+        some = read_compact(target, read_network(network_of(target, network_path)))
+        export_ordinary(some, output)
+    if as_json:
+        print_json({"schedule": str(folder), "format": _RUN, "output": str(output), "num_ranks": some.lattice.num_ranks})
+        return
+    start = f"ASTRA_SIM_BIN=... {shlex.quote(str(output / SCRIPT))}"
+    rows: list[tuple[str, ...]] = [("workload", str(output / WORKLOAD / NAME)), ("files", str(output)), ("start", start)]
+    print_answer(f"{folder}: {some.lattice.num_ranks:,} ranks", rows)
 
 
 def _load(path: Path) -> Schedule:

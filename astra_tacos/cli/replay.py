@@ -20,9 +20,10 @@ from astra_tacos.cli.shared.console import (
     progress_to_lint,
     with_error,
 )
-from astra_tacos.cli.shared.inputs import Kind, identify
+from astra_tacos.cli.shared.inputs import Kind, identify, network_of
 from astra_tacos.cli.shared.lint_table import print_counts
 from astra_tacos.cli.shared.options import (
+    Slow,
     backend_option,
     check_ns3,
     json_option,
@@ -54,6 +55,13 @@ _file = click.Path(path_type=Path)
     metavar="FILE",
     help="The binary for --backend astra-sim or ns-3; by default $ASTRA_SIM_BIN, or ASTRA-sim's own name for it on PATH.",
 )
+@click.option(
+    "--slow",
+    "slowed",
+    type=Slow(),
+    multiple=True,
+    help="A rank whose compute takes longer, like 5:1.1; may be given several times.",
+)
 @click.option("--csv", "csv_path", type=_file, metavar="FILE", help="Write a row per rank, and one per link to FILE.links.csv.")
 @click.option("--chrome-trace", type=_file, metavar="FILE", help="Write a timeline for Perfetto (ui.perfetto.dev).")
 @output_option("Write replay.json (the output of --json) and replay.npz here, for `astra-tacos report`.")
@@ -68,6 +76,7 @@ def replay(
     in_ns3: bool,
     ns3_config: Path | None,
     astra_sim_bin: Path | None,
+    slowed: tuple[tuple[int, float], ...],
     csv_path: Path | None,
     chrome_trace: Path | None,
     output: Path | None,
@@ -87,40 +96,54 @@ def replay(
     for ever, it prints who waits for what, and the exit code is 1. A trace is that of a custom collective. A schedule is
     replayed under its own timing model; the exit code is 1 if the time differs from its prediction.
     """
-    from astra_tacos.workload.linter.linted_replay import ReplayOutputs, replay_embedded, replay_in_astra_sim
+    from astra_tacos.workload.linter.linted_replay import ReplayOutputs, replay_compact, replay_embedded, replay_in_astra_sim
 
     check_ns3(ns3_config, backend, in_ns3)
-    outputs = (csv_path, chrome_trace, output)
+    asked, slow = ReplayOutputs(csv_path, chrome_trace, output), dict(slowed)
     if is_packet_level(backend) and chrome_trace is not None:
         raise click.UsageError("--chrome-trace needs an analytical backend: packets of many messages take turns on a link.")
     if inputs is None:
         if path is None:
             raise click.UsageError("Missing PATH, or --workload, --system and --network.")
-        if any(outputs) or astra_sim_bin or in_astra_sim:
+        kind, target = identify(path)
+        if kind is Kind.COMPACT_RUN and not in_astra_sim:
+            from astra_tacos.network.network_config import read_network
+
+            network_path = network_of(target, network_path)
+            asked.check((network_path,))
+            compile_ahead(*READING, *REPLAYING)
+            compact = replay_compact(target, read_network(network_path), backend, asked, progress, slow)
+            _finish(compact, verbose=verbose, as_json=as_json)
+            return
+        if asked != ReplayOutputs() or slow or astra_sim_bin or in_astra_sim:
             raise click.UsageError(
-                "--csv, --chrome-trace, --output and --backend astra-sim need a whole run: give --workload and --system."
+                "--csv, --chrome-trace, --output, --slow and --backend astra-sim need a whole run: give --workload and --system."
             )
-        _replay_path(path, network_path, backend, ns3_config, as_json)
+        _replay_path(kind, target, network_path, backend, ns3_config, as_json)
         return
     if path is not None:
         raise click.UsageError(f"Got --workload and {path}, expected one of them.")
     inputs, limit = replace(inputs, ns3=ns3_config), None if as_json else 1
     if in_astra_sim:
-        if any(outputs):
+        if asked != ReplayOutputs() or slow:
             raise click.UsageError(
-                "--csv, --chrome-trace and --output need an embedded backend: ASTRA-sim prints only finish times."
+                "--csv, --chrome-trace, --output and --slow need an embedded backend: ASTRA-sim prints only finish times."
             )
         in_simulator = replay_in_astra_sim(inputs, astra_sim_bin, NS3 if in_ns3 else ASTRA_SIM, limit, progress)
         _print(in_simulator, [], verbose=verbose, as_json=as_json)
         return
-    asked = ReplayOutputs(*outputs)
-    asked.check(inputs)
+    asked.check((inputs.network, inputs.system, inputs.groups, inputs.remote_memory))
     compile_ahead(*REPLAYING, *LINTING)
-    embedded = replay_embedded(inputs, backend, asked, limit, progress_to_lint)
-    if embedded.reason is not None and not as_json:
-        raise ReplayError(f"{embedded.reason}; {LINT_SAYS_MORE}")
-    written = [] if embedded.reason else embedded.write(progress)
-    _print(embedded, written, verbose=verbose, as_json=as_json)
+    embedded = replay_embedded(inputs, backend, asked, limit, progress_to_lint, slow)
+    _finish(embedded, verbose=verbose, as_json=as_json)
+
+
+def _finish(replayed: Replayed, *, verbose: bool, as_json: bool) -> None:
+    """Write and print a replay by the embedded engine."""
+    if replayed.reason is not None and not as_json:
+        raise ReplayError(replayed.reason + (f"; {LINT_SAYS_MORE}" if replayed.report else ""))
+    written = [] if replayed.reason else replayed.write(progress)
+    _print(replayed, written, verbose=verbose, as_json=as_json)
 
 
 def _print(replayed: Replayed, written: list[Path], *, verbose: bool, as_json: bool) -> None:
@@ -133,22 +156,18 @@ def _print(replayed: Replayed, written: list[Path], *, verbose: bool, as_json: b
         )
         for table in replayed.tables if verbose else ():
             print_table(*table)
-        print_counts(replayed.report)
+        if replayed.report is not None:
+            print_counts(replayed.report)
     if replayed.reason is not None:
         raise click.exceptions.Exit(CHECK_FAILED)
 
 
-def _replay_path(path: Path, network_path: Path | None, backend: Backend | None, ns3_config: Path | None, as_json: bool) -> None:
-    from astra_tacos.solver.replayed import (
-        replay_compact_run,
-        replay_schedule_file,
-        replay_trace_file,
-        replayed_rows,
-        replayed_title,
-    )
+def _replay_path(
+    kind: Kind, target: Path, network_path: Path | None, backend: Backend | None, ns3_config: Path | None, as_json: bool
+) -> None:
+    from astra_tacos.solver.replayed import replay_schedule_file, replay_trace_file, replayed_rows, replayed_title
 
-    kind, target = identify(path)
-    compile_ahead(*((*READING, *REPLAYING) if kind in (Kind.TRACE, Kind.COMPACT_RUN) else CHECKING))
+    compile_ahead(*((*READING, *REPLAYING) if kind is Kind.TRACE else CHECKING))
     with progress("replaying"):
         if kind in (Kind.RUN_DIRECTORY, Kind.SCHEDULE, Kind.SYMMETRIC):
             if network_path or backend:
@@ -159,14 +178,8 @@ def _replay_path(path: Path, network_path: Path | None, backend: Backend | None,
             if network_path is None:
                 raise click.UsageError("Missing option '--network': a trace does not say which network it runs on.")
             result = replay_trace_file(target, network_path, backend, ns3_config)
-        elif kind is Kind.COMPACT_RUN:
-            own = target / "network.yml"  # of a plan
-            network_path = own if network_path is None and own.is_file() else network_path
-            if network_path is None:
-                raise click.UsageError("Missing option '--network': a compact run does not say which network it runs on.")
-            result = replay_compact_run(target, network_path, backend)
         else:
-            raise ConfigError(f"{path}: a {kind}, expected a run directory, compact run, schedule or trace prefix")
+            raise ConfigError(f"{target}: a {kind}, expected a run directory, compact run, schedule or trace prefix")
     if as_json:
         print_json(result)
     else:

@@ -206,6 +206,9 @@ def workload_actions(run: Run) -> Actions:
             amount[accesses] = _access_ns(check, accesses, columns.tensor_size, run.remote_memory)[accesses]
             action[accesses] = kernels.MEMORY
     counts = (action == kernels.COMPUTE) & ~columns.is_cpu_op
+    for rank, factor in run.slow:
+        own = np.flatnonzero(counts & (trace.owner == rank))
+        amount[own] = np.rint(amount[own] * factor)
     return Actions(action, amount, slot, counts)
 
 

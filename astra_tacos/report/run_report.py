@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +65,12 @@ def run_result(run: Run, outcome: RunOutcome, recording: Recording) -> dict[str,
     that ran the collective that their group had cached. `collectives` has one entry per algorithm, pattern and size, with the
     number of nodes and the ns that each rank spent in them. `links` has one entry per used link: its ends, its bytes, the ns for
     which it was busy, and their share of the run. `critical_path` is that of the `recording` of this replay.
+
+    Where classes of ranks are replayed, lists by rank have an entry a class. `ranks` is the rank that stands for each,
+    `num_ranks` the number of all ranks, and there are no `links`.
     """
+    owners = run.workload.owners
+    classes = {} if owners is None else {"num_ranks": run.network.num_npus, "ranks": owners.tolist()}
     return {
         "workload": run.workload.prefix,
         "network": run.network.source,
@@ -81,13 +86,14 @@ def run_result(run: Run, outcome: RunOutcome, recording: Recording) -> dict[str,
         "compute_ns": outcome.compute_ns.tolist(),
         "sent_bytes": outcome.sent_bytes.tolist(),
         "collectives": recorded_collectives(recording, recording.after),
-        "links": _links(run, outcome),
+        "links": _links(run, outcome) if owners is None else [],
         "critical_path": summarize_path(recording, recording.after).to_json(),
+        **classes,
     }
 
 
 def _rank_and_node(run: Run, row: int) -> tuple[int, int]:
-    return int(run.workload.rank[row]), int(run.workload.node_id[row])
+    return int(run.workload.owner[row]), int(run.workload.node_id[row])
 
 
 def recorded_collectives(recording: Recording, replay: RecordedReplay) -> list[dict[str, Any]]:
@@ -142,13 +148,18 @@ def write_run_csv(path: Path, result: dict[str, Any]) -> list[Path]:
     collectives = [f"{entry['algorithm']} {entry['pattern']} {entry['size_bytes']} B, ns" for entry in result["collectives"]]
     header = ["rank", "finish_ns", "exposed_comm_ns", "compute_ns", "sent_bytes", *collectives]
     columns = [result[name] for name in header[1:5]] + [entry["total_ns"] for entry in result["collectives"]]
-    ranks = [header, *([rank, *values] for rank, values in enumerate(zip(*columns, strict=True)))]
+    ranks = [header, *([rank, *values] for rank, values in zip(_numbers(result), zip(*columns, strict=True), strict=True))]
     links = [list(_LINK_COLUMNS), *(list(link.values()) for link in result["links"])]
     tables = {path: ranks, path.with_suffix(f".links{path.suffix or '.csv'}"): links}
     for file, rows in tables.items():
         with replaced_file(file) as temporary, temporary.open("w", newline="", encoding="utf-8") as out:
             write_table(out, rows)
     return list(tables)
+
+
+def _numbers(result: dict[str, Any]) -> Sequence[int]:
+    """The number of the rank that each entry of lists by rank is of."""
+    return result.get("ranks") or range(len(result["finish_ns"]))
 
 
 def run_title(run: Run) -> str:
@@ -158,19 +169,24 @@ def run_title(run: Run) -> str:
     nodes = (
         ", ".join(f"{int(kinds[kind]):,} {name}" for kind, name in counts if kinds[kind]) or f"{run.workload.num_nodes:,} other"
     )
-    return f"{run.workload.num_ranks} ranks on {run.network.name}: {nodes} nodes"
+    if run.workload.owners is None:
+        return f"{run.workload.num_ranks} ranks on {run.network.name}: {nodes} nodes"
+    ranks = f"{run.network.num_npus:,} ranks of {run.workload.num_ranks:,} classes"
+    return f"{ranks} on {run.network.name}: {nodes} nodes in one rank of each class"
 
 
 def run_rows(result: dict[str, Any]) -> list[tuple[str, ...]]:
     """The main figures of a replay: labels, figures, remarks."""
-    finish, exposed = result["finish_ns"], result["exposed_comm_ns"]
+    finish, exposed, number = result["finish_ns"], result["exposed_comm_ns"], _numbers(result)
     last, first = max(finish), min(finish)
+    alike = result.get("num_ranks", len(finish)) // len(finish)
     rows: list[tuple[str, ...]] = [
-        ("end of the run", f"{last:,} ns", f"{format_time(last)}, rank {finish.index(last)}"),
-        *([("first to finish", f"{first:,} ns", f"rank {finish.index(first)}")] if first != last else []),
+        ("end of the run", f"{last:,} ns", f"{format_time(last)}, rank {number[finish.index(last)]:,}"),
+        *([("first to finish", f"{first:,} ns", f"rank {number[finish.index(first)]:,}")] if first != last else []),
         ("compute", f"{max(result['compute_ns']):,} ns", _at_least(result["compute_ns"])),
         ("exposed", f"{max(exposed):,} ns", f"{max(exposed) / max(last, 1):.1%} of the run{_at_least(exposed, ', ')}"),
-        ("sent", format_size(sum(result["sent_bytes"])), "in all"),
+        ("sent", format_size(sum(result["sent_bytes"]) * alike), "in all"),
+        *([("ranks of a class", f"{alike:,}", "do the same at the same times")] if "ranks" in result else []),
         ("judged by", result["backend"], _exactness(result)),
     ]
     if result["beyond_astra_sim"]:
@@ -204,13 +220,14 @@ def run_tables(result: dict[str, Any]) -> Tables:
     """
     ranks = sorted(range(len(result["finish_ns"])), key=lambda rank: -result["finish_ns"][rank])
     shown = sorted(ranks[:_RANKS_SHOWN])
-    title = "ranks" if len(shown) == len(ranks) else f"the {len(shown)} slowest of {len(ranks)} ranks"
+    of, number = "ranks that stand for a class" if "ranks" in result else "ranks", _numbers(result)
+    title = of if len(shown) == len(ranks) else f"the {len(shown)} slowest of {len(ranks)} {of}"
     yield (
         title,
         ("rank", "finish ns", "exposed ns", "compute ns", "sent"),
         [
             (
-                str(rank),
+                str(number[rank]),
                 f"{result['finish_ns'][rank]:,}",
                 f"{result['exposed_comm_ns'][rank]:,}",
                 f"{result['compute_ns'][rank]:,}",

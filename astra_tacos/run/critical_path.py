@@ -133,7 +133,7 @@ def summarize_path(recording: Recording, replay: RecordedReplay) -> PathSummary:
         count[what] += 1
     end_ns = max(replay.run_end_ns, 1)
     shares = [PathShare(what[1], what[0], count[what], took, round(took / end_ns, 6)) for what, took in spent.items()]
-    rank = nodes.rank
+    rank = nodes.owner
     longest = np.argsort(-path.took_ns, kind="stable")[:_MOST_LONGEST]
     return PathSummary(
         end_ns=replay.run_end_ns,

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,10 @@ class Nodes:
         int64[num_nodes], size of a collective or message, -1 for other nodes.
     group, name
         int32[num_nodes], entries of `Recording.texts`: the group's id and the node's name; -1 where there is none.
+    owners
+        The number of each rank in the run, where these are the representatives of classes of ranks; empty if they are all ranks.
+    num_alike
+        How many ranks each of them stands for.
     """
 
     rank_first: NDArray[np.int64]
@@ -67,11 +71,30 @@ class Nodes:
     size_bytes: NDArray[np.int64]
     group: NDArray[np.int32]
     name: NDArray[np.int32]
+    owners: tuple[int, ...] = ()
+    num_alike: int = 1
 
     @property
     def num_ranks(self) -> int:
-        """Number of ranks."""
+        """Number of ranks with nodes of their own."""
         return len(self.rank_first) - 1
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The number of each rank in the run."""
+        return self.owners or tuple(range(self.num_ranks))
+
+    @property
+    def owner(self) -> NDArray[np.int64]:
+        """int64[num_nodes], the number of the rank of each node in the run."""
+        return np.array(self.numbers, np.int64)[self.rank]
+
+    @property
+    def title(self) -> str:
+        """How many ranks there are, in words."""
+        if self.owners:
+            return f"{self.num_ranks * self.num_alike:,} ranks of {self.num_ranks:,} classes"
+        return f"{self.num_ranks:,} ranks"
 
     @property
     def rank(self) -> NDArray[np.int64]:
@@ -198,6 +221,8 @@ def save_recording(recording: Recording, path: Path) -> None:
     arrays: dict[str, NDArray[Any]] = {f"nodes_{name}": getattr(recording.nodes, name) for name in _NODES}
     header: dict[str, Any] = {"format": FORMAT}
     header |= {name: getattr(recording, name) for name in ("network", "shape", "block_sizes", "num_npus", "backend", "texts")}
+    if recording.nodes.owners:
+        header["owners"] = recording.nodes.owners
     for when, replay in (("after", recording.after), ("before", recording.before)):
         header[when] = replay and {"approximate": replay.approximate, "links_are_routed": replay.links_are_routed}
         if replay is not None:
@@ -217,7 +242,10 @@ def load_recording(path: Path) -> Recording:
         header = archive.header(_MOST_TEXT_BYTES)
         if header["format"] != FORMAT:
             raise ConfigError(f"{path}: format is {describe(header['format'])}, expected {FORMAT!r}")
-        nodes = Nodes(**archive.columns(_NODES, "nodes_"))
+        num_npus = whole(header, "num_npus", MAX_NPUS)
+        owners = tuple(whole({"a rank": rank}, "a rank", num_npus - 1) for rank in header.get("owners", ()))
+        columns = archive.columns(_NODES, "nodes_")
+        nodes = Nodes(**columns, owners=owners, num_alike=num_npus // len(owners) if owners else 1)
         replays = {when: _replay(archive, when, header[when], nodes) for when in ("after", "before")}
         if replays["after"] is None:
             raise ValueError("no replay")
@@ -227,7 +255,7 @@ def load_recording(path: Path) -> Recording:
             network=text(header, "network"),
             shape=text(header, "shape"),
             block_sizes=tuple(whole({"a block size": size}, "a block size", MAX_NPUS) for size in header["block_sizes"]),
-            num_npus=whole(header, "num_npus", MAX_NPUS),
+            num_npus=num_npus,
             backend=text(header, "backend"),
             texts=texts,
             nodes=nodes,
@@ -262,9 +290,10 @@ def _check(nodes: Nodes, num_texts: int, replays: list[RecordedReplay]) -> None:
     first = nodes.rank_first
     if nodes.num_ranks < 1 or first[0] != 0 or first[-1] != num_nodes or (np.diff(first) < 0).any():
         raise ValueError("its ranks' nodes do not follow one another")
-    for values, count in ((getattr(nodes, field.name), num_nodes) for field in fields(nodes) if field.name != "rank_first"):
-        if len(values) != count:
-            raise ValueError("the columns of its nodes differ in length")
+    if any(len(getattr(nodes, name)) != num_nodes for name in _NODES if name != "rank_first"):
+        raise ValueError("the columns of its nodes differ in length")
+    if nodes.owners and len(nodes.owners) != nodes.num_ranks:
+        raise ValueError("it does not say which ranks its classes stand for")
     if nodes.kind.max(initial=0) >= len(KINDS):
         raise ValueError("it has nodes of an unknown kind")
     for replay in replays:
@@ -311,6 +340,8 @@ def record_run(
         int64[num_nodes], `CommType` that each collective node stands for (`run.patterns`); None for the one in its trace.
     """
     trace, columns = run.workload, run.columns
+    if trace.owners is not None:
+        after = _without_links(after)
     kind = np.full(256, OTHER, np.uint8)
     for node_type, number in _KIND_OF.items():
         kind[node_type] = number
@@ -327,6 +358,8 @@ def record_run(
         size_bytes=np.where(sized, trace.size_bytes, -1),
         group=np.where(collective, groups[columns.group], np.int32(-1)),
         name=texts.entries(read_names(trace, range(trace.num_nodes))),
+        owners=() if trace.owners is None else tuple(trace.owners.tolist()),
+        num_alike=run.network.num_npus // trace.num_ranks,
     )
     topology = build_topology(run.network, may_forward=True) if len(after.link_src) else None
     recorded_after = _recorded(after, topology, texts)
@@ -342,6 +375,12 @@ def record_run(
         after=recorded_after,
         before=recorded_before,
     )
+
+
+def _without_links(outcome: RunOutcome) -> RunOutcome:
+    """The outcome of a run of classes, whose links stand for others and have no ends."""
+    none, nothing = np.empty(0, np.int32), np.empty(0, np.int64)
+    return replace(outcome, link_src=none, link_dst=none, link_bytes=nothing, link_busy_ns=nothing)
 
 
 def _recorded(outcome: RunOutcome, topology: Topology | None, texts: _Texts) -> RecordedReplay:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -84,6 +85,8 @@ class Run:
         int32[num_nodes], entry of `prefixes` that a collective node of the workload uses; NATIVE (-1) for other nodes.
     directory
         The directory in which ASTRA-sim is started: relative paths in the system JSON and in the per-node YAML start there.
+    slow
+        Ranks whose compute takes a factor longer than their traces say, and these factors.
     """
 
     workload: Trace
@@ -95,6 +98,7 @@ class Run:
     collectives: tuple[Trace | CompactTrace, ...]
     implementation: NDArray[np.int32]
     directory: Path
+    slow: tuple[tuple[int, float], ...] = ()
 
     @property
     def columns(self) -> WorkloadColumns:
@@ -102,6 +106,18 @@ class Run:
         if self.workload.workload is None:
             raise ValueError("the workload was read without its columns")
         return self.workload.workload
+
+    def slowed(self, slow: Mapping[int, float]) -> Run:
+        """The run in which the compute of some ranks takes a factor longer.
+
+        Raises
+        ------
+        ConfigError
+            If there is no such rank.
+        """
+        if unknown := [rank for rank in slow if not 0 <= rank < self.network.num_npus]:
+            raise ConfigError(f"--slow: found rank {unknown[0]}, expected one below {self.network.num_npus}")
+        return replace(self, slow=tuple(sorted(slow.items())))
 
 
 def read_run(inputs: RunInputs) -> Run:

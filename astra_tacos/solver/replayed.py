@@ -7,18 +7,14 @@ from typing import Any
 
 from astra_tacos.bounds.symmetric import class_busy_ns, describe_class
 from astra_tacos.network.network_config import configured, read_network
-from astra_tacos.replayer.run_replay import replay_classes
 from astra_tacos.replayer.schedule_replay import replay_schedule, replay_symmetric
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.backend import Backend
-from astra_tacos.run.compact_run import read_compact
 from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.schedule.storage import load_schedule
 from astra_tacos.schedule.symmetric_schedule import holds_symmetric, load_symmetric_schedule
 from astra_tacos.support.units import format_time
 from astra_tacos.verifier.symmetric_oracle import check_symmetric
-
-_MOST_CLASSES = 8
 
 
 def replay_schedule_file(path: Path) -> dict[str, Any]:
@@ -52,23 +48,6 @@ def replay_trace_file(prefix: Path, network_path: Path, backend: Backend | None,
     }
 
 
-def replay_compact_run(folder: Path, network_path: Path, backend: Backend | None) -> dict[str, Any]:
-    """Replay a compact run on a network: one rank of each class."""
-    some = read_compact(folder, read_network(network_path))
-    outcome = replay_classes(some, backend)
-    ranks = some.lattice.representatives.tolist()
-    figures = zip(ranks, outcome.finish_ns.tolist(), outcome.exposed_comm_ns.tolist(), strict=True)
-    return {
-        "path": str(folder),
-        "model": outcome.backend.name,
-        "num_ranks": some.lattice.num_ranks,
-        "end_ns": outcome.end_ns,
-        "num_messages": outcome.num_messages,
-        "approximate": list(outcome.approximate),
-        "classes": [{"rank": rank, "finish_ns": finish, "exposed_comm_ns": exposed} for rank, finish, exposed in figures],
-    }
-
-
 def _replay_symmetric(path: Path) -> dict[str, Any]:
     schedule = load_symmetric_schedule(path)
     check_symmetric(schedule)  # a replay of NPU 0's chunks speaks for all only then
@@ -86,15 +65,11 @@ def _replay_symmetric(path: Path) -> dict[str, Any]:
 
 def replayed_title(result: dict[str, Any]) -> str:
     """What was replayed, in a line."""
-    if "classes" in result:
-        return f"{result['path']}: {result['num_ranks']:,} ranks of {len(result['classes']):,} classes, {result['model']}"
     return f"{result['path']}: {len(result['finish_ns']):,} NPUs, {result['model']}"
 
 
 def replayed_rows(result: dict[str, Any]) -> list[tuple[str, ...]]:
     """The same as labels, figures and remarks."""
-    if "classes" in result:
-        return _compact_rows(result)
     finish = result["finish_ns"]
     last, first = max(finish), min(finish)
     same = ""
@@ -105,18 +80,3 @@ def replayed_rows(result: dict[str, Any]) -> list[tuple[str, ...]]:
         return [*rows, ("finish", "", "all NPUs at the same time, as all do the same")]
     rows.append(("last to finish", f"{last:,} ns", f"NPU {finish.index(last)}"))
     return [*rows, ("first to finish", f"{first:,} ns", f"NPU {finish.index(first)}")]
-
-
-def _compact_rows(result: dict[str, Any]) -> list[tuple[str, ...]]:
-    """When a compact run ends, and its classes that end last."""
-    end, classes = result["end_ns"], sorted(result["classes"], key=lambda each: (-each["finish_ns"], each["rank"]))
-    alike = result["num_ranks"] // len(classes)
-    rows: list[tuple[str, ...]] = [("end of the run", f"{end:,} ns", format_time(end))]
-    for each in classes[:_MOST_CLASSES]:
-        text = f"{each['exposed_comm_ns']:,} ns exposed; {alike - 1:,} more ranks do the same"
-        rows.append((f"rank {each['rank']:,}", f"{each['finish_ns']:,} ns", text))
-    if len(classes) > _MOST_CLASSES:
-        rows.append(("", "", f"{len(classes) - _MOST_CLASSES:,} more classes end earlier: --json has all"))
-    if result["approximate"]:
-        rows.append(("approximate", "", "; ".join(result["approximate"])))
-    return rows

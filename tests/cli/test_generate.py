@@ -124,10 +124,12 @@ def test_a_large_run_is_compact_and_replayed(capsys: pytest.CaptureFixture[str])
     assert (status, err) == (0, "") and "astra-tacos replay run --network n.yml" in out
     status, out, _ = invoke("replay run --network n.yml --json", capsys)
     result = json.loads(out)
-    assert (status, result["num_ranks"], [each["rank"] for each in result["classes"]]) == (0, 2048, [0, 8, 16, 24])
-    assert result["end_ns"] == max(each["finish_ns"] for each in result["classes"])
-    status, out, _ = invoke("replay run --network n.yml", capsys)
-    assert status == 0 and "2,048 ranks of 4 classes" in out and "511 more ranks do the same" in out
+    assert (status, result["num_ranks"], result["ranks"]) == (0, 2048, [0, 8, 16, 24])
+    assert result["end_ns"] == max(result["finish_ns"])
+    status, out, _ = invoke("replay run --network n.yml --output replayed --csv ranks.csv", capsys)
+    assert status == 0 and "2,048 ranks of 4 classes" in out and "512 do the same at the same times" in " ".join(out.split())
+    assert [line.split(",")[0] for line in Path("ranks.csv").read_text().splitlines()] == ["rank", "0", "8", "16", "24"]
+    assert invoke("report replayed -o page.html", capsys)[0] == 0 and "2,048 ranks of 4 classes" in Path("page.html").read_text()
     status, _, err = invoke("replay run", capsys)
     assert status != 0 and "Missing option '--network': a compact run does not say which network it runs on." in err
     status, out, _ = invoke("plan --compact run --network n.yml --output planned", capsys)
@@ -136,3 +138,28 @@ def test_a_large_run_is_compact_and_replayed(capsys: pytest.CaptureFixture[str])
     assert status == 0 and "2,048 ranks of 4 classes" in out
     status, _, err = invoke("plan --compact run --network n.yml --output run", capsys)
     assert status == BAD_INPUT and err.startswith("astra-tacos: error: run: ")
+
+
+def test_a_compact_run_is_written_rank_by_rank(capsys: pytest.CaptureFixture[str]) -> None:
+    write_network(Path("n.yml"), ("FullyConnected", 4), ("Ring", 2), ("Switch", 4))
+    command = f"generate --output run --dp 4 --tp 4 --pp 2 --order tp,pp,dp {SMALL} --micro-batches 2 --network n.yml --compact"
+    assert invoke(command, capsys)[0] == 0
+    assert invoke("plan --compact run --network n.yml --output planned", capsys)[0] == 0
+    for name, slow in (("run", ""), ("planned", ""), ("planned", "--slow 5:1.5 --slow 9:3")):
+        output = f"all_{name}{len(slow)}"
+        status, out, err = invoke(f"export {name} --network n.yml --format run --output {output}", capsys)
+        assert (status, err) == (0, "") and f"{output}/run_astra_sim.sh" in out
+        inputs = f"--workload {output}/workload/w --system {output}/system.json --network {output}/network.yml"
+        inputs += f" --comm-group {output}/comm_group.json --directory {output} --json"
+        status, out, _ = invoke(f"lint {inputs}", capsys)
+        assert (status, [each["code"] for each in json.loads(out) if each["severity"] == "error"]) == (0, [])
+        whole = json.loads(invoke(f"replay {inputs} {slow}", capsys)[1])
+        compact = json.loads(invoke(f"replay {name} --network n.yml --json {slow}", capsys)[1])
+        assert compact["end_ns"] == whole["end_ns"]
+        assert compact["finish_ns"] == [whole["finish_ns"][rank] for rank in compact.get("ranks", range(32))]
+        assert ("ranks" in compact) == (not slow) and len(compact["beyond_astra_sim"]) >= slow.count("--slow")
+    assert invoke("replay run --network n.yml --chrome-trace t.json", capsys)[0] == 0 and Path("t.json").is_file()
+    status, _, err = invoke("export run --network n.yml --format run --output all_run0", capsys)
+    assert status == BAD_INPUT and err.startswith("astra-tacos: error: all_run0: ")
+    status, _, err = invoke("replay run --network n.yml --slow 32:2", capsys)
+    assert (status, err) == (BAD_INPUT, "astra-tacos: error: --slow: found rank 32, expected one below 32\n")

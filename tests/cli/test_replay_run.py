@@ -180,7 +180,7 @@ def test_a_rank_that_astra_sim_leaves_behind_is_explained(tmp_path: Path) -> Non
         (("--workload", "w"), "Missing option '--system'"),
         ((), "Missing PATH"),
         (("x", "--workload", "w", "--system", "s", "--network", "n.yml"), "expected one of them"),
-        (("x", "--csv", "f.csv"), "need a whole run"),
+        (("workload/w", "--csv", "f.csv"), "need a whole run"),
         (("--workload", "w", "--system", "system.json", "--network", "network.yml"), "w.0.et: no such file"),
         (
             ("--workload", "workload/w", "--system", "system.json", "--network", "network.yml", "--backend", "astra-sim"),

@@ -148,3 +148,26 @@ def test_what_classes_tell_of_a_large_run_is_what_its_ranks_do(backend: Backend,
 def test_packets_are_refused() -> None:
     with pytest.raises(ConfigError, match="a compact run on the packet backend, expected congestion-aware or congestion-unaware"):
         replay_classes(random_compact_run(0), PACKET)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_slow_ranks_take_as_long_as_with_longer_durations(seed: int) -> None:
+    """Doubled times are those of traces with doubled durations, of which ranks that are slow by other factors are no classes."""
+    run = random_compact_run(seed).expand()
+    run = replace(run, system=replace(run.system, roofline_enabled=False))
+    chosen = Random(seed).sample(range(run.workload.num_ranks), min(3, run.workload.num_ranks))
+    slow = np.isin(run.workload.rank, chosen) & (run.workload.kind == NodeType.COMP) & ~run.columns.is_cpu_op
+    longer = replace(run, workload=replace(run.workload, duration_us=np.where(slow, 2, 1) * run.workload.duration_us))
+    slowed = run.slowed(dict.fromkeys(chosen, 2.0))
+    for backend in BACKENDS.values():
+        try:
+            outcomes = [replay_run(each, backend) for each in (slowed, longer)]
+        except ConfigError as error:
+            assert "at time 0" in str(error)
+            continue
+        for name in ("node_issue_ns", "node_finish_ns", "compute_ns"):
+            assert np.array_equal(*(getattr(outcome, name) for outcome in outcomes))
+    with pytest.raises(ConfigError, match="slower than others"):
+        compact(slowed)
+    with pytest.raises(ConfigError, match="found rank -1, expected one below"):
+        run.slowed({-1: 2.0})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -137,3 +137,14 @@ def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(ConfigError, match="not a recorded replay"):
         load_recording(path)
+
+
+def test_classes_come_back_with_the_ranks_that_they_stand_for(tmp_path: Path) -> None:
+    nodes = replace(recorded(tmp_path)[2].nodes, owners=(0, 5, 9, 12), num_alike=4)
+    recording = replace(recorded(tmp_path)[2], nodes=nodes, num_npus=16)
+    save_recording(recording, tmp_path / "replay.npz")
+    assert equal(load_recording(tmp_path / "replay.npz"), recording)
+    assert nodes.title == "16 ranks of 4 classes" and nodes.owner.tolist() == np.array(nodes.owners)[nodes.rank].tolist()
+    save_recording(replace(recording, nodes=replace(nodes, owners=(0, 5))), tmp_path / "replay.npz")
+    with pytest.raises(ConfigError, match="which ranks its classes stand for"):
+        load_recording(tmp_path / "replay.npz")

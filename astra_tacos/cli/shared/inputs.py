@@ -10,6 +10,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.input_file import BEGIN, read_begin, refuse_fabric, refuse_foreign
 
@@ -92,6 +94,16 @@ def identify(path: Path) -> tuple[Kind, Path]:
     if not path.exists():
         raise ConfigError(f"{path}: no such file or trace prefix, expected {_EXPECTED}")
     raise ConfigError(f"{path}: not recognised, expected {_EXPECTED}")
+
+
+def network_of(folder: Path, given: Path | None) -> Path:
+    """The network of a compact run: the given file, or the one in the directory of a plan."""
+    from astra_tacos.run.run import NETWORK
+
+    own = folder / NETWORK
+    if given is None and not own.is_file():
+        raise click.UsageError("Missing option '--network': a compact run does not say which network it runs on.")
+    return given or own
 
 
 def refuse_lockstep(path: Path) -> None:

@@ -110,6 +110,25 @@ class Sizes(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic
             return self.fail(str(error), param, ctx)
 
 
+class Slow(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
+    """`5:1.1`: a rank, and how many times as long its compute takes."""
+
+    name = "RANK:FACTOR"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, float]:
+        """A rank and a factor; see `click.ParamType`."""
+        if isinstance(value, tuple):
+            return value
+        rank, _, text = str(value).partition(":")
+        try:
+            number, factor = int(rank), float(text)
+        except ValueError:
+            number, factor = -1, 0.0
+        if number < 0 or not 0 < factor <= _MOST:
+            self.fail(f"found {str(value)[:60]!r}, expected a rank and a factor, like 5:1.1", param, ctx)
+        return number, factor
+
+
 class Names(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
     """Names of synthesizers with commas between them, `auto` among them."""
 

@@ -1,36 +1,66 @@
-"""The files of the ordinary run that a planned compact one stands for, with which ASTRA-sim runs."""
+"""The files of the ordinary run that a compact one stands for, with which ASTRA-sim runs."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from astra_tacos.export.compact_collective import SymmetricTraces
 from astra_tacos.export.run_directory import write_run_script
-from astra_tacos.planner.run_files import COLLECTIVE, PER_NODE, copy_network, write_groups
-from astra_tacos.run.backend import Backend
+from astra_tacos.planner.run_files import PER_NODE, copy_network, write_groups
+from astra_tacos.run.backend import Backend, choose_backend
 from astra_tacos.run.compact_run import CompactRun
 from astra_tacos.run.groups import ALL_RANKS, group_ids
-from astra_tacos.run.run import MEMORY, NETWORK, SYSTEM, WORKLOAD
-from astra_tacos.run.trace.node_bytes import attribute, load_rank, node_at, replace_nodes, set_attribute
+from astra_tacos.run.lattice import CompactTrace, Lattice
+from astra_tacos.run.run import MEMORY, SYSTEM, WORKLOAD
+from astra_tacos.run.trace.node_bytes import change_attribute, load_rank, node_at, replace_nodes, set_attribute
+from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.run.trace.trace import Trace
+from astra_tacos.support.files import check_outside, check_replaceable, replaced_directory
 
 NAME = "w"
 """Name of its workload."""
+_ENDS = {NodeType.COMM_SEND: ("comm_src", "comm_dst"), NodeType.COMM_RECV: ("comm_dst", "comm_src")}
+"""The attributes with a message's own rank, and with its peer."""
 
 
-def write_expanded(some: CompactRun, traces: Mapping[str, SymmetricTraces], folder: Path, backend: Backend) -> None:
-    """Write a run directory beside the files of a compact run.
+def export_ordinary(some: CompactRun, output: Path, backend: Backend | None = None) -> None:
+    """Write the ordinary run of a compact one, as it was read from its directory.
+
+    Parameters
+    ----------
+    some
+        The compact run.
+    output
+        A directory that does not exist, or is empty.
+    backend
+        The network model that the script runs; None takes the network's default.
+
+    Raises
+    ------
+    ConfigError
+        If the directory has files, the run has too many ranks, or a file cannot be read again.
+    """
+    check_replaceable(output, "run of astra_tacos", lambda names: not names)
+    check_outside(output, (some.run.directory, Path(some.run.network.source)))
+    with replaced_directory(output) as folder:
+        write_expanded(some, {}, folder, choose_backend(backend, some.run.network))
+
+
+def write_expanded(some: CompactRun, known: Mapping[str, SymmetricTraces], folder: Path, backend: Backend) -> None:
+    """Write a run directory.
 
     Parameters
     ----------
     some
         The compact run, as it was read from its directory.
-    traces
-        Its custom collectives, by the prefix of their files.
+    known
+        Custom collectives whose traces can be made anew, by the prefix of their files: that is faster than copies.
     folder
         An empty directory to write into.
     backend
@@ -43,46 +73,73 @@ def write_expanded(some: CompactRun, traces: Mapping[str, SymmetricTraces], fold
     """
     whole, source = some.expand(), some.run.directory
     (folder / WORKLOAD).mkdir()
-    _write_workload(some, whole.workload.peer, group_ids(whole.columns), folder)
-    (folder / COLLECTIVE).mkdir()
-    for prefix, each in traces.items():
-        each.write(folder / prefix, range(each.positions.num_ranks))
+    _write_workload(some, whole.workload.peer, group_ids(whole.columns), folder / WORKLOAD / NAME)
+    for prefix, collective in zip(some.run.prefixes, some.run.collectives, strict=True):
+        (folder / prefix).parent.mkdir(parents=True, exist_ok=True)
+        if prefix in known:
+            known[prefix].write(folder / prefix, range(known[prefix].positions.num_ranks))
+        elif isinstance(collective, CompactTrace):
+            trace = read_trace(source / prefix, chunks=False, workload=True, most_ranks=collective.trace.num_ranks)
+            _write_ranks(trace, collective.lattice, collective.expand().peer, folder / prefix)
     for name in (SYSTEM, PER_NODE, MEMORY):
         if (source / name).is_file():
             shutil.copyfile(source / name, folder / name)
-    copy_network(source / NETWORK, folder)
+    copy_network(Path(some.run.network.source), folder)
     groups = whole.groups.members
     write_groups(folder, groups)
     needs = backend.needs(len(some.run.network.dimensions))
     write_run_script(folder, f"{WORKLOAD}/{NAME}", backend, "Runs", needs=needs, has_groups=bool(groups))
 
 
-def _write_workload(some: CompactRun, peer: np.ndarray, group: np.ndarray, folder: Path) -> None:
-    """Write the traces of all ranks: those of their representatives, with their own peers and groups."""
-    trace, lattice = some.run.workload, some.lattice
+def _write_workload(some: CompactRun, peer: np.ndarray, group: np.ndarray, prefix: Path) -> None:
+    """Write the traces of all ranks, with the groups of their own."""
+    trace = some.run.workload
+    grouped = (trace.kind == NodeType.COMM_COLL) & (group_ids(some.run.columns) != ALL_RANKS)
+
+    def change(node: Any, row: int) -> None:
+        set_attribute(node, "pg_name", "string_val", str(int(group[row])))
+
+    _write_ranks(trace, some.lattice, peer, prefix, grouped, change)
+
+
+def _write_ranks(
+    trace: Trace,
+    lattice: Lattice,
+    peer: np.ndarray,
+    prefix: Path,
+    also: np.ndarray | None = None,
+    change: Callable[[Any, int], None] = lambda node, row: None,
+) -> None:
+    """Write the traces of all ranks: those of their representatives, with ends of messages of their own.
+
+    Parameters
+    ----------
+    trace, lattice
+        The nodes of the representatives, with `workload` columns, and the translations.
+    peer
+        int64[num_nodes of all ranks], the peers of messages.
+    prefix
+        The prefix of the files.
+    also, change
+        bool[num_nodes of the representatives], other nodes that change; and what changes them, given a row of all ranks.
+    """
+    assert trace.workload is not None
     place = lattice.places(np.arange(lattice.num_ranks))
     first = np.concatenate(([0], np.cumsum(np.diff(trace.rank_first)[place])))
-    ids = group_ids(some.run.columns)
+    is_message = np.isin(trace.kind, list(_ENDS))
+    chosen = is_message if also is None else is_message | also
     for own in range(trace.num_ranks):
         begin, end = trace.rank_first[own : own + 2].tolist()
-        data, offsets = load_rank(trace, own), some.run.columns.byte_offset[begin:end]
-        messages = np.flatnonzero(np.isin(trace.kind[begin:end], (NodeType.COMM_SEND, NodeType.COMM_RECV)))
-        grouped = np.flatnonzero((trace.kind[begin:end] == NodeType.COMM_COLL) & (ids[begin:end] != ALL_RANKS))
-        nodes = {row: node_at(data, int(offsets[row])) for row in (*messages.tolist(), *grouped.tolist())}
+        data, offsets = load_rank(trace, own), trace.workload.byte_offset[begin:end]
+        nodes = {row: node_at(data, int(offsets[row])) for row in np.flatnonzero(chosen[begin:end]).tolist()}
         for rank in np.flatnonzero(place == own).tolist():
-            for row in messages.tolist():
-                ends = ("comm_src", "comm_dst") if trace.kind[begin + row] == NodeType.COMM_SEND else ("comm_dst", "comm_src")
-                for name, value in zip(ends, (rank, int(peer[first[rank] + row])), strict=True):
-                    if attribute(nodes[row], name) is not None:
-                        _set(nodes[row], name, value)
-            for row in grouped.tolist():
-                set_attribute(nodes[row], "pg_name", "string_val", str(int(group[first[rank] + row])))
-            path = folder / WORKLOAD / f"{NAME}.{rank}.et"
+            for row, node in nodes.items():
+                of_all = int(first[rank]) + row
+                if is_message[begin + row]:
+                    mine, other = _ENDS[NodeType(trace.kind[begin + row])]
+                    change_attribute(node, mine, rank)
+                    change_attribute(node, other, int(peer[of_all]))
+                else:
+                    change(node, of_all)
+            path = Path(f"{prefix}.{rank}.et")
             path.write_bytes(replace_nodes(data, offsets, nodes, str(path)))
-
-
-def _set(node: object, name: str, value: int) -> None:
-    """Change an attribute of a node, whatever type its value has."""
-    for entry in node.attr:  # type: ignore[attr-defined]
-        if entry.name == name:
-            setattr(entry, entry.WhichOneof("value"), value)

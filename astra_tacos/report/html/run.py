@@ -15,7 +15,7 @@ from astra_tacos.report.html.run_bars import path_section, schedule_section
 from astra_tacos.report.html.run_data import MOST_SEGMENTS, choose_rows, link_data, timeline_data
 from astra_tacos.report.rank_states import STATES, Segments, coarser, find_segments, state_over_time
 from astra_tacos.report.run_report import RESULT_FILE, recorded_collectives
-from astra_tacos.run.recording import REPLAY_FILE, RecordedReplay, Recording, load_recording
+from astra_tacos.run.recording import REPLAY_FILE, Nodes, RecordedReplay, Recording, load_recording
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.text_files import read_json_object
@@ -58,9 +58,9 @@ def run_sections(
             f'<div id="over-time"></div><h3>Rank by rank</h3><p class="introduction">{escape(rule)} {_POINT}</p>'
             '<div id="timeline"></div><div id="picked"></div><h3>Time of each rank</h3>'
             f'<p class="introduction">{_bars_say(num_ranks, block)}</p><div id="rank-bars"></div>',
-            f"How many of the {num_ranks:,} ranks compute, communicate, or wait at every moment.{twice} Exposed communication, "
-            "as ASTRA-sim counts it, is all time without compute until a rank has finished: exposed collectives and messages, "
-            "waiting for a message, and idling.",
+            f"How many of the {recording.nodes.title} compute, communicate, or wait at every moment.{twice} Exposed "
+            "communication, as ASTRA-sim counts it, is all time without compute until a rank has finished: exposed collectives "
+            "and messages, waiting for a message, and idling.",
         ),
         Section("collectives", "Collectives", '<div id="case-bars"></div><div id="case-table"></div>', str(cases["says"])),
     ]
@@ -189,9 +189,10 @@ def replay_facts(result: dict[str, Any], recording: Recording) -> str:
     """Markup of the summary of a replay, from the object in `replay.json`."""
     finish, exposed = result["finish_ns"], result["exposed_comm_ns"]
     end = max(finish)
-    worst = exposed.index(max(exposed))
+    nodes = recording.nodes
+    worst = nodes.numbers[exposed.index(max(exposed))]
     facts = [
-        ("End of the run", _change(None, end), f"{end:,} ns, rank {finish.index(end)}"),
+        ("End of the run", _change(None, end), f"{end:,} ns, rank {nodes.numbers[finish.index(end)]}"),
         (
             "Exposed communication",
             _change(None, max(exposed)),
@@ -202,9 +203,9 @@ def replay_facts(result: dict[str, Any], recording: Recording) -> str:
             _change(None, max(result["compute_ns"])),
             f"the most of a rank; the least {_change(None, min(result['compute_ns']))}",
         ),
-        ("Sent", format_size(sum(result["sent_bytes"])), f"by {counted(len(finish), 'rank')} together"),
+        ("Sent", format_size(sum(result["sent_bytes"]) * nodes.num_alike), f"by {nodes.title} together"),
     ]
-    findings = Counter((finding["severity"], finding["code"]) for finding in result["findings"])
+    findings = Counter((finding["severity"], finding["code"]) for finding in result.get("findings", ()))
     listed = ", ".join(
         f"{code} ({severity}{f', {count:,} times' if count > 1 else ''})" for (severity, code), count in sorted(findings.items())
     )
@@ -213,7 +214,8 @@ def replay_facts(result: dict[str, Any], recording: Recording) -> str:
         pairs.append(("Not in stock ASTRA-sim", "; ".join(result["beyond_astra_sim"])))
     if result["replaced"]:
         pairs.append(("Ran another's collective", f"{counted(len(result['replaced']), 'node')}: cached by their group"))
-    pairs.append(("Lint", listed or "nothing to say"))
+    if "findings" in result:
+        pairs.append(("Lint", listed or "nothing to say"))
     return _facts(facts) + _pairs(pairs)
 
 
@@ -221,7 +223,8 @@ def _common(recording: Recording) -> list[tuple[str, str]]:
     """Labels and values that plans and replays have in common: exactness, bytes sent, and network."""
     replays = recording.replays
     exactness = {_exactness(replay) for _, replay in replays}
-    sent = " → ".join(format_size(int(replay.sent_bytes.sum())) for _, replay in replays)
+    alike = recording.nodes.num_alike
+    sent = " → ".join(format_size(int(replay.sent_bytes.sum()) * alike) for _, replay in replays)
     return [
         (
             "Exactness",
@@ -359,7 +362,7 @@ def plan_page(directory: Path, title: str | None = None) -> bytes:
 
 def _scheduled_page(directory: Path, title: str | None, result: dict[str, Any], recording: Recording) -> bytes:
     """The report of a run whose communication was scheduled, and whose collectives keep their algorithms."""
-    subtitle = f"{result['schedule']['policies']}, {recording.nodes.num_ranks:,} ranks, on {_network(recording)}"
+    subtitle = f"{result['schedule']['policies']}, {recording.nodes.title}, on {_network(recording)}"
     facts, schedule = schedule_facts(result["schedule"], recording), schedule_section(result)
     end_ns = int(recording.after.finish_ns.max())
     cases = replay_cases({"collectives": recorded_collectives(recording, recording.after), "end_ns": end_ns})
@@ -376,9 +379,7 @@ def replay_page(directory: Path, title: str | None = None) -> bytes:
     """
     recording = load_recording(directory / REPLAY_FILE)
     with _read(directory / RESULT_FILE) as result:
-        subtitle = (
-            f"{'/'.join(Path(result['workload']).parts[-3:])}: {recording.nodes.num_ranks:,} ranks, on {_network(recording)}"
-        )
+        subtitle = f"{'/'.join(Path(result['workload']).parts[-3:])}: {recording.nodes.title}, on {_network(recording)}"
         facts, cases = replay_facts(result, recording), replay_cases(result)
     return _page(directory / REPLAY_FILE, title or "Replayed training run", subtitle, facts, cases, recording)
 
@@ -431,14 +432,14 @@ def _page(
     segments = [find_segments(recording.nodes, replay) for replay in recorded]
     timeline, rule = _timeline(recording, list(zip(recorded, segments, strict=True)))
     links = link_data(recording, recorded)
-    rank_bars = _rank_bars(segments)
+    rank_bars = _rank_bars(segments, recording.nodes)
     data = {
         "whens": whens,
         "ends": [replay.run_end_ns for replay in recorded],
-        "num_ranks": recording.nodes.num_ranks,
+        "num_ranks": recording.nodes.num_ranks * recording.nodes.num_alike,
         "states": list(STATES),
         "patterns": [pattern.name.lower().replace("_", "-") for pattern in CommType],
-        "over_time": _over_time(recorded, segments),
+        "over_time": _over_time(recorded, segments, recording.nodes.num_alike),
         "ranks": rank_bars,
         "timeline": timeline,
         "cases": cases,
@@ -476,19 +477,20 @@ def _timeline(recording: Recording, replays: list[tuple[RecordedReplay, Segments
         most = num_segments // 2
 
 
-def _over_time(replays: list[RecordedReplay], segments: list[Segments]) -> dict[str, Any]:
+def _over_time(replays: list[RecordedReplay], segments: list[Segments], num_alike: int) -> dict[str, Any]:
     """Edges of time in ns, and for each replay the mean number of ranks in each state between them."""
     edges = np.linspace(0, max(max(replay.run_end_ns for replay in replays), 1), _MOST_MOMENTS + 1)
-    return {"edges": edges, "shares": [state_over_time(found, edges).astype(np.float32) for found in segments]}
+    return {"edges": edges, "shares": [(state_over_time(found, edges) * num_alike).astype(np.float32) for found in segments]}
 
 
-def _rank_bars(segments: list[Segments]) -> dict[str, Any]:
+def _rank_bars(segments: list[Segments], nodes: Nodes) -> dict[str, Any]:
     """Time of each rank in each state in ns; of many ranks, the means of blocks of consecutive ranks."""
     totals = [found.totals() for found in segments]
-    num_ranks = len(totals[0])
+    num_ranks = nodes.num_ranks
     block = -(-num_ranks // _MOST_RANK_BARS)
     firsts = np.arange(0, num_ranks, block)
     counts = np.diff(np.append(firsts, num_ranks))
-    labels = [str(first) if count == 1 else f"{first}-{first + count - 1}" for first, count in zip(firsts, counts, strict=True)]
+    ends = ((nodes.numbers[first], nodes.numbers[first + count - 1]) for first, count in zip(firsts, counts, strict=True))
+    labels = [str(first) if first == last else f"{first}-{last}" for first, last in ends]
     means = [np.add.reduceat(total, firsts, axis=0) / counts[:, None] for total in totals]
     return {"labels": labels, "block": block, "spent": [np.ascontiguousarray(mean.T) for mean in means]}

@@ -104,7 +104,7 @@ def path_section(recording: Recording) -> Section:
 def _strip(recording: Recording, replay: RecordedReplay, longest_ns: int) -> str:
     """The path as one bar in SVG. Stretches that are too short to be seen are drawn as the kind that takes most of their time."""
     nodes, path = recording.nodes, critical_path(replay)
-    rank = nodes.rank
+    rank = nodes.owner
     step = longest_ns / _MOST_BARS
     bars: list[str] = []
     at, spent, end = 0.0, dict.fromkeys((*_PATH_COLOURS, -1), 0.0), 0.0

@@ -56,11 +56,13 @@ def choose_rows(nodes: Nodes, replays: list[Segments], finish_ns: NDArray[np.int
     total = int(sum(sizes[group[0]] for group in groups))
     if total <= most_segments:
         rule = "Every rank is a row."
+        if nodes.owners:
+            rule = f"Every class is a row, named by one of its {nodes.num_alike:,} ranks, which do the same at the same times."
         if len(groups) < num_ranks:
             rule = (
                 f"All {num_ranks:,} ranks are shown; those that do the same at the same times share one of {len(groups):,} rows."
             )
-        return Rows(tuple(group[0] for group in groups), tuple(map(_label, groups)), rule)
+        return Rows(tuple(group[0] for group in groups), tuple(_label(nodes, group) for group in groups), rule)
     chosen, kinds = _representatives(nodes, groups, finish_ns)
     room = int(np.searchsorted(np.cumsum(sizes[chosen]), most_segments, side="right"))
     shown = sorted(chosen[: max(room, 1)])
@@ -70,13 +72,13 @@ def choose_rows(nodes: Nodes, replays: list[Segments], finish_ns: NDArray[np.int
         "ranks (the same nodes in the same order) the first and the last to finish, then others at equal distances. "
         "The picture above is of all ranks."
     )
-    return Rows(tuple(shown), tuple(_label(of_rank[rank]) for rank in shown), rule)
+    return Rows(tuple(shown), tuple(_label(nodes, of_rank[rank]) for rank in shown), rule)
 
 
-def _label(ranks: list[int]) -> str:
-    """Ranks as text: `3`, `0-7`, or `0-3, 8, +12` where 12 more are not listed."""
+def _label(nodes: Nodes, ranks: list[int]) -> str:
+    """Numbers of ranks as text: `3`, `0-7`, or `0-3, 8, +12` where 12 more are not listed."""
     runs: list[list[int]] = []
-    for rank in ranks:
+    for rank in (nodes.numbers[rank] for rank in ranks):
         if runs and runs[-1][1] == rank - 1:
             runs[-1][1] = rank
         else:

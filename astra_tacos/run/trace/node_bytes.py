@@ -29,7 +29,7 @@ def load_rank(trace: Trace, rank: int) -> bytes:
     ConfigError
         If it cannot be read.
     """
-    file = read_file(Path(f"{trace.prefix}.{rank}.et"), _PADDING)
+    file = read_file(trace.file(rank), _PADDING)
     return file.data[: file.size].tobytes()
 
 
@@ -102,6 +102,13 @@ def set_attribute(node: Any, name: str, kind: str, value: object) -> None:
     else:
         entry = node.attr.add(name=name)
     setattr(entry, kind, value)
+
+
+def change_attribute(node: Any, name: str, value: int) -> None:
+    """Change the attributes of that name that a node has, whatever kinds of values they have."""
+    for entry in node.attr:
+        if entry.name == name and (kind := entry.WhichOneof("value")):
+            setattr(entry, kind, value)
 
 
 @cache

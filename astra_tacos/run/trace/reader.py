@@ -90,15 +90,17 @@ def read_names(trace: Trace, rows: Iterable[int]) -> list[str]:
     """
     wanted = np.fromiter(rows, np.int64)
     rank = np.searchsorted(trace.rank_first, wanted, side="right") - 1
-    name_of: dict[int, str] = {}
-    for one in distinct(rank).tolist():
-        path = Path(f"{trace.prefix}.{one}.et")
-        these = distinct(wanted[rank == one])
-        _, ids, names = find(load_file(path), these - trace.rank_first[one])
-        if ids != trace.node_id[these].tolist():
-            raise ConfigError(f"{path}: has changed since it was read, expected node {trace.node_id[these[len(ids) - 1]]}")
-        name_of.update(zip(these.tolist(), names, strict=True))
-    return [name_of[row] for row in wanted.tolist()]
+    local, files = wanted - trace.rank_first[rank], np.arange(trace.num_ranks) if trace.files is None else trace.files
+    name_of: dict[tuple[int, int], str] = {}
+    for one in distinct(files[rank]).tolist():
+        chosen = np.flatnonzero(files[rank] == one)
+        these, first = np.unique(local[chosen], return_index=True)
+        path, expected = Path(f"{trace.prefix}.{one}.et"), trace.node_id[wanted[chosen[first]]].tolist()
+        _, ids, names = find(load_file(path), these)
+        if ids != expected:
+            raise ConfigError(f"{path}: has changed since it was read, expected node {expected[len(ids) - 1]}")
+        name_of.update(((one, place), name) for place, name in zip(these.tolist(), names, strict=True))
+    return [name_of[key] for key in zip(files[rank].tolist(), local.tolist(), strict=True)]
 
 
 def load_file(path: Path) -> FileBytes:

@@ -8,6 +8,7 @@ Which nodes of a trace wait for which others.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -189,6 +190,8 @@ class Trace:
     owners
         int64[num_ranks], the ranks whose nodes these are, where they are some of a network's; None for all of them. Then `rank`
         is the place among these.
+    files
+        int64[num_ranks], the number of the file that has each rank's nodes; None if file i has those of the rank at place i.
     """
 
     prefix: str
@@ -204,6 +207,7 @@ class Trace:
     chunks: ChunkColumns | None = None
     workload: WorkloadColumns | None = None
     owners: NDArray[np.int64] | None = None
+    files: NDArray[np.int64] | None = None
 
     @property
     def num_ranks(self) -> int:
@@ -225,6 +229,10 @@ class Trace:
         """int64[num_nodes], rank of the network whose node each is."""
         return self.rank if self.owners is None else np.repeat(self.owners, np.diff(self.rank_first))
 
+    def file(self, rank: int) -> Path:
+        """The file that has the nodes of the rank at a place."""
+        return Path(f"{self.prefix}.{rank if self.files is None else self.files[rank]}.et")
+
     def of_ranks(self, ranks: NDArray[np.int64]) -> Trace:
         """The nodes of some ranks, without columns of chunks."""
         first, rows = members_of(self.rank_first, ranks)
@@ -235,9 +243,9 @@ class Trace:
         if workload is not None:
             arrays = {each.name: getattr(workload, each.name) for each in fields(workload)}
             workload = replace(workload, **{name: array[rows] for name, array in arrays.items() if name != "group_names"})
-        owners = ranks if self.owners is None else self.owners[ranks]
+        owners, files = (ranks if known is None else known[ranks] for known in (self.owners, self.files))
         dep = np.where(self.dep[entries] == DANGLING, DANGLING, self.dep[entries] + np.repeat(moved, np.diff(dep_first)))
-        return Trace(self.prefix, first, **columns, dep_first=dep_first, dep=dep, workload=workload, owners=owners)
+        return Trace(self.prefix, first, **columns, dep_first=dep_first, dep=dep, workload=workload, owners=owners, files=files)
 
     def describe_node(self, row: int) -> str:
         """A node in words, like `rank 3, node 17`."""

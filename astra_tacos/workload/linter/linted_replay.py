@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from astra_tacos.network.network_config import configured, read_network
+from astra_tacos.network.network_config import NetworkConfig, configured, read_network
 from astra_tacos.replayer.astra_sim import AstraSimResult, backend_of, find_binary, run_astra_sim
-from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.replayer.run_replay import replay_classes, replay_run
 from astra_tacos.report.run_report import (
     Tables,
     check_replay_directory,
@@ -21,15 +21,18 @@ from astra_tacos.report.run_report import (
     write_run_csv,
 )
 from astra_tacos.run.backend import NS3, PACKET, Backend, choose_backend
+from astra_tacos.run.compact_run import MOST_RANKS, read_compact, why_not_compact
+from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.recording import record_run
-from astra_tacos.run.run import RunInputs, read_run
+from astra_tacos.run.run import Run, RunInputs, read_run
 from astra_tacos.run.trace.reader import trace_files
 from astra_tacos.solver.first_use import Progress
-from astra_tacos.support.errors import AstraTacosError, ReplayError
+from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError
 from astra_tacos.support.files import check_apart, together
 from astra_tacos.workload.linter.lint import LintReport, lint
 
 _MOST_RANKS = 8
+_NONE: Mapping[int, float] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,7 @@ class ReplayOutputs:
     timeline: Path | None = None
     directory: Path | None = None
 
-    def check(self, inputs: RunInputs) -> None:
+    def check(self, inputs: Iterable[Path | None]) -> None:
         """Check, before any work is done, that nothing is replaced that is no earlier replay.
 
         Raises
@@ -48,7 +51,7 @@ class ReplayOutputs:
         ConfigError
             If something would be.
         """
-        check_apart((self.table, self.timeline), (inputs.network, inputs.system, inputs.groups, inputs.remote_memory))
+        check_apart((self.table, self.timeline), inputs)
         if self.directory is not None:
             check_replay_directory(self.directory)
 
@@ -66,7 +69,7 @@ class Replayed:
     rows, tables
         The main figures: labels, figures, remarks; and title, header and rows of each table.
     report
-        What `lint` finds.
+        What `lint` finds; None for a compact run, which it does not read.
     reason
         Why the run does not end; None if it does.
     write
@@ -77,13 +80,18 @@ class Replayed:
     figures: dict[str, Any]
     rows: list[tuple[str, ...]]
     tables: Tables
-    report: LintReport
+    report: LintReport | None
     reason: str | None = None
     write: Callable[[Progress], list[Path]] = lambda progress: []
 
 
 def replay_embedded(
-    inputs: RunInputs, backend: Backend | None, outputs: ReplayOutputs, limit: int | None, progress: Progress
+    inputs: RunInputs,
+    backend: Backend | None,
+    outputs: ReplayOutputs,
+    limit: int | None,
+    progress: Progress,
+    slow: Mapping[int, float] = _NONE,
 ) -> Replayed:
     """Replay a run by the embedded engine. A run that `lint` finds errors in is not exact to ASTRA-sim.
 
@@ -97,6 +105,8 @@ def replay_embedded(
         Most findings of a code; None for all.
     progress
         Shows what is being done.
+    slow
+        Ranks whose compute takes a factor longer than their traces say, and these factors.
 
     Raises
     ------
@@ -104,25 +114,90 @@ def replay_embedded(
         If a file is not what it should be, or the network model cannot have the network.
     """
     with progress("reading"):
-        run = read_run(inputs)
+        run = read_run(inputs).slowed(slow)
     model = choose_backend(backend, run.network)
+    return _replayed(run, model, _every_rank(run, model, outputs), outputs, progress, lambda: lint(inputs, model, limit))
+
+
+def replay_compact(
+    folder: Path,
+    network: NetworkConfig,
+    backend: Backend | None,
+    outputs: ReplayOutputs,
+    progress: Progress,
+    slow: Mapping[int, float] = _NONE,
+) -> Replayed:
+    """Replay a compact run: one rank of each class, or every rank where ranks of a class may differ.
+
+    Parameters
+    ----------
+    folder, network
+        The directory of the run, and its network.
+    backend, outputs, progress, slow
+        See `replay_embedded`; there is no timeline of classes.
+
+    Raises
+    ------
+    ConfigError
+        If a file is not what it should be, or there are more ranks than can be replayed one by one where they have to be.
+    ReplayError
+        As `replay_classes`.
+    """
+    with progress("reading"):
+        some = read_compact(folder, network)
+        some = replace(some, run=some.run.slowed(slow))
+    model = choose_backend(backend, network)
+    why = "a timeline has every rank" if outputs.timeline else why_not_compact(some.run)
+    if why is None:
+        try:
+            outcome = replay_classes(some, model)
+            return _replayed(some.run, model, lambda _: outcome, outputs, progress)
+        except ReplayError:
+            if some.lattice.num_ranks > MOST_RANKS:
+                raise
+    elif some.lattice.num_ranks > MOST_RANKS:
+        raise ConfigError(f"{folder}: {why}: found {some.lattice.num_ranks:,} ranks, expected at most {MOST_RANKS:,}")
+    run = some.expand()
+    return _replayed(run, model, _every_rank(run, model, outputs), outputs, progress)
+
+
+_Advanced = Callable[[int, int], None]
+
+
+def _every_rank(run: Run, model: Backend, outputs: ReplayOutputs) -> Callable[[_Advanced], RunOutcome]:
+    """What replays all ranks of a run, with what its outputs need."""
+    timeline, loads = outputs.timeline is not None, outputs.directory is not None
+    return lambda advanced: replay_run(run, model, record_transmissions=timeline, route_loads=loads, progress=advanced)
+
+
+def _replayed(
+    run: Run,
+    model: Backend,
+    replay: Callable[[_Advanced], RunOutcome],
+    outputs: ReplayOutputs,
+    progress: Progress,
+    find: Callable[[], LintReport] | None = None,
+) -> Replayed:
+    """The replay of a run that was read, with what `find` finds in its files."""
     reason = None
     with progress("replaying (ranks that have finished)") as advanced:
-        wanted = {"record_transmissions": outputs.timeline is not None, "route_loads": outputs.directory is not None}
         try:
-            outcome = replay_run(run, model, **wanted, progress=advanced)
+            outcome = replay(advanced)
         except ReplayError as error:
             reason = str(error)
-    with progress("linting"):
-        report = lint(inputs, model, limit)
-    findings = {"findings": report.to_json()}
+    report = None
+    if find is not None:
+        with progress("linting"):
+            report = find()
+    findings = {} if report is None else {"findings": report.to_json()}
     if reason is not None:
         names = {"workload": run.workload.prefix, "network": run.network.source, "backend": model.name}
         return Replayed(run_title(run), names | {"reason": reason} | findings, [], iter(()), report, reason)
     recording = record_run(run, outcome)
     figures = run_result(run, outcome, recording) | findings | run.network.carried_error
-    if report.errors:
-        figures["beyond_astra_sim"].append(f"lint finds errors: {', '.join(sorted(report.errors))}")
+    beyond = [f"lint finds errors: {', '.join(sorted(report.errors))}"] if report and report.errors else []
+    if beyond := beyond + [f"rank {rank} computes {factor:g} times as long as its trace says" for rank, factor in run.slow]:
+        figures["beyond_astra_sim"] += beyond
         figures["exact_to"] = None
 
     def write(progress: Progress) -> list[Path]:
