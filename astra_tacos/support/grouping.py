@@ -112,7 +112,7 @@ def row_places(*columns: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArra
     return first, place
 
 
-def count_before(*columns: NDArray[np.int64]) -> NDArray[np.int64]:
+def count_before(*columns: NDArray[np.integer]) -> NDArray[np.int64]:
     """int64[n], for each row the number of earlier rows with the same values."""
     numbers = row_places(*columns)[1]
     order = np.argsort(numbers, kind="stable")

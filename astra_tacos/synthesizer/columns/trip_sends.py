@@ -26,7 +26,7 @@ from astra_tacos.schedule.messages import Sends
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import Timing, compute_timing
-from astra_tacos.support.grouping import group_by, members_of
+from astra_tacos.support.grouping import count_before, group_by, members_of
 from astra_tacos.synthesizer.columns.demand import Demands
 from astra_tacos.synthesizer.columns.programme import Solution
 from astra_tacos.synthesizer.columns.routes import Column, Trip
@@ -77,7 +77,7 @@ def choose_columns(solution: Solution, demands: Demands, collective: Collective)
             excess[links] += load * size / rate[links]
         # The k-th of a column's n chunks comes at place (k + 1/2) / n.
         which = np.repeat(np.arange(len(columns)), count)
-        place = (np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count) + 0.5) / np.maximum(count[which], 1)
+        place = (count_before(which) + 0.5) / count[which]
         column_of[own] = columns[which[np.lexsort((which, place))]]
     return column_of
 
@@ -171,11 +171,7 @@ def _due_ns(demands: Demands, collective: Collective, solution: Solution) -> NDA
         owner = collective.chunk_owner.astype(np.int64) * collective.num_npus + collective.chunk_target
     elif collective.num_phases == 1 or demands.group.order > 1:
         owner = collective.chunk_owner.astype(np.int64)
-    order = np.lexsort((np.arange(len(owner)), owner))
-    count = np.bincount(owner)
-    place = np.empty(len(owner))
-    place[order] = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
-    due: NDArray[np.float64] = place / np.maximum(count, 1)[owner] * solution.time_ns * _STAGGER
+    due: NDArray[np.float64] = count_before(owner) / np.bincount(owner)[owner] * solution.time_ns * _STAGGER
     return due
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.support.grouping import count_before, distinct
 from astra_tacos.synthesizer.parts.send_graph import SendGraph
 
 
@@ -91,7 +92,7 @@ class Packing:
 _NEAR_THE_MIDDLE = 1.34
 
 
-def share_trees(root: NDArray[np.integer], num_npus: int, most: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def share_trees(root: NDArray[np.integer], most: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Assignment of chunks with given roots to about `most` trees in all: equally many per root, used by its chunks in turn.
 
     Returns
@@ -100,13 +101,8 @@ def share_trees(root: NDArray[np.integer], num_npus: int, most: int) -> tuple[ND
         int64[num_chunks], the tree of each chunk; int64[num_trees], where each begins.
     """
     root = root.astype(np.int64)
-    chunk = np.arange(len(root))
-    count = np.bincount(root, minlength=num_npus)
-    order = np.argsort(root, kind="stable")
-    within = np.empty_like(chunk)
-    within[order] = chunk - np.repeat(np.cumsum(count) - count, count)
-    per_root = max(1, most // int(np.count_nonzero(count)))
-    key, tree_of = np.unique(root * per_root + within % per_root, return_inverse=True)
+    per_root = max(1, most // len(distinct(root)))
+    key, tree_of = np.unique(root * per_root + count_before(root) % per_root, return_inverse=True)
     return tree_of, key // per_root
 
 
@@ -123,11 +119,7 @@ def spread_evenly(root: NDArray[np.int64]) -> NDArray[np.int64]:
     order
         int64[num_trees], numbers of trees.
     """
-    count = np.bincount(root)
-    order = np.argsort(root, kind="stable")
-    within = np.empty(len(root), np.int64)
-    within[order] = np.arange(len(root)) - np.repeat(np.cumsum(count) - count, count)
-    return np.argsort((within + 0.5) / count[root], kind="stable")
+    return np.argsort((count_before(root) + 0.5) / np.bincount(root)[root], kind="stable")
 
 
 def middle_npus(topology: Topology, timing: Timing, members: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -22,7 +22,7 @@ from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.schedule.link_use import count_work
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.support.errors import SynthesisError
-from astra_tacos.support.grouping import group_by
+from astra_tacos.support.grouping import count_before, group_by
 from astra_tacos.synthesizer.parts.send_graph import SendGraph
 
 _LINKS_A_ROUND = 1 << 24
@@ -158,12 +158,10 @@ def _bundle(
     shuffled = random.permutation(num_chunks)
     chunk = shuffled[np.argsort(collective.chunk_owner[shuffled], kind="stable")]
     owner = collective.chunk_owner[chunk]
-    count = np.bincount(owner, minlength=topology.num_npus)
-    within = np.arange(num_chunks) - np.repeat(np.cumsum(count) - count, count)
-    begins = np.flatnonzero(within % per_bundle == 0)
-    number = np.cumsum(within % per_bundle == 0) - 1
+    is_first = count_before(owner) % per_bundle == 0
+    begins = np.flatnonzero(is_first)
     bundle = np.empty(num_chunks, np.int32)
-    bundle[chunk] = number
+    bundle[chunk] = np.cumsum(is_first) - 1
     return bundle, owner[begins].astype(np.int64), np.append(begins, num_chunks), chunk
 
 
@@ -207,10 +205,4 @@ def _turns(collective: Collective) -> NDArray[np.int64]:
     """
     assert collective.chunk_target is not None
     owner, target = collective.chunk_owner.astype(np.int64), collective.chunk_target.astype(np.int64)
-    pair = owner * collective.num_npus + target
-    order = np.argsort(pair, kind="stable")
-    begins = np.flatnonzero(np.concatenate(([True], np.diff(pair[order]) != 0)))
-    within = np.empty_like(pair)
-    within[order] = np.arange(len(pair)) - np.repeat(begins, np.diff(np.append(begins, len(pair))))
-    turns: NDArray[np.int64] = within * collective.num_npus + (target - owner) % collective.num_npus
-    return turns
+    return count_before(owner, target) * collective.num_npus + (target - owner) % collective.num_npus

@@ -200,4 +200,4 @@ def _assign(topology: Topology, collective: Collective, timing: Timing, seed: in
     if collective.num_phases == 2:
         middle = np.roll(middle_npus(topology, timing, collective.member_npus), seed % topology.num_npus)
         root = middle[np.arange(collective.num_chunks) % len(middle)]
-    return share_trees(root, topology.num_npus, most)
+    return share_trees(root, most)
