@@ -55,12 +55,11 @@ def measure(topology: Topology, timing: Timing, channel: NDArray[np.int32], inwa
     inward
         Whether trees lead into their roots.
     """
-    from astra_tacos.synthesizer.parts._overlap_kernels import Branches as Results
     from astra_tacos.synthesizer.parts._overlap_kernels import walk
 
     channel_ns = timing.channel_delay_ns[:, -1] + (timing.reduction_ns[-1] if inward else 0)
     away_ns, ahead_ns = np.empty((2, *channel.shape), np.int64)
-    walk(channel, inward, topology.channel_src, topology.channel_dst, channel_ns, Results(away_ns, ahead_ns))
+    walk(channel, topology.channel_dst if inward else topology.channel_src, channel_ns, away_ns, ahead_ns)
     return Branches(away_ns, ahead_ns, np.where(channel >= 0, channel_ns[channel], 0))
 
 
@@ -80,6 +79,8 @@ class Packing:
         How long the trees of each kind are.
     link_ns
         float64[num_links], how long each link is busy with all chunks.
+    tree_of
+        int64[num_chunks], the tree of each chunk.
     """
 
     inward: NDArray[np.bool_]
@@ -87,6 +88,7 @@ class Packing:
     channel: NDArray[np.int32]
     branches: tuple[Branches, ...]
     link_ns: NDArray[np.float64]
+    tree_of: NDArray[np.int64]
 
 
 _NEAR_THE_MIDDLE = 1.34
@@ -141,9 +143,7 @@ _STAGGER = 0.15
 """Share of the busiest link's time over which the chunks of an All-Reduce, Broadcast or Reduce are due, where trees differ."""
 
 
-def send_graph_along_trees(
-    collective: Collective, packing: Packing, tree_of: NDArray[np.int64], stagger: float = _STAGGER
-) -> SendGraph:
+def send_graph_along_trees(collective: Collective, packing: Packing, stagger: float = _STAGGER) -> SendGraph:
     """Sends along the trees, in the order of their latest start times.
 
     Parameters
@@ -152,11 +152,10 @@ def send_graph_along_trees(
         The collective to synthesize.
     packing
         The trees.
-    tree_of
-        int64[num_chunks], the tree of each chunk.
     stagger
         Share of the busiest link's time over which chunks that share roots are due; 1 for one after another.
     """
+    tree_of = packing.tree_of
     due_ns = np.zeros(len(tree_of))
     if len(packing.inward) == 2 or collective.root is not None:
         due_ns = np.arange(len(tree_of)) / len(tree_of) * packing.link_ns.max() * stagger
