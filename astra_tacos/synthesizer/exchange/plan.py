@@ -114,7 +114,7 @@ class Plan:
         return np.arange(count) * size // max(count, 1)
 
 
-def send_graph_of(plan: Plan, topology: Topology, timing: Timing, num_npus: int) -> SendGraph:
+def send_graph_of(plan: Plan, topology: Topology, timing: Timing) -> SendGraph:
     """The sends of a plan, as messages: what goes to one NPU in one step.
 
     Where links are free while a message is on its way, chunks of different owners over shortest routes go one by one.
@@ -127,10 +127,8 @@ def send_graph_of(plan: Plan, topology: Topology, timing: Timing, num_npus: int)
         The network.
     timing
         Delays of the plan's chunks.
-    num_npus
-        NPUs of the network.
     """
-    num_chunks = plan.num_chunks
+    num_chunks, num_npus = plan.num_chunks, topology.num_npus
     values = Values(num_npus, num_chunks)
     contribution = np.arange(num_npus)[:, None] + np.arange(num_chunks) * num_npus
     progress = Progress(contribution, values)
