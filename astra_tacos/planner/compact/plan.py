@@ -36,10 +36,10 @@ from astra_tacos.run.compact_run import CompactRun, fixed_dimensions, read_compa
 from astra_tacos.run.groups import ALL_RANKS, CommunicatorGroups, group_ids
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.patterns import COLLECTIVE_NAMES, TAGS
-from astra_tacos.run.run import CLASSES, GROUPS, MEMORY, NATIVE, NETWORK, PATTERN_KEYS, RANKS, SYSTEM, Run, pattern_key
+from astra_tacos.run.run import CLASSES, GROUPS, MEMORY, NATIVE, NETWORK, RANKS, SYSTEM, Run, pattern_key
 from astra_tacos.run.system import COMM_KEYS, MAX_NODE_ID
 from astra_tacos.run.trace.node_bytes import load_rank, node_at, replace_nodes, set_attribute
-from astra_tacos.run.trace.schema import CommType, NodeType
+from astra_tacos.run.trace.schema import CommType
 from astra_tacos.schedule.symmetric_schedule import SYMMETRIC_COLLECTIVES, SymmetricSchedule, SymmetricTask
 from astra_tacos.schedule.timing import LinkModel
 from astra_tacos.solver.possibility import RunEnd, end_with_queues, is_as_early
@@ -135,8 +135,9 @@ def find_cases(some: CompactRun) -> CompactCases:
         If a group is no product of coordinates.
     """
     trace, columns = some.run.workload, some.run.columns
-    rows = np.flatnonzero((trace.kind == NodeType.COMM_COLL) & np.isin(columns.comm_type, list(PATTERN_KEYS)))
-    shapes, ids = shapes_of(some, rows), group_ids(columns)[rows]
+    shapes = shapes_of(some)
+    rows = shapes.rows
+    ids = group_ids(columns)[rows]
     seen = {number: _seen(some, number) for number in distinct(ids).tolist()}
     known: dict[CompactCase, int] = {}
     of_row = np.full(trace.num_nodes, -1, np.int64)
