@@ -139,14 +139,14 @@ def critical_dimensions(sizes: Sequence[int], rates: Sequence[float]) -> tuple[i
         Chunks per time that all links of an NPU in this dimension carry.
     """
     best: tuple[float, tuple[int, ...]] = (-1.0, ())
-    for chosen in _sets(len(sizes)):
+    for chosen in dimension_sets(len(sizes)):
         time = (float(math.prod(sizes[at] for at in chosen)) - 1) / sum(rates[at] for at in chosen)
         if (time * (1 + 1e-9), len(chosen)) > (best[0], len(best[1])):
             best = time, chosen
     return best[1]
 
 
-def _sets(count: int) -> Iterator[tuple[int, ...]]:
+def dimension_sets(count: int) -> Iterator[tuple[int, ...]]:
     """Sets of dimensions: all, if they are few; else those of one dimension, of all, and of ranges of neighbours."""
     if count <= MOST_DIMENSIONS:
         for number in range(1, count + 1):
@@ -175,7 +175,7 @@ def _loads_of(shape: Shape, num_phases: int) -> tuple[_Load, ...]:
     table = table_of_shape(shape)
     sizes = [size for _, size in shape]
     npus, found = math.prod(sizes), []
-    for chosen in _sets(len(sizes)):
+    for chosen in dimension_sets(len(sizes)):
         parts = math.prod(sizes[at] for at in chosen)
         amount = num_phases * (parts - 1) if num_phases else npus - npus // parts
         where = f"{parts} parts without " + " and ".join(f"dimension {at}" for at in chosen)

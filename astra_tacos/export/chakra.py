@@ -174,7 +174,7 @@ _CHUNK_ATTRIBUTES = ("msg_chunk_cnt", "msg_chunk_idx", "msg_chunk_list", "place_
 
 
 @dataclass(frozen=True, slots=True)
-class _Layout:
+class Layout:
     """Positions of the nodes of each message and addition: the row of the node table by kind and number, -1 for none.
 
     Rows are sorted by NPU; `number` and `kind` say of which message or addition each node is (`NOTHING` is of none: -1).
@@ -184,6 +184,64 @@ class _Layout:
     number: NDArray[np.int64]
     kind: NDArray[np.int64]
     row_of: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, npu_first: NDArray[np.int64], number: NDArray[np.int64], kind: NDArray[np.int64]) -> Layout:
+        """The layout of nodes in these rows."""
+        row_of = np.full((ADD + 1, int(number.max(initial=-1)) + 1), -1, np.int64)
+        some = np.flatnonzero(kind != NOTHING)
+        row_of[kind[some], number[some]] = some
+        return cls(npu_first, number, kind, row_of)
+
+    def order(self, previous: NDArray[np.int64], arrived: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Rows that each node follows on its link: the send that has to have arrived, and the token of the previous send.
+
+        Parameters
+        ----------
+        previous, arrived
+            int64[num_messages], the message before each on its link, and the one whose arrival it waits for; -1 for none.
+        """
+        tokens = waiting_for_token(previous, arrived)
+        # What the previous send waits for has arrived by then.
+        bound = np.flatnonzero((arrived >= 0) & ((arrived == previous) | (arrived != arrived[previous])))
+        edges = [(self.row_of[kind, bound], self.row_of[SEND, arrived[bound]]) for kind in (SEND, TOKEN)]
+        edges += [(self.row_of[kind, tokens], self.row_of[TOKEN, previous[tokens]]) for kind in (SEND, TOKEN)]
+        return self._grouped(edges)
+
+    def data(self, reduces: NDArray[np.bool_], done: Operations) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Rows of each node's data dependencies.
+
+        A send's and its token's: what brought or made what it carries. A reduction's: its receive. An addition's: its parts.
+
+        Parameters
+        ----------
+        reduces
+            bool[num_messages], whether each is added up.
+        done
+            What the messages and additions wait for.
+        """
+        num_messages = done.num_messages
+        provides = np.where(reduces, self.row_of[REDUCE, :num_messages], self.row_of[RECV, :num_messages])
+        provides = np.concatenate((provides, self.row_of[ADD, : len(done.additions)]))
+        waiting, awaited = np.repeat(np.arange(len(done.first) - 1), np.diff(done.first)), provides[done.awaited]
+        adds = waiting >= num_messages
+        message, reducing = waiting[~adds], np.flatnonzero(reduces)
+        edges = [(self.row_of[kind, message], awaited[~adds]) for kind in (SEND, TOKEN)]
+        edges.append((self.row_of[ADD, waiting[adds] - num_messages], awaited[adds]))
+        edges.append((self.row_of[REDUCE, reducing], self.row_of[RECV, reducing]))
+        return self._grouped(edges)
+
+    def _grouped(self, edges: list[tuple[NDArray[np.int64], NDArray[np.int64]]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """What each node waits for (CSR), of pairs of a node, -1 for none, and what it waits for."""
+        node = np.concatenate([waiting for waiting, _ in edges])
+        needed = np.concatenate([awaited for _, awaited in edges])
+        exists = node >= 0
+        return group_by(node[exists], needed[exists], len(self.number))
+
+
+def waiting_for_token(previous: NDArray[np.int64], arrived: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The messages that wait for the token of the one before on its link, as its arrival is not awaited (`Layout.order`)."""
+    return np.flatnonzero((previous >= 0) & (arrived != previous))
 
 
 def export_chakra(
@@ -427,9 +485,8 @@ def nodes_of(
         raise ConfigError(f"in flight: found {in_flight} with link order {link_order}, expected 1 to {TAGS:,} with window")
     previous = previous_on_link(schedule) if link_order != "none" else np.full(schedule.num_messages, -1, np.int64)
     arrived = _arrived(schedule, previous, link_order, in_flight)
-    waits_for_token = (previous >= 0) & (arrived != previous)
     done = operations(schedule)
-    layout = _layout(schedule, done, distinct(previous[waits_for_token]))
+    layout = _layout(schedule, done, distinct(previous[waiting_for_token(previous, arrived)]))
     number, kind = layout.number, layout.kind
     contents = contents_of(schedule, done.additions)
     duration = np.zeros(len(number), np.int64)
@@ -441,8 +498,8 @@ def nodes_of(
         kind,
         number,
         duration,
-        _order(previous, arrived, layout),
-        _data(schedule, done, layout),
+        layout.order(previous, arrived),
+        layout.data(schedule.reduces[schedule.message_row], done),
         _attributes(schedule, layout, contents, first_tag, _wire_bytes(schedule) if message_bytes is None else message_bytes),
         contents,
         first_tag,
@@ -456,7 +513,7 @@ def _wire_bytes(schedule: Schedule) -> NDArray[np.int64]:
     )
 
 
-def _layout(schedule: Schedule, done: Operations, with_token: NDArray[np.int64]) -> _Layout:
+def _layout(schedule: Schedule, done: Operations, with_token: NDArray[np.int64]) -> Layout:
     num_messages, additions, row = done.num_messages, done.additions, schedule.message_row
     exists = np.ones((num_messages, 4), bool)
     exists[:, TOKEN] = False
@@ -477,29 +534,7 @@ def _layout(schedule: Schedule, done: Operations, with_token: NDArray[np.int64])
     # Not by message alone: where all NPUs do the same, nodes have the same order on all of them.
     in_time = np.lexsort((nodes[0], nodes[1], time))
     npu_first, order = group_by(npus[in_time], in_time, schedule.topology.num_npus)
-    number, kind = nodes[:, order]
-    row_of = np.full((ADD + 1, max(num_messages, len(additions))), -1, np.int64)
-    some = np.flatnonzero(kind != NOTHING)
-    row_of[kind[some], number[some]] = some
-    return _Layout(npu_first, number, kind, row_of)
-
-
-def _data(schedule: Schedule, done: Operations, layout: _Layout) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows of each node's data dependencies.
-
-    A send's and its token's: what brought or made what it carries. A reduction's: its receive. An addition's: its parts.
-    """
-    num_messages = done.num_messages
-    reduces = schedule.reduces[schedule.message_row]
-    provides = np.where(reduces, layout.row_of[REDUCE, :num_messages], layout.row_of[RECV, :num_messages])
-    provides = np.concatenate((provides, layout.row_of[ADD, : len(done.additions)]))
-    waiting, awaited = np.repeat(np.arange(len(done.first) - 1), np.diff(done.first)), provides[done.awaited]
-    adds = waiting >= num_messages
-    message, reducing = waiting[~adds], np.flatnonzero(reduces)
-    edges = [(layout.row_of[kind, message], awaited[~adds]) for kind in (SEND, TOKEN)]
-    edges.append((layout.row_of[ADD, waiting[adds] - num_messages], awaited[adds]))
-    edges.append((layout.row_of[REDUCE, reducing], layout.row_of[RECV, reducing]))
-    return grouped(edges, len(layout.number))
+    return Layout.of(npu_first, nodes[0, order], nodes[1, order])
 
 
 def _arrived(schedule: Schedule, previous: NDArray[np.int64], link_order: LinkOrder, in_flight: int | None) -> NDArray[np.int64]:
@@ -511,30 +546,8 @@ def _arrived(schedule: Schedule, previous: NDArray[np.int64], link_order: LinkOr
     return arrived_on_link(schedule) if in_flight is None else previous_on_link(schedule, in_flight)
 
 
-def _order(
-    previous: NDArray[np.int64], arrived: NDArray[np.int64], layout: _Layout
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows that each node follows on its link: the send that has to have arrived, and the token of the previous send."""
-    tokens = np.flatnonzero((previous >= 0) & (arrived != previous))
-    # What the previous send waits for has arrived by then.
-    bound = np.flatnonzero((arrived >= 0) & ((arrived == previous) | (arrived != arrived[previous])))
-    edges = [(layout.row_of[kind, bound], layout.row_of[SEND, arrived[bound]]) for kind in (SEND, TOKEN)]
-    edges += [(layout.row_of[kind, tokens], layout.row_of[TOKEN, previous[tokens]]) for kind in (SEND, TOKEN)]
-    return grouped(edges, len(layout.number))
-
-
-def grouped(
-    edges: list[tuple[NDArray[np.int64], NDArray[np.int64]]], num_nodes: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """What each node waits for (CSR), of pairs of a node, -1 for none, and what it waits for."""
-    node = np.concatenate([waiting for waiting, _ in edges])
-    needed = np.concatenate([awaited for _, awaited in edges])
-    exists = node >= 0
-    return group_by(node[exists], needed[exists], num_nodes)
-
-
 def _attributes(
-    schedule: Schedule, layout: _Layout, contents: Contents, first_tag: int, message_bytes: NDArray[np.int64]
+    schedule: Schedule, layout: Layout, contents: Contents, first_tag: int, message_bytes: NDArray[np.int64]
 ) -> dict[str, tuple[NDArray[np.bool_], NDArray[np.integer] | int]]:
     """Attributes of all nodes, in the order in which files have them."""
     number, kind, row = layout.number, layout.kind, schedule.message_row

@@ -274,7 +274,7 @@ class _Search:
         self._try(alike)
         for make in self._mixes():
             self._vary(1, make)
-        self._vary(_MOST_SPLIT, _splits)
+        self._vary(_MOST_SPLIT, splits)
         for vary in (_active_chunks, _policies):
             self._vary(1, vary)
 
@@ -335,9 +335,10 @@ def _algorithms(pattern: int, dimension: int | None, best: NativeConfiguration) 
         yield replace(best, algorithms=(*best.algorithms[:pattern], tuple(names), *best.algorithms[pattern + 1 :]))
 
 
-def _splits(best: NativeConfiguration) -> Iterator[NativeConfiguration]:
-    for splits in _SPLITS:
-        yield replace(best, splits=splits, active_chunks=splits)
+def splits(best: NativeConfiguration) -> Iterator[NativeConfiguration]:
+    """The same with several splits, all of them active."""
+    for each in _SPLITS:
+        yield replace(best, splits=each, active_chunks=each)
 
 
 def _active_chunks(best: NativeConfiguration) -> Iterator[NativeConfiguration]:

@@ -23,6 +23,7 @@ from astra_tacos.run.backend import Backend
 from astra_tacos.run.critical_path import PathSummary
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import NATIVE, Run
+from astra_tacos.run.trace.trace import Trace
 from astra_tacos.solver.judges import FIGURES, Judge
 from astra_tacos.solver.possibility import RunEnd
 
@@ -447,11 +448,24 @@ def end_in_json(when: str, end: RunEnd | None) -> dict[str, Any]:
 
 def time_spent(workload: Workload, outcome: RunOutcome) -> NDArray[np.int64]:
     """int64[num_cases], the most time that a rank spends in each case. Rows of the workload are the same before and after."""
-    nodes, trace = workload.instances.nodes, workload.run.workload
-    case = workload.of_instance[workload.instances.instance]
-    chosen = np.flatnonzero((case >= 0) & (outcome.node_issue_ns[nodes.row] >= 0))
-    rows = nodes.row[chosen]
-    spent = np.zeros((len(workload.cases), trace.num_ranks), np.int64)
-    np.add.at(spent, (case[chosen], nodes.rank[chosen]), outcome.node_finish_ns[rows] - outcome.node_issue_ns[rows])
+    trace = workload.run.workload
+    case = np.full(trace.num_nodes, -1, np.int64)
+    case[workload.instances.nodes.row] = workload.of_instance[workload.instances.instance]
+    return most_spent(case, len(workload.cases), trace, outcome)
+
+
+def most_spent(case: NDArray[np.int64], num_cases: int, trace: Trace, outcome: RunOutcome) -> NDArray[np.int64]:
+    """int64[num_cases], the most time that a rank spends in nodes of each case.
+
+    Parameters
+    ----------
+    case, num_cases
+        int64[num_nodes], the case of each node, -1 for none; and how many cases there are.
+    trace, outcome
+        The nodes, and a replay of them.
+    """
+    rows = np.flatnonzero((case >= 0) & (outcome.node_issue_ns >= 0))
+    spent = np.zeros((num_cases, trace.num_ranks), np.int64)
+    np.add.at(spent, (case[rows], trace.rank[rows]), outcome.node_finish_ns[rows] - outcome.node_issue_ns[rows])
     longest: NDArray[np.int64] = spent.max(axis=1, initial=0)
     return longest

@@ -26,7 +26,7 @@ from astra_tacos.schedule.messages import Sends
 from astra_tacos.schedule.partial_sums import Additions, row_before, stop_keys
 from astra_tacos.schedule.places import Places
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.support.grouping import distinct, group_by
+from astra_tacos.support.grouping import distinct, group_by, in_ranges
 
 
 def awaited_results(topology: Topology, collective: Collective, sends: Sends) -> NDArray[np.int64] | None:
@@ -131,31 +131,12 @@ def data_dependencies(schedule: Schedule) -> tuple[NDArray[np.int64], NDArray[np
     rows = np.arange(num_sends)
     chunk = schedule.item.astype(np.int64)
     num_chunks = schedule.collective.num_chunks if schedule.sums is None else schedule.sums.num_values
-    # Deliveries and departures of each (NPU, chunk), by time; what arrives at an instant can leave at it.
     at_dst, at_src = schedule.dst * np.int64(num_chunks) + chunk, schedule.src * np.int64(num_chunks) + chunk
     if schedule.topology.reducing and schedule.trip is not None:  # what passes a device is not what the device has
         into, out_of = stop_keys(schedule.topology, schedule.channel, schedule.trip)
         passing = schedule.topology.num_npus * np.int64(num_chunks)
         at_dst, at_src = np.where(into >= 0, passing + into, at_dst), np.where(out_of >= 0, passing + out_of, at_src)
-    place = np.concatenate((at_dst, at_src))
-    time = np.concatenate((schedule.done_ns, schedule.start_ns))
-    departs = np.repeat((False, True), num_sends)
-    order = np.lexsort((departs, time, place))
-    place, departs, row = place[order], departs[order], np.concatenate((rows, rows))[order]
-    copies = ~departs & ~schedule.reduces[row]
-
-    position = np.arange(len(order))
-    begins = np.flatnonzero(np.concatenate(([True], place[1:] != place[:-1]))) if num_sends else position
-    group_begin = np.repeat(begins, np.diff(np.append(begins, len(order))))
-    last_copy = np.maximum.accumulate(np.where(copies, position, -1)) if num_sends else position
-    since = np.maximum(group_begin, last_copy)
-    arrived = np.concatenate(([0], np.cumsum(~departs)))
-    deliveries = row[~departs]
-
-    leaving = np.flatnonzero(departs)
-    first_of, last_of = np.empty(num_sends, np.int64), np.empty(num_sends, np.int64)
-    first_of[row[leaving]] = arrived[since[leaving]]
-    last_of[row[leaving]] = arrived[leaving]
+    deliveries, first_of, last_of = brought(at_dst, at_src, schedule.done_ns, schedule.start_ns, schedule.reduces)
     if schedule.trip is not None:
         # Behind all deliveries, a list of the rows before: one for each row that leaves a forwarding device.
         before = row_before(schedule.topology, schedule.channel, schedule.trip)
@@ -163,10 +144,8 @@ def data_dependencies(schedule: Schedule) -> tuple[NDArray[np.int64], NDArray[np
         deliveries = np.concatenate((deliveries, before))
         first_of = np.where(forwards, num_sends + rows, first_of)
         last_of = np.where(forwards, first_of + (before >= 0), last_of)
-    counts = last_of - first_of
-    first = np.concatenate(([0], np.cumsum(counts)))
-    within = np.arange(first[-1]) - np.repeat(first[:-1], counts)
-    row = deliveries[np.repeat(first_of, counts) + within]
+    first, at = in_ranges(first_of, last_of)
+    row = deliveries[at]
     awaited = awaited_results(schedule.topology, schedule.collective, schedule.sends)
     if awaited is None:
         return first, row
@@ -175,25 +154,62 @@ def data_dependencies(schedule: Schedule) -> tuple[NDArray[np.int64], NDArray[np
     wanted = schedule.src[waiting] * np.int64(num_chunks) + awaited[waiting]
     come, found = _rows_to(at_dst, wanted)
     more = np.repeat(waiting, np.diff(come))
-    return group_by(np.concatenate((np.repeat(rows, counts), more)), np.concatenate((row, found)), num_sends)
+    return group_by(np.concatenate((np.repeat(rows, np.diff(first)), more)), np.concatenate((row, found)), num_sends)
+
+
+def brought(
+    at_dst: NDArray[np.int64],
+    at_src: NDArray[np.int64],
+    done_ns: NDArray[np.int64],
+    start_ns: NDArray[np.int64],
+    reduces: NDArray[np.bool_],
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """What has come to a place when something leaves it: the last copy and all that is added to it.
+
+    Parameters
+    ----------
+    at_dst, at_src
+        int64[num_sends], where each send leads and begins: a number for each pair of an NPU and a chunk.
+    done_ns, start_ns
+        int64[num_sends], when each has arrived and is added up, and when it starts. What arrives at an instant can leave at it.
+    reduces
+        bool[num_sends], whether it is added up.
+
+    Returns
+    -------
+    deliveries, first, end
+        int64[num_sends] each: send i carries what the sends `deliveries[first[i]:end[i]]` brought, in order of arrival.
+    """
+    num_sends = len(at_dst)
+    place = np.concatenate((at_dst, at_src))
+    departs = np.repeat((False, True), num_sends)
+    order = np.lexsort((departs, np.concatenate((done_ns, start_ns)), place))
+    place, departs, row = place[order], departs[order], order % max(num_sends, 1)
+    copies = ~departs & ~reduces[row]
+    position = np.arange(len(order))
+    begins = np.flatnonzero(np.concatenate(([True], place[1:] != place[:-1]))) if num_sends else position
+    group_begin = np.repeat(begins, np.diff(np.append(begins, len(order))))
+    last_copy = np.maximum.accumulate(np.where(copies, position, -1)) if num_sends else position
+    since = np.maximum(group_begin, last_copy)
+    arrived = np.concatenate(([0], np.cumsum(~departs)))
+    leaving = np.flatnonzero(departs)
+    first, end = np.empty(num_sends, np.int64), np.empty(num_sends, np.int64)
+    first[row[leaving]] = arrived[since[leaving]]
+    end[row[leaving]] = arrived[leaving]
+    return row[~departs], first, end
 
 
 def _rows_to(place: NDArray[np.int64], wanted: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The rows that go to each of some places (CSR)."""
     order = np.argsort(place, kind="stable")
     begin, end = (np.searchsorted(place[order], wanted, side=side) for side in ("left", "right"))
-    first = np.concatenate(([0], np.cumsum(end - begin)))
-    within = np.arange(first[-1]) - np.repeat(first[:-1], end - begin)
-    return first, order[np.repeat(begin, end - begin) + within]
+    first, at = in_ranges(begin, end)
+    return first, order[at]
 
 
 def previous_on_link(schedule: Schedule, distance: int = 1) -> NDArray[np.int64]:
     """int64[num_messages], the message before each on the link out of its source, or so many before; -1 where there is none."""
-    order, link = _by_link(schedule)
-    previous = np.full(len(link), -1, np.int64)
-    same = link[distance:] == link[:-distance]
-    previous[order[distance:][same]] = order[:-distance][same]
-    return previous
+    return previous_of(_link_of(schedule), distance)
 
 
 def arrived_on_link(schedule: Schedule) -> NDArray[np.int64]:
@@ -202,9 +218,27 @@ def arrived_on_link(schedule: Schedule) -> NDArray[np.int64]:
     It and all before it have arrived; -1 where none has. To wait for it takes no time where links queue, and leaves on a link
     only what the schedule has on it.
     """
-    order, link = _by_link(schedule)
-    row = schedule.message_row[order]
-    start, end = schedule.start_ns[row], schedule.end_ns[row]
+    return arrived_of(_link_of(schedule), schedule.start_ns[schedule.message_row], schedule.end_ns[schedule.message_row])
+
+
+def _link_of(schedule: Schedule) -> NDArray[np.integer]:
+    """The link out of each message's source."""
+    return np.asarray(schedule.topology.channel_link[schedule.channel[schedule.message_row]])
+
+
+def previous_of(link: NDArray[np.integer], distance: int = 1) -> NDArray[np.int64]:
+    """`previous_on_link` of messages in their order, by the link of each."""
+    order, link = _by_link(link)
+    previous = np.full(len(link), -1, np.int64)
+    same = link[distance:] == link[:-distance]
+    previous[order[distance:][same]] = order[:-distance][same]
+    return previous
+
+
+def arrived_of(link: NDArray[np.integer], start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """`arrived_on_link` of messages in their order, by the link and the times of each."""
+    order, link = _by_link(link)
+    start, end = start_ns[order], end_ns[order]
     span = int(end.max(initial=0)) + 1
     begins = np.concatenate(([True], link[1:] != link[:-1])) if len(link) else np.empty(0, np.bool_)
     number = np.cumsum(begins) - 1
@@ -216,11 +250,10 @@ def arrived_on_link(schedule: Schedule) -> NDArray[np.int64]:
     return found
 
 
-def _by_link(schedule: Schedule) -> tuple[NDArray[np.int64], NDArray[np.integer]]:
-    """The messages sorted by the link out of their source, in its order, and the link of each."""
-    link = schedule.topology.channel_link[schedule.channel[schedule.message_row]]
+def _by_link(link: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.integer]]:
+    """The messages sorted by link, in the order of each link, and the link of each."""
     # NumPy sorts 16-bit integers in linear time.
-    order = np.argsort(link.astype(np.uint16) if schedule.topology.num_links <= 1 << 16 else link, kind="stable")
+    order = np.argsort(link.astype(np.uint16) if link.max(initial=0) < 1 << 16 else link, kind="stable")
     return order, link[order]
 
 

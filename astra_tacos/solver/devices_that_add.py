@@ -21,8 +21,8 @@ from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.solver.synthesize import check_schedule
 from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.support.units import bytes_per_ns
-from astra_tacos.synthesizer.algorithms.column_generation import schedule_columns
-from astra_tacos.synthesizer.algorithms.in_network import parameter_server, server_solution
+from astra_tacos.synthesizer.algorithms.column_generation import best_shares, schedule_columns
+from astra_tacos.synthesizer.algorithms.in_network import parameter_server
 from astra_tacos.synthesizer.columns.demand import Demands
 from astra_tacos.synthesizer.columns.programme import Solution, server_stars
 from astra_tacos.synthesizer.parts.server_shares import colocated, dedicated, mixed, server_share
@@ -80,7 +80,8 @@ def server_rows(
             continue
         stars = server_stars(topology, what, range(workers, workers + count))
         yield _row(ONLY_SERVERS, topology, what, dedicated(workers, count), 1.0, stars)
-        solution = server_solution(topology, what).scaled(size_bytes / server_solution(topology, what).total)
+        shares = best_shares(topology, what, with_devices=False)
+        solution = shares.scaled(size_bytes / shares.total)
         yield _row(MIXED, topology, what, mixed(workers, count), server_share(workers, count), solution)
     if box is not None:
         topology, what = _task(workers, 1, size_bytes, port, chunks, box)

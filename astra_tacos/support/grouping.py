@@ -44,9 +44,14 @@ def members_of(first: NDArray[np.int64], groups: NDArray[np.integer]) -> tuple[N
     begin, positions
         int64[len(groups) + 1] and int64[...]: the i-th of these groups is `positions[begin[i]:begin[i + 1]]`.
     """
-    count = first[groups + 1] - first[groups]
+    return in_ranges(first[groups], first[groups + 1])
+
+
+def in_ranges(first: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The numbers from each `first[i]` up to `end[i]` without it, as a list of lists."""
+    count = end - first
     begin = np.concatenate(([0], np.cumsum(count)))
-    return begin, np.arange(begin[-1]) + np.repeat(first[groups] - begin[:-1], count)
+    return begin, np.arange(begin[-1]) + np.repeat(first - begin[:-1], count)
 
 
 _RANGE = 4
@@ -112,7 +117,7 @@ def row_places(*columns: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArra
     return first, place
 
 
-def count_before(*columns: NDArray[np.int64]) -> NDArray[np.int64]:
+def count_before(*columns: NDArray[np.integer]) -> NDArray[np.int64]:
     """int64[n], for each row the number of earlier rows with the same values."""
     numbers = row_places(*columns)[1]
     order = np.argsort(numbers, kind="stable")

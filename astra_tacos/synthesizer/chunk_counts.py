@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +22,7 @@ from astra_tacos.bounds.port import egress, fewest_crossings, ingress, volume
 from astra_tacos.collective import COLLECTIVES, cut_into, make_collective
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import NO_LINK, Topology
-from astra_tacos.schedule.timing import MOST_TRUNCATED, LinkModel, Timing, choose_link_model, compute_timing
+from astra_tacos.schedule.timing import MOST_TRUNCATED, LinkModel, Timing, compute_timing
 from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.support.graph import Graph
 from astra_tacos.support.units import bytes_per_ns
@@ -54,12 +53,7 @@ class ChunkCandidate:
 
 @lru_cache(maxsize=8)
 def choose_chunks(
-    topology: Topology,
-    collective_name: str,
-    size_bytes: int,
-    link_model: LinkModel | Literal["auto"],
-    max_sends: int,
-    reduce_bandwidth_gbps: float = 0.0,
+    topology: Topology, collective_name: str, size_bytes: int, link_model: LinkModel, max_sends: int
 ) -> tuple[ChunkCandidate, ...]:
     """Candidates 1, 2, 3, 4, 6, 8, 12, 16, ... chunks per NPU, the most promising first; the first one is the best guess.
 
@@ -76,20 +70,12 @@ def choose_chunks(
         How long a chunk holds a link.
     max_sends
         At least 1.
-    reduce_bandwidth_gbps
-        Decimal GB/s at which an NPU reduces a received chunk, 0 for infinitely fast (ASTRA-sim's 1 ns).
 
     Raises
     ------
-    ConfigError
-        If there is no such collective, or `max_sends` is less than 1.
     SynthesisError
         If even one chunk per NPU is too small or too large for the links.
     """
-    if collective_name not in COLLECTIVES:
-        raise ConfigError(f"collective: found {collective_name!r}, expected {' or '.join(COLLECTIVES)}")
-    if max_sends < 1:
-        raise ConfigError(f"max sends: found {max_sends}, expected at least 1")
     candidates: list[ChunkCandidate] = []
     sends = 0
     for chunks in sorted({multiple << power for multiple in (1, 3) for power in range(_MOST_CHUNKS.bit_length())}):
@@ -99,8 +85,7 @@ def choose_chunks(
             collective = COLLECTIVES[collective_name](topology.num_npus, size_bytes, chunks)
             if chunks == 1:
                 sends = fewest_crossings(topology, collective) if collective.is_personalised else collective.least_sends
-            model = choose_link_model(topology)[0] if link_model == "auto" else link_model
-            timing = compute_timing(topology, collective, model, reduce_bandwidth_gbps)
+            timing = compute_timing(topology, collective, link_model)
         except (ConfigError, SynthesisError):
             if not candidates:
                 raise

@@ -13,7 +13,8 @@ from helpers.generated import small_model, write_network
 
 from astra_tacos.network.network_config import read_network
 from astra_tacos.planner.compact.bound import compact_bound
-from astra_tacos.planner.compact.plan import find_cases, plan_compact, with_schedules
+from astra_tacos.planner.compact.cases import find_cases, with_schedules
+from astra_tacos.planner.compact.plan import plan_compact
 from astra_tacos.planner.native_configuration import NativeConfiguration
 from astra_tacos.planner.run_bound import run_bound
 from astra_tacos.planner.run_files import write_system

@@ -124,7 +124,7 @@ def test_every_form_in_any_mix(network: Topology, data: st.DataObject) -> None:
     timing = compute_timing(
         network, collective, data.draw(st.sampled_from(("blocking", "pipelined"))), data.draw(st.sampled_from((0.0, 10.0)))
     )
-    check(dispatch(network, collective, timing, send_graph_of(plan, network, timing, network.num_npus)))
+    check(dispatch(network, collective, timing, send_graph_of(plan, network, timing)))
 
 
 @examples(20)

@@ -17,7 +17,7 @@ from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.solver.devices_that_add import BOX, MIXED, NONE, ONLY_SERVERS, server_rows
 from astra_tacos.synthesizer import SYNTHESIZERS
-from astra_tacos.synthesizer.algorithms.in_network import server_solution
+from astra_tacos.synthesizer.algorithms.column_generation import best_shares
 from astra_tacos.synthesizer.columns.demand import Demands
 from astra_tacos.synthesizer.columns.programme import solve
 from astra_tacos.synthesizer.parts.server_shares import (
@@ -47,7 +47,7 @@ def test_the_programme_finds_the_best_shares(counts: tuple[int, int]) -> None:
     workers, servers = counts
     on = topology(("Switch", workers + servers, 100.0, 500.0))
     what = make_collective("all-reduce", workers + servers, 1 << 30, 1, members=range(workers))
-    solution = server_solution(on, what)
+    solution = best_shares(on, what, with_devices=False)
     assert solution.time_ns / 1e7 == pytest.approx(mixed(*counts), rel=2e-3)
     from_servers = sum(
         amount

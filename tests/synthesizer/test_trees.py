@@ -41,7 +41,7 @@ def packed(network, name: str, chunks: int, link_model: str = "pipelined", seed:
     """The trees of a collective's chunks, and the collective and delays that they are for."""
     what = COLLECTIVES[name](network.num_npus, size // network.num_npus if name == "all-gather" else size, chunks)
     timing = compute_timing(network, what, link_model)
-    return grow_trees(network, what, timing, seed, free_roots=may_choose_roots(network, what))[0], what, timing
+    return grow_trees(network, what, timing, seed, free_roots=may_choose_roots(network, what)), what, timing
 
 
 def check_packing(network, packing, timing) -> None:

@@ -13,13 +13,12 @@ Arithmetic is exact (ASTRA-sim truncates delays, so it may print a little less),
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.bounds.symmetric import dimension_sets
 from astra_tacos.network.network_config import Dimension
 from astra_tacos.planner.run_bound import RunBound
 from astra_tacos.replayer.workload_actions import workload_actions
@@ -28,6 +27,7 @@ from astra_tacos.run.groups import ALL_RANKS, group_ids
 from astra_tacos.run.patterns import TAGS
 from astra_tacos.run.run import PATTERN_KEYS
 from astra_tacos.run.trace.schema import CommType, NodeType
+from astra_tacos.support.grouping import group_by
 from astra_tacos.support.units import bytes_per_ns
 
 _Ints = NDArray[np.int64]
@@ -52,40 +52,42 @@ def compact_bound(some: CompactRun, alone_ns: _Ints) -> RunBound:
         If a node would make ASTRA-sim stop.
     """
     run, lattice = some.run, some.lattice
-    trace, columns = run.workload, run.columns
-    rows = np.flatnonzero((trace.kind == NodeType.COMM_COLL) & np.isin(columns.comm_type, list(PATTERN_KEYS)))
-    shapes = shapes_of(some, rows)
+    trace = run.workload
+    shapes = shapes_of(some)
     actions = workload_actions(run)
-    computes = actions.is_timed & (trace.kind == NodeType.COMP) & ~columns.is_cpu_op
+    computes = actions.is_timed & (trace.kind == NodeType.COMP) & ~run.columns.is_cpu_op
     busy = np.bincount(trace.rank[computes], actions.amount[computes].astype(np.float64), trace.num_ranks)
     worst = int(busy.argmax())
     owners = lattice.representatives
     found = {
         "compute": (int(busy[worst]), f"the compute of rank {int(owners[worst])}"),
-        "crossing": _crossing(some, rows, shapes),
+        "crossing": _crossing(some, shapes),
     }
     in_step_ns = None
     if trace.num_nodes <= _MOST_NODES:
         timed = np.where(actions.is_timed, actions.amount, 0)
-        timed[rows] = _entering_ns(some, rows, shapes)
-        found["path"] = _path(some, timed), "the longest way through the dependencies"
-        in_step_ns = _path(some, np.maximum(timed, alone_ns))
+        timed[shapes.rows] = _entering_ns(some, shapes)
+        path_ns, in_step_ns = _paths_ns(some, timed, np.maximum(timed, alone_ns))
+        found["path"] = path_ns, "the longest way through the dependencies"
     name = max(found, key=lambda each: found[each][0])
     return RunBound(found[name][0], found[name][1], {each: bound[0] for each, bound in found.items()}, in_step_ns)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CollectiveShapes:
-    """The groups of collective nodes.
+    """The collective nodes of a run, and their groups.
 
     Parameters
     ----------
+    rows
+        int64[num_rows], the nodes, by their rows in the workload.
     counts
         int64[num_rows, num_dimensions], how many values members have in each dimension of the network.
     begins_together
         bool[num_rows], whether all members have one representative, so that all begin at one time.
     """
 
+    rows: _Ints
     counts: _Ints
     begins_together: NDArray[np.bool_]
 
@@ -96,15 +98,17 @@ class CollectiveShapes:
         return members
 
 
-def shapes_of(some: CompactRun, rows: _Ints) -> CollectiveShapes:
-    """The shapes of the groups of some collective nodes.
+def shapes_of(some: CompactRun) -> CollectiveShapes:
+    """The shapes of the groups of all collective nodes.
 
     Raises
     ------
     ConfigError
         If a group is no product of coordinates.
     """
-    lattice, group = some.lattice, group_ids(some.run.columns)[rows]
+    lattice, columns = some.lattice, some.run.columns
+    rows = np.flatnonzero((some.run.workload.kind == NodeType.COMM_COLL) & np.isin(columns.comm_type, list(PATTERN_KEYS)))
+    group = group_ids(columns)[rows]
     counts, together = np.ones((len(rows), len(lattice.size)), np.int64), np.zeros(len(rows), np.bool_)
     for number in np.unique(group).tolist():
         if number == ALL_RANKS:
@@ -114,10 +118,10 @@ def shapes_of(some: CompactRun, rows: _Ints) -> CollectiveShapes:
             own = tuple(len(values) for values in lattice.values(members, f"group {number}"))
             is_one = len(np.unique(lattice.canonical(members)[0])) == 1
         counts[group == number], together[group == number] = own, is_one
-    involved = some.run.columns.involved_dims[rows]
+    involved = columns.involved_dims[rows]
     for index in range(counts.shape[1]):  # a collective over some dimensions is one of each part of the network
         counts[(involved >= 0) & (involved >> index & 1 == 0), index] = 1
-    return CollectiveShapes(counts, together)
+    return CollectiveShapes(rows, counts, together)
 
 
 def _rates(dimensions: tuple[Dimension, ...]) -> NDArray[np.float64]:
@@ -128,22 +132,17 @@ def _rates(dimensions: tuple[Dimension, ...]) -> NDArray[np.float64]:
     return rates
 
 
-def _sets(count: int) -> Iterator[tuple[int, ...]]:
-    for size in range(1, min(count, 8) + 1):
-        yield from combinations(range(count), size)
-
-
-def _crossing(some: CompactRun, rows: _Ints, shapes: CollectiveShapes) -> tuple[int, str]:
+def _crossing(some: CompactRun, shapes: CollectiveShapes) -> tuple[int, str]:
     """The longest that the links of some dimensions need for all that has to cross them."""
     run, lattice = some.run, some.lattice
     trace, rates = run.workload, _rates(run.network.dimensions)
-    pattern, size = run.columns.comm_type[rows], trace.size_bytes[rows].astype(np.float64)
+    pattern, size = run.columns.comm_type[shapes.rows], trace.size_bytes[shapes.rows].astype(np.float64)
     members = shapes.members
     sends = np.flatnonzero(trace.kind == NodeType.COMM_SEND)
     src = lattice.representatives[trace.rank[sends]]
     differs = lattice.digits(src) != lattice.digits(trace.peer[sends])
     best = 0, ""
-    for chosen in _sets(len(rates)):
+    for chosen in dimension_sets(len(rates)):
         parts = shapes.counts[:, chosen].prod(axis=1)
         crossed = np.select(
             [pattern == CommType.ALL_REDUCE, pattern == CommType.ALL_GATHER, pattern == CommType.REDUCE_SCATTER],
@@ -159,11 +158,11 @@ def _crossing(some: CompactRun, rows: _Ints, shapes: CollectiveShapes) -> tuple[
     return best
 
 
-def _entering_ns(some: CompactRun, rows: _Ints, shapes: CollectiveShapes) -> _Ints:
+def _entering_ns(some: CompactRun, shapes: CollectiveShapes) -> _Ints:
     """How long a collective takes at least, 0 where its members may begin at several times."""
     run, members = some.run, shapes.members
     trace = run.workload
-    pattern, size = run.columns.comm_type[rows], trace.size_bytes[rows].astype(np.float64)
+    pattern, size = run.columns.comm_type[shapes.rows], trace.size_bytes[shapes.rows].astype(np.float64)
     entering = np.select(
         [pattern == CommType.ALL_REDUCE, pattern == CommType.ALL_GATHER, pattern == CommType.REDUCE_SCATTER],
         [np.where(members > 1, size, 0), (members - 1) * size, size / members],
@@ -175,41 +174,41 @@ def _entering_ns(some: CompactRun, rows: _Ints, shapes: CollectiveShapes) -> _In
     return np.where(shapes.begins_together, times, 0)
 
 
-def _path(some: CompactRun, timed: _Ints) -> int:
-    """The longest way through the nodes of representatives; a receive also comes after the send that alone can meet it."""
-    run = some.run
-    trace = run.workload
-    sent = _sends_of_receives(some)
-    rate = float(bytes_per_ns(np.array([each.bandwidth_gibps for each in run.network.dimensions])).max())
-    first, dep = trace.dep_first.tolist(), trace.dep.tolist()
-    waits = np.diff(trace.dep_first)
-    followers: list[list[int]] = [[] for _ in range(trace.num_nodes)]
-    left = waits.tolist()
-    for row in range(trace.num_nodes):
-        for before in dep[first[row] : first[row + 1]]:
-            followers[before].append(row)
-    begin, delay = [0] * trace.num_nodes, timed.tolist()
-    for receive, send in sent.items():
-        took = int(trace.size_bytes[send] / rate) + min(int(each.latency_ns) for each in run.network.dimensions)
-        followers[send].append(receive)
-        left[receive] += 1
-        delay[send] = took
-    ready = [row for row in range(trace.num_nodes) if left[row] == 0]
-    longest = 0
-    while ready:
-        row = ready.pop()
-        end = begin[row] + delay[row]
-        longest = max(longest, end)
-        for after in followers[row]:
-            begin[after] = max(begin[after], end)
+def _paths_ns(some: CompactRun, *durations: _Ints) -> list[int]:
+    """The longest way through the nodes of representatives, for each of some int64[num_nodes] of what nodes take.
+
+    A receive also comes after the send that alone can meet it, which takes as long as its message at least.
+    """
+    trace, dimensions = some.run.workload, some.run.network.dimensions
+    receives, sends = _pairs(some)
+    latency = min(int(each.latency_ns) for each in dimensions)
+    rate = float(bytes_per_ns(np.array([each.bandwidth_gibps for each in dimensions])).max())
+    took = (trace.size_bytes[sends] / rate).astype(np.int64) + latency
+    waiting = np.concatenate((np.repeat(np.arange(trace.num_nodes), np.diff(trace.dep_first)), receives))
+    first, follower = (each.tolist() for each in group_by(np.concatenate((trace.dep, sends)), waiting, trace.num_nodes))
+    left = np.bincount(waiting, minlength=trace.num_nodes).tolist()
+    order = [row for row, count in enumerate(left) if count == 0]
+    for row in order:  # which grows
+        for after in follower[first[row] : first[row + 1]]:
             left[after] -= 1
             if left[after] == 0:
-                ready.append(after)
+                order.append(after)
+    longest = []
+    for timed in durations:
+        delay = timed.copy()
+        delay[sends] = took
+        begin, delays = [0] * trace.num_nodes, delay.tolist()
+        ends = [0]
+        for row in order:
+            ends.append(end := begin[row] + delays[row])
+            for after in follower[first[row] : first[row + 1]]:
+                begin[after] = max(begin[after], end)
+        longest.append(max(ends))
     return longest
 
 
-def _sends_of_receives(some: CompactRun) -> dict[int, int]:
-    """For the row of a receive, that of the send that it meets, where only one can."""
+def _pairs(some: CompactRun) -> tuple[_Ints, _Ints]:
+    """The rows of receives that only one send can meet, and the rows of these sends."""
     trace, lattice = some.run.workload, some.lattice
     known: dict[tuple[int, ...], list[list[int]]] = {}
     for kind in (NodeType.COMM_SEND, NodeType.COMM_RECV):
@@ -219,4 +218,6 @@ def _sends_of_receives(some: CompactRun) -> dict[int, int]:
         keys = np.stack((src, dst, trace.tag[rows] % TAGS, trace.size_bytes[rows]), axis=1)
         for key, row in zip(map(tuple, keys.tolist()), rows.tolist(), strict=True):
             known.setdefault(key, [[], []])[kind == NodeType.COMM_RECV].append(row)
-    return {received[0]: sent[0] for sent, received in known.values() if len(sent) == len(received) == 1}
+    pairs = [(received[0], sent[0]) for sent, received in known.values() if len(sent) == len(received) == 1]
+    receives, sends = np.array(pairs, np.int64).reshape(-1, 2).T
+    return receives, sends

@@ -49,6 +49,7 @@ def _spread(topology: Topology, collective: Collective, timing: Timing, seed: in
     found = choose_branchings(topology, timing, collective.root, collective.num_chunks)
     trees = len(found.channel)
     periods = np.array([collective.num_chunks / trees * found.period_ns])
-    packing = Packing(np.zeros(1, np.bool_), np.full(trees, collective.root), found.channel[None], (found.branches,), periods)
-    sends = send_graph_along_trees(collective, packing, np.arange(collective.num_chunks) % trees, stagger=1.0)
+    roots, tree_of = np.full(trees, collective.root), np.arange(collective.num_chunks) % trees
+    packing = Packing(np.zeros(1, np.bool_), roots, found.channel[None], (found.branches,), periods, tree_of)
+    sends = send_graph_along_trees(collective, packing, stagger=1.0)
     return dispatch(topology, collective, timing, sends, "branchings", seed)

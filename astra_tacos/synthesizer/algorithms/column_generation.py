@@ -20,13 +20,15 @@ from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.columns.demand import Demands
+from astra_tacos.synthesizer.columns.device_trees import DeviceTrees
 from astra_tacos.synthesizer.columns.programme import Solution, solve
 from astra_tacos.synthesizer.columns.trip_sends import as_hops, choose_columns, from_hops, make_sends
 from astra_tacos.synthesizer.parts.dispatch import dispatch
 from astra_tacos.synthesizer.parts.mirror import mirror, mirrored
 from astra_tacos.synthesizer.parts.send_graph import SendGraph
 
-_REFERENCE_BYTES = 1 << 30
+_REFERENCE = (1 << 30, 1)
+"""Bytes and chunks for each NPU of a collective whose shares serve those of any size."""
 _MOST_NPUS, _MOST_ALIKE, _MOST_ORBITS = 128, 2048, 4
 _MOST_SENDS = 1 << 22
 _FEW_FOR_EACH, _SENDS_OF_BOTH = 2, 1 << 21
@@ -111,12 +113,32 @@ def _one_after_the_other(topology: Topology, collective: Collective, timing: Tim
 
 def _spread(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
     """Trees or paths as the programme weighs them, and their sends."""
-    members = collective.member_npus.tobytes()
-    kind = (collective.reduces, collective.gathers, collective.is_personalised)
-    name = collective.name if kind != _AS_ALL_GATHER or collective.root is not None else _GATHERING[False]
-    solution = _solved(topology, name, collective.root, members, seed)
-    demands = Demands(topology, collective, seed)
-    return schedule_columns(topology, collective, timing, solution, demands, _NAME, seed)
+    return along_shares(topology, collective, timing, _NAME, seed)
+
+
+def along_shares(
+    topology: Topology,
+    collective: Collective,
+    timing: Timing,
+    name: str,
+    seed: int,
+    with_devices: bool | None = None,
+    cut: tuple[int, int] = _REFERENCE,
+) -> Schedule:
+    """The schedule of whole chunks along the columns of `best_shares`.
+
+    Parameters
+    ----------
+    topology, collective, timing
+        The network, the collective and its delays.
+    name, seed
+        Of the synthesizer.
+    with_devices, cut
+        As `best_shares` takes them.
+    """
+    solution = best_shares(topology, collective, seed, with_devices, cut)
+    demands = Demands(topology, collective, seed, _trees_of(topology, collective, with_devices))
+    return schedule_columns(topology, collective, timing, solution, demands, name, seed)
 
 
 def schedule_columns(
@@ -145,9 +167,44 @@ def schedule_columns(
     return dispatch(topology, collective, timing, sends, name, seed)
 
 
-@lru_cache(maxsize=8)
-def _solved(topology: Topology, name: str, root: int | None, members: bytes, seed: int) -> Solution:
-    """The solution for a collective of the reference size, whatever its chunks."""
-    npus = np.frombuffer(members, np.int64).tolist()
-    collective = make_collective(name, topology.num_npus, _REFERENCE_BYTES, 1, root, npus)
-    return solve(Demands(topology, collective, seed))
+def best_shares(
+    topology: Topology,
+    collective: Collective,
+    seed: int = 0,
+    with_devices: bool | None = None,
+    cut: tuple[int, int] = _REFERENCE,
+) -> Solution:
+    """The best columns, and the bytes along each, of a collective of some size, whatever its chunks.
+
+    Parameters
+    ----------
+    topology, collective
+        The network, and a collective of the same kind.
+    seed
+        Of ties between trees.
+    with_devices
+        Whether trees may branch at reducing devices and servers, or at servers only; None for NPUs that are members.
+    cut
+        The size in bytes, and the chunks for each NPU.
+    """
+    kind = (collective.reduces, collective.gathers, collective.is_personalised)
+    name = collective.name if kind != _AS_ALL_GATHER or collective.root is not None else _GATHERING[False]
+    return _solved(topology, name, collective.root, collective.member_npus.tobytes(), seed, with_devices, cut)
+
+
+@lru_cache(maxsize=24)
+def _solved(
+    topology: Topology,
+    name: str,
+    root: int | None,
+    members: bytes,
+    seed: int,
+    with_devices: bool | None,
+    cut: tuple[int, int],
+) -> Solution:
+    collective = make_collective(name, topology.num_npus, *cut, root, np.frombuffer(members, np.int64).tolist())
+    return solve(Demands(topology, collective, seed, _trees_of(topology, collective, with_devices)))
+
+
+def _trees_of(topology: Topology, collective: Collective, with_devices: bool | None) -> DeviceTrees | None:
+    return None if with_devices is None else DeviceTrees(topology, collective, with_devices=with_devices)

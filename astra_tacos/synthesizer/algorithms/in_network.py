@@ -24,14 +24,10 @@ from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LinkModel, Timing
 from astra_tacos.support.units import format_size
-from astra_tacos.synthesizer.algorithms.column_generation import refuse_without_forwarding, schedule_columns
+from astra_tacos.synthesizer.algorithms.column_generation import along_shares, refuse_without_forwarding
 from astra_tacos.synthesizer.chunk_counts import advise_for_trips
-from astra_tacos.synthesizer.columns.demand import Demands
-from astra_tacos.synthesizer.columns.device_trees import DeviceTrees
-from astra_tacos.synthesizer.columns.programme import Solution, solve
 from astra_tacos.synthesizer.columns.routes import RouteFinder
 
-_NAME = "in-network"
 _MOST_NPUS = 128
 _UNDER_WAY = 8
 """Chunks that a window should hold at least, so that few bytes of it are lost to the last chunk that does not fit."""
@@ -67,23 +63,15 @@ def in_network(topology: Topology, collective: Collective, timing: Timing, seed:
     seed
         Of ties between trees; the same arguments give the same schedule.
     """
-    has_windows = any(device.window_bytes is not None for device in topology.reducing)
-    chunk_bytes = int(collective.class_size_bytes[-1]) if has_windows else 0
-    members = collective.member_npus.tobytes()
-    solution = _solved(topology, collective.name, collective.root, members, seed, chunk_bytes)
-    demands = Demands(topology, collective, seed, DeviceTrees(topology, collective))
-    return schedule_columns(topology, collective, timing, solution, demands, _NAME, seed)
-
-
-@lru_cache(maxsize=8)
-def _solved(topology: Topology, name: str, root: int | None, members: bytes, seed: int, chunk_bytes: int) -> Solution:
-    """The solution for some bytes, whatever their chunks where there are no windows (`chunk_bytes` 0)."""
-    npus = np.frombuffer(members, np.int64).tolist()
-    collective = make_collective(name, topology.num_npus, max(chunk_bytes, 1 << 20) * len(npus), 1, root, npus)
-    if chunk_bytes:
-        count = max(1, round(int(collective.class_size_bytes[-1]) / chunk_bytes))
-        collective = make_collective(name, topology.num_npus, chunk_bytes * len(npus) * count, count, root, npus)
-    return solve(Demands(topology, collective, seed, DeviceTrees(topology, collective)))
+    smallest, members = 1 << 20, collective.member_npus.tolist()
+    cut = smallest * len(members), 1
+    if any(device.window_bytes is not None for device in topology.reducing):
+        chunk_bytes = int(collective.class_size_bytes[-1])
+        size_bytes = max(chunk_bytes, smallest) * len(members)
+        whole = make_collective(collective.name, topology.num_npus, size_bytes, 1, collective.root, members)
+        count = max(1, round(int(whole.class_size_bytes[-1]) / chunk_bytes))
+        cut = chunk_bytes * len(members) * count, count
+    return along_shares(topology, collective, timing, "in-network", seed, True, cut)
 
 
 def advise_for_devices(topology: Topology, name: str, size_bytes: int, link_model: LinkModel, max_sends: int) -> int:
@@ -108,8 +96,6 @@ def advise_for_devices(topology: Topology, name: str, size_bytes: int, link_mode
     return max(count, -(-int(whole.class_size_bytes[-1]) * _UNDER_WAY // min(windows)))
 
 
-_SERVER = "parameter-server"
-_REFERENCE_BYTES = 1 << 30
 _MOST_SENDS = 1 << 22
 
 
@@ -146,18 +132,4 @@ def parameter_server(topology: Topology, collective: Collective, timing: Timing,
     seed
         Of ties between trees; the same arguments give the same schedule.
     """
-    solution = server_solution(topology, collective, seed)
-    demands = Demands(topology, collective, seed, DeviceTrees(topology, collective, with_devices=False))
-    return schedule_columns(topology, collective, timing, solution, demands, _SERVER, seed)
-
-
-def server_solution(topology: Topology, collective: Collective, seed: int = 0) -> Solution:
-    """The best shares, whatever the chunks: trees and the bytes along each, for some size."""
-    return _solved_for_servers(topology, collective.name, collective.root, collective.member_npus.tobytes(), seed)
-
-
-@lru_cache(maxsize=8)
-def _solved_for_servers(topology: Topology, name: str, root: int | None, members: bytes, seed: int) -> Solution:
-    npus = np.frombuffer(members, np.int64).tolist()
-    collective = make_collective(name, topology.num_npus, _REFERENCE_BYTES, 1, root, npus)
-    return solve(Demands(topology, collective, seed, DeviceTrees(topology, collective, with_devices=False)))
+    return along_shares(topology, collective, timing, "parameter-server", seed, with_devices=False)

@@ -60,11 +60,17 @@ def _halving_doubling(topology: Topology, collective: Collective, turned: bool) 
     In step k of a gathering, NPUs whose ids differ only in bit k exchange all that they have. Reductions run backwards in time.
     """
     # Relative to the owner: every NPU that differs from it only below bit k sends to its partner in step k.
+    return _by_doubling(topology, collective, np.bitwise_xor)
+
+
+def _by_doubling(
+    topology: Topology, collective: Collective, npu_at: Callable[[NDArray[np.int32], NDArray[np.int32]], NDArray[np.int32]]
+) -> Spread:
+    """Whoever has a chunk doubles in every step; `npu_at` tells the NPU at each place of the tree, as seen from the owner."""
     num_chunks = collective.num_chunks
     src, dst, step = binomial_tree(topology.num_npus)
     chunk = np.repeat(np.arange(num_chunks, dtype=np.int32), len(dst))
-    owner = collective.chunk_owner[chunk]
-    first, second = (owner ^ np.tile(end, num_chunks) for end in (src, dst))
+    first, second = (npu_at(collective.chunk_owner[chunk], np.tile(end, num_chunks)) for end in (src, dst))
     return Spread(chunk, first, second, np.tile(step, num_chunks))
 
 
@@ -84,15 +90,11 @@ def _bruck(topology: Topology, collective: Collective, turned: bool) -> Spread:
     In step k of a gathering, NPU v sends to NPU v - 2**k everything that v has and the other lacks. Reductions run backwards in
     time. In step k of an All-to-All, NPU v sends to NPU v + 2**k all chunks for NPUs whose distance from the owner has bit k.
     """
-    # As seen from the owner: after k steps the 2**k NPUs before it have the chunk.
-    num_npus, num_chunks = np.int32(topology.num_npus), collective.num_chunks
+    num_npus = np.int32(topology.num_npus)
     if collective.chunk_target is not None:
         return _bit_by_bit(collective.chunk_owner, collective.chunk_target, num_npus)
-    src, dst, step = binomial_tree(topology.num_npus)
-    chunk = np.repeat(np.arange(num_chunks, dtype=np.int32), len(dst))
-    owner = collective.chunk_owner[chunk]
-    first, second = ((owner - np.tile(end, num_chunks)) % num_npus for end in (src, dst))
-    return Spread(chunk, first, second, np.tile(step, num_chunks))
+    # As seen from the owner: after k steps the 2**k NPUs before it have the chunk.
+    return _by_doubling(topology, collective, lambda owner, place: (owner - place) % num_npus)
 
 
 bruck = _along(_bruck, "bruck")

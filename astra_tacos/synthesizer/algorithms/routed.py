@@ -18,8 +18,7 @@ from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.parts.dispatch import dispatch
 from astra_tacos.synthesizer.parts.mirror import backwards, justify
-from astra_tacos.synthesizer.routing.route import BUSY_SHARE, find_route, send_graph_along_route
-from astra_tacos.synthesizer.routing.tree_growth import may_choose_roots
+from astra_tacos.synthesizer.routing.route import BUSY_SHARE, find_routes, send_graph_along_route
 
 _FEW_SENDS = 500_000
 
@@ -49,9 +48,7 @@ def routed(topology: Topology, collective: Collective, timing: Timing, seed: int
 
 
 def _spread(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
-    # Other roots do not always help: links between members may be faster than those to others.
-    kinds = (False, True) if may_choose_roots(topology, collective) else (False,)
-    routes = [find_route(topology, collective, timing, seed, free_roots=free_roots) for free_roots in kinds]
+    routes = find_routes(topology, collective, timing, seed)
     graphs = [send_graph_along_route(topology, collective, timing, route) for route in routes]
     # Where ports of switches have to be paired, neither of the two methods is always better.
     tried = (

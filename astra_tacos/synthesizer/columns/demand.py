@@ -101,21 +101,11 @@ and at random, so that trees differ."""
 class _Demand:
     """Data that takes the same kind of way.
 
-    `roots`: NPUs that trees may have as root, or the NPU that all paths leave, or lead to. `share`: of all bytes that chunks
-    have, or for paths the bytes for each target. `targets`: of paths.
+    `roots`: NPUs that trees may have as root, or the NPU that all paths leave, or lead to. `targets`: of paths.
     """
 
     roots: tuple[int, ...]
-    share: float
     targets: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Priced:
-    """Prices of rows, float64[num_rows], and the cheapest routes between NPUs for them."""
-
-    price: NDArray[np.float64]
-    routes: Routes
 
 
 class Demands:
@@ -172,20 +162,20 @@ class Demands:
         if collective.chunk_target is not None:
             owners = np.unique(owner).tolist()
             self.demands = [
-                _Demand((owner,), total, tuple(np.unique(collective.chunk_target[collective.chunk_owner == owner]).tolist()))
+                _Demand((owner,), tuple(np.unique(collective.chunk_target[collective.chunk_owner == owner]).tolist()))
                 for owner in owners
             ]
             pairs = sum(len(demand.targets) for demand in self.demands) * self.copies
             self.share = np.full(len(self.demands), total / pairs)
             self.of_chunk = np.searchsorted(owners, owner)
         elif collective.num_phases == 2:
-            self.demands = [_Demand((*firsts, *(devices.roots if devices is not None else ())), total)]
+            self.demands = [_Demand((*firsts, *(devices.roots if devices is not None else ())))]
             self.share = np.array([total])
             self.of_chunk = np.zeros(collective.num_chunks, np.int64)
         else:
             owners, self.of_chunk = np.unique(owner, return_inverse=True)
             self.share = np.bincount(self.of_chunk, collective.chunk_size_bytes).astype(np.float64) / self.copies
-            self.demands = [_Demand((owner,), share) for owner, share in zip(list(owners), self.share.tolist(), strict=True)]
+            self.demands = [_Demand((owner,)) for owner in owners.tolist()]
 
     def __len__(self) -> int:
         return len(self.demands)
@@ -195,9 +185,9 @@ class Demands:
         """Bytes of all demands, those of paths once for all targets."""
         return float(self.share.sum())
 
-    def priced(self, price: NDArray[np.float64]) -> Priced:
-        """What there is to know about prices, float64[num_rows], of a nanosecond of all links of an orbit, or of a window."""
-        return Priced(price, self._finder.find((price / self.row_size)[self._orbit]))
+    def routes(self, price: NDArray[np.float64]) -> Routes:
+        """The cheapest ones for prices, float64[num_rows], of a nanosecond of all links of an orbit, or of a window."""
+        return self._finder.find((price / self.row_size)[self._orbit])
 
     def target_in(self, collective: Collective) -> NDArray[np.int64] | None:
         """int64[num_chunks], the target of each chunk as seen from the owner that its demand is of; None if it has none."""
@@ -206,24 +196,22 @@ class Demands:
         element = self.group.element_of(collective.chunk_owner.astype(np.int64))
         return self.group.back(element, collective.chunk_target.astype(np.int64))
 
-    def roots(self, number: int) -> tuple[int, ...]:
-        """The NPUs and devices that trees of a demand may have as root."""
-        return self.demands[number].roots
-
-    def cheapest(self, priced: Priced, number: int, roots: tuple[int, ...] | None = None) -> list[Column]:
+    def cheapest(
+        self, price: NDArray[np.float64], routes: Routes, number: int, roots: tuple[int, ...] | None = None
+    ) -> list[Column]:
         """A column of a demand for each of its roots, or of some, that is the cheapest with that root, but for ties.
 
         Trees that branch at devices are cheap, but need not be the cheapest.
         """
         demand = self.demands[number]
         if self.is_personalised:
-            return [self._column(number, self._paths(priced.routes, demand.roots[0], demand.targets))]
+            return [self._column(number, self._paths(routes, demand.roots[0], demand.targets))]
         asked = demand.roots if roots is None else roots
         members = set(self._members.tolist())
-        found = {root: self._between_npus(priced.routes, number, root) for root in asked if root in members}
+        found = {root: self._between_npus(routes, number, root) for root in asked if root in members}
         if self._devices is not None:
-            for root, column in zip(asked, self._devices.columns(priced.price, number, asked, self.phases), strict=True):
-                if column is not None and (root not in found or _cost(priced, column) < _cost(priced, found[root])):
+            for root, column in zip(asked, self._devices.columns(price, number, asked, self.phases), strict=True):
+                if column is not None and (root not in found or column.cost(price) < found[root].cost(price)):
                     found[root] = column
         return list(found.values())
 
@@ -265,10 +253,6 @@ class Demands:
             stops = [at + 1 for at, link in enumerate(links) if head[link] < self.topology.num_endpoints]
             trips += [Trip(tuple(links[a:b]), False, target) for a, b in zip([0, *stops[:-1]], stops, strict=True)]
         return trips
-
-
-def _cost(priced: Priced, column: Column) -> float:
-    return float(priced.price[column.rows] @ column.load)
 
 
 def _tree(routes: Routes, cost: NDArray[np.float64], members: list[int], root: int, *, adds: bool) -> list[Trip]:

@@ -61,56 +61,52 @@ class Solution:
 
 def solve(demands: Demands) -> Solution:
     """Columns and bytes along each of them that are within a thousandth of the optimum, or the best after some rounds."""
-    rate = demands.rate
-    columns = _first_columns(demands, rate)
+    columns = _first_columns(demands)
     best_bound, centre = 0.0, None
-    amount, time, price = _master(columns, demands, rate)
+    amount, time, price = _master(columns, demands)
     for _ in range(_MOST_ROUNDS):
         if time - best_bound <= _GAP * time:
             break
-        asked = price if centre is None else _SMOOTHING * centre + (1 - _SMOOTHING) * price
-        bound, found = _priced(demands, asked)
-        if bound > best_bound:
-            best_bound, centre = bound, asked
-        useful = _cheaper(found, columns, price, len(demands))
-        if not useful and asked is not price:
-            bound, found = _priced(demands, price)
+        for asked in (price,) if centre is None else (_SMOOTHING * centre + (1 - _SMOOTHING) * price, price):
+            bound, found = _priced(demands, asked)
             if bound > best_bound:
-                best_bound, centre = bound, price
+                best_bound, centre = bound, asked
             useful = _cheaper(found, columns, price, len(demands))
+            if useful:
+                break
         if not useful:
             break
         columns += useful
-        amount, time, price = _master(columns, demands, rate)
-    amount = _shallowest(columns, demands, rate, time * (1 + _SHALLOWER))
+        amount, time, price = _master(columns, demands)
+    amount = _shallowest(columns, demands, time * (1 + _SHALLOWER))
     used = np.flatnonzero(amount > _USED * amount.max())
     return Solution(tuple(columns[at] for at in used.tolist()), amount[used], time, best_bound)
 
 
-def _shallowest(columns: list[Column], demands: Demands, rate: NDArray[np.float64], time: float) -> NDArray[np.float64]:
+def _shallowest(columns: list[Column], demands: Demands, time: float) -> NDArray[np.float64]:
     """Bytes along each column so that links take no longer than a time, and chunks pass as few links as possible."""
     from scipy.optimize import linprog
 
-    inside, all_of, total = _rows_of(columns, demands, rate)
+    (inside, all_of), total = _rows_of(columns, demands), demands.total
     depth = np.array([demands.depth(column) for column in columns])
-    room = rate * (time / total)
+    room = demands.rate * (time / total)
     best = linprog(depth, inside, room, all_of, demands.share / total, (0, None), method="highs")
     amount: NDArray[np.float64] = best.x * total
     return amount
 
 
-def _rows_of(columns: list[Column], demands: Demands, rate: NDArray[np.float64]) -> tuple[Any, Any, float]:
-    """The loads of links, of one byte along each column, and which demand it serves, as sparse matrices; and all bytes."""
+def _rows_of(columns: list[Column], demands: Demands) -> tuple[Any, Any]:
+    """The loads of links, of one byte along each column, and which demand it serves, as sparse matrices."""
     from scipy.sparse import csc_array
 
     count = len(columns)
     row = np.concatenate([column.rows for column in columns])
     which = np.repeat(np.arange(count), [len(column.rows) for column in columns])
     load = np.concatenate([column.load for column in columns])
-    inside = csc_array((load, (row, which)), shape=(len(rate), count))
+    inside = csc_array((load, (row, which)), shape=(len(demands.rate), count))
     of_demand = np.array([column.demand for column in columns])
     all_of = csc_array((np.ones(count), (of_demand, np.arange(count))), shape=(len(demands), count))
-    return inside, all_of, float(demands.share.sum())
+    return inside, all_of
 
 
 def _cheaper(found: list[Column], columns: list[Column], price: NDArray[np.float64], num_demands: int) -> list[Column]:
@@ -120,48 +116,46 @@ def _cheaper(found: list[Column], columns: list[Column], price: NDArray[np.float
     cost = np.add.reduceat(price[rows] * np.concatenate([column.load for column in columns]), first)
     least = np.full(num_demands, np.inf)
     np.minimum.at(least, [column.demand for column in columns], cost)
-    return [column for column in found if float(price[column.rows] @ column.load) < least[column.demand] * (1 - 1e-9)]
+    return [column for column in found if column.cost(price) < least[column.demand] * (1 - 1e-9)]
 
 
-def _first_columns(demands: Demands, rate: NDArray[np.float64]) -> list[Column]:
+def _first_columns(demands: Demands) -> list[Column]:
+    rate = demands.rate
     load = np.zeros(len(rate))
     columns: list[Column] = []
-    wanted = [(number, root) for number in range(len(demands)) for root in demands.roots(number)]
+    wanted = [(number, root) for number, demand in enumerate(demands.demands) for root in demand.roots]
     step = max(1, len(wanted) // 16)
     for _ in range(_FIRST_ROUNDS):
         for first in range(0, len(wanted), step):
             busy = load / rate
             price = np.exp(_STEEPNESS * busy / max(float(busy.max()), 1e-300) - _STEEPNESS) / rate * demands.row_size
-            priced = demands.priced(price)
+            routes = demands.routes(price)
             for number, root in wanted[first : first + step]:
-                for column in demands.cheapest(priced, number, (root,)):
+                for column in demands.cheapest(price, routes, number, (root,)):
                     columns.append(column)
-                    load[column.rows] += column.load * demands.share[number] / len(demands.roots(number))
+                    load[column.rows] += column.load * demands.share[number] / len(demands.demands[number].roots)
                     count_work(len(column.trips) * 8)
     return columns
 
 
 def _priced(demands: Demands, price: NDArray[np.float64]) -> tuple[float, list[Column]]:
     """The bound of prices that cost 1 for a nanosecond of all links, and the cheapest columns."""
-    priced = demands.priced(price)
+    routes = demands.routes(price)
     bound, columns = 0.0, []
     for number in range(len(demands)):
-        found = demands.cheapest(priced, number)
-        costs = [float(price[column.rows] @ column.load) for column in found]
-        bound += min(costs) * demands.share[number]
+        found = demands.cheapest(price, routes, number)
+        bound += min(column.cost(price) for column in found) * demands.share[number]
         columns += found
         count_work(sum(len(column.trips) for column in found) * 8)
     return bound / (1 + NOISE), columns
 
 
-def _master(
-    columns: list[Column], demands: Demands, rate: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], float, NDArray[np.float64]]:
+def _master(columns: list[Column], demands: Demands) -> tuple[NDArray[np.float64], float, NDArray[np.float64]]:
     """Bytes along each column, the time of the busiest link, and prices of links that cost 1 for a nanosecond of all."""
     from scipy.optimize import linprog
     from scipy.sparse import csc_array, hstack
 
-    inside, all_of, total = _rows_of(columns, demands, rate)
+    (inside, all_of), total, rate = _rows_of(columns, demands), demands.total, demands.rate
     scale = float(rate.max())
     objective = np.zeros(len(columns) + 1)
     objective[-1] = 1.0

@@ -148,6 +148,10 @@ class Column:
     rows: NDArray[np.int64]
     load: NDArray[np.float64]
 
+    def cost(self, price: NDArray[np.float64]) -> float:
+        """What a byte along it costs, at the prices of all rows."""
+        return float(price[self.rows] @ self.load)
+
 
 def column_of(demand: int, trips: list[Trip], windows: Mapping[int, float] | None = None) -> Column:
     """The column of these trips, and of these windows by number with their times, where every link is an orbit of its own."""

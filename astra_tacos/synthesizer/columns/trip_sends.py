@@ -14,7 +14,8 @@ and the order in which they start there is that of the schedule.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,7 @@ from astra_tacos.schedule.messages import Sends
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import Timing, compute_timing
-from astra_tacos.support.grouping import group_by, members_of
+from astra_tacos.support.grouping import count_before, group_by, members_of
 from astra_tacos.synthesizer.columns.demand import Demands
 from astra_tacos.synthesizer.columns.programme import Solution
 from astra_tacos.synthesizer.columns.routes import Column, Trip
@@ -77,7 +78,7 @@ def choose_columns(solution: Solution, demands: Demands, collective: Collective)
             excess[links] += load * size / rate[links]
         # The k-th of a column's n chunks comes at place (k + 1/2) / n.
         which = np.repeat(np.arange(len(columns)), count)
-        place = (np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count) + 0.5) / np.maximum(count[which], 1)
+        place = (count_before(which) + 0.5) / count[which]
         column_of[own] = columns[which[np.lexsort((which, place))]]
     return column_of
 
@@ -87,16 +88,6 @@ def _load_for(demands: Demands, column: Column, target: int) -> tuple[NDArray[np
     if not demands.is_personalised:
         return column.rows, column.load
     return demands.load_of([trip for trip in column.trips if trip.target == target])
-
-
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """The hops of a column for one chunk: channel, trip, whether it is added at the hop's end, and the time left at its start."""
-
-    channel: NDArray[np.int64]
-    trip: NDArray[np.int64]
-    adds: NDArray[np.bool_]
-    left_ns: NDArray[np.float64]
 
 
 def make_sends(
@@ -135,14 +126,12 @@ def make_sends(
         )
         for key in distinct.tolist()
     ]
-    first = np.cumsum([0, *(len(each.channel) for each in rows)])
+    first = np.cumsum([0, *map(len, rows)])
     begin, row = members_of(first, which)
     chunk = np.repeat(np.arange(collective.num_chunks), np.diff(begin))
-    trips = np.array([int(each.trip[-1]) + 1 for each in rows])[which]
+    trips = np.array([each[-1][1] + 1 for each in rows])[which]
     before = np.repeat(np.cumsum(trips) - trips, np.diff(begin))
-    channel, trip, adds, left = (
-        np.concatenate([getattr(each, name) for each in rows])[row] for name in ("channel", "trip", "adds", "left_ns")
-    )
+    channel, trip, adds, left = (np.array(column)[row] for column in zip(*chain.from_iterable(rows), strict=True))
     if demands.group.order > 1:  # on fabrics, where every channel is one link
         element = demands.group.element_of(collective.chunk_owner.astype(np.int64))[chunk]
         channel = topology.channel_of_link()[demands.group.move_links(element, topology.channel_link[channel])]
@@ -171,11 +160,7 @@ def _due_ns(demands: Demands, collective: Collective, solution: Solution) -> NDA
         owner = collective.chunk_owner.astype(np.int64) * collective.num_npus + collective.chunk_target
     elif collective.num_phases == 1 or demands.group.order > 1:
         owner = collective.chunk_owner.astype(np.int64)
-    order = np.lexsort((np.arange(len(owner)), owner))
-    count = np.bincount(owner)
-    place = np.empty(len(owner))
-    place[order] = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
-    due: NDArray[np.float64] = place / np.maximum(count, 1)[owner] * solution.time_ns * _STAGGER
+    due: NDArray[np.float64] = count_before(owner) / np.bincount(owner)[owner] * solution.time_ns * _STAGGER
     return due
 
 
@@ -186,10 +171,11 @@ def _rows(
     delay: NDArray[np.float64],
     channels_of: Callable[[Trip], list[tuple[int, tuple[int, ...]]]],
     timing: Timing,
-) -> _Rows:
+) -> list[tuple[int, int, bool, float]]:
+    """The hops of a column for one chunk: channel, trip, whether it is added at the hop's end, and the time left at its start."""
     trips = [trip for trip in column.trips if target is None or trip.target == target]
     ahead: dict[tuple[int, bool], float] = {}
-    channel, number, adds, left = [], [], [], []
+    rows: list[tuple[int, int, bool, float]] = []
     # From the last trip to the first: what waits for a trip comes after it.
     spread = max((0.0, *_depths(topology, trips, delay)))
     for at in range(len(trips) - 1, -1, -1):
@@ -200,21 +186,12 @@ def _rows(
         hops = channels_of(trip)
         for place in range(len(hops) - 1, -1, -1):
             after += float(delay[list(hops[place][1])].sum())
-            channel.append(hops[place][0])
-            number.append(at)
-            adds.append(trip.adds and place == len(hops) - 1)
-            left.append(after)
+            rows.append((hops[place][0], at, trip.adds and place == len(hops) - 1, after))
         ahead[src, trip.adds] = max(ahead.get((src, trip.adds), 0.0), after)
-    order = slice(None, None, -1)
-    return _Rows(
-        np.array(channel, np.int64)[order],
-        np.array(number, np.int64)[order],
-        np.array(adds, np.bool_)[order],
-        np.array(left, np.float64)[order],
-    )
+    return rows[::-1]
 
 
-def _depths(topology: Topology, trips: list, delay: NDArray[np.float64]) -> list[float]:  # type: ignore[type-arg]
+def _depths(topology: Topology, trips: list[Trip], delay: NDArray[np.float64]) -> list[float]:
     """How long each trip that copies takes to arrive after the chunk is whole."""
     there: dict[int, float] = {}
     for trip in trips:

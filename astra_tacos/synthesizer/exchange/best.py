@@ -111,33 +111,23 @@ def best_mix(topology: Topology, collective: Collective, timing: Timing, synthes
     Parameters
     ----------
     topology, collective, timing
-        What to synthesize; the collective gathers, reduces or is an All-to-All, and keeps its chunks.
+        What to synthesize; the network has dimensions, the collective gathers, reduces or is an All-to-All, and keeps its chunks.
     synthesizer, seed
         What the schedule records.
-
-    Raises
-    ------
-    SynthesisError
-        If there is nothing to try.
     """
     levels = dimension_levels(topology)
     numbers = list(range(len(levels)))
     orders = [numbers, numbers[::-1]][: len(levels)]
-    best: tuple[float, Schedule] | None = None
-    for names, order in islice(
-        product(product((DOUBLING, SHORTEST), repeat=len(levels)), orders), num_mixes(topology, collective)
-    ):
+
+    def mix(names: tuple[str, ...], order: list[int]) -> Schedule:
         spreads = tuple(level.ways[name] for level, name in zip(levels, names, strict=True))
         ways = Ways(spreads, tuple(name == DOUBLING for name in names))
         over = np.tile(np.array(order, np.int8), (collective.num_chunks, 1))
         sends = send_graph_over_dimensions(topology, collective, timing, over, ways)
-        schedule = dispatch(topology, collective, timing, sends, synthesizer, seed)
-        time = exact_time_ns(schedule)
-        if best is None or time < best[0]:
-            best = time, schedule
-    if best is None:
-        raise SynthesisError(f"{topology.name} has no dimensions, expected at least one")
-    return best[1]
+        return dispatch(topology, collective, timing, sends, synthesizer, seed)
+
+    mixes = product(product((DOUBLING, SHORTEST), repeat=len(levels)), orders)
+    return min((mix(*each) for each in islice(mixes, num_mixes(topology, collective))), key=exact_time_ns)
 
 
 _MOST_SCHEDULED = 6
@@ -181,7 +171,7 @@ def best_plan(topology: Topology, size_bytes: int, timing: Timing, synthesizer: 
         collective = plan.collective(topology.num_npus, size_bytes)
         try:
             exact = compute_timing(topology, collective, timing.link_model, timing.reduce_bandwidth_gbps)
-            sends = send_graph_of(plan, topology, exact, topology.num_npus)
+            sends = send_graph_of(plan, topology, exact)
             schedule = dispatch(topology, collective, exact, sends, synthesizer, seed)
             count_work(_BUILD * len(sends.chunk))
         except SynthesisError:

@@ -98,9 +98,9 @@ class Costs:
             return plan
         return replace(plan, pieces=int(pieces[np.argmax(truncated <= max(MOST_TRUNCATED / 2, truncated.min()))]))
 
-    def of(self, level: Level, plan: Plan, number: int) -> StageCost | None:
+    def of(self, plan: Plan, number: int) -> StageCost | None:
         """The cost of a level's form, one way if it scatters and gathers; None if it is too large to be worth it."""
-        form = plan.forms[number]
+        level, form = plan.levels[number], plan.forms[number]
         form = replace(form, num_adders=1, num_whole=0)
         key = id(level), form
         if key not in self._known:
@@ -191,7 +191,8 @@ def list_plans(levels: tuple[Level, ...], least_bytes: int, size_bytes: int) -> 
         Of the buffer.
     """
     most = max(1, size_bytes // least_bytes)
-    orders = list(permutations(range(len(levels)))) if len(levels) <= _MOST_ORDERS else _two_orders(len(levels))
+    numbers = range(len(levels))
+    orders = list(permutations(numbers)) if len(levels) <= _MOST_ORDERS else [tuple(numbers), tuple(reversed(numbers))]
     seen = set()
     for forms in product(*(_forms(level, most) for level in levels)):
         scattering = [number for number, form in enumerate(forms) if form.num_owners > 1]
@@ -208,10 +209,6 @@ def list_plans(levels: tuple[Level, ...], least_bytes: int, size_bytes: int) -> 
                     plan = Plan(levels, forms, order, pieces, turns)
                     if plan.num_chunks <= most:
                         yield plan
-
-
-def _two_orders(count: int) -> list[tuple[int, ...]]:
-    return [tuple(range(count)), tuple(reversed(range(count)))]
 
 
 def _forms(level: Level, most_owners: int) -> list[Form]:
@@ -244,7 +241,7 @@ def num_rows(plan: Plan, num_npus: int) -> tuple[int, int]:
 
 def estimate_ns(plan: Plan, size_bytes: int, costs: Costs) -> float | None:
     """The estimated time of a plan, None if it cannot be told."""
-    cost = [costs.of(level, plan, number) for number, level in enumerate(plan.levels)]
+    cost = [costs.of(plan, number) for number in range(len(plan.levels))]
     if any(stage is None for stage in cost):
         return None
     chains: list[list[float]] = []
@@ -313,7 +310,7 @@ def with_late_additions(plan: Plan, size_bytes: int, least_bytes: int, costs: Co
     if number is None or costs.is_blocking:
         return
     level, form = plan.levels[number], plan.forms[number]
-    stage = costs.of(level, plan, number)
+    stage = costs.of(plan, number)
     if form.way != SHORTEST or form.num_owners < 2 or stage is None or stage.hops != 1 or level.size < 3:
         return
     here = size_bytes * form.num_shares / plan.num_shares

@@ -11,7 +11,7 @@ from astra_tacos.collective.all_reduce import all_reduce_of
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.support.grouping import distinct_places
+from astra_tacos.support.grouping import row_places
 from astra_tacos.synthesizer.exchange.level import DOUBLING, Level, over_channels
 from astra_tacos.synthesizer.exchange.stages import Progress, Values, gather, one_shot, recursive_doubling, scatter, two_shot_late
 from astra_tacos.synthesizer.parts.send_graph import SendGraph
@@ -114,7 +114,7 @@ class Plan:
         return np.arange(count) * size // max(count, 1)
 
 
-def send_graph_of(plan: Plan, topology: Topology, timing: Timing, num_npus: int) -> SendGraph:
+def send_graph_of(plan: Plan, topology: Topology, timing: Timing) -> SendGraph:
     """The sends of a plan, as messages: what goes to one NPU in one step.
 
     Where links are free while a message is on its way, chunks of different owners over shortest routes go one by one.
@@ -127,10 +127,8 @@ def send_graph_of(plan: Plan, topology: Topology, timing: Timing, num_npus: int)
         The network.
     timing
         Delays of the plan's chunks.
-    num_npus
-        NPUs of the network.
     """
-    num_chunks = plan.num_chunks
+    num_chunks, num_npus = plan.num_chunks, topology.num_npus
     values = Values(num_npus, num_chunks)
     contribution = np.arange(num_npus)[:, None] + np.arange(num_chunks) * num_npus
     progress = Progress(contribution, values)
@@ -151,11 +149,8 @@ def send_graph_of(plan: Plan, topology: Topology, timing: Timing, num_npus: int)
     one_by_one = np.zeros((plan.turns, steps), np.bool_)
     one_by_one[np.concatenate(parts), first[:, 3]] = np.concatenate(apart)
     alone = one_by_one[turn_of, sends[:, 3]]
-    keys: tuple[NDArray[np.integer], ...] = (sends[:, 4], turn_of, sends[:, 3], hop, chunk % plan.pieces)
-    keys += (np.where(alone, sends[:, 0], 0),)
-    message = np.zeros(len(sends), np.int64)
-    for column in keys:
-        message = distinct_places(message * (int(column.max()) + 1) + column)[1]
+    value = np.where(alone, sends[:, 0], 0)
+    message = row_places(sends[:, 4], turn_of, sends[:, 3], hop, chunk % plan.pieces, value)[1]
     rank = sends[:, 3] * (int(hop.max()) + 1) + hop
     return SendGraph(
         chunk,

@@ -19,16 +19,6 @@ class Hops(NamedTuple):
     hops: I32_OUT
 
 
-class Branches(NamedTuple):
-    """Results: how long a chunk takes, with nothing in its way, from a tree's root to an NPU and on from there to the last one.
-
-    That one is the last NPU that it goes to by way of the NPU. Against the arrows for a tree that leads into its root.
-    """
-
-    away_ns: I64_2D_OUT  # [num_trees, num_npus]
-    ahead_ns: I64_2D_OUT
-
-
 @kernel
 def hops_to_come(root: I32, sums: Hops, copies: Hops, num_npus: int):
     """The longest way from the end of each send on, up the in-tree and down the out-tree, counted in sends.
@@ -59,24 +49,26 @@ def hops_to_come(root: I32, sums: Hops, copies: Hops, num_npus: int):
 
 
 @kernel
-def walk(trees: I32_2D, inward: bool, src: I32, dst: I32, channel_ns: I64, branches: Branches):
+def walk(trees: I32_2D, end: I32, channel_ns: I64, away_ns: I64_2D_OUT, ahead_ns: I64_2D_OUT):
     """Measure trees' branches.
 
     Parameters
     ----------
     trees
         [num_trees, num_npus], the channel that joins each NPU to the tree, -1 for the root.
-    src, dst, channel_ns
-        Of channels: ends, and how long a chunk takes.
+    end, channel_ns
+        Of channels: the end that is nearer to the root, and how long a chunk takes.
+    away_ns, ahead_ns
+        [num_trees, num_npus], results: how long a chunk takes, with nothing in its way, from the root to an NPU, and on from
+        there to the last NPU that it goes to by way of that one. Against the arrows for a tree that leads into its root.
     """
-    end = dst if inward else src
     num_npus = trees.shape[1]
     queue = np.empty(num_npus, np.int64)
     children = np.empty(num_npus, np.int64)
     for t in range(len(trees)):
         for npu in range(num_npus):
             children[npu] = 0
-            branches.ahead_ns[t, npu] = 0
+            ahead_ns[t, npu] = 0
         for npu in range(num_npus):
             if trees[t, npu] >= 0:
                 children[end[trees[t, npu]]] += 1
@@ -90,7 +82,7 @@ def walk(trees: I32_2D, inward: bool, src: I32, dst: I32, channel_ns: I64, branc
             channel = trees[t, npu]
             if channel >= 0:
                 parent = end[channel]
-                branches.ahead_ns[t, parent] = max(branches.ahead_ns[t, parent], branches.ahead_ns[t, npu] + channel_ns[channel])
+                ahead_ns[t, parent] = max(ahead_ns[t, parent], ahead_ns[t, npu] + channel_ns[channel])
                 children[parent] -= 1
                 if children[parent] == 0:
                     queue[size] = parent
@@ -98,4 +90,4 @@ def walk(trees: I32_2D, inward: bool, src: I32, dst: I32, channel_ns: I64, branc
         for at in range(num_npus - 1, -1, -1):
             npu = queue[at]
             channel = trees[t, npu]
-            branches.away_ns[t, npu] = 0 if channel < 0 else branches.away_ns[t, end[channel]] + channel_ns[channel]
+            away_ns[t, npu] = 0 if channel < 0 else away_ns[t, end[channel]] + channel_ns[channel]

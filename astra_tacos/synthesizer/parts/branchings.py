@@ -72,7 +72,7 @@ class _Network:
         from astra_tacos.synthesizer.parts._tree_kernels import Channels
 
         self.topology, self.root = topology, root
-        self.hold_ns = link_graph(topology, timing).hold_ns
+        self.hold_ns = link_graph(topology, timing).hold
         token = topology.num_devices
         npus = np.arange(topology.num_npus)
         tail = np.concatenate((topology.link_src, np.full(len(npus), token), [token + 1])).astype(np.int64)

@@ -39,12 +39,6 @@ class Ways:
     bit_by_bit: tuple[bool, ...]
 
 
-def ways_of_blocks(topology: Topology) -> Ways:
-    """Chunks spread by the pattern of each dimension's building block; personalised ones go straight."""
-    spreads = tuple(dimension.building_block.spread(dimension.size) for dimension in topology.dimensions)
-    return Ways(spreads, (False,) * len(spreads))
-
-
 def fastest_over_dimensions(
     topology: Topology,
     collective: Collective,
@@ -68,33 +62,32 @@ def fastest_over_dimensions(
     one_by_one
         Whether chunks that would leave together go one by one.
     """
-    best: tuple[float, Schedule] | None = None
-    for ways in _ways_to_try(topology, collective, timing):
+
+    def along(ways: Ways) -> Schedule:
         sends = send_graph_over_dimensions(topology, collective, timing, orders, ways)
         sends = replace(sends, message=None) if one_by_one else sends
-        schedule = dispatch(topology, collective, timing, sends, synthesizer, seed)
-        time = exact_time_ns(schedule)
-        if best is None or time < best[0]:
-            best = time, schedule
-    assert best is not None
-    return best[1]
+        return dispatch(topology, collective, timing, sends, synthesizer, seed)
+
+    return min(map(along, _ways_to_try(topology, collective, timing)), key=exact_time_ns)
 
 
 def _ways_to_try(topology: Topology, collective: Collective, timing: Timing) -> list[Ways]:
-    own = ways_of_blocks(topology)
+    """Chunks spread by the pattern of each dimension's building block, or straight; personalised ones go straight."""
+    spreads = tuple(dimension.building_block.spread(dimension.size) for dimension in topology.dimensions)
+    own = Ways(spreads, (False,) * len(spreads))
     if timing.is_blocking or collective.is_personalised:
         return [own]
     straight = [
         spread if dimension.building_block.hops_through_members else spread_directly(dimension.size)
-        for dimension, spread in zip(topology.dimensions, own.spreads, strict=True)
+        for dimension, spread in zip(topology.dimensions, spreads, strict=True)
     ]
-    if all(map(np.array_equal, straight, own.spreads)):
+    if all(map(np.array_equal, straight, spreads)):
         return [own]
     return [own, Ways(tuple(straight), own.bit_by_bit)]
 
 
 def send_graph_over_dimensions(
-    topology: Topology, collective: Collective, timing: Timing, orders: NDArray[np.int8], ways: Ways | None = None
+    topology: Topology, collective: Collective, timing: Timing, orders: NDArray[np.int8], ways: Ways
 ) -> SendGraph:
     """Sends that reduce every chunk along one dimension after another, in its own order, and gather it in the reverse order.
 
@@ -113,16 +106,15 @@ def send_graph_over_dimensions(
     orders
         int8[num_chunks, num_dimensions].
     ways
-        How chunks move within a dimension, by default `ways_of_blocks`.
+        How chunks move within a dimension.
     """
-    ways = ways or ways_of_blocks(topology)
     if collective.is_personalised:
         spread = _turn_by_turn(topology, collective, orders, np.array(ways.bit_by_bit))
     else:
         spread = _spread(ways.spreads, collective, orders[:, ::-1])
-    if collective.is_personalised:
-        return make_send_graph(topology, collective, timing, lambda turned: spread)
     sends = make_send_graph(topology, collective, timing, lambda turned: spread)
+    if collective.is_personalised:
+        return sends
     turns, steps = np.int32(collective.chunks_per_npu), sends.rank.max() + 1
     turn = np.where(sends.reduces, sends.chunk % turns, turns)
     return replace(sends, rank=sends.rank + turn * steps)

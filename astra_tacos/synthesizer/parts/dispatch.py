@@ -106,7 +106,7 @@ def dispatch(
 
     # Messages are numbered by channel, then by urgency, so that a channel's most urgent one is the one of the smallest number.
     numbered, urgency = sends.by_urgency()
-    slots = find_slots(topology, collective, timing, numbered)
+    *feeds, slots = find_slots(topology, collective, timing, numbered)
     sizes = message_sizes(topology, collective, timing, numbered.chunk, numbered.message_first)
     row = numbered.first[:-1]
     channel, reduces, size_class = numbered.channel[row], numbered.reduces[row], sizes.size_class
@@ -123,16 +123,8 @@ def dispatch(
     place[np.lexsort((channel, urgency))] = np.arange(len(urgency))
     examined = np.zeros(1, np.int64)
     started = kernels.start_order(
-        kernels.Sends(channel, place, up_ns, down_ns, usable, slots.feeds_first, slots.feeds),
-        kernels.Slots(
-            slots.awaited.copy(),
-            slots.size.copy(),
-            slots.waiting_first,
-            slots.waiting,
-            slots.wholes_first,
-            slots.wholes,
-            slots.duration_ns,
-        ),
+        kernels.Sends(channel, place, up_ns, down_ns, usable, *feeds),
+        slots,
         kernels.Channels(first, topology.channel_link, topology.channel_down_link, *_channels_of_switch_links(topology)),
         sends_left,
         examined,

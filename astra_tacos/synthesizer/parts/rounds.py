@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.network.topology import Topology
 from astra_tacos.support.errors import SynthesisError
+from astra_tacos.support.grouping import group_by, members_of
 
 if TYPE_CHECKING:
     from scipy.optimize import LinearConstraint
@@ -322,11 +323,9 @@ def _up_to(
     key: NDArray[np.int64], last: NDArray[np.int64], of: NDArray[np.int64], step: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """All pairs of a row and an entry of one key, where the entry's step is at most the row's last one."""
-    order = np.argsort(of, kind="stable")
-    begin, end = np.searchsorted(of[order], key, "left"), np.searchsorted(of[order], key, "right")
-    row = np.repeat(np.arange(len(key)), end - begin)
-    before = np.cumsum(end - begin) - (end - begin)
-    entry = order[np.arange(len(row)) + np.repeat(begin - before, end - begin)]
+    first, entries = group_by(of, np.arange(len(of)), int(max(of.max(), key.max())) + 1)
+    begin, at = members_of(first, key)
+    row, entry = np.repeat(np.arange(len(key)), np.diff(begin)), entries[at]
     kept = step[entry] <= last[row]
     return row[kept], entry[kept]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,9 @@ from astra_tacos.schedule.messages import Sends, first_rows
 from astra_tacos.schedule.partial_sums import Additions, PartialSums, addition_ns, stop_keys
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.support.grouping import distinct, distinct_places, group_by
+
+if TYPE_CHECKING:
+    from astra_tacos.synthesizer.parts._dispatch_kernels import Slots
 
 NO_SLOT = -1
 
@@ -75,39 +79,12 @@ class SendGraph:
         return sends, message_urgency
 
 
-@dataclass(frozen=True, slots=True)
-class Slots:
-    """Joint prerequisites of messages: a slot is an item that arrives at an NPU, copied or reduced, or a sum made there.
+def find_slots(
+    topology: Topology, collective: Collective, timing: Timing, sends: Sends
+) -> tuple[NDArray[np.int64], NDArray[np.int64], Slots]:
+    """The slots that each message helps to fill (CSR), and the slots.
 
-    Parameters
-    ----------
-    feeds_first, feeds
-        The slots that each message helps to fill: int64[num_messages + 1] and int64[...].
-    waiting_first, waiting
-        The messages that wait for each slot: int64[num_slots + 1] and int64[...].
-    awaited
-        int64[num_messages], how many slots have to be full before each message can start.
-    size
-        int64[num_slots], how many sends or parts fill each.
-    wholes_first, wholes
-        The sums that each slot is a part of, as slots: int64[num_slots + 1] and int64[...].
-    duration_ns
-        int64[num_slots], how long a sum takes to make, from its last part on; 0 for other slots.
-    """
-
-    feeds_first: NDArray[np.int64]
-    feeds: NDArray[np.int64]
-    waiting_first: NDArray[np.int64]
-    waiting: NDArray[np.int64]
-    awaited: NDArray[np.int64]
-    size: NDArray[np.int64]
-    wholes_first: NDArray[np.int64]
-    wholes: NDArray[np.int64]
-    duration_ns: NDArray[np.int64]
-
-
-def find_slots(topology: Topology, collective: Collective, timing: Timing, sends: Sends) -> Slots:
-    """The slots that messages feed and wait for.
+    A slot is a joint prerequisite of messages: an item that arrives at an NPU, copied or reduced, or a sum made there.
 
     Parameters
     ----------
@@ -116,6 +93,8 @@ def find_slots(topology: Topology, collective: Collective, timing: Timing, sends
     sends
         Sends in messages, in any order.
     """
+    from astra_tacos.synthesizer.parts._dispatch_kernels import Slots
+
     num_npus = topology.num_npus
     src, dst = topology.channel_src[sends.channel], topology.channel_dst[sends.channel]
     item = sends.item.astype(np.int64) * num_npus
@@ -142,7 +121,7 @@ def find_slots(topology: Topology, collective: Collective, timing: Timing, sends
         duration = np.concatenate((duration, addition_ns(made.size_bytes, timing.reduce_bandwidth_gbps)))
     message = np.repeat(np.arange(sends.num_messages), np.diff(sends.first))
     waits = np.flatnonzero(awaits != NO_SLOT)
-    waiting, slots = message[waits], awaits[waits]
+    waiting, awaited = message[waits], awaits[waits]
     results = awaited_results(topology, collective, sends)
     if results is not None:
         windowed = np.flatnonzero(results >= 0)
@@ -150,17 +129,17 @@ def find_slots(topology: Topology, collective: Collective, timing: Timing, sends
         for kind in (0, 1):  # copies and what is added
             number = _position(slot, place + kind)
             waiting = np.concatenate((waiting, message[windowed[number != NO_SLOT]]))
-            slots = np.concatenate((slots, number[number != NO_SLOT]))
-    pairs = distinct(waiting * len(size) + slots)
+            awaited = np.concatenate((awaited, number[number != NO_SLOT]))
+    pairs = distinct(waiting * len(size) + awaited)
     waiting_message, waited = pairs // max(len(size), 1), pairs % max(len(size), 1)
-    return Slots(
-        *group_by(message, feeds, sends.num_messages),
-        *group_by(waited, waiting_message, len(size)),
+    slots = Slots(
         np.bincount(waiting_message, minlength=sends.num_messages),
         size.astype(np.int64),
+        *group_by(waited, waiting_message, len(size)),
         *group_by(*wholes, len(size)),
         duration,
     )
+    return *group_by(message, feeds, sends.num_messages), slots
 
 
 def _made_slots(

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.support.grouping import count_before, distinct
 from astra_tacos.synthesizer.parts.send_graph import SendGraph
 
 
@@ -54,12 +55,11 @@ def measure(topology: Topology, timing: Timing, channel: NDArray[np.int32], inwa
     inward
         Whether trees lead into their roots.
     """
-    from astra_tacos.synthesizer.parts._overlap_kernels import Branches as Results
     from astra_tacos.synthesizer.parts._overlap_kernels import walk
 
     channel_ns = timing.channel_delay_ns[:, -1] + (timing.reduction_ns[-1] if inward else 0)
     away_ns, ahead_ns = np.empty((2, *channel.shape), np.int64)
-    walk(channel, inward, topology.channel_src, topology.channel_dst, channel_ns, Results(away_ns, ahead_ns))
+    walk(channel, topology.channel_dst if inward else topology.channel_src, channel_ns, away_ns, ahead_ns)
     return Branches(away_ns, ahead_ns, np.where(channel >= 0, channel_ns[channel], 0))
 
 
@@ -79,6 +79,8 @@ class Packing:
         How long the trees of each kind are.
     link_ns
         float64[num_links], how long each link is busy with all chunks.
+    tree_of
+        int64[num_chunks], the tree of each chunk.
     """
 
     inward: NDArray[np.bool_]
@@ -86,12 +88,13 @@ class Packing:
     channel: NDArray[np.int32]
     branches: tuple[Branches, ...]
     link_ns: NDArray[np.float64]
+    tree_of: NDArray[np.int64]
 
 
 _NEAR_THE_MIDDLE = 1.34
 
 
-def share_trees(root: NDArray[np.integer], num_npus: int, most: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def share_trees(root: NDArray[np.integer], most: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Assignment of chunks with given roots to about `most` trees in all: equally many per root, used by its chunks in turn.
 
     Returns
@@ -100,13 +103,8 @@ def share_trees(root: NDArray[np.integer], num_npus: int, most: int) -> tuple[ND
         int64[num_chunks], the tree of each chunk; int64[num_trees], where each begins.
     """
     root = root.astype(np.int64)
-    chunk = np.arange(len(root))
-    count = np.bincount(root, minlength=num_npus)
-    order = np.argsort(root, kind="stable")
-    within = np.empty_like(chunk)
-    within[order] = chunk - np.repeat(np.cumsum(count) - count, count)
-    per_root = max(1, most // int(np.count_nonzero(count)))
-    key, tree_of = np.unique(root * per_root + within % per_root, return_inverse=True)
+    per_root = max(1, most // len(distinct(root)))
+    key, tree_of = np.unique(root * per_root + count_before(root) % per_root, return_inverse=True)
     return tree_of, key // per_root
 
 
@@ -123,11 +121,7 @@ def spread_evenly(root: NDArray[np.int64]) -> NDArray[np.int64]:
     order
         int64[num_trees], numbers of trees.
     """
-    count = np.bincount(root)
-    order = np.argsort(root, kind="stable")
-    within = np.empty(len(root), np.int64)
-    within[order] = np.arange(len(root)) - np.repeat(np.cumsum(count) - count, count)
-    return np.argsort((within + 0.5) / count[root], kind="stable")
+    return np.argsort((count_before(root) + 0.5) / np.bincount(root)[root], kind="stable")
 
 
 def middle_npus(topology: Topology, timing: Timing, members: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -149,9 +143,7 @@ _STAGGER = 0.15
 """Share of the busiest link's time over which the chunks of an All-Reduce, Broadcast or Reduce are due, where trees differ."""
 
 
-def send_graph_along_trees(
-    collective: Collective, packing: Packing, tree_of: NDArray[np.int64], stagger: float = _STAGGER
-) -> SendGraph:
+def send_graph_along_trees(collective: Collective, packing: Packing, stagger: float = _STAGGER) -> SendGraph:
     """Sends along the trees, in the order of their latest start times.
 
     Parameters
@@ -160,11 +152,10 @@ def send_graph_along_trees(
         The collective to synthesize.
     packing
         The trees.
-    tree_of
-        int64[num_chunks], the tree of each chunk.
     stagger
         Share of the busiest link's time over which chunks that share roots are due; 1 for one after another.
     """
+    tree_of = packing.tree_of
     due_ns = np.zeros(len(tree_of))
     if len(packing.inward) == 2 or collective.root is not None:
         due_ns = np.arange(len(tree_of)) / len(tree_of) * packing.link_ns.max() * stagger

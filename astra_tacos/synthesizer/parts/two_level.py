@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.network.topology import Topology
+from astra_tacos.support.grouping import group_by
 
 if TYPE_CHECKING:
     from astra_tacos.synthesizer.parts._two_level_kernels import Turns
@@ -46,8 +47,7 @@ class Stages:
 
         count = self.permutation.shape[1]
         pair = (np.arange(count) * count + self.permutation).ravel()
-        order = np.argsort(pair, kind="stable")
-        first = np.concatenate(([0], np.cumsum(np.bincount(pair, minlength=count * count))))
+        first, order = group_by(pair, np.arange(len(pair)), count * count)
         stage = order // count
         return Turns(first, self.units[stage], stage, len(self.units))
 

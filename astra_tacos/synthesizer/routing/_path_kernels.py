@@ -55,10 +55,13 @@ class Bundles(NamedTuple):
 
 
 class Channels(NamedTuple):
-    """Channels by their source: the first of each NPU, sorted by destination, and how long each takes for a chunk."""
+    """Channels by source: the first of each NPU, sorted by destination; their links, and how long each takes for a chunk."""
 
     first: I64
+    src: I32
     dst: I32
+    up: I32
+    down: I32  # -1 if none
     ns: I64
 
 
@@ -77,7 +80,6 @@ class Hops(NamedTuple):
     chunk: I32_OUT
     channel: I32_OUT
     ahead_ns: I64_OUT  # from the start of the send to the chunk's target
-    ready_ns: I64_OUT  # to the start of the send, if nothing is in the way
 
 
 @inlined
@@ -203,23 +205,22 @@ def channel_between(src, dst, channels):
 
 
 @kernel
-def sends_of_paths(paths: Paths, num_npus: int, link_src: I32, channels: Channels, hops: Hops):
+def sends_of_paths(paths: Paths, link_src: I32, channels: Channels, hops: Hops):
     """The sends of all chunks, each chunk's from its target back to its owner; returns how many there are.
 
     They are written to `hops` as far as that has room.
     """
-    room = len(hops.chunk)
+    num_npus = len(channels.first) - 1
     made = 0
     for c in range(len(paths.owner)):
         bundle = paths.bundle[c]
         npu = np.int64(paths.target[c])
         left = np.int64(0)
-        begin = made
         while npu != paths.owner[c]:
             before = np.int64(link_src[paths.last[bundle, npu]])
             if before >= num_npus:
                 before = np.int64(link_src[paths.last[bundle, before]])
-            if made < room:
+            if made < len(hops.chunk):
                 used = channel_between(before, npu, channels)
                 left += channels.ns[used]
                 hops.chunk[made] = c
@@ -227,7 +228,4 @@ def sends_of_paths(paths: Paths, num_npus: int, link_src: I32, channels: Channel
                 hops.ahead_ns[made] = left
             made += 1
             npu = before
-        if made <= room:
-            for send in range(begin, made):
-                hops.ready_ns[send] = left - hops.ahead_ns[send]
     return made

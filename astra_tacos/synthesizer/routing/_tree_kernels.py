@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from astra_tacos.support.kernels.compiled import BOOL, F64, F64_OUT, I32, I32_3D_OUT, I64, I64_OUT, helper, kernel
+from astra_tacos.support.kernels.compiled import BOOL, F64, F64_OUT, I32_3D_OUT, I64, I64_OUT, helper, kernel
 from astra_tacos.support.kernels.shared import heap_drop_first, heap_push
 from astra_tacos.synthesizer.routing._path_kernels import NEVER, Channels, Links, channel_between, load_link, price_links
 
@@ -27,18 +27,10 @@ class Trees(NamedTuple):
     is_member: BOOL  # [num_npus]
 
 
-class ChannelLinks(NamedTuple):
-    """The source of each channel, its link (or up-link) and its down-link (-1 if none)."""
-
-    src: I32
-    up: I32
-    down: I32
-
-
 @helper
-def _carry(amount, channel, channel_links, links, load, price):
+def _carry(amount, channel, channels, links, load, price):
     """Add what so many chunks hold the links of a channel to their loads; returns what the channel cost before."""
-    up, down = channel_links.up[channel], channel_links.down[channel]
+    up, down = channels.up[channel], channels.down[channel]
     cost = price[up]
     load_link(links, up, amount, load, price)
     if down >= 0:
@@ -48,11 +40,11 @@ def _carry(amount, channel, channel_links, links, load, price):
 
 
 @helper
-def _lay(weight, row, channel_links, links, load, price):
+def _lay(weight, row, channels, links, load, price):
     """Add a tree to the loads (or take it off, if the weight is negative)."""
     for npu in range(len(row)):
         if row[npu] >= 0:
-            _carry(weight, row[npu], channel_links, links, load, price)
+            _carry(weight, row[npu], channels, links, load, price)
 
 
 @helper
@@ -70,12 +62,11 @@ def _work_space(num_npus, num_devices, num_links):
 
 
 @helper
-def _grow_from(start, weight, is_member, inward, links, network, row, work):
+def _grow_from(start, weight, is_member, inward, links, channels, row, work):
     """Grow one tree from its root and add it to the loads; returns what its channels cost, -1 if a member is out of reach.
 
     The member that is cheapest to reach is joined next, from wherever in the tree (Takahashi and Matsuyama 1980).
     """
-    channels, channel_links = network
     load, price, (cost, away, by, way, inside, heap_cost, heap_device) = work
     num_npus = len(row)
     num_devices = len(cost)
@@ -121,7 +112,7 @@ def _grow_from(start, weight, is_member, inward, links, network, row, work):
                     before = np.int64(links.src[by[before]])
                 used = channel_between(npu, before, channels) if inward else channel_between(before, npu, channels)
                 row[npu] = used
-                paid += _carry(weight, used, channel_links, links, load, price)
+                paid += _carry(weight, used, channels, links, load, price)
                 inside[npu] = True
                 away[npu] = away[before] + delay
                 left -= is_member[npu]
@@ -160,9 +151,8 @@ def _has_channel(src, dst, channels):
 
 
 @helper
-def _star(root, weight, is_member, links, network, into, out, work):
+def _star(root, weight, is_member, links, channels, into, out, work):
     """Lay channels between a root and every member, to and fro; returns what they cost, -1 if there is none to some member."""
-    channels, channel_links = network
     load, price = work[0], work[1]
     for npu in range(len(into)):
         into[npu] = -1
@@ -174,19 +164,18 @@ def _star(root, weight, is_member, links, network, into, out, work):
         if is_member[npu] and npu != root:
             into[npu] = channel_between(npu, root, channels)
             out[npu] = channel_between(root, npu, channels)
-            paid += _carry(weight, into[npu], channel_links, links, load, price)
-            paid += _carry(weight, out[npu], channel_links, links, load, price)
+            paid += _carry(weight, into[npu], channels, links, load, price)
+            paid += _carry(weight, out[npu], channels, links, load, price)
     return paid
 
 
 @helper
-def _start_where_sums_end(root, weight, is_member, links, network, into, out, work):
+def _start_where_sums_end(root, weight, is_member, links, channels, into, out, work):
     """Move the root of a pair of trees to where sums are complete; returns it, and what the channels that this saves cost.
 
     An NPU that is no member and gets sums from one NPU only adds nothing to them, so that NPU has the whole sum already: it
     passes it on instead of getting it back. Branches that no longer lead to a member are cut off.
     """
-    channels, channel_links = network
     load, price = work[0], work[1]
     saved = 0.0
     start = root
@@ -200,7 +189,7 @@ def _start_where_sums_end(root, weight, is_member, links, network, into, out, wo
         if children != 1:
             break
         if out[child] >= 0:
-            saved += _carry(-weight, out[child], channel_links, links, load, price)
+            saved += _carry(-weight, out[child], channels, links, load, price)
             out[child] = -1
         out[root] = into[child]
         into[child] = -1
@@ -212,9 +201,9 @@ def _start_where_sums_end(root, weight, is_member, links, network, into, out, wo
             if out[npu] >= 0 and not is_member[npu]:
                 leads_on = False
                 for other in range(len(out)):
-                    leads_on |= out[other] >= 0 and channel_links.src[out[other]] == npu
+                    leads_on |= out[other] >= 0 and channels.src[out[other]] == npu
                 if not leads_on:
-                    saved += _carry(-weight, out[npu], channel_links, links, load, price)
+                    saved += _carry(-weight, out[npu], channels, links, load, price)
                     out[npu] = -1
                     is_whole = False
     return root, saved
@@ -227,7 +216,6 @@ def grow(
     to_root: Links,
     from_root: Links,
     channels: Channels,
-    channel_links: ChannelLinks,
     tree: I32_3D_OUT,
     load: F64_OUT,
 ):
@@ -257,36 +245,35 @@ def grow(
     grown = np.full((3, num_kinds, num_npus), -1, np.int32)
     roots = np.empty(3, np.int64)
     member = trees.is_member
-    network = (channels, channel_links)
     for turn in range(len(order)):
         t = order[turn]
         weight = trees.weight[t]
         for kind in range(num_kinds):
-            _lay(-weight, tree[kind, t], channel_links, from_root, load, price)
+            _lay(-weight, tree[kind, t], channels, from_root, load, price)
         best = -1
         least = NEVER
         for which in range(1 if trees.offer[t] < 0 else 3):
             root = trees.root[t] if which == 0 else trees.offer[t]
             paid = 0.0
             if which == 2:
-                paid = _star(root, weight, member, from_root, network, grown[2, 0], grown[2, 1], work)
+                paid = _star(root, weight, member, from_root, channels, grown[2, 0], grown[2, 1], work)
                 if paid < 0:
                     continue
             else:
                 for kind in range(num_kinds):
                     links = to_root if trees.inward[kind] else from_root
                     row = grown[which, kind]
-                    more = _grow_from(root, weight, member, trees.inward[kind], links, network, row, work)
+                    more = _grow_from(root, weight, member, trees.inward[kind], links, channels, row, work)
                     if more < 0:
                         return t
                     paid += more
             if num_kinds == 2:
                 into, out = grown[which, 0], grown[which, 1]
-                root, saved = _start_where_sums_end(root, weight, member, from_root, network, into, out, work)
+                root, saved = _start_where_sums_end(root, weight, member, from_root, channels, into, out, work)
                 paid -= saved
             roots[which] = root
             for kind in range(num_kinds):
-                _lay(-weight, grown[which, kind], channel_links, from_root, load, price)
+                _lay(-weight, grown[which, kind], channels, from_root, load, price)
             if paid < least:
                 least = paid
                 best = which
@@ -294,5 +281,5 @@ def grow(
         for kind in range(num_kinds):
             for npu in range(num_npus):  # the assignment of a row takes 3 s more to compile, for its errors' texts
                 tree[kind, t, npu] = grown[best, kind, npu]
-            _lay(weight, tree[kind, t], channel_links, from_root, load, price)
+            _lay(weight, tree[kind, t], channels, from_root, load, price)
     return -1

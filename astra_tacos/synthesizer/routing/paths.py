@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +23,11 @@ from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.schedule.link_use import count_work
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.support.errors import SynthesisError
-from astra_tacos.support.grouping import group_by
+from astra_tacos.support.grouping import count_before, group_by
 from astra_tacos.synthesizer.parts.send_graph import SendGraph
+
+if TYPE_CHECKING:
+    from astra_tacos.synthesizer.routing._path_kernels import Channels, Links
 
 _LINKS_A_ROUND = 1 << 24
 """Bundles times links: what a round looks at."""
@@ -51,23 +55,11 @@ class Paths:
     link_ns: NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LinkGraph:
-    """Devices and links in the layout of the kernels.
-
-    `out_first`, `out_link`: links out of each device (CSR). `hold_ns`, `delay_ns`: float64[num_links], for how long a chunk of
-    the larger size holds a link, and what the link adds to its way; very much for links that no channel uses.
-    """
-
-    out_first: NDArray[np.int64]
-    out_link: NDArray[np.int64]
-    hold_ns: NDArray[np.float64]
-    delay_ns: NDArray[np.float64]
-
-
 @lru_cache(maxsize=16)
-def link_graph(topology: Topology, timing: Timing) -> LinkGraph:
-    """The links of a topology under a timing model."""
+def link_graph(topology: Topology, timing: Timing) -> Links:
+    """The links out of each device, for how long a chunk of the larger size holds each, and what it adds to a chunk's way."""
+    from astra_tacos.synthesizer.routing._path_kernels import Links
+
     links = np.arange(topology.num_links)
     first, out = group_by(topology.link_src, links, topology.num_devices)
     hold, delay = timing.link_hold_ns[:, -1], timing.link_delay_ns[:, -1]
@@ -78,7 +70,17 @@ def link_graph(topology: Topology, timing: Timing) -> LinkGraph:
         np.minimum.at(hold, topology.channel_link, timing.channel_delay_ns[:, -1])
         np.minimum.at(hold, topology.channel_down_link[through], timing.channel_delay_ns[through, -1])
         hold = np.where(hold == np.iinfo(np.int64).max, delay, hold)
-    return LinkGraph(first, out, hold.astype(np.float64), delay.astype(np.float64))
+    ends = topology.link_src, topology.link_dst
+    return Links(first, out, *ends, hold.astype(np.float64), delay.astype(np.float64), norm=1.0, doublings=0)
+
+
+def channels_by_source(topology: Topology, timing: Timing) -> Channels:
+    """The channels of a topology, with what they take for a chunk of the larger size."""
+    from astra_tacos.synthesizer.routing._path_kernels import Channels
+
+    first = np.searchsorted(topology.channel_src, np.arange(topology.num_npus + 1))
+    ends, links = (topology.channel_src, topology.channel_dst), (topology.channel_link, topology.channel_down_link)
+    return Channels(first, *ends, *links, timing.channel_delay_ns[:, -1])
 
 
 def find_paths(
@@ -104,7 +106,7 @@ def find_paths(
     SynthesisError
         If some target cannot be reached.
     """
-    from astra_tacos.synthesizer.routing._path_kernels import Bundles, Links, route
+    from astra_tacos.synthesizer.routing._path_kernels import Bundles, route
 
     assert collective.chunk_target is not None
     random = np.random.default_rng(seed)
@@ -120,20 +122,11 @@ def find_paths(
     for doublings in _DOUBLINGS:
         is_new = best.last is last
         # The first round takes shortest paths, and of equally short ones the one with the least load so far.
-        share, norm = (1.0, weight.sum() * graph.hold_ns.max() + load.max()) if is_new else (_DELAY_SHARE, load.max())
+        share, norm = (1.0, weight.sum() * graph.hold.max() + load.max()) if is_new else (_DELAY_SHARE, load.max())
         unreached = route(
             random.permutation(len(source)),
             Bundles(source, first, targets, weight),
-            Links(
-                graph.out_first,
-                graph.out_link,
-                topology.link_src,
-                topology.link_dst,
-                graph.hold_ns,
-                graph.delay_ns * share,
-                norm,
-                doublings,
-            ),
+            graph._replace(base=graph.base * share, norm=norm, doublings=doublings),
             is_new,
             last,
             load,
@@ -158,12 +151,10 @@ def _bundle(
     shuffled = random.permutation(num_chunks)
     chunk = shuffled[np.argsort(collective.chunk_owner[shuffled], kind="stable")]
     owner = collective.chunk_owner[chunk]
-    count = np.bincount(owner, minlength=topology.num_npus)
-    within = np.arange(num_chunks) - np.repeat(np.cumsum(count) - count, count)
-    begins = np.flatnonzero(within % per_bundle == 0)
-    number = np.cumsum(within % per_bundle == 0) - 1
+    is_first = count_before(owner) % per_bundle == 0
+    begins = np.flatnonzero(is_first)
     bundle = np.empty(num_chunks, np.int32)
-    bundle[chunk] = number
+    bundle[chunk] = np.cumsum(is_first) - 1
     return bundle, owner[begins].astype(np.int64), np.append(begins, num_chunks), chunk
 
 
@@ -177,21 +168,19 @@ def send_graph_along_paths(topology: Topology, collective: Collective, timing: T
     paths
         As `find_paths` finds them.
     """
-    from astra_tacos.synthesizer.routing._path_kernels import Channels, Hops, sends_of_paths
+    from astra_tacos.synthesizer.routing._path_kernels import Hops, sends_of_paths
     from astra_tacos.synthesizer.routing._path_kernels import Paths as PathTables
 
     assert collective.chunk_target is not None
-    channel_first = np.searchsorted(topology.channel_src, np.arange(topology.num_npus + 1))
-    channels = Channels(channel_first, topology.channel_dst, timing.channel_delay_ns[:, -1])
+    channels = channels_by_source(topology, timing)
     tables = PathTables(paths.bundle, collective.chunk_owner, collective.chunk_target, paths.last)
     room = 0
     while True:
-        columns = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int64), np.empty(room, np.int64)
-        count = sends_of_paths(tables, topology.num_npus, topology.link_src, channels, Hops(*columns))
+        chunk, channel, ahead_ns = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int64)
+        count = sends_of_paths(tables, topology.link_src, channels, Hops(chunk, channel, ahead_ns))
         if count <= room:
             break
         room = count
-    chunk, channel, ahead_ns, _ = columns
     way = np.unique(-ahead_ns, return_inverse=True)[1]
     turn = _turns(collective)
     rank = way * (turn.max() + 1) + turn[chunk]
@@ -207,10 +196,4 @@ def _turns(collective: Collective) -> NDArray[np.int64]:
     """
     assert collective.chunk_target is not None
     owner, target = collective.chunk_owner.astype(np.int64), collective.chunk_target.astype(np.int64)
-    pair = owner * collective.num_npus + target
-    order = np.argsort(pair, kind="stable")
-    begins = np.flatnonzero(np.concatenate(([True], np.diff(pair[order]) != 0)))
-    within = np.empty_like(pair)
-    within[order] = np.arange(len(pair)) - np.repeat(begins, np.diff(np.append(begins, len(pair))))
-    turns: NDArray[np.int64] = within * collective.num_npus + (target - owner) % collective.num_npus
-    return turns
+    return count_before(owner, target) * collective.num_npus + (target - owner) % collective.num_npus

@@ -13,7 +13,6 @@ all sends are list-scheduled on the links together.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,28 +33,13 @@ BUSY_SHARE = 0.8
 """What routed sends are dispatched with, see `dispatch`."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Route:
-    """Paths, or trees and the tree of each chunk; and the time for which each link is held."""
-
-    paths: Paths | tuple[Packing, NDArray[np.int64]]
-
-    @property
-    def link_ns(self) -> NDArray[np.float64]:
-        """float64[num_links], the time that chunks hold each link."""
-        return self.paths.link_ns if isinstance(self.paths, Paths) else self.paths[0].link_ns
+Route = Paths | Packing
 
 
-def find_route(
-    topology: Topology,
-    collective: Collective,
-    timing: Timing,
-    seed: int,
-    others_ns: NDArray[np.float64] | None = None,
-    *,
-    free_roots: bool = False,
-) -> Route:
-    """Paths or trees for all chunks of a collective.
+def find_routes(
+    topology: Topology, collective: Collective, timing: Timing, seed: int, others_ns: NDArray[np.float64] | None = None
+) -> list[Route]:
+    """Paths or trees for all chunks of a collective; where that may help, also trees with other roots than central members.
 
     Parameters
     ----------
@@ -65,8 +49,6 @@ def find_route(
         In which order chunks choose.
     others_ns
         float64[num_links], for how long others hold each link; they are counted in the result.
-    free_roots
-        Whether trees may begin and end at NPUs that `may_choose_roots` names.
 
     Raises
     ------
@@ -74,8 +56,10 @@ def find_route(
         If some NPU cannot be reached.
     """
     if collective.is_personalised:
-        return Route(find_paths(topology, collective, timing, seed, others_ns))
-    return Route(grow_trees(topology, collective, timing, seed, others_ns, free_roots=free_roots))
+        return [find_paths(topology, collective, timing, seed, others_ns)]
+    # Other roots do not always help: links between members may be faster than those to others.
+    kinds = (False, True) if may_choose_roots(topology, collective) else (False,)
+    return [grow_trees(topology, collective, timing, seed, others_ns, free_roots=free_roots) for free_roots in kinds]
 
 
 def send_graph_along_route(topology: Topology, collective: Collective, timing: Timing, route: Route) -> SendGraph:
@@ -86,11 +70,11 @@ def send_graph_along_route(topology: Topology, collective: Collective, timing: T
     topology, collective, timing
         What the route is of.
     route
-        As `find_route` finds it.
+        One that `find_routes` finds.
     """
-    if isinstance(route.paths, Paths):
-        return send_graph_along_paths(topology, collective, timing, route.paths)
-    return send_graph_along_trees(collective, *route.paths)
+    if isinstance(route, Paths):
+        return send_graph_along_paths(topology, collective, timing, route)
+    return send_graph_along_trees(collective, route)
 
 
 _ROUNDS = 8
@@ -162,8 +146,7 @@ def _route(topology: Topology, collective: Collective, timing: Timing, seed: int
     if collective.only_reduces:
         image = mirror(topology, timing)
         topology, timing = image.topology, image.timing
-    kinds = (False, True) if may_choose_roots(topology, collective) else (False,)
-    found = [find_route(topology, collective, timing, seed, others_ns, free_roots=free_roots) for free_roots in kinds]
+    found = find_routes(topology, collective, timing, seed, others_ns)
     return min(found, key=lambda route: float(route.link_ns.max()))
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.support.grouping import distinct_places, group_by
+from astra_tacos.support.grouping import group_by, row_places
 from astra_tacos.synthesizer.parts.dispatch import link_occupancy
 from astra_tacos.synthesizer.parts.send_graph import SendGraph
 
@@ -110,12 +110,7 @@ def _messages(
         if np.array_equal(further, hop):
             break
         hop = further
-    pieces = collective.chunks_per_npu
-    keys = (channel, step, hop, chunk % pieces)
-    key = np.zeros(len(chunk), np.int64)
-    for column in keys:
-        key = distinct_places(key * (int(column.max(initial=0)) + 1) + column)[1]
-    return key
+    return row_places(channel, step, hop, chunk % collective.chunks_per_npu)[1]
 
 
 def _straighten(

@@ -11,6 +11,7 @@ Training in Heterogeneous GPU/CPU Clusters", OSDI 2020). So every round offers a
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -23,7 +24,7 @@ from astra_tacos.schedule.timing import Timing
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.support.grouping import group_by
 from astra_tacos.synthesizer.parts.trees import Branches, Packing, measure, middle_npus, share_trees, spread_evenly
-from astra_tacos.synthesizer.routing.paths import link_graph
+from astra_tacos.synthesizer.routing.paths import channels_by_source, link_graph
 
 _LOOKS_A_ROUND = 1 << 24
 """Trees times links, and where there are switches times members: what a round looks at."""
@@ -63,8 +64,8 @@ def grow_trees(
     others_ns: NDArray[np.float64] | None = None,
     *,
     free_roots: bool = False,
-) -> tuple[Packing, NDArray[np.int64]]:
-    """Trees for all chunks, and the tree of each chunk.
+) -> Packing:
+    """Trees for all chunks.
 
     An All-Reduce has one into and one out of each root, other collectives one out of it. Many chunks of one root share trees.
 
@@ -88,15 +89,18 @@ def grow_trees(
     SynthesisError
         If some member cannot be reached.
     """
+    from astra_tacos.synthesizer.routing._tree_kernels import Trees, grow
+
     random = np.random.default_rng(seed)
     tree_of, root = _assign(topology, collective, timing, seed)
-    weight = np.bincount(tree_of).astype(np.float64)
     inward = np.array([True, False] if collective.num_phases == 2 else [False])
     is_member = np.zeros(topology.num_npus, np.bool_)
     is_member[collective.member_npus] = True
-    growth = _Growth(topology, timing, inward, root, weight, is_member)
-    if others_ns is not None:
-        growth.load += others_ns
+    trees = Trees(inward, root, np.full(len(root), -1), np.bincount(tree_of).astype(np.float64), is_member)
+    channel = np.full((len(inward), len(root), topology.num_npus), -1, np.int32)
+    load = np.zeros(topology.num_links) if others_ns is None else others_ns.copy()
+    graph, channels = link_graph(topology, timing), channels_by_source(topology, timing)
+    into_first, entering = group_by(topology.link_dst, np.arange(topology.num_links), topology.num_devices)
     # Where chunks are few, flat trees are sometimes faster, nevertheless: odd seeds make them.
     is_long = collective.root is not None and seed % 2 == 0
     weight_of_delays = min(1.0, _FEW_OF_ONE_ROOT / collective.num_chunks) if is_long else 1.0
@@ -105,91 +109,33 @@ def grow_trees(
     branches: tuple[Branches, ...] = ()
     away_ns = 0.0
     for doublings, share in zip(_DOUBLINGS, _DELAY_SHARES, strict=True):
-        norm = (
-            max(growth.load.max(), 1.0)
-            if best is not None
-            else max(collective.num_chunks * growth.graph.hold_ns.max() + growth.load.max(), 1.0)
-        )
+        norm = max(load.max() + (0.0 if best is not None else collective.num_chunks * graph.hold.max()), 1.0)
         order = random.permutation(len(root))
-        may_move = free_roots and best is not None
-        offer = random.integers(topology.num_npus, size=len(root)) if may_move else np.full(len(root), -1)
-        growth.once(order, offer, norm, doublings, share * weight_of_delays)
-        if measured is None or not np.array_equal(measured, growth.channel):
-            measured = growth.channel.copy()
-            branches = tuple(measure(topology, timing, *trees) for trees in zip(measured, inward.tolist(), strict=True))
+        if free_roots and best is not None:
+            trees = trees._replace(offer=random.integers(topology.num_npus, size=len(root)))
+        base = graph.base * (share * weight_of_delays)
+        out_of = graph._replace(base=base, norm=norm, doublings=doublings)
+        into = out_of._replace(out_first=into_first, out_link=entering, src=graph.dst, dst=graph.src)
+        unreached = grow(order, trees, into, out_of, channels, channel, load)
+        grown = len(inward) * (len(order) + np.count_nonzero(trees.offer >= 0))
+        count_work(_LOOK * grown * topology.num_links)
+        if topology.has_switches:
+            count_work(_LOOK * grown * collective.num_members * topology.num_devices)
+        if unreached >= 0:
+            raise SynthesisError(f"{topology.name}: some NPU cannot be reached, expected a connected network")
+        if measured is None or not np.array_equal(measured, channel):
+            measured = channel.copy()
+            branches = tuple(measure(topology, timing, *kind) for kind in zip(measured, inward.tolist(), strict=True))
             away_ns = sum(float(np.mean(kind.away_ns.max(axis=1))) for kind in branches)
-        score = growth.load.max() + away_ns
+        score = load.max() + away_ns
         since += 1
         if score < best_score * (1 - 1e-9):
-            best = Packing(inward, growth.root.copy(), growth.channel.copy(), branches, growth.load.copy())
+            best = Packing(inward, root.copy(), channel.copy(), branches, load.copy(), tree_of)
             best_score, since = score, 0
         if since == _PATIENCE:
             break
     assert best is not None  # there is a round
-    return best, tree_of[spread_evenly(best.root[tree_of])] if free_roots else tree_of
-
-
-class _Growth:
-    """State of the rounds of growth: the network's arrays, the trees and their roots, and the loads of links."""
-
-    def __init__(
-        self,
-        topology: Topology,
-        timing: Timing,
-        inward: NDArray[np.bool_],
-        root: NDArray[np.int64],
-        weight: NDArray[np.float64],
-        is_member: NDArray[np.bool_],
-    ) -> None:
-        from astra_tacos.synthesizer.routing._path_kernels import Channels
-        from astra_tacos.synthesizer.routing._tree_kernels import ChannelLinks
-
-        self.topology = topology
-        self.graph = link_graph(topology, timing)
-        self.inward, self.weight, self.is_member = inward, weight, is_member
-        self.root = root.copy()
-        self.channel = np.full((len(inward), len(root), topology.num_npus), -1, np.int32)
-        self.load = np.zeros(topology.num_links)
-        self.into = group_by(topology.link_dst, np.arange(topology.num_links), topology.num_devices)
-        channel_first = np.searchsorted(topology.channel_src, np.arange(topology.num_npus + 1))
-        self.channels = Channels(channel_first, topology.channel_dst, timing.channel_delay_ns[:, -1])
-        self.channel_links = ChannelLinks(topology.channel_src, topology.channel_link, topology.channel_down_link)
-
-    def once(self, order: NDArray[np.int64], offer: NDArray[np.int64], norm: float, doublings: int, share: float) -> None:
-        """One round.
-
-        Parameters
-        ----------
-        order
-            In which trees choose.
-        offer
-            int64[num_trees], another root for each pair of trees, -1 for none.
-        norm, doublings
-            How prices rise with loads, see `Links`.
-        share
-            How much delays count.
-        """
-        from astra_tacos.synthesizer.routing._path_kernels import Links
-        from astra_tacos.synthesizer.routing._tree_kernels import Trees, grow
-
-        topology, graph = self.topology, self.graph
-        hold, base, (first, entering) = graph.hold_ns, graph.delay_ns * share, self.into
-        unreached = grow(
-            order,
-            Trees(self.inward, self.root, offer, self.weight, self.is_member),
-            Links(first, entering, topology.link_dst, topology.link_src, hold, base, norm, doublings),
-            Links(graph.out_first, graph.out_link, topology.link_src, topology.link_dst, hold, base, norm, doublings),
-            self.channels,
-            self.channel_links,
-            self.channel,
-            self.load,
-        )
-        grown = len(self.inward) * (len(order) + np.count_nonzero(offer >= 0))
-        count_work(_LOOK * grown * topology.num_links)
-        if topology.has_switches:
-            count_work(_LOOK * grown * np.count_nonzero(self.is_member) * topology.num_devices)
-        if unreached >= 0:
-            raise SynthesisError(f"{topology.name}: some NPU cannot be reached, expected a connected network")
+    return replace(best, tree_of=tree_of[spread_evenly(best.root[tree_of])]) if free_roots else best
 
 
 def _assign(topology: Topology, collective: Collective, timing: Timing, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -200,4 +146,4 @@ def _assign(topology: Topology, collective: Collective, timing: Timing, seed: in
     if collective.num_phases == 2:
         middle = np.roll(middle_npus(topology, timing, collective.member_npus), seed % topology.num_npus)
         root = middle[np.arange(collective.num_chunks) % len(middle)]
-    return share_trees(root, topology.num_npus, most)
+    return share_trees(root, most)

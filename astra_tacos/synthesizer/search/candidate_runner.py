@@ -78,7 +78,6 @@ class Leaderboard:
     handicaps: Mapping[LinkModel, float] = field(default_factory=dict)
     rival_ns: float = math.inf
     best: TimedSchedule | None = None
-    entered: int = 0
     tried: set[str] = field(default_factory=set)
     """Synthesizers of which there was a result."""
     made: set[int] = field(default_factory=set)
@@ -91,7 +90,6 @@ class Leaderboard:
 
     def enter(self, candidate: Candidate, made: TimedSchedule) -> None:
         """Record a result."""
-        self.entered += 1
         self.tried.add(candidate.synthesizer)
         self.made.add(id(candidate))
         count = candidate.cut.collective.chunks_per_npu
@@ -305,10 +303,8 @@ class CandidateRunner:
         if self._is_needless(candidate):
             return True
         used = sum(self._likely_work(other.candidate) for other in under_way)
-        return self._fits(candidate, used) and (time.monotonic() < self.deadline or self._is_first(under_way))
-
-    def _is_first(self, under_way: deque[_UnderWay]) -> bool:
-        return not under_way and self.leaderboard.best is None
+        is_first = not under_way and self.leaderboard.best is None
+        return self._fits(candidate, used) and (time.monotonic() < self.deadline or is_first)
 
     def _likely_work(self, candidate: Candidate) -> float:
         return candidate.work * self.correction.get(candidate.series, 1.0)
@@ -355,15 +351,16 @@ class CandidateRunner:
         made.allowance.most = most
         try:
             schedule, counted = made.future.result()
+            if counted > most:
+                raise OutOfWorkError
         except SynthesisError as error:
             self.refusals[candidate.series] = str(error)
             self.work += candidate.work
             return
-        except OutOfWorkError:
-            self._stop(candidate, most)
-            return
-        if counted > most:
-            self._stop(candidate, most)
+        except OutOfWorkError:  # what it would have led to is not known
+            self.passed_over.append(candidate)
+            self.work += int(most)
+            self.correction[candidate.series] = max(most / max(candidate.work, 1), 1.0)
             return
         work = counted or candidate.work
         self.work += work
@@ -371,9 +368,3 @@ class CandidateRunner:
         self.leaderboard.enter(candidate, schedule)
         assert self.leaderboard.best is not None
         self.longest = max(self.longest, self.leaderboard.best.schedule.num_sends)
-
-    def _stop(self, candidate: Candidate, most: float) -> None:
-        """Note that a candidate examined more than it may, so that what it would have led to is not known."""
-        self.passed_over.append(candidate)
-        self.work += int(most)
-        self.correction[candidate.series] = max(most / max(candidate.work, 1), 1.0)

@@ -166,7 +166,7 @@ def search(
         leaderboard.best.schedule,
         leaderboard.best.exact_ns,
         len(candidates),
-        leaderboard.entered,
+        len(leaderboard.made),
         runner.work,
         runner.was_cut_off,
         runner.ran_out_of_time,

@@ -1,0 +1,203 @@
+"""The cases of a compact run, and the run in which they run schedules.
+
+Groups are products of coordinates, so their members see a product of dimensions. Where this product looks the same from every
+member, a symmetric schedule serves all members (`synthesizer.symmetric`), and ranks of one class stay alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.bounds.symmetric import symmetric_bounds
+from astra_tacos.export.compact_collective import SymmetricTraces
+from astra_tacos.network.network_config import Dimension, describe_dimensions
+from astra_tacos.network.rotations import why_not_symmetric
+from astra_tacos.planner.assignment import tag_ranges
+from astra_tacos.planner.compact.bound import shapes_of
+from astra_tacos.planner.native_configuration import NativeConfiguration, native_run
+from astra_tacos.planner.run_files import COLLECTIVE
+from astra_tacos.run.compact_run import CompactRun
+from astra_tacos.run.groups import ALL_RANKS, CommunicatorGroups, group_ids
+from astra_tacos.run.patterns import COLLECTIVE_NAMES, TAGS
+from astra_tacos.run.run import NATIVE, Run, pattern_key
+from astra_tacos.run.system import COMM_KEYS
+from astra_tacos.run.trace.schema import CommType
+from astra_tacos.schedule.symmetric_schedule import SYMMETRIC_COLLECTIVES, SymmetricSchedule, SymmetricTask
+from astra_tacos.schedule.timing import LinkModel
+from astra_tacos.support.grouping import distinct
+
+Schedules = dict[int, SymmetricSchedule]
+"""What cases run, by their numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactCase:
+    """A collective of some groups that see the same network.
+
+    Parameters
+    ----------
+    pattern, size_bytes
+        Its `CommType`, and `comm_size` of its nodes.
+    dimensions
+        The network that members of a group have between them; None where it does not look the same from all of them.
+    members
+        How many they are.
+    """
+
+    pattern: int
+    size_bytes: int
+    dimensions: tuple[Dimension, ...] | None
+    members: int
+
+    @property
+    def key(self) -> str:
+        """The key of its pattern in the system JSON."""
+        return pattern_key(self.pattern)
+
+    @property
+    def collective(self) -> str:
+        """Name of its pattern, a key of `COLLECTIVES`."""
+        return COLLECTIVE_NAMES[CommType(self.pattern)]
+
+    def task(self, link_model: LinkModel) -> SymmetricTask | None:
+        """What to synthesize; None if members play different parts.
+
+        Raises
+        ------
+        ConfigError
+            If there are more chunks than bytes.
+        """
+        seen = self.dimensions
+        if seen is None or self.collective not in SYMMETRIC_COLLECTIVES or why_not_symmetric(seen):
+            return None
+        return SymmetricTask(describe_dimensions(seen), seen, self.collective, self.size_bytes, 1, link_model)
+
+    def least_ns(self) -> int | None:
+        """What it takes at least on the links between its members; None where that is not known."""
+        task = self.task("pipelined")
+        return None if task is None else max(bound.time_ns for bound in symmetric_bounds(task))
+
+    def __str__(self) -> str:
+        return f"{self.collective} of {self.size_bytes:,} bytes and {self.members:,} ranks"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CompactCases:
+    """The distinct collectives of a run, and int64[num_nodes], which one each node is; -1 for none."""
+
+    cases: tuple[CompactCase, ...]
+    of_row: NDArray[np.int64]
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """The keys of their patterns in the system JSON."""
+        return tuple(key for key in COMM_KEYS if key in {case.key for case in self.cases})
+
+    @property
+    def counts(self) -> list[int]:
+        """How many nodes of representatives each has."""
+        counts: list[int] = np.bincount(self.of_row[self.of_row >= 0], minlength=len(self.cases)).tolist()
+        return counts
+
+
+def find_cases(some: CompactRun) -> CompactCases:
+    """The distinct collectives of a compact run of several members and at least a byte.
+
+    Raises
+    ------
+    ConfigError
+        If a group is no product of coordinates.
+    """
+    trace, columns = some.run.workload, some.run.columns
+    shapes = shapes_of(some)
+    rows = shapes.rows
+    ids = group_ids(columns)[rows]
+    seen = {number: _seen(some, number) for number in distinct(ids).tolist()}
+    known: dict[CompactCase, int] = {}
+    of_row = np.full(trace.num_nodes, -1, np.int64)
+    listed = (rows, columns.comm_type[rows], trace.size_bytes[rows], columns.involved_dims[rows], ids, shapes.members)
+    for row, pattern, size, involved, group, members in zip(*(each.tolist() for each in listed), strict=True):
+        if members > 1 and size > 0:
+            dimensions = None if involved >= 0 and group == ALL_RANKS else seen[group]
+            of_row[row] = known.setdefault(CompactCase(pattern, size, dimensions, members), len(known))
+    return CompactCases(tuple(known), of_row)
+
+
+def _seen(some: CompactRun, number: int) -> tuple[Dimension, ...] | None:
+    """The network between the members of a group; None if it is not known."""
+    dimensions, lattice = some.run.network.dimensions, some.lattice
+    if number == ALL_RANKS:
+        return dimensions
+    members = np.array(some.run.groups.members[number], np.int64)
+    seen = []
+    for dimension, values in zip(dimensions, lattice.values(members, f"group {number}"), strict=True):
+        if len(values) > 1:
+            whole = len(values) == dimension.size
+            block = dimension.block if whole else dimension.building_block.part(dimension.size, values)
+            if block is None:
+                return None
+            seen.append(replace(dimension, block=block, size=len(values)))
+    return tuple(seen)
+
+
+def with_schedules(
+    some: CompactRun,
+    found: CompactCases,
+    schedules: Schedules,
+    native: NativeConfiguration | None = None,
+) -> CompactRun:
+    """The run in which cases that have a schedule run its traces, in groups of their own, and all else is native.
+
+    Parameters
+    ----------
+    some, found
+        The run and its distinct collectives.
+    schedules
+        What cases run; all others are native.
+    native
+        How native collectives run; None for what the system says.
+    """
+    run = some.run
+    system = run.system if native is None else native.system(run.system)
+    if not schedules:
+        return replace(some, run=native_run(run, system))
+    traces = traces_of(run, found, schedules)
+    entry = np.full(len(found.cases) + 1, NATIVE, np.int32)
+    entry[list(schedules)] = np.arange(len(schedules))
+    implementation = entry[found.of_row]
+    # A group keeps the trace of the first node of a pattern, so each trace has groups of its own; all groups have as many copies.
+    columns, members = run.columns, dict(run.groups.members)
+    ids, at = group_ids(columns), np.flatnonzero(implementation != NATIVE)
+    names, group = list(columns.group_names), columns.group.copy()
+    first = max(members, default=0) + 1
+    for place, one in enumerate(distinct(ids[at][ids[at] != ALL_RANKS]).tolist()):
+        for which in range(len(traces)):
+            number = first + place * len(traces) + which
+            members[number] = members[one]
+            group[at[(ids[at] == one) & (implementation[at] == which)]] = len(names)
+            names.append(str(number))
+    workload = replace(run.workload, workload=replace(columns, group=group, group_names=tuple(names)))
+    planned = replace(
+        native_run(run, replace(system, preferred_dataset_splits=1)),
+        workload=workload,
+        groups=CommunicatorGroups(run.groups.source, members),
+        prefixes=tuple(traces),
+        collectives=tuple(each.compact(prefix) for prefix, each in traces.items()),
+        implementation=implementation,
+    )
+    return replace(some, run=planned)
+
+
+def traces_of(run: Run, found: CompactCases, schedules: Schedules) -> dict[str, SymmetricTraces]:
+    """The traces of schedules by the prefix of their files, each with a range of tags of its own, apart from the workload's."""
+    rows = [schedule.num_rows for schedule in schedules.values()]
+    tags = tag_ranges(run.workload.prefix, run.workload.tag, rows, TAGS)
+    traces = {}
+    for place, ((number, schedule), first_tag) in enumerate(zip(schedules.items(), tags, strict=True)):
+        case = found.cases[number]
+        name = f"{case.collective.replace('-', '_')}_{case.size_bytes}B_of_{case.members}_{place}"
+        traces[f"{COLLECTIVE}/{name}"] = SymmetricTraces(schedule, first_tag)
+    return traces

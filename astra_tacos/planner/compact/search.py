@@ -1,0 +1,233 @@
+"""The search for the run that ends first: native algorithms, then schedules of cases. All candidates are replayed by classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from astra_tacos.planner.best_native import splits
+from astra_tacos.planner.compact.cases import Schedules, find_cases, with_schedules
+from astra_tacos.planner.native_configuration import NativeConfiguration, configuration_of
+from astra_tacos.planner.plan_result import most_spent
+from astra_tacos.replayer.run_replay import Attempt, replay_classes
+from astra_tacos.run.backend import CONGESTION_AWARE, CUT_THROUGH, Backend
+from astra_tacos.run.compact_run import CompactRun, fixed_dimensions
+from astra_tacos.run.outcome import RunOutcome
+from astra_tacos.run.run import NATIVE, Run
+from astra_tacos.run.system import COMM_KEYS
+from astra_tacos.schedule.timing import LinkModel
+from astra_tacos.solver.possibility import RunEnd, end_with_queues, is_as_early
+from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError, SynthesisError
+from astra_tacos.synthesizer.symmetric.chunks import best_symmetric
+from astra_tacos.verifier.symmetric_oracle import check_symmetric
+
+_NATIVES = ("ring", "direct")
+"""Native algorithms in which all members do the same."""
+_MOST_PARTS = 50_000
+"""Parts that splits cut a native collective into, of all ranks of a group."""
+_WORTH = 0.005
+"""Other schedules are tried for a case that takes a larger share of the run."""
+_MOST_ROWS = 1 << 16
+_MOST_NODES, _MOST_SENDS = 1 << 22, 1 << 18
+"""Sends of a rank in a collective of several chunks, in all that the representatives run, and in a collective of one chunk."""
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A run that may be the planned one.
+
+    Parameters
+    ----------
+    some
+        The run.
+    backend
+        The network model that judges.
+    incomplete
+        Why its native collectives move too little; "" if they do not.
+    configuration
+        How native collectives run; None for what the system says.
+    schedules
+        What cases run; all others are native.
+    """
+
+    some: CompactRun
+    backend: Backend
+    incomplete: str
+    configuration: NativeConfiguration | None
+    schedules: Schedules
+
+    @cached_property
+    def outcome(self) -> RunOutcome:
+        """Its replay on the judge.
+
+        Raises
+        ------
+        ConfigError, ReplayError
+            As `replay_classes`.
+        """
+        return replay_classes(self.some, self.backend)
+
+    @cached_property
+    def end(self) -> RunEnd:
+        """When it ends, and where a network can carry it."""
+        end_ns = self.outcome.end_ns
+        if self.incomplete:
+            return RunEnd(end_ns, None, self.incomplete)
+        if self.backend.models_congestion:
+            return RunEnd(end_ns, end_ns)
+        known: dict[Backend, Attempt] = {}
+        for model in (CUT_THROUGH, CONGESTION_AWARE):
+            try:
+                known[model] = Attempt(queued := replay_classes(self.some, model))
+                if is_as_early(end_ns, queued.end_ns):
+                    return RunEnd(end_ns, end_ns)
+            except AstraTacosError as error:
+                known[model] = Attempt(None, str(error))
+        return end_with_queues(self.some.run, self.backend, end_ns, known)
+
+    def is_before(self, other: Candidate | None) -> bool:
+        """Whether it ends earlier than another, asking of queues only where the judge leaves that open."""
+        if other is None:
+            return True
+        if other.end.possible_ns is not None and self.outcome.end_ns >= other.end.counted_ns:
+            return False
+        return self.end.is_before(other.end)
+
+
+class Search:
+    """The search of the plan of one run."""
+
+    def __init__(self, some: CompactRun, backend: Backend, baseline: str | None, on_progress: Callable[[int, int], None]) -> None:
+        self.some, self.backend, self._on_progress = some, backend, on_progress
+        self.found = find_cases(some)
+        self.notes: list[str] = []
+        self._done = 0
+        over_all = {case.key for case in self.found.cases if case.members == some.lattice.num_ranks}
+        self._in_groups = set(COMM_KEYS) - over_all
+        run = some.run if baseline is None else self._alike(baseline).run(some.run)
+        self.before = self._tried(replace(some, run=run), "the run before", configuration_of(run))
+
+    def _alike(self, name: str) -> NativeConfiguration:
+        """One algorithm for all patterns."""
+        own = configuration_of(self.some.run)
+        alike = NativeConfiguration(((name,),) * len(COMM_KEYS), policy="FIFO" if own is None else own.policy)
+        return alike.fitted(len(self.some.run.network.dimensions), self._in_groups)
+
+    def _tried(
+        self, some: CompactRun, name: str, configuration: NativeConfiguration | None, schedules: Schedules | None = None
+    ) -> Candidate | None:
+        """A run that can be replayed; None if it cannot, with a note."""
+        candidate = Candidate(some, self.backend, self._why_incomplete(some.run), configuration, schedules or {})
+        self._done += 1
+        self._on_progress(self._done, max(self._done, 16))
+        if fixed := fixed_dimensions(some):
+            self.notes.append(f"{name} is left out: its collectives treat ranks by their numbers in dimension {fixed[0]}")
+            return None
+        try:
+            candidate.outcome  # noqa: B018
+        except AstraTacosError as error:
+            self.notes.append(f"{name} is left out: {error}")
+            return None
+        return candidate
+
+    def _why_incomplete(self, run: Run) -> str:
+        """Which native collectives of all ranks leave out dimensions, as the system names too few algorithms."""
+        for number, case in enumerate(self.found.cases):
+            named = len(run.system.native.get(case.key, ()))
+            is_native = bool((run.implementation[self.found.of_row == number] == NATIVE).any())
+            if is_native and case.members == self.some.lattice.num_ranks and named < len(run.network.dimensions):
+                return f"{case}: the system names algorithms of {named} of {len(run.network.dimensions)} dimensions"
+        return ""
+
+    def best_native(self, quick: bool) -> Candidate | None:
+        """The native run that ends first: algorithms for all patterns, then by pattern, then splits."""
+        patterns = self.found.patterns
+        best = None if self.before is None or self.before.configuration is None else self.before
+        tried = set() if best is None else {best.configuration}
+
+        def climb(configurations: Iterable[NativeConfiguration]) -> None:
+            nonlocal best
+            for configuration in configurations:
+                if configuration in tried:
+                    continue
+                tried.add(configuration)
+                some = replace(self.some, run=configuration.run(self.some.run))
+                candidate = self._tried(some, f"native {configuration.describe(patterns)}", configuration)
+                if candidate is not None and candidate.is_before(best):
+                    best = candidate
+
+        alike = [self._alike(name) for name in _NATIVES]
+        climb(alike)
+        if best is None or quick:
+            return best
+        for key in patterns if len(patterns) > 1 else ():
+            start, at = best.configuration, COMM_KEYS.index(key)
+            assert start is not None
+            climb(
+                replace(start, algorithms=(*start.algorithms[:at], each.algorithms[at], *start.algorithms[at + 1 :]))
+                for each in alike
+            )
+        assert best.configuration is not None
+        members = max((case.members for case in self.found.cases), default=0)
+        climb(each for each in splits(best.configuration) if each.splits * members <= _MOST_PARTS)
+        return best
+
+    def synthesize(self, link_model: LinkModel) -> Schedules:
+        """A schedule for each case that has one."""
+        schedules: Schedules = {}
+        for number, (case, count) in enumerate(zip(self.found.cases, self.found.counts, strict=True)):
+            try:
+                task = case.task(link_model)
+                if task is not None and task.least_rows > _MOST_SENDS:
+                    self.notes.append(
+                        f"{case} stays native: {task.least_rows:,} sends of a rank, expected at most {_MOST_SENDS:,}"
+                    )
+                elif task is not None:
+                    schedule = best_symmetric(task, min(_MOST_ROWS, _MOST_NODES // count) * case.members)
+                    check_symmetric(schedule)
+                    schedules[number] = schedule
+            except (ConfigError, SynthesisError) as error:
+                self.notes.append(f"{case} stays native: {error}")
+        return schedules
+
+    def choose(self, native: Candidate | None, made: Sequence[Schedules]) -> Candidate:
+        """The run that ends first: with all schedules of one link model, then with other schedules of one case at a time.
+
+        Raises
+        ------
+        ReplayError
+            If no run can be replayed.
+        """
+        best, configuration = native, None if native is None else native.configuration
+
+        def consider(others: Schedules, name: str) -> None:
+            nonlocal best
+            others = dict(sorted(others.items()))
+            run = with_schedules(self.some, self.found, others, configuration)
+            candidate = self._tried(run, name, configuration, others)
+            if candidate is not None and candidate.is_before(best):
+                best = candidate
+
+        for schedules in filter(None, made):
+            consider(schedules, "the run with all schedules")
+        cases = sorted(set().union(*made))
+        spent = None if best is None else self.spent(best)
+        for number in cases if len(cases) > 1 else ():
+            if best is not None and (0 if spent is None else spent[number]) < _WORTH * best.outcome.end_ns:
+                continue
+            for schedule in (None, *(schedules.get(number) for schedules in made)):
+                chosen = {} if best is None else best.schedules
+                if schedule is not chosen.get(number):
+                    others = {key: kept for key, kept in chosen.items() if key != number}
+                    others |= {} if schedule is None else {number: schedule}
+                    consider(others, f"the run with {self.found.cases[number]}")
+        if best is None:
+            raise ReplayError(f"{self.some.run.workload.prefix}: no run can be replayed; {self.notes[0]}")
+        return best
+
+    def spent(self, candidate: Candidate) -> list[int]:
+        """The most time that a rank spends in each case."""
+        trace = candidate.some.run.workload
+        most: list[int] = most_spent(self.found.of_row, len(self.found.cases), trace, candidate.outcome).tolist()
+        return most
