@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,9 +16,12 @@ from astra_tacos.cli.shared.console import (
     print_table,
     progress,
 )
-from astra_tacos.cli.shared.options import json_option, network_option, output_option, verbose_option
-from astra_tacos.solver.first_use import ALL_SEARCHING
+from astra_tacos.cli.shared.options import backend_option, json_option, network_option, output_option, verbose_option
+from astra_tacos.solver.first_use import ALL_SEARCHING, READING, REPLAYING
 from astra_tacos.support.files import check_apart
+
+if TYPE_CHECKING:
+    from astra_tacos.run.backend import Backend
 
 _file = click.Path(path_type=Path)
 
@@ -28,7 +31,11 @@ _file = click.Path(path_type=Path)
 @click.option("--communicator", type=_file, metavar="FILE", help="LIBRA's communicator YAML: members per dimension.")
 @network_option
 @click.option(
-    "--workload", type=_file, required=True, metavar="FILE|PREFIX", help="LIBRA's workload text, or traces: PREFIX.0.et, ..."
+    "--workload",
+    type=_file,
+    required=True,
+    metavar="FILE|PREFIX|DIR",
+    help="LIBRA's workload text, traces (PREFIX.0.et, ...), or a compact run.",
 )
 @click.option("--system", type=_file, metavar="FILE", help="System JSON of a run.")
 @click.option("--comm-group", "groups", type=_file, metavar="FILE", help="Communicator group JSON of a run.")
@@ -67,9 +74,10 @@ _file = click.Path(path_type=Path)
 )
 @click.option(
     "--refine",
-    "refines",
-    is_flag=True,
-    help="Refine the split by times of synthesized schedules instead of bytes over bandwidth.",
+    type=click.Choice(("schedules", "replays")),
+    is_flag=False,
+    flag_value="schedules",
+    help="Refine the split by times of synthesized schedules (the default) or by replays of the whole step, with overlap.",
 )
 @click.option("--refine-steps", type=click.IntRange(1, 1000), default=10, show_default=True, help="Most splits to try.")
 @click.option(
@@ -92,6 +100,7 @@ _file = click.Path(path_type=Path)
 )
 @click.option("--trials", type=click.IntRange(1), default=1, show_default=True, help="Seeds to try for each schedule.")
 @click.option("--seed", type=click.IntRange(0, (1 << 62) - 1), default=0, show_default=True, help="First seed.")
+@backend_option(default="by default congestion-aware; only for --refine replays.")
 @output_option("Write the network with the best split, as ASTRA-sim reads it.", "FILE")
 @verbose_option
 @json_option
@@ -103,13 +112,14 @@ def optimize(
     budget_cost: float | None,
     constraints: tuple[str, ...],
     min_bandwidth: float,
-    refines: bool,
+    refine: str | None,
     refine_steps: int,
     refine_max_npus: int,
     synthesizers: tuple[str, ...],
     chunks_per_npu: int | None,
     trials: int,
     seed: int,
+    backend: Backend | None,
     output: Path | None,
     verbose: bool,
     as_json: bool,
@@ -126,11 +136,13 @@ def optimize(
     total again. The time is that of a step without overlap: compute, then one collective after the other.
     """
     from astra_tacos.study.optimizer.libra_files import read_cost_model
-    from astra_tacos.study.optimizer.measure import Synthesis, check_synthesis
+    from astra_tacos.study.optimizer.measure import Measure, Replays, Synthesis, Timer, check_synthesis
     from astra_tacos.study.optimizer.problem import Limits, ProblemFiles, make_problem
     from astra_tacos.study.optimizer.result import optimized, summary_rows, tables
     from astra_tacos.synthesizer.search.search_options import SearchOptions
 
+    if backend is not None and refine != "replays":
+        raise click.UsageError("--backend is for --refine replays.")
     files = ProblemFiles(network=network_path, **given)
     files.check()
     synthesis = Synthesis(
@@ -141,11 +153,18 @@ def optimize(
     prices = None if cost_model is None else read_cost_model(cost_model)
     limits = Limits(objective, prices, total_bandwidth, budget_cost, constraints, min_bandwidth)
     with progress("reading"):
-        shape, job, current = files.read()
+        shape, job, current, run = files.read()
     problem = make_problem(shape, job, limits, current)
-    if refines:
+    timer: Timer | None = None
+    if refine == "replays":
+        if run is None:
+            raise click.UsageError("--refine replays needs a run: LIBRA's files have no traces.")
+        compile_ahead(*READING, *REPLAYING)
+        timer = Replays(run, shape, backend)
+    elif refine:
         compile_ahead(*ALL_SEARCHING)
-    result, split = optimized(problem, synthesis if refines else None, refine_steps, progress)
+        timer = Measure(job, shape, synthesis)
+    result, split = optimized(problem, timer, refine_steps, progress)
     if output is not None:
         shape.write(split, output)
         result["output"] = str(output)
@@ -154,8 +173,6 @@ def optimize(
         return
     title = f"{result['workload']} on {result['network']}: {result['shape']}, {result['num_npus']:,} NPUs"
     rows = [*summary_rows(result), *([("files", str(output))] if output is not None else [])]
-    if refines:
-        rows += [(f"refined over {name}", f"{gain:.3f} x") for name, gain in result["refine"]["gain"].items()]
     print_answer(title, rows)
     for table in tables(result, verbose=verbose):
         print_table(*table)

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers.generated import write_network
 
 from astra_tacos.cli.main import BAD_INPUT, main
 from astra_tacos.network.network_config import read_network
@@ -81,7 +82,7 @@ def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
         "limited by",
     ):
         assert text in out
-    assert re.search(r"refined over best by bytes +1\.\d{3} x", out)
+    assert re.search(r"gain over best by bytes +1\.\d{3} x", out)
 
 
 def test_a_run_of_astra_sim(capsys: pytest.CaptureFixture[str]) -> None:
@@ -175,3 +176,35 @@ def test_help_is_light() -> None:
     code += "main(['optimize', '--help'])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert "--refine" in out and not {"numpy", "scipy", "numba", "yaml", "rich"} & set(out.split())
+
+
+def test_replays_of_the_whole_step(capsys: pytest.CaptureFixture[str]) -> None:
+    """Splits by replays of classes are those by replays of all ranks, and a split takes what `replay` says of its network."""
+    write_network(Path("net.yml"), ("FullyConnected", 4), ("Ring", 2), ("Switch", 4))
+    sizes = "--dp 4 --tp 4 --pp 2 --order tp,pp,dp --layers 4 --hidden 512 --heads 8 --sequence 128 --vocab 512 --micro-batches 2"
+    assert invoke(f"generate --output run {sizes} --network net.yml --compact", capsys)[0] == 0
+    assert invoke("export run --network net.yml --format run --output all", capsys)[0] == 0
+    ranks = "--workload all/workload/w --system all/system.json --comm-group all/comm_group.json"
+    for backend in ("congestion-unaware", "congestion-aware"):
+        found = []
+        for files in ("--workload run", ranks):
+            command = f"optimize {files} --network net.yml --refine replays --backend {backend} --output best.yml --json"
+            status, out, err = invoke(command, capsys)
+            assert (status, err) == (0, "")
+            found.append(json.loads(out)["refine"])
+        one, other = found
+        assert one == other and one["backend"] == backend and one["num_replays"] > 6
+        best = one["splits"]["refined"]
+        assert best["time_ns"] == min(split["time_ns"] for split in one["splits"].values() if split["feasible"])
+        replayed = json.loads(invoke(f"replay run --network best.yml --backend {backend} --json", capsys)[1])
+        assert replayed["end_ns"] == pytest.approx(best["time_ns"], rel=1e-4)  # the file has six digits
+    status, out, _ = invoke("optimize --workload run --network net.yml --refine replays", capsys)
+    assert status == 0 and "replays of the step, congestion-aware" in out
+    for more, message in (
+        ("--workload run --network net.yml --system all/system.json", "run is a compact run, which has all files"),
+        ("--workload run --network net.yml --backend congestion-aware", "--backend is for --refine replays"),
+    ):
+        status, _, err = invoke(f"optimize {more}", capsys)
+        assert status == BAD_INPUT and message in err
+    status, _, err = invoke(f"{COMMAND} --total-bandwidth 100 --refine replays", capsys)
+    assert status == BAD_INPUT and "--refine replays needs a run" in err

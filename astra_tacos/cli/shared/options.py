@@ -218,7 +218,7 @@ _OF_SCHEDULES = (
 
 
 def backend_option(
-    also_program: str | None = None, *, of_schedules: bool = False, packets: bool = False
+    also_program: str | None = None, *, of_schedules: bool = False, packets: bool = False, default: str = _DEFAULT_BACKEND
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """--backend, given to the command as `backend`, None where it names no network model.
 
@@ -231,10 +231,12 @@ def backend_option(
         Whether schedules are made for it, rather than runs replayed on it.
     packets
         Whether it may be the packet level.
+    default
+        Which one is the default, in words.
     """
     models = MODELS if packets else BACKENDS
     names = [*models, *([ASTRA_SIM, NS3] if also_program else [])]
-    text = _OF_SCHEDULES if of_schedules else f"Network model of ASTRA-sim, embedded: {_DEFAULT_BACKEND}"
+    text = _OF_SCHEDULES if of_schedules else f"Network model of ASTRA-sim, embedded: {default}"
     text += _PACKET * packets
     if also_program:
         text += f" {ASTRA_SIM} {also_program} {NS3} does so with one that was built with ns-3."

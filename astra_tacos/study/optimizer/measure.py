@@ -1,19 +1,25 @@
-"""Measured times of demands: schedules synthesized on the sub-networks of the demands' groups."""
+"""Measured times of a split: schedules synthesized for the demands' groups, or replays of the whole step."""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from astra_tacos.collective import make_collective
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import Dimension, NetworkConfig
-from astra_tacos.study.optimizer.model import Floats, Model, profile_arrays, step_ns, sub_dimension, subnetwork, subnetwork_model
-from astra_tacos.study.optimizer.shape import MESSAGE, Demand, Job, Shape, stages
-from astra_tacos.support.errors import ConfigError, SynthesisError
+from astra_tacos.replayer.run_replay import replay_classes, replay_run
+from astra_tacos.run.backend import CONGESTION_AWARE, Backend
+from astra_tacos.run.compact_run import MOST_RANKS, CompactRun
+from astra_tacos.run.run import Run
+from astra_tacos.study.optimizer.model import Floats, profile_arrays, step_ns, sub_dimension, subnetwork, subnetwork_model
+from astra_tacos.study.optimizer.shape import MESSAGE, Demand, Job, Profile, Shape, stages
+from astra_tacos.support.errors import ConfigError, ReplayError, SynthesisError
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
@@ -22,6 +28,9 @@ SCHEDULE, BY_DIMENSION, MODEL = "schedule", "schedule of each dimension", "model
 """Ways to time a demand: one schedule; a schedule per dimension, of which the slowest counts; bytes over bandwidth."""
 _SENDS = 1 << 17
 _MOST_CHUNKS = 16
+_NUDGE = 1.1
+STEP = "step"
+"""The pattern of the demand that a whole step is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +52,95 @@ class Synthesis:
     max_npus: int = 256
 
 
-@dataclass(slots=True)
-class Measure:
-    """Times the demands of a job under a split, and caches the times of schedules."""
+class Timer(ABC):
+    """Times the demands of a job under a split."""
 
     job: Job
-    shape: Shape
-    synthesis: Synthesis
-    on_schedule: Callable[[int], None] | None = None
-    num_schedules: int = 0
-    _known: dict[tuple[str, int, tuple[Dimension, ...]], float] = field(default_factory=dict)
-    model: Model = field(init=False)
-    """The model that times demands without a schedule: bytes over the bandwidth that groups have."""
 
-    def __post_init__(self) -> None:
-        self.model = subnetwork_model(self.job, self.shape)
+    @abstractmethod
+    def demand_ns(self, number: int, split: Sequence[float]) -> float:
+        """Time of one demand in ns."""
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """What was done, for a result."""
+
+    def time_ns(self, split: Sequence[float]) -> float:
+        """Time of a step in ns."""
+        every = np.array([self.demand_ns(number, split) for number in range(len(self.job.demands))], np.float64)
+        return step_ns(*profile_arrays(self.job), every)
+
+    def nearby(self, number: int, split: Floats) -> tuple[Floats, float]:
+        """What a demand loads on each dimension (float64[parts, num_dimensions]) and its other ns, by slopes at a split."""
+        rows = np.array([[self._slope(number, split, d) * split[d] for d in range(len(split))]])
+        return rows, self.demand_ns(number, split.tolist()) - float(rows[0] @ (1 / split))
+
+    def _slope(self, number: int, split: Floats, dimension: int) -> float:
+        """Derivative of a demand's time by B0 / B of a dimension, in ns, 0 or more; B0 is its bandwidth in `split`."""
+        if dimension not in self.job.demands[number].involved:
+            return 0.0
+        times = []
+        for factor in (_NUDGE, 1 / _NUDGE):
+            nudged = split.copy()
+            nudged[dimension] *= factor
+            times.append(self.demand_ns(number, nudged.tolist()))
+        return max(0.0, (times[1] - times[0]) / (_NUDGE - 1 / _NUDGE))
+
+
+class Replays(Timer):
+    """Times the whole step, as one demand, by replays of its run, and caches the times.
+
+    Parameters
+    ----------
+    run
+        The run.
+    shape
+        The shape of its network.
+    backend
+        The network model; None for `congestion-aware`: the one without queues charges a message for one dimension only.
+    """
+
+    def __init__(self, run: Run | CompactRun, shape: Shape, backend: Backend | None) -> None:
+        self._run, self._shape = run, shape
+        self._backend = backend or CONGESTION_AWARE
+        whole = Demand(STEP, 1, shape.sizes, (1,) * shape.num_dimensions)
+        self.job = Job(shape.source, (whole,), (Profile(0, shape.num_npus, 0.0, (1,)),))
+        self._known: dict[tuple[float, ...], float] = {}
+
+    def demand_ns(self, number: int, split: Sequence[float]) -> float:
+        """End of the run in ns."""
+        key = tuple(split)
+        if key not in self._known:
+            self._known[key] = float(self._end_ns(self._shape.dimensions(split)))
+        return self._known[key]
+
+    def to_json(self) -> dict[str, Any]:
+        """See `Timer.to_json`."""
+        return {"num_replays": len(self._known), "backend": self._backend.name}
+
+    def _end_ns(self, dimensions: tuple[Dimension, ...]) -> int:
+        if isinstance(self._run, Run):
+            network = replace(self._run.network, dimensions=dimensions)
+            return replay_run(replace(self._run, network=network), self._backend).end_ns
+        network = replace(self._run.run.network, dimensions=dimensions)
+        some = replace(self._run, run=replace(self._run.run, network=network))
+        try:
+            return replay_classes(some, self._backend).end_ns
+        except ReplayError:
+            if some.lattice.num_ranks > MOST_RANKS:
+                raise
+        return replay_run(some.expand(), self._backend).end_ns
+
+
+class Measure(Timer):
+    """Times the demands of a job by schedules, and caches the times of these."""
+
+    def __init__(self, job: Job, shape: Shape, synthesis: Synthesis, on_schedule: Callable[[int], None] | None = None) -> None:
+        self.job, self.shape, self.synthesis, self.on_schedule = job, shape, synthesis, on_schedule
+        self.num_schedules = 0
+        self._known: dict[tuple[str, int, tuple[Dimension, ...]], float] = {}
+        self.model = subnetwork_model(job, shape)
+        """The model that times demands without a schedule: bytes over the bandwidth that groups have."""
 
     def how(self, demand: Demand) -> str:
         """The way in which a demand is timed: SCHEDULE, BY_DIMENSION or MODEL."""
@@ -87,13 +170,24 @@ class Measure:
             times[stage.dimension] = self._schedule_ns(demand.pattern, math.ceil(stage.size_bytes), (part,))
         return times
 
-    def all_demands_ns(self, split: Sequence[float]) -> Floats:
-        """float64[num_demands], time of each demand in ns."""
-        return np.array([self.demand_ns(number, split) for number in range(len(self.job.demands))], np.float64)
+    def nearby(self, number: int, split: Floats) -> tuple[Floats, float]:
+        """See `Timer.nearby`."""
+        demand = self.job.demands[number]
+        how = self.how(demand)
+        if how == MODEL:
+            return self.model.load[number], float(self.model.fixed_ns[number])
+        if how == BY_DIMENSION:
+            rows = np.zeros((len(demand.involved), len(split)))
+            for row, (dimension, time_ns) in enumerate(self.stages_ns(number, split.tolist()).items()):
+                rows[row, dimension] = time_ns * split[dimension]
+            return rows, 0.0
+        return super().nearby(number, split)
 
-    def time_ns(self, split: Sequence[float]) -> float:
-        """Time of a step in ns."""
-        return step_ns(*profile_arrays(self.job), self.all_demands_ns(split))
+    def to_json(self) -> dict[str, Any]:
+        """See `Timer.to_json`."""
+        timed_by = [self.how(demand) for demand in self.job.demands]
+        own = {"synthesizers": list(self.synthesis.synthesizers), "num_schedules": self.num_schedules}
+        return own | {"timed_by": timed_by}
 
     def _able(self, pattern: str) -> list[str]:
         return [name for name in self.synthesis.synthesizers if pattern in SYNTHESIZERS[name].collectives]

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from astra_tacos.run.run import RunInputs, read_run
+from astra_tacos.network.network_config import read_network
+from astra_tacos.run.compact_run import CompactRun, read_compact
+from astra_tacos.run.run import RANKS, Run, RunInputs, read_run
 from astra_tacos.study.optimizer.libra_files import CostModel, read_communicator, read_libra_network, read_libra_workload
 from astra_tacos.study.optimizer.model import Floats, Model, libra_model
 from astra_tacos.study.optimizer.shape import Job, Shape, network_shape
@@ -94,7 +96,7 @@ class ProblemFiles:
     Parameters
     ----------
     workload
-        LIBRA's workload, or the prefix of traces.
+        LIBRA's workload, the prefix of traces, or the directory of a compact run.
     libra_network, communicator, latency_ns
         LIBRA's network and communicator, and the latency of a link, which LIBRA's files lack.
     network, system, groups, remote_memory, directory
@@ -127,21 +129,28 @@ class ProblemFiles:
         """
         if (self.libra_network is None) == (self.network is None):
             raise ConfigError("Expected one of '--libra-network' and '--network'.")
-        if self.libra_network is None:
+        if self.is_compact:
+            if self.system or self.groups or self.remote_memory:
+                raise ConfigError(f"{self.workload} is a compact run, which has all files: give --network alone.")
+        elif self.libra_network is None:
             if self.system is None:
                 raise ConfigError("Missing option '--system'.")
             if self.communicator is not None:
                 raise ConfigError("--communicator is for LIBRA's workloads: give --libra-network, or --comm-group.")
-            return
-        if self.communicator is None:
+        elif self.communicator is None:
             raise ConfigError("Missing option '--communicator'.")
-        if self.system or self.groups or self.remote_memory:
+        elif self.system or self.groups or self.remote_memory:
             raise ConfigError("--system, --comm-group and --remote-memory are for traces: give --network.")
         if not 0 <= self.latency_ns < 1e12:
             raise ConfigError(f"latency: found {self.latency_ns:g}, expected a number of ns, 0 or more")
 
-    def read(self) -> tuple[Shape, Job, tuple[float, ...] | None]:
-        """The shape of the network, the job, and the split that the network has; LIBRA's networks have none.
+    @property
+    def is_compact(self) -> bool:
+        """Whether the workload is a compact run."""
+        return self.libra_network is None and (self.workload / RANKS).is_file()
+
+    def read(self) -> tuple[Shape, Job, tuple[float, ...] | None, Run | CompactRun | None]:
+        """The shape of the network, the job, the split that the network has, and the run; LIBRA's files have neither.
 
         Raises
         ------
@@ -150,11 +159,16 @@ class ProblemFiles:
         """
         if self.libra_network is not None and self.communicator is not None:
             shape = read_libra_network(self.libra_network, self.latency_ns)
-            return shape, read_libra_workload(self.workload, shape, read_communicator(self.communicator, shape)), None
-        assert self.system is not None and self.network is not None  # check
+            return shape, read_libra_workload(self.workload, shape, read_communicator(self.communicator, shape)), None, None
+        assert self.network is not None  # check
+        if self.is_compact:
+            some = read_compact(self.workload, read_network(self.network))
+            shape, current = network_shape(some.run.network)
+            return shape, trace_job(some.run, shape), current, some
+        assert self.system is not None  # check
         run = read_run(RunInputs(self.workload, self.system, self.network, self.groups, self.remote_memory, self.directory))
         shape, current = network_shape(run.network)
-        return shape, trace_job(run, shape), current
+        return shape, trace_job(run, shape), current, run
 
 
 def make_problem(shape: Shape, job: Job, limits: Limits | None = None, current: Sequence[float] | None = None) -> Problem:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from astra_tacos.solver.first_use import Progress
-from astra_tacos.study.optimizer.measure import BY_DIMENSION, MODEL, Measure, Synthesis
+from astra_tacos.study.optimizer.measure import Timer
 from astra_tacos.study.optimizer.model import Floats, Model, profile_arrays, subnetwork_model
 from astra_tacos.study.optimizer.problem import TIME, Problem
 from astra_tacos.study.optimizer.solve import Solution
@@ -92,17 +92,15 @@ def gains(splits: dict[str, dict[str, Any]], best: str) -> dict[str, float]:
     }
 
 
-def optimized(
-    problem: Problem, synthesis: Synthesis | None, steps: int, progress: Progress
-) -> tuple[dict[str, Any], list[float]]:
+def optimized(problem: Problem, timer: Timer | None, steps: int, progress: Progress) -> tuple[dict[str, Any], list[float]]:
     """The result in figures, and the best split in GB/s.
 
     Parameters
     ----------
     problem
         The problem.
-    synthesis
-        What schedules refine the split; None to go by bytes over bandwidth alone.
+    timer
+        What refines the split; None to go by bytes over bandwidth alone.
     steps
         Most splits to try for that.
     progress
@@ -112,25 +110,27 @@ def optimized(
         solution = problem.solve(problem.model, problem.space)
     result = model_result(problem, solution)
     best, name = result, BEST
-    if synthesis is not None:
+    if timer is not None:
         with progress("refining") as advance:
-            best = result["refine"] = refined(problem, solution.split, synthesis, steps, advance)
+            best = result["refine"] = refined(problem, solution.split, timer, steps, advance)
         name = REFINED
     return result, best["splits"][name]["bandwidth_gbps"]
 
 
 def summary_rows(result: dict[str, Any]) -> list[tuple[str, ...]]:
     """The answer: the best split, what it gains, and the constraints that it keeps, as labels, figures and remarks."""
-    best = result["splits"][BEST]
+    found, name = (result["refine"], REFINED) if "refine" in result else (result, BEST)
+    best = found["splits"][name]
     shares = ", ".join(f"B{dimension} {value:,.2f}" for dimension, value in enumerate(best["bandwidth_gbps"]))
     of = f" (rank {result['slowest_rank']}, the slowest of {result['profiles']} kinds)" if result["profiles"] > 1 else ""
     objective = "time" if result["objective"] == TIME else "time x cost"
-    gains = [(f"gain over {name}", f"{gain:.3f} x") for name, gain in result["gain"].items()]
+    gains = [(f"gain over {name}", f"{gain:.3f} x") for name, gain in found["gain"].items()]
+    by_bytes = "by bytes over bandwidth, " if "refine" in result else ""
     return [
         ("best split", "", f"{shares} GB/s"),
         ("time", format_time(best["time_ns"]), f"{format_time(result['compute_ns'])} of compute{of}"),
         *gains,
-        ("proof", "", f"no split is better by more than {max(result['gap'], 1e-9):.1e} of the {objective}"),
+        ("proof", "", f"{by_bytes}no split is better by more than {max(result['gap'], 1e-9):.1e} of the {objective}"),
         ("constraints", "", "; ".join(result["constraints"])),
     ]
 
@@ -142,7 +142,10 @@ def tables(result: dict[str, Any], *, verbose: bool) -> Iterator[tuple[str, tupl
         yield ("Communication at the best split", *demand_table(result))
     if "refine" in result:
         timed = result["refine"]
-        made = f"{timed['num_schedules']} schedules of {', '.join(timed['synthesizers'])}"
+        if "num_replays" in timed:
+            made = f"{timed['num_replays']} replays of the step, {timed['backend']}"
+        else:
+            made = f"{timed['num_schedules']} schedules of {', '.join(timed['synthesizers'])}"
         yield (f"Splits by {made}", *split_table(timed["splits"]))
 
 
@@ -180,7 +183,6 @@ def named_splits(problem: Problem, split: Floats) -> dict[str, Floats]:
 REFINED = "refined"
 BEST_OF_MODEL, BEST_OF_GROUPS = "best by bytes", "best by bytes, of groups"
 """Names of two starts of a refinement: the best split of LIBRA's model, and of that with the bandwidth that groups have."""
-_NUDGE = 1.1
 _FIRST_REGION = 2.0
 _WIDEST_REGION = 4.0
 _MOVED = 0.01
@@ -199,7 +201,7 @@ class Step:
 
 
 def refine(
-    problem: Problem, split: Floats, measure: Measure, num_steps: int, on_step: Callable[[int, int], None] | None = None
+    problem: Problem, split: Floats, timer: Timer, num_steps: int, on_step: Callable[[int, int], None] | None = None
 ) -> tuple[Step, ...]:
     """Measure the best splits of both models, equal shares and the split of the input, then search for better splits.
 
@@ -211,7 +213,7 @@ def refine(
         The problem.
     split
         The best split by LIBRA's model.
-    measure
+    timer
         Measures the times of demands at a split.
     num_steps
         Largest number of improvement steps.
@@ -224,7 +226,7 @@ def refine(
 
     def attempt(origin: str, split: Floats) -> bool:
         nonlocal best, centre
-        time_ns = measure.time_ns(split.tolist())
+        time_ns = timer.time_ns(split.tolist())
         value = problem.value(split, time_ns)
         is_best = value < best and space.holds(split)
         steps.append(Step(origin, split, time_ns, is_best))
@@ -242,7 +244,7 @@ def refine(
     for number in range(num_steps):
         if on_step is not None:
             on_step(number, num_steps)
-        model = model or local_model(measure, centre)
+        model = model or local_model(timer, centre)
         split = problem.solve(model, space.around(centre, region)).split
         moved = float(np.abs(np.log(split / centre)).max())
         if moved < _MOVED or problem.value(split, model.time_ns(split)) > best * (1 - _WORTHWHILE):
@@ -254,52 +256,22 @@ def refine(
     return tuple(steps)
 
 
-def local_model(measure: Measure, split: Floats) -> Model:
+def local_model(timer: Timer, split: Floats) -> Model:
     """A model that agrees with the measured times of all demands at a split, and with their slopes by each bandwidth."""
-    fixed: list[float] = []
-    load: list[Floats] = []
-    for number, demand in enumerate(measure.job.demands):
-        how = measure.how(demand)
-        if how == MODEL:
-            rows, fixed_ns = measure.model.load[number], float(measure.model.fixed_ns[number])
-        elif how == BY_DIMENSION:
-            rows, fixed_ns = np.zeros((len(demand.involved), len(split))), 0.0
-            for row, (dimension, time_ns) in enumerate(measure.stages_ns(number, split.tolist()).items()):
-                rows[row, dimension] = time_ns * split[dimension]
-        else:
-            rows = np.array([[_slope(measure, number, split, d) * split[d] for d in range(len(split))]])
-            fixed_ns = measure.demand_ns(number, split.tolist()) - float(rows[0] @ (1 / split))
-        load.append(rows)
-        fixed.append(fixed_ns)
-    return Model(np.array(fixed, np.float64), tuple(load), *profile_arrays(measure.job))
-
-
-def _slope(measure: Measure, number: int, split: Floats, dimension: int) -> float:
-    """Derivative of a demand's time by B0 / B of a dimension, in ns, 0 or more; B0 is the dimension's bandwidth in `split`."""
-    if dimension not in measure.job.demands[number].involved:
-        return 0.0
-    times = []
-    for factor in (_NUDGE, 1 / _NUDGE):
-        nudged = split.copy()
-        nudged[dimension] *= factor
-        times.append(measure.demand_ns(number, nudged.tolist()))
-    return max(0.0, (times[1] - times[0]) / (_NUDGE - 1 / _NUDGE))
+    load, fixed = zip(*(timer.nearby(number, split) for number in range(len(timer.job.demands))), strict=True)
+    return Model(np.array(fixed, np.float64), load, *profile_arrays(timer.job))
 
 
 def refined(
-    problem: Problem, split: Floats, synthesis: Synthesis, num_steps: int, on_step: Callable[[int, int], None] | None = None
+    problem: Problem, split: Floats, timer: Timer, num_steps: int, on_step: Callable[[int, int], None] | None = None
 ) -> dict[str, Any]:
-    """The result of `refine` by schedules of a synthesis: measured times of the starts and of the refined split."""
-    measure = Measure(problem.job, problem.shape, synthesis)
-    steps = refine(problem, split, measure, num_steps, on_step)
+    """The result of `refine`: measured times of the starts and of the refined split."""
+    steps = refine(problem, split, timer, num_steps, on_step)
     by_origin = {step.origin: step for step in steps}
     chosen = {name: by_origin[name] for name in (BEST_OF_MODEL, EQUAL, INPUT) if name in by_origin}
     chosen[REFINED] = next(step for step in reversed(steps) if step.is_best)
     splits = {name: split_result(problem, step.split, step.time_ns) for name, step in chosen.items()}
-    return {
-        "synthesizers": list(measure.synthesis.synthesizers),
-        "num_schedules": measure.num_schedules,
-        "timed_by": [measure.how(demand) for demand in problem.job.demands],
+    return timer.to_json() | {
         "splits": splits,
         "gain": gains(splits, REFINED),
         "steps": [

@@ -30,7 +30,10 @@ def trace_job(run: Run, shape: Shape) -> Job:
         If ASTRA-sim does not run a node, there are not as many ranks as NPUs, or a group is not a block of the network.
     """
     trace = run.workload
-    if trace.num_ranks != shape.num_npus:
+    alike, numbers = 1, np.arange(trace.num_ranks)
+    if trace.owners is not None:
+        alike, numbers = shape.num_npus // trace.num_ranks, trace.owners
+    elif trace.num_ranks != shape.num_npus:
         raise ConfigError(
             f"{trace.prefix}: traces of {trace.num_ranks} ranks, expected {shape.num_npus}, as many as {shape.source} has NPUs"
         )
@@ -48,7 +51,7 @@ def trace_job(run: Run, shape: Shape) -> Job:
     _, first, which = np.unique(np.column_stack((compute_ns, counts)), axis=0, return_index=True, return_inverse=True)
     num_alike = np.bincount(which.reshape(-1))
     profiles = tuple(
-        Profile(leader, int(num_alike[place]), float(compute_ns[leader]), tuple(counts[leader].tolist()))
+        Profile(int(numbers[leader]), int(num_alike[place]) * alike, float(compute_ns[leader]), tuple(counts[leader].tolist()))
         for place, leader in sorted(enumerate(first.tolist()), key=lambda pair: pair[1])
     )
     return Job(trace.prefix, tuple(number), profiles)
@@ -110,7 +113,7 @@ def _number_messages(
     run: Run, shape: Shape, rows: NDArray[np.int64], number: dict[Demand, int], of_row: NDArray[np.int64]
 ) -> None:
     """Enter the demand of each row of a message: its bytes, and the dimensions in which its ends differ."""
-    ends = [run.workload.rank[rows], run.workload.peer[rows]]
+    ends = [run.workload.owner[rows], run.workload.peer[rows]]
     differs = []
     for size in shape.sizes:
         differs.append(ends[0] % size != ends[1] % size)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from helpers.generated import small_model, write_network
 from helpers.splits import DATA, EXPERTS, SHAPE, TENSOR, job
 
 from astra_tacos.bounds import chunked_lower_bound
@@ -11,14 +14,17 @@ from astra_tacos.collective import make_collective
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.schedule.timing import choose_link_model, compute_timing
-from astra_tacos.study.optimizer.measure import BY_DIMENSION, MODEL, SCHEDULE, Measure, Synthesis, check_synthesis
+from astra_tacos.study.optimizer.measure import BY_DIMENSION, MODEL, SCHEDULE, Measure, Replays, Synthesis, check_synthesis
 from astra_tacos.study.optimizer.model import subnetwork, subnetwork_model
-from astra_tacos.study.optimizer.problem import Limits, Problem, make_problem
+from astra_tacos.study.optimizer.problem import Limits, Problem, ProblemFiles, make_problem
 from astra_tacos.study.optimizer.result import REFINED, Step, refine
 from astra_tacos.study.optimizer.result import refined as refined_result
 from astra_tacos.study.optimizer.shape import Demand, Job
 from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.synthesizer.search.search_options import SearchOptions
+from astra_tacos.workload.generator.directory import generate
+from astra_tacos.workload.generator.parallelism import Parallelism
+from astra_tacos.workload.generator.step import Step as TrainingStep
 
 HALF = Demand("all-reduce", 16 << 20, (1, 1, 2), (1, 1, 2))
 
@@ -39,7 +45,7 @@ def test_never_worse_and_repeatable() -> None:
     best = [step for step in steps if step.is_best]
     assert best[-1].time_ns == min(step.time_ns for step in steps if asked.space.holds(step.split))
     assert all(asked.space.holds(step.split) for step in best)
-    result = refined_result(asked, steps[0].split, synthesis, 4)
+    result = refined_result(asked, steps[0].split, Measure(asked.job, SHAPE, synthesis), 4)
     assert result["splits"][REFINED]["time_ns"] == best[-1].time_ns and all(gain >= 1 for gain in result["gain"].values())
     _, again = refined(asked, synthesis)
     assert [step.time_ns for step in steps] == [step.time_ns for step in again]
@@ -57,7 +63,7 @@ def test_times_are_those_of_schedules() -> None:
     # One dimension at a time, LIBRA's time is within reach of a schedule: 2 (n - 1) / n of the bytes at full rate.
     assert measure.demand_ns(0, split) == pytest.approx(2 * TENSOR.size_bytes * 3 / 4 / 100.0, rel=0.01)
     made = measure.num_schedules
-    assert measure.all_demands_ns(split).tolist() == [measure.demand_ns(number, split) for number in (0, 1)]
+    measure.time_ns(split)
     assert measure.num_schedules == made  # remembered
 
 
@@ -94,3 +100,17 @@ def test_bad_questions() -> None:
     wide = Demand("all-reduce", 1 << 20, (3, 1, 1), (1, 1, 1))
     with pytest.raises(SynthesisError, match="halving-doubling"):
         Measure(job(wide), SHAPE, Synthesis(("halving-doubling",))).demand_ns(0, [1.0, 1.0, 1.0])
+
+
+def test_no_split_of_a_grid_is_better_than_the_one_by_replays(tmp_path: Path) -> None:
+    write_network(tmp_path / "n.yml", ("FullyConnected", 2), ("Ring", 4), ("Switch", 4))
+    step = TrainingStep(small_model(), Parallelism(4, 2, 4, order=("tp", "ep", "pp", "dp")), 4)
+    generate(step, tmp_path / "run", network=tmp_path / "n.yml", compact=True)
+    shape, work, current, run = ProblemFiles(tmp_path / "run", network=tmp_path / "n.yml").read()
+    assert run is not None and current is not None
+    asked, timer = make_problem(shape, work, Limits(), current), Replays(run, shape, None)
+    steps = refine(asked, asked.solve(asked.model, asked.space).split, timer, 10)
+    best = next(step for step in reversed(steps) if step.is_best)
+    parts = [(one, two, 12 - one - two) for one in range(1, 11) for two in range(1, 12 - one)]
+    grid = min(timer.time_ns([sum(current) * part / 12 for part in each]) for each in parts)
+    assert best.time_ns <= 1.005 * grid
