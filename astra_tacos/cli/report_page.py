@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from astra_tacos.cli.shared.console import progress
 from astra_tacos.cli.shared.inputs import refuse_lockstep
+from astra_tacos.run.run import RANKS
 from astra_tacos.support.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class PageKind:
 PAGES = {
     "schedule": PageKind("synthesize --output", ("result.json", "schedule.npz"), _of_schedule),
     "plan": PageKind("plan --output", ("plan.json", "replay.npz"), _of_run),
-    "replay": PageKind("replay --workload ... --output", ("replay.json", "replay.npz"), _of_run),
+    "replay": PageKind("replay --output", ("replay.json", "replay.npz"), _of_run),
     "sweep": PageKind("sweep --output", ("sweep.parquet",), _of_sweep),
 }
 """Kinds of directories; the first that fits counts."""
@@ -98,11 +99,9 @@ def find_page(path: Path) -> tuple[str, Path, Page]:
         if all((path / marker).is_file() for marker in kind.markers):
             return name, path, kind.make
     refuse_lockstep(path)
-    expected = "; ".join(f"{kind.command} ({', '.join(kind.markers)})" for kind in PAGES.values())
-    from astra_tacos.run.run import RANKS
-
     if (path / RANKS).is_file():
-        raise ConfigError(f"{path}: is a compact run, which reports do not take; `astra-tacos replay {path}` shows its classes")
+        raise ConfigError(f"{path}: is a compact run, expected the output of `astra-tacos replay {path} --output DIR`")
+    expected = "; ".join(f"{kind.command} ({', '.join(kind.markers)})" for kind in PAGES.values())
     raise ConfigError(f"{path}: found nothing to report on, expected the output of one of these: {expected}")
 
 

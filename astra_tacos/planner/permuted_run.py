@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from astra_tacos.planner.run_files import copy_network
 from astra_tacos.planner.workload import Workload
 from astra_tacos.run.patterns import ROOT_ATTRIBUTES, ROOTED
-from astra_tacos.run.run import GROUPS, MEMORY, NATIVE, SYSTEM, WORKLOAD, RunInputs
+from astra_tacos.run.run import GROUPS, MEMORY, NATIVE, SYSTEM, WORKLOAD, RunInputs, write_groups
 from astra_tacos.run.trace.node_bytes import load_rank, node_at, replace_nodes, set_attribute
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.errors import ConfigError
@@ -83,23 +83,17 @@ def write_permuted(folder: Path, inputs: RunInputs, workload: Workload, npu_of_r
     copy_network(inputs.network, folder)
     if inputs.remote_memory is not None:
         shutil.copyfile(inputs.remote_memory, folder / MEMORY)
-    groups = run.groups.members
     if inputs.groups is not None and not moved:
         shutil.copyfile(inputs.groups, folder / GROUPS)
-    elif groups:
-        (folder / GROUPS).write_text(_groups_text(groups, place), encoding="utf-8")
+    else:
+        write_groups(folder, {group: _moved(ranks, place) for group, ranks in run.groups.members.items()})
     return RunInputs.in_folder(folder, inputs.workload.name, inputs.ns3)
 
 
-def _groups_text(groups: Any, place: list[int]) -> str:
-    """Groups whose file lists them in ascending order stay so, as rings go in the order of the list."""
-    lines = []
-    for group, ranks in groups.items():
-        members = [place[rank] for rank in ranks]
-        if list(ranks) == sorted(ranks):
-            members.sort()
-        lines.append(f'  "{group}": {json.dumps(members)}')
-    return "{\n" + ",\n".join(lines) + "\n}\n"
+def _moved(ranks: Sequence[int], place: list[int]) -> list[int]:
+    """A group whose file lists it in ascending order stays so, as rings go in the order of the list."""
+    members = [place[rank] for rank in ranks]
+    return sorted(members) if list(ranks) == sorted(ranks) else members
 
 
 def _move_peers(node: Any, place: list[int]) -> None:

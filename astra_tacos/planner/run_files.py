@@ -26,7 +26,7 @@ from astra_tacos.replayer.packet_network import write_ns3_files
 from astra_tacos.run.backend import PACKET, Backend, default_backend
 from astra_tacos.run.patterns import TAGS
 from astra_tacos.run.recording import REPLAY_FILE
-from astra_tacos.run.run import GROUPS, MEMORY, NETWORK, SYSTEM, WORKLOAD, RunInputs
+from astra_tacos.run.run import GROUPS, MEMORY, NETWORK, SYSTEM, WORKLOAD, RunInputs, write_groups
 from astra_tacos.run.system import COMM_KEYS, PER_NODE_KEY
 from astra_tacos.run.trace.reader import read_trace, trace_files
 from astra_tacos.run.trace.trace import Trace, idle_trace
@@ -170,13 +170,6 @@ def write_system(folder: Path, source: Path, per_node: Mapping[int, str], keys: 
         lines = (f"{node}: {prefix}\n" for node, prefix in sorted(per_node.items()))
         (folder / PER_NODE).write_text("".join(lines), encoding="utf-8")
     write_json(folder / SYSTEM, system)
-
-
-def write_groups(folder: Path, groups: Mapping[int, Sequence[int]]) -> None:
-    """Write the communicator groups of a run, if there are any."""
-    if groups:
-        lines = (f'  "{group}": {json.dumps(list(ranks))}' for group, ranks in groups.items())
-        (folder / GROUPS).write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
 def write_ns3_configurations(folder: Path, inputs: RunInputs, network: NetworkConfig, has_groups: bool) -> None:

@@ -54,17 +54,18 @@ class Lattice:
 
     def canonical(self, rank: _Ints, other: _Ints | None = None) -> tuple[_Ints, _Ints]:
         """The representatives of ranks, and where other ranks (0 if there are none) go in the same translations."""
-        stride, size, period = (column[:, None] for column in self.columns)
-        here = self.digits(rank)
-        there = self.digits(np.zeros_like(rank) if other is None else other)
-        base = here % period
-        return (base * stride).sum(axis=0), ((there - here + base) % size * stride).sum(axis=0)
+        others = np.zeros_like(rank) if other is None else other
+        return self._turned(rank, rank, -1), self._turned(rank, others, -1)
 
     def moved(self, rank: _Ints, other: _Ints) -> _Ints:
         """Where `other` goes in the translation that takes the representative of each rank to the rank."""
+        return self._turned(rank, other, 1)
+
+    def _turned(self, rank: _Ints, other: _Ints, way: int) -> _Ints:
+        """Where `other` goes in the translation (1) that takes the representative of each rank to the rank, or back (-1)."""
         stride, size, period = (column[:, None] for column in self.columns)
         here = self.digits(rank)
-        there: _Ints = ((self.digits(other) + here - here % period) % size * stride).sum(axis=0)
+        there: _Ints = ((self.digits(other) + way * (here - here % period)) % size * stride).sum(axis=0)
         return there
 
     def places(self, rank: _Ints) -> _Ints:

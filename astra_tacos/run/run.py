@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -222,3 +223,10 @@ def looked_up(node_id: NDArray[np.uint64]) -> NDArray[np.uint64]:
 def pattern_key(comm_type: int) -> str:
     """Name of a pattern in the system JSON, like `all-reduce`."""
     return PATTERN_KEYS[CommType(comm_type)]
+
+
+def write_groups(folder: Path, groups: Mapping[int, Sequence[int]] | Mapping[str, Sequence[int]]) -> None:
+    """Write the communicator groups of a run, if there are any."""
+    if groups:
+        lines = (f"  {json.dumps(str(group))}: {json.dumps(list(ranks))}" for group, ranks in groups.items())
+        (folder / GROUPS).write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")

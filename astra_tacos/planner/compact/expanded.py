@@ -11,12 +11,12 @@ import numpy as np
 
 from astra_tacos.export.compact_collective import SymmetricTraces
 from astra_tacos.export.run_directory import write_run_script
-from astra_tacos.planner.run_files import PER_NODE, copy_network, write_groups
+from astra_tacos.planner.run_files import PER_NODE, copy_network
 from astra_tacos.run.backend import Backend, choose_backend
 from astra_tacos.run.compact_run import CompactRun
 from astra_tacos.run.groups import ALL_RANKS, group_ids
 from astra_tacos.run.lattice import CompactTrace, Lattice
-from astra_tacos.run.run import MEMORY, SYSTEM, WORKLOAD
+from astra_tacos.run.run import MEMORY, SYSTEM, WORKLOAD, write_groups
 from astra_tacos.run.trace.node_bytes import change_attribute, load_rank, node_at, replace_nodes, set_attribute
 from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.run.trace.schema import NodeType

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from astra_tacos.network.network_config import read_network
-from astra_tacos.run.run import RANKS
+from astra_tacos.run.run import RANKS, write_groups
 from astra_tacos.run.system import COMM_KEYS
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.writer import encode_trace
@@ -143,9 +142,7 @@ def generate(
     with replaced_directory(path) as directory:
         (directory / "workload").mkdir()
         _write_traces(step, groups, columns, directory / PREFIX)
-        if groups.members:
-            lines = ",\n".join(f'  "{group}": {json.dumps(ranks)}' for group, ranks in groups.members.items())
-            (directory / "comm_group.json").write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
+        write_groups(directory, groups.members)
         write_json(directory / "system.json", system)
         write_json(directory / "remote_memory.json", {"memory-type": "NO_MEMORY_EXPANSION"})
         write_json(directory / RESULT_FILE, result)

@@ -5,7 +5,6 @@ The `Change` class: one thing that a repair did to a run, and why; and the log o
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -16,7 +15,7 @@ from astra_tacos.export.run_directory import SCRIPT, check_script_name, write_ru
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.planner.run_files import COLLECTIVE, PER_NODE
 from astra_tacos.run.backend import Backend
-from astra_tacos.run.run import GROUPS, MEMORY, NETWORK, SYSTEM, WORKLOAD, RunInputs
+from astra_tacos.run.run import GROUPS, MEMORY, NETWORK, SYSTEM, WORKLOAD, RunInputs, write_groups
 from astra_tacos.run.system import COMM_KEYS, PER_NODE_KEY
 from astra_tacos.run.trace.node_bytes import framed
 from astra_tacos.run.trace.schema import NodeType
@@ -266,9 +265,7 @@ class Draft:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, folder / name)
         write_json(folder / MEMORY, self.memory)
-        if self.groups:
-            lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(ranks)}" for name, ranks in self.groups.items())
-            (folder / GROUPS).write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
+        write_groups(folder, self.groups)
         needs = self.backend.needs(len(self.network.dimensions))
         write_run_script(folder, f"{WORKLOAD}/{self.name}", self.backend, "Runs", needs=needs, has_groups=bool(self.groups))
 
