@@ -341,7 +341,7 @@ def record_run(
     """
     trace, columns = run.workload, run.columns
     if trace.owners is not None:
-        after = _without_links(after)
+        after, before = _without_links(after), before and _without_links(before)
     kind = np.full(256, OTHER, np.uint8)
     for node_type, number in _KIND_OF.items():
         kind[node_type] = number

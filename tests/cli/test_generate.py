@@ -134,6 +134,8 @@ def test_a_large_run_is_compact_and_replayed(capsys: pytest.CaptureFixture[str])
     assert status != 0 and "Missing option '--network': a compact run does not say which network it runs on." in err
     status, out, _ = invoke("plan --compact run --network n.yml --output planned", capsys)
     assert status == 0 and "2,048 ranks of 4 classes" in out and "best native" in out and "where the time goes" in out
+    assert invoke("report planned -o plan.html", capsys)[0] == 0 and "512 ranks" in Path("plan.html").read_text()
+    assert invoke("report planned -o plan.svg", capsys)[0] == 0
     status, out, _ = invoke("replay planned", capsys)
     assert status == 0 and "2,048 ranks of 4 classes" in out
     status, _, err = invoke("plan --compact run --network n.yml --output run", capsys)

@@ -227,7 +227,7 @@ def print_compact_plan(result: CompactPlan, output: Path, *, verbose: bool) -> N
     shown = result.cases if verbose else result.cases[:_MOST_CASES]
     cells = []
     for case in shown:
-        chunks = f", {case['chunks_per_npu']} chunks" if case["chunks_per_npu"] else ""
+        chunks = f", {case['chunks_per_npu']} chunk{'s' * (case['chunks_per_npu'] > 1)}" if case["chunks_per_npu"] else ""
         each = [None if case[name] is None else case[name] for name in ("spent_before_ns", "spent_after_ns", "bound_ns")]
         times = ("-" if time is None else f"{time:,}" for time in each)
         what = f"{case['collective']} {format_size(case['size_bytes'])}"

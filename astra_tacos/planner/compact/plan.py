@@ -25,6 +25,7 @@ from astra_tacos.replayer.run_replay import replay_classes
 from astra_tacos.run.backend import Backend, choose_backend
 from astra_tacos.run.compact_run import CompactRun, read_compact, write_ranks
 from astra_tacos.run.groups import ALL_RANKS, group_ids
+from astra_tacos.run.recording import REPLAY_FILE, record_run, save_recording
 from astra_tacos.run.run import CLASSES, GROUPS, MEMORY, NATIVE, NETWORK, RANKS, SYSTEM, Run
 from astra_tacos.run.system import MAX_NODE_ID
 from astra_tacos.run.trace.node_bytes import load_rank, node_at, replace_nodes, set_attribute
@@ -35,7 +36,7 @@ from astra_tacos.support.files import check_replaceable, replaced_directory, wri
 
 EXPANDED, MOST_EXPANDED = "ordinary", 1024
 """The ordinary run beside a compact one, and the most ranks of such a run."""
-_FILES = {PLAN_FILE, RANKS, SYSTEM, NETWORK, MEMORY, PER_NODE, COLLECTIVE, EXPANDED, "classes"}
+_FILES = {PLAN_FILE, REPLAY_FILE, RANKS, SYSTEM, NETWORK, MEMORY, PER_NODE, COLLECTIVE, EXPANDED, "classes"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,8 +53,8 @@ class CompactPlan:
         When the run ends as it was, with the best of the native algorithms that treat ranks alike, and as planned.
     native_name
         The best native algorithms, "" if none ends.
-    exposed_ns
-        The largest exposed communication of a rank of the planned run.
+    exposed_before_ns, exposed_ns
+        The largest exposed communication of a rank, before and of the planned run.
     bound
         What the run takes at least.
     cases
@@ -69,6 +70,7 @@ class CompactPlan:
     native: RunEnd | None
     native_name: str
     after: RunEnd
+    exposed_before_ns: int | None
     exposed_ns: int
     bound: RunBound
     cases: tuple[dict[str, Any], ...]
@@ -88,18 +90,22 @@ class CompactPlan:
         """One object for `plan.json`, with the keys of other plans where they mean the same."""
         own: dict[str, Any] = {"backend": self.backend.name, "num_ranks": self.num_ranks, "num_classes": self.num_classes}
         own |= end_in_json("before", self.before) | end_in_json("after", self.after)
-        own |= {"best_native_ns": self.native and self.native.counted_ns, "best_native": self.native_name or None}
+        own |= {"best_native_ns": self.native and self.native.counted_ns}
+        own |= {"best_native": {"name": self.native_name} if self.native_name else None}
         own |= {"speed_up": self.speed_up, "speed_up_over_best_native": self.speed_up_over_best_native}
         own |= self.bound.to_json() | {"efficiency": efficiency_of(self.after.counted_ns, self.bound.end_ns)}
-        return own | {"exposed_after_ns": self.exposed_ns, "cases": list(self.cases), "notes": list(self.notes)}
+        own |= {"exposed_before_ns": self.exposed_before_ns, "exposed_after_ns": self.exposed_ns}
+        own |= {"num_collectives": sum(case["count"] for case in self.cases)}
+        return own | {"cases": list(self.cases), "notes": list(self.notes)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlannedClasses:
-    """A planned compact run: its figures, the run, and the traces of schedules by the prefixes of their files."""
+    """A planned compact run: its figures, the run, that before, and the traces of schedules by the prefixes of their files."""
 
     result: CompactPlan
     best: Candidate
+    before: Candidate | None
     traces: dict[str, SymmetricTraces]
 
     def write(self, output: Path, folder: Path, network: Path) -> None:
@@ -123,11 +129,14 @@ class PlannedClasses:
         with replaced_directory(output) as target:
             _write(target, folder, network, self)
             again = read_compact(target, read_network(target / NETWORK))
-            if replay_classes(again, self.result.backend).end_ns != self.result.after.end_ns:
+            outcome = replay_classes(again, self.result.backend)
+            if outcome.end_ns != self.result.after.end_ns:
                 raise ReplayError(f"{output}: DEFECT of astra_tacos, please report it: the written run has another end")
             if self.best.some.lattice.num_ranks <= MOST_EXPANDED:
                 (target / EXPANDED).mkdir()
                 write_expanded(again, self.traces, target / EXPANDED, self.result.backend)
+            recording = record_run(again.run, outcome, None if self.before is None else self.before.outcome)
+            save_recording(recording, target / REPLAY_FILE)
             write_json(target / PLAN_FILE, self.result.to_json())
 
 
@@ -183,32 +192,39 @@ def plan_compact(
     if search.before is not None and search.before.is_before(best):
         search.notes.append(f"keep the run as it is: it ends at {search.before.end.counted_ns:,} ns, before this plan")
     traces = traces_of(some.run, search.found, best.schedules)
-    return PlannedClasses(_result(search, best, native), best, traces)
+    return PlannedClasses(_result(search, best, native), best, search.before, traces)
 
 
 def _result(search: Search, best: Candidate, native: Candidate | None) -> CompactPlan:
     some, found, before = search.some, search.found, search.before
     spent_before, spent_after = None if before is None else search.spent(before), search.spent(best)
-    alike = some.lattice.num_ranks // some.run.workload.num_ranks
+    trace = some.run.workload
+    alike = some.lattice.num_ranks // trace.num_ranks
     least = [case.least_ns() for case in found.cases]
     alone_ns = np.array([*(each or 0 for each in least), 0], np.int64)[found.of_row]
     rows = []
     for number, (case, count) in enumerate(zip(found.cases, found.counts, strict=True)):
         schedule = best.schedules.get(number)
         algorithm = "native " + ", ".join(dict.fromkeys(best.some.run.system.native.get(case.key, ())))
+        classes = len(np.unique(trace.rank[found.of_row == number]))
         rows.append(
             {
                 "collective": case.collective,
                 "size_bytes": case.size_bytes,
                 "members": case.members,
                 "network": None if case.dimensions is None else describe_dimensions(case.dimensions),
+                "groups": classes * alike // case.members,
                 "count": count * alike // case.members,
                 "algorithm": algorithm if schedule is None else schedule.synthesizer,
                 "chunks_per_npu": 0 if schedule is None else schedule.task.chunks_per_npu,
+                "reason": "",
                 "predicted_ns": None if schedule is None else schedule.collective_time_ns,
                 "bound_ns": least[number],
+                "exact": True,
+                "was_cut_off": False,
                 "spent_before_ns": None if spent_before is None else spent_before[number],
                 "spent_after_ns": spent_after[number],
+                "share": round(spent_after[number] / max(best.outcome.end_ns, 1), 6),
             }
         )
     configuration = None if native is None else native.configuration
@@ -220,6 +236,7 @@ def _result(search: Search, best: Candidate, native: Candidate | None) -> Compac
         native=None if native is None else native.end,
         native_name="" if configuration is None else configuration.describe(found.patterns),
         after=best.end,
+        exposed_before_ns=None if before is None else int(before.outcome.exposed_comm_ns.max()),
         exposed_ns=int(best.outcome.exposed_comm_ns.max()),
         bound=compact_bound(some, alone_ns),
         cases=tuple(sorted(rows, key=lambda row: -row["spent_after_ns"])),

@@ -173,7 +173,7 @@ def _before(result: dict[str, Any]) -> str:
         end = schedule.get("before_ns")
         own = "" if end is None else f"; as its files say, it ends at {end:,} ns"
         return f"the scheduled run, with its own collectives{own}"
-    return f"native {result['baseline']} everywhere" if result["baseline"] else "the run as it was"
+    return f"native {result['baseline']} everywhere" if result.get("baseline") else "the run as it was"
 
 
 def _best_native(result: dict[str, Any]) -> list[tuple[str, str]]:
