@@ -13,6 +13,7 @@ import click
 from astra_tacos.cli.main import CHECK_FAILED
 from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import compile_ahead, echo, print_json, progress
+from astra_tacos.cli.shared.inputs import network_of
 from astra_tacos.cli.shared.lint_table import print_findings, print_repair
 from astra_tacos.cli.shared.options import backend_option, optional_files, output_option, verbose_option, workload_option
 from astra_tacos.solver.first_use import LINTING, REPAIRING
@@ -88,6 +89,7 @@ def lint(
 
     \b
     astra-tacos lint --workload PREFIX --system S.json --network N.yml
+    astra-tacos lint --workload DIR --network N.yml   (a compact run of up to 16,384 ranks)
     astra-tacos lint --fix --workload PREFIX --output DIR
 
     An error certainly does so. A warning may do so, or names a setting without effect. The exit code is 1 if there are errors.
@@ -112,16 +114,26 @@ def lint(
         return
     if output is not None or ranks is not None or without:
         raise click.UsageError("--output, --ranks and --without are for --fix.")
-    if inputs.system is None or inputs.network is None:
-        raise click.UsageError(f"Missing option '--{'network' if inputs.system else 'system'}'.")
-    from astra_tacos.run.run import RunInputs
+    from astra_tacos.planner.compact.expanded import expanded
+    from astra_tacos.run.run import RANKS, RunInputs
     from astra_tacos.workload.linter.lint import lint as lint_run
     from astra_tacos.workload.repairer.steps import mending_step
 
-    files = RunInputs(workload, inputs.system, inputs.network, inputs.groups, inputs.remote_memory, inputs.directory)
     compile_ahead(*LINTING)
+    limit = None if verbose or as_json else 1
     with progress("linting"):
-        report = lint_run(files, backend, None if verbose or as_json else 1)
+        if (workload / RANKS).is_file():
+            if inputs.system or inputs.groups or inputs.remote_memory:
+                raise click.UsageError(f"{workload} is a compact run, which has all files: expected --network alone.")
+            with expanded(workload, network_of(workload, inputs.network)) as files:
+                report = lint_run(files, backend, limit).moved(str(files.directory), str(workload))
+        else:
+            for name in ("system", "network"):
+                if getattr(inputs, name) is None:
+                    raise click.UsageError(f"Missing option '--{name}'.")
+            assert inputs.system and inputs.network
+            files = RunInputs(workload, inputs.system, inputs.network, inputs.groups, inputs.remote_memory, inputs.directory)
+            report = lint_run(files, backend, limit)
     if as_json:
         print_json([asdict(finding) | {"repair": mending_step(finding)} for finding in report.findings])
     else:

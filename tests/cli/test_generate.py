@@ -160,6 +160,14 @@ def test_a_compact_run_is_written_rank_by_rank(capsys: pytest.CaptureFixture[str
         assert compact["end_ns"] == whole["end_ns"]
         assert compact["finish_ns"] == [whole["finish_ns"][rank] for rank in compact.get("ranks", range(32))]
         assert ("ranks" in compact) == (not slow) and len(compact["beyond_astra_sim"]) >= slow.count("--slow")
+    status, out, err = invoke("lint --workload run --network n.yml", capsys)
+    assert (status, err) == (0, "") and "nothing found in 32 ranks" in out
+    system = json.loads(Path("run/system.json").read_text())
+    Path("run/system.json").write_text(json.dumps(system | {"active-chunks-per-dimension": 0}))
+    found = json.loads(invoke("lint --workload run --network n.yml --json", capsys)[1])
+    assert found and {each["file"] for each in found if each["severity"] == "error"} == {"run/system.json"}
+    assert invoke("lint --workload run", capsys)[0] == BAD_INPUT
+    Path("run/system.json").write_text(json.dumps(system))
     assert invoke("replay run --network n.yml --chrome-trace t.json", capsys)[0] == 0 and Path("t.json").is_file()
     status, _, err = invoke("export run --network n.yml --format run --output all_run0", capsys)
     assert status == BAD_INPUT and err.startswith("astra-tacos: error: all_run0: ")

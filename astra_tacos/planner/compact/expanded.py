@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +13,13 @@ import numpy as np
 
 from astra_tacos.export.compact_collective import SymmetricTraces
 from astra_tacos.export.run_directory import write_run_script
+from astra_tacos.network.network_config import read_network
 from astra_tacos.planner.run_files import PER_NODE, copy_network
 from astra_tacos.run.backend import Backend, choose_backend
-from astra_tacos.run.compact_run import CompactRun
+from astra_tacos.run.compact_run import CompactRun, read_compact
 from astra_tacos.run.groups import ALL_RANKS, group_ids
 from astra_tacos.run.lattice import CompactTrace, Lattice
-from astra_tacos.run.run import MEMORY, SYSTEM, WORKLOAD, write_groups
+from astra_tacos.run.run import MEMORY, SYSTEM, WORKLOAD, RunInputs, write_groups
 from astra_tacos.run.trace.node_bytes import change_attribute, load_rank, node_at, replace_nodes, set_attribute
 from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.run.trace.schema import NodeType
@@ -50,6 +53,26 @@ def export_ordinary(some: CompactRun, output: Path, backend: Backend | None = No
     check_outside(output, (some.run.directory, Path(some.run.network.source)))
     with replaced_directory(output) as folder:
         write_expanded(some, {}, folder, choose_backend(backend, some.run.network))
+
+
+@contextlib.contextmanager
+def expanded(folder: Path, network: Path) -> Iterator[RunInputs]:
+    """The files of the ordinary run of a compact one, in a directory that goes away.
+
+    Parameters
+    ----------
+    folder, network
+        The directory of the compact run, and the file of its network.
+
+    Raises
+    ------
+    ConfigError
+        If the run has too many ranks, or a file is not what it should be.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        output = Path(scratch) / folder.name
+        export_ordinary(read_compact(folder, read_network(network)), output)
+        yield RunInputs.in_folder(output, NAME)
 
 
 def write_expanded(some: CompactRun, known: Mapping[str, SymmetricTraces], folder: Path, backend: Backend) -> None:

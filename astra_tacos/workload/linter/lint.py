@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from astra_tacos.run.backend import Backend
@@ -66,6 +66,15 @@ class LintReport:
     num_ranks: int
     num_nodes: int
     backend: Backend
+
+    def moved(self, scratch: str, place: str) -> LintReport:
+        """The findings of files in a scratch directory, which name another one."""
+        texts = ("message", "remedy", "file")
+        findings = (
+            replace(each, **{name: value.replace(scratch, place) for name in texts if (value := getattr(each, name))})
+            for each in self.findings
+        )
+        return replace(self, findings=tuple(findings))
 
     def to_json(self) -> list[dict[str, Any]]:
         """The findings as values that JSON can represent."""
