@@ -59,7 +59,6 @@ SYNTHESIZERS: dict[str, Synthesizer] = {
     "symmetric": Synthesizer(
         symmetric,
         _OF_SHARDS | {"all-to-all"},
-        is_random=False,
         refusal=refuse_asymmetric,
         work=tree_work,
         by_chunk=True,
@@ -76,7 +75,6 @@ SYNTHESIZERS: dict[str, Synthesizer] = {
     "permutations": Synthesizer(
         permutations,
         frozenset(UNEQUAL),
-        is_random=False,
         refusal=refuse_without_rails,
         cuts_itself=frozenset(UNEQUAL),
     ),
@@ -84,7 +82,6 @@ SYNTHESIZERS: dict[str, Synthesizer] = {
         Synthesizer(
             branchings,
             _ROOTED,
-            is_random=False,
             refusal=refuse_too_many_flows,
             advise=advise_chunks,
             work=branch_work,
@@ -124,17 +121,14 @@ SYNTHESIZERS: dict[str, Synthesizer] = {
         does_forwarding=True,
         by_chunk=True,
     ),
-    "ring": on_fabrics(Synthesizer(ring, _ALL, is_random=False), ring_on_pairs),
-    "direct": on_fabrics(Synthesizer(direct, _ALL | _OF_PARTS, is_random=False)),
-    "halving-doubling": on_fabrics(
-        Synthesizer(halving_doubling, _OF_SHARDS, is_random=False, refusal=refuse_other_than_powers_of_two)
-    ),
-    "double-binary-tree": on_fabrics(Synthesizer(double_binary_tree, _TREES, is_random=False)),
-    "bruck": on_fabrics(Synthesizer(bruck, _OF_SHARDS | PERSONALISED, is_random=False)),
+    "ring": on_fabrics(Synthesizer(ring, _ALL), ring_on_pairs),
+    "direct": on_fabrics(Synthesizer(direct, _ALL | _OF_PARTS)),
+    "halving-doubling": on_fabrics(Synthesizer(halving_doubling, _OF_SHARDS, refusal=refuse_other_than_powers_of_two)),
+    "double-binary-tree": on_fabrics(Synthesizer(double_binary_tree, _TREES)),
+    "bruck": on_fabrics(Synthesizer(bruck, _OF_SHARDS | PERSONALISED)),
     "hierarchical": Synthesizer(
         hierarchical,
         _OF_SHARDS | PERSONALISED,
-        is_random=False,
         refusal=refuse_without_dimensions,
         work=over_dimensions_work,
     ),
@@ -150,13 +144,12 @@ SYNTHESIZERS: dict[str, Synthesizer] = {
     "dimension-wise": Synthesizer(
         dimension_wise,
         _OF_SHARDS | {"all-to-all"},
-        is_random=False,
         refusal=refuse_too_many_values,
         work=mixes_work,
         cuts_itself=_WHOLE,
         least_ns=least_mix_ns,
     ),
-    "themis": Synthesizer(themis, _OF_SHARDS, is_random=False, refusal=refuse_without_dimensions, work=over_dimensions_work),
+    "themis": Synthesizer(themis, _OF_SHARDS, refusal=refuse_without_dimensions, work=over_dimensions_work),
 }
 """Synthesizers by the name that the command line gives them, in the order in which `auto` prefers equal ones."""
 AUTO = "auto"

@@ -61,7 +61,7 @@ class Synthesizer:
 
     make: Callable[[Topology, Collective, Timing, int], Schedule]
     collectives: frozenset[str]
-    is_random: bool
+    is_random: bool = False
     refusal: Callable[[Topology, Collective], str | None] = never
     advise: Callable[[Topology, str, int, LinkModel, int], int] | None = None
     work: Callable[[Topology, Collective], int] = dispatch_work

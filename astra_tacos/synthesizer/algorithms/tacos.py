@@ -8,6 +8,7 @@ in time; an All-Reduce is both, where the gathering of a chunk starts as soon as
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +22,11 @@ from astra_tacos.schedule.messages import Sends
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.synthesizer.matching.matching import Matching, match_all_gather
+from astra_tacos.synthesizer.matching.matching import match_all_gather
 from astra_tacos.synthesizer.parts.overlap import overlap_phases
+
+if TYPE_CHECKING:
+    from astra_tacos.synthesizer.matching._table_kernels import Sends as Matched
 
 _MOST_LINKS = 8192
 _MOST_SENDS = 4_000_000
@@ -66,7 +70,7 @@ def tacos(topology: Topology, collective: Collective, timing: Timing, seed: int)
     return overlapping
 
 
-def _match(topology: Topology, collective: Collective, timing: Timing, seed: int, *, reverse: bool) -> Matching:
+def _match(topology: Topology, collective: Collective, timing: Timing, seed: int, *, reverse: bool) -> Matched:
     """A matching; every other seed lets slow links wait for far chunks, which helps on few networks, but much on those."""
     deadline_ns = None
     if seed % 2 and not _has_equal_channels(timing):

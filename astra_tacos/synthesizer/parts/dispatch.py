@@ -49,19 +49,14 @@ def link_occupancy(
         return timing.channel_delay_ns, timing.channel_delay_ns, np.zeros(len(timing.link_hold_ns), np.int64)
     switched = down != NO_LINK
     shift = timing.link_delay_ns[link[switched]]
-    if by_size:
-        least = np.full(timing.link_hold_ns.shape, np.iinfo(np.int64).max)
-        np.minimum.at(least, down[switched], shift)
-        down_busy = np.zeros_like(timing.channel_delay_ns)
-        down_busy[switched] = timing.link_hold_ns[down[switched]] + shift - least[down[switched]]
-        head_start = least.min(axis=1)
-        return timing.link_hold_ns[link], down_busy, np.where(head_start == np.iinfo(np.int64).max, 0, head_start)
-    head_start = np.full(len(timing.link_hold_ns), np.iinfo(np.int64).max)
-    np.minimum.at(head_start, down[switched], shift.min(axis=1))
+    least = np.full(timing.link_hold_ns.shape, np.iinfo(np.int64).max)
+    np.minimum.at(least, down[switched], shift)
+    head_start = least.min(axis=1)
     down_busy = np.zeros_like(timing.channel_delay_ns)
-    down_busy[switched] = timing.link_hold_ns[down[switched]] + shift - head_start[down[switched]][:, None]
-    head_start[head_start == np.iinfo(np.int64).max] = 0
-    return timing.link_hold_ns[link], down_busy, head_start
+    down_busy[switched] = (
+        timing.link_hold_ns[down[switched]] + shift - (least if by_size else head_start[:, None])[down[switched]]
+    )
+    return timing.link_hold_ns[link], down_busy, np.where(head_start == np.iinfo(np.int64).max, 0, head_start)
 
 
 def dispatch(

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.network.topology import Topology
 from astra_tacos.support.errors import SynthesisError
+from astra_tacos.support.graph import Graph
 from astra_tacos.support.grouping import group_by, members_of
 
 if TYPE_CHECKING:
@@ -58,12 +59,8 @@ class Lanes:
 
     def distances(self) -> NDArray[np.int64]:
         """int64[num_npus, num_npus], links on the shortest way; `num_npus` where there is none."""
-        far = np.full((self.num_npus, self.num_npus), self.num_npus, np.int64)
-        np.fill_diagonal(far, 0)
-        far[self.src, self.dst] = 1
-        for via in range(self.num_npus):
-            far = np.minimum(far, far[:, via : via + 1] + far[via : via + 1])
-        return np.minimum(far, self.num_npus)
+        far = Graph.of(self.num_npus, self.src, self.dst).distances()
+        return np.minimum(far, self.num_npus).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +180,6 @@ def sends_of_instance(
     variables = _variables(lanes, demands, steps)
     if variables is None:
         return None
-    _check(variables)
     total = variables.num + steps
     found = milp(
         np.zeros(total),
@@ -221,7 +217,6 @@ def least_rounds(lanes: Lanes, demands: list[Demand], steps: int) -> float | Non
     variables = _variables(lanes, demands, steps)
     if variables is None:
         return None
-    _check(variables)
     cost = np.concatenate((np.zeros(variables.num), np.ones(steps)))
     found = milp(
         cost,
@@ -231,14 +226,14 @@ def least_rounds(lanes: Lanes, demands: list[Demand], steps: int) -> float | Non
     return None if found.status != _SOLVED else float(found.fun)
 
 
-def _check(variables: _Variables) -> None:
-    """Raise `Unknown` if a programme has too many variables."""
-    if variables.num > _MOST_VARIABLES:
-        raise Unknown(f"{variables.num:,} variables, expected at most {_MOST_VARIABLES:,}")
-
-
 def _variables(lanes: Lanes, demands: list[Demand], steps: int) -> _Variables | None:
-    """All crossings that can be of use; None if some target is too far."""
+    """All crossings that can be of use; None if some target is too far.
+
+    Raises
+    ------
+    Unknown
+        If a programme of so many variables is too large.
+    """
     far = lanes.distances()
     chunks, links, when = [], [], []
     for chunk, demand in enumerate(demands):
@@ -255,7 +250,10 @@ def _variables(lanes: Lanes, demands: list[Demand], steps: int) -> _Variables | 
             chunks.append(np.full(len(found), chunk))
             links.append(found)
             when.append(np.full(len(found), step))
-    return _Variables(*(np.concatenate(column).astype(np.int64) for column in (chunks, links, when)))
+    variables = _Variables(*(np.concatenate(column).astype(np.int64) for column in (chunks, links, when)))
+    if variables.num > _MOST_VARIABLES:
+        raise Unknown(f"{variables.num:,} variables, expected at most {_MOST_VARIABLES:,}")
+    return variables
 
 
 def _bounds(variables: _Variables, steps: int, least_rounds_of_step: float):  # type: ignore[no-untyped-def]

@@ -66,7 +66,7 @@ def make_send_graph(topology: Topology, collective: Collective, timing: Timing, 
         chunk, channel, step = _straighten(topology, collective, *_route(topology, collective, timing, spread, False))
         message = _messages(topology, collective, chunk, channel, step, False)
         return SendGraph(chunk, channel, np.zeros(len(chunk), np.bool_), step, message)
-    parts: list[SendGraph] = []
+    parts = []
     later, messages = 0, 0
     for adds, wanted in ((True, collective.reduces), (False, collective.gathers)):
         if not wanted:
@@ -76,12 +76,10 @@ def make_send_graph(topology: Topology, collective: Collective, timing: Timing, 
         chunk, channel, step = _route(topology, collective, timing, spread, adds)
         rank = (steps - 1 - step if adds else step) + np.int32(later)
         message = _messages(topology, collective, chunk, channel, step, adds) + messages
-        parts.append(SendGraph(chunk, channel, np.full(len(chunk), adds), rank, message))
+        parts.append((chunk, channel, np.full(len(chunk), adds), rank, message))
         later += steps
         messages = int(message.max(initial=-1)) + 1
-    chunk, channel, rank = (np.concatenate([getattr(part, name) for part in parts]) for name in ("chunk", "channel", "rank"))
-    reduces = np.concatenate([part.reduces for part in parts])
-    message = np.concatenate([part.message for part in parts if part.message is not None])
+    chunk, channel, reduces, rank, message = (np.concatenate(column) for column in zip(*parts, strict=True))
     return SendGraph(chunk, channel, reduces, rank, message)
 
 

@@ -327,19 +327,14 @@ def dispatch(places: Places, way: I32, delay_ns: I64, hold_ns: I64, reduction_ns
     size = np.zeros(num_classes, np.int64)
     free = np.zeros(num_classes, np.int64)
     missing = places.awaits.copy()
-    keys = np.empty(2 * num_rows + 1, np.int64)
+    keys = np.empty(2 * num_rows + len(missing), np.int64)
     values = np.empty(len(keys), np.int64)
-    pending = 0
+    pending = done = 0
     for place in range(len(missing)):
-        if missing[place] == 0:
-            for at in range(places.first[place], places.first[place + 1]):
-                row = np.int64(places.leaves[at])
-                over = way[row]
-                heap_push(ready, unused, base[over], size[over], row, np.int64(0))
-                size[over] += 1
-    heap_push(keys, values, 0, 0, np.int64(0), np.int64(NOTHING))
-    pending = 1
-    done = 0
+        if missing[place] == 0:  # what leaves from there need not wait for anything: as if it arrived at once
+            missing[place] = 1
+            heap_push(keys, values, 0, pending, np.int64(0), np.int64(place))
+            pending += 1
     while pending > 0:
         now = keys[0]
         while pending > 0 and keys[0] == now:

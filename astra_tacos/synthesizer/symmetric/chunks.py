@@ -77,23 +77,18 @@ def fastest_symmetric(tasks: Sequence[SymmetricTask], max_sends: int | None, cho
     SynthesisError
         If chunks are too small or too large for the links, in any of the tasks.
     """
-    best: SymmetricSchedule | None = None
+    found: list[SymmetricSchedule] = []
     for task in sorted(tasks, key=lambda each: chunked_symmetric_bound(each).time_ns):
-        below = math.inf if best is None else best.collective_time_ns
-        if chooses_chunks:
-            found = _best(task, max_sends, TRIES, below)
-        else:
-            found = synthesize_symmetric(task) if chunked_symmetric_bound(task).time_ns <= below else None
-        if found is not None and (best is None or _is_better(found, best, tasks)):
-            best = found
-    assert best is not None
-    return best
+        below = min((each.collective_time_ns for each in found), default=math.inf)
+        made = _best(task, max_sends, TRIES, below) if chooses_chunks else _below(task, below)
+        found += [] if made is None else [made]
+    models = [each.link_model for each in tasks]
+    return min(found, key=lambda each: (each.collective_time_ns, models.index(each.task.link_model)))
 
 
-def _is_better(one: SymmetricSchedule, other: SymmetricSchedule, tasks: Sequence[SymmetricTask]) -> bool:
-    place = [each.link_model for each in tasks]
-    ranks = [(each.collective_time_ns, place.index(each.task.link_model)) for each in (one, other)]
-    return ranks[0] < ranks[1]
+def _below(task: SymmetricTask, below_ns: float) -> SymmetricSchedule | None:
+    """The schedule of a task in its chunks, or None if the bound says that it takes longer than `below_ns`."""
+    return synthesize_symmetric(task) if chunked_symmetric_bound(task).time_ns <= below_ns else None
 
 
 def near_bound(task: SymmetricTask, max_sends: int | None, worth: float = 1.0) -> SymmetricSchedule | None:
@@ -113,10 +108,7 @@ def near_bound(task: SymmetricTask, max_sends: int | None, worth: float = 1.0) -
         If chunks are too small or too large for the links.
     """
     below = max(bound.time_ns for bound in symmetric_bounds(task)) / min(worth, _NEAR)
-    if max_sends is not None:
-        found = _best(task, max_sends, TRIES, below, worth)
-    else:
-        found = synthesize_symmetric(task) if chunked_symmetric_bound(task).time_ns <= below else None
+    found = _below(task, below) if max_sends is None else _best(task, max_sends, TRIES, below, worth)
     return found if found is not None and is_near_bound(found, worth) else None
 
 

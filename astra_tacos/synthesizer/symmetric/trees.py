@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +36,7 @@ _WAY_TO_BEST = (0.25, 0.5, 0.75, 1.0)
 """Deadlines of these: how far beyond the bound, as a share of what the best trees are beyond it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trees:
+class Trees(NamedTuple):
     """Sends of NPU 0's chunks, int32[n] and int64[n]; `way` is the class of links that each goes over."""
 
     chunk: NDArray[np.int32]
@@ -55,13 +53,11 @@ class Trees:
 
     def in_order(self, order: NDArray[np.int64]) -> Trees:
         """The same sends in another order."""
-        return Trees(
-            self.chunk[order], self.src[order], self.dst[order], self.way[order], self.start_ns[order], self.end_ns[order]
-        )
+        return Trees._make(column[order] for column in self)
 
     def followed_by(self, other: Trees) -> Trees:
         """These sends, then the others."""
-        return Trees(*(np.concatenate((getattr(self, each.name), getattr(other, each.name))) for each in fields(self)))
+        return Trees._make(np.concatenate((self[at], other[at])) for at in range(len(self)))
 
 
 def is_as_good_as(time_ns: float, bound_ns: int, rows: int) -> bool:
