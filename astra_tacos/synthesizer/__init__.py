@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from astra_tacos.collective import COLLECTIVES, PERSONALISED, UNEQUAL
 from astra_tacos.synthesizer.algorithms.branchings import branchings
 from astra_tacos.synthesizer.algorithms.column_generation import (
@@ -54,6 +56,7 @@ _OF_SHARDS = frozenset({"all-gather", "reduce-scatter", "all-reduce"})
 _ROOTED = frozenset({"broadcast", "reduce"})
 _WHOLE = frozenset({"all-reduce"})
 _TREES = frozenset({"all-reduce", "broadcast", "reduce"})
+_over_devices = partial(Synthesizer, is_random=True, does_groups=True, does_forwarding=True, by_chunk=True)
 
 SYNTHESIZERS: dict[str, Synthesizer] = {
     "symmetric": Synthesizer(
@@ -88,38 +91,26 @@ SYNTHESIZERS: dict[str, Synthesizer] = {
             by_chunk=True,
         )
     ),
-    "column-generation": Synthesizer(
+    "column-generation": _over_devices(
         column_generation,
         _ALL | PERSONALISED,
-        is_random=True,
         refusal=refuse_without_forwarding,
         advise=advise_for_trips,
         work=trip_work,
-        does_groups=True,
-        does_forwarding=True,
-        by_chunk=True,
     ),
-    "in-network": Synthesizer(
+    "in-network": _over_devices(
         in_network,
         _ALL,
-        is_random=True,
         refusal=refuse_without_devices,
         advise=advise_for_devices,
         work=device_work,
-        does_groups=True,
-        does_forwarding=True,
-        by_chunk=True,
     ),
-    "parameter-server": Synthesizer(
+    "parameter-server": _over_devices(
         parameter_server,
         _ALL,
-        is_random=True,
         refusal=refuse_without_servers,
         advise=advise_for_trips,
         work=trip_work,
-        does_groups=True,
-        does_forwarding=True,
-        by_chunk=True,
     ),
     "ring": on_fabrics(Synthesizer(ring, _ALL), ring_on_pairs),
     "direct": on_fabrics(Synthesizer(direct, _ALL | _OF_PARTS)),

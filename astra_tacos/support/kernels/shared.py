@@ -5,6 +5,8 @@ array for both. Of equal keys the order depends on the calls alone.
 
 Bits of 64-bit words, and random ones.
 
+Augmenting paths of a matching.
+
 Kahn's topological sort.
 """
 
@@ -145,6 +147,41 @@ def mix(z: Any) -> Any:
 def below(bits: Any, bound: Any) -> Any:
     """From 64 random bits, an integer from 0 to `bound` - 1."""
     return np.int64(((bits >> _U32) * np.uint64(bound)) >> _U32)
+
+
+@helper
+def augment(start, num_columns, matrix, least, matched, space):
+    """Match row `start` over entries of at least `least`, by a shortest augmenting path; whether there is one.
+
+    `matched`: the column of each row and the row of each column, -1 for none. `space`: arrays to work in, of as many entries as there
+    are columns, and of one more.
+    """
+    column_of, row_of = matched
+    before, queue = space
+    for column in range(num_columns):
+        before[column] = -1
+    queue[0] = start
+    head, tail = 0, 1
+    while head < tail:
+        row = queue[head]
+        head += 1
+        for column in range(num_columns):
+            if before[column] >= 0 or matrix[row, column] < least:
+                continue
+            before[column] = row
+            if row_of[column] >= 0:
+                queue[tail] = row_of[column]
+                tail += 1
+                continue
+            while True:
+                row = before[column]
+                other = column_of[row]
+                column_of[row] = column
+                row_of[column] = row
+                if row == start:
+                    return True
+                column = other
+    return False
 
 
 # mypy: ignore-errors

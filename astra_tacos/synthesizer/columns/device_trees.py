@@ -91,7 +91,7 @@ class DeviceTrees:
         Whether devices add, or only servers.
     """
 
-    def __init__(self, topology: Topology, collective: Collective, *, with_devices: bool = True) -> None:
+    def __init__(self, topology: Topology, collective: Collective, *, with_devices: bool) -> None:
         self._topology = topology
         self._chunk_bytes = int(collective.class_size_bytes[-1])
         gives_back = collective.num_phases == 2

@@ -61,6 +61,7 @@ from astra_tacos.synthesizer.matching._table_kernels import (
     Sends,
     Space,
     State,
+    allow_all,
     leave_to_faster,
     pair_ports,
 )
@@ -348,7 +349,6 @@ def match(seed: int, chunks: Chunks, far: Far, network: Network, state: State, s
     num_chunks = len(chunks.owner)
     num_npus = len(state.lacking)
     num_places = len(space.listed)
-    words = state.held.shape[1]
     random = np.uint64(seed)
     rare_limit = np.int64(1)
     heap_size = np.int64(len(chunks.late_ns) > 0)
@@ -357,7 +357,7 @@ def match(seed: int, chunks: Chunks, far: Far, network: Network, state: State, s
     everywhere = True
     # Not where there are switches: these pair better when they are looked at only after a change.
     many = num_places if num_places == num_npus else len(sends.chunk)
-    blocks = words >> _BLOCK_SHIFT
+    blocks = state.held.shape[1] >> _BLOCK_SHIFT
     used_words = (num_chunks + 63) >> 6
     samples = ((num_chunks - 1) >> (6 + _COUNTED_SHIFT)) + 1
     strict = False
@@ -409,8 +409,7 @@ def match(seed: int, chunks: Chunks, far: Far, network: Network, state: State, s
                     restricted = True
                 elif restricted and not avoid:
                     restricted = False
-                    for w in range(words):
-                        space.allowed[w] = ~ZERO
+                    allow_all(space)
 
                 # A useful chunk from a random block of words on: those that faster links cannot bring first, rare ones first.
                 dst = np.uint64(npu)
@@ -425,8 +424,7 @@ def match(seed: int, chunks: Chunks, far: Far, network: Network, state: State, s
                     avoid = False
                     restricted = False
                     rank = np.int64(-1)
-                    for w in range(words):
-                        space.allowed[w] = ~ZERO
+                    allow_all(space)
                 if found == ZERO:
                     continue
                 chunk = _choose(found, found_from, first, bits, src, dst, state, space.allowed)

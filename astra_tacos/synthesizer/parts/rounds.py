@@ -10,7 +10,7 @@ Lanes: a network of direct links of equal latency as how many chunks each link p
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -55,7 +55,7 @@ class Lanes:
 
     def reversed(self) -> Lanes:
         """The same links the other way round."""
-        return Lanes(self.num_npus, self.dst, self.src, self.lanes, self.latency_ns, self.lane_gibps)
+        return replace(self, src=self.dst, dst=self.src)
 
     def distances(self) -> NDArray[np.int64]:
         """int64[num_npus, num_npus], links on the shortest way; `num_npus` where there is none."""

@@ -267,7 +267,6 @@ def order_hops(paths: Paths, delay_ns: I64, hold_ns: I64, start_ns: I64_OUT):
             if free[way] != arrival:
                 heap_push(keys, values, 0, pending, free[way], np.int64(NOTHING))
                 pending += 1
-    return num_messages
 
 
 class Sends(NamedTuple):
@@ -295,7 +294,6 @@ def earliest_starts(
         free[way] = start + hold_ns[way]
         done = start + delay_ns[way] + (reduction_ns if sends.reduces[row] else 0)
         usable[there] = max(usable[there], done)
-    return len(sends.chunk)
 
 
 class Places(NamedTuple):
@@ -315,7 +313,7 @@ class Places(NamedTuple):
 def dispatch(places: Places, way: I32, delay_ns: I64, hold_ns: I64, reduction_ns: int, num_reducing: int, start_ns: I64_OUT):
     """Starts of sends by list scheduling: whenever a class is free, it takes the first send, by number, that may leave.
 
-    The first `num_reducing` sends are reductions. Returns the number of sends that have started.
+    The first `num_reducing` sends are reductions.
     """
     num_classes, num_rows = len(delay_ns), len(way)
     base = np.zeros(num_classes + 1, np.int64)
@@ -329,7 +327,7 @@ def dispatch(places: Places, way: I32, delay_ns: I64, hold_ns: I64, reduction_ns
     missing = places.awaits.copy()
     keys = np.empty(2 * num_rows + len(missing), np.int64)
     values = np.empty(len(keys), np.int64)
-    pending = done = 0
+    pending = 0
     for place in range(len(missing)):
         if missing[place] == 0:  # what leaves from there need not wait for anything: as if it arrived at once
             missing[place] = 1
@@ -357,7 +355,6 @@ def dispatch(places: Places, way: I32, delay_ns: I64, hold_ns: I64, reduction_ns
             size[over] -= 1
             heap_drop_first(ready, unused, base[over], size[over])
             start_ns[row] = now
-            done += 1
             free[over] = now + hold_ns[over]
             usable = now + delay_ns[over] + (reduction_ns if row < num_reducing else 0)
             heap_push(keys, values, 0, pending, usable, np.int64(places.to[row]))
@@ -365,4 +362,3 @@ def dispatch(places: Places, way: I32, delay_ns: I64, hold_ns: I64, reduction_ns
             if free[over] != usable:
                 heap_push(keys, values, 0, pending, free[over], np.int64(NOTHING))
                 pending += 1
-    return done

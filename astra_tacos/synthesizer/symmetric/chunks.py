@@ -162,23 +162,14 @@ def _counts(task: SymmetricTask, max_sends: int | None, least_ns: int, worth: fl
         if cut is None:
             return
         is_whole = chunks == 1 or cut.truncation <= _MOST_TRUNCATION
-        if is_whole or _is_timed_exactly(cut):
+        # Of a small All-to-All a schedule is made at once, whose exact time says what truncation hides.
+        if is_whole or (cut.collective == "all-to-all" and cut.least_rows <= _MOST_EXACT):
             bound_ns = chunked_symmetric_bound(cut).time_ns
             if is_whole or bound_ns >= (1 - MOST_TRUNCATED) * least_ns:
                 sends = cut.least_rows * cut.num_npus
                 gain = next(gain for most, gain in _GAINS if sends <= most)
                 gain *= math.sqrt(worth) if sends > _MANY else 1  # two numbers of chunks are one doubling
                 yield _Count(cut, bound_ns, gain)
-
-
-def _is_timed_exactly(task: SymmetricTask) -> bool:
-    """Whether a schedule is made of it at once, whose exact time says what truncation hides."""
-    return task.collective == "all-to-all" and task.least_rows <= _MOST_EXACT
-
-
-def _exact_ns(schedule: SymmetricSchedule) -> int:
-    """The time of a schedule in arithmetic that truncates nothing, if that is longer."""
-    return max(schedule.collective_time_ns, math.ceil(exact_symmetric_ns(schedule)))
 
 
 def _cut(task: SymmetricTask, chunks: int, max_sends: int | None) -> SymmetricTask | None:
@@ -207,8 +198,8 @@ class _Tried:
         self._schedule: SymmetricSchedule | None = None
         if task.collective == "all-to-all" or task.least_rows <= _SHORT or (task.reduces and lengthens(task)):
             self._schedule = synthesize_symmetric(task, _FIRST_TRIES)
-            exact_ns = _exact_ns(self._schedule)
             self.time_ns: float = self._schedule.collective_time_ns
+            exact_ns = max(self._schedule.collective_time_ns, math.ceil(exact_symmetric_ns(self._schedule)))
             if task.chunks_per_npu > 1 and self.time_ns < (1 - MOST_TRUNCATED) * exact_ns:
                 self.time_ns = math.inf
             elif task.truncation > _MOST_TRUNCATION:
