@@ -153,8 +153,8 @@ def below(bits: Any, bound: Any) -> Any:
 def augment(start, num_columns, matrix, least, matched, space):
     """Match row `start` over entries of at least `least`, by a shortest augmenting path; whether there is one.
 
-    `matched`: the column of each row and the row of each column, -1 for none. `space`: arrays to work in, of as many entries as there
-    are columns, and of one more.
+    `matched` has the column of each row and the row of each column, -1 for none; `space` two arrays to work in, of as many
+    entries as there are columns, and of one more.
     """
     column_of, row_of = matched
     before, queue = space

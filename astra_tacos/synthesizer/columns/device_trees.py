@@ -140,14 +140,13 @@ class DeviceTrees:
         up = routes.cost.copy()
         for (sender, device), window in self._window.items():
             if self._under_way[device]:
-                up[sender, device] += price[window] * 2 * self._least_ns(routes, sender, device) / self._under_way[device]
+                is_reached = np.isfinite(routes.cost[sender, device])
+                least_ns = float(self._delay[routes.links(sender, device)].sum()) if is_reached else 0.0
+                up[sender, device] += price[window] * 2 * least_ns / self._under_way[device]
         full = np.flatnonzero(~self._may_add)
         up[full], up[:, full] = np.inf, np.inf
         paths = {adds: NearestPaths(up.T if adds else routes.cost) for adds in set(phases)}
         return [self._column(routes, up, paths, number, int(self._place[root]), phases) for root in roots]
-
-    def _least_ns(self, routes: Routes, src: int, dst: int) -> float:
-        return float(self._delay[routes.links(src, dst)].sum()) if np.isfinite(routes.cost[src, dst]) else 0.0
 
     def _column(
         self,

@@ -173,7 +173,7 @@ def sends_of_instance(
     Unknown
         If the solver gave up, or the programme is too large.
     """
-    from scipy.optimize import milp
+    from scipy.optimize import LinearConstraint, milp
 
     if rounds < steps:
         return None
@@ -181,11 +181,12 @@ def sends_of_instance(
     if variables is None:
         return None
     total = variables.num + steps
+    of_rounds = _matrix(np.ones(steps), np.zeros(steps, np.int64), variables.num + np.arange(steps), (1, total))
     found = milp(
         np.zeros(total),
         integrality=np.ones(total),
         bounds=_bounds(variables, steps, 1.0),
-        constraints=[*_constraints(lanes, demands, variables, steps), _sum_of_rounds(variables, steps, rounds)],
+        constraints=[*_constraints(lanes, demands, variables, steps), LinearConstraint(of_rounds, -np.inf, float(rounds))],
         options={} if time_limit_s is None else {"time_limit": time_limit_s},
     )
     if found.status == _INFEASIBLE:
@@ -326,14 +327,6 @@ def _up_to(
     row, entry = np.repeat(np.arange(len(key)), np.diff(begin)), entries[at]
     kept = step[entry] <= last[row]
     return row[kept], entry[kept]
-
-
-def _sum_of_rounds(variables: _Variables, steps: int, rounds: int) -> LinearConstraint:
-    from scipy.optimize import LinearConstraint
-
-    columns = variables.num + np.arange(steps)
-    table = _matrix(np.ones(steps), np.zeros(steps, np.int64), columns, (1, variables.num + steps))
-    return LinearConstraint(table, -np.inf, float(rounds))
 
 
 def _matrix(

@@ -65,15 +65,6 @@ class Channels(NamedTuple):
     ns: I64
 
 
-class Paths(NamedTuple):
-    """Chunks with their bundles, owners and targets, and the link into each device on a bundle's paths."""
-
-    bundle: I32
-    owner: I32
-    target: I32
-    last: I32_2D  # [num_bundles, num_devices]
-
-
 class Hops(NamedTuple):
     """Results, a row for each send of a chunk over a channel."""
 
@@ -205,21 +196,21 @@ def channel_between(src, dst, channels):
 
 
 @kernel
-def sends_of_paths(paths: Paths, link_src: I32, channels: Channels, hops: Hops):
+def sends_of_paths(bundle_of: I32, owner: I32, target: I32, last: I32_2D, link_src: I32, channels: Channels, hops: Hops):
     """The sends of all chunks, each chunk's from its target back to its owner; returns how many there are.
 
     They are written to `hops` as far as that has room.
     """
     num_npus = len(channels.first) - 1
     made = 0
-    for c in range(len(paths.owner)):
-        bundle = paths.bundle[c]
-        npu = np.int64(paths.target[c])
+    for c in range(len(owner)):
+        bundle = bundle_of[c]
+        npu = np.int64(target[c])
         left = np.int64(0)
-        while npu != paths.owner[c]:
-            before = np.int64(link_src[paths.last[bundle, npu]])
+        while npu != owner[c]:
+            before = np.int64(link_src[last[bundle, npu]])
             if before >= num_npus:
-                before = np.int64(link_src[paths.last[bundle, before]])
+                before = np.int64(link_src[last[bundle, before]])
             if made < len(hops.chunk):
                 used = channel_between(before, npu, channels)
                 left += channels.ns[used]

@@ -55,14 +55,6 @@ class Sends(NamedTuple):
     row: I32  # of paths
 
 
-class Hops(NamedTuple):
-    """Results: sends over channels."""
-
-    chunk: I32_OUT
-    channel: I32_OUT
-    step: I32_OUT
-
-
 @helper
 def _distances(source, channels, heap, distance, nearest):
     """Dijkstra: the delay of the shortest path to each NPU, and the NPUs by ascending distance; how many can be reached."""
@@ -158,16 +150,18 @@ def shortest_paths(wants: Wants, rounds: int, channels: Channels, num_links: int
 
 
 @kernel
-def merge(sends: Sends, near: I32, last: I32_2D, out: Hops):
+def merge(sends: Sends, near: I32, last: I32_2D, chunk: I32_OUT, channel: I32_OUT, step: I32_OUT):
     """Sends over channels instead of paths, so that each chunk comes to each NPU once; how many there are.
 
     The path of a send begins at the last NPU on it that has the chunk already. The first send of a chunk is from the NPU where
-    it starts out.
+    it starts
 
     Parameters
     ----------
     near, last
         The near end of each channel, and of each row of paths the last channel to each NPU.
+    chunk, channel, step
+        Results.
     """
     has = np.full(last.shape[1], -1, np.int64)
     made = 0
@@ -180,9 +174,9 @@ def merge(sends: Sends, near: I32, last: I32_2D, out: Hops):
         while has[npu] != what:
             if used < 0:
                 used = last[sends.row[send], npu]
-            out.chunk[made] = what
-            out.channel[made] = used
-            out.step[made] = sends.step[send]
+            chunk[made] = what
+            channel[made] = used
+            step[made] = sends.step[send]
             made += 1
             has[npu] = what
             npu = near[used]

@@ -143,7 +143,7 @@ def _route(
     far_apart = np.flatnonzero(channel < 0)
     if not len(far_apart):
         return spread.chunk, channel, spread.step
-    from astra_tacos.synthesizer.routing._routing_kernels import Hops, Sends, merge
+    from astra_tacos.synthesizer.routing._routing_kernels import Sends, merge
 
     near = topology.channel_dst if turned else topology.channel_src
     row = np.zeros(len(channel), np.int32)
@@ -151,7 +151,7 @@ def _route(
     order = np.lexsort((spread.step, spread.chunk))
     columns = [column[order] for column in (spread.chunk, spread.src, spread.dst, spread.step, channel, row)]
     merged = tuple(np.empty(collective.num_chunks * (topology.num_npus - 1), np.int32) for _ in range(3))
-    count = merge(Sends(*columns), near, last, Hops(*merged))
+    count = merge(Sends(*columns), near, last, *merged)
     return merged[0][:count], merged[1][:count], merged[2][:count]
 
 

@@ -206,33 +206,29 @@ def grow_trees(num_chunks: int, classes: Classes, coset: I32_2D, deadline_ns: in
     return done
 
 
-class Paths(NamedTuple):
-    """Paths of messages from NPU 0: hops of message i are `first[i] .. first[i + 1]`, each over a class to an NPU."""
-
-    first: I64
-    way: I32
-    rank: I32  # [num_hops], larger is more urgent, from 0 on: what a message has before it, in small whole numbers
-
-
 @kernel
-def order_hops(paths: Paths, delay_ns: I64, hold_ns: I64, start_ns: I64_OUT):
-    """Starts of all hops by list scheduling: whenever a class is free, it takes the most urgent message that waits for it."""
-    num_classes, num_messages = len(delay_ns), len(paths.first) - 1
+def order_hops(first: I64, way_of: I32, rank_of: I32, delay_ns: I64, hold_ns: I64, start_ns: I64_OUT):
+    """Starts of all hops by list scheduling: whenever a class is free, it takes the most urgent message that waits for it.
+
+    Hops of message i are `first[i] .. first[i + 1]`, each over a class. A larger rank is more urgent: what a message has before it,
+    in small whole numbers from 0 on.
+    """
+    num_classes, num_messages = len(delay_ns), len(first) - 1
     num_ranks = np.int64(0)
-    for rank in paths.rank:
+    for rank in rank_of:
         num_ranks = max(num_ranks, np.int64(rank) + 1)
     head = np.full((num_classes, num_ranks), np.int64(NOTHING), np.int64)
     following = np.empty(num_messages, np.int64)
     top = np.full(num_classes, np.int64(NOTHING), np.int64)
-    at = paths.first[:-1].copy()
+    at = first[:-1].copy()
     for message in range(num_messages - 1, -1, -1):
         hop = at[message]
-        way, rank = np.int64(paths.way[hop]), np.int64(paths.rank[hop])
+        way, rank = np.int64(way_of[hop]), np.int64(rank_of[hop])
         following[message] = head[way, rank]
         head[way, rank] = message
         top[way] = max(top[way], rank)
     free = np.zeros(num_classes, np.int64)
-    keys = np.empty(2 * len(paths.way) + 2, np.int64)
+    keys = np.empty(2 * len(way_of) + 2, np.int64)
     values = np.empty(len(keys), np.int64)
     heap_push(keys, values, 0, 0, np.int64(0), np.int64(NOTHING))
     pending = 1
@@ -245,8 +241,8 @@ def order_hops(paths: Paths, delay_ns: I64, hold_ns: I64, start_ns: I64_OUT):
             if message >= 0:
                 at[message] += 1
                 hop = at[message]
-                if hop < paths.first[message + 1]:
-                    way, rank = np.int64(paths.way[hop]), np.int64(paths.rank[hop])
+                if hop < first[message + 1]:
+                    way, rank = np.int64(way_of[hop]), np.int64(rank_of[hop])
                     following[message] = head[way, rank]
                     head[way, rank] = message
                     top[way] = max(top[way], rank)
