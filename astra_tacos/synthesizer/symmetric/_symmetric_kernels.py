@@ -210,8 +210,8 @@ def grow_trees(num_chunks: int, classes: Classes, coset: I32_2D, deadline_ns: in
 def order_hops(first: I64, way_of: I32, rank_of: I32, delay_ns: I64, hold_ns: I64, start_ns: I64_OUT):
     """Starts of all hops by list scheduling: whenever a class is free, it takes the most urgent message that waits for it.
 
-    Hops of message i are `first[i] .. first[i + 1]`, each over a class. A larger rank is more urgent: what a message has before it,
-    in small whole numbers from 0 on.
+    Hops of message i are `first[i] .. first[i + 1]`, each over a class. A larger rank is more urgent: what a message has before
+    it, in small whole numbers from 0 on.
     """
     num_classes, num_messages = len(delay_ns), len(first) - 1
     num_ranks = np.int64(0)
