@@ -207,7 +207,8 @@ class DeviceTrees:
             if not self._passes[holder] or len(own) != 1 or holder in stays:
                 continue
             joined = (links[own[0]] + links[holder]) if adds else (links[holder] + links[own[0]])
-            if self._visits_twice(joined):
+            stops = [int(self._topology.link_src[joined[0]]), *self._topology.link_dst[list(joined)].tolist()]
+            if len(set(stops)) < len(stops):  # it would visit one twice
                 continue
             parent, child = parent_of.pop(holder), own[0]
             links[child], parent_of[child] = joined, parent
@@ -216,10 +217,6 @@ class DeviceTrees:
         for holder in order:
             order += [child for child in children.get(holder, ()) if parent_of.get(child) == holder]
         return [Trip(links[holder], adds) for holder in (order[:0:-1] if adds else order[1:])]
-
-    def _visits_twice(self, links: tuple[int, ...]) -> bool:
-        stops = [int(self._topology.link_src[links[0]]), *self._topology.link_dst[list(links)].tolist()]
-        return len(set(stops)) < len(stops)
 
     def _times(self, trips: list[Trip], root: int) -> dict[int, float]:
         """Of each window in use, the time that a byte takes of it."""

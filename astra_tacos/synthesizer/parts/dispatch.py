@@ -116,11 +116,14 @@ def dispatch(
     sends_left = _sends_left(topology, channel, up_ns, down_ns, busy_share)
     place = np.empty(len(urgency), np.int64)
     place[np.lexsort((channel, urgency))] = np.arange(len(urgency))
+    switched = np.flatnonzero(topology.channel_down_link != NO_LINK)
+    links = np.concatenate((topology.channel_link[switched], topology.channel_down_link[switched]))
+    through = group_by(links, np.concatenate((switched, switched)), topology.num_links)
     examined = np.zeros(1, np.int64)
     started = kernels.start_order(
         kernels.Sends(channel, place, up_ns, down_ns, usable, *feeds),
         slots,
-        kernels.Channels(first, topology.channel_link, topology.channel_down_link, *_channels_of_switch_links(topology)),
+        kernels.Channels(first, topology.channel_link, topology.channel_down_link, *through),
         sends_left,
         examined,
     )
@@ -128,13 +131,6 @@ def dispatch(
     if len(started) < numbered.num_messages:
         raise SynthesisError(f"{synthesizer}: {numbered.num_messages - len(started)} sends wait for one another")
     return settle(topology, collective, timing, numbered.in_order(started), synthesizer, seed)
-
-
-def _channels_of_switch_links(topology: Topology) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The channels that go through each up-link or down-link of a switch, none for direct links (CSR)."""
-    switched = np.flatnonzero(topology.channel_down_link != NO_LINK)
-    link = np.concatenate((topology.channel_link[switched], topology.channel_down_link[switched]))
-    return group_by(link, np.concatenate((switched, switched)), topology.num_links)
 
 
 def _sends_left(
