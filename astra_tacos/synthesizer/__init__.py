@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from astra_tacos.collective import COLLECTIVES, PERSONALISED, UNEQUAL
 from astra_tacos.synthesizer.algorithms.branchings import branchings
 from astra_tacos.synthesizer.algorithms.column_generation import (
@@ -54,12 +56,12 @@ _OF_SHARDS = frozenset({"all-gather", "reduce-scatter", "all-reduce"})
 _ROOTED = frozenset({"broadcast", "reduce"})
 _WHOLE = frozenset({"all-reduce"})
 _TREES = frozenset({"all-reduce", "broadcast", "reduce"})
+_over_devices = partial(Synthesizer, is_random=True, does_groups=True, does_forwarding=True, by_chunk=True)
 
 SYNTHESIZERS: dict[str, Synthesizer] = {
     "symmetric": Synthesizer(
         symmetric,
         _OF_SHARDS | {"all-to-all"},
-        is_random=False,
         refusal=refuse_asymmetric,
         work=tree_work,
         by_chunk=True,
@@ -76,7 +78,6 @@ SYNTHESIZERS: dict[str, Synthesizer] = {
     "permutations": Synthesizer(
         permutations,
         frozenset(UNEQUAL),
-        is_random=False,
         refusal=refuse_without_rails,
         cuts_itself=frozenset(UNEQUAL),
     ),
@@ -84,57 +85,41 @@ SYNTHESIZERS: dict[str, Synthesizer] = {
         Synthesizer(
             branchings,
             _ROOTED,
-            is_random=False,
             refusal=refuse_too_many_flows,
             advise=advise_chunks,
             work=branch_work,
             by_chunk=True,
         )
     ),
-    "column-generation": Synthesizer(
+    "column-generation": _over_devices(
         column_generation,
         _ALL | PERSONALISED,
-        is_random=True,
         refusal=refuse_without_forwarding,
         advise=advise_for_trips,
         work=trip_work,
-        does_groups=True,
-        does_forwarding=True,
-        by_chunk=True,
     ),
-    "in-network": Synthesizer(
+    "in-network": _over_devices(
         in_network,
         _ALL,
-        is_random=True,
         refusal=refuse_without_devices,
         advise=advise_for_devices,
         work=device_work,
-        does_groups=True,
-        does_forwarding=True,
-        by_chunk=True,
     ),
-    "parameter-server": Synthesizer(
+    "parameter-server": _over_devices(
         parameter_server,
         _ALL,
-        is_random=True,
         refusal=refuse_without_servers,
         advise=advise_for_trips,
         work=trip_work,
-        does_groups=True,
-        does_forwarding=True,
-        by_chunk=True,
     ),
-    "ring": on_fabrics(Synthesizer(ring, _ALL, is_random=False), ring_on_pairs),
-    "direct": on_fabrics(Synthesizer(direct, _ALL | _OF_PARTS, is_random=False)),
-    "halving-doubling": on_fabrics(
-        Synthesizer(halving_doubling, _OF_SHARDS, is_random=False, refusal=refuse_other_than_powers_of_two)
-    ),
-    "double-binary-tree": on_fabrics(Synthesizer(double_binary_tree, _TREES, is_random=False)),
-    "bruck": on_fabrics(Synthesizer(bruck, _OF_SHARDS | PERSONALISED, is_random=False)),
+    "ring": on_fabrics(Synthesizer(ring, _ALL), ring_on_pairs),
+    "direct": on_fabrics(Synthesizer(direct, _ALL | _OF_PARTS)),
+    "halving-doubling": on_fabrics(Synthesizer(halving_doubling, _OF_SHARDS, refusal=refuse_other_than_powers_of_two)),
+    "double-binary-tree": on_fabrics(Synthesizer(double_binary_tree, _TREES)),
+    "bruck": on_fabrics(Synthesizer(bruck, _OF_SHARDS | PERSONALISED)),
     "hierarchical": Synthesizer(
         hierarchical,
         _OF_SHARDS | PERSONALISED,
-        is_random=False,
         refusal=refuse_without_dimensions,
         work=over_dimensions_work,
     ),
@@ -150,13 +135,12 @@ SYNTHESIZERS: dict[str, Synthesizer] = {
     "dimension-wise": Synthesizer(
         dimension_wise,
         _OF_SHARDS | {"all-to-all"},
-        is_random=False,
         refusal=refuse_too_many_values,
         work=mixes_work,
         cuts_itself=_WHOLE,
         least_ns=least_mix_ns,
     ),
-    "themis": Synthesizer(themis, _OF_SHARDS, is_random=False, refusal=refuse_without_dimensions, work=over_dimensions_work),
+    "themis": Synthesizer(themis, _OF_SHARDS, refusal=refuse_without_dimensions, work=over_dimensions_work),
 }
 """Synthesizers by the name that the command line gives them, in the order in which `auto` prefers equal ones."""
 AUTO = "auto"

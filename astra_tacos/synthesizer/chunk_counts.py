@@ -205,7 +205,9 @@ def _estimate_ns(topology: Topology, collective: Collective, timing: Timing) -> 
     if collective.is_personalised:
         # Links hold small chunks for whole nanoseconds, rounded down; this gain is no reason to prefer small chunks.
         held = timing.link_delay_ns if timing.is_blocking else timing.link_hold_ns
-        rounded = float((_exact_ns(topology, collective, timing) / np.maximum(held[:, 0], 1)).max())
+        exact_ns = collective.class_size_bytes[0] / bytes_per_ns(topology.link_bandwidth_gibps)
+        exact_ns += topology.link_latency_ns if timing.is_blocking else 0
+        rounded = float((exact_ns / np.maximum(held[:, 0], 1)).max())
         return int(max(carried, worst_chosen_cut(topology, collective, timing).time_ns) * rounded) + farthest
     grouped = _into_groups_ns(topology, collective, timing)
     if not (collective.reduces and collective.gathers):
@@ -216,12 +218,6 @@ def _estimate_ns(topology: Topology, collective: Collective, timing: Timing) -> 
     into = np.bincount(*_ports(topology, np.ones(len(period), np.bool_), 1 / period), topology.num_npus)
     one_phase = max(int(per_npu * (topology.num_npus - 1) / into.min()), diameter(topology, shard, timing).time_ns, grouped)
     return min(2 * one_phase, max(carried, 2 * grouped) + 3 * farthest)
-
-
-def _exact_ns(topology: Topology, collective: Collective, timing: Timing) -> NDArray[np.float64]:
-    """float64[num_links], the exact time for which a chunk of the smallest size holds each link."""
-    exact: NDArray[np.float64] = collective.class_size_bytes[0] / bytes_per_ns(topology.link_bandwidth_gibps)
-    return exact + topology.link_latency_ns if timing.is_blocking else exact
 
 
 def _ports(

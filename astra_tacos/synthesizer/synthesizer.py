@@ -13,11 +13,6 @@ from astra_tacos.schedule.timing import LinkModel, Timing
 from astra_tacos.synthesizer.work import dispatch_work
 
 
-def never(topology: Topology, collective: Collective) -> str | None:
-    """The `refusal` of a synthesizer that accepts every network and every number of NPUs."""
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class Synthesizer:
     """A synthesis algorithm, and what a search needs to know about it.
@@ -31,7 +26,7 @@ class Synthesizer:
     is_random
         Whether another seed gives another schedule.
     refusal
-        Why it cannot do a collective on a topology, in words; None if it can.
+        Why it cannot do a collective on a topology, in words; None if it can, which is the default.
     advise
         From a topology, the name and size of a collective, a link model and a maximum of sends: a number of chunks per NPU that
         suits it. A search tries others, too.
@@ -61,8 +56,8 @@ class Synthesizer:
 
     make: Callable[[Topology, Collective, Timing, int], Schedule]
     collectives: frozenset[str]
-    is_random: bool
-    refusal: Callable[[Topology, Collective], str | None] = never
+    is_random: bool = False
+    refusal: Callable[[Topology, Collective], str | None] = lambda topology, collective: None
     advise: Callable[[Topology, str, int, LinkModel, int], int] | None = None
     work: Callable[[Topology, Collective], int] = dispatch_work
     trial_work: Callable[[Topology, Collective], int] | None = None

@@ -187,6 +187,6 @@ def test_what_is_gathered_waits_for_sums_however_late_they_were_planned(what: Sy
         return
     gathered = grow(what, 0)
     scattered = _reversed(what, gathered)
-    late = replace(scattered, start_ns=scattered.start_ns * times, end_ns=scattered.end_ns * times)
+    late = scattered._replace(start_ns=scattered.start_ns * times, end_ns=scattered.end_ns * times)
     for schedule in _reduced_and_gathered(what, late, gathered):
         assert verify_symmetric(schedule) == ()

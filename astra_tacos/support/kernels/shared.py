@@ -5,6 +5,8 @@ array for both. Of equal keys the order depends on the calls alone.
 
 Bits of 64-bit words, and random ones.
 
+Augmenting paths of a matching; nearest vertices.
+
 Kahn's topological sort.
 """
 
@@ -145,6 +147,77 @@ def mix(z: Any) -> Any:
 def below(bits: Any, bound: Any) -> Any:
     """From 64 random bits, an integer from 0 to `bound` - 1."""
     return np.int64(((bits >> _U32) * np.uint64(bound)) >> _U32)
+
+
+@helper
+def nearest_first(source, wanted, num_wanted, edges, ways, heap):
+    """Dijkstra's algorithm, until so many wanted vertices are reached; returns how many are.
+
+    `edges` has where those out of each vertex begin, their numbers, and by number the vertex where each leads and its length.
+    `ways` is written: the distance of each vertex (more than any before), the edge into it, and wanted ones as they are reached.
+    """
+    first, leaving, head, length = edges
+    distance, last, nearest = ways
+    keys, vertices = heap
+    distance[source] = 0
+    heap_push(keys, vertices, 0, 0, distance[source], np.int64(source))
+    size = 1
+    reached = 0
+    while size > 0 and reached < num_wanted:
+        here = keys[0]
+        vertex = vertices[0]
+        size -= 1
+        heap_drop_first(keys, vertices, 0, size)
+        if here > distance[vertex]:
+            continue
+        if wanted[vertex]:
+            nearest[reached] = vertex
+            reached += 1
+        for at in range(first[vertex], first[vertex + 1]):
+            edge = leaving[at]
+            there = here + length[edge]
+            other = np.int64(head[edge])
+            if there < distance[other]:
+                distance[other] = there
+                last[other] = edge
+                heap_push(keys, vertices, 0, size, there, other)
+                size += 1
+    return reached
+
+
+@helper
+def augment(start, num_columns, matrix, least, matched, space):
+    """Match row `start` over entries of at least `least`, by a shortest augmenting path; whether there is one.
+
+    `matched` has the column of each row and the row of each column, -1 for none; `space` two arrays to work in, of as many
+    entries as there are columns, and of one more.
+    """
+    column_of, row_of = matched
+    before, queue = space
+    for column in range(num_columns):
+        before[column] = -1
+    queue[0] = start
+    head, tail = 0, 1
+    while head < tail:
+        row = queue[head]
+        head += 1
+        for column in range(num_columns):
+            if before[column] >= 0 or matrix[row, column] < least:
+                continue
+            before[column] = row
+            if row_of[column] >= 0:
+                queue[tail] = row_of[column]
+                tail += 1
+                continue
+            while True:
+                row = before[column]
+                other = column_of[row]
+                column_of[row] = column
+                row_of[column] = row
+                if row == start:
+                    return True
+                column = other
+    return False
 
 
 # mypy: ignore-errors

@@ -20,7 +20,6 @@ from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.columns.demand import Demands
-from astra_tacos.synthesizer.columns.device_trees import DeviceTrees
 from astra_tacos.synthesizer.columns.programme import Solution, solve
 from astra_tacos.synthesizer.columns.trip_sends import as_hops, choose_columns, from_hops, make_sends
 from astra_tacos.synthesizer.parts.dispatch import dispatch
@@ -137,7 +136,7 @@ def along_shares(
         As `best_shares` takes them.
     """
     solution = best_shares(topology, collective, seed, with_devices, cut)
-    demands = Demands(topology, collective, seed, _trees_of(topology, collective, with_devices))
+    demands = Demands(topology, collective, seed, with_devices)
     return schedule_columns(topology, collective, timing, solution, demands, name, seed)
 
 
@@ -203,8 +202,4 @@ def _solved(
     cut: tuple[int, int],
 ) -> Solution:
     collective = make_collective(name, topology.num_npus, *cut, root, np.frombuffer(members, np.int64).tolist())
-    return solve(Demands(topology, collective, seed, _trees_of(topology, collective, with_devices)))
-
-
-def _trees_of(topology: Topology, collective: Collective, with_devices: bool | None) -> DeviceTrees | None:
-    return None if with_devices is None else DeviceTrees(topology, collective, with_devices=with_devices)
+    return solve(Demands(topology, collective, seed, with_devices))

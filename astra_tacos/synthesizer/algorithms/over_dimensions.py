@@ -65,8 +65,10 @@ def balanced_orders(dimensions: tuple[Dimension, ...], num_chunks: int) -> NDArr
     The first dimension carries most of a chunk, each later one a share of what is left. So each chunk goes through the least
     loaded dimension first, unless the busiest one would be less so after the plain order, first to last.
     """
-    time = [(dimension.size - 1) / dimension.size / npu_bandwidth(dimension) for dimension in dimensions]
     size = [dimension.size for dimension in dimensions]
+    # Bandwidth at which an NPU receives along a dimension with its algorithm; in a mesh, that of an NPU at an end.
+    rates = [each.bandwidth_gibps * each.building_block.links_per_npu(each.size) for each in dimensions]
+    time = [(members - 1) / members / rate for members, rate in zip(size, rates, strict=True)]
     plain = list(range(len(dimensions)))
     load = [0.0] * len(dimensions)
     orders = np.empty((num_chunks, len(dimensions)), np.int8)
@@ -80,8 +82,3 @@ def balanced_orders(dimensions: tuple[Dimension, ...], num_chunks: int) -> NDArr
             choices.append((max(after), after, order))
         _, load, orders[chunk] = min(choices, key=lambda choice: choice[0])
     return orders
-
-
-def npu_bandwidth(dimension: Dimension) -> float:
-    """Bandwidth at which an NPU receives along a dimension with its algorithm, GiB/s; in a mesh, that of an NPU at an end."""
-    return dimension.bandwidth_gibps * dimension.building_block.links_per_npu(dimension.size)

@@ -92,20 +92,17 @@ def _bruck(topology: Topology, collective: Collective, turned: bool) -> Spread:
     """
     num_npus = np.int32(topology.num_npus)
     if collective.chunk_target is not None:
-        return _bit_by_bit(collective.chunk_owner, collective.chunk_target, num_npus)
+        owner = collective.chunk_owner
+        distance = (collective.chunk_target - owner) % num_npus
+        step, chunk = np.nonzero(distance >> np.arange(int(num_npus).bit_length())[:, None] & 1)
+        src = (owner[chunk] + distance[chunk] % (1 << step)) % num_npus
+        columns = (chunk, src, (src + (1 << step)) % num_npus, step)
+        return Spread(*(column.astype(np.int32) for column in columns))
     # As seen from the owner: after k steps the 2**k NPUs before it have the chunk.
     return _by_doubling(topology, collective, lambda owner, place: (owner - place) % num_npus)
 
 
 bruck = _along(_bruck, "bruck")
-
-
-def _bit_by_bit(owner: NDArray[np.int32], target: NDArray[np.int32], num_npus: np.int32) -> Spread:
-    distance = (target - owner) % num_npus
-    step, chunk = np.nonzero(distance >> np.arange(int(num_npus).bit_length())[:, None] & 1)
-    src = (owner[chunk] + distance[chunk] % (1 << step)) % num_npus
-    columns = (chunk, src, (src + (1 << step)) % num_npus, step)
-    return Spread(*(column.astype(np.int32) for column in columns))
 
 
 def _direct(topology: Topology, collective: Collective, turned: bool) -> Spread:

@@ -7,11 +7,13 @@ in time; an All-Reduce is both, where the gathering of a chunk starts as soon as
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.bounds.bound import Bound
 from astra_tacos.bounds.delivery import diameter
 from astra_tacos.bounds.port import egress, ingress, volume
 from astra_tacos.collective.all_gather import all_gather
@@ -21,7 +23,7 @@ from astra_tacos.schedule.messages import Sends
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.synthesizer.matching.matching import Matching, match_all_gather
+from astra_tacos.synthesizer.matching.matching import match_all_gather
 from astra_tacos.synthesizer.parts.overlap import overlap_phases
 
 _MOST_LINKS = 8192
@@ -48,9 +50,12 @@ def tacos(topology: Topology, collective: Collective, timing: Timing, seed: int)
         If some NPU cannot be reached.
     """
     if not collective.reduces:
-        gathered = _match(topology, collective, timing, seed, reverse=False)
+        due_ns, owner = _deadline_ns(topology, collective, timing, seed, ingress), collective.chunk_owner
+        gathered = match_all_gather(topology, collective, timing, seed, owner, reverse=False, deadline_ns=due_ns)
         copies = np.zeros(len(gathered.chunk), np.bool_)
-        if _never_idles(topology, timing):
+        # The matcher sends as early as can be, unless links differ, where slow ones may be left idle on purpose, or there are
+        # switches, whose ports wait for one another.
+        if not topology.has_switches and _has_equal_channels(timing):
             columns = (gathered.chunk, gathered.channel, copies, gathered.start_ns, gathered.end_ns)
             return Schedule(topology, collective, timing, *columns, "tacos", seed)
         return settle(topology, collective, timing, Sends(gathered.chunk, gathered.channel, copies), "tacos", seed)
@@ -66,18 +71,17 @@ def tacos(topology: Topology, collective: Collective, timing: Timing, seed: int)
     return overlapping
 
 
-def _match(topology: Topology, collective: Collective, timing: Timing, seed: int, *, reverse: bool) -> Matching:
-    """A matching; every other seed lets slow links wait for far chunks, which helps on few networks, but much on those."""
-    deadline_ns = None
-    if seed % 2 and not _has_equal_channels(timing):
-        bound = egress if reverse else ingress
-        deadline_ns = bound(topology, collective, timing).time_ns
-    return match_all_gather(topology, collective, timing, seed, collective.chunk_owner, reverse=reverse, deadline_ns=deadline_ns)
+def _deadline_ns(
+    topology: Topology, collective: Collective, timing: Timing, seed: int, bound: Callable[..., Bound]
+) -> int | None:
+    """Every other seed lets slow links wait for far chunks, which helps on few networks, but much on those."""
+    return bound(topology, collective, timing).time_ns if seed % 2 and not _has_equal_channels(timing) else None
 
 
 def _reduce_scatter(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
     """An All-Gather on the transposed network, reversed in time."""
-    backward = _match(topology, collective, timing, seed, reverse=True)
+    due_ns, owner = _deadline_ns(topology, collective, timing, seed, egress), collective.chunk_owner
+    backward = match_all_gather(topology, collective, timing, seed, owner, reverse=True, deadline_ns=due_ns)
     order = np.argsort(-backward.end_ns[::-1], kind="stable")
     chunk, channel = backward.chunk[::-1][order], backward.channel[::-1][order]
     return settle(topology, collective, timing, Sends(chunk, channel, np.ones(len(chunk), np.bool_)), "tacos", seed)
@@ -138,15 +142,6 @@ def _least_overlapping_ns(topology: Topology, collective: Collective, timing: Ti
     carried = max(bound(topology, collective, timing).time_ns for bound in (ingress, egress, volume))
     one_way = diameter(topology, all_gather(topology.num_npus, 1), timing).time_ns
     return carried + 2 * one_way
-
-
-def _never_idles(topology: Topology, timing: Timing) -> bool:
-    """Whether the matcher sends as early as can be, so that there is nothing to settle.
-
-    It does unless links differ, where slow ones may be left idle on purpose, or there are switches, whose ports wait for one
-    another.
-    """
-    return not topology.has_switches and _has_equal_channels(timing)
 
 
 def _has_equal_channels(timing: Timing) -> bool:

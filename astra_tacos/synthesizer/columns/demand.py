@@ -121,8 +121,9 @@ class Demands:
         The fabric, and a collective on it.
     seed
         Of ties between trees.
-    devices
-        Trees that may also branch at reducing devices and servers, and be rooted there. With them rotations do not count.
+    with_devices
+        Whether trees may also branch at reducing devices and servers, and be rooted there, or (False) at servers only; None for
+        members only. With others rotations do not count.
 
     Attributes
     ----------
@@ -135,8 +136,9 @@ class Demands:
         How many demands each stands for.
     """
 
-    def __init__(self, topology: Topology, collective: Collective, seed: int, devices: DeviceTrees | None = None) -> None:
+    def __init__(self, topology: Topology, collective: Collective, seed: int, with_devices: bool | None = None) -> None:
         self.topology = topology
+        devices = None if with_devices is None else DeviceTrees(topology, collective, with_devices=with_devices)
         self._devices = devices
         self.phases = (True, False) if collective.num_phases == 2 else (collective.only_reduces,)
         self.is_personalised = collective.is_personalised

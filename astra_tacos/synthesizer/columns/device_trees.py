@@ -91,7 +91,7 @@ class DeviceTrees:
         Whether devices add, or only servers.
     """
 
-    def __init__(self, topology: Topology, collective: Collective, *, with_devices: bool = True) -> None:
+    def __init__(self, topology: Topology, collective: Collective, *, with_devices: bool) -> None:
         self._topology = topology
         self._chunk_bytes = int(collective.class_size_bytes[-1])
         gives_back = collective.num_phases == 2
@@ -140,14 +140,13 @@ class DeviceTrees:
         up = routes.cost.copy()
         for (sender, device), window in self._window.items():
             if self._under_way[device]:
-                up[sender, device] += price[window] * 2 * self._least_ns(routes, sender, device) / self._under_way[device]
+                is_reached = np.isfinite(routes.cost[sender, device])
+                least_ns = float(self._delay[routes.links(sender, device)].sum()) if is_reached else 0.0
+                up[sender, device] += price[window] * 2 * least_ns / self._under_way[device]
         full = np.flatnonzero(~self._may_add)
         up[full], up[:, full] = np.inf, np.inf
         paths = {adds: NearestPaths(up.T if adds else routes.cost) for adds in set(phases)}
         return [self._column(routes, up, paths, number, int(self._place[root]), phases) for root in roots]
-
-    def _least_ns(self, routes: Routes, src: int, dst: int) -> float:
-        return float(self._delay[routes.links(src, dst)].sum()) if np.isfinite(routes.cost[src, dst]) else 0.0
 
     def _column(
         self,
@@ -208,7 +207,8 @@ class DeviceTrees:
             if not self._passes[holder] or len(own) != 1 or holder in stays:
                 continue
             joined = (links[own[0]] + links[holder]) if adds else (links[holder] + links[own[0]])
-            if self._visits_twice(joined):
+            stops = [int(self._topology.link_src[joined[0]]), *self._topology.link_dst[list(joined)].tolist()]
+            if len(set(stops)) < len(stops):  # it would visit one twice
                 continue
             parent, child = parent_of.pop(holder), own[0]
             links[child], parent_of[child] = joined, parent
@@ -217,10 +217,6 @@ class DeviceTrees:
         for holder in order:
             order += [child for child in children.get(holder, ()) if parent_of.get(child) == holder]
         return [Trip(links[holder], adds) for holder in (order[:0:-1] if adds else order[1:])]
-
-    def _visits_twice(self, links: tuple[int, ...]) -> bool:
-        stops = [int(self._topology.link_src[links[0]]), *self._topology.link_dst[list(links)].tolist()]
-        return len(set(stops)) < len(stops)
 
     def _times(self, trips: list[Trip], root: int) -> dict[int, float]:
         """Of each window in use, the time that a byte takes of it."""

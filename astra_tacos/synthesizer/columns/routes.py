@@ -29,30 +29,28 @@ class Routes:
     """
 
     cost: NDArray[np.float64]
-    _group: Rotations
-    _row: dict[int, int]
+    _finder: RouteFinder
     _before: NDArray[np.int32]
     _link: dict[tuple[int, int], int]
-    _ends: NDArray[np.int64]
-    _first_sink: int | None
     _known: dict[tuple[int, int], NDArray[np.int64]]
 
     def links(self, src: int, dst: int) -> list[int]:
         """The links of the route between two ends by their places among the ends, in order."""
-        if self._group.order == 1:
+        group = self._finder.group
+        if group.order == 1:
             return self._found(src, dst)
         source = np.array(src)
-        element = self._group.element_of(source)
-        first, target = int(self._group.first_of(source)), int(self._group.back(element, np.array(dst)))
+        element = group.element_of(source)
+        first, target = int(group.first_of(source)), int(group.back(element, np.array(dst)))
         if (first, target) not in self._known:
             self._known[first, target] = np.array(self._found(first, target), np.int64)
-        moved: list[int] = self._group.move_links(element, self._known[first, target]).tolist()
+        moved: list[int] = group.move_links(element, self._known[first, target]).tolist()
         return moved
 
     def _found(self, src: int, dst: int) -> list[int]:
-        found = []
-        row, source = self._before[self._row[src]], int(self._ends[src])
-        node = int(self._ends[dst]) if self._first_sink is None else self._first_sink + dst
+        found, ends = [], self._finder.ends
+        row, source = self._before[self._finder.row[src]], int(ends[src])
+        node = int(self._finder.sinks[dst])
         while node != source:
             previous = int(row[node])
             found.append(self._link[previous, node])
@@ -85,20 +83,19 @@ class RouteFinder:
         ends: NDArray[np.int64] | None = None,
     ) -> None:
         num_devices = topology.num_devices
-        self._ends = np.arange(topology.num_endpoints) if ends is None else ends
-        self._group = Rotations((), topology.num_links) if group is None else group
-        place = np.arange(len(self._ends))
-        self._sources, self._row_of = np.unique(self._group.first_of(place), return_inverse=True)
-        is_alone = self._group.order == 1
-        self._seen = None if is_alone else self._group.back(self._group.element_of(place)[:, None], place[None])
+        self.ends = np.arange(topology.num_endpoints) if ends is None else ends
+        self.group = Rotations((), topology.num_links) if group is None else group
+        place = np.arange(len(self.ends))
+        self._sources, self._row_of = np.unique(self.group.first_of(place), return_inverse=True)
+        is_alone = self.group.order == 1
+        self._seen = None if is_alone else self.group.back(self.group.element_of(place)[:, None], place[None])
         src, dst = topology.link_src.astype(np.int64), topology.link_dst.astype(np.int64)
-        if through_npus:
-            self._first_sink: int | None = None
-            self._size = num_devices
-        else:  # an end is two nodes: links leave the one and come to the other, which nothing leaves
-            self._first_sink, self._size = num_devices, num_devices + len(self._ends)
+        self.row = {source: row for row, source in enumerate(self._sources.tolist())}
+        self.sinks, self._size = self.ends, num_devices
+        if not through_npus:  # an end is two nodes: links leave the one and come to the other, which nothing leaves
+            self.sinks, self._size = num_devices + place, num_devices + len(place)
             sink = np.full(num_devices, -1)
-            sink[self._ends] = num_devices + np.arange(len(self._ends))
+            sink[self.ends] = self.sinks
             dst = np.where(sink[dst] >= 0, sink[dst], dst)
         self._pair, self._which = np.unique(src * self._size + dst, return_inverse=True)
 
@@ -108,12 +105,11 @@ class RouteFinder:
         order = np.lexsort((price, self._which))  # of parallel links the cheapest
         link = order[np.searchsorted(self._which[order], np.arange(len(self._pair)))]
         row, column = self._pair // self._size, self._pair % self._size
-        cost, before = Graph.of(self._size, row, column, price[link]).ways(self._ends[self._sources])
+        cost, before = Graph.of(self._size, row, column, price[link]).ways(self.ends[self._sources])
         of_pair = dict(zip(zip(row.tolist(), column.tolist(), strict=True), link.tolist(), strict=True))
-        sinks = self._ends if self._first_sink is None else self._first_sink + np.arange(len(self._ends))
-        cost = cost[:, sinks] if self._seen is None else cost[:, sinks][self._row_of[:, None], self._seen]
-        row_of = {source: row for row, source in enumerate(self._sources.tolist())}
-        return Routes(cost, self._group, row_of, before, of_pair, self._ends, self._first_sink, {})
+        cost = cost[:, self.sinks]
+        cost = cost if self._seen is None else cost[self._row_of[:, None], self._seen]
+        return Routes(cost, self, before, of_pair, {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from astra_tacos.synthesizer.exchange.cost import (
     num_rows,
     with_late_additions,
 )
-from astra_tacos.synthesizer.exchange.level import DOUBLING, SHORTEST, Level, dimension_levels, whole_level
+from astra_tacos.synthesizer.exchange.level import DOUBLING, SHORTEST, dimension_levels, whole_level
 from astra_tacos.synthesizer.exchange.plan import Form, Plan, send_graph_of
 from astra_tacos.synthesizer.parts.dimension_order import Ways, send_graph_over_dimensions
 from astra_tacos.synthesizer.parts.dispatch import dispatch
@@ -196,7 +196,11 @@ def _promising(topology: Topology, size_bytes: int, timing: Timing) -> list[Plan
     costs = Costs(topology, timing.link_model)
     least = 1 if timing.is_blocking else min(int(least_bytes(topology).max()), size_bytes)
     estimated: list[tuple[float, int, Plan]] = []
-    for levels in _level_choices(topology):
+    # All NPUs as one group, and where there are several dimensions, a level for each.
+    choices = [dimension_levels(topology)] if topology.dimensions else []
+    if len(topology.dimensions) != 1:
+        choices.append((whole_level(topology),))
+    for levels in choices:
         plans = list_plans(levels, least, size_bytes)
         late = (each for plan in plans for each in (plan, *with_late_additions(plan, size_bytes, least, costs)))
         for plan in (costs.in_whole_ns(plan, size_bytes, least) for plan in late):
@@ -222,11 +226,3 @@ def _promising(topology: Topology, size_bytes: int, timing: Timing) -> list[Plan
             alike[kind] += 1
             chosen.append(plan)
     return chosen
-
-
-def _level_choices(topology: Topology) -> list[tuple[Level, ...]]:
-    """All NPUs as one group, and where there are several dimensions, a level for each."""
-    choices = [dimension_levels(topology)] if topology.dimensions else []
-    if len(topology.dimensions) != 1:
-        choices.append((whole_level(topology),))
-    return choices

@@ -61,12 +61,10 @@ from astra_tacos.synthesizer.matching._table_kernels import (
     Sends,
     Space,
     State,
+    allow_all,
     leave_to_faster,
     pair_ports,
 )
-
-COMPLETE = 0
-UNREACHABLE = 1
 
 # What an event does, in its lowest bits.
 LANDS = 1
@@ -272,26 +270,6 @@ def _list_around(npu, now, num_todo, network, state, space):
 
 
 @inlined
-def _event_of(event, everywhere, network, sends):
-    """Of an event the chunk that lands (-1: none), where it does, and the links that become free (-1: none)."""
-    row = np.uint64(event >> KIND_BITS)
-    used = np.uint64(sends.channel[row])
-    chunk = np.int64(-1)
-    npu = np.int64(0)
-    up = np.int64(-1)
-    down = np.int64(-1)
-    if event & LANDS:
-        chunk = np.int64(sends.chunk[row])
-        npu = np.int64(network.channels[used, DST])
-    if not everywhere:
-        if event & FREES_UP:
-            up = np.int64(network.channels[used, LINK])
-        if event & FREES_DOWN:
-            down = np.int64(network.channels[used, DOWN])
-    return chunk, npu, up, down
-
-
-@inlined
 def _come_due(queue, now, late, many, everywhere, num_todo, chunks, network, state, space, sends):
     """Let what comes due in one queue (or of what was late from the start) land or become free, and note where to look.
 
@@ -318,26 +296,36 @@ def _come_due(queue, now, late, many, everywhere, num_todo, chunks, network, sta
                 ahead = at + many if at + many < ring_to else at + many - ring_to + ring_from
                 everywhere = sends.start_ns[state.ring[ahead] >> KIND_BITS] == started
     while at != stop:
+        chunk = up = down = np.int64(-1)
+        npu = np.int64(0)
         if is_late:
             if chunks.late_ns[at] > now:
                 following_ns = chunks.late_ns[at]
                 break
             what = chunks.late_what[at]
             at += 1
-            chunk = np.int64(-1) if what & 1 else what >> 1
-            npu = np.int64(chunks.owner[chunk]) if chunk >= 0 else np.int64(0)
-            up = what >> 1 if what & 1 else np.int64(-1)
-            down = np.int64(-1)
+            if what & 1:
+                up = what >> 1
+            else:
+                chunk = what >> 1
+                npu = np.int64(chunks.owner[chunk])
         else:
             event = state.ring[np.uint64(at)]
-            sent_ns = sends.start_ns[np.uint64(event >> KIND_BITS)]
-            if sent_ns != started:
-                following_ns = sent_ns + state.queues[queue, DELAY]
+            row = np.uint64(event >> KIND_BITS)
+            if sends.start_ns[row] != started:
+                following_ns = sends.start_ns[row] + state.queues[queue, DELAY]
                 break
             at += 1
             if at == ring_to:
                 at = ring_from
-            chunk, npu, up, down = _event_of(event, everywhere, network, sends)
+            used = np.uint64(sends.channel[row])
+            if event & LANDS:
+                chunk = np.int64(sends.chunk[row])
+                npu = np.int64(network.channels[used, DST])
+            if event & FREES_UP:
+                up = np.int64(network.channels[used, LINK])
+            if event & FREES_DOWN:
+                down = np.int64(network.channels[used, DOWN])
         if chunk >= 0:
             state.held[np.uint64(npu), np.uint64(chunk >> 6)] |= _U1 << np.uint64(chunk & 63)
         if everywhere:
@@ -357,11 +345,10 @@ def _come_due(queue, now, late, many, everywhere, num_todo, chunks, network, sta
 
 @kernel
 def match(seed: int, chunks: Chunks, far: Far, network: Network, state: State, space: Space, sends: Sends):
-    """All-Gather of every chunk from its owner to every NPU; rows come out by ascending start. COMPLETE or UNREACHABLE."""
+    """All-Gather of every chunk from its owner to every NPU; rows come out by ascending start. Whether all were reached."""
     num_chunks = len(chunks.owner)
     num_npus = len(state.lacking)
     num_places = len(space.listed)
-    words = state.held.shape[1]
     random = np.uint64(seed)
     rare_limit = np.int64(1)
     heap_size = np.int64(len(chunks.late_ns) > 0)
@@ -370,7 +357,7 @@ def match(seed: int, chunks: Chunks, far: Far, network: Network, state: State, s
     everywhere = True
     # Not where there are switches: these pair better when they are looked at only after a change.
     many = num_places if num_places == num_npus else len(sends.chunk)
-    blocks = words >> _BLOCK_SHIFT
+    blocks = state.held.shape[1] >> _BLOCK_SHIFT
     used_words = (num_chunks + 63) >> 6
     samples = ((num_chunks - 1) >> (6 + _COUNTED_SHIFT)) + 1
     strict = False
@@ -422,8 +409,7 @@ def match(seed: int, chunks: Chunks, far: Far, network: Network, state: State, s
                     restricted = True
                 elif restricted and not avoid:
                     restricted = False
-                    for w in range(words):
-                        space.allowed[w] = ~ZERO
+                    allow_all(space)
 
                 # A useful chunk from a random block of words on: those that faster links cannot bring first, rare ones first.
                 dst = np.uint64(npu)
@@ -438,8 +424,7 @@ def match(seed: int, chunks: Chunks, far: Far, network: Network, state: State, s
                     avoid = False
                     restricted = False
                     rank = np.int64(-1)
-                    for w in range(words):
-                        space.allowed[w] = ~ZERO
+                    allow_all(space)
                 if found == ZERO:
                     continue
                 chunk = _choose(found, found_from, first, bits, src, dst, state, space.allowed)
@@ -453,9 +438,9 @@ def match(seed: int, chunks: Chunks, far: Far, network: Network, state: State, s
         num_todo = np.int64(0)
         everywhere = False
         if rows == len(sends.chunk):
-            return COMPLETE
+            return True
         if heap_size == 0:
-            return UNREACHABLE
+            return False
 
         # Next instant: everything that comes due.
         now = state.heap_ns[0]

@@ -29,7 +29,7 @@ from astra_tacos.support.kernels.compiled import (
     helper,
     inlined,
 )
-from astra_tacos.support.kernels.shared import GOLDEN, below, mix, population
+from astra_tacos.support.kernels.shared import GOLDEN, augment, below, mix, population
 
 # mypy: ignore-errors
 
@@ -139,6 +139,13 @@ class Sends(NamedTuple):
 
 
 @inlined
+def allow_all(space):
+    """Let a link bring any chunk."""
+    for word in range(len(space.allowed)):
+        space.allowed[word] = ~ZERO
+
+
+@inlined
 def leave_to_faster(npu, level, limit_ns, far, network, state, space):
     """Put into `allowed` what no NPU near by holds or awaits; return whether to leave all the rest to faster sources.
 
@@ -154,8 +161,7 @@ def leave_to_faster(npu, level, limit_ns, far, network, state, space):
         for word in range(words):
             space.allowed[word] = ~state.group_taken[group, word]
     else:
-        for word in range(words):
-            space.allowed[word] = ~ZERO
+        allow_all(space)
         list_ = npu * network.groups.shape[1] + level
         for entry in range(network.near_first[list_], network.near_first[list_ + 1]):
             other = np.uint64(network.near[entry])
@@ -180,34 +186,6 @@ MATCHED_PORTS = 128
 
 
 @helper
-def _augment(start, num_downs, edge, up_match, down_match, down_parent, queue):
-    """Match one more up-link by an augmenting path from `start`, if there is one (breadth first)."""
-    for down in range(num_downs):
-        down_parent[down] = -1
-    head = 0
-    tail = 1
-    queue[0] = start
-    while head < tail:
-        up = queue[head]
-        head += 1
-        for down in range(num_downs):
-            if down_parent[down] >= 0 or not edge[up, down]:
-                continue
-            down_parent[down] = up
-            if down_match[down] < 0:
-                while True:
-                    up = down_parent[down]
-                    previous = up_match[up]
-                    up_match[up] = down
-                    down_match[down] = up
-                    if up == start:
-                        return
-                    down = previous
-            queue[tail] = down_match[down]
-            tail += 1
-
-
-@helper
 def _free_ports(ports, first, last, link_free, now, random, free):
     """Put the positions of the free ones of `ports[first:last]` into `free`, shuffled; return how many."""
     size = 0
@@ -225,7 +203,7 @@ def _free_ports(ports, first, last, link_free, now, random, free):
 def pair_ports(switch, random, now, far, network, state, space):
     """Pair a switch's free up-links with its free down-links; put the channels into `picks` and return how many."""
     ports, edge, up_match, down_match = space.ports, space.edge, space.ports[2], space.ports[3]
-    free_up, free_down, down_parent, queue = ports[0], ports[1], ports[4], ports[5]
+    free_up, free_down = ports[0], ports[1]
     width = network.switches[switch + 1, SWITCH_DOWN] - network.switches[switch, SWITCH_DOWN]
     num_ups = _free_ports(
         network.switch_up,
@@ -301,7 +279,7 @@ def pair_ports(switch, random, now, far, network, state, space):
         if exact:
             for a in range(num_ups):
                 if up_match[a] < 0:
-                    _augment(a, num_downs, edge, up_match, down_match, down_parent, queue)
+                    augment(a, num_downs, edge, 1, (up_match, down_match), (ports[4], ports[5]))
         if not some_prepared:
             break
     num_picks = 0

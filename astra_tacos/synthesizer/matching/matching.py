@@ -9,8 +9,8 @@ link that takes one of those is busy when a chunk from far away comes along.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,9 @@ from astra_tacos.schedule.timing import Timing
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.support.graph import Graph
 from astra_tacos.synthesizer.matching.matching_network import as_words, matching_network
+
+if TYPE_CHECKING:
+    from astra_tacos.synthesizer.matching._table_kernels import Sends
 
 NEVER_NS = int(np.iinfo(np.int64).max)
 _MOST_NPUS = 256
@@ -98,24 +101,6 @@ _MATCH = 0.25
 """Sends examined that a matched send counts as."""
 
 
-@dataclass(frozen=True, slots=True)
-class Matching:
-    """Sends of one matched All-Gather, by ascending start.
-
-    Parameters
-    ----------
-    chunk, channel
-        int32[num_sends].
-    start_ns, end_ns
-        int64[num_sends].
-    """
-
-    chunk: NDArray[np.int32]
-    channel: NDArray[np.int32]
-    start_ns: NDArray[np.int64]
-    end_ns: NDArray[np.int64]
-
-
 def match_all_gather(
     topology: Topology,
     collective: Collective,
@@ -127,8 +112,8 @@ def match_all_gather(
     link_free_ns: NDArray[np.int64] | None = None,
     chunk_ready_ns: NDArray[np.int64] | None = None,
     deadline_ns: int | None = None,
-) -> Matching:
-    """Match links with chunks until every NPU has every chunk.
+) -> Sends:
+    """The sends by which every NPU gets every chunk, as links are matched with chunks; by ascending start.
 
     Parameters
     ----------
@@ -154,7 +139,7 @@ def match_all_gather(
     SynthesisError
         If some NPU cannot be reached.
     """
-    from astra_tacos.synthesizer.matching._matching_kernels import COMPLETE, match
+    from astra_tacos.synthesizer.matching._matching_kernels import match
     from astra_tacos.synthesizer.matching._table_kernels import Chunks, Far, Sends
 
     network = matching_network(topology, timing, reverse=reverse)
@@ -164,25 +149,23 @@ def match_all_gather(
     if link_free_ns is not None:
         np.maximum(link_free_ns - network.link_head_start_ns, 0, out=link_free)
     num_sends = len(owner) * (topology.num_npus - 1)
-    matching = Matching(
-        np.empty(num_sends, np.int32), np.empty(num_sends, np.int32), np.empty(num_sends, np.int64), np.empty(num_sends, np.int64)
-    )
+    sends = Sends(*np.empty((2, num_sends), np.int32), *np.empty((2, num_sends), np.int64))
     slow_ns, is_far = NEVER_NS, np.empty((0, 0), np.bool_)
     if deadline_ns is not None:
         slow_ns, is_far = far_chunks(topology, timing, owner, deadline_ns, reverse=reverse)
     late_ns, late_what = _late(chunk_ready_ns, link_free)
-    status = match(
+    is_complete = match(
         seed,
         Chunks(owner, collective.chunk_class.astype(np.uint8), late_ns, late_what),
         Far(slow_ns, as_words(is_far)),
         network.tables,
         *network.state(owner, chunk_ready_ns <= 0, late_ns, link_free),
-        Sends(matching.chunk, matching.channel, matching.start_ns, matching.end_ns),
+        sends,
     )
     count_work(_MATCH * num_sends)
-    if status != COMPLETE:
+    if not is_complete:
         raise SynthesisError(f"{topology.name}: some NPU cannot be reached, expected a connected network")
-    return matching
+    return sends
 
 
 def _late(chunk_ready_ns: NDArray[np.int64], link_free_ns: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

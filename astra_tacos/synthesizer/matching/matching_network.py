@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.support.graph import Graph
-from astra_tacos.support.grouping import group_by
+from astra_tacos.support.grouping import count_before, group_by
 from astra_tacos.synthesizer.parts.dispatch import link_occupancy
 
 if TYPE_CHECKING:
@@ -119,19 +119,12 @@ class MatchingNetwork:
     `link_head_start_ns`: int64[num_links], how long before a down-link takes a chunk a send through it has to start.
     `delay_ns`: int64[num_delays], the distinct delays, ascending.
     `most_events`: int64[num_delays], how many events of each delay can be ahead at once.
-    `group`: int32[num_npus, levels], see `Neighbourhood`.
-    `most_in`, `most_ports`: how many channels lead directly into one NPU, how many links into or out of one switch.
     """
 
     tables: Network
     link_head_start_ns: NDArray[np.int64]
     delay_ns: NDArray[np.int64]
     most_events: NDArray[np.int64]
-    num_npus: int
-    num_switches: int
-    group: NDArray[np.int32]
-    most_in: int
-    most_ports: int
 
     def state(
         self, owner: NDArray[np.int32], is_ready: NDArray[np.bool_], late_ns: NDArray[np.int64], link_free_ns: NDArray[np.int64]
@@ -148,11 +141,15 @@ class MatchingNetwork:
             int64[num_links], from when on each link is free; the kernel writes it.
         """
         from astra_tacos.synthesizer.matching._matching_kernels import BLOCK
-        from astra_tacos.synthesizer.matching._table_kernels import MATCHED_PORTS, Space, State
+        from astra_tacos.synthesizer.matching._table_kernels import IN, MATCHED_PORTS, SWITCH_DOWN, SWITCH_UP, Space, State
 
-        num_chunks, num_places = len(owner), self.num_npus + self.num_switches
+        tables, num_chunks = self.tables, len(owner)
+        num_npus = len(tables.npus) - 1
+        num_places = num_npus + len(tables.switches) - 1
+        most_in = int(np.diff(tables.npus[:, IN]).max())
+        most_ports = int(np.diff(tables.switches[:, [SWITCH_UP, SWITCH_DOWN]], axis=0).max(initial=0))
         words = BLOCK * -(-num_chunks // (64 * BLOCK))
-        size = np.minimum(self.most_events, num_chunks * (self.num_npus - 1)) + 1
+        size = np.minimum(self.most_events, num_chunks * (num_npus - 1)) + 1
         ring_to = np.cumsum(size)
         ring_from = ring_to - size
         queues = np.column_stack((self.delay_ns, ring_from, ring_to, ring_from, ring_from))
@@ -162,13 +159,13 @@ class MatchingNetwork:
 
         chunk = np.arange(num_chunks)
         bit = np.left_shift(np.uint64(1), (chunk % 64).astype(np.uint64))
-        held, taken = np.zeros((2, self.num_npus, words), np.uint64)
+        held, taken = np.zeros((2, num_npus, words), np.uint64)
         np.bitwise_or.at(held, (owner[is_ready], chunk[is_ready] // 64), bit[is_ready])
         np.bitwise_or.at(taken, (owner, chunk // 64), bit)
-        group_taken = np.zeros((int(self.group.max(initial=-1)) + 1, words), np.uint64)
-        for group in self.group.T:
+        group_taken = np.zeros((int(tables.groups.max(initial=-1)) + 1, words), np.uint64)
+        for group in tables.groups.T:
             np.bitwise_or.at(group_taken, group[group >= 0], taken[group >= 0])
-        matched = min(self.most_ports, MATCHED_PORTS)
+        matched = min(most_ports, MATCHED_PORTS)
         state = State(
             link_free_ns,
             queues,
@@ -178,7 +175,7 @@ class MatchingNetwork:
             held,
             taken,
             group_taken,
-            num_chunks - np.bincount(owner, minlength=self.num_npus),
+            num_chunks - np.bincount(owner, minlength=num_npus),
             np.ones(num_chunks, np.int64),
             np.full(words, ~np.uint64(0)),
         )
@@ -186,8 +183,8 @@ class MatchingNetwork:
             np.empty(words, np.uint64),
             np.empty(num_places, np.int64),
             np.zeros(num_places, np.bool_),
-            np.empty(max(self.most_in, self.most_ports), np.int64),
-            np.empty((6, self.most_ports + 1), np.int64),
+            np.empty(max(most_in, most_ports), np.int64),
+            np.empty((6, most_ports + 1), np.int64),
             np.empty((matched, matched), np.bool_),
         )
         return state, space
@@ -233,15 +230,24 @@ def matching_network(topology: Topology, timing: Timing, *, reverse: bool) -> Ma
         up_busy = down_busy = land
     delay_ns, parts = _parts(switched, up_busy, down_busy, land)
     channels = np.column_stack((src, dst, link, down, parts.reshape(len(src), -1))).astype(np.int32)
-    source_first, sources, entering, in_rank = _sources(num_npus, dst, direct, switched, link_dst[link] - num_npus, land, up_busy)
+    channel_switch = link_dst[link] - num_npus
+    source_first, sources, entering, in_rank = _sources(num_npus, dst, direct, switched, channel_switch, land, up_busy)
 
     out_first, leaving = group_by(src[direct], direct, num_npus)
     up_first, up_link = group_by(link_src[ups], ups, num_npus)
     in_first = np.searchsorted(dst[entering], np.arange(num_npus + 1))
     switch_up_first, switch_up = group_by(link_dst[ups] - num_npus, ups, num_switches)
     switch_down_first, switch_down = group_by(link_src[downs] - num_npus, downs, num_switches)
-    table_first, table = _switch_tables(link, down, switched, (switch_up_first, switch_up), (switch_down_first, switch_down))
-    switch_ns = _switch_land_ns(link_dst[link] - num_npus, switched, land, num_switches)
+    position = np.zeros(len(link_src), np.int64)
+    position[ups], position[downs] = count_before(link_dst[ups]), count_before(link_src[downs])
+    width = np.diff(switch_down_first)
+    table_first = np.concatenate(([0], np.cumsum(np.diff(switch_up_first) * width)))
+    table = np.full(table_first[-1], -1, np.int32)
+    through = np.flatnonzero(switched)
+    switch = channel_switch[through]
+    table[table_first[switch] + position[link[through]] * width[switch] + position[down[through]]] = through
+    switch_ns = np.full(num_switches + 1, np.iinfo(np.int64).max)
+    np.minimum.at(switch_ns, switch, land[through, 0])
     around = neighbourhood(num_npus, src, dst, land[:, 0])
     tables = Network(
         channels,
@@ -265,17 +271,7 @@ def matching_network(topology: Topology, timing: Timing, *, reverse: bool) -> Ma
     queue = (parts >> KIND_BITS)[parts > 0]
     shortest = np.broadcast_to(up_busy.min(axis=1)[:, None, None], parts.shape)[parts > 0]
     most_events = np.bincount(queue, delay_ns[queue] // shortest + 1, len(delay_ns)).astype(np.int64)
-    return MatchingNetwork(
-        tables,
-        head_start,
-        delay_ns,
-        most_events,
-        num_npus,
-        num_switches,
-        around.group,
-        most_in=int(np.diff(in_first).max()),
-        most_ports=int(max(np.diff(switch_up_first).max(initial=0), np.diff(switch_down_first).max(initial=0))),
-    )
+    return MatchingNetwork(tables, head_start, delay_ns, most_events)
 
 
 def _parts(
@@ -323,38 +319,3 @@ def _sources(
     sources = np.column_stack((ns, up_busy[channel, 0]))
     entering = np.flatnonzero(~switched_source)
     return first, sources, channel[entering].astype(np.int32), rank[entering].astype(np.int32)
-
-
-def _switch_tables(
-    link: NDArray[np.int32],
-    down: NDArray[np.int32],
-    switched: NDArray[np.bool_],
-    ups: tuple[NDArray[np.int64], NDArray[np.int64]],
-    downs: tuple[NDArray[np.int64], NDArray[np.int64]],
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """For each switch, a table of channels, up-links by down-links, -1 on an NPU's way back to itself."""
-    # Where links have failed, a switch may still have a port that no channel uses.
-    num_links = max(int(links.max(initial=-1)) for links in (link, down, ups[1], downs[1])) + 1
-    position = np.zeros((2, num_links), np.int64)
-    switch_of = np.zeros(num_links, np.int64)
-    for side, (first, members) in enumerate((ups, downs)):
-        owner = np.repeat(np.arange(len(first) - 1), np.diff(first))
-        position[side, members] = np.arange(len(members)) - first[owner]
-        switch_of[members] = owner
-    width = np.diff(downs[0])
-    table_first = np.concatenate(([0], np.cumsum(np.diff(ups[0]) * width)))
-    table = np.full(int(table_first[-1]), -1, np.int32)
-    channels = np.flatnonzero(switched)
-    up, out = link[channels], down[channels]
-    switch = switch_of[up]
-    table[table_first[switch] + position[0, up] * width[switch] + position[1, out]] = channels
-    return table_first, table
-
-
-def _switch_land_ns(
-    channel_switch: NDArray[np.int32], switched: NDArray[np.bool_], land: NDArray[np.int64], num_switches: int
-) -> NDArray[np.int64]:
-    """int64[num_switches + 1], how long the fastest send through each switch takes."""
-    fastest = np.full(num_switches + 1, np.iinfo(np.int64).max)
-    np.minimum.at(fastest, channel_switch[switched], land[switched, 0])
-    return fastest

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from astra_tacos.support.kernels.compiled import I32_2D_OUT, I32_OUT, I64, I64_2D, I64_2D_OUT, I64_OUT, helper, kernel
+from astra_tacos.support.kernels.shared import augment
 
 
 class Turns(NamedTuple):
@@ -29,36 +30,6 @@ class Pieces(NamedTuple):
     units: I64_OUT
 
 
-@helper
-def _augment(start, matrix, level, column_of, row_of, before, queue):
-    """Match row `start` over entries of at least `level`, by a shortest augmenting path; whether there is one."""
-    size = len(matrix)
-    for column in range(size):
-        before[column] = -1
-    queue[0] = start
-    head, tail = 0, 1
-    while head < tail:
-        row = queue[head]
-        head += 1
-        for column in range(size):
-            if before[column] >= 0 or matrix[row, column] < level:
-                continue
-            before[column] = row
-            if row_of[column] >= 0:
-                queue[tail] = row_of[column]
-                tail += 1
-                continue
-            while True:
-                row = before[column]
-                other = column_of[row]
-                column_of[row] = column
-                row_of[column] = row
-                if row == start:
-                    return True
-                column = other
-    return False
-
-
 @kernel
 def decompose(matrix: I64_2D_OUT, stop: int, permutation: I32_2D_OUT, amount: I64_OUT):
     """Take permutations off a matrix until row sums are at most `stop`, large amounts first; returns how many there are.
@@ -75,8 +46,7 @@ def decompose(matrix: I64_2D_OUT, stop: int, permutation: I32_2D_OUT, amount: I6
     size = len(matrix)
     column_of = np.full(size, -1, np.int64)
     row_of = np.full(size, -1, np.int64)
-    before = np.empty(size, np.int64)
-    queue = np.empty(size + 1, np.int64)
+    matched, space = (column_of, row_of), (np.empty(size, np.int64), np.empty(size + 1, np.int64))
     left = np.int64(0)
     level = np.int64(1)
     for column in range(size):
@@ -87,7 +57,7 @@ def decompose(matrix: I64_2D_OUT, stop: int, permutation: I32_2D_OUT, amount: I6
     while left > stop and count < len(amount):
         is_perfect = True
         for row in range(size):
-            if column_of[row] < 0 and not _augment(row, matrix, level, column_of, row_of, before, queue):
+            if column_of[row] < 0 and not augment(row, size, matrix, level, matched, space):
                 is_perfect = False
                 break
         if not is_perfect:
@@ -153,16 +123,6 @@ def _on_rail(ends, units, most, made, rails, turns, pieces):
 
 
 @helper
-def _within_node(node, size, parts, most, made, turns, pieces):
-    """Write what stays in a node; returns as `_write`."""
-    for a in range(node * size, (node + 1) * size):
-        for b in range(node * size, (node + 1) * size):
-            if a != b and parts[a, b] > 0:
-                made = _write((a, b, -1), turns.last, parts[a, b], most, made, pieces)
-    return made
-
-
-@helper
 def _between_nodes(first, parts, most, made, rails, turns, pieces):
     """Write what goes from one node to another, whose first NPUs are `first`; returns as `_write`."""
     share, filled, _, _ = rails
@@ -215,7 +175,10 @@ def lay_pieces(parts: I64_2D, size: int, most: int, turns: Turns, pieces: Pieces
     for i in range(count):
         for j in range(count):
             if i == j:
-                made = _within_node(i, size, parts, most, made, turns, pieces)
+                for a in range(i * size, (i + 1) * size):
+                    for b in range(i * size, (i + 1) * size):
+                        if a != b and parts[a, b] > 0:
+                            made = _write((a, b, -1), turns.last, parts[a, b], most, made, pieces)
                 continue
             total = np.int64(0)
             for a in range(size):

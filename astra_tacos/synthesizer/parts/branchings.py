@@ -209,33 +209,12 @@ def refuse_too_many_flows(topology: Topology, collective: Collective) -> str | N
     return None if looks <= _MOST_LOOKS else f"packs at most {_MOST_LOOKS:,} NPUs times channels, these are {looks:,}"
 
 
-def _wanted_chunk_ns(link_model: LinkModel, busy_ns: float, alpha_ns: float, hops: int, short_ns: float) -> float:
-    """The transmission time of a chunk with which a collective along trees is about fastest.
+def advise_chunks(topology: Topology, name: str, size_bytes: int, link_model: LinkModel, max_sends: int) -> int:
+    """Chunks with which `branchings` should come close to its best: a multiple of the number of trees.
 
     A chunk of transmission time t takes h hops of t + alpha to get everywhere, while the busiest links work for W. Where links
     are held for alpha with every chunk, W grows by alpha / t, and W alpha / t + h t is smallest at t = sqrt(W alpha / h). Where
     they are not, t is small enough when h t is a hundredth of W, or when t is short beside alpha.
-
-    Parameters
-    ----------
-    link_model
-        How long a chunk holds a link.
-    busy_ns
-        W.
-    alpha_ns
-        Latency of a hop.
-    hops
-        h, from the root to the last NPU.
-    short_ns
-        What is short beside alpha.
-    """
-    if link_model == "blocking":
-        return float(np.sqrt(busy_ns * alpha_ns / hops))
-    return max(_HANDING_ON * busy_ns / hops, short_ns)
-
-
-def advise_chunks(topology: Topology, name: str, size_bytes: int, link_model: LinkModel, max_sends: int) -> int:
-    """Chunks with which `branchings` should come close to its best: a multiple of the number of trees.
 
     Parameters
     ----------
@@ -268,7 +247,9 @@ def advise_chunks(topology: Topology, name: str, size_bytes: int, link_model: Li
     latency = topology.link_latency_ns
     latency_ns = latency[topology.channel_link[used]] + np.where(down == NO_LINK, 0.0, latency[down])
     alpha_ns, hops = float(latency_ns.max()), _hops(topology, found.channel)
-    wanted_ns = _wanted_chunk_ns(link_model, busy_ns, alpha_ns, hops, _OF_LATENCY * alpha_ns)
+    wanted_ns = max(_HANDING_ON * busy_ns / hops, _OF_LATENCY * alpha_ns)
+    if link_model == "blocking":
+        wanted_ns = float(np.sqrt(busy_ns * alpha_ns / hops))
     most = min(slowest_ns / max(wanted_ns, 1.0), max_sends / whole.least_sends, MAX_CHUNKS)
     periods = max(int(most / trees), 1)
     while True:

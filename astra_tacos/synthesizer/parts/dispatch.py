@@ -49,19 +49,14 @@ def link_occupancy(
         return timing.channel_delay_ns, timing.channel_delay_ns, np.zeros(len(timing.link_hold_ns), np.int64)
     switched = down != NO_LINK
     shift = timing.link_delay_ns[link[switched]]
-    if by_size:
-        least = np.full(timing.link_hold_ns.shape, np.iinfo(np.int64).max)
-        np.minimum.at(least, down[switched], shift)
-        down_busy = np.zeros_like(timing.channel_delay_ns)
-        down_busy[switched] = timing.link_hold_ns[down[switched]] + shift - least[down[switched]]
-        head_start = least.min(axis=1)
-        return timing.link_hold_ns[link], down_busy, np.where(head_start == np.iinfo(np.int64).max, 0, head_start)
-    head_start = np.full(len(timing.link_hold_ns), np.iinfo(np.int64).max)
-    np.minimum.at(head_start, down[switched], shift.min(axis=1))
+    least = np.full(timing.link_hold_ns.shape, np.iinfo(np.int64).max)
+    np.minimum.at(least, down[switched], shift)
+    head_start = least.min(axis=1)
     down_busy = np.zeros_like(timing.channel_delay_ns)
-    down_busy[switched] = timing.link_hold_ns[down[switched]] + shift - head_start[down[switched]][:, None]
-    head_start[head_start == np.iinfo(np.int64).max] = 0
-    return timing.link_hold_ns[link], down_busy, head_start
+    down_busy[switched] = (
+        timing.link_hold_ns[down[switched]] + shift - (least if by_size else head_start[:, None])[down[switched]]
+    )
+    return timing.link_hold_ns[link], down_busy, np.where(head_start == np.iinfo(np.int64).max, 0, head_start)
 
 
 def dispatch(
@@ -121,11 +116,14 @@ def dispatch(
     sends_left = _sends_left(topology, channel, up_ns, down_ns, busy_share)
     place = np.empty(len(urgency), np.int64)
     place[np.lexsort((channel, urgency))] = np.arange(len(urgency))
+    switched = np.flatnonzero(topology.channel_down_link != NO_LINK)
+    links = np.concatenate((topology.channel_link[switched], topology.channel_down_link[switched]))
+    through = group_by(links, np.concatenate((switched, switched)), topology.num_links)
     examined = np.zeros(1, np.int64)
     started = kernels.start_order(
         kernels.Sends(channel, place, up_ns, down_ns, usable, *feeds),
         slots,
-        kernels.Channels(first, topology.channel_link, topology.channel_down_link, *_channels_of_switch_links(topology)),
+        kernels.Channels(first, topology.channel_link, topology.channel_down_link, *through),
         sends_left,
         examined,
     )
@@ -133,13 +131,6 @@ def dispatch(
     if len(started) < numbered.num_messages:
         raise SynthesisError(f"{synthesizer}: {numbered.num_messages - len(started)} sends wait for one another")
     return settle(topology, collective, timing, numbered.in_order(started), synthesizer, seed)
-
-
-def _channels_of_switch_links(topology: Topology) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The channels that go through each up-link or down-link of a switch, none for direct links (CSR)."""
-    switched = np.flatnonzero(topology.channel_down_link != NO_LINK)
-    link = np.concatenate((topology.channel_link[switched], topology.channel_down_link[switched]))
-    return group_by(link, np.concatenate((switched, switched)), topology.num_links)
 
 
 def _sends_left(

@@ -10,7 +10,8 @@ Points of a frontier as schedules, and the sizes from which each is the fastest.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import pairwise
 
@@ -148,7 +149,9 @@ def frontier(task: Task, most_chunks: int, most_steps: int) -> Iterator[Point]:
         What is tried at most.
     """
     best: Fraction | None = None
-    asymptote = _bound_or_none(task, task.lanes.num_npus)
+    asymptote = None
+    with suppress(Unknown):
+        asymptote = task.bound(task.lanes.num_npus)
     for steps in range(task.least_steps, most_steps + 1):
         if best is not None and asymptote is not None and best <= asymptote:
             return
@@ -172,14 +175,6 @@ def frontier(task: Task, most_chunks: int, most_steps: int) -> Iterator[Point]:
                 yield Point(chunks, steps, rounds, least, ratio <= least, tuple(undecided), sends)
                 best = ratio
                 break
-
-
-def _bound_or_none(task: Task, steps: int) -> Fraction | None:
-    """What is known of so many steps."""
-    try:
-        return task.bound(steps)
-    except Unknown:
-        return None
 
 
 def _instances(
@@ -301,8 +296,7 @@ def composed(task: Task, point: Point) -> tuple[Point, ...] | None:
     sends = scatter.decide(point.chunks, point.steps, point.rounds)
     if sends is None:
         return None
-    first = Point(point.chunks, point.steps, point.rounds, point.least, point.is_proven, (), sends)
-    return first, point
+    return replace(point, undecided=(), sends=sends), point
 
 
 def crossovers(algorithms: list[Algorithm], lanes: Lanes) -> list[float]:

@@ -66,15 +66,14 @@ def link_shares(topology: Topology, timing: Timing) -> LinkShares | None:
         period = timing.link_hold_ns[:, 0].astype(np.float64)
     rate = period.min() / period
     member, out, into = _node_sets(topology, rate)
-    nodes = num_npus
     num_sets = member.shape[0]
-    alone_out, alone_into = out[:nodes], into[:nodes]
+    alone_out, alone_into = out[:num_npus], into[:num_npus]
 
     # Unknowns: r, R, and R's total, which is C over T in units of the fastest link.
     every = np.ones((num_sets, 1))
     same = eye_array(num_npus)
     needs = [[-out, -member, every], [into, -member, every], [-alone_into, same, None], [alone_out, same, None]]
-    limits = np.concatenate((np.zeros(num_sets), into.sum(axis=1), np.zeros(nodes), alone_out.sum(axis=1)))
+    limits = np.concatenate((np.zeros(num_sets), into.sum(axis=1), np.zeros(num_npus), alone_out.sum(axis=1)))
     total = block_array([[coo_array((1, num_links)), np.ones((1, num_npus)), -np.ones((1, 1))]], format="csr")
     objective = np.zeros(num_links + num_npus + 1)
     objective[-1] = -1
@@ -85,12 +84,11 @@ def link_shares(topology: Topology, timing: Timing) -> LinkShares | None:
 
     # Unknowns: r, R, and how far r is from 1/2 and R from its mean.
     rate_of_all = best.x[-1] * (1 - _SLACK)
-    limits[:num_sets] -= rate_of_all
-    limits[num_sets : 2 * num_sets] -= rate_of_all
+    limits[: 2 * num_sets] -= rate_of_all
     half, mean = np.full(num_links, 0.5), np.full(num_npus, rate_of_all / num_npus)
     links = eye_array(num_links)
-    needs = [[-out, -member, None, None], [into, -member, None, None], [-alone_into, same, None, None]]
-    needs += [[alone_out, same, None, None], [links, None, -links, None], [-links, None, -links, None]]
+    needs = [[of_links, of_roots, None, None] for of_links, of_roots, _ in needs]
+    needs += [[links, None, -links, None], [-links, None, -links, None]]
     needs += [[None, same, None, -same], [None, -same, None, -same]]
     limits = np.concatenate((limits, half, -half, mean, -mean))
     width = num_links + num_npus

@@ -10,7 +10,7 @@ Lanes: a network of direct links of equal latency as how many chunks each link p
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.network.topology import Topology
 from astra_tacos.support.errors import SynthesisError
+from astra_tacos.support.graph import Graph
 from astra_tacos.support.grouping import group_by, members_of
 
 if TYPE_CHECKING:
@@ -54,16 +55,12 @@ class Lanes:
 
     def reversed(self) -> Lanes:
         """The same links the other way round."""
-        return Lanes(self.num_npus, self.dst, self.src, self.lanes, self.latency_ns, self.lane_gibps)
+        return replace(self, src=self.dst, dst=self.src)
 
     def distances(self) -> NDArray[np.int64]:
         """int64[num_npus, num_npus], links on the shortest way; `num_npus` where there is none."""
-        far = np.full((self.num_npus, self.num_npus), self.num_npus, np.int64)
-        np.fill_diagonal(far, 0)
-        far[self.src, self.dst] = 1
-        for via in range(self.num_npus):
-            far = np.minimum(far, far[:, via : via + 1] + far[via : via + 1])
-        return np.minimum(far, self.num_npus)
+        far = Graph.of(self.num_npus, self.src, self.dst).distances()
+        return np.minimum(far, self.num_npus).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,20 +173,20 @@ def sends_of_instance(
     Unknown
         If the solver gave up, or the programme is too large.
     """
-    from scipy.optimize import milp
+    from scipy.optimize import LinearConstraint, milp
 
     if rounds < steps:
         return None
     variables = _variables(lanes, demands, steps)
     if variables is None:
         return None
-    _check(variables)
     total = variables.num + steps
+    of_rounds = _matrix(np.ones(steps), np.zeros(steps, np.int64), variables.num + np.arange(steps), (1, total))
     found = milp(
         np.zeros(total),
         integrality=np.ones(total),
         bounds=_bounds(variables, steps, 1.0),
-        constraints=[*_constraints(lanes, demands, variables, steps), _sum_of_rounds(variables, steps, rounds)],
+        constraints=[*_constraints(lanes, demands, variables, steps), LinearConstraint(of_rounds, -np.inf, float(rounds))],
         options={} if time_limit_s is None else {"time_limit": time_limit_s},
     )
     if found.status == _INFEASIBLE:
@@ -221,7 +218,6 @@ def least_rounds(lanes: Lanes, demands: list[Demand], steps: int) -> float | Non
     variables = _variables(lanes, demands, steps)
     if variables is None:
         return None
-    _check(variables)
     cost = np.concatenate((np.zeros(variables.num), np.ones(steps)))
     found = milp(
         cost,
@@ -231,14 +227,14 @@ def least_rounds(lanes: Lanes, demands: list[Demand], steps: int) -> float | Non
     return None if found.status != _SOLVED else float(found.fun)
 
 
-def _check(variables: _Variables) -> None:
-    """Raise `Unknown` if a programme has too many variables."""
-    if variables.num > _MOST_VARIABLES:
-        raise Unknown(f"{variables.num:,} variables, expected at most {_MOST_VARIABLES:,}")
-
-
 def _variables(lanes: Lanes, demands: list[Demand], steps: int) -> _Variables | None:
-    """All crossings that can be of use; None if some target is too far."""
+    """All crossings that can be of use; None if some target is too far.
+
+    Raises
+    ------
+    Unknown
+        If a programme of so many variables is too large.
+    """
     far = lanes.distances()
     chunks, links, when = [], [], []
     for chunk, demand in enumerate(demands):
@@ -255,7 +251,10 @@ def _variables(lanes: Lanes, demands: list[Demand], steps: int) -> _Variables | 
             chunks.append(np.full(len(found), chunk))
             links.append(found)
             when.append(np.full(len(found), step))
-    return _Variables(*(np.concatenate(column).astype(np.int64) for column in (chunks, links, when)))
+    variables = _Variables(*(np.concatenate(column).astype(np.int64) for column in (chunks, links, when)))
+    if variables.num > _MOST_VARIABLES:
+        raise Unknown(f"{variables.num:,} variables, expected at most {_MOST_VARIABLES:,}")
+    return variables
 
 
 def _bounds(variables: _Variables, steps: int, least_rounds_of_step: float):  # type: ignore[no-untyped-def]
@@ -328,14 +327,6 @@ def _up_to(
     row, entry = np.repeat(np.arange(len(key)), np.diff(begin)), entries[at]
     kept = step[entry] <= last[row]
     return row[kept], entry[kept]
-
-
-def _sum_of_rounds(variables: _Variables, steps: int, rounds: int) -> LinearConstraint:
-    from scipy.optimize import LinearConstraint
-
-    columns = variables.num + np.arange(steps)
-    table = _matrix(np.ones(steps), np.zeros(steps, np.int64), columns, (1, variables.num + steps))
-    return LinearConstraint(table, -np.inf, float(rounds))
 
 
 def _matrix(

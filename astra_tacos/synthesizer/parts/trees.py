@@ -124,13 +124,9 @@ def spread_evenly(root: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.argsort((count_before(root) + 0.5) / np.bincount(root)[root], kind="stable")
 
 
-def middle_npus(topology: Topology, timing: Timing, members: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The central members: those with the smallest distance, or nearly so, from and to all other members."""
-    return _middle_npus(topology, timing, tuple(members.tolist()))
-
-
 @lru_cache(maxsize=16)
-def _middle_npus(topology: Topology, timing: Timing, member_npus: tuple[int, ...]) -> NDArray[np.int64]:
+def middle_npus(topology: Topology, timing: Timing, member_npus: tuple[int, ...]) -> NDArray[np.int64]:
+    """The central members: those with the smallest distance, or nearly so, from and to all other members."""
     members = np.array(member_npus, np.int64)
     graph = topology.channel_graph(timing.channel_delay_ns[:, -1])
     distance = graph.distances(members)[:, members]

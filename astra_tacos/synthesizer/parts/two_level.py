@@ -93,15 +93,14 @@ class Nodes:
 
     Parameters
     ----------
-    count, size
-        Number of nodes, and of NPUs in each.
+    size
+        Number of NPUs in each node.
     within
-        int64[count * size, size], the channel from each NPU to each place of its node, -1 to itself.
+        int64[num_npus, size], the channel from each NPU to each place of its node, -1 to itself.
     across
-        int64[size, count, count], the channel of each rail from each node to each other, -1 to itself.
+        int64[size, num_nodes, num_nodes], the channel of each rail from each node to each other, -1 to itself.
     """
 
-    count: int
     size: int
     within: NDArray[np.int64]
     across: NDArray[np.int64]
@@ -125,7 +124,7 @@ def nodes_of(topology: Topology) -> Nodes | None:
     within, across = within.reshape(-1, size), across.reshape(size, count, count)
     if np.count_nonzero(within < 0) > topology.num_npus or np.count_nonzero(across < 0) > topology.num_npus:
         return None
-    return Nodes(count, size, within, across)
+    return Nodes(size, within, across)
 
 
 _PIECES = 128

@@ -24,7 +24,7 @@ from astra_tacos.support.kernels.compiled import (
     inlined,
     kernel,
 )
-from astra_tacos.support.kernels.shared import heap_drop_first, heap_push
+from astra_tacos.support.kernels.shared import nearest_first
 
 NEVER = 1e300
 
@@ -65,15 +65,6 @@ class Channels(NamedTuple):
     ns: I64
 
 
-class Paths(NamedTuple):
-    """Chunks with their bundles, owners and targets, and the link into each device on a bundle's paths."""
-
-    bundle: I32
-    owner: I32
-    target: I32
-    last: I32_2D  # [num_bundles, num_devices]
-
-
 class Hops(NamedTuple):
     """Results, a row for each send of a chunk over a channel."""
 
@@ -103,38 +94,6 @@ def load_link(links, link, amount, load, price):
     """Add what `amount` chunks hold a link to its load, and price it anew."""
     load[link] += amount * links.hold[link]
     price[link] = price_of(load[link], links.hold[link], links.norm, links.doublings, links.base[link])
-
-
-@helper
-def _cheapest_paths(source, wanted, num_wanted, links, price, last, cost, heap):
-    """Dijkstra, until all wanted devices are reached; returns how many were not. `wanted` is as it was afterwards."""
-    heap_cost, heap_device = heap
-    for device in range(len(cost)):
-        cost[device] = NEVER
-        last[device] = -1
-    cost[source] = 0.0
-    heap_push(heap_cost, heap_device, 0, 0, 0.0, source)
-    size = 1
-    left = num_wanted
-    while size > 0 and left > 0:
-        here = heap_cost[0]
-        device = heap_device[0]
-        size -= 1
-        heap_drop_first(heap_cost, heap_device, 0, size)
-        if here > cost[device]:
-            continue
-        if wanted[device]:
-            left -= 1
-        for at in range(links.out_first[device], links.out_first[device + 1]):
-            link = links.out_link[at]
-            there = here + price[link]
-            other = links.dst[link]
-            if there < cost[other]:
-                cost[other] = there
-                last[other] = link
-                heap_push(heap_cost, heap_device, 0, size, there, other)
-                size += 1
-    return left
 
 
 @helper
@@ -168,7 +127,9 @@ def route(order: I64, bundles: Bundles, links: Links, is_new: bool, last: I32_2D
     num_links = len(links.hold)
     price = np.empty(num_links, np.float64)
     price_links(links, load, price)
+    edges = (links.out_first, links.out_link, links.dst, price)
     cost = np.empty(num_devices, np.float64)
+    nearest = np.empty(num_devices, np.int64)
     heap = (np.empty(num_links + 2, np.float64), np.empty(num_links + 2, np.int64))
     wanted = np.zeros(num_devices, np.bool_)
     for turn in range(len(order)):
@@ -181,8 +142,11 @@ def route(order: I64, bundles: Bundles, links: Links, is_new: bool, last: I32_2D
             if not wanted[bundles.targets[at]]:
                 wanted[bundles.targets[at]] = True
                 num_wanted += 1
-        left = _cheapest_paths(bundles.source[bundle], wanted, num_wanted, links, price, last[bundle], cost, heap)
-        if left > 0:
+        for device in range(num_devices):
+            cost[device] = NEVER
+            last[bundle, device] = -1
+        ways = (cost, last[bundle], nearest)
+        if nearest_first(bundles.source[bundle], wanted, num_wanted, edges, ways, heap) < num_wanted:
             return bundle
         for at in range(begin, end):
             wanted[bundles.targets[at]] = False
@@ -205,21 +169,21 @@ def channel_between(src, dst, channels):
 
 
 @kernel
-def sends_of_paths(paths: Paths, link_src: I32, channels: Channels, hops: Hops):
+def sends_of_paths(bundle_of: I32, owner: I32, target: I32, last: I32_2D, link_src: I32, channels: Channels, hops: Hops):
     """The sends of all chunks, each chunk's from its target back to its owner; returns how many there are.
 
     They are written to `hops` as far as that has room.
     """
     num_npus = len(channels.first) - 1
     made = 0
-    for c in range(len(paths.owner)):
-        bundle = paths.bundle[c]
-        npu = np.int64(paths.target[c])
+    for c in range(len(owner)):
+        bundle = bundle_of[c]
+        npu = np.int64(target[c])
         left = np.int64(0)
-        while npu != paths.owner[c]:
-            before = np.int64(link_src[paths.last[bundle, npu]])
+        while npu != owner[c]:
+            before = np.int64(link_src[last[bundle, npu]])
             if before >= num_npus:
-                before = np.int64(link_src[paths.last[bundle, before]])
+                before = np.int64(link_src[last[bundle, before]])
             if made < len(hops.chunk):
                 used = channel_between(before, npu, channels)
                 left += channels.ns[used]

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from astra_tacos.support.kernels.compiled import I32, I32_2D, I32_2D_OUT, I32_OUT, I64, helper, kernel
-from astra_tacos.support.kernels.shared import heap_drop_first, heap_push
+from astra_tacos.support.kernels.compiled import I32, I32_2D, I32_2D_OUT, I32_OUT, I64, kernel
+from astra_tacos.support.kernels.shared import nearest_first
 
 _NEVER = np.int64(1) << 62
 
@@ -55,44 +55,6 @@ class Sends(NamedTuple):
     row: I32  # of paths
 
 
-class Hops(NamedTuple):
-    """Results: sends over channels."""
-
-    chunk: I32_OUT
-    channel: I32_OUT
-    step: I32_OUT
-
-
-@helper
-def _distances(source, channels, heap, distance, nearest):
-    """Dijkstra: the delay of the shortest path to each NPU, and the NPUs by ascending distance; how many can be reached."""
-    for npu in range(len(distance)):
-        distance[npu] = _NEVER
-    distance[source] = 0
-    heap_keys, heap_npus = heap
-    heap_keys[0] = 0
-    heap_npus[0] = source
-    size = 1
-    reached = 0
-    while size > 0:
-        time = heap_keys[0]
-        npu = heap_npus[0]
-        size -= 1
-        heap_drop_first(heap_keys, heap_npus, 0, size)
-        if time > distance[npu]:
-            continue
-        nearest[reached] = npu
-        reached += 1
-        for at in range(channels.out_first[npu], channels.out_first[npu + 1]):
-            channel = channels.out_of[at]
-            later = time + channels.delay[channel]
-            if later < distance[channels.far[channel]]:
-                distance[channels.far[channel]] = later
-                heap_push(heap_keys, heap_npus, 0, size, later, np.int64(channels.far[channel]))
-                size += 1
-    return reached
-
-
 @kernel
 def shortest_paths(wants: Wants, rounds: int, channels: Channels, num_links: int, last: I32_2D_OUT):
     """For each row, the last channel of the path from its source to each NPU that it needs.
@@ -113,6 +75,9 @@ def shortest_paths(wants: Wants, rounds: int, channels: Channels, num_links: int
     needs = np.zeros(num_npus, np.int64)
     distance = np.empty(num_npus, np.int64)
     nearest = np.empty(num_npus, np.int64)
+    edges = (channels.out_first, channels.out_of, channels.far, channels.delay)
+    ways = (distance, np.empty(num_npus, np.int64), nearest)
+    everyone = np.ones(num_npus, np.bool_)
     heap = (np.empty(len(channels.far) + 1, np.int64), np.empty(len(channels.far) + 1, np.int64))
     reached = 0
     measured = -1
@@ -124,7 +89,9 @@ def shortest_paths(wants: Wants, rounds: int, channels: Channels, num_links: int
             continue
         if wants.source[row] != measured:
             measured = wants.source[row]
-            reached = _distances(wants.source[row], channels, heap, distance, nearest)
+            for npu in range(num_npus):
+                distance[npu] = _NEVER
+            reached = nearest_first(measured, everyone, num_npus, edges, ways, heap)
         for at in range(wants.need_first[row], wants.need_first[row + 1]):
             needs[wants.need[at]] += 1
         for at in range(reached - 1, 0, -1):
@@ -158,7 +125,7 @@ def shortest_paths(wants: Wants, rounds: int, channels: Channels, num_links: int
 
 
 @kernel
-def merge(sends: Sends, near: I32, last: I32_2D, out: Hops):
+def merge(sends: Sends, near: I32, last: I32_2D, chunk: I32_OUT, channel: I32_OUT, step: I32_OUT):
     """Sends over channels instead of paths, so that each chunk comes to each NPU once; how many there are.
 
     The path of a send begins at the last NPU on it that has the chunk already. The first send of a chunk is from the NPU where
@@ -168,6 +135,8 @@ def merge(sends: Sends, near: I32, last: I32_2D, out: Hops):
     ----------
     near, last
         The near end of each channel, and of each row of paths the last channel to each NPU.
+    chunk, channel, step
+        Results.
     """
     has = np.full(last.shape[1], -1, np.int64)
     made = 0
@@ -180,9 +149,9 @@ def merge(sends: Sends, near: I32, last: I32_2D, out: Hops):
         while has[npu] != what:
             if used < 0:
                 used = last[sends.row[send], npu]
-            out.chunk[made] = what
-            out.channel[made] = used
-            out.step[made] = sends.step[send]
+            chunk[made] = what
+            channel[made] = used
+            step[made] = sends.step[send]
             made += 1
             has[npu] = what
             npu = near[used]

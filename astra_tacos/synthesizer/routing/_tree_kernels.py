@@ -48,20 +48,6 @@ def _lay(weight, row, channels, links, load, price):
 
 
 @helper
-def _work_space(num_npus, num_devices, num_links):
-    """What the growth of a tree writes to: costs and delays, ways, who is inside, and a heap."""
-    return (
-        np.empty(num_devices, np.float64),
-        np.zeros(num_npus, np.float64),
-        np.empty(num_devices, np.int64),
-        np.empty(num_npus, np.int64),
-        np.empty(num_npus, np.bool_),
-        np.empty(num_links + num_npus + 2, np.float64),
-        np.empty(num_links + num_npus + 2, np.int64),
-    )
-
-
-@helper
 def _grow_from(start, weight, is_member, inward, links, channels, row, work):
     """Grow one tree from its root and add it to the loads; returns what its channels cost, -1 if a member is out of reach.
 
@@ -239,9 +225,20 @@ def grow(
         A tree that a member cannot be joined to, -1 if there is none.
     """
     num_kinds, num_npus = tree.shape[0], tree.shape[2]
-    price = np.empty(len(from_root.hold), np.float64)
+    num_devices, num_links = len(from_root.out_first) - 1, len(from_root.hold)
+    price = np.empty(num_links, np.float64)
     price_links(from_root, load, price)
-    work = (load, price, _work_space(num_npus, len(from_root.out_first) - 1, len(from_root.hold)))
+    # What the growth of a tree writes to: loads and prices; costs and delays, ways, who is inside, and a heap.
+    space = (
+        np.empty(num_devices, np.float64),
+        np.zeros(num_npus, np.float64),
+        np.empty(num_devices, np.int64),
+        np.empty(num_npus, np.int64),
+        np.empty(num_npus, np.bool_),
+        np.empty(num_links + num_npus + 2, np.float64),
+        np.empty(num_links + num_npus + 2, np.int64),
+    )
+    work = (load, price, space)
     grown = np.full((3, num_kinds, num_npus), -1, np.int32)
     roots = np.empty(3, np.int64)
     member = trees.is_member

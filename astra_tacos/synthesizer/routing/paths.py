@@ -169,15 +169,14 @@ def send_graph_along_paths(topology: Topology, collective: Collective, timing: T
         As `find_paths` finds them.
     """
     from astra_tacos.synthesizer.routing._path_kernels import Hops, sends_of_paths
-    from astra_tacos.synthesizer.routing._path_kernels import Paths as PathTables
 
     assert collective.chunk_target is not None
     channels = channels_by_source(topology, timing)
-    tables = PathTables(paths.bundle, collective.chunk_owner, collective.chunk_target, paths.last)
+    tables = paths.bundle, collective.chunk_owner, collective.chunk_target, paths.last
     room = 0
     while True:
         chunk, channel, ahead_ns = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int64)
-        count = sends_of_paths(tables, topology.link_src, channels, Hops(chunk, channel, ahead_ns))
+        count = sends_of_paths(*tables, topology.link_src, channels, Hops(chunk, channel, ahead_ns))
         if count <= room:
             break
         room = count

@@ -66,7 +66,7 @@ def make_send_graph(topology: Topology, collective: Collective, timing: Timing, 
         chunk, channel, step = _straighten(topology, collective, *_route(topology, collective, timing, spread, False))
         message = _messages(topology, collective, chunk, channel, step, False)
         return SendGraph(chunk, channel, np.zeros(len(chunk), np.bool_), step, message)
-    parts: list[SendGraph] = []
+    parts = []
     later, messages = 0, 0
     for adds, wanted in ((True, collective.reduces), (False, collective.gathers)):
         if not wanted:
@@ -76,12 +76,10 @@ def make_send_graph(topology: Topology, collective: Collective, timing: Timing, 
         chunk, channel, step = _route(topology, collective, timing, spread, adds)
         rank = (steps - 1 - step if adds else step) + np.int32(later)
         message = _messages(topology, collective, chunk, channel, step, adds) + messages
-        parts.append(SendGraph(chunk, channel, np.full(len(chunk), adds), rank, message))
+        parts.append((chunk, channel, np.full(len(chunk), adds), rank, message))
         later += steps
         messages = int(message.max(initial=-1)) + 1
-    chunk, channel, rank = (np.concatenate([getattr(part, name) for part in parts]) for name in ("chunk", "channel", "rank"))
-    reduces = np.concatenate([part.reduces for part in parts])
-    message = np.concatenate([part.message for part in parts if part.message is not None])
+    chunk, channel, reduces, rank, message = (np.concatenate(column) for column in zip(*parts, strict=True))
     return SendGraph(chunk, channel, reduces, rank, message)
 
 
@@ -145,7 +143,7 @@ def _route(
     far_apart = np.flatnonzero(channel < 0)
     if not len(far_apart):
         return spread.chunk, channel, spread.step
-    from astra_tacos.synthesizer.routing._routing_kernels import Hops, Sends, merge
+    from astra_tacos.synthesizer.routing._routing_kernels import Sends, merge
 
     near = topology.channel_dst if turned else topology.channel_src
     row = np.zeros(len(channel), np.int32)
@@ -153,7 +151,7 @@ def _route(
     order = np.lexsort((spread.step, spread.chunk))
     columns = [column[order] for column in (spread.chunk, spread.src, spread.dst, spread.step, channel, row)]
     merged = tuple(np.empty(collective.num_chunks * (topology.num_npus - 1), np.int32) for _ in range(3))
-    count = merge(Sends(*columns), near, last, Hops(*merged))
+    count = merge(Sends(*columns), near, last, *merged)
     return merged[0][:count], merged[1][:count], merged[2][:count]
 
 

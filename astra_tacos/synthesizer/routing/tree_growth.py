@@ -144,6 +144,6 @@ def _assign(topology: Topology, collective: Collective, timing: Timing, seed: in
     most = max(1, _LOOKS_A_ROUND // looks)
     root: NDArray[np.integer] = collective.chunk_owner
     if collective.num_phases == 2:
-        middle = np.roll(middle_npus(topology, timing, collective.member_npus), seed % topology.num_npus)
+        middle = np.roll(middle_npus(topology, timing, tuple(collective.member_npus.tolist())), seed % topology.num_npus)
         root = middle[np.arange(collective.num_chunks) % len(middle)]
     return share_trees(root, most)

@@ -121,14 +121,11 @@ def search(
     Raises
     ------
     ConfigError
-        If topology and collective differ in their number of NPUs, or are none.
+        If topology and collective differ in their number of NPUs.
     SynthesisError
         If chunks are too small or too large for the links, or no synthesizer can do this collective on this network.
     """
     started = time.monotonic()
-    for value, kind in ((topology, Topology), (collective, Collective)):
-        if not isinstance(value, kind):
-            raise ConfigError(f"{kind.__name__.lower()}: found {type(value).__name__}, expected a {kind.__name__}")
     if collective.num_npus != topology.num_npus:
         raise ConfigError(f"{collective.name} has {collective.num_npus} NPUs, {topology.name} has {topology.num_npus}")
     optimum = known_optimum(topology, collective, options, without)

@@ -206,33 +206,29 @@ def grow_trees(num_chunks: int, classes: Classes, coset: I32_2D, deadline_ns: in
     return done
 
 
-class Paths(NamedTuple):
-    """Paths of messages from NPU 0: hops of message i are `first[i] .. first[i + 1]`, each over a class to an NPU."""
-
-    first: I64
-    way: I32
-    rank: I32  # [num_hops], larger is more urgent, from 0 on: what a message has before it, in small whole numbers
-
-
 @kernel
-def order_hops(paths: Paths, delay_ns: I64, hold_ns: I64, start_ns: I64_OUT):
-    """Starts of all hops by list scheduling: whenever a class is free, it takes the most urgent message that waits for it."""
-    num_classes, num_messages = len(delay_ns), len(paths.first) - 1
+def order_hops(first: I64, way_of: I32, rank_of: I32, delay_ns: I64, hold_ns: I64, start_ns: I64_OUT):
+    """Starts of all hops by list scheduling: whenever a class is free, it takes the most urgent message that waits for it.
+
+    Hops of message i are `first[i] .. first[i + 1]`, each over a class. A larger rank is more urgent: what a message has before
+    it, in small whole numbers from 0 on.
+    """
+    num_classes, num_messages = len(delay_ns), len(first) - 1
     num_ranks = np.int64(0)
-    for rank in paths.rank:
+    for rank in rank_of:
         num_ranks = max(num_ranks, np.int64(rank) + 1)
     head = np.full((num_classes, num_ranks), np.int64(NOTHING), np.int64)
     following = np.empty(num_messages, np.int64)
     top = np.full(num_classes, np.int64(NOTHING), np.int64)
-    at = paths.first[:-1].copy()
+    at = first[:-1].copy()
     for message in range(num_messages - 1, -1, -1):
         hop = at[message]
-        way, rank = np.int64(paths.way[hop]), np.int64(paths.rank[hop])
+        way, rank = np.int64(way_of[hop]), np.int64(rank_of[hop])
         following[message] = head[way, rank]
         head[way, rank] = message
         top[way] = max(top[way], rank)
     free = np.zeros(num_classes, np.int64)
-    keys = np.empty(2 * len(paths.way) + 2, np.int64)
+    keys = np.empty(2 * len(way_of) + 2, np.int64)
     values = np.empty(len(keys), np.int64)
     heap_push(keys, values, 0, 0, np.int64(0), np.int64(NOTHING))
     pending = 1
@@ -245,8 +241,8 @@ def order_hops(paths: Paths, delay_ns: I64, hold_ns: I64, start_ns: I64_OUT):
             if message >= 0:
                 at[message] += 1
                 hop = at[message]
-                if hop < paths.first[message + 1]:
-                    way, rank = np.int64(paths.way[hop]), np.int64(paths.rank[hop])
+                if hop < first[message + 1]:
+                    way, rank = np.int64(way_of[hop]), np.int64(rank_of[hop])
                     following[message] = head[way, rank]
                     head[way, rank] = message
                     top[way] = max(top[way], rank)
@@ -267,7 +263,6 @@ def order_hops(paths: Paths, delay_ns: I64, hold_ns: I64, start_ns: I64_OUT):
             if free[way] != arrival:
                 heap_push(keys, values, 0, pending, free[way], np.int64(NOTHING))
                 pending += 1
-    return num_messages
 
 
 class Sends(NamedTuple):
@@ -295,7 +290,6 @@ def earliest_starts(
         free[way] = start + hold_ns[way]
         done = start + delay_ns[way] + (reduction_ns if sends.reduces[row] else 0)
         usable[there] = max(usable[there], done)
-    return len(sends.chunk)
 
 
 class Places(NamedTuple):
@@ -315,7 +309,7 @@ class Places(NamedTuple):
 def dispatch(places: Places, way: I32, delay_ns: I64, hold_ns: I64, reduction_ns: int, num_reducing: int, start_ns: I64_OUT):
     """Starts of sends by list scheduling: whenever a class is free, it takes the first send, by number, that may leave.
 
-    The first `num_reducing` sends are reductions. Returns the number of sends that have started.
+    The first `num_reducing` sends are reductions.
     """
     num_classes, num_rows = len(delay_ns), len(way)
     base = np.zeros(num_classes + 1, np.int64)
@@ -327,19 +321,14 @@ def dispatch(places: Places, way: I32, delay_ns: I64, hold_ns: I64, reduction_ns
     size = np.zeros(num_classes, np.int64)
     free = np.zeros(num_classes, np.int64)
     missing = places.awaits.copy()
-    keys = np.empty(2 * num_rows + 1, np.int64)
+    keys = np.empty(2 * num_rows + len(missing), np.int64)
     values = np.empty(len(keys), np.int64)
     pending = 0
     for place in range(len(missing)):
-        if missing[place] == 0:
-            for at in range(places.first[place], places.first[place + 1]):
-                row = np.int64(places.leaves[at])
-                over = way[row]
-                heap_push(ready, unused, base[over], size[over], row, np.int64(0))
-                size[over] += 1
-    heap_push(keys, values, 0, 0, np.int64(0), np.int64(NOTHING))
-    pending = 1
-    done = 0
+        if missing[place] == 0:  # what leaves from there need not wait for anything: as if it arrived at once
+            missing[place] = 1
+            heap_push(keys, values, 0, pending, np.int64(0), np.int64(place))
+            pending += 1
     while pending > 0:
         now = keys[0]
         while pending > 0 and keys[0] == now:
@@ -362,7 +351,6 @@ def dispatch(places: Places, way: I32, delay_ns: I64, hold_ns: I64, reduction_ns
             size[over] -= 1
             heap_drop_first(ready, unused, base[over], size[over])
             start_ns[row] = now
-            done += 1
             free[over] = now + hold_ns[over]
             usable = now + delay_ns[over] + (reduction_ns if row < num_reducing else 0)
             heap_push(keys, values, 0, pending, usable, np.int64(places.to[row]))
@@ -370,4 +358,3 @@ def dispatch(places: Places, way: I32, delay_ns: I64, hold_ns: I64, reduction_ns
             if free[over] != usable:
                 heap_push(keys, values, 0, pending, free[over], np.int64(NOTHING))
                 pending += 1
-    return done

@@ -77,23 +77,18 @@ def fastest_symmetric(tasks: Sequence[SymmetricTask], max_sends: int | None, cho
     SynthesisError
         If chunks are too small or too large for the links, in any of the tasks.
     """
-    best: SymmetricSchedule | None = None
+    found: list[SymmetricSchedule] = []
     for task in sorted(tasks, key=lambda each: chunked_symmetric_bound(each).time_ns):
-        below = math.inf if best is None else best.collective_time_ns
-        if chooses_chunks:
-            found = _best(task, max_sends, TRIES, below)
-        else:
-            found = synthesize_symmetric(task) if chunked_symmetric_bound(task).time_ns <= below else None
-        if found is not None and (best is None or _is_better(found, best, tasks)):
-            best = found
-    assert best is not None
-    return best
+        below = min((each.collective_time_ns for each in found), default=math.inf)
+        made = _best(task, max_sends, TRIES, below) if chooses_chunks else _below(task, below)
+        found += [] if made is None else [made]
+    models = [each.link_model for each in tasks]
+    return min(found, key=lambda each: (each.collective_time_ns, models.index(each.task.link_model)))
 
 
-def _is_better(one: SymmetricSchedule, other: SymmetricSchedule, tasks: Sequence[SymmetricTask]) -> bool:
-    place = [each.link_model for each in tasks]
-    ranks = [(each.collective_time_ns, place.index(each.task.link_model)) for each in (one, other)]
-    return ranks[0] < ranks[1]
+def _below(task: SymmetricTask, below_ns: float) -> SymmetricSchedule | None:
+    """The schedule of a task in its chunks, or None if the bound says that it takes longer than `below_ns`."""
+    return synthesize_symmetric(task) if chunked_symmetric_bound(task).time_ns <= below_ns else None
 
 
 def near_bound(task: SymmetricTask, max_sends: int | None, worth: float = 1.0) -> SymmetricSchedule | None:
@@ -113,10 +108,7 @@ def near_bound(task: SymmetricTask, max_sends: int | None, worth: float = 1.0) -
         If chunks are too small or too large for the links.
     """
     below = max(bound.time_ns for bound in symmetric_bounds(task)) / min(worth, _NEAR)
-    if max_sends is not None:
-        found = _best(task, max_sends, TRIES, below, worth)
-    else:
-        found = synthesize_symmetric(task) if chunked_symmetric_bound(task).time_ns <= below else None
+    found = _below(task, below) if max_sends is None else _best(task, max_sends, TRIES, below, worth)
     return found if found is not None and is_near_bound(found, worth) else None
 
 
@@ -170,23 +162,14 @@ def _counts(task: SymmetricTask, max_sends: int | None, least_ns: int, worth: fl
         if cut is None:
             return
         is_whole = chunks == 1 or cut.truncation <= _MOST_TRUNCATION
-        if is_whole or _is_timed_exactly(cut):
+        # Of a small All-to-All a schedule is made at once, whose exact time says what truncation hides.
+        if is_whole or (cut.collective == "all-to-all" and cut.least_rows <= _MOST_EXACT):
             bound_ns = chunked_symmetric_bound(cut).time_ns
             if is_whole or bound_ns >= (1 - MOST_TRUNCATED) * least_ns:
                 sends = cut.least_rows * cut.num_npus
                 gain = next(gain for most, gain in _GAINS if sends <= most)
                 gain *= math.sqrt(worth) if sends > _MANY else 1  # two numbers of chunks are one doubling
                 yield _Count(cut, bound_ns, gain)
-
-
-def _is_timed_exactly(task: SymmetricTask) -> bool:
-    """Whether a schedule is made of it at once, whose exact time says what truncation hides."""
-    return task.collective == "all-to-all" and task.least_rows <= _MOST_EXACT
-
-
-def _exact_ns(schedule: SymmetricSchedule) -> int:
-    """The time of a schedule in arithmetic that truncates nothing, if that is longer."""
-    return max(schedule.collective_time_ns, math.ceil(exact_symmetric_ns(schedule)))
 
 
 def _cut(task: SymmetricTask, chunks: int, max_sends: int | None) -> SymmetricTask | None:
@@ -215,8 +198,8 @@ class _Tried:
         self._schedule: SymmetricSchedule | None = None
         if task.collective == "all-to-all" or task.least_rows <= _SHORT or (task.reduces and lengthens(task)):
             self._schedule = synthesize_symmetric(task, _FIRST_TRIES)
-            exact_ns = _exact_ns(self._schedule)
             self.time_ns: float = self._schedule.collective_time_ns
+            exact_ns = max(self._schedule.collective_time_ns, math.ceil(exact_symmetric_ns(self._schedule)))
             if task.chunks_per_npu > 1 and self.time_ns < (1 - MOST_TRUNCATED) * exact_ns:
                 self.time_ns = math.inf
             elif task.truncation > _MOST_TRUNCATION:

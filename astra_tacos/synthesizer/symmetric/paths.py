@@ -78,18 +78,22 @@ def _scheduled(task: SymmetricTask, variants: list[list[_MemberPaths]], random: 
     from astra_tacos.synthesizer.symmetric import _symmetric_kernels as kernels
 
     first, way, to = _hops(task, variants, random)
-    left = _work_left(first, task.delay_ns[way])
+    # How much of its path a message has before it at each hop, in a few hundred steps.
+    delay_ns = task.delay_ns[way]
+    total = np.concatenate(([0], np.cumsum(delay_ns)))
+    chunk = np.repeat(np.arange(len(first) - 1), np.diff(first))
+    left_ns = total[first[chunk + 1]] - total[:-1]
+    left = (left_ns // max(1, int(delay_ns.min()), int(left_ns.max()) // 512)).astype(np.int32)
     if random is not None:
         left = left * _SHADES + random.integers(0, _SHADES, len(left), np.int32)
     start = np.empty(len(way), np.int64)
-    kernels.order_hops(kernels.Paths(first, way.astype(np.int32), left), task.delay_ns, task.hold_ns, start)
+    kernels.order_hops(first, way.astype(np.int32), left, task.delay_ns, task.hold_ns, start)
     count_work(0.1 * len(way))
     src = np.empty_like(to)
     src[1:] = to[:-1]
     src[first[:-1]] = 0
-    chunk = np.repeat(np.arange(len(first) - 1), np.diff(first))
     narrow = [column.astype(np.int32) for column in (chunk, src, to, way)]
-    return Trees(narrow[0], narrow[1], narrow[2], narrow[3], start, start + task.delay_ns[way])
+    return Trees(narrow[0], narrow[1], narrow[2], narrow[3], start, start + delay_ns)
 
 
 def _shortest(task: SymmetricTask, index: int) -> list[_MemberPaths]:
@@ -201,12 +205,3 @@ def _hops(
                 place[some] += np.diff(begin)
             here[rows] += member[index][rows] * strides[index]
     return first, way, to
-
-
-def _work_left(first: NDArray[np.int64], delay_ns: NDArray[np.int64]) -> NDArray[np.int32]:
-    """int32[num_hops], how much of its path a message has before it at each hop, in a few hundred steps."""
-    total = np.concatenate(([0], np.cumsum(delay_ns)))
-    message = np.repeat(np.arange(len(first) - 1), np.diff(first))
-    left = total[first[message + 1]] - total[:-1]
-    unit = max(1, int(delay_ns.min()), int(left.max()) // 512)
-    return (left // unit).astype(np.int32)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,7 +74,7 @@ def _reversed(task: SymmetricTask, trees: Trees) -> Trees:
     last = trees.time_ns
     trees = trees.in_order(np.argsort(-trees.end_ns, kind="stable"))
     way = task.table.opposite[trees.way].astype(np.int32)
-    return replace(trees, src=trees.dst, dst=trees.src, way=way, start_ns=last - trees.end_ns, end_ns=last - trees.start_ns)
+    return trees._replace(src=trees.dst, dst=trees.src, way=way, start_ns=last - trees.end_ns, end_ns=last - trees.start_ns)
 
 
 def _reduced_and_gathered(task: SymmetricTask, scattered: Trees, gathered: Trees) -> Iterator[SymmetricSchedule]:
@@ -86,7 +85,7 @@ def _reduced_and_gathered(task: SymmetricTask, scattered: Trees, gathered: Trees
     rows, chunks = len(scattered.chunk), task.chunks_per_npu
     _, sums, start = _settled(task, scattered, rows)
     # Their own times, not those that were planned for them, say what comes before what is gathered.
-    sums = replace(sums, start_ns=start, end_ns=start + task.delay_ns[sums.way])
+    sums = sums._replace(start_ns=start, end_ns=start + task.delay_ns[sums.way])
     summed = np.zeros(chunks, np.int64)
     np.maximum.at(summed, sums.chunk, start + task.delay_ns[sums.way] + task.reduction_ns)
     begun = np.full(chunks, gathered.time_ns)
@@ -98,12 +97,12 @@ def _reduced_and_gathered(task: SymmetricTask, scattered: Trees, gathered: Trees
     at_once = summed[number] - begun
     for delay in (after, at_once):
         begin = gathered.start_ns + delay[gathered.chunk]
-        later = replace(gathered, chunk=number[gathered.chunk], start_ns=begin, end_ns=begin + task.delay_ns[gathered.way])
+        later = gathered._replace(chunk=number[gathered.chunk], start_ns=begin, end_ns=begin + task.delay_ns[gathered.way])
         trees = sums.followed_by(later)
         yield _schedule(task, trees, rows)
         if rows > _MANY:
             return
-    yield _schedule(task, replace(trees, start_ns=_dispatched(task, trees, rows)), rows)
+    yield _schedule(task, trees._replace(start_ns=_dispatched(task, trees, rows)), rows)
 
 
 def _dispatched(task: SymmetricTask, trees: Trees, num_reducing: int) -> NDArray[np.int64]:

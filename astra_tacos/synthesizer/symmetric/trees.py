@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +36,7 @@ _WAY_TO_BEST = (0.25, 0.5, 0.75, 1.0)
 """Deadlines of these: how far beyond the bound, as a share of what the best trees are beyond it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trees:
+class Trees(NamedTuple):
     """Sends of NPU 0's chunks, int32[n] and int64[n]; `way` is the class of links that each goes over."""
 
     chunk: NDArray[np.int32]
@@ -55,13 +53,11 @@ class Trees:
 
     def in_order(self, order: NDArray[np.int64]) -> Trees:
         """The same sends in another order."""
-        return Trees(
-            self.chunk[order], self.src[order], self.dst[order], self.way[order], self.start_ns[order], self.end_ns[order]
-        )
+        return Trees._make(column[order] for column in self)
 
     def followed_by(self, other: Trees) -> Trees:
         """These sends, then the others."""
-        return Trees(*(np.concatenate((getattr(self, each.name), getattr(other, each.name))) for each in fields(self)))
+        return Trees._make(np.concatenate((self[at], other[at])) for at in range(len(self)))
 
 
 def is_as_good_as(time_ns: float, bound_ns: int, rows: int) -> bool:
@@ -103,7 +99,6 @@ def grow(task: SymmetricTask, tries: int, gap_ns: int = 0, begun: Trees | None =
     made = 0 if begun is None else _LIKELY
     for levels, deadline in _variants(task, grower.levels, bound)[made:most]:
         found = grower.grow(levels, deadline)
-        count_work(0.1 * rows)
         if best is None or found.time_ns < best.time_ns:
             best = found
         if is_as_good_as(best.time_ns, bound, rows):
@@ -125,7 +120,6 @@ def _improved(grower: _Grower, best: Trees, bound: int, tries: int) -> Trees:
         share = _WAY_TO_BEST[(number + number // 4) % len(_WAY_TO_BEST)]
         deadline = bound + int(share * (best.time_ns - 1 - bound))
         found = grower.grow(levels[number // len(_WAY_TO_BEST) % len(levels)], deadline, number + 1)
-        count_work(0.1 * rows)
         if found.time_ns < best.time_ns:
             best = found
     return best
@@ -133,11 +127,10 @@ def _improved(grower: _Grower, best: Trees, bound: int, tries: int) -> Trees:
 
 def _bound_ns(task: SymmetricTask, levels: Levels) -> int:
     """The time that no trees beat: that of the worst cut between parts, in whole chunks."""
-    phases = [
+    return max(
         whole_messages_ns(task.delay_ns[used], task.hold_ns[used], (parts - 1) * task.chunks_per_npu)
         for used, parts in _cuts(task, levels)
-    ]
-    return max(phases)
+    )
 
 
 def _cuts(task: SymmetricTask, levels: Levels) -> Iterator[tuple[NDArray[np.bool_], int]]:
@@ -229,6 +222,7 @@ class _Grower:
         done = kernels.grow_trees(task.chunks_per_npu, self._classes(order, levels), cosets, deadline, self._gap_ns, seed, out)
         if done < rows:
             raise SynthesisError(f"{task.name}: some NPU cannot be reached, expected a connected network")
+        count_work(0.1 * rows)
         way = order[taken].astype(np.int32)
         return Trees(chunk, src, dst, way, start, start + task.delay_ns[way])
 
