@@ -32,7 +32,7 @@ from astra_tacos.solver.judgement import judge_schedule
 from astra_tacos.solver.synthesize import synthesize
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.synthesizer.algorithms.over_dimensions import balanced_orders
-from astra_tacos.synthesizer.parts.dimension_order import send_graph_over_dimensions
+from astra_tacos.synthesizer.parts.dimension_order import Ways, send_graph_over_dimensions
 from astra_tacos.synthesizer.parts.dispatch import dispatch
 
 
@@ -202,7 +202,8 @@ def test_chunks_that_reach_a_switch_port_together_may_pass_in_another_order() ->
     whole = make_collective("all-reduce", built.num_npus, 1_000_003, 8)
     timing = compute_timing(built, whole, "pipelined")
     orders = balanced_orders(built.dimensions, whole.num_chunks)
-    by_powers_of_two = replace(send_graph_over_dimensions(built, whole, timing, orders), message=None)
+    ways = Ways((built.dimensions[0].building_block.spread(4),), (False,))
+    by_powers_of_two = replace(send_graph_over_dimensions(built, whole, timing, orders, ways), message=None)
     of = dispatch(built, whole, timing, by_powers_of_two, "themis", 0)
     assert of.collective_time_ns == 31_520
     stand_in = astra_sim_network(of.topology, "pipelined")

@@ -21,7 +21,7 @@ from astra_tacos.run.trace.ranks import read_ranks
 from astra_tacos.run.trace.scan import FileBytes, find, read_file
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.grouping import distinct
+from astra_tacos.support.grouping import distinct, group_by
 
 MAX_RANKS = 1_000_000
 _THREADED_BYTES = 1 << 21
@@ -90,17 +90,19 @@ def read_names(trace: Trace, rows: Iterable[int]) -> list[str]:
     """
     wanted = np.fromiter(rows, np.int64)
     rank = np.searchsorted(trace.rank_first, wanted, side="right") - 1
-    local, files = wanted - trace.rank_first[rank], np.arange(trace.num_ranks) if trace.files is None else trace.files
-    name_of: dict[tuple[int, int], str] = {}
-    for one in distinct(files[rank]).tolist():
-        chosen = np.flatnonzero(files[rank] == one)
-        these, first = np.unique(local[chosen], return_index=True)
-        path, expected = Path(f"{trace.prefix}.{one}.et"), trace.node_id[wanted[chosen[first]]].tolist()
+    local, file = wanted - trace.rank_first[rank], rank if trace.files is None else trace.files[rank]
+    numbers = distinct(file)
+    first, members = group_by(np.searchsorted(numbers, file), np.arange(len(wanted)), len(numbers))
+    result = np.empty(len(wanted), object)
+    for one, begin, end in zip(numbers.tolist(), first[:-1].tolist(), first[1:].tolist(), strict=True):
+        chosen = members[begin:end]
+        these, earliest, place = np.unique(local[chosen], return_index=True, return_inverse=True)
+        path, expected = Path(f"{trace.prefix}.{one}.et"), trace.node_id[wanted[chosen[earliest]]].tolist()
         _, ids, names = find(load_file(path), these)
         if ids != expected:
             raise ConfigError(f"{path}: has changed since it was read, expected node {expected[len(ids) - 1]}")
-        name_of.update(((one, place), name) for place, name in zip(these.tolist(), names, strict=True))
-    return [name_of[key] for key in zip(files[rank].tolist(), local.tolist(), strict=True)]
+        result[chosen] = np.array(names, object)[place]
+    return result.tolist()
 
 
 def load_file(path: Path) -> FileBytes:
