@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from astra_tacos.support.kernels.compiled import BOOL_OUT, I64, I64_OUT, U8, helper, kernel
+from astra_tacos.support.kernels.compiled import BOOL_OUT, I64, I64_OUT, U8, inlined, kernel
 from astra_tacos.support.kernels.shared import heap_drop_first, heap_push, sort_topologically
 
 NO_TIME, GPU, CPU, NETWORK = 0, 1, 2, 3
@@ -92,16 +92,6 @@ def levels(graph: Graph, duration: I64):
     return order[:size], level
 
 
-class _Processors(NamedTuple):
-    """Vertices that are ready for each processor, two of a rank: heaps, their places (CSR) and sizes; which ones are busy."""
-
-    first: I64
-    key: I64_OUT
-    vertex: I64_OUT
-    size: I64_OUT
-    is_busy: BOOL_OUT
-
-
 class _Networks(NamedTuple):
     """Entries (vertex, member) that wait for each rank's network, in a list per rank; which networks are busy.
 
@@ -115,20 +105,19 @@ class _Networks(NamedTuple):
     is_busy: BOOL_OUT
 
 
-@helper
-def _empty_processors(vertices, members, num_ranks):
-    num = num_ranks * 2
-    first = np.zeros(num + 1, np.int64)
+@inlined
+def _heap_first(vertices, members, num_ranks):
+    """Where the heap of each processor begins, two of a rank, if it has room for all vertices that need it."""
+    first = np.zeros(num_ranks * 2 + 1, np.int64)
     for vertex in range(len(vertices.slot)):
         if vertices.slot[vertex] == GPU or vertices.slot[vertex] == CPU:
             first[members.rank[members.first[vertex]] * 2 + vertices.slot[vertex]] += 1
-    for place in range(1, num + 1):
+    for place in range(1, num_ranks * 2 + 1):
         first[place] += first[place - 1]
-    key, heap = np.empty(first[-1] + 1, np.int64), np.empty(first[-1] + 1, np.int64)
-    return _Processors(first, key, heap, np.zeros(num, np.int64), np.zeros(num, np.bool_))
+    return first
 
 
-@helper
+@inlined
 def _empty_networks(members, num_ranks):
     num, num_entries = len(members.first) - 1, len(members.rank)
     head, following, vertex_of = np.empty(num_ranks, np.int64), np.empty(num_entries, np.int64), np.empty(num_entries, np.int64)
@@ -140,42 +129,44 @@ def _empty_networks(members, num_ranks):
     return _Networks(head, following, vertex_of, np.zeros(num, np.int64), np.zeros(num_ranks, np.bool_))
 
 
-@helper
+@inlined
 def _take_network(rank, networks, turn):
     """Block all that wait for a rank's network, and take what has started out of its list."""
-    networks.is_busy[rank] = True
+    head, following, vertex_of, blocked, is_busy = networks
+    is_busy[rank] = True
     before = -1
-    at = networks.head[rank]
+    at = head[rank]
     while at >= 0:
-        other = networks.vertex[at]
+        other = vertex_of[at]
         if turn[other] >= 0:
             if before < 0:
-                networks.head[rank] = networks.next[at]
+                head[rank] = following[at]
             else:
-                networks.next[before] = networks.next[at]
+                following[before] = following[at]
         else:
-            networks.blocked[other] += 1
+            blocked[other] += 1
             before = at
-        at = networks.next[at]
+        at = following[at]
 
 
-@helper
+@inlined
 def _leave_network(rank, networks, turn, key, could_key, could, num_could):
     """Unblock all that wait for a rank's network; returns how many could start, a heap."""
-    networks.is_busy[rank] = False
-    at = networks.head[rank]
+    head, following, vertex_of, blocked, is_busy = networks
+    is_busy[rank] = False
+    at = head[rank]
     while at >= 0:
-        other = networks.vertex[at]
+        other = vertex_of[at]
         if turn[other] < 0:
-            networks.blocked[other] -= 1
-            if networks.blocked[other] == 0:
+            blocked[other] -= 1
+            if blocked[other] == 0:
                 heap_push(could_key, could, 0, num_could, key[other], other)
                 num_could += 1
-        at = networks.next[at]
+        at = following[at]
     return num_could
 
 
-@helper
+@inlined
 def _set_free(vertex, graph, ready, num_ready):
     """Add the vertices that waited for this one last; returns how many are ready."""
     for way in range(graph.next_first[vertex], graph.next_first[vertex + 1]):
@@ -197,14 +188,14 @@ def rough_run(graph: Graph, vertices: Vertices, members: Members, num_ranks: int
     num = len(graph.waits)
     turn = np.empty(num, np.int64)
     started = now = num_ready = num_touched = num_could = running = 0
-    networks = _empty_networks(members, num_ranks)
-    processors = _empty_processors(vertices, members, num_ranks)
-    blocked, heap_key, heap, heap_size = networks.blocked, processors.key, processors.vertex, processors.size
+    networks = head, following, _, blocked, is_busy = _empty_networks(members, num_ranks)
+    # Vertices that are ready for each processor, as heaps.
+    heap_first = _heap_first(vertices, members, num_ranks)
+    heap_key, heap = np.empty(heap_first[-1] + 1, np.int64), np.empty(heap_first[-1] + 1, np.int64)
+    heap_size, is_working = np.zeros(num_ranks * 2, np.int64), np.zeros(num_ranks * 2, np.bool_)
     touched = np.empty(2 * num + 1, np.int64)
-    could_key = np.empty(num + len(members.rank) + 1, np.int64)
-    could = np.empty(num + len(members.rank) + 1, np.int64)
-    ends_ns, ends = np.empty(num + 1, np.int64), np.empty(num + 1, np.int64)
-    ready = np.empty(num + 1, np.int64)
+    could_key, could = np.empty(num + len(members.rank) + 1, np.int64), np.empty(num + len(members.rank) + 1, np.int64)
+    ends_ns, ends, ready = np.empty(num + 1, np.int64), np.empty(num + 1, np.int64), np.empty(num + 1, np.int64)
     for vertex in range(num):
         turn[vertex] = -1
         if graph.waits[vertex] == 0:
@@ -222,16 +213,16 @@ def rough_run(graph: Graph, vertices: Vertices, members: Members, num_ranks: int
             elif kind == NETWORK:
                 for entry in range(members.first[vertex], members.first[vertex + 1]):
                     rank = members.rank[entry]
-                    networks.next[entry] = networks.head[rank]
-                    networks.head[rank] = entry
-                    if networks.is_busy[rank]:
+                    following[entry] = head[rank]
+                    head[rank] = entry
+                    if is_busy[rank]:
                         blocked[vertex] += 1
                 if blocked[vertex] == 0:
                     heap_push(could_key, could, 0, num_could, vertices.key[vertex], vertex)
                     num_could += 1
             else:
                 place = members.rank[members.first[vertex]] * 2 + kind - 1
-                heap_push(heap_key, heap, processors.first[place], heap_size[place], vertices.key[vertex], vertex)
+                heap_push(heap_key, heap, heap_first[place], heap_size[place], vertices.key[vertex], vertex)
                 heap_size[place] += 1
                 touched[num_touched] = place
                 num_touched += 1
@@ -239,12 +230,12 @@ def rough_run(graph: Graph, vertices: Vertices, members: Members, num_ranks: int
             if num_touched > 0:
                 num_touched -= 1
                 place = touched[num_touched]
-                if heap_size[place] == 0 or processors.is_busy[place]:
+                if heap_size[place] == 0 or is_working[place]:
                     continue
-                vertex = heap[processors.first[place]]
+                vertex = heap[heap_first[place]]
                 heap_size[place] -= 1
-                heap_drop_first(heap_key, heap, processors.first[place], heap_size[place])
-                processors.is_busy[place] = True
+                heap_drop_first(heap_key, heap, heap_first[place], heap_size[place])
+                is_working[place] = True
             else:
                 vertex = could[0]
                 num_could -= 1
@@ -272,7 +263,7 @@ def rough_run(graph: Graph, vertices: Vertices, members: Members, num_ranks: int
                     num_could = _leave_network(rank, networks, turn, vertices.key, could_key, could, num_could)
                 else:
                     place = rank * 2 + kind - 1
-                    processors.is_busy[place] = False
+                    is_working[place] = False
                     touched[num_touched] = place
                     num_touched += 1
             num_ready = _set_free(vertex, graph, ready, num_ready)
