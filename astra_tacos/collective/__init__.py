@@ -86,7 +86,10 @@ def make_collective(
     if num_owners is not None and name != "all-reduce":
         raise ConfigError(f"{name}: found {num_owners} owners of chunks, but only all-reduce has a choice")
     if members is not None:
-        return _of_members(name, num_npus, size_bytes, chunks_per_npu, root, sorted(members), num_owners, part_bytes)
+        own = _checked_members(name, num_npus, members, root)
+        place = None if root is None else own.index(root)
+        among = make_collective(name, len(own), size_bytes, chunks_per_npu, place, None, num_owners, part_bytes)
+        return _of_members(among, own, num_npus)
     if part_bytes is not None:
         if len(part_bytes) != num_npus:
             raise ConfigError(f"{name}: found sizes of {len(part_bytes)} NPUs, expected {num_npus}")
@@ -98,24 +101,20 @@ def make_collective(
     return COLLECTIVES[name](num_npus, size_bytes, chunks_per_npu)
 
 
-def _of_members(
-    name: str,
-    num_npus: int,
-    size_bytes: int,
-    chunks_per_npu: int,
-    root: int | None,
-    members: list[int],
-    num_owners: int | None,
-    part_bytes: NDArray[np.int64] | None,
-) -> Collective:
+def _checked_members(name: str, num_npus: int, found: Sequence[int], root: int | None) -> list[int]:
+    """The members in ascending order, if they are NPUs and the root is one of them."""
+    members = sorted(found)
     if len(set(members)) < len(members):
         raise ConfigError(f"{name}: found a member twice, expected each once")
     if members and not 0 <= members[0] <= members[-1] < num_npus:
         raise ConfigError(f"{name}: found members {members[0]} to {members[-1]}, expected NPUs, 0 to {num_npus - 1}")
     if root is not None and root not in members:
         raise ConfigError(f"{name}: found root {root}, expected one of the members")
-    place = None if root is None else members.index(root)
-    among = make_collective(name, len(members), size_bytes, chunks_per_npu, place, None, num_owners, part_bytes)
+    return members
+
+
+def _of_members(among: Collective, members: list[int], num_npus: int) -> Collective:
+    """A collective of as many NPUs as there are members, as one of the members among `num_npus` NPUs."""
     npu = np.array(members, np.int32)
     return replace(
         among,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from astra_tacos.support.kernels.compiled import I64, I64_OUT, U8, kernel
+from astra_tacos.support.kernels.compiled import BOOL_OUT, I64, I64_OUT, U8, inlined, kernel
 from astra_tacos.support.kernels.shared import heap_drop_first, heap_push, sort_topologically
 
 NO_TIME, GPU, CPU, NETWORK = 0, 1, 2, 3
@@ -92,6 +92,91 @@ def levels(graph: Graph, duration: I64):
     return order[:size], level
 
 
+class _Networks(NamedTuple):
+    """Entries (vertex, member) that wait for each rank's network, in a list per rank; which networks are busy.
+
+    `blocked`: of each vertex, on how many of its ranks the network is busy.
+    """
+
+    head: I64_OUT
+    next: I64_OUT
+    vertex: I64_OUT
+    blocked: I64_OUT
+    is_busy: BOOL_OUT
+
+
+@inlined
+def _heap_first(vertices, members, num_ranks):
+    """Where the heap of each processor begins, two of a rank, if it has room for all vertices that need it."""
+    first = np.zeros(num_ranks * 2 + 1, np.int64)
+    for vertex in range(len(vertices.slot)):
+        if vertices.slot[vertex] == GPU or vertices.slot[vertex] == CPU:
+            first[members.rank[members.first[vertex]] * 2 + vertices.slot[vertex]] += 1
+    for place in range(1, num_ranks * 2 + 1):
+        first[place] += first[place - 1]
+    return first
+
+
+@inlined
+def _empty_networks(members, num_ranks):
+    num, num_entries = len(members.first) - 1, len(members.rank)
+    head, following, vertex_of = np.empty(num_ranks, np.int64), np.empty(num_entries, np.int64), np.empty(num_entries, np.int64)
+    for rank in range(num_ranks):
+        head[rank] = -1
+    for vertex in range(num):
+        for entry in range(members.first[vertex], members.first[vertex + 1]):
+            vertex_of[entry] = vertex
+    return _Networks(head, following, vertex_of, np.zeros(num, np.int64), np.zeros(num_ranks, np.bool_))
+
+
+@inlined
+def _take_network(rank, networks, turn):
+    """Block all that wait for a rank's network, and take what has started out of its list."""
+    head, following, vertex_of, blocked, is_busy = networks
+    is_busy[rank] = True
+    before = -1
+    at = head[rank]
+    while at >= 0:
+        other = vertex_of[at]
+        if turn[other] >= 0:
+            if before < 0:
+                head[rank] = following[at]
+            else:
+                following[before] = following[at]
+        else:
+            blocked[other] += 1
+            before = at
+        at = following[at]
+
+
+@inlined
+def _leave_network(rank, networks, turn, key, could_key, could, num_could):
+    """Unblock all that wait for a rank's network; returns how many could start, a heap."""
+    head, following, vertex_of, blocked, is_busy = networks
+    is_busy[rank] = False
+    at = head[rank]
+    while at >= 0:
+        other = vertex_of[at]
+        if turn[other] < 0:
+            blocked[other] -= 1
+            if blocked[other] == 0:
+                heap_push(could_key, could, 0, num_could, key[other], other)
+                num_could += 1
+        at = following[at]
+    return num_could
+
+
+@inlined
+def _set_free(vertex, graph, ready, num_ready):
+    """Add the vertices that waited for this one last; returns how many are ready."""
+    for way in range(graph.next_first[vertex], graph.next_first[vertex + 1]):
+        graph.waits[graph.after[way]] -= 1
+        if graph.waits[graph.after[way]] == 0:
+            ready[num_ready] = graph.after[way]
+            num_ready += 1
+    return num_ready
+
+
 @kernel
 def rough_run(graph: Graph, vertices: Vertices, members: Members, num_ranks: int):
     """When each vertex starts, if a rank does one thing at a time on its GPU, its CPU and its network.
@@ -101,43 +186,21 @@ def rough_run(graph: Graph, vertices: Vertices, members: Members, num_ranks: int
     that never do.
     """
     num = len(graph.waits)
-    turn = np.full(num, -1, np.int64)
-    started = 0
-    num_entries = len(members.rank)
-    # Waiting for a network: entries (vertex, member) in a list per rank.
-    list_head = np.full(num_ranks, -1, np.int64)
-    list_next = np.full(num_entries, -1, np.int64)
-    entry_vertex = np.empty(num_entries, np.int64)
-    for vertex in range(num):
-        for entry in range(members.first[vertex], members.first[vertex + 1]):
-            entry_vertex[entry] = vertex
-    is_busy = np.zeros(num_ranks * 3, np.bool_)
-    blocked = np.zeros(num, np.int64)
-    # Ready for a processor: a heap for each.
-    heap_first = np.zeros(num_ranks * 2 + 1, np.int64)
-    for vertex in range(num):
-        if vertices.slot[vertex] == GPU or vertices.slot[vertex] == CPU:
-            heap_first[members.rank[members.first[vertex]] * 2 + vertices.slot[vertex]] += 1
-    for place in range(1, num_ranks * 2 + 1):
-        heap_first[place] += heap_first[place - 1]
-    heap_key = np.empty(heap_first[-1] + 1, np.int64)
-    heap = np.empty(heap_first[-1] + 1, np.int64)
-    heap_size = np.zeros(num_ranks * 2, np.int64)
+    turn = np.empty(num, np.int64)
+    started = now = num_ready = num_touched = num_could = running = 0
+    networks = head, following, _, blocked, is_busy = _empty_networks(members, num_ranks)
+    # Vertices that are ready for each processor, as heaps.
+    heap_first = _heap_first(vertices, members, num_ranks)
+    heap_key, heap = np.empty(heap_first[-1] + 1, np.int64), np.empty(heap_first[-1] + 1, np.int64)
+    heap_size, is_working = np.zeros(num_ranks * 2, np.int64), np.zeros(num_ranks * 2, np.bool_)
     touched = np.empty(2 * num + 1, np.int64)
-    num_touched = 0
-    could_key = np.empty(num + num_entries + 1, np.int64)
-    could = np.empty(num + num_entries + 1, np.int64)
-    num_could = 0
-    ends_ns = np.empty(num + 1, np.int64)
-    ends = np.empty(num + 1, np.int64)
-    running = 0
-    ready = np.empty(num + 1, np.int64)
-    num_ready = 0
+    could_key, could = np.empty(num + len(members.rank) + 1, np.int64), np.empty(num + len(members.rank) + 1, np.int64)
+    ends_ns, ends, ready = np.empty(num + 1, np.int64), np.empty(num + 1, np.int64), np.empty(num + 1, np.int64)
     for vertex in range(num):
+        turn[vertex] = -1
         if graph.waits[vertex] == 0:
             ready[num_ready] = vertex
             num_ready += 1
-    now = 0
     while True:
         while num_ready > 0:
             num_ready -= 1
@@ -146,17 +209,13 @@ def rough_run(graph: Graph, vertices: Vertices, members: Members, num_ranks: int
             if kind == NO_TIME:
                 turn[vertex] = started
                 started += 1
-                for way in range(graph.next_first[vertex], graph.next_first[vertex + 1]):
-                    graph.waits[graph.after[way]] -= 1
-                    if graph.waits[graph.after[way]] == 0:
-                        ready[num_ready] = graph.after[way]
-                        num_ready += 1
+                num_ready = _set_free(vertex, graph, ready, num_ready)
             elif kind == NETWORK:
                 for entry in range(members.first[vertex], members.first[vertex + 1]):
                     rank = members.rank[entry]
-                    list_next[entry] = list_head[rank]
-                    list_head[rank] = entry
-                    if is_busy[rank * 3 + 2]:
+                    following[entry] = head[rank]
+                    head[rank] = entry
+                    if is_busy[rank]:
                         blocked[vertex] += 1
                 if blocked[vertex] == 0:
                     heap_push(could_key, could, 0, num_could, vertices.key[vertex], vertex)
@@ -167,45 +226,29 @@ def rough_run(graph: Graph, vertices: Vertices, members: Members, num_ranks: int
                 heap_size[place] += 1
                 touched[num_touched] = place
                 num_touched += 1
-        while num_touched > 0:
-            num_touched -= 1
-            place = touched[num_touched]
-            which = place // 2 * 3 + place % 2
-            if heap_size[place] > 0 and not is_busy[which]:
+        while num_touched > 0 or num_could > 0:
+            if num_touched > 0:
+                num_touched -= 1
+                place = touched[num_touched]
+                if heap_size[place] == 0 or is_working[place]:
+                    continue
                 vertex = heap[heap_first[place]]
                 heap_size[place] -= 1
                 heap_drop_first(heap_key, heap, heap_first[place], heap_size[place])
-                is_busy[which] = True
-                turn[vertex] = started
-                started += 1
-                heap_push(ends_ns, ends, 0, running, now + vertices.duration[vertex], vertex)
-                running += 1
-        while num_could > 0:
-            vertex = could[0]
-            num_could -= 1
-            heap_drop_first(could_key, could, 0, num_could)
-            if turn[vertex] >= 0 or blocked[vertex] > 0:
-                continue
+                is_working[place] = True
+            else:
+                vertex = could[0]
+                num_could -= 1
+                heap_drop_first(could_key, could, 0, num_could)
+                if turn[vertex] >= 0 or blocked[vertex] > 0:
+                    continue
             turn[vertex] = started
             started += 1
             heap_push(ends_ns, ends, 0, running, now + vertices.duration[vertex], vertex)
             running += 1
-            for entry in range(members.first[vertex], members.first[vertex + 1]):
-                rank = members.rank[entry]
-                is_busy[rank * 3 + 2] = True
-                before = -1
-                at = list_head[rank]
-                while at >= 0:
-                    other = entry_vertex[at]
-                    if turn[other] >= 0:
-                        if before < 0:
-                            list_head[rank] = list_next[at]
-                        else:
-                            list_next[before] = list_next[at]
-                    else:
-                        blocked[other] += 1
-                        before = at
-                    at = list_next[at]
+            if vertices.slot[vertex] == NETWORK:
+                for entry in range(members.first[vertex], members.first[vertex + 1]):
+                    _take_network(members.rank[entry], networks, turn)
         if running == 0:
             break
         now = ends_ns[0]
@@ -216,25 +259,14 @@ def rough_run(graph: Graph, vertices: Vertices, members: Members, num_ranks: int
             kind = vertices.slot[vertex]
             for entry in range(members.first[vertex], members.first[vertex + 1]):
                 rank = members.rank[entry]
-                is_busy[rank * 3 + kind - 1] = False
-                if kind != NETWORK:
-                    touched[num_touched] = rank * 2 + kind - 1
-                    num_touched += 1
+                if kind == NETWORK:
+                    num_could = _leave_network(rank, networks, turn, vertices.key, could_key, could, num_could)
                 else:
-                    at = list_head[rank]
-                    while at >= 0:
-                        other = entry_vertex[at]
-                        if turn[other] < 0:
-                            blocked[other] -= 1
-                            if blocked[other] == 0:
-                                heap_push(could_key, could, 0, num_could, vertices.key[other], other)
-                                num_could += 1
-                        at = list_next[at]
-            for way in range(graph.next_first[vertex], graph.next_first[vertex + 1]):
-                graph.waits[graph.after[way]] -= 1
-                if graph.waits[graph.after[way]] == 0:
-                    ready[num_ready] = graph.after[way]
-                    num_ready += 1
+                    place = rank * 2 + kind - 1
+                    is_working[place] = False
+                    touched[num_touched] = place
+                    num_touched += 1
+            num_ready = _set_free(vertex, graph, ready, num_ready)
     return turn
 
 

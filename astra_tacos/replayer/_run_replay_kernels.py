@@ -716,8 +716,12 @@ def _next_of_workload(rank, code, state):
 
 
 @inlined
-def _issue(live, row, rank, of_workload, origin, now, code, state):
-    """Count a node as issued."""
+def _issue(live, origin, now, code, state):
+    """Count a live node as issued; returns its row, the place of its message's address, and its rank."""
+    rank = np.int64(state.lives[live].rank)
+    of_workload = live < len(code.slot)
+    row = live if of_workload else live + state.shift[rank]
+    place = row if of_workload else row + state.key_shift[rank]
     state.lives[live].state = ISSUED
     state.lives[live].origin = origin
     if live < len(state.issue_ns):
@@ -729,6 +733,7 @@ def _issue(live, row, rank, of_workload, origin, now, code, state):
             state.in_flight[rank * SLOTS + code.slot[row]] += 1
     else:
         state.running[rank] += 1
+    return row, place, rank
 
 
 @inlined
@@ -830,14 +835,11 @@ def advance_until(until_ns, code, state, max_events):
         elif next_freed < num_freed:
             live = state.freed[next_freed]
             next_freed += 1
-            rank = np.int64(state.lives[live].rank)
             of_workload = live < num_rows
-            row = live if of_workload else live + state.shift[rank]
-            place = row if of_workload else row + state.key_shift[rank]
             if of_workload:
                 origin = live
                 state.cause[live] = ended
-            _issue(live, row, rank, of_workload, origin, now, code, state)
+            row, place, rank = _issue(live, origin, now, code, state)
             act = code.nodes[row].action
             if act == SEND or act == POST:
                 moving = _send(live, row, place, rank, code, state)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from astra_tacos.support.kernels.compiled import I32, I64, I64_OUT, kernel
+from astra_tacos.support.kernels.compiled import I32, I64, I64_OUT, inlined, kernel
 from astra_tacos.support.kernels.shared import heap_drop_first, heap_push
 
 FINISHED = 0
@@ -64,6 +64,23 @@ class Result(NamedTuple):
     end_ns: I64_OUT
 
 
+@inlined
+def _occupy(link, begin, held, free_at, busy_ns):
+    """Keep a link for a message."""
+    free_at[link] = begin + held
+    busy_ns[link] += held
+
+
+@inlined
+def _look_at_links(row, blocking, sends, look, num_look):
+    """Put the links that a message has kept on the stack of those to look at; returns how many are there."""
+    look[num_look] = sends.up[row]
+    if blocking and sends.down[row] >= 0:
+        look[num_look + 1] = sends.down[row]
+        return num_look + 2
+    return num_look + 1
+
+
 @kernel
 def replay_operations(blocking: bool, sends: Messages, graph: Operations, links: LinkOrder, result: Result):
     """Start each message once what it carries is there and its links have come to it; returns FINISHED or STUCK.
@@ -72,22 +89,19 @@ def replay_operations(blocking: bool, sends: Messages, graph: Operations, links:
     up-link; a switch's down-link serves what reaches the switch first.
     """
     num_sends = len(sends.up)
-    num_operations = len(graph.num_awaited)
+    num_events = 3 * len(graph.num_awaited) + 1
     awaited = graph.num_awaited.copy()
     at = links.first[:-1].copy()
     free_at = np.zeros(len(at), np.int64)
-    keys = np.empty((3 * num_operations + 1, 4), np.int64)
-    rows = np.empty(3 * num_operations + 1, np.int64)
-    size = np.int64(0)
+    keys = np.empty((num_events, 4), np.int64)
+    rows = np.empty(num_events, np.int64)
+    size = now = np.int64(0)
     # Links whose next send may be able to start, as a stack.
     look = np.empty(len(at) + 2 * num_sends + len(graph.child) + 1, np.int64)
-    num_look = 0
-    for link in range(len(at)):
-        if at[link] < links.first[link + 1]:
-            look[num_look] = link
-            num_look += 1
+    num_look = len(at)
+    for link in range(num_look):
+        look[link] = link
     started = 0
-    now = np.int64(0)
     while True:
         while num_look > 0:
             num_look -= 1
@@ -102,22 +116,16 @@ def replay_operations(blocking: bool, sends: Messages, graph: Operations, links:
                 if free_at[other] > now or links.row[at[other]] != row:
                     continue
                 at[other] += 1
-                free_at[other] = now + sends.duration[row]
-                result.link_busy_ns[other] += sends.duration[row]
+                _occupy(other, now, sends.duration[row], free_at, result.link_busy_ns)
             at[link] += 1
             started += 1
             result.start_ns[row] = now
-            if blocking:
-                free_at[link] = now + sends.duration[row]
-                result.link_busy_ns[link] += sends.duration[row]
-                heap_push(keys, rows, 0, size, (now + sends.duration[row], _ARRIVES, now, link), row)
-                heap_push(keys, rows, 0, size + 1, (now + sends.duration[row], _FREES, now, link), row)
-            else:
-                free_at[link] = now + sends.hold_up[row]
-                result.link_busy_ns[link] += sends.hold_up[row]
-                kind = _ARRIVES if sends.down[row] < 0 else _REACHES_SWITCH
-                heap_push(keys, rows, 0, size, (now + sends.delay_up[row], kind, now, link), row)
-                heap_push(keys, rows, 0, size + 1, (now + sends.hold_up[row], _FREES, now, link), row)
+            held = sends.duration[row] if blocking else sends.hold_up[row]
+            delay = sends.duration[row] if blocking else sends.delay_up[row]
+            kind = _ARRIVES if blocking or sends.down[row] < 0 else _REACHES_SWITCH
+            _occupy(link, now, held, free_at, result.link_busy_ns)
+            heap_push(keys, rows, 0, size, (now + delay, kind, now, link), row)
+            heap_push(keys, rows, 0, size + 1, (now + held, _FREES, now, link), row)
             size += 2
         if size == 0:
             break
@@ -127,16 +135,11 @@ def replay_operations(blocking: bool, sends: Messages, graph: Operations, links:
         size -= 1
         heap_drop_first(keys, rows, 0, size)
         if kind == _FREES:
-            look[num_look] = sends.up[row]
-            num_look += 1
-            if blocking and sends.down[row] >= 0:
-                look[num_look] = sends.down[row]
-                num_look += 1
+            num_look = _look_at_links(row, blocking, sends, look, num_look)
         elif kind == _REACHES_SWITCH:
             link = sends.down[row]
             through = max(now, free_at[link])
-            free_at[link] = through + sends.hold_down[row]
-            result.link_busy_ns[link] += sends.hold_down[row]
+            _occupy(link, through, sends.hold_down[row], free_at, result.link_busy_ns)
             heap_push(keys, rows, 0, size, (through + sends.delay_down[row], _ARRIVES, result.start_ns[row], sends.up[row]), row)
             size += 1
         else:

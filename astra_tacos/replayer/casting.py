@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.replayer.collective_program import CollectiveProgram
-from astra_tacos.replayer.native import native_program
+from astra_tacos.replayer.native import NativeCollective, native_program
 from astra_tacos.replayer.workload_actions import check_collective, check_num_ranks
 from astra_tacos.run.chunks import count_chunks
 from astra_tacos.run.groups import (
@@ -310,7 +310,6 @@ def _native(run: Run, casting: _Casting, case: tuple[int, ...], node: str, some:
     everyone = len(members) == num_npus
     sizes = tuple(dimension.size for dimension in run.network.dimensions)
     dimensions = sizes if everyone and sizes else (len(members),)
-    algorithms = system.native[key]
     positions = None if some is None else tuple(some.tolist())
     flags: tuple[bool, ...] | None = None
     if group == ALL_RANKS and involved != NO_LIST:
@@ -319,20 +318,12 @@ def _native(run: Run, casting: _Casting, case: tuple[int, ...], node: str, some:
         # Without a list ASTRA-sim makes one of four entries, whatever the number of dimensions (`Workload.cc`).
         flags = (True,) * _DIMENSIONS_INVOLVED
 
+    collective = NativeCollective(key, system.native[key], size_bytes, dimensions, num_npus, flags, turn, positions)
+
     def make() -> CollectiveProgram:
         try:
-            return native_program(
-                key,
-                algorithms,
-                size_bytes,
-                dimensions,
-                system,
-                num_npus=num_npus,
-                involved=flags,
-                earlier_chunks=turn,
-                positions=positions,
-            )
+            return native_program(collective, system)
         except ConfigError as error:
             raise ConfigError(f"{run.workload.prefix}: {node}: {error}") from None
 
-    return casting.program(("native", key, size_bytes, dimensions, algorithms, flags, turn, positions), make)
+    return casting.program(("native", collective), make)

@@ -31,6 +31,8 @@ _NATIVE_ACTIONS = {
     LocalKind.PUT: kernels.PUT,
     LocalKind.PULSE: kernels.PULSE,
 }
+_Based = list[tuple[CollectiveProgram, int]]
+"""Each program and its first row, which comes after the rows of the workload."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,13 +88,11 @@ def compile_run(
     lattice
         Where each rank of the workload stands for all that translations move it to.
     """
-    num_rows, num_ranks = workload.num_nodes, workload.num_ranks
-    programs = casts.programs
-    sizes = [num_rows, *(program.num_nodes for program in programs)]
-    program_first = np.concatenate(([0], np.cumsum(sizes)))
-    total = int(program_first[-1])
-    firsts = [program.rank_first[:-1] + base for program, base in _based(programs, program_first)]
-    template_first = np.concatenate([workload.rank_first[:-1], *firsts, [total]]).astype(np.int64)
+    num_ranks, programs = workload.num_ranks, casts.programs
+    program_first = np.concatenate(([0], np.cumsum([workload.num_nodes, *(program.num_nodes for program in programs)])))
+    based = list(zip(programs, program_first[1:-1].tolist(), strict=True))
+    firsts = [program.rank_first[:-1] + base for program, base in based]
+    template_first = np.concatenate([workload.rank_first[:-1], *firsts, program_first[-1:]]).astype(np.int64)
     program_template = np.concatenate(([num_ranks], num_ranks + np.cumsum([program.num_positions for program in programs])))
     with ThreadPoolExecutor(2) as other_threads:
         messages = other_threads.submit(_messages, workload, actions, casts, program_first, lattice)
@@ -101,31 +101,14 @@ def compile_run(
         root, root_first = _roots(num_waits, template_first)
         set_level = np.zeros(len(template_first) - 1, np.int64)
         rows = _Rows(node_id, num_waits, template_first, set_level, layout.Children(child_first, child), root_first, root)
-        hashed = np.zeros(len(template_first) - 1, np.bool_)
-        for number, (program, base) in enumerate(_based(programs, program_first)):
-            if program.native:
-                continue
-            begin, end = program_template[number : number + 2].tolist()
-            hashed[begin:end] = True
-            half = (begin + end) // 2
-            other_half = other_threads.submit(rows.order_positions, program, base, half, end)
-            rows.order_positions(program, base, begin, half)
-            other_half.result()
-        nodes = np.empty(total + 1, kernels.NODE)
-        nodes["child_first"] = child_first
-        del child_first
-        nodes["action"][:num_rows], nodes["amount"][:num_rows] = actions.action, actions.amount
-        for program, base in _based(programs, program_first):
-            _fill_program(nodes[base : base + program.num_nodes], program)
+        hashed = _order_programs(rows, based, program_template, other_threads)
+        nodes = _nodes(actions, based, child_first)
         address, cast_shift, num_keys, pair_src, pair_dst = messages.result()
     routes = network.routes(pair_src, pair_dst)
-    used_links, hop_link = np.unique(routes.link, return_inverse=True)
-    if len(used_links) and used_links[0] < 0:
-        used_links, hop_link = used_links[1:], hop_link - 1
+    used_links, hop_link = _used_links(routes.link)
     order, by_order, heap_first = _workload_order(workload, actions.slot)
     cast_template = program_template[casts.cast_program].astype(np.int32)
     native_template = np.where(casts.native >= 0, np.append(cast_template, 0)[casts.native] + casts.native_position, -1)
-    block_first = _blocks(workload, casts, cast_template, native_template, template_first)
     code = kernels.Code(
         node_id=node_id,
         nodes=nodes,
@@ -138,7 +121,7 @@ def compile_run(
         hashed=hashed,
         address=address,
         pair_hop=routes.first_hop,
-        hop_link=hop_link.astype(np.int32),
+        hop_link=hop_link,
         pair_latency_ns=routes.direct_latency_ns,
         pair_bytes_per_ns=routes.direct_bytes_per_ns,
         link_latency_ns=network.link_latency_ns[used_links],
@@ -158,18 +141,13 @@ def compile_run(
         cast_template=cast_template,
         cast_shift=cast_shift,
         cast_streams=np.array([_streams(programs[program]) for program in casts.cast_program.tolist()], np.int32),
-        block_first=block_first,
+        block_first=_blocks(workload, casts, cast_template, native_template, template_first),
         starts_at_once=starts_at_once,
         server=server,
         num_pools=max((_pools(program) for program in programs), default=0),
     )
     owners = np.arange(num_ranks) if workload.owners is None else workload.owners
     return Compiled(code, num_keys, pair_src, pair_dst, program_first, used_links, owners, lattice is not None)
-
-
-def _based(programs: tuple[CollectiveProgram, ...], program_first: NDArray[np.int64]) -> list[tuple[CollectiveProgram, int]]:
-    """Each program and its first row, which comes after the rows of the workload."""
-    return list(zip(programs, program_first[1:-1].tolist(), strict=True))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -196,6 +174,45 @@ class _Rows:
             layout.Roots(self.root_first[begin : end + 1], self.root, self.set_level[begin:end]),
             layout.SetSpace(np.full(3 * most + 13, -1, np.int64), np.empty((4, most), np.int64)),
         )
+
+
+def _order_programs(
+    rows: _Rows,
+    based: _Based,
+    program_template: NDArray[np.int64],
+    other_threads: ThreadPoolExecutor,
+) -> NDArray[np.bool_]:
+    """Order the nodes of custom collectives; returns which templates are theirs."""
+    hashed = np.zeros(len(rows.set_level), np.bool_)
+    for number, (program, base) in enumerate(based):
+        if program.native:
+            continue
+        begin, end = program_template[number : number + 2].tolist()
+        hashed[begin:end] = True
+        half = (begin + end) // 2
+        other_half = other_threads.submit(rows.order_positions, program, base, half, end)
+        rows.order_positions(program, base, begin, half)
+        other_half.result()
+    return hashed
+
+
+def _nodes(actions: Actions, based: _Based, child_first: NDArray[np.int64]) -> NDArray[np.void]:
+    """The nodes of all rows, and where the rows end that wait for the last."""
+    nodes = np.empty(len(child_first), kernels.NODE)
+    nodes["child_first"] = child_first
+    num_rows = len(actions.action)
+    nodes["action"][:num_rows], nodes["amount"][:num_rows] = actions.action, actions.amount
+    for program, base in based:
+        _fill_program(nodes[base : base + program.num_nodes], program)
+    return nodes
+
+
+def _used_links(link: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """The links of routes, and the place of each hop's link among them, -1 where a route ends."""
+    used, place = np.unique(link, return_inverse=True)
+    if len(used) and used[0] < 0:
+        used, place = used[1:], place - 1
+    return used, place.astype(np.int32)
 
 
 def _fill_program(nodes: NDArray[np.void], program: CollectiveProgram) -> None:

@@ -304,58 +304,37 @@ def start(compiled: Compiled, casts: Casts, num_servers: int, record: bool, time
     code = compiled.code
     num_rows, num_ranks = len(code.slot), len(code.block_first) - 1
     num_live, num_links = int(code.block_first[-1]), len(code.link_latency_ns)
-    template_first = code.template_first
-    most = int(np.diff(template_first).max())
+    most = int(np.diff(code.template_first).max())
     num_messages = num_live + 2 * most + 16
     num_events = num_messages + 2 * num_live + num_links + num_servers
     num_timed = num_live if timed else num_rows
-    lives = np.empty(num_live, kernels.LIVE)
-    lives["rank"][:num_rows] = np.repeat(np.arange(num_ranks), np.diff(template_first[: num_ranks + 1]))
-    lives["rank"][num_rows:] = np.repeat(np.arange(num_ranks), np.diff(code.block_first))
-    lives["waits"][:num_rows] = code.num_waits[:num_rows]
-    lives["state"] = kernels.UNTOUCHED
-    # Nodes that may wait for time to pass at the same time: those of the workload, and of the largest collectives.
-    elapsing = np.concatenate(([0], np.cumsum(_ELAPSES[code.nodes["action"][:-1]])))
-    per_template = np.diff(elapsing[template_first])
-    largest = int(per_template[num_ranks:].max()) if len(per_template) > num_ranks else 0
-    num_batches = int(elapsing[num_rows]) + num_ranks * largest + num_servers
+    num_batches = _most_elapsing(code) + num_servers
     table = 1 << max(4, min(2 * num_batches, 4 * num_live + 16).bit_length())
     num_records = _most_transmissions(compiled, casts) if record else 0
-
-    def integers(kind: type[_Integer], size: int, value: int) -> NDArray[_Integer]:
-        return np.full(size, value, kind)
-
     keys = np.zeros(compiled.num_keys, kernels.KEY)
     keys["head"] = -1
-    scalar = np.zeros(kernels.NUM_SCALARS, np.int64)
-    scalar[[kernels.FREE_EVENT, kernels.FREE_BATCH, kernels.FREE_WAIT, kernels.FREE_MESSAGE, kernels.OUT_HEAD]] = -1
-    scalar[[kernels.LATEST_STAMP, kernels.CLASH]] = -1
-    slots, pools = num_ranks * kernels.SLOTS, num_ranks * code.num_pools
-    sizes = (num_links, compiled.num_keys, slots, pools, num_ranks, slots, num_rows, num_ranks)
-    scalar[kernels.OF_KEYS : kernels.OF_BATCHES + 1] = np.cumsum(sizes[:-1])
-    touches = np.empty(sum(sizes) if compiled.stands_for_many else 0, kernels.TOUCH)
-    touches["stamp"] = -1
+    scalar, touches = _touches(compiled)
     return kernels.Progress(
         scalar=scalar,
-        lives=lives,
+        lives=_lives(code),
         # Arrays that are written before they are read stay uninitialised: pages that are never touched cost nothing.
         messages=np.empty(num_messages, kernels.MESSAGE),
-        issue_ns=integers(np.int64, num_timed, -1),
-        finish_ns=integers(np.int64, num_timed, -1),
-        cause=integers(np.int32, num_rows, -1),
-        entered=integers(np.int32, num_rows, -1),
+        issue_ns=_nothing(np.int64, num_timed),
+        finish_ns=_nothing(np.int64, num_timed),
+        cause=_nothing(np.int32, num_rows),
+        entered=_nothing(np.int32, num_rows),
         keys=keys,
         link_busy=np.zeros(num_links, np.bool_),
-        link_head=integers(np.int32, num_links, -1),
+        link_head=_nothing(np.int32, num_links),
         link_tail=np.empty(num_links, np.int32),
         link_origin=np.empty(num_links, np.int32),
         link_bytes=np.zeros(num_links, np.int64),
         link_busy_ns=np.zeros(num_links, np.int64),
         events=np.empty(num_events, kernels.EVENT),
-        due_head=integers(np.int32, 65, -1),
-        due_tail=integers(np.int32, 65, -1),
+        due_head=_nothing(np.int32, 65),
+        due_tail=_nothing(np.int32, 65),
         batches=np.empty(num_batches + 1, kernels.BATCH),
-        batch_table=integers(np.int32, table, -1),
+        batch_table=_nothing(np.int32, table),
         wait_live=np.empty(num_batches + num_ranks + 1, np.int32),
         wait_then=np.empty(num_batches + num_ranks + 1, np.int32),
         wait_atom=np.empty(num_batches + num_ranks + 1, np.int32),
@@ -366,26 +345,26 @@ def start(compiled: Compiled, casts: Casts, num_servers: int, record: bool, time
         ongoing=np.zeros(num_ranks, np.int32),
         shift=np.zeros(num_ranks, np.int64),
         key_shift=np.zeros(num_ranks, np.int64),
-        parent=integers(np.int32, num_ranks, -1),
+        parent=_nothing(np.int32, num_ranks),
         running=np.zeros(num_ranks, np.int32),
         level=np.zeros(num_ranks, np.int64),
         is_hashed=np.zeros(num_ranks, np.bool_),
-        plan_choice=integers(np.int32, casts.num_plans, -1),
+        plan_choice=_nothing(np.int32, casts.num_plans),
         streams=np.zeros(num_ranks, np.int64),
         turn=np.zeros(num_ranks, np.int32),
-        stream_number=integers(np.int64, num_rows, -1),
-        ran=integers(np.int32, num_rows, -1),
+        stream_number=_nothing(np.int64, num_rows),
+        ran=_nothing(np.int32, num_rows),
         pool_tokens=np.zeros(num_ranks * code.num_pools, np.int32),
-        pool_head=integers(np.int32, num_ranks * code.num_pools, -1),
+        pool_head=_nothing(np.int32, num_ranks * code.num_pools),
         pool_tail=np.empty(num_ranks * code.num_pools, np.int32),
         server_busy=np.zeros(num_servers, np.bool_),
-        server_head=integers(np.int32, num_servers, -1),
+        server_head=_nothing(np.int32, num_servers),
         server_tail=np.empty(num_servers, np.int32),
         server_origin=np.empty(num_servers, np.int32),
-        rank_finish_ns=integers(np.int64, num_ranks, -1),
+        rank_finish_ns=_nothing(np.int64, num_ranks),
         rank_compute_ns=np.zeros(num_ranks, np.int64),
         rank_sent_bytes=np.zeros(num_ranks, np.int64),
-        bucket=integers(np.int64, 3 * most + 13, -1),
+        bucket=_nothing(np.int64, 3 * most + 13),
         scratch=np.empty((4, most), np.int64),
         freed=np.empty(most + 1, np.int64),
         fresh=np.empty(most + 1, np.int64),
@@ -395,6 +374,44 @@ def start(compiled: Compiled, casts: Casts, num_servers: int, record: bool, time
         record_pair=np.empty(num_records, np.int32),
         record_start_ns=np.empty(num_records, np.int64),
     )
+
+
+def _nothing(kind: type[_Integer], size: int) -> NDArray[_Integer]:
+    return np.full(size, -1, kind)
+
+
+def _lives(code: kernels.Code) -> NDArray[np.void]:
+    """The live nodes before the first event."""
+    num_rows, ranks = len(code.slot), np.arange(len(code.block_first) - 1)
+    lives = np.empty(int(code.block_first[-1]), kernels.LIVE)
+    lives["rank"][:num_rows] = np.repeat(ranks, np.diff(code.template_first[: len(ranks) + 1]))
+    lives["rank"][num_rows:] = np.repeat(ranks, np.diff(code.block_first))
+    lives["waits"][:num_rows] = code.num_waits[:num_rows]
+    lives["state"] = kernels.UNTOUCHED
+    return lives
+
+
+def _most_elapsing(code: kernels.Code) -> int:
+    """How many nodes may wait for time to pass at the same time: those of the workload, and of the largest collectives."""
+    num_ranks = len(code.block_first) - 1
+    elapsing = np.concatenate(([0], np.cumsum(_ELAPSES[code.nodes["action"][:-1]])))
+    per_template = np.diff(elapsing[code.template_first])
+    return int(elapsing[len(code.slot)]) + num_ranks * int(per_template[num_ranks:].max(initial=0))
+
+
+def _touches(compiled: Compiled) -> tuple[NDArray[np.int64], NDArray[np.void]]:
+    """The numbers of a state before the first event, which say where each kind of thing begins in `touches`, and `touches`."""
+    code = compiled.code
+    num_ranks = len(compiled.owners)
+    scalar = np.zeros(kernels.NUM_SCALARS, np.int64)
+    scalar[[kernels.FREE_EVENT, kernels.FREE_BATCH, kernels.FREE_WAIT, kernels.FREE_MESSAGE, kernels.OUT_HEAD]] = -1
+    scalar[[kernels.LATEST_STAMP, kernels.CLASH]] = -1
+    slots, pools = num_ranks * kernels.SLOTS, num_ranks * code.num_pools
+    sizes = (len(code.link_latency_ns), compiled.num_keys, slots, pools, num_ranks, slots, len(code.slot), num_ranks)
+    scalar[kernels.OF_KEYS : kernels.OF_BATCHES + 1] = np.cumsum(sizes[:-1])
+    touches = np.empty(sum(sizes) if compiled.stands_for_many else 0, kernels.TOUCH)
+    touches["stamp"] = -1
+    return scalar, touches
 
 
 def _with_room(state: kernels.Progress) -> kernels.Progress:

@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -307,14 +308,24 @@ def search_on(
     return replace(found, schedule=schedule, exact_ns=exact_time_ns(schedule))
 
 
+class Judge(NamedTuple):
+    """What schedules are judged on.
+
+    `backend`: the network model, None for an analytical one. `network`: as its file has it. `link_order`: how traces keep the
+    order of sends on a link, None for the fastest way.
+    """
+
+    backend: Backend | None
+    network: NetworkConfig
+    link_order: LinkOrder | None = None
+
+
 def search_and_replay(
-    backend: Backend | None,
-    network: NetworkConfig,
+    judge: Judge,
     topology: Topology,
     collective: Collective,
     options: SearchOptions,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
-    link_order: LinkOrder | None = None,
     *,
     work_after: float = 0.0,
 ) -> tuple[SearchResult, LinkOrder | None]:
@@ -327,21 +338,20 @@ def search_and_replay(
 
     Parameters
     ----------
-    backend, network
-        The network model, None for an analytical one, and the network as its file has it.
+    judge
+        What replays the traces.
     topology, collective, options, on_progress
         As for `search`, which says what is raised.
-    link_order
-        How traces keep the order of sends on a link; None for the fastest way.
     work_after
         As for `search`, on analytical models.
     """
+    backend, network = judge.backend, judge.network
     if not is_packet_level(backend):
-        return search(topology, collective, options, on_progress, work_after=work_after), link_order
+        return search(topology, collective, options, on_progress, work_after=work_after), judge.link_order
     is_open = options.link_model == FASTEST
     options = replace(options, link_model=backend.link_model) if is_open else options
     found = search_on(backend, network.ns3, topology, collective, options, on_progress)
-    contest = _Contest(network, backend, link_order)
+    contest = _Contest(judge)
     kept = contest.enter(found)
     share = options.part_of_budget(_MOST_OTHERS + 1, topology)
     left_out: set[str] = set()
@@ -365,8 +375,8 @@ def search_and_replay(
 class _Contest:
     """Schedules and orders of sends that are replayed packet by packet; the first to end is the best, and of equals the first."""
 
-    def __init__(self, network: NetworkConfig, backend: Backend, link_order: LinkOrder | None) -> None:
-        self._network, self._backend, self._asked = network, backend, link_order
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
         self._best: tuple[int, SearchResult, LinkOrder | None] | None = None
         self._first: SearchResult | None = None
 
@@ -380,26 +390,26 @@ class _Contest:
     @property
     def order(self) -> LinkOrder | None:
         """The order of sends in its traces."""
-        return self._best[2] if self._best else self._asked
+        return self._best[2] if self._best else self._judge.link_order
 
     def enter(self, found: SearchResult) -> bool:
         """Replay a result in all orders that come into question; returns whether it needs no rival of its link model."""
         self._first = self._first or found
-        schedule, ns3 = found.schedule, self._network.ns3
-        if ns3.num_packets(float(schedule.message_bytes.sum())) > MOST_PACKETS:
+        schedule, (backend, network, asked) = found.schedule, self._judge
+        if network.ns3.num_packets(float(schedule.message_bytes.sum())) > MOST_PACKETS:
             return True
         own = order_of_traces(schedule)[0]
         forwards = bool(schedule.topology.forwarding)  # stand-in runs of such schedules have no choice of the order
         several: tuple[LinkOrder, ...] = (own,) if schedule.timing.is_blocking or forwards else (own, "tokens", "none")
-        orders = (self._asked,) if self._asked else several
+        orders = (asked,) if asked else several
         kept = False
         for order in orders:
             try:
                 trace = schedule_trace(between_npus(schedule), schedule.collective.name, order)
-                time_ns = replay_trace(trace, self._network, self._backend).collective_time_ns
-                kept |= order == own == "serial" and time_ns <= _KEPT * packet_time_ns(schedule, ns3)
+                time_ns = replay_trace(trace, network, backend).collective_time_ns
+                kept |= order == own == "serial" and time_ns <= _KEPT * packet_time_ns(schedule, network.ns3)
             except AstraTacosError:
                 continue
             if self._best is None or time_ns < self._best[0]:
-                self._best = time_ns, found, self._asked if forwards else order
+                self._best = time_ns, found, asked if forwards else order
         return kept

@@ -35,7 +35,7 @@ from astra_tacos.solver.judges import backend_in_use, backend_that_runs, timed_f
 from astra_tacos.solver.native import NativeTimesAhead
 from astra_tacos.solver.possibility import SketchCost
 from astra_tacos.solver.request import Request
-from astra_tacos.solver.robust import robust, search_and_replay
+from astra_tacos.solver.robust import Judge, robust, search_and_replay
 from astra_tacos.solver.solution import CompactSolution, Solution
 from astra_tacos.solver.symmetric_judgement import check_sends, has_many_sends, is_symmetric, symmetric_tasks
 from astra_tacos.solver.synthesize import check_schedule
@@ -97,7 +97,7 @@ def solve(request: Request, progress: Progress = silent) -> Solution | CompactSo
             native_times.begin(backend or backend_of_model(link_models[0]))
         work_after = JUDGING + (CHECKS if checks else 0.0)
         with progress("synthesizing") as on_progress:
-            asked = backend, network, searched, collective, options, on_progress, link_order
+            asked = Judge(backend, network, link_order), searched, collective, options, on_progress
             found, fastest_order = search_and_replay(*asked, work_after=work_after)
         link_order = link_order or (fastest_order if request.in_flight is None else None)
         if replays_packets:

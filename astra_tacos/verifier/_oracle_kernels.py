@@ -105,10 +105,8 @@ def follow_contributions(events: Events, goal: Goal, found: Faults):
                     kind = ABSENT
             else:
                 slot = slot_of[send]
-                overlap = False
                 empty = True
-                lost = False
-                news = False
+                overlap = lost = news = False
                 for word in range(words):
                     empty = empty and held[npu, word] == _ZERO
                     overlap = overlap or (held[npu, word] & carried[slot, word]) != _ZERO

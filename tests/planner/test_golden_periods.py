@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.retime.schedule_run import schedule_run
 from astra_tacos.planner.run_files import planned_inputs
 from astra_tacos.replayer.run_replay import replay_run
@@ -66,7 +67,7 @@ def test_every_policy_has_its_period(
             folder = tmp_path / f"{place}_{steps}"
             inputs = training_loop(folder, forward, backward, size, steps)
             (folder / "new").mkdir()
-            result = schedule_run(inputs, folder / "new", policy)
+            result = schedule_run(PlanRequest(inputs, schedule=policy), folder / "new")
             ends.append(result.after_ns)
             if result.is_as_is:  # what is slower than the run as it is, if only by the latency of pieces, is not written
                 ends[-1] = next(one.end_ns for one in result.tried if one.end_ns)

@@ -14,6 +14,7 @@ from helpers.generated import small_model, write_network
 from hypothesis import given
 from hypothesis import strategies as st
 
+from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.retime.candidates import Candidates
 from astra_tacos.planner.retime.legality import violations
 from astra_tacos.planner.retime.policies import POLICIES
@@ -76,7 +77,7 @@ def test_what_is_written_is_legal_and_never_slower(kind: str, tmp_path: Path) ->
     for number, schedule in enumerate(SCHEDULES):
         folder = tmp_path / str(number)
         folder.mkdir()
-        result = schedule_run(inputs, folder, schedule)
+        result = schedule_run(PlanRequest(inputs, schedule=schedule), folder)
         assert not any("DEFECT" in note for note in result.notes), result.notes
         after = replay_run(read_run(planned_inputs(folder, inputs)))
         assert after.end_ns == result.after_ns <= before.end_ns == result.as_is_ns
@@ -163,7 +164,7 @@ def test_more_pieces_than_a_rank_may_have_are_refused(schedule: str, tmp_path: P
     monkeypatch.setattr("astra_tacos.planner.retime.policy.MAX_NODES_OF_RANK", 3000)
     inputs = made(tmp_path, "pp")
     (tmp_path / "out").mkdir()
-    result = schedule_run(inputs, tmp_path / "out", schedule)
+    result = schedule_run(PlanRequest(inputs, schedule=schedule), tmp_path / "out")
     assert result.is_as_is
     assert any("pieces a rank, expected at most 3,000" in note for note in result.notes), result.notes
 
@@ -223,7 +224,8 @@ FAULTS = ("gone", "smaller", "work", "early", "unused", "group", "order", "origi
 def test_the_judge_finds_every_fault(tmp_path: Path) -> None:
     inputs = made(tmp_path, "dp")
     (tmp_path / "new").mkdir()
-    assert schedule_run(inputs, tmp_path / "new", "decouple:barrier=no").name == "decouple:barrier=no"
+    request = PlanRequest(inputs, schedule="decouple:barrier=no")
+    assert schedule_run(request, tmp_path / "new").name == "decouple:barrier=no"
     workload, prefix = find_workload(inputs), tmp_path / "new" / "workload" / "w"
     assert violations(workload, prefix) == ()
     path = Path(f"{prefix}.1.et")
@@ -292,7 +294,7 @@ def test_random_runs_are_never_slower(parallelism: Parallelism, block: str, laye
         run = generate(step, folder / "run", Device(peak_tflops=20), network)
         inputs = RunInputs(run.path / "workload" / "w", run.path / "system.json", network, run.comm_group)
         (folder / "out").mkdir()
-        result = schedule_run(inputs, folder / "out", ",".join(names))
+        result = schedule_run(PlanRequest(inputs, schedule=",".join(names)), folder / "out")
         assert not any("DEFECT" in note for note in result.notes), result.notes
         after = replay_run(read_run(planned_inputs(folder / "out", inputs)))
         assert after.end_ns == result.after_ns <= result.as_is_ns

@@ -11,6 +11,7 @@ import pytest
 from helpers.generated import small_model, write_network
 
 import astra_tacos.planner.retime.symmetry as reading
+from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.retime.candidates import Candidates
 from astra_tacos.planner.retime.legality import violations
 from astra_tacos.planner.retime.policies import POLICIES
@@ -73,7 +74,8 @@ def test_one_rank_stands_for_all_that_are_alike(
 def test_policies_are_judged_with_synthesized_collectives(tmp_path: Path) -> None:
     inputs = inputs_of(tmp_path, Parallelism(dp=2, tp=2))
     (tmp_path / "out").mkdir()
-    result = schedule_run(inputs, tmp_path / "out", "split:partition=200KB,priority", cache=SynthesisCache(None))
+    request = PlanRequest(inputs, schedule="split:partition=200KB,priority")
+    result = schedule_run(request, tmp_path / "out", SynthesisCache(None))
     assert not any("DEFECT" in note for note in result.notes), result.notes
     assert result.collectives == "synthesized"
     native = replay_run(find_workload(inputs).run)

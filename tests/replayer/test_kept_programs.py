@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from astra_tacos.replayer.collective_program import CollectiveProgram
-from astra_tacos.replayer.native import composition, native_program
+from astra_tacos.replayer.native import NativeCollective, composition, native_program
 from astra_tacos.replayer.native.composition import KeptPrograms
 from astra_tacos.run.system import SystemConfig
 
@@ -17,7 +17,8 @@ SYSTEM = SystemConfig("system.json", preferred_dataset_splits=3, collective_opti
 
 
 def program(size_bytes: int = 3072, implementation: str = "ring", earlier_chunks: int = 0) -> CollectiveProgram:
-    return native_program("all-reduce", [implementation], size_bytes, [4], SYSTEM, earlier_chunks=earlier_chunks)
+    collective = NativeCollective("all-reduce", (implementation,), size_bytes, (4,), earlier_chunks=earlier_chunks)
+    return native_program(collective, SYSTEM)
 
 
 def assert_same(kept: CollectiveProgram, made: CollectiveProgram) -> None:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from astra_tacos.network.network_config import Dimension, NetworkConfig
 from astra_tacos.replayer.collective_program import CollectiveProgram, LocalKind
-from astra_tacos.replayer.native import NATIVE_ALGORITHMS, native_program
+from astra_tacos.replayer.native import NATIVE_ALGORITHMS, NativeCollective, native_program
 from astra_tacos.replayer.native.assembly import PATTERNS
 from astra_tacos.run.system import SystemConfig
 from astra_tacos.run.trace.schema import NodeType
@@ -154,11 +154,10 @@ def test_equals_astra_sim(case: str) -> None:
     )
     group = numbers(options["group"]) if "group" in options else list(range(network.num_npus))
     sizes = (len(group),) if "group" in options else tuple(dimension.size for dimension in dimensions)
-    involved = [bool(number) for number in numbers(options["involved"])] if "involved" in options else None
+    involved = tuple(bool(number) for number in numbers(options["involved"])) if "involved" in options else None
     num_bytes = int(size.replace("K", "")) << 10 if "K" in size else int(size.replace("M", "")) << (20 if "M" in size else 0)
-    program = native_program(
-        SHORT[pattern], names.split(","), num_bytes, sizes, system, num_npus=network.num_npus, involved=involved
-    )
+    collective = NativeCollective(SHORT[pattern], tuple(names.split(",")), num_bytes, sizes, network.num_npus, involved)
+    program = native_program(collective, system)
     finish_ns = naive_program_replay(program, network, backend, group, int(options.get("late", 0)) * 1000)
     expected: list[int] = []
     for run in right.replace("stalls", "-1").split():
@@ -302,8 +301,8 @@ def programs(draw: st.DrawFn) -> CollectiveProgram:
         active_chunks_per_dimension=draw(st.integers(1, 3)),
         collective_optimization=draw(st.sampled_from(["baseline", "localBWAware"])),
     )
-    implementations = [draw(st.sampled_from(names)) for _ in sizes]
-    return native_program(pattern, implementations, draw(st.integers(10_000, 99_999)), sizes, system)
+    implementations = tuple(draw(st.sampled_from(names)) for _ in sizes)
+    return native_program(NativeCollective(pattern, implementations, draw(st.integers(10_000, 99_999)), tuple(sizes)), system)
 
 
 @examples(20)
@@ -335,7 +334,7 @@ def test_programs_are_well_formed(program: CollectiveProgram) -> None:
 
 
 def sent_bytes(pattern: str, implementation: str, size: int, npus: int) -> list[int]:
-    program = native_program(pattern, [implementation], size, [npus], SYSTEM)
+    program = native_program(NativeCollective(pattern, (implementation,), size, (npus,)), SYSTEM)
     sends = program.kind == NodeType.COMM_SEND
     position = np.repeat(np.arange(npus), np.diff(program.rank_first))
     return np.bincount(position[sends], program.size_bytes[sends], npus).astype(int).tolist()
@@ -355,9 +354,10 @@ def test_a_tree_carries_the_whole_buffer() -> None:
 
 
 def test_trees_take_turns_across_collectives() -> None:
-    both = native_program("all-reduce", ["doubleBinaryTree"], 2000, [4], replace(SYSTEM, preferred_dataset_splits=2))
+    twice = NativeCollective("all-reduce", ("doubleBinaryTree",), 2000, (4,))
+    both = native_program(twice, replace(SYSTEM, preferred_dataset_splits=2))
     for earlier in range(4):
-        alone = native_program("all-reduce", ["doubleBinaryTree"], 1000, [4], SYSTEM, earlier_chunks=earlier)
+        alone = native_program(replace(twice, size_bytes=1000, earlier_chunks=earlier), SYSTEM)
         rows = (both.tag == earlier % 2) & (both.kind < LocalKind.TAKE)
         assert np.array_equal(alone.kind, both.kind[rows])
         assert np.array_equal(alone.peer, both.peer[rows])
@@ -457,5 +457,5 @@ def test_refusals(name: str) -> None:
     group = {key: options[key] for key in ("num_npus", "involved") if key in options}
     system = replace(SYSTEM, **{key: value for key, value in options.items() if key not in group})
     with pytest.raises(ConfigError, match=re.escape(message)) as caught:
-        native_program(*arguments, system, **group)
+        native_program(NativeCollective(*arguments, **group), system)
     assert "\n" not in str(caught.value)

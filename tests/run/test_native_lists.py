@@ -16,7 +16,7 @@ from astra_tacos.planner.place import place
 from astra_tacos.planner.plan import plan
 from astra_tacos.planner.plan_result import PlanResult
 from astra_tacos.planner.request import PlanRequest
-from astra_tacos.planner.retime.schedule_run import schedule_run
+from astra_tacos.planner.retime.schedule_run import ScheduleResult, schedule_run
 from astra_tacos.run.run import RunInputs
 from astra_tacos.support.errors import ConfigError
 
@@ -37,7 +37,11 @@ def plan_of(inputs: RunInputs, output: Path) -> PlanResult:
     return plan(PlanRequest(inputs), output)
 
 
-@pytest.mark.parametrize("command", [plan_of, place, schedule_run, divide_endpoint])
+def scheduled(inputs: RunInputs, output: Path) -> ScheduleResult:
+    return schedule_run(PlanRequest(inputs, schedule="search"), output)
+
+
+@pytest.mark.parametrize("command", [plan_of, place, scheduled, divide_endpoint])
 @pytest.mark.parametrize("group", [None, 1])
 @pytest.mark.parametrize("implementation", [["ring"], ["ring", "direct"]])
 def test_a_run_that_ends_too_early_is_refused(

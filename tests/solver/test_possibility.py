@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from astra_tacos.bounds.any_algorithm.parts import entering_bytes
 from astra_tacos.collective import make_collective
 from astra_tacos.planner.workload import find_workload
-from astra_tacos.replayer.native import NATIVE_ALGORITHMS, native_program
+from astra_tacos.replayer.native import NATIVE_ALGORITHMS, NativeCollective, native_program
 from astra_tacos.replayer.run_replay import Attempt, replay_run
 from astra_tacos.run.backend import CONGESTION_AWARE, CONGESTION_UNAWARE, CUT_THROUGH
 from astra_tacos.run.run import PATTERN_KEYS, Run, read_run
@@ -62,7 +62,7 @@ def test_which_native_algorithms_move_all_of_the_data(dims: tuple[int, ...]) -> 
     for (pattern, key), name in itertools.product(PATTERN_KEYS.items(), NATIVE_ALGORITHMS):
         for size in (MIB, 1_000_003, 1):
             try:
-                program = native_program(key, (name,) * len(dims), size, dims, _System())
+                program = native_program(NativeCollective(key, (name,) * len(dims), size, dims), _System())
             except ConfigError:
                 continue
             moved = share_moved(program, CommType(pattern), size)

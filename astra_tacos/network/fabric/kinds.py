@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from astra_tacos.network.fabric.draft import FabricDraft
 from astra_tacos.network.network_config import NetworkConfig
@@ -35,33 +36,44 @@ _SPEED = {"bandwidth": (50.0, "GB/s of an NPU's port"), "latency": (500.0, "ns o
 _OVER = {"oversubscription": (1.0, "bandwidth of ports below a switch over that above it")}
 
 
-def _leaf_spine(leaves: int, npus: int, spines: int, bandwidth: float, oversubscription: float, latency: float) -> FabricDraft:
+class _Ports(NamedTuple):
+    """Ports of a tree's switches: `_SPEED` and `_OVER`."""
+
+    bandwidth: float
+    oversubscription: float
+    latency: float
+
+
+def _tree(make: Callable[..., FabricDraft]) -> Callable[..., FabricDraft]:
+    """`make` from its counts and the figures of its ports."""
+    return lambda bandwidth, oversubscription, latency, **counts: make(_Ports(bandwidth, oversubscription, latency), **counts)
+
+
+def _leaf_spine(ports: _Ports, leaves: int, npus: int, spines: int) -> FabricDraft:
     draft = FabricDraft("leaf-spine")
     top = draft.add_many(spines, "switch", "spine")
     for leaf in draft.add_many(leaves, "switch", "leaf"):
         for npu in draft.add_many(npus, "npu"):
-            draft.connect(npu, leaf, bandwidth, latency)
+            draft.connect(npu, leaf, ports.bandwidth, ports.latency)
         for spine in top:
-            draft.connect(leaf, spine, npus * bandwidth / oversubscription / spines, latency)
+            draft.connect(leaf, spine, npus * ports.bandwidth / ports.oversubscription / spines, ports.latency)
     return draft
 
 
-def _fat_tree(
-    pods: int, leaves: int, npus: int, aggregations: int, cores: int, bandwidth: float, oversubscription: float, latency: float
-) -> FabricDraft:
+def _fat_tree(ports: _Ports, pods: int, leaves: int, npus: int, aggregations: int, cores: int) -> FabricDraft:
     draft = FabricDraft("fat-tree")
     top = draft.add_many(cores, "switch", "core")
-    up = npus * bandwidth / oversubscription
+    up = npus * ports.bandwidth / ports.oversubscription
     for pod in range(pods):
         middle = draft.add_many(aggregations, "switch", f"pod{pod}.aggregation")
         for leaf in draft.add_many(leaves, "switch", f"pod{pod}.leaf"):
             for npu in draft.add_many(npus, "npu"):
-                draft.connect(npu, leaf, bandwidth, latency)
+                draft.connect(npu, leaf, ports.bandwidth, ports.latency)
             for switch in middle:
-                draft.connect(leaf, switch, up / aggregations, latency)
+                draft.connect(leaf, switch, up / aggregations, ports.latency)
         for switch in middle:
             for core in top:
-                draft.connect(switch, core, leaves * up / aggregations / oversubscription / cores, latency)
+                draft.connect(switch, core, leaves * up / aggregations / ports.oversubscription / cores, ports.latency)
     return draft
 
 
@@ -175,7 +187,7 @@ KINDS: dict[str, FabricKind] = {
     "leaf-spine": FabricKind(
         "two levels of switches: every leaf has a link to every spine",
         {"leaves": (4, "leaf switches"), "npus": (4, "NPUs of a leaf"), "spines": (2, "spine switches"), **_SPEED, **_OVER},
-        _leaf_spine,
+        _tree(_leaf_spine),
     ),
     "fat-tree": FabricKind(
         "three levels of switches: pods of leaves and aggregation switches, below cores",
@@ -188,7 +200,7 @@ KINDS: dict[str, FabricKind] = {
             **_SPEED,
             **_OVER,
         },
-        _fat_tree,
+        _tree(_fat_tree),
     ),
     "rails": FabricKind(
         "nodes with a switch inside; the k-th NPUs of all nodes share the k-th rail's switch",

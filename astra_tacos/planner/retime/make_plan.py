@@ -79,25 +79,10 @@ def make_plan(
     return Plan((plan_placed if request.place else plan)(request, output, on_native, on_progress))
 
 
-def _schedule(request: PlanRequest, folder: Path, cache: SynthesisCache | None, on_progress: OnProgress) -> ScheduleResult:
-    assert request.schedule is not None
-    return schedule_run(
-        request.inputs,
-        folder,
-        request.schedule,
-        backend=request.backend,
-        most_replays=request.schedule_replays,
-        cache=cache,
-        per_iteration=request.per_iteration,
-        effort=request.options.effort,
-        on_progress=on_progress,
-    )
-
-
 def _schedule_only(request: PlanRequest, output: Path, on_progress: OnProgress) -> ScheduleResult:
     """Write a run whose communication is scheduled, and its recording; its collectives keep their algorithms."""
     with replaced_directory(output) as folder:
-        result = _schedule(request, folder, None, on_progress)
+        result = schedule_run(request, folder, None, on_progress)
         run = read_run(planned_inputs(folder, request.inputs))
         recording = record_run(run, replay_run(run, result.backend, route_loads=True))
         write_plan(folder, {"schedule": result.to_json()}, [], ())
@@ -115,7 +100,7 @@ def _scheduled_plan(request: PlanRequest, output: Path, on_native: OnProgress, o
     with scratch_directory() as scratch:
         folder = scratch / "scheduled"
         folder.mkdir()
-        scheduled = _schedule(request, folder, SynthesisCache(request.cache), on_progress)
+        scheduled = schedule_run(request, folder, SynthesisCache(request.cache), on_progress)
         chosen = request.inputs if scheduled.is_as_is else planned_inputs(folder, request.inputs)
         more_figures: dict[str, Any] = {}
         own = plan(replace(request, inputs=chosen), scratch / "planned", on_native)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from astra_tacos.planner.request import DEFAULT_REPLAYS
+from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.retime.candidates import Candidate, Candidates, replay_with
 from astra_tacos.planner.retime.collectives import SynthesizedCollectives
 from astra_tacos.planner.retime.exposure_bound import exposed_ns, exposed_of_ranks
@@ -34,7 +34,6 @@ from astra_tacos.run.run import WORKLOAD, Run, RunInputs, read_run
 from astra_tacos.run.trace.reader import read_names
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.errors import AstraTacosError, ConfigError
-from astra_tacos.synthesizer.search.search_options import THOROUGH
 
 _MOST_LAYERS = 1000
 _MOST_RANKS = 4
@@ -146,38 +145,23 @@ class ScheduleResult:
 
 
 def schedule_run(
-    inputs: RunInputs,
+    request: PlanRequest,
     folder: Path,
-    asked: str = SEARCH,
-    *,
-    backend: Backend | str | None = None,
-    most_replays: int = DEFAULT_REPLAYS,
     cache: SynthesisCache | None = None,
-    per_iteration: bool = False,
-    effort: str = THOROUGH,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> ScheduleResult:
     """Write a run whose communication is scheduled by policies; its collectives keep their algorithms.
 
     Parameters
     ----------
-    inputs
-        The run.
+    request
+        The run, the network model that judges, and its `schedule`: `search`, `as-is`, or policies and systems with options
+        (`request.parse_schedule`). A search stops as the effort of its options says.
     folder
         Empty directory to write.
-    asked
-        `search`, `as-is`, or policies and systems with options (`request.parse_schedule`).
-    backend
-        The network model that judges, or its name; None for the network's default.
-    most_replays
-        For `search`, how many combinations are tried beside each policy alone.
     cache
         Where synthesized collectives are kept, with which all is judged; None to judge with the run's own. The written run has
         its own in either case.
-    per_iteration
-        Whether an iteration in steady state is to be short, not the whole run: of runs whose nodes are named by steps.
-    effort
-        For `search`, when it stops.
     on_progress
         Called with how many were tried, and how many there are at most.
 
@@ -188,11 +172,12 @@ def schedule_run(
     ReplayError
         If the run before does not end.
     """
+    inputs, asked, per_iteration = request.inputs, request.schedule or SEARCH, request.per_iteration
     requests = None if asked in (AS_IS, SEARCH) else parse_schedule(asked)
     workload = find_workload(inputs)
     check_dimensions(workload.run)
     _check_size(workload.run)
-    model = choose_backend(backend, workload.run.network)
+    model = choose_backend(request.backend, workload.run.network)
     NETWORK_MODELS[model](workload.run.network)
     collectives = None if cache is None else SynthesizedCollectives(workload, model, cache=cache)
     before = replay_with(collectives, workload.run, model)
@@ -203,7 +188,7 @@ def schedule_run(
     if asked != AS_IS:
         candidates = Candidates(workload, before, model, collectives, per_iteration)
         alone = None if requests is None else _one(candidates, requests, before, notes)
-        found = alone or search(candidates, most_replays, on_progress, effort)
+        found = alone or search(candidates, request.schedule_replays, on_progress, request.options.effort)
         best, tried = found.best, found.tried
         if best is not None:
             write_scheduled(folder, inputs, workload, candidates.source, best.new, model)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from astra_tacos.replayer.native.composition import NATIVE_ALGORITHMS, native_program
+from astra_tacos.replayer.native.composition import NATIVE_ALGORITHMS, NativeCollective, native_program
 
-__all__ = ["NATIVE_ALGORITHMS", "native_program"]
+__all__ = ["NATIVE_ALGORITHMS", "NativeCollective", "native_program"]

@@ -98,19 +98,9 @@ class _Step:
     backwards: bool = False
 
 
-def native_program(
-    pattern: str,
-    implementations: Sequence[str],
-    size_bytes: int,
-    dimensions: Sequence[int],
-    system: NativeSystem,
-    *,
-    num_npus: int | None = None,
-    involved: Sequence[bool] | None = None,
-    earlier_chunks: int = 0,
-    positions: tuple[int, ...] | None = None,
-) -> CollectiveProgram:
-    """The program of a native collective: the actions of every NPU of a group under ASTRA-sim's native implementations.
+@dataclass(frozen=True, slots=True)
+class NativeCollective:
+    """A native collective of a group of NPUs.
 
     Parameters
     ----------
@@ -123,8 +113,6 @@ def native_program(
     dimensions
         Sizes n0, n1, ...; the NPU at coordinates c0, c1, ... has position c0 + n0 * (c1 + n1 * ...). A communicator group of
         some of the NPUs is one dimension.
-    system
-        Settings. `local_reduction_delay_ns` has no effect, as `model-shared-bus` is not modelled.
     num_npus
         Number of NPUs of the network, if the group has fewer.
     involved
@@ -134,12 +122,29 @@ def native_program(
         `doubleBinaryTree` alternate across collectives. Only its parity matters.
     positions
         The positions that the program has, ascending; None for all.
+    """
+
+    pattern: str
+    implementations: tuple[str, ...]
+    size_bytes: int
+    dimensions: tuple[int, ...]
+    num_npus: int | None = None
+    involved: tuple[bool, ...] | None = None
+    earlier_chunks: int = 0
+    positions: tuple[int, ...] | None = None
+
+
+def native_program(collective: NativeCollective, system: NativeSystem) -> CollectiveProgram:
+    """The program of a native collective: the actions of every NPU of a group under ASTRA-sim's native implementations.
+
+    Of the settings, `local_reduction_delay_ns` has no effect, as `model-shared-bus` is not modelled.
 
     Raises
     ------
     ConfigError
         Where ASTRA-sim stops, crashes, stalls or never ends, and if the program is too large.
     """
+    pattern, dimensions, num_npus = collective.pattern, collective.dimensions, collective.num_npus
     if pattern not in PATTERNS:
         raise ConfigError(f"native collective: found {pattern!r}, expected {', '.join(PATTERNS)}")
     num_positions = math.prod(dimensions)
@@ -147,9 +152,9 @@ def native_program(
     limit = system.active_chunks_per_dimension
     if limit < 1:
         raise ConfigError(f"{system.source}: active-chunks-per-dimension is {limit}, where ASTRA-sim stalls; expected 1 or more")
-    chunk_bytes, num_chunks = cut_into_chunks(pattern, size_bytes, num_npus or num_positions, system)
-    layout = _layout(pattern, implementations, dimensions, sub_group, system)
-    steps = _steps(pattern, layout, involved, system)
+    chunk_bytes, num_chunks = cut_into_chunks(pattern, collective.size_bytes, num_npus or num_positions, system)
+    layout = _layout(pattern, collective.implementations, dimensions, sub_group, system)
+    steps = _steps(pattern, layout, collective.involved, system)
     if not steps:
         raise ConfigError(
             f"{system.source}: {pattern} over {num_positions} NPUs: no dimension of 2 NPUs or more takes part, so that ASTRA-sim "
@@ -166,8 +171,8 @@ def native_program(
         sub_group,
         _SUB_GROUP_ENDPOINT_NS if sub_group else system.endpoint_delay_ns,
         system.local_mem_bw_gbps,
-        earlier_chunks % 2,
-        positions,
+        collective.earlier_chunks % 2,
+        collective.positions,
     )
     return _kept.get(composition, composition.program)
 

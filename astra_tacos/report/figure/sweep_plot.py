@@ -284,12 +284,12 @@ def draw_heatmaps(
     # Bright colours are better values, as on the page, or higher values if neither direction is better.
     shades = colours_from("viridis_r" if goal == LOWER else "viridis", 0.0, 1.0).with_extremes(bad=_NO_VALUE)
     image = None
-    for place, (axes, own) in enumerate(zip(grid, cells, strict=True)):
+    for axes, own in zip(grid, cells, strict=True):
         image = axes.imshow(own / scale.divisor, cmap=shades, norm=norm, aspect="auto", interpolation="nearest", origin="lower")
         beside = axes.get_subplotspec().get_gridspec().ncols  # type: ignore[union-attr]
         if len(x_values) * beside <= _MOST_WRITTEN[width][0] and len(y_values) <= _MOST_WRITTEN[width][1]:
             _write(axes, own, scale, shades, norm)
-        _label(axes, choice, table, x_values, y_values, width, is_first=place % beside == 0, room=1 / beside)
+        _label(axes, choice, table, x_values, y_values, width)
     handles: list[Any] = []
     if low < high:
         bar = figure.colorbar(image, ax=grid, pad=0.02, fraction=0.06)  # type: ignore[arg-type]
@@ -312,16 +312,10 @@ def _write(axes: Axes, cells: Any, scale: Any, shades: Any, norm: Any) -> None:
             axes.text(right, down, scale.cell(value), ha="center", va="center", fontsize=6, color=colour)
 
 
-def _label(
-    axes: Axes,
-    choice: Choice,
-    table: SweepColumns,
-    x_values: list[Any],
-    y_values: list[Any],
-    width: str,
-    is_first: bool,
-    room: float,
-) -> None:
+def _label(axes: Axes, choice: Choice, table: SweepColumns, x_values: list[Any], y_values: list[Any], width: str) -> None:
+    place = axes.get_subplotspec()
+    assert place is not None
+    room, is_first = 1 / place.get_gridspec().ncols, place.is_first_col()
     x_step, y_step = (-(-len(v) // max(int(_MOST_LABELS[width] * share), 8)) for v, share in ((x_values, room), (y_values, 1.0)))
     about = measure(table, choice.x), measure(table, choice.y)
     labels = texts(x_values, about[0])

@@ -80,7 +80,7 @@ def ids_to_rows(ids: I64, dep: I64_OUT, first_row: int, seed: np.uint64):
 
 
 @kernel
-def precedes(rank_first: I64, rank_of: I64, place: I64, order: I64, dep_first: I64, dep: I64, before: I64, after: I64):
+def precedes(rank_of: I64, place: I64, order: I64, dep_first: I64, dep: I64, before: I64, after: I64):
     """bool per query: does a chain of dependencies lead from `before` to `after`, two rows of one rank?
 
     Queries are sorted by the place of `before` in `order`. One pass over a rank follows 64 rows, one bit each.

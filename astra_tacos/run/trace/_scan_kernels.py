@@ -521,6 +521,46 @@ def count_nodes(data: U8, size: int):
     return nodes, deps, most, size
 
 
+@inlined
+def _forget(values):
+    """No attribute is known."""
+    for slot in range(_NUM_VALUES):
+        values[slot] = _ABSENT if slot < _NUM_ATTRIBUTES else 0
+    values[_IS_CPU_OP] = 0
+    values[_IS_RRC] = 0
+
+
+@inlined
+def _put_row(table, row, node, duration, kind, values, offset):
+    """Fill a row of the table, but for its dependencies and its group, from what a node at an offset has."""
+    is_send = kind == _COMM_SEND
+    is_message = is_send or kind == _COMM_RECV
+    to, back = values[_COMM_DST], values[_COMM_SRC]
+    table.numbers[0, row] = np.int64(node)
+    table.numbers[1, row] = _bounded(duration)
+    table.numbers[2, row] = values[_COMM_SIZE]
+    table.numbers[3, row] = _ABSENT if not is_message else to if is_send else back
+    table.numbers[4, row] = values[_COMM_TAG]
+    table.flags[0, row] = kind if kind < _UNKNOWN_KIND else _UNKNOWN_KIND
+    line = 5
+    if len(table.numbers) == 8 or len(table.numbers) == 16:
+        for key in range(_CHUNK, _CHUNK + 3):
+            table.numbers[line, row] = values[key]
+            line += 1
+        table.flags[1, row] = values[_IS_RRC] != 0
+        table.flags[3, row] = (values[CHUNK_LIST] > 0) | (values[PLACE_LIST] > 0) << 1
+    if len(table.marks):
+        for key in _WORKLOAD_NUMBERS:
+            table.numbers[line, row] = values[key]
+            line += 1
+        table.numbers[line - 1, row] = offset
+        table.numbers[line - 4, row] = _ABSENT if not is_message else back if is_send else to
+        table.flags[2, row] = values[_IS_CPU_OP] != 0
+        table.marks[0, row] = values[_WRONG_TYPE] & _WORKLOAD_MARKS
+        table.marks[1, row] = values[_NO_VALUE] & _WORKLOAD_MARKS
+        table.marks[2, row] = 0
+
+
 @kernel
 def scan_nodes(data: U8, size: int, seed: np.uint64, table: Table, held: I64_OUT, groups: GroupNames):
     """Read metadata and nodes of the first `size` bytes of `data`, which has `PADDING` bytes more.
@@ -542,8 +582,7 @@ def scan_nodes(data: U8, size: int, seed: np.uint64, table: Table, held: I64_OUT
     begin = np.int64(data.ctypes.data)
     end = begin + size
     at = message = begin
-    row = table.room[0] - 1
-    used = table.room[2]
+    row, used = table.room[0] - 1, table.room[2]
     num_names = np.int64(0)
     values = np.empty(_NUM_VALUES, np.int64)
     while at < end:
@@ -551,10 +590,7 @@ def scan_nodes(data: U8, size: int, seed: np.uint64, table: Table, held: I64_OUT
         is_node = row >= table.room[0]
         num_held = 0
         node = duration = node_kind = _U0
-        for slot in range(_NUM_VALUES):
-            values[slot] = _ABSENT if slot < _NUM_ATTRIBUTES else 0
-        values[_IS_CPU_OP] = 0
-        values[_IS_RRC] = 0
+        _forget(values)
         at, stop = _frame(at, end)
         if stop < 0:
             at = stop
@@ -609,36 +645,11 @@ def scan_nodes(data: U8, size: int, seed: np.uint64, table: Table, held: I64_OUT
                 table.dep[used] = held[entry]
                 used += 1
             table.dep_first[row + 1] = used
-            is_send = node_kind == _COMM_SEND
-            is_message = is_send or node_kind == _COMM_RECV
-            to, back = values[_COMM_DST], values[_COMM_SRC]
-            table.numbers[0, row] = np.int64(node)
-            table.numbers[1, row] = _bounded(duration)
-            table.numbers[2, row] = values[_COMM_SIZE]
-            table.numbers[3, row] = _ABSENT if not is_message else to if is_send else back
-            table.numbers[4, row] = values[_COMM_TAG]
-            table.flags[0, row] = node_kind if node_kind < _UNKNOWN_KIND else _UNKNOWN_KIND
-            line = 5
-            if len(table.numbers) == 8 or len(table.numbers) == 16:
-                for key in range(_CHUNK, _CHUNK + 3):
-                    table.numbers[line, row] = values[key]
-                    line += 1
-                table.flags[1, row] = values[_IS_RRC] != 0
-                table.flags[3, row] = (values[CHUNK_LIST] > 0) | (values[PLACE_LIST] > 0) << 1
-            if len(table.marks):
-                for key in _WORKLOAD_NUMBERS:
-                    table.numbers[line, row] = values[key]
-                    line += 1
-                table.numbers[line - 1, row] = message - begin
-                table.numbers[line - 4, row] = _ABSENT if not is_message else back if is_send else to
-                table.flags[2, row] = values[_IS_CPU_OP] != 0
-                table.marks[0, row] = values[_WRONG_TYPE] & _WORKLOAD_MARKS
-                table.marks[1, row] = values[_NO_VALUE] & _WORKLOAD_MARKS
-                table.marks[2, row] = 0
-                if values[_PG_NAME] != _ABSENT:
-                    group = _group(values[_PG_NAME], values[_SIZE], seed, begin, groups, num_names)
-                    num_names += group == num_names
-                    table.marks[2, row] = group + 1
+            _put_row(table, row, node, duration, node_kind, values, message - begin)
+            if len(table.marks) and values[_PG_NAME] != _ABSENT:
+                group = _group(values[_PG_NAME], values[_SIZE], seed, begin, groups, num_names)
+                num_names += group == num_names
+                table.marks[2, row] = group + 1
         row += 1
     return FINE if row == table.room[1] and used == table.room[3] else NO_ROOM, 0, 0, num_names
 

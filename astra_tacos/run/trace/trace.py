@@ -274,5 +274,5 @@ def precede(
     asked = np.flatnonzero(place[before] < place[after])  # a row can only depend on earlier ones
     asked = asked[np.lexsort((place[after[asked]], place[before[asked]]))]
     rows = before[asked], after[asked]
-    answer[asked] = precedes(trace.rank_first, trace.rank, place, order, trace.dep_first, trace.dep, *rows)
+    answer[asked] = precedes(trace.rank, place, order, trace.dep_first, trace.dep, *rows)
     return answer

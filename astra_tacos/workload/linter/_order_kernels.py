@@ -43,10 +43,21 @@ def _doubled(array):
     return longer
 
 
+class RankOrders(NamedTuple):
+    """The rows of each rank in an order that keeps their dependencies (CSR; negative entries are none).
+
+    `ordered` says how many of a rank's rows have a place in the order; the others are in cycles or behind them.
+    """
+
+    rank_first: I64
+    ordered: I64
+    order: I64
+    dep_first: I64
+    dep: I64
+
+
 @kernel
-def unordered_pairs(
-    rank_first: I64, ordered: I64, order: I64, dep_first: I64, dep: I64, sort: I64, most_words: int, most_pairs: int
-):
+def unordered_pairs(ranks: RankOrders, sort: I64, most_words: int, most_pairs: int):
     """Pairs of tracked rows of one rank that no chain of dependencies orders.
 
     `sort` is int64 per row: -1 for rows that are not tracked, else equal for interchangeable rows; pairs of equal sort are left
@@ -55,12 +66,13 @@ def unordered_pairs(
     first_row = np.empty(1024, np.int64)
     second_row = np.empty(1024, np.int64)
     count = 0
-    num_ranks = len(rank_first) - 1
+    order, dep_first, dep = ranks.order, ranks.dep_first, ranks.dep
+    num_ranks = len(ranks.ordered)
     cut = np.zeros(num_ranks, np.bool_)
     place = np.empty(len(order), np.int64)
     for rank in range(num_ranks):
-        begin = rank_first[rank]
-        size = ordered[rank]
+        begin = ranks.rank_first[rank]
+        size = ranks.ordered[rank]
         tracked = 0
         for at in range(size):
             place[order[begin + at]] = at

@@ -185,9 +185,8 @@ def _free_pairs(
     sort[collectives.row] = collectives.sort + 1
     group = np.full(trace.num_nodes, SEND_GROUP, np.int64)
     group[collectives.row] = collectives.group
-    first, second, cut = kernels.unordered_pairs(
-        trace.rank_first, view.ordered, view.order, trace.dep_first, trace.dep, sort, _MOST_WORDS, _MOST_PAIRS
-    )
+    orders = kernels.RankOrders(trace.rank_first, view.ordered, view.order, trace.dep_first, trace.dep)
+    first, second, cut = kernels.unordered_pairs(orders, sort, _MOST_WORDS, _MOST_PAIRS)
     free = ~graph.stuck[graph.rows.vertex[first]] & ~graph.stuck[graph.rows.vertex[second]]
     first, second = first[free], second[free]
     followed = len(first) == 0 or (len(distinct(graph.rows.vertex[first])) // 64 + 1) * len(graph.edges.needed) * 2 <= _MOST_STEPS

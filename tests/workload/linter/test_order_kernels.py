@@ -80,7 +80,7 @@ def test_precedes_is_reachability(case_ranks: Ranks, data: st.DataObject) -> Non
     chosen = data.draw(st.lists(st.sampled_from(pairs), min_size=1, max_size=200))
     chosen.sort(key=lambda pair: case.place[pair[0]])
     before, after = np.array(chosen).T
-    answer = precedes(case.rank_first, case.rank, case.place, case.order, case.dep_first, case.dep, before, after)
+    answer = precedes(case.rank, case.place, case.order, case.dep_first, case.dep, before, after)
     assert answer.tolist() == [a != b and nx.has_path(case.graph, a, b) for a, b in chosen]
 
 
@@ -89,7 +89,7 @@ def test_precedes_is_reachability(case_ranks: Ranks, data: st.DataObject) -> Non
 def test_unordered_pairs_are_those_without_a_path(case_ranks: Ranks, data: st.DataObject) -> None:
     case = Case(case_ranks)
     sort = np.array(data.draw(st.lists(st.integers(-1, 3), min_size=case.num, max_size=case.num)), np.int64)
-    arguments = (case.rank_first, case.ordered, case.order, case.dep_first, case.dep, sort)
+    arguments = kernels.RankOrders(case.rank_first, case.ordered, case.order, case.dep_first, case.dep), sort
     first, second, cut = kernels.unordered_pairs(*arguments, 1 << 20, 1 << 20)
     expected = {
         frozenset((a, b))
