@@ -29,7 +29,7 @@ from astra_tacos.network.ns3 import DEFAULT_NS3, Ns3Config, read_ns3_config
 from astra_tacos.network.reducing import ReducingDevice, check_reducing, read_reducing, reducing_text
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.input_file import refuse_infragraph, text_of
-from astra_tacos.support.text_files import describe, describe_keys, filled_text, parse_decimal, read_yaml_mapping
+from astra_tacos.support.text_files import describe, describe_keys, filled_text, finite_number, is_whole, read_yaml_mapping
 
 MAX_NPUS = 2_000_000
 MIN_BANDWIDTH_GIBPS, MAX_BANDWIDTH_GIBPS = 1e-9, 1e12
@@ -161,8 +161,8 @@ def _error(path: Path, extension: Mapping[str, Any]) -> float | None:
     """The share by which measured times are off."""
     if "error" not in extension:
         return None
-    error = _number(extension["error"])
-    if error is None or not 0 < error < math.inf:
+    error = finite_number(extension["error"])
+    if error is None or error <= 0:
         raise ConfigError(f"{path}: astra_tacos.error is {describe(extension['error'])}, expected a share like 0.06")
     return error
 
@@ -325,24 +325,13 @@ def _sizes(path: str | Path, values: Sequence[object]) -> list[int]:
 
 
 def _size(path: str | Path, index: int, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value <= 1:
+    if not is_whole(value, 2, math.inf):
         raise ConfigError(f"{path}: npus_count[{index}] is {describe(value)}, expected a whole number above 1")
     return value
 
 
-def _number(value: object) -> float | None:
-    """A finite number, also one in quotes, which yaml-cpp does not tell from others."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        return None
-    try:
-        number = parse_decimal(value) if isinstance(value, str) else float(value)
-    except OverflowError:
-        return None
-    return number if number is not None and math.isfinite(number) else None
-
-
 def _bandwidth(path: str | Path, key: str, value: object) -> float:
-    number = _number(value)
+    number = finite_number(value)
     if number is None or not MIN_BANDWIDTH_GIBPS <= number <= MAX_BANDWIDTH_GIBPS:
         least = f"at least {MIN_BANDWIDTH_GIBPS:g}" if number is not None and number > 0 else "above 0"
         raise ConfigError(
@@ -352,7 +341,7 @@ def _bandwidth(path: str | Path, key: str, value: object) -> float:
 
 
 def _latency(path: str | Path, key: str, value: object) -> float:
-    number = _number(value)
+    number = finite_number(value)
     if number is None or not 0 <= number <= MAX_LATENCY_NS:
         most = f" and at most {MAX_LATENCY_NS:g}" if number is not None and number > 0 else ""
         raise ConfigError(f"{path}: {key} is {describe(value)}, expected a number of ns, 0 or more{most}")
@@ -360,7 +349,7 @@ def _latency(path: str | Path, key: str, value: object) -> float:
 
 
 def _device(path: Path, key: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    if not is_whole(value, 0, math.inf):
         raise ConfigError(f"{path}: {key} is {describe(value)}, expected a device id, 0 or more")
     return value
 
@@ -424,7 +413,7 @@ def _explicit_links(path: Path, value: object, *, may_be_parallel: bool) -> tupl
 def _forwarding(path: Path, extension: Mapping[str, Any], links: Sequence[LinkSpec]) -> tuple[ForwardingDevice, ...]:
     """The devices that only forward: the last ones, as many as `switches` says or the table `nodes` lists."""
     count = extension.get("switches")
-    if "switches" in extension and (isinstance(count, bool) or not isinstance(count, int) or not 0 <= count < MAX_NPUS):
+    if "switches" in extension and not is_whole(count, 0, MAX_NPUS - 1):
         raise ConfigError(f"{path}: astra_tacos.switches is {describe(count)}, expected the number of devices that only forward")
     num_devices = 1 + max(max(link.src, link.dst) for link in links)
     if "nodes" not in extension:

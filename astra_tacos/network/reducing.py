@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import describe, describe_keys
+from astra_tacos.support.text_files import describe, describe_keys, is_whole
 from astra_tacos.support.units import format_size, parse_size
 
 ALL = "all"
@@ -132,7 +132,7 @@ def _ids(where: str, value: object, every: Callable[[], Sequence[int]], first: i
     if not isinstance(value, list) or not value:
         raise ConfigError(f"{where} is {describe(value)}, expected {ALL} or a list of ids, {_range(first, end)}")
     for device in value:
-        if isinstance(device, bool) or not isinstance(device, int) or not first <= device < end:
+        if not is_whole(device, first, end - 1):
             raise ConfigError(f"{where} names {describe(device)}, expected {_range(first, end)}")
     return value
 
@@ -156,6 +156,6 @@ def _limits(where: str, settings: Mapping[str, Any]) -> tuple[int | None, int | 
 def _whole(where: str, key: str, value: object, least: int, unit: str) -> int | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _MOST:
+    if not is_whole(value, least, _MOST):
         raise ConfigError(f"{where}: {key} is {describe(value)}, expected a whole number of {unit}, {least} to {_MOST}")
     return value

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from astra_tacos.run.trace.trace import WorkloadColumns
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.grouping import row_places
-from astra_tacos.support.text_files import describe, read_json_object
+from astra_tacos.support.text_files import describe, is_whole, read_json_object
 
 if TYPE_CHECKING:
     from astra_tacos.run.run import Run
@@ -70,7 +70,7 @@ def group_members(path: Path, group: int, ranks: object) -> tuple[int, ...]:
         raise ConfigError(f"{path}: group {group} is {describe(ranks)}, expected a list of ranks")
     seen: set[int] = set()
     for index, rank in enumerate(ranks):
-        if isinstance(rank, bool) or not isinstance(rank, int) or not 0 <= rank <= MAX_RANK:
+        if not is_whole(rank, 0, MAX_RANK):
             raise ConfigError(f"{path}: group {group} has {describe(rank)} at {index}, expected a rank")
         if rank in seen:
             raise ConfigError(f"{path}: group {group} has rank {rank} twice, expected each rank once")

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.input_file import read_bounded, refuse_foreign
-from astra_tacos.support.text_files import parse_json_object
+from astra_tacos.support.text_files import is_whole, parse_json_object
 
 MAX_FILE_BYTES = 1 << 28
 BUFFER_NAMES = ("i", "o", "s")
@@ -349,13 +349,13 @@ class _Entry:
 
     def whole(self, key: str, default: int | None = None, *, least: int = 0, most: int = (1 << 64) - 1) -> int:
         found = default if default is not None and key not in self.value else self._get(key)
-        if not isinstance(found, int) or isinstance(found, bool) or not least <= found <= most:
+        if not is_whole(found, least, most):
             self.refuse(f"{key} is {str(found)[:40]!r}, expected a whole number, {least} to {most}")
         return int(found)
 
     def wholes(self, key: str, limit: int) -> tuple[int, ...]:
         found = self._get(key)
-        if not isinstance(found, list) or any(not isinstance(n, int) or isinstance(n, bool) or not 0 <= n < limit for n in found):
+        if not isinstance(found, list) or not all(is_whole(each, 0, limit - 1) for each in found):
             self.refuse(f"{key} is {str(found)[:40]!r}, expected a list of numbers below {limit}")
         return tuple(found)
 

@@ -38,7 +38,7 @@ from astra_tacos.study.sweep.settings import read_number
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.support.expression import Names
 from astra_tacos.support.input_file import open_regular
-from astra_tacos.support.text_files import describe, filled_text
+from astra_tacos.support.text_files import describe, filled_text, is_number, is_whole
 
 _BANDWIDTH, _PER_NPU = "bandwidth", "bandwidth_per_npu"
 _TEMPLATE_KEYS = ("name", "topology", "npus_count", _BANDWIDTH, _PER_NPU, "latency")
@@ -101,7 +101,7 @@ def _failures(field: Field | None, names: Names) -> tuple[float | None, int | No
     where = field.where
     fraction = read_number(value["fraction"], f"{where}.fraction", "a number of 0 to below 1", lambda number: 0 <= number < 1)
     seed = value.get("seed", 0)
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 62:
+    if not is_whole(seed, 0, (1 << 62) - 1):
         raise ConfigError(f"{where}.seed is {describe(seed)}, expected a whole number from 0 on")
     return fraction, seed
 
@@ -213,7 +213,7 @@ class Networks:
     def _of_fabric(self, where: str, template: Mapping[str, Any]) -> NamedNetwork:
         values = {str(key): value for key, value in template.items() if key not in (_FABRIC, "name")}
         for key, value in values.items():
-            if isinstance(value, bool) or not isinstance(value, int | float):
+            if not is_number(value, -math.inf, math.inf):
                 raise ConfigError(f"{where}.{key} is {describe(value)}, expected a number")
         kind = filled_text(template[_FABRIC], f"{where}.{_FABRIC}", ", ".join(KINDS))
         with naming(where):
