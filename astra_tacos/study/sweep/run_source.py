@@ -33,8 +33,8 @@ from astra_tacos.run.system import read_system
 from astra_tacos.run.trace.reader import trace_files
 from astra_tacos.study.optimizer.libra_files import CostModel
 from astra_tacos.study.optimizer.shape import Shape, link_gibps, npu_gbps
-from astra_tacos.study.sweep.axes import DERIVED, MARK, Field, check_keys, naming
-from astra_tacos.study.sweep.settings import read_number
+from astra_tacos.study.sweep.axes import DERIVED, MARK, Field, check_keys
+from astra_tacos.study.sweep.settings import naming, read_number
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.support.expression import Names
 from astra_tacos.support.input_file import open_regular
