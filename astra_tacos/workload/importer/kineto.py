@@ -9,13 +9,13 @@ from __future__ import annotations
 import bisect
 import functools
 import math
-import re
 from dataclasses import dataclass
 from typing import Any
 
 from astra_tacos.run.groups import MAX_RANK
 from astra_tacos.run.trace.reader import MAX_RANKS
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.text_files import is_number
 from astra_tacos.workload.importer.documents import Document
 from astra_tacos.workload.importer.host_trace import (
     DEFAULT_GROUP,
@@ -23,20 +23,18 @@ from astra_tacos.workload.importer.host_trace import (
     Communication,
     communication_of,
     rank_list,
-    sound_text,
     tensor_bytes,
     whole_number,
 )
+from astra_tacos.workload.repairer.node import sound_text
 
 _ON_GPU = frozenset(("kernel", "gpu_memcpy", "gpu_memset"))
 _ON_HOST = frozenset(("cpu_op", "user_annotation", "python_function"))
 _RUNTIME = frozenset(("cuda_runtime", "cuda_driver", "hip_runtime"))
 _SYNCHRONISES = ("StreamSynchronize", "DeviceSynchronize", "EventSynchronize")
 _WAITS = "StreamWaitEvent"
-_NUMBER = (int, float)
 _MOST_US = 1 << 53
 """Times beyond this are damage; Unix time is far below it."""
-_RANK = re.compile(r"[0-9]{1,9}")
 _LIBRARIES = ("nccl", "rccl")
 
 
@@ -177,17 +175,9 @@ def _category_of_span(event: Any) -> str | None:
     """The category of an event that has a name, a begin and a duration; None for others."""
     if not isinstance(event, dict) or event.get("ph") != "X":
         return None
-    category, begin, duration = event.get("cat"), event.get("ts"), event.setdefault("dur", 0)
-    if (
-        isinstance(category, str)
-        and isinstance(event.get("name"), str)
-        and isinstance(begin, _NUMBER)
-        and isinstance(duration, _NUMBER)
-        and -_MOST_US <= begin <= _MOST_US
-        and 0 <= duration <= _MOST_US
-    ):
-        return category
-    return None
+    event["name"] = sound_text(event.get("name"))
+    is_span = is_number(event.get("ts"), -_MOST_US, _MOST_US) and is_number(event.setdefault("dur", 0), 0, _MOST_US)
+    return str(event.get("cat")) if is_span and event["name"] else None
 
 
 def _correlation(event: dict[str, Any]) -> int | None:
@@ -251,8 +241,7 @@ def _communication(
     around = annotations.around(launch) if launch else None
     for source in (event, *((around,) if around else ())):
         args = _args(source)
-        name = args.get("Collective name")
-        if isinstance(name, str):
+        if name := sound_text(args.get("Collective name")):
             size = tensor_bytes(args.get("In msg nelems"), args.get("dtype"))
             found = communication_of(name, size, _group(args, groups), _peer(args, name))
             if found is not None:
@@ -275,16 +264,10 @@ def _tensor_size(args: dict[str, Any]) -> int | None:
 
 
 def _group(args: dict[str, Any], groups: dict[str, list[int]]) -> str:
-    name, ranks = args.get("Process Group Name"), args.get("Process Group Ranks")
-    if not isinstance(name, str) or not name:
-        return DEFAULT_GROUP
-    if isinstance(ranks, str):
-        numbers = ranks.strip("[] ").replace(" ", "").split(",")  # long lists end with "...": they say nothing
-        ranks = [int(number) for number in numbers] if all(_RANK.fullmatch(number) for number in numbers) else []
-    name = sound_text(name)
-    if rank_list(ranks):
-        groups[name] = rank_list(ranks)
-    return name
+    name, ranks = sound_text(args.get("Process Group Name")), rank_list(args.get("Process Group Ranks"))
+    if name and ranks:
+        groups[name] = ranks
+    return name or DEFAULT_GROUP
 
 
 def _peer(args: dict[str, Any], name: str) -> int | None:
