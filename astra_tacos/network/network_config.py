@@ -29,7 +29,16 @@ from astra_tacos.network.ns3 import DEFAULT_NS3, Ns3Config, read_ns3_config
 from astra_tacos.network.reducing import ReducingDevice, check_reducing, read_reducing, reducing_text
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.input_file import refuse_infragraph, text_of
-from astra_tacos.support.text_files import describe, describe_keys, filled_text, finite_number, is_whole, read_yaml_mapping
+from astra_tacos.support.text_files import (
+    check_keys,
+    describe,
+    filled_text,
+    finite_number,
+    is_whole,
+    list_value,
+    mapping_value,
+    read_yaml_mapping,
+)
 
 MAX_NPUS = 2_000_000
 MIN_BANDWIDTH_GIBPS, MAX_BANDWIDTH_GIBPS = 1e-9, 1e12
@@ -131,14 +140,10 @@ def read_network(path: str | Path) -> NetworkConfig:
     document = read_yaml_mapping(path)
     refuse_infragraph(path, document)
     for key in document:
-        if key != "astra_tacos" and get_close_matches(str(key).lower(), ("astra_tacos",), cutoff=0.8):
+        if key != "astra_tacos" and get_close_matches(key.lower(), ("astra_tacos",), cutoff=0.8):
             raise ConfigError(f"{path}: has the key {describe(key)}, expected astra_tacos")
-    extension = document.get("astra_tacos", {})
-    if not isinstance(extension, dict):
-        raise ConfigError(f"{path}: astra_tacos is {describe(extension)}, expected a mapping")
-    for key in extension:
-        if key not in _EXTENSION_KEYS:
-            raise ConfigError(f"{path}: astra_tacos has the key {describe(key)}, expected {', '.join(_EXTENSION_KEYS)}")
+    extension = mapping_value(document.get("astra_tacos", {}), f"{path}: astra_tacos", "a mapping")
+    check_keys(extension, f"{path}: astra_tacos", _EXTENSION_KEYS)
     failed_links = _failed_links(path, extension)
     overrides = _link_overrides(path, extension)
     if "links" in extension:
@@ -301,13 +306,10 @@ def make_dimensions(
 
 
 def _list(path: str | Path, mapping: Mapping[str, Any], key: str, prefix: str = "") -> list[Any]:
+    expected = "a list of one entry per dimension"
     if key not in mapping:
-        raise ConfigError(f"{path}: {prefix}{key} is missing, expected a list of one entry per dimension")
-    value = mapping[key]
-    if not isinstance(value, list) or not value:
-        found = "an empty list" if value == [] else describe(value)
-        raise ConfigError(f"{path}: {prefix}{key} is {found}, expected a list of one entry per dimension")
-    return value
+        raise ConfigError(f"{path}: {prefix}{key} is missing, expected {expected}")
+    return list_value(mapping[key], f"{path}: {prefix}{key}", expected, 1)
 
 
 def _entries(values: list[Any]) -> str:
@@ -371,16 +373,14 @@ def _failed_links(path: Path, extension: Mapping[str, Any]) -> tuple[tuple[int, 
 
 
 def _link_overrides(path: Path, extension: Mapping[str, Any]) -> tuple[LinkSpec, ...]:
-    entries = extension.get("link_overrides", [])
-    if not isinstance(entries, list):
-        raise ConfigError(f"{path}: astra_tacos.link_overrides is {describe(entries)}, expected a list of mappings")
+    where = f"{path}: astra_tacos.link_overrides"
+    entries = list_value(extension.get("link_overrides", []), where, "a list of mappings")
     overrides: dict[tuple[int, int], LinkSpec] = {}
     for index, entry in enumerate(entries):
         key = f"astra_tacos.link_overrides[{index}]"
         expected = "expected {src, dst, bandwidth and/or latency}"
         if not isinstance(entry, dict) or not {"src", "dst"} < set(entry) or not set(entry) <= set(_OVERRIDE_KEYS):
-            found = describe_keys(entry) if isinstance(entry, dict) else describe(entry)
-            raise ConfigError(f"{path}: {key} is {found}, {expected}")
+            raise ConfigError(f"{path}: {key} is {describe(entry)}, {expected}")
         ends = (_device(path, f"{key}.src", entry["src"]), _device(path, f"{key}.dst", entry["dst"]))
         bandwidth = _bandwidth(path, f"{key}.bandwidth", entry["bandwidth"]) if "bandwidth" in entry else None
         latency = _latency(path, f"{key}.latency", entry["latency"]) if "latency" in entry else None

@@ -242,8 +242,7 @@ def _flag(path: Path, document: Mapping[str, Any], key: str) -> bool:
 def _strings(path: Path, document: Mapping[str, Any], key: str, expected: str) -> list[str]:
     value = document[key]
     if not are_texts(value) or not value:
-        found = "an empty list" if value == [] else describe(value)
-        raise ConfigError(f"{path}: {key} is {found}, expected {expected}")
+        raise ConfigError(f"{path}: {key} is {describe(value)}, expected {expected}")
     return value
 
 

@@ -311,22 +311,58 @@ def are_texts(values: object) -> TypeGuard[list[str]]:
     return isinstance(values, list) and all(isinstance(value, str) for value in values)
 
 
+def list_value(value: object, where: str, expected: str, least: int = 0) -> list[Any]:
+    """A value of a document that has to be a list, of `least` entries or more.
+
+    Raises
+    ------
+    ConfigError
+        As of `filled_text`.
+    """
+    if not isinstance(value, list) or len(value) < least:
+        raise ConfigError(f"{where} is {describe(value)}, expected {expected}")
+    return value
+
+
+def mapping_value(value: object, where: str, expected: str, least: int = 0) -> dict[str, Any]:
+    """A value of a document that has to be a mapping, of `least` keys or more.
+
+    Raises
+    ------
+    ConfigError
+        As of `filled_text`.
+    """
+    if not isinstance(value, dict) or len(value) < least:
+        raise ConfigError(f"{where} is {describe(value)}, expected {expected}")
+    return value
+
+
+def check_keys(mapping: Mapping[str, Any], where: str, keys: Sequence[str]) -> None:
+    """Check that a mapping has no other keys.
+
+    Raises
+    ------
+    ConfigError
+        If it has other keys.
+    """
+    for key in mapping:
+        if key not in keys:
+            raise ConfigError(f"{where} has the key {describe(key)}, expected {', '.join(keys)}")
+
+
 def describe(value: object) -> str:
-    """A value as an error message shows it: short, on one line."""
+    """A value as an error message shows it: short, on one line; of a mapping its keys."""
     if value is None:
         return "nothing"
+    if isinstance(value, (dict, list)) and not value:
+        return f"an empty {'list' if value == [] else 'mapping'}"
     if isinstance(value, dict):
-        return "a mapping"
+        text = f"a mapping of {', '.join(map(str, islice(value, _KEYS_SHOWN)))}"
+        return text if len(text) <= 120 and len(value) <= _KEYS_SHOWN else text[:117] + "..."
     if isinstance(value, (list, tuple)) and len(value) > 8:
         return f"a list of {len(value)}"
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-def describe_keys(mapping: Mapping[Any, Any]) -> str:
-    """A mapping as an error message shows it where its keys are wrong."""
-    text = f"a mapping of {', '.join(str(key) for key in islice(mapping, _KEYS_SHOWN))}"
-    return text if len(text) <= 120 and len(mapping) <= _KEYS_SHOWN else text[:117] + "..."
 
 
 def _one_line(error: yaml.YAMLError) -> str:

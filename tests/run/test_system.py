@@ -79,7 +79,7 @@ def test_reads_every_key(tmp_path: Path) -> None:
 
 
 BAD: dict[str, tuple[dict[str, Any] | str, str]] = {
-    "a list": ("[]", "found [] at the top, expected a JSON object"),
+    "a list": ("[]", "found an empty list at the top, expected a JSON object"),
     "nothing": ("", "file is empty"),
     "not JSON": ('{"a": 1,}', "not valid JSON: line 1, column"),
     "twice": ('{"L": 1, "L": 2}', "key 'L' is given twice"),

@@ -17,7 +17,16 @@ from astra_tacos.network.fabric.draft import FabricDraft
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.input_file import INFRAGRAPH_KEYS
-from astra_tacos.support.text_files import are_texts, describe, describe_keys, filled_text, is_number, is_whole, read_yaml_mapping
+from astra_tacos.support.text_files import (
+    are_texts,
+    describe,
+    filled_text,
+    is_number,
+    is_whole,
+    list_value,
+    mapping_value,
+    read_yaml_mapping,
+)
 
 _KINDS = {"xpu": "npu", "npu": "npu", "gpu": "npu", "nic": "nic", "cpu": "cpu", "switch": "switch", "custom": "switch"}
 _GBPS = {"giga_bytes_per_second": 1.0, "gigabytes_per_second": 1.0, "gigabits_per_second": 0.125, "giga_bits_per_second": 0.125}
@@ -96,7 +105,7 @@ def read_infragraph(paths: Sequence[Path], latency_ns: float, gbps: float | None
 def _infrastructure(path: Path) -> dict[str, Any]:
     document = read_yaml_mapping(path)
     if not is_infragraph(document):
-        raise ConfigError(f"{path}: found {describe_keys(document)}, expected an InfraGraph (infrastructure, devices, instances)")
+        raise ConfigError(f"{path}: found {describe(document)}, expected an InfraGraph (infrastructure, devices, instances)")
     inner = document.get("infrastructure", document)
     if not isinstance(inner, dict):
         raise ConfigError(f"{path}: infrastructure is {describe(inner)}, expected a mapping")
@@ -181,10 +190,8 @@ def _links(path: Path, entry: Mapping[str, Any]) -> dict[str, float | None]:
 
 
 def _entries(path: Path, entry: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
-    entries = entry.get(key, [])
-    if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
-        raise ConfigError(f"{path}: {key} is {describe(entries)}, expected a list of mappings")
-    return entries
+    entries = list_value(entry.get(key, []), f"{path}: {key}", "a list of mappings")
+    return [mapping_value(each, f"{path}: an entry of {key}", "a mapping") for each in entries]
 
 
 def _texts(path: Path, entry: Mapping[str, Any]) -> list[str]:

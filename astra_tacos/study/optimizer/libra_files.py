@@ -18,7 +18,7 @@ from astra_tacos.network.network_config import MAX_NPUS, check_block_names
 from astra_tacos.run.run import PATTERN_KEYS
 from astra_tacos.study.optimizer.shape import Demand, Job, Profile, Shape
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import describe, filled_text, is_number, is_whole, read_yaml_mapping
+from astra_tacos.support.text_files import check_keys, describe, filled_text, is_number, is_whole, read_yaml_mapping
 from astra_tacos.workload.importer.simai import NONE, PATTERNS, PHASES, read_lines, read_row
 
 NOT_INVOLVED = -1
@@ -79,7 +79,7 @@ def read_libra_network(path: Path, latency_ns: float) -> Shape:
         One line that names the file, the key, what was found and what was expected.
     """
     document = read_yaml_mapping(path)
-    _check_keys(path, document, _NETWORK_KEYS)
+    check_keys(document, f"{path}:", _NETWORK_KEYS)
     blocks = _list(path, document, "Topology")
     check_block_names(f"{path}: Topology", blocks, ASTRA_SIM_BLOCKS)
     sizes = _list(path, document, "NpusCount", len(blocks))
@@ -103,7 +103,7 @@ def read_communicator(path: Path, shape: Shape) -> dict[str, tuple[int, ...]]:
         One line that names the file, the key, what was found and what was expected.
     """
     document = read_yaml_mapping(path)
-    _check_keys(path, document, PHASES)
+    check_keys(document, f"{path}:", PHASES)
     members: dict[str, tuple[int, ...]] = {}
     for phase in PHASES:
         entries = _list(path, document, phase, shape.num_dimensions)
@@ -136,22 +136,15 @@ def read_cost_model(path: Path) -> CostModel:
             continue
         if not _is_name(tier) or not isinstance(parts, dict) or not parts:
             raise ConfigError(f"{path}: {describe(tier)} is {describe(parts)}, expected a tier with {', '.join(_PART_KEYS)}")
+        check_keys(parts, f"{path}: {tier}", _PART_KEYS)
         for part, price in parts.items():
-            if part not in _PART_KEYS:
-                raise ConfigError(f"{path}: {tier} has the key {describe(part)}, expected {', '.join(_PART_KEYS)}")
             if not is_number(price, 0, _MAX_PRICE):
                 raise ConfigError(f"{path}: {tier}.{part} is {describe(price)}, expected dollars per GB/s, 0 or more")
         tiers[tier] = {part: float(price) for part, price in parts.items()}
     return CostModel(str(path), tiers, dimensions)
 
 
-def _check_keys(path: Path, document: Mapping[Any, Any], keys: tuple[str, ...]) -> None:
-    for key in document:
-        if key not in keys:
-            raise ConfigError(f"{path}: found the key {describe(key)}, expected {', '.join(keys)}")
-
-
-def _list(path: Path, document: Mapping[Any, Any], key: str, length: int | None = None) -> list[Any]:
+def _list(path: Path, document: Mapping[str, Any], key: str, length: int | None = None) -> list[Any]:
     expected = f"a list of {length or 'one'} entr{'ies' if length and length > 1 else 'y'}{'' if length else ' per dimension'}"
     if key not in document:
         raise ConfigError(f"{path}: {key} is missing, expected {expected}")

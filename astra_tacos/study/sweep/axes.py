@@ -17,7 +17,7 @@ from astra_tacos.study.sweep.point import INPUT_COLUMNS
 from astra_tacos.study.sweep.settings import SETTINGS, read_number, read_size
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.expression import FUNCTIONS, MAX_INTEGER, SCALARS, Expression, Names, parse_expression
-from astra_tacos.support.text_files import describe, describe_keys
+from astra_tacos.support.text_files import check_keys, describe, list_value, mapping_value
 from astra_tacos.support.units import parse_sizes
 
 MARK = "="
@@ -121,19 +121,6 @@ def _whole(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_whole(entry) for entry in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def check_keys(mapping: Mapping[str, Any], where: str, keys: tuple[str, ...]) -> None:
-    """Check that a mapping has no other keys.
-
-    Raises
-    ------
-    ConfigError
-        If it has other keys.
-    """
-    for key in mapping:
-        if key not in keys:
-            raise ConfigError(f"{where} has the key {describe(key)}, expected {', '.join(keys)}")
 
 
 FAILED_LINKS, NETWORK = "failed_links", "network"
@@ -259,8 +246,7 @@ class _AxesReader:
 
     def block(self, entry: object, where: str) -> list[Part]:
         if not isinstance(entry, Mapping) or len(entry) != 1 or next(iter(entry)) not in _BLOCKS:
-            found = describe_keys(entry) if isinstance(entry, Mapping) else describe(entry)
-            raise ConfigError(f"{where} is {found}, expected one of {', '.join(_BLOCKS)}")
+            raise ConfigError(f"{where} is {describe(entry)}, expected one of {', '.join(_BLOCKS)}")
         ((kind, content),) = entry.items()
         if kind == "list":
             return self.listed(content, f"{where}.list")
@@ -282,30 +268,23 @@ class _AxesReader:
         return list(map(Part.joined, zip(*axes.values(), strict=True)))
 
     def axes(self, content: object, where: str) -> dict[str, list[Part]]:
-        if not isinstance(content, Mapping) or not content:
-            found = "an empty mapping" if content == {} else describe(content)
-            raise ConfigError(f"{where} is {found}, expected axes with their values")
         axes = {}
-        for name, values in content.items():
+        for name, values in mapping_value(content, where, "axes with their values", 1).items():
             place = f"{where}.{name}"
             self.enter(name, where)
             axes[name] = [self.part(name, value, key) for key, value in list_values(name, values, place)]
         return axes
 
     def listed(self, content: object, where: str) -> list[Part]:
-        if not isinstance(content, list) or not content:
-            found = "an empty list" if content == [] else describe(content)
-            raise ConfigError(f"{where} is {found}, expected a list of mappings")
-        for index, entry in enumerate(content):
-            if not isinstance(entry, Mapping) or not entry:
-                found = "an empty mapping" if entry == {} else describe(entry)
-                raise ConfigError(f"{where}[{index}] is {found}, expected axes with a value each")
-        names = dict.fromkeys(name for entry in content for name in entry)
+        entries = {
+            f"{where}[{index}]": mapping_value(entry, f"{where}[{index}]", "axes with a value each", 1)
+            for index, entry in enumerate(list_value(content, where, "a list of mappings", 1))
+        }
+        names = dict.fromkeys(name for entry in entries.values() for name in entry)
         for name in names:
             self.enter(name, where)
         parts = []
-        for index, entry in enumerate(content):
-            place = f"{where}[{index}]"
+        for place, entry in entries.items():
             for name in names:
                 if name not in entry and name not in POINT_KEYS:
                     raise ConfigError(f"{place} lacks {name}, expected a value, as other entries have one")
@@ -370,7 +349,7 @@ def list_values(name: str, value: object, where: str) -> list[tuple[str, Any]]:
         entries = [(where, value)]
     if not entries:
         expected = "a list" if name in SETTINGS and name not in _NUMBERED else "a list, or {from, to, step, factor or count}"
-        raise ConfigError(f"{where} is {'an empty list' if value == [] else describe(value)}, expected {expected}")
+        raise ConfigError(f"{where} is {describe(value)}, expected {expected}")
     if name == _SIZE:
         return [(place, size) for place, entry in entries for size in parse_sizes(str(entry), place)]
     return entries

@@ -17,7 +17,6 @@ from astra_tacos.study.sweep.axes import (
     Axes,
     Field,
     Part,
-    check_keys,
     check_name,
     is_expression,
     read_axes,
@@ -31,7 +30,7 @@ from astra_tacos.study.sweep.run_source import check_failures, check_network
 from astra_tacos.study.sweep.settings import REQUIRED, SETTINGS, naming
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.expression import Expression
-from astra_tacos.support.text_files import describe, filled_text, read_yaml_mapping
+from astra_tacos.support.text_files import check_keys, describe, filled_text, mapping_value, read_yaml_mapping
 
 _KEYS = ("name", "point", "axes", "define", "where", "cost_model")
 _COST = "cost"
@@ -96,10 +95,8 @@ def read_document(path: Path) -> Document:
 
 
 def _read_definitions(document: object, where: str, axes: Mapping[str, str]) -> dict[str, Expression]:
-    if not isinstance(document, Mapping):
-        raise ConfigError(f"{where} is {describe(document)}, expected a mapping of names to expressions")
     found: dict[str, Expression] = {}
-    for name, text in document.items():
+    for name, text in mapping_value(document, where, "a mapping of names to expressions").items():
         check_name(name, where)
         place = f"{where}.{name}"
         if name in POINT_KEYS or name in axes:
@@ -137,10 +134,9 @@ class _PointReader:
 
     def read(self, document: object) -> None:
         where = f"{self.path}: point"
-        if not isinstance(document, Mapping):
-            raise ConfigError(f"{where} is {describe(document)}, expected a mapping with a network and what to run on it")
-        check_keys(document, where, POINT_KEYS)
-        for key, value in document.items():
+        point = mapping_value(document, where, "a mapping with a network and what to run on it")
+        check_keys(point, where, POINT_KEYS)
+        for key, value in point.items():
             place = f"{where}.{key}"
             found = self.field(key, value, place)
             if found.is_constant and key in SETTINGS:

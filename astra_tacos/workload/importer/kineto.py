@@ -144,14 +144,14 @@ def read_kineto_trace(document: Document) -> KinetoTrace:
     operations = []
     for event in on_gpu:
         launch = launches.get(_correlation(event))
-        begin = float(event["ts"])
+        begin = event["ts"]
         operations.append(
             GpuOperation(
                 name=event["name"],
                 stream=_stream(event),
                 begin_us=begin,
-                end_us=begin + float(event["dur"]),
-                launch_us=min(float(launch["ts"]), begin) if launch else begin,
+                end_us=begin + event["dur"],
+                launch_us=min(launch["ts"], begin) if launch else begin,
                 communication=_communication(event, launch, annotations, groups),
             )
         )
@@ -167,7 +167,7 @@ def read_kineto_trace(document: Document) -> KinetoTrace:
         operations=tuple(operations),
         calls=tuple(sorted(_calls(runtime), key=lambda call: call.end_us)),
         groups=groups | _listed_groups(info),
-        begin_us=float(begin_us),
+        begin_us=begin_us,
     )
 
 
@@ -176,8 +176,11 @@ def _category_of_span(event: Any) -> str | None:
     if not isinstance(event, dict) or event.get("ph") != "X":
         return None
     event["name"] = sound_text(event.get("name"))
-    is_span = is_number(event.get("ts"), -_MOST_US, _MOST_US) and is_number(event.setdefault("dur", 0), 0, _MOST_US)
-    return str(event.get("cat")) if is_span and event["name"] else None
+    begin, duration = event.get("ts"), event.get("dur", 0)
+    if not event["name"] or not is_number(begin, -_MOST_US, _MOST_US) or not is_number(duration, 0, _MOST_US):
+        return None
+    event["ts"], event["dur"] = float(begin), float(duration)
+    return str(event.get("cat"))
 
 
 def _correlation(event: dict[str, Any]) -> int | None:
@@ -209,18 +212,18 @@ class _Annotations:
 
     def __init__(self, events: list[dict[str, Any]]) -> None:
         self._by_thread: dict[tuple[str, str], list[dict[str, Any]]] = {}
-        for event in sorted(events, key=lambda event: float(event["ts"])):
+        for event in sorted(events, key=lambda event: event["ts"]):
             self._by_thread.setdefault(_thread(event), []).append(event)
-        self._begins = {thread: [float(event["ts"]) for event in own] for thread, own in self._by_thread.items()}
+        self._begins = {thread: [event["ts"] for event in own] for thread, own in self._by_thread.items()}
 
     def around(self, launch: dict[str, Any]) -> dict[str, Any] | None:
         """The innermost annotation in which a call was made."""
-        thread, at = _thread(launch), float(launch["ts"])
+        thread, at = _thread(launch), launch["ts"]
         own = self._by_thread.get(thread, [])
         for place in range(bisect.bisect_right(self._begins.get(thread, []), at) - 1, -1, -1):
-            if at <= float(own[place]["ts"]) + float(own[place]["dur"]):
+            if at <= own[place]["ts"] + own[place]["dur"]:
                 return own[place]
-            if at - float(own[place]["ts"]) > 1e6:  # no call of a library takes a second on the host
+            if at - own[place]["ts"] > 1e6:  # no call of a library takes a second on the host
                 break
         return None
 
@@ -291,6 +294,6 @@ def _calls(runtime: list[dict[str, Any]]) -> list[HostCall]:
     for event in runtime:
         blocks = event["name"].endswith(_SYNCHRONISES)
         if blocks or event["name"].endswith(_WAITS):
-            begin = float(event["ts"])
-            found.append(HostCall(begin, begin + float(event["dur"]), blocks))
+            begin = event["ts"]
+            found.append(HostCall(begin, begin + event["dur"], blocks))
     return found

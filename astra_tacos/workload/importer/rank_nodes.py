@@ -76,7 +76,7 @@ def rank_nodes(rank: int, source: RankSource, log: Log) -> list[RankNode]:
         Gets what is assumed.
     """
     if source.device is None:
-        return _of_host(rank, source) if source.host is not None else []
+        return _of_host(rank, source)
     return _of_device(rank, source.device, source.host, source.groups, log)
 
 
