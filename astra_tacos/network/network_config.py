@@ -357,9 +357,8 @@ def _device(path: Path, key: str, value: object) -> int:
 
 
 def _failed_links(path: Path, extension: Mapping[str, Any]) -> tuple[tuple[int, int], ...]:
-    pairs = extension.get("failed_links", [])
-    if not isinstance(pairs, list):
-        raise ConfigError(f"{path}: astra_tacos.failed_links is {describe(pairs)}, expected a list of [src, dst]")
+    where = f"{path}: astra_tacos.failed_links"
+    pairs = list_value(extension.get("failed_links", []), where, "a list of [src, dst]")
     failed: dict[tuple[int, int], None] = {}
     for index, pair in enumerate(pairs):
         key = f"astra_tacos.failed_links[{index}]"

@@ -106,10 +106,7 @@ def _infrastructure(path: Path) -> dict[str, Any]:
     document = read_yaml_mapping(path)
     if not is_infragraph(document):
         raise ConfigError(f"{path}: found {describe(document)}, expected an InfraGraph (infrastructure, devices, instances)")
-    inner = document.get("infrastructure", document)
-    if not isinstance(inner, dict):
-        raise ConfigError(f"{path}: infrastructure is {describe(inner)}, expected a mapping")
-    return inner
+    return mapping_value(document.get("infrastructure", document), f"{path}: infrastructure", "a mapping")
 
 
 def _all(files: Sequence[tuple[Path, dict[str, Any]]], key: str) -> Iterator[tuple[Path, dict[str, Any]]]:
