@@ -135,7 +135,8 @@ def read_kineto_trace(document: Document) -> KinetoTrace:
                 annotated.append(span)
         else:
             continue
-        begin_us = min(begin_us, span.begin_us)
+        if span.begin_us < begin_us:
+            begin_us = span.begin_us
     launches = {span.correlation: span for span in runtime}
     annotations = _Annotations(annotated)
     groups: dict[str, list[int]] = {}
@@ -168,10 +169,24 @@ class _Span(NamedTuple):
     name: str
     begin_us: float
     end_us: float
-    thread: tuple[str, str]
-    stream: int
-    correlation: int | None
-    args: dict[str, Any]
+    event: dict[str, Any]
+
+    @property
+    def args(self) -> dict[str, Any]:
+        args = self.event.get("args")
+        return args if isinstance(args, dict) else {}
+
+    @property
+    def thread(self) -> tuple[str, str]:
+        return str(self.event.get("pid")), str(self.event.get("tid"))
+
+    @property
+    def stream(self) -> int:
+        return whole_number(self.args.get("stream", self.event.get("tid")), MAX_BYTES) or 0
+
+    @property
+    def correlation(self) -> int | None:
+        return whole_number(self.args.get("correlation"), MAX_BYTES)
 
 
 def _span(event: Any) -> _Span | None:
@@ -181,12 +196,8 @@ def _span(event: Any) -> _Span | None:
     name, begin, duration = sound_text(event.get("name")), event.get("ts"), event.get("dur", 0)
     if not name or not is_number(begin, -_MOST_US, _MOST_US) or not is_number(duration, 0, _MOST_US):
         return None
-    args = event.get("args")
-    args = args if isinstance(args, dict) else {}
-    begin_us, thread = float(begin), (str(event.get("pid")), str(event.get("tid")))
-    stream = whole_number(args.get("stream", event.get("tid")), MAX_BYTES) or 0
-    correlation = whole_number(args.get("correlation"), MAX_BYTES)
-    return _Span(str(event.get("cat")), name, begin_us, begin_us + float(duration), thread, stream, correlation, args)
+    begin_us = float(begin)
+    return _Span(str(event.get("cat")), name, begin_us, begin_us + duration, event)
 
 
 def _names_communication(span: _Span) -> bool:
