@@ -29,7 +29,16 @@ from astra_tacos.network.ns3 import DEFAULT_NS3, Ns3Config, read_ns3_config
 from astra_tacos.network.reducing import ReducingDevice, check_reducing, read_reducing, reducing_text
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.input_file import refuse_infragraph, text_of
-from astra_tacos.support.text_files import describe, describe_keys, filled_text, parse_decimal, read_yaml_mapping
+from astra_tacos.support.text_files import (
+    check_keys,
+    describe,
+    filled_text,
+    finite_number,
+    is_whole,
+    list_value,
+    mapping_value,
+    read_yaml_mapping,
+)
 
 MAX_NPUS = 2_000_000
 MIN_BANDWIDTH_GIBPS, MAX_BANDWIDTH_GIBPS = 1e-9, 1e12
@@ -131,14 +140,10 @@ def read_network(path: str | Path) -> NetworkConfig:
     document = read_yaml_mapping(path)
     refuse_infragraph(path, document)
     for key in document:
-        if key != "astra_tacos" and get_close_matches(str(key).lower(), ("astra_tacos",), cutoff=0.8):
+        if key != "astra_tacos" and get_close_matches(key.lower(), ("astra_tacos",), cutoff=0.8):
             raise ConfigError(f"{path}: has the key {describe(key)}, expected astra_tacos")
-    extension = document.get("astra_tacos", {})
-    if not isinstance(extension, dict):
-        raise ConfigError(f"{path}: astra_tacos is {describe(extension)}, expected a mapping")
-    for key in extension:
-        if key not in _EXTENSION_KEYS:
-            raise ConfigError(f"{path}: astra_tacos has the key {describe(key)}, expected {', '.join(_EXTENSION_KEYS)}")
+    extension = mapping_value(document.get("astra_tacos", {}), f"{path}: astra_tacos", "a mapping")
+    check_keys(extension, f"{path}: astra_tacos", _EXTENSION_KEYS)
     failed_links = _failed_links(path, extension)
     overrides = _link_overrides(path, extension)
     if "links" in extension:
@@ -161,8 +166,8 @@ def _error(path: Path, extension: Mapping[str, Any]) -> float | None:
     """The share by which measured times are off."""
     if "error" not in extension:
         return None
-    error = _number(extension["error"])
-    if error is None or not 0 < error < math.inf:
+    error = finite_number(extension["error"])
+    if error is None or error <= 0:
         raise ConfigError(f"{path}: astra_tacos.error is {describe(extension['error'])}, expected a share like 0.06")
     return error
 
@@ -301,13 +306,10 @@ def make_dimensions(
 
 
 def _list(path: str | Path, mapping: Mapping[str, Any], key: str, prefix: str = "") -> list[Any]:
+    expected = "a list of one entry per dimension"
     if key not in mapping:
-        raise ConfigError(f"{path}: {prefix}{key} is missing, expected a list of one entry per dimension")
-    value = mapping[key]
-    if not isinstance(value, list) or not value:
-        found = "an empty list" if value == [] else describe(value)
-        raise ConfigError(f"{path}: {prefix}{key} is {found}, expected a list of one entry per dimension")
-    return value
+        raise ConfigError(f"{path}: {prefix}{key} is missing, expected {expected}")
+    return list_value(mapping[key], f"{path}: {prefix}{key}", expected, 1)
 
 
 def _entries(values: list[Any]) -> str:
@@ -325,24 +327,13 @@ def _sizes(path: str | Path, values: Sequence[object]) -> list[int]:
 
 
 def _size(path: str | Path, index: int, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value <= 1:
+    if not is_whole(value, 2, math.inf):
         raise ConfigError(f"{path}: npus_count[{index}] is {describe(value)}, expected a whole number above 1")
     return value
 
 
-def _number(value: object) -> float | None:
-    """A finite number, also one in quotes, which yaml-cpp does not tell from others."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        return None
-    try:
-        number = parse_decimal(value) if isinstance(value, str) else float(value)
-    except OverflowError:
-        return None
-    return number if number is not None and math.isfinite(number) else None
-
-
 def _bandwidth(path: str | Path, key: str, value: object) -> float:
-    number = _number(value)
+    number = finite_number(value)
     if number is None or not MIN_BANDWIDTH_GIBPS <= number <= MAX_BANDWIDTH_GIBPS:
         least = f"at least {MIN_BANDWIDTH_GIBPS:g}" if number is not None and number > 0 else "above 0"
         raise ConfigError(
@@ -352,7 +343,7 @@ def _bandwidth(path: str | Path, key: str, value: object) -> float:
 
 
 def _latency(path: str | Path, key: str, value: object) -> float:
-    number = _number(value)
+    number = finite_number(value)
     if number is None or not 0 <= number <= MAX_LATENCY_NS:
         most = f" and at most {MAX_LATENCY_NS:g}" if number is not None and number > 0 else ""
         raise ConfigError(f"{path}: {key} is {describe(value)}, expected a number of ns, 0 or more{most}")
@@ -360,15 +351,14 @@ def _latency(path: str | Path, key: str, value: object) -> float:
 
 
 def _device(path: Path, key: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    if not is_whole(value, 0, math.inf):
         raise ConfigError(f"{path}: {key} is {describe(value)}, expected a device id, 0 or more")
     return value
 
 
 def _failed_links(path: Path, extension: Mapping[str, Any]) -> tuple[tuple[int, int], ...]:
-    pairs = extension.get("failed_links", [])
-    if not isinstance(pairs, list):
-        raise ConfigError(f"{path}: astra_tacos.failed_links is {describe(pairs)}, expected a list of [src, dst]")
+    where = f"{path}: astra_tacos.failed_links"
+    pairs = list_value(extension.get("failed_links", []), where, "a list of [src, dst]")
     failed: dict[tuple[int, int], None] = {}
     for index, pair in enumerate(pairs):
         key = f"astra_tacos.failed_links[{index}]"
@@ -382,16 +372,14 @@ def _failed_links(path: Path, extension: Mapping[str, Any]) -> tuple[tuple[int, 
 
 
 def _link_overrides(path: Path, extension: Mapping[str, Any]) -> tuple[LinkSpec, ...]:
-    entries = extension.get("link_overrides", [])
-    if not isinstance(entries, list):
-        raise ConfigError(f"{path}: astra_tacos.link_overrides is {describe(entries)}, expected a list of mappings")
+    where = f"{path}: astra_tacos.link_overrides"
+    entries = list_value(extension.get("link_overrides", []), where, "a list of mappings")
     overrides: dict[tuple[int, int], LinkSpec] = {}
     for index, entry in enumerate(entries):
         key = f"astra_tacos.link_overrides[{index}]"
         expected = "expected {src, dst, bandwidth and/or latency}"
         if not isinstance(entry, dict) or not {"src", "dst"} < set(entry) or not set(entry) <= set(_OVERRIDE_KEYS):
-            found = describe_keys(entry) if isinstance(entry, dict) else describe(entry)
-            raise ConfigError(f"{path}: {key} is {found}, {expected}")
+            raise ConfigError(f"{path}: {key} is {describe(entry)}, {expected}")
         ends = (_device(path, f"{key}.src", entry["src"]), _device(path, f"{key}.dst", entry["dst"]))
         bandwidth = _bandwidth(path, f"{key}.bandwidth", entry["bandwidth"]) if "bandwidth" in entry else None
         latency = _latency(path, f"{key}.latency", entry["latency"]) if "latency" in entry else None
@@ -424,7 +412,7 @@ def _explicit_links(path: Path, value: object, *, may_be_parallel: bool) -> tupl
 def _forwarding(path: Path, extension: Mapping[str, Any], links: Sequence[LinkSpec]) -> tuple[ForwardingDevice, ...]:
     """The devices that only forward: the last ones, as many as `switches` says or the table `nodes` lists."""
     count = extension.get("switches")
-    if "switches" in extension and (isinstance(count, bool) or not isinstance(count, int) or not 0 <= count < MAX_NPUS):
+    if "switches" in extension and not is_whole(count, 0, MAX_NPUS - 1):
         raise ConfigError(f"{path}: astra_tacos.switches is {describe(count)}, expected the number of devices that only forward")
     num_devices = 1 + max(max(link.src, link.dst) for link in links)
     if "nodes" not in extension:

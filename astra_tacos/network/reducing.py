@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import describe, describe_keys
+from astra_tacos.support.text_files import describe, is_whole, list_value
 from astra_tacos.support.units import format_size, parse_size
 
 ALL = "all"
@@ -92,9 +92,7 @@ def read_reducing(
         where = f"{path}: {key}[{index}]" if entries is value else f"{path}: {key}"
         settings = entry if isinstance(entry, dict) else {"devices": entry}
         if not set(settings) <= set(_KEYS) or "devices" not in settings:
-            raise ConfigError(
-                f"{where} is {describe_keys(settings)}, expected devices and none or more of {', '.join(_KEYS[1:])}"
-            )
+            raise ConfigError(f"{where} is {describe(settings)}, expected devices and none or more of {', '.join(_KEYS[1:])}")
         limits = _limits(where, settings)
         for device in _ids(where, settings["devices"], every, first, end):
             if device in found:
@@ -129,12 +127,11 @@ def check_reducing(source: str, devices: Sequence[ReducingDevice], first: int, e
 def _ids(where: str, value: object, every: Callable[[], Sequence[int]], first: int, end: int) -> Sequence[int]:
     if value == ALL:
         return every()
-    if not isinstance(value, list) or not value:
-        raise ConfigError(f"{where} is {describe(value)}, expected {ALL} or a list of ids, {_range(first, end)}")
-    for device in value:
-        if isinstance(device, bool) or not isinstance(device, int) or not first <= device < end:
+    ids = list_value(value, where, f"{ALL} or a list of ids, {_range(first, end)}", 1)
+    for device in ids:
+        if not is_whole(device, first, end - 1):
             raise ConfigError(f"{where} names {describe(device)}, expected {_range(first, end)}")
-    return value
+    return ids
 
 
 def _range(first: int, end: int) -> str:
@@ -143,9 +140,9 @@ def _range(first: int, end: int) -> str:
 
 def _limits(where: str, settings: Mapping[str, Any]) -> tuple[int | None, int | None, int]:
     window = settings.get("window")
-    if isinstance(window, str):
+    if window is not None:
         try:
-            window = parse_size(window)
+            window = parse_size(str(window))
         except ConfigError:
             raise ConfigError(f"{where}: window is {describe(window)}, expected a size, as 256KiB") from None
     window = _whole(where, "window", window, 1, "bytes")
@@ -156,6 +153,6 @@ def _limits(where: str, settings: Mapping[str, Any]) -> tuple[int | None, int | 
 def _whole(where: str, key: str, value: object, least: int, unit: str) -> int | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _MOST:
+    if not is_whole(value, least, _MOST):
         raise ConfigError(f"{where}: {key} is {describe(value)}, expected a whole number of {unit}, {least} to {_MOST}")
     return value

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from astra_tacos.network.composition import restricted
 from astra_tacos.network.topology import Topology
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import describe, read_yaml_mapping
+from astra_tacos.support.text_files import check_keys, describe, is_whole, list_value, read_yaml_mapping
 
 _KEYS = ("chunks", "allow", "forbid", "relays")
 _RELAY_KEYS = ("dimension", "senders", "receivers")
@@ -77,18 +77,14 @@ def read_sketch(path: Path) -> Sketch:
         If the file cannot be read, or has other keys or values.
     """
     given = read_yaml_mapping(path)
-    unknown = [key for key in given if key not in _KEYS]
-    if unknown:
-        raise ConfigError(f"{path}: found key {describe(unknown[0])}, expected {', '.join(_KEYS)}")
+    check_keys(given, f"{path}:", _KEYS)
     if not given:
         raise ConfigError(f"{path}: says nothing, expected one of {', '.join(_KEYS)}")
     chunks = given.get("chunks")
-    if chunks is not None and not (type(chunks) is int and 1 <= chunks <= _MOST_CHUNKS):
+    if chunks is not None and not is_whole(chunks, 1, _MOST_CHUNKS):
         raise ConfigError(f"{path}: chunks is {describe(chunks)}, expected 1 to {_MOST_CHUNKS}")
     allow = _links(path, "allow", given["allow"]) if "allow" in given else None
-    relays = given.get("relays", [])
-    if not isinstance(relays, list):
-        raise ConfigError(f"{path}: relays is {describe(relays)}, expected a list")
+    relays = list_value(given.get("relays", []), f"{path}: relays", "a list")
     return Sketch(
         path,
         chunks,
@@ -99,12 +95,11 @@ def read_sketch(path: Path) -> Sketch:
 
 
 def _links(path: Path, key: str, value: Any) -> frozenset[tuple[int, int]]:
-    if not isinstance(value, list):
-        raise ConfigError(f"{path}: {key} is {describe(value)}, expected a list of [src, dst]")
-    for number, pair in enumerate(value):
-        if not isinstance(pair, list) or len(pair) != 2 or not all(type(end) is int and end >= 0 for end in pair):
+    pairs = list_value(value, f"{path}: {key}", "a list of [src, dst]")
+    for number, pair in enumerate(pairs):
+        if not isinstance(pair, list) or len(pair) != 2 or not all(is_whole(end, 0, math.inf) for end in pair):
             raise ConfigError(f"{path}: {key}[{number}] is {describe(pair)}, expected [src, dst]")
-    return frozenset((src, dst) for src, dst in value)
+    return frozenset((src, dst) for src, dst in pairs)
 
 
 def _relay(path: Path, number: int, entry: Any) -> Relay:
@@ -112,12 +107,12 @@ def _relay(path: Path, number: int, entry: Any) -> Relay:
     if not isinstance(entry, dict) or not set(entry) <= set(_RELAY_KEYS) or "dimension" not in entry or len(entry) < 2:
         raise ConfigError(f"{where} is {describe(entry)}, expected dimension, and senders or receivers or both")
     dimension = entry["dimension"]
-    if type(dimension) is not int or dimension < 0:
+    if not is_whole(dimension, 0, math.inf):
         raise ConfigError(f"{where}: dimension is {describe(dimension)}, expected a number from 0 on")
     places: list[frozenset[int] | None] = []
     for key in _RELAY_KEYS[1:]:
         value = entry.get(key)
-        if key in entry and not (isinstance(value, list) and value and all(type(at) is int and at >= 0 for at in value)):
+        if key in entry and not (isinstance(value, list) and value and all(is_whole(at, 0, math.inf) for at in value)):
             raise ConfigError(f"{where}: {key} is {describe(value)}, expected a list of places in a node, from 0 on")
         places.append(None if value is None else frozenset(value))
     return Relay(dimension, *places)

@@ -23,7 +23,7 @@ from astra_tacos.support.archive import one_line
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.support.files import replaced_file
 from astra_tacos.support.input_file import forget_inputs, open_regular
-from astra_tacos.support.text_files import read_json_object
+from astra_tacos.support.text_files import is_number, is_whole, read_json_object
 from astra_tacos.verifier.schedule_oracle import check
 
 _log = logging.getLogger(__name__)
@@ -80,9 +80,9 @@ class Wanted:
 _KINDS: dict[str, Callable[[Any], bool]] = {
     "bool": lambda value: isinstance(value, bool),
     "link order or None": lambda value: value is None or value in LINK_ORDERS,
-    "ns": lambda value: isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63,
+    "ns": lambda value: is_whole(value, 0, (1 << 63) - 1),
     "ns or None": lambda value: value is None or _KINDS["ns"](value),
-    "seconds": lambda value: isinstance(value, float | int) and not isinstance(value, bool) and 0 <= value < 1 << 63,
+    "seconds": lambda value: is_number(value, 0, 1 << 63),
 }
 
 

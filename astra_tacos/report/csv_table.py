@@ -21,9 +21,9 @@ def write_table(file: TextIO, rows: Iterable[Sequence[object]]) -> None:
     plain = csv.writer(file, lineterminator="\n")
     quoted = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
     for row in rows:
-        has_return = any(isinstance(cell, str) and "\r" in cell for cell in row)  # the plain writer does not quote it
+        has_return = any("\r" in str(cell) for cell in row)  # the plain writer does not quote it
         writer = quoted if has_return else plain
-        writer.writerow([_guarded(cell) if isinstance(cell, str) else cell for cell in row])
+        writer.writerow(map(_guarded, row))
 
 
 def original_text(cell: str) -> str:
@@ -31,5 +31,5 @@ def original_text(cell: str) -> str:
     return cell.removeprefix(_GUARD)
 
 
-def _guarded(text: str) -> str:
-    return _GUARD + text if text.startswith(_GUARDED) else text
+def _guarded(cell: object) -> object:
+    return _GUARD + cell if isinstance(cell, str) and cell.startswith(_GUARDED) else cell

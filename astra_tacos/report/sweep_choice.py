@@ -316,7 +316,7 @@ def filtered(table: SweepColumns, where: str) -> SweepColumns:
 def _unknown(table: SweepColumns, where: str, name: str) -> str:
     """What is wrong with a condition in which a name is no column: most often it is a text without quotes."""
     for known, values in table.columns.items():
-        for value in sorted({value for value in values if isinstance(value, str)}):
+        for value in sorted(set(map(str, values))):
             bare = re.search(rf"(?<![\w'\"-]){re.escape(value)}(?![\w'\"-])", where)
             if bare is not None and re.search(rf"\b{re.escape(name)}\b", value):
                 return f"found the text {value} without quotes, expected {known} == {value!r}"

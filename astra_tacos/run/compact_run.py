@@ -27,7 +27,7 @@ from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import write_json
 from astra_tacos.support.grouping import distinct, members_of
 from astra_tacos.support.keyed import Keyed
-from astra_tacos.support.text_files import describe, read_json_object
+from astra_tacos.support.text_files import describe, is_whole, read_json_object
 
 _Ints = NDArray[np.int64]
 _Words = NDArray[np.uint64]
@@ -246,11 +246,7 @@ def fixed_dimensions(compact: CompactRun) -> list[int]:
 
 
 def _numbers(source: Path, what: str, value: object, count: int | None = None) -> list[int]:
-    if (
-        not isinstance(value, list)
-        or not all(type(each) is int and each >= 0 for each in value)
-        or count not in (None, len(value))
-    ):
+    if not isinstance(value, list) or not all(is_whole(each, 0, math.inf) for each in value) or count not in (None, len(value)):
         raise ConfigError(f"{source}: {what} is {describe(value)}, expected a list of {count or 'whole'} numbers")
     return value
 

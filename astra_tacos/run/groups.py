@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from astra_tacos.run.trace.trace import WorkloadColumns
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.grouping import row_places
-from astra_tacos.support.text_files import describe, read_json_object
+from astra_tacos.support.text_files import describe, is_whole, list_value, read_json_object
 
 if TYPE_CHECKING:
     from astra_tacos.run.run import Run
@@ -66,16 +66,15 @@ def group_members(path: Path, group: int, ranks: object) -> tuple[int, ...]:
     ConfigError
         If they are no list of distinct ranks.
     """
-    if not isinstance(ranks, list):
-        raise ConfigError(f"{path}: group {group} is {describe(ranks)}, expected a list of ranks")
+    members = list_value(ranks, f"{path}: group {group}", "a list of ranks")
     seen: set[int] = set()
-    for index, rank in enumerate(ranks):
-        if isinstance(rank, bool) or not isinstance(rank, int) or not 0 <= rank <= MAX_RANK:
+    for index, rank in enumerate(members):
+        if not is_whole(rank, 0, MAX_RANK):
             raise ConfigError(f"{path}: group {group} has {describe(rank)} at {index}, expected a rank")
         if rank in seen:
             raise ConfigError(f"{path}: group {group} has rank {rank} twice, expected each rank once")
         seen.add(rank)
-    return tuple(ranks)
+    return tuple(members)
 
 
 def group_id(name: str) -> int | None:

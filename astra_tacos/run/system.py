@@ -21,7 +21,16 @@ from pathlib import Path
 from typing import Any
 
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import are_texts, describe, filled_text, parse_whole, read_json_object, read_yaml_texts
+from astra_tacos.support.text_files import (
+    are_texts,
+    describe,
+    filled_text,
+    is_number,
+    is_whole,
+    parse_whole,
+    read_json_object,
+    read_yaml_texts,
+)
 
 MAX_NODE_ID = (1 << 31) - 1
 """ASTRA-sim keeps these ids as an `int`."""
@@ -38,14 +47,12 @@ def read_per_node(path: str | Path) -> dict[int, str]:
     path = Path(path)
     prefixes: dict[int, str] = {}
     for key, value in read_yaml_texts(path).items():
-        node = parse_whole(key) if isinstance(key, str) else None
-        if node is None or not 0 <= node <= MAX_NODE_ID:
+        node = parse_whole(key)
+        if not is_whole(node, 0, MAX_NODE_ID):
             raise ConfigError(f"{path}: found the key {describe(key)}, expected the id of a workload node")
         if node in prefixes:
             raise ConfigError(f"{path}: node {node} is given again as {describe(key)}, expected each once")
-        if not isinstance(value, str) or not value or "\0" in value:
-            raise ConfigError(f"{path}: node {node} has {describe(value)}, expected the prefix of a trace")
-        prefixes[node] = value
+        prefixes[node] = filled_text(value, f"{path}: node {node}", "the prefix of a trace")
     return prefixes
 
 
@@ -200,7 +207,7 @@ def _choice(path: Path, document: Mapping[str, Any], key: str, choices: tuple[st
 def _number(path: Path, document: Mapping[str, Any], key: str, default: float) -> float:
     """A number of 0 or more."""
     value = document.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1e300:
+    if not is_number(value, 0, 1e300):
         raise ConfigError(f"{path}: {key} is {describe(value)}, expected a number, 0 or more")
     return float(value)
 
@@ -210,7 +217,7 @@ def _int32(path: Path, document: Mapping[str, Any], key: str, default: int | Non
     if key not in document:
         return default
     value = document[key]
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != int(value) or abs(value) > _INT32_MAX:
+    if not is_number(value, -_INT32_MAX, _INT32_MAX) or value != int(value):
         raise ConfigError(f"{path}: {key} is {describe(value)}, expected a whole number")
     return int(value)
 
@@ -235,8 +242,7 @@ def _flag(path: Path, document: Mapping[str, Any], key: str) -> bool:
 def _strings(path: Path, document: Mapping[str, Any], key: str, expected: str) -> list[str]:
     value = document[key]
     if not are_texts(value) or not value:
-        found = "an empty list" if value == [] else describe(value)
-        raise ConfigError(f"{path}: {key} is {found}, expected {expected}")
+        raise ConfigError(f"{path}: {key} is {describe(value)}, expected {expected}")
     return value
 
 
@@ -297,15 +303,13 @@ def read_remote_memory(path: str | Path) -> RemoteMemory:
     """
     path = Path(path)
     document = read_json_object(path)
-    if "memory-type" not in document:
+    name = _choice(path, document, "memory-type", tuple(KINDS))
+    if name is None:
         raise ConfigError(f"{path}: memory-type is missing, expected {' or '.join(KINDS)}")
-    name = document["memory-type"]
-    if not isinstance(name, str) or name not in KINDS:
-        raise ConfigError(f"{path}: memory-type is {describe(name)}, expected {' or '.join(KINDS)}")
     numbers: dict[str, int] = {}
     for key in _MEMORY_KEYS[1:]:
         value = document.get(key, 0)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= _MAX.get(key, _INT32_MAX):
+        if not is_number(value, 0, _MAX.get(key, _INT32_MAX)):
             raise ConfigError(f"{path}: {key} is {describe(value)}, expected a whole number, 0 or more")
         numbers[key] = int(value)  # ASTRA-sim cuts fractions off too
     return RemoteMemory(

@@ -24,7 +24,7 @@ from astra_tacos.schedule.schedule import LINK_ORDERS, Schedule
 from astra_tacos.schedule.timing import LINK_MODELS, Timing, compute_timing
 from astra_tacos.support.archive import opened_archive, text, whole, write_archive
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import describe
+from astra_tacos.support.text_files import are_texts, describe, is_number
 from astra_tacos.support.units import MAX_SIZE_BYTES
 
 FORMAT = "astra_tacos schedule 1"
@@ -201,7 +201,7 @@ def _reducing(entry: object) -> ReducingDevice:
 
 def _forwarding(entry: object) -> ForwardingDevice:
     """A forwarding device of a header, else ValueError."""
-    if not isinstance(entry, list) or len(entry) != 2 or entry[0] not in FORWARDING_KINDS or not isinstance(entry[1], str):
+    if not are_texts(entry) or len(entry) != 2 or entry[0] not in FORWARDING_KINDS:
         raise ValueError(f"a forwarding device is {describe(entry)}")
     return ForwardingDevice(*entry)
 
@@ -225,7 +225,7 @@ def dimension(block: object, size: object, bandwidth_gibps: object, latency_ns: 
 
 def number(value: object, most: float = sys.float_info.max) -> float:
     """A number of a header, 0 to `most`, else ValueError."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= most:
+    if not is_number(value, 0, most):
         limit = "0 or more" if most == sys.float_info.max else f"0 to {most:g}"
         raise ValueError(f"{describe(value)}, expected a number of {limit}")
     return float(value)

@@ -84,10 +84,10 @@ class Comparison:
         """
         for size in self.sizes:
             made: list[CompareRow] = []
-            makers: tuple[str | Candidate, ...] = (*self.synthesizers, *self.candidates)
-            for maker in makers:
+            makers: list[tuple[str, Candidate | None]] = [(name, None) for name in self.synthesizers]
+            for maker in (*makers, *((each.name, each) for each in self.candidates)):
                 least = min((row.time_ns for row in made if row.time_ns is not None), default=None)
-                made.append(self._row(size, maker, least))
+                made.append(self._row(size, *maker, least))
                 yield made[-1]
             if self.network is not None:
                 bound_ns = min((row.bound_ns for row in made if row.bound_ns is not None), default=None)
@@ -103,23 +103,22 @@ class Comparison:
             self._collectives[size] = make_collective(*what)
         return self._collectives[size]
 
-    def _row(self, size: int, maker: str | Candidate, least: int | None) -> CompareRow:
+    def _row(self, size: int, name: str, program: Candidate | None, least: int | None) -> CompareRow:
         """The row of a synthesizer or a program; `least` is the least time of rows of this size so far."""
-        name = maker if isinstance(maker, str) else maker.name
         begin, is_thorough = time.perf_counter(), self.options.effort == THOROUGH
         parts = 1 if is_thorough or self.options.budget is not None else 3
         try:
             what = self._of_size(size)
-            own = maker if isinstance(maker, str) else AUTO
+            own = name if program is None else AUTO
             asked, models, _ = timed_for(
                 replace(self.options.part_of_budget(parts, self.topology), synthesizer=own), self.topology, self.backend
             )
-            if isinstance(maker, str):
+            if program is None:
                 found, order = self._found(what, asked, math.inf if least is None or is_thorough else least)
                 schedule, searched, remark = found.schedule, found.describe(), ""
             else:
-                schedule = maker.schedule(self.topology, what, models, self.options.reduce_bandwidth_gbps).schedule
-                searched, remark, order = {}, maker.note(schedule.collective), None
+                schedule = program.schedule(self.topology, what, models, self.options.reduce_bandwidth_gbps).schedule
+                searched, remark, order = {}, program.note(schedule.collective), None
         except (ConfigError, SynthesisError) as error:
             return replace(self._blank(size, name), refusal=str(error))
         seconds = time.perf_counter() - begin

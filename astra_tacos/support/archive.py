@@ -21,7 +21,7 @@ from numpy.typing import DTypeLike, NDArray
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.support.files import replaced_file
 from astra_tacos.support.input_file import open_regular
-from astra_tacos.support.text_files import describe, parse_json_object
+from astra_tacos.support.text_files import describe, is_whole, parse_json_object
 
 HEADER = "header"
 MOST_ENTRIES = 256
@@ -144,7 +144,7 @@ def text(header: dict[str, Any], name: str) -> str:
 def whole(header: dict[str, Any], name: str, most: int) -> int:
     """A whole number of a header, 0 to `most`, else ValueError."""
     value = header[name]
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
+    if not is_whole(value, 0, most):
         raise ValueError(f"{name} is {describe(value)}, expected a whole number of 0 to {most}")
     return value
 

@@ -22,12 +22,21 @@ from astra_tacos.support.text_files import describe
 Value = Any
 """bool, int, float, str, None, or a list or tuple of values."""
 Names = Mapping[str, Value]
+SCALARS = (bool, int, float, str)
 MAX_LENGTH, MAX_DEPTH, MAX_INTEGER = 500, 40, (1 << 63) - 1
 _MAX_STRING, _MAX_DIGITS, _NAMES_SHOWN = 1000, 30, 16
 _ACCEPTED = (ast.Name, ast.UnaryOp, ast.BinOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.List, ast.Tuple, ast.Subscript)
 _SILENT = (ast.Load, ast.boolop)
 _IN_WORDS = {"Attribute": "an attribute (.name)", "Slice": "a slice", "JoinedStr": "an f-string", "keyword": "a named argument"}
-_KINDS = {bool: "true or false", int: "a number", float: "a number", str: "a string", list: "a list", tuple: "a list"}
+_KINDS = {
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    str: "a string",
+    list: "a list",
+    tuple: "a list",
+    type(None): "no value",
+}
 
 
 class UnfitError(Exception):
@@ -192,7 +201,7 @@ def _check(node: ast.AST, names: set[str], depth: int) -> None:
     if not depth:
         raise UnfitError(f"more than {MAX_DEPTH} levels", "a simpler expression")
     children = list(ast.iter_child_nodes(node))
-    if isinstance(node, ast.Constant) and type(node.value) in (bool, int, float, str):
+    if isinstance(node, ast.Constant) and isinstance(node.value, SCALARS):
         checked(node.value)
     elif isinstance(node, ast.Call):
         if not isinstance(node.func, ast.Name) or node.func.id not in FUNCTIONS:
@@ -253,12 +262,11 @@ def _value(node: ast.expr, names: Names) -> Value:
 
 def _applied(symbol: ast.AST, *values: Value) -> Value:
     """The value of an operator; arithmetic is for numbers, and only `+` is for strings, too."""
-    if isinstance(symbol, (ast.operator, ast.USub, ast.UAdd)) and not (
-        isinstance(symbol, ast.Add) and all(isinstance(value, str) for value in values)
-    ):
-        for value in values:
-            if value is None or isinstance(value, (str, list, tuple)):
-                raise UnfitError(_kind(value), "a number")
+    kinds = [_KINDS.get(type(value)) for value in values]
+    if isinstance(symbol, (ast.operator, ast.USub, ast.UAdd)) and (kinds != ["a string"] * 2 or not isinstance(symbol, ast.Add)):
+        for kind in kinds:
+            if kind in ("no value", "a string", "a list"):
+                raise UnfitError(kind, "a number")
     try:
         return checked(OPERATIONS[type(symbol)](*values))
     except ZeroDivisionError:
@@ -304,4 +312,4 @@ def checked(value: Value) -> Value:
 
 
 def _kind(value: Value) -> str:
-    return "no value" if value is None else _KINDS.get(type(value), describe(value))
+    return _KINDS.get(type(value)) or describe(value)

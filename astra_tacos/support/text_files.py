@@ -27,7 +27,7 @@ import csv
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard
@@ -97,6 +97,22 @@ def parse_decimal(text: str) -> float | None:
     return float(text) if NUMBER.match(text) else None
 
 
+def finite_number(value: object) -> float | None:
+    """A finite number of a document, also one in quotes, which yaml-cpp does not tell from others; None for other values."""
+    number = parse_decimal(str(value))
+    return None if number is None or math.isinf(number) else number
+
+
+def is_whole(value: object, least: int, most: float) -> TypeGuard[int]:
+    """Whether a value of a document is a whole number within bounds; true and false are no numbers."""
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def is_number(value: object, least: float, most: float) -> TypeGuard[float]:
+    """As `is_whole`, also for fractions."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most
+
+
 _MAX_FILE_BYTES = 64 << 20
 _MAX_YAML_BYTES = 16 << 20
 _MAX_YAML_VALUES = 1_000_000
@@ -154,15 +170,14 @@ class _StrictLoader(yaml.SafeLoader):
             raise yaml.constructor.ConstructorError(None, None, f"more than {_MAX_YAML_VALUES:,} values", mark)
         return super().compose_node(parent, index)
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        mapping = super().construct_mapping(node, deep=deep)
-        if len(mapping) != len(node.value):
-            seen: set[Any] = set()
-            for key_node, _ in node.value:
-                key = self.construct_object(key_node, deep=True)
-                if key in seen:
-                    raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is given twice", key_node.start_mark)
-                seen.add(key)
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        """A mapping; its keys are text as it is written, as they are for yaml-cpp."""
+        mapping: dict[Hashable, Any] = {}
+        for key_node, value_node in node.value:
+            key = self.construct_scalar(key_node)
+            if key in mapping:
+                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is given twice", key_node.start_mark)
+            mapping[key] = self.construct_object(value_node, deep=deep)
         return mapping
 
     def construct_int(self, node: yaml.ScalarNode) -> int:
@@ -236,8 +251,8 @@ def read_text(path: Path, max_bytes: int = _MAX_FILE_BYTES) -> str:
         raise ConfigError(f"{path}: byte {error.start} is not UTF-8 text, expected a text file") from None
 
 
-def read_yaml_mapping(path: Path) -> dict[Any, Any]:
-    """The mapping at the top of a YAML file.
+def read_yaml_mapping(path: Path) -> dict[str, Any]:
+    """The mapping at the top of a YAML file. Keys of mappings are text as it is written.
 
     Raises
     ------
@@ -247,7 +262,7 @@ def read_yaml_mapping(path: Path) -> dict[Any, Any]:
     return _read_mapping(path, _StrictLoader)
 
 
-def read_yaml_texts(path: Path) -> dict[Any, Any]:
+def read_yaml_texts(path: Path) -> dict[str, Any]:
     """As `read_yaml_mapping`, with every scalar as it is written: `010` and `true` are text.
 
     Raises
@@ -258,7 +273,7 @@ def read_yaml_texts(path: Path) -> dict[Any, Any]:
     return _read_mapping(path, _TextLoader)
 
 
-def _read_mapping(path: Path, loader: type[_StrictLoader]) -> dict[Any, Any]:
+def _read_mapping(path: Path, loader: type[_StrictLoader]) -> dict[str, Any]:
     text = read_text(path, _MAX_YAML_BYTES)
     if other := _OTHER_LINE_END.search(text):
         line = text.count("\n", 0, other.start()) + 1
@@ -296,22 +311,58 @@ def are_texts(values: object) -> TypeGuard[list[str]]:
     return isinstance(values, list) and all(isinstance(value, str) for value in values)
 
 
+def list_value(value: object, where: str, expected: str, least: int = 0) -> list[Any]:
+    """A value of a document that has to be a list, of `least` entries or more.
+
+    Raises
+    ------
+    ConfigError
+        As of `filled_text`.
+    """
+    if not isinstance(value, list) or len(value) < least:
+        raise ConfigError(f"{where} is {describe(value)}, expected {expected}")
+    return value
+
+
+def mapping_value(value: object, where: str, expected: str, least: int = 0) -> dict[str, Any]:
+    """A value of a document that has to be a mapping, of `least` keys or more.
+
+    Raises
+    ------
+    ConfigError
+        As of `filled_text`.
+    """
+    if not isinstance(value, dict) or len(value) < least:
+        raise ConfigError(f"{where} is {describe(value)}, expected {expected}")
+    return value
+
+
+def check_keys(mapping: Mapping[str, Any], where: str, keys: Sequence[str]) -> None:
+    """Check that a mapping has no other keys.
+
+    Raises
+    ------
+    ConfigError
+        If it has other keys.
+    """
+    for key in mapping:
+        if key not in keys:
+            raise ConfigError(f"{where} has the key {describe(key)}, expected {', '.join(keys)}")
+
+
 def describe(value: object) -> str:
-    """A value as an error message shows it: short, on one line."""
+    """A value as an error message shows it: short, on one line; of a mapping its keys."""
     if value is None:
         return "nothing"
+    if isinstance(value, (dict, list)) and not value:
+        return f"an empty {'list' if value == [] else 'mapping'}"
     if isinstance(value, dict):
-        return "a mapping"
+        text = f"a mapping of {', '.join(map(str, islice(value, _KEYS_SHOWN)))}"
+        return text if len(text) <= 120 and len(value) <= _KEYS_SHOWN else text[:117] + "..."
     if isinstance(value, (list, tuple)) and len(value) > 8:
         return f"a list of {len(value)}"
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-def describe_keys(mapping: Mapping[Any, Any]) -> str:
-    """A mapping as an error message shows it where its keys are wrong."""
-    text = f"a mapping of {', '.join(str(key) for key in islice(mapping, _KEYS_SHOWN))}"
-    return text if len(text) <= 120 and len(mapping) <= _KEYS_SHOWN else text[:117] + "..."
 
 
 def _one_line(error: yaml.YAMLError) -> str:

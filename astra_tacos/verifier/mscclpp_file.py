@@ -5,7 +5,7 @@ Source: `ExecutionPlan::Impl` in microsoft/mscclpp, src/core/executor/execution_
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.input_file import read_bounded, refuse_foreign
-from astra_tacos.support.text_files import parse_json_object
+from astra_tacos.support.text_files import describe, is_whole, parse_json_object
 
 MAX_FILE_BYTES = 1 << 28
 BUFFER_NAMES = ("i", "o", "s")
@@ -322,42 +322,39 @@ class _Entry:
     def refuse(self, what: str) -> Any:
         raise ConfigError(f"{self.where}: {what}")
 
-    def _get(self, key: str) -> Any:
+    def _get(self, key: str, fits: Callable[[Any], bool], expected: str) -> Any:
+        """The value of a key, which has to be there and to fit."""
         if key not in self.value:
             self.refuse(f"{key} is missing")
-        return self.value[key]
+        found = self.value[key]
+        if not fits(found):
+            self.refuse(f"{key} is {describe(found)}, expected {expected}")
+        return found
 
     def text(self, key: str) -> str:
-        found = self._get(key)
-        return found if isinstance(found, str) else str(self.refuse(f"{key} is {str(found)[:40]!r}, expected a text"))
+        return str(self._get(key, lambda found: isinstance(found, str), "a text"))
 
     def flag(self, key: str) -> bool:
-        found = self._get(key)
-        return found if isinstance(found, bool) else bool(self.refuse(f"{key} is {str(found)[:40]!r}, expected true or false"))
+        return bool(self._get(key, lambda found: isinstance(found, bool), "true or false"))
 
     def choice(self, key: str, choices: Iterable[str]) -> str:
-        found = self._get(key)
-        if found not in tuple(choices):
-            self.refuse(f"{key} is {str(found)[:40]!r}, expected one of {', '.join(choices)}")
-        return str(found)
+        known = tuple(choices)
+        return str(self._get(key, lambda found: found in known, f"one of {', '.join(known)}"))
 
     def choices(self, key: str, choices: tuple[str, ...]) -> tuple[str, ...]:
-        found = self._get(key)
-        if not isinstance(found, list) or any(each not in choices for each in found):
-            self.refuse(f"{key} is {str(found)[:40]!r}, expected a list of {', '.join(choices)}")
-        return tuple(found)
+        return self._all(key, lambda each: each in choices, f"a list of {', '.join(choices)}")
 
     def whole(self, key: str, default: int | None = None, *, least: int = 0, most: int = (1 << 64) - 1) -> int:
-        found = default if default is not None and key not in self.value else self._get(key)
-        if not isinstance(found, int) or isinstance(found, bool) or not least <= found <= most:
-            self.refuse(f"{key} is {str(found)[:40]!r}, expected a whole number, {least} to {most}")
-        return int(found)
+        if default is not None and key not in self.value:
+            return default
+        return int(self._get(key, lambda found: is_whole(found, least, most), f"a whole number, {least} to {most}"))
 
     def wholes(self, key: str, limit: int) -> tuple[int, ...]:
-        found = self._get(key)
-        if not isinstance(found, list) or any(not isinstance(n, int) or isinstance(n, bool) or not 0 <= n < limit for n in found):
-            self.refuse(f"{key} is {str(found)[:40]!r}, expected a list of numbers below {limit}")
-        return tuple(found)
+        return self._all(key, lambda each: is_whole(each, 0, limit - 1), f"a list of numbers below {limit}")
+
+    def _all(self, key: str, fits: Callable[[Any], bool], expected: str) -> tuple[Any, ...]:
+        """The values of a list, all of which have to fit."""
+        return tuple(self._get(key, lambda found: isinstance(found, list) and all(map(fits, found)), expected))
 
     def rank(self, key: str, num_ranks: int) -> int:
         return self.whole(key, most=num_ranks - 1)
@@ -366,15 +363,14 @@ class _Entry:
         return self.wholes(key, num_ranks)
 
     def entry(self, key: str) -> _Entry:
-        found = self._get(key)
-        if not isinstance(found, dict):
-            self.refuse(f"{key} is {str(found)[:40]!r}, expected an object")
-        return _Entry(found, f"{self.where}: {key}")
+        return _Entry(self._get(key, _is_object, "an object"), f"{self.where}: {key}")
 
     def entries(self, key: str, *, may_be_absent: bool = False) -> list[_Entry]:
         if may_be_absent and key not in self.value:
             return []
-        found = self._get(key)
-        if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
-            self.refuse(f"{key} is {str(found)[:40]!r}, expected a list of objects")
+        found = self._all(key, _is_object, "a list of objects")
         return [_Entry(each, f"{self.where}: {key}[{number}]") for number, each in enumerate(found)]
+
+
+def _is_object(value: object) -> bool:
+    return isinstance(value, dict)

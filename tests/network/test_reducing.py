@@ -66,7 +66,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         ("{ window: 1KiB }", "expected devices and none or more of window, ports, reduction_ns"),
         ("{ devices: all, slots: 4 }", "expected devices and none or more"),
         ("{ devices: all, window: many }", "window is 'many', expected a size"),
-        ("{ devices: all, window: 0 }", "window is 0, expected a whole number of bytes"),
+        ("{ devices: all, window: 0 }", "window is 0, expected a size"),
         ("{ devices: all, ports: 1 }", "ports is 1, expected a whole number of ports, 2"),
         ("{ devices: all, reduction_ns: .nan }", "reduction_ns is nan, expected a whole number of ns"),
         ("[ { devices: [ 2 ] }, 3 ]", r"reducing\[1\] is 3, expected all or a list"),

@@ -79,7 +79,7 @@ def test_reads_every_key(tmp_path: Path) -> None:
 
 
 BAD: dict[str, tuple[dict[str, Any] | str, str]] = {
-    "a list": ("[]", "found [] at the top, expected a JSON object"),
+    "a list": ("[]", "found an empty list at the top, expected a JSON object"),
     "nothing": ("", "file is empty"),
     "not JSON": ('{"a": 1,}', "not valid JSON: line 1, column"),
     "twice": ('{"L": 1, "L": 2}', "key 'L' is given twice"),
@@ -138,7 +138,7 @@ PER_NODE_BAD = {
     "text key": ("a: b", "found the key 'a', expected the id of a workload node"),
     "negative": ("-1: b", "found the key '-1'"),
     "twice": ("1: a\n1: b", "key '1' is given twice"),
-    "list": ("1: [a]", "node 1 has ['a'], expected the prefix of a trace"),
+    "list": ("1: [a]", "node 1 is ['a'], expected the prefix of a trace"),
     "not a mapping": ("- 1", "expected a YAML mapping"),
 }
 

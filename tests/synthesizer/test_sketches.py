@@ -70,7 +70,7 @@ def test_relays(tmp_path: Path) -> None:
     "keys, expected",
     (
         ({}, "says nothing"),
-        ({"symmetry": 1}, "found key 'symmetry', expected chunks, allow, forbid, relays"),
+        ({"symmetry": 1}, "has the key 'symmetry', expected chunks, allow, forbid, relays"),
         ({"chunks": 0}, "chunks is 0"),
         ({"forbid": [[0, 1, 2]]}, "forbid[0] is"),
         ({"forbid": [[0, 3]]}, "forbid names 0 -> 3, expected a link"),

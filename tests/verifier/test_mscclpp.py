@@ -128,7 +128,7 @@ def test_what_the_oracle_has_no_model_of_is_refused(tmp_path: Path) -> None:
     [
         (lambda plan: plan.pop("protocol"), "protocol is missing"),
         (lambda plan: ops(plan)[3].update(name="jump"), r"ops\[3\]: name is 'jump', expected one of"),
-        (lambda plan: ops(plan)[3]["src_buff"][1].update(buffer_id=7), "buffer_id is '7', expected a whole number, 0 to 0"),
+        (lambda plan: ops(plan)[3]["src_buff"][1].update(buffer_id=7), "buffer_id is 7, expected a whole number, 0 to 0"),
         (lambda plan: plan["gpus"][1].update(id=0), "id is 0, expected 1"),
         (lambda plan: plan["gpus"][0].update(input_chunks=3), "3 chunks of input and 2 of output do not fit|gpu 1"),
     ],

@@ -17,7 +17,16 @@ from astra_tacos.network.fabric.draft import FabricDraft
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.input_file import INFRAGRAPH_KEYS
-from astra_tacos.support.text_files import are_texts, describe, describe_keys, filled_text, read_yaml_mapping
+from astra_tacos.support.text_files import (
+    are_texts,
+    describe,
+    filled_text,
+    is_number,
+    is_whole,
+    list_value,
+    mapping_value,
+    read_yaml_mapping,
+)
 
 _KINDS = {"xpu": "npu", "npu": "npu", "gpu": "npu", "nic": "nic", "cpu": "cpu", "switch": "switch", "custom": "switch"}
 _GBPS = {"giga_bytes_per_second": 1.0, "gigabytes_per_second": 1.0, "gigabits_per_second": 0.125, "giga_bits_per_second": 0.125}
@@ -96,11 +105,8 @@ def read_infragraph(paths: Sequence[Path], latency_ns: float, gbps: float | None
 def _infrastructure(path: Path) -> dict[str, Any]:
     document = read_yaml_mapping(path)
     if not is_infragraph(document):
-        raise ConfigError(f"{path}: found {describe_keys(document)}, expected an InfraGraph (infrastructure, devices, instances)")
-    inner = document.get("infrastructure", document)
-    if not isinstance(inner, dict):
-        raise ConfigError(f"{path}: infrastructure is {describe(inner)}, expected a mapping")
-    return inner
+        raise ConfigError(f"{path}: found {describe(document)}, expected an InfraGraph (infrastructure, devices, instances)")
+    return mapping_value(document.get("infrastructure", document), f"{path}: infrastructure", "a mapping")
 
 
 def _all(files: Sequence[tuple[Path, dict[str, Any]]], key: str) -> Iterator[tuple[Path, dict[str, Any]]]:
@@ -173,18 +179,16 @@ def _links(path: Path, entry: Mapping[str, Any]) -> dict[str, float | None]:
         name, bandwidth = _name(path, link, "links"), link.get("bandwidth")
         links[name] = None
         if isinstance(bandwidth, dict):
-            unit = bandwidth.get("choice")
-            value = bandwidth.get(unit) if isinstance(unit, str) else None
-            if unit in _GBPS and isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e12:
-                links[name] = float(value) * _GBPS[str(unit)]
+            unit = str(bandwidth.get("choice"))
+            value = bandwidth.get(unit)
+            if unit in _GBPS and is_number(value, 0, 1e12) and value:
+                links[name] = float(value) * _GBPS[unit]
     return links
 
 
 def _entries(path: Path, entry: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
-    entries = entry.get(key, [])
-    if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
-        raise ConfigError(f"{path}: {key} is {describe(entries)}, expected a list of mappings")
-    return entries
+    entries = list_value(entry.get(key, []), f"{path}: {key}", "a list of mappings")
+    return [mapping_value(each, f"{path}: an entry of {key}", "a mapping") for each in entries]
 
 
 def _texts(path: Path, entry: Mapping[str, Any]) -> list[str]:
@@ -205,6 +209,6 @@ def _name(path: Path, entry: Mapping[str, Any], key: str) -> str:
 
 def _count(path: Path, entry: Mapping[str, Any], named: int) -> int:
     count = entry.get("count", named)
-    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MOST:
+    if not is_whole(count, 1, _MOST):
         raise ConfigError(f"{path}: {describe(entry.get('name'))} has count {describe(count)}, expected 1 to {_MOST:,}")
     return count

@@ -126,10 +126,10 @@ def _origins(rank: _Rank) -> Iterator[str]:
     """Read where each new node comes from."""
     for node in rank.new:
         text = attribute(node, FROM)
-        if not isinstance(text, str):
+        if text is None:
             yield f"node {node.id} does not say where it comes from"
             continue
-        for one in text.split():
+        for one in str(text).split():
             if match := _WHOLE.fullmatch(one):
                 old, begin, end = int(match[1]), Fraction(0), Fraction(1)
             elif match := _PART.fullmatch(one):

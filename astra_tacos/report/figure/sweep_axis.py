@@ -89,7 +89,7 @@ def category(value: Any) -> str:
         return "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    text = shape_text(str(value)) if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else str(value)
+    text = shape_text(f"{value:g}" if isinstance(value, float) else str(value))
     return text if len(text) <= _LONGEST_LABEL else f"{text[: _LONGEST_LABEL - 1]}…"
 
 

@@ -67,8 +67,7 @@ def settings_html(table: SweepColumns, constant: dict[str, str]) -> str:
         f"<dt>{escape(measure_of(axis, kinds).label)}</dt><dd>{escape(_values(table, axis))}</dd>" for axis in table.axes
     )
     shared = "".join(
-        f"<dt>{escape(measure_of(name, kinds).label)}</dt><dd>{escape(_constant(table, name, text))}</dd>"
-        for name, text in constant.items()
+        f"<dt>{escape(measure_of(name, kinds).label)}</dt><dd>{escape(_constant(table, name))}</dd>" for name in constant
     )
     varies = f'<div class="split"><div><h3>What varies</h3><dl class="pairs">{axes}</dl></div>'
     return varies + (f'<div><h3>What all points share</h3><dl class="pairs">{shared}</dl></div></div>' if shared else "</div>")
@@ -78,9 +77,9 @@ def _kinds(table: SweepColumns) -> set[str]:
     return {kind for kind in table.columns.get("kind", []) if kind is not None}
 
 
-def _constant(table: SweepColumns, name: str, text: str) -> str:
+def _constant(table: SweepColumns, name: str) -> str:
     value = next(value for value in table.columns[name] if value is not None)
-    return format_value(value, measure_of(name).unit) if not isinstance(value, str) else text
+    return format_value(value, measure_of(name).unit)
 
 
 def _values(table: SweepColumns, axis: str) -> str:

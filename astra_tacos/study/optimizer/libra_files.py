@@ -18,7 +18,7 @@ from astra_tacos.network.network_config import MAX_NPUS, check_block_names
 from astra_tacos.run.run import PATTERN_KEYS
 from astra_tacos.study.optimizer.shape import Demand, Job, Profile, Shape
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import describe, read_yaml_mapping
+from astra_tacos.support.text_files import check_keys, describe, filled_text, is_number, is_whole, read_yaml_mapping
 from astra_tacos.workload.importer.simai import NONE, PATTERNS, PHASES, read_lines, read_row
 
 NOT_INVOLVED = -1
@@ -79,12 +79,12 @@ def read_libra_network(path: Path, latency_ns: float) -> Shape:
         One line that names the file, the key, what was found and what was expected.
     """
     document = read_yaml_mapping(path)
-    _check_keys(path, document, _NETWORK_KEYS)
+    check_keys(document, f"{path}:", _NETWORK_KEYS)
     blocks = _list(path, document, "Topology")
     check_block_names(f"{path}: Topology", blocks, ASTRA_SIM_BLOCKS)
     sizes = _list(path, document, "NpusCount", len(blocks))
     for index, size in enumerate(sizes):
-        if isinstance(size, bool) or not isinstance(size, int) or size < 2:
+        if not is_whole(size, 2, math.inf):
             raise ConfigError(f"{path}: NpusCount[{index}] is {describe(size)}, expected a whole number above 1")
     if math.prod(sizes) > MAX_NPUS:
         raise ConfigError(f"{path}: NpusCount gives {describe(math.prod(sizes))} NPUs, expected at most {MAX_NPUS:,}")
@@ -103,12 +103,12 @@ def read_communicator(path: Path, shape: Shape) -> dict[str, tuple[int, ...]]:
         One line that names the file, the key, what was found and what was expected.
     """
     document = read_yaml_mapping(path)
-    _check_keys(path, document, PHASES)
+    check_keys(document, f"{path}:", PHASES)
     members: dict[str, tuple[int, ...]] = {}
     for phase in PHASES:
         entries = _list(path, document, phase, shape.num_dimensions)
         for index, (entry, size) in enumerate(zip(entries, shape.sizes, strict=True)):
-            if isinstance(entry, bool) or not isinstance(entry, int) or not (entry == NOT_INVOLVED or 1 <= entry <= size):
+            if not is_whole(entry, NOT_INVOLVED, size) or not entry:
                 expected = f"expected 1 to {size} members, or -1 for a dimension that takes no part"
                 raise ConfigError(f"{path}: {phase}[{index}] is {describe(entry)}, {expected}")
             if entry > 0 and size % entry:
@@ -136,22 +136,15 @@ def read_cost_model(path: Path) -> CostModel:
             continue
         if not _is_name(tier) or not isinstance(parts, dict) or not parts:
             raise ConfigError(f"{path}: {describe(tier)} is {describe(parts)}, expected a tier with {', '.join(_PART_KEYS)}")
+        check_keys(parts, f"{path}: {tier}", _PART_KEYS)
         for part, price in parts.items():
-            if part not in _PART_KEYS:
-                raise ConfigError(f"{path}: {tier} has the key {describe(part)}, expected {', '.join(_PART_KEYS)}")
-            if isinstance(price, bool) or not isinstance(price, (int, float)) or not 0 <= price <= _MAX_PRICE:
+            if not is_number(price, 0, _MAX_PRICE):
                 raise ConfigError(f"{path}: {tier}.{part} is {describe(price)}, expected dollars per GB/s, 0 or more")
         tiers[tier] = {part: float(price) for part, price in parts.items()}
     return CostModel(str(path), tiers, dimensions)
 
 
-def _check_keys(path: Path, document: Mapping[Any, Any], keys: tuple[str, ...]) -> None:
-    for key in document:
-        if key not in keys:
-            raise ConfigError(f"{path}: found the key {describe(key)}, expected {', '.join(keys)}")
-
-
-def _list(path: Path, document: Mapping[Any, Any], key: str, length: int | None = None) -> list[Any]:
+def _list(path: Path, document: Mapping[str, Any], key: str, length: int | None = None) -> list[Any]:
     expected = f"a list of {length or 'one'} entr{'ies' if length and length > 1 else 'y'}{'' if length else ' per dimension'}"
     if key not in document:
         raise ConfigError(f"{path}: {key} is missing, expected {expected}")
@@ -164,13 +157,14 @@ def _list(path: Path, document: Mapping[Any, Any], key: str, length: int | None 
 
 def _tiers(path: Path, names: list[Any]) -> tuple[str, ...]:
     for index, name in enumerate(names):
-        if not _is_name(name):
-            raise ConfigError(f"{path}: CostDimension[{index}] is {describe(name)}, expected the name of a tier")
+        where, expected = f"{path}: CostDimension[{index}]", "the name of a tier"
+        if not _is_name(filled_text(name, where, expected)):
+            raise ConfigError(f"{where} is {describe(name)}, expected {expected}")
     return tuple(names)
 
 
-def _is_name(value: object) -> bool:
-    return isinstance(value, str) and value.isprintable() and 0 < len(value) <= _LONGEST_NAME
+def _is_name(text: str) -> bool:
+    return text.isprintable() and 0 < len(text) <= _LONGEST_NAME
 
 
 def read_libra_workload(path: Path, shape: Shape, communicator: Mapping[str, tuple[int, ...]]) -> Job:

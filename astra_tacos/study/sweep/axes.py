@@ -5,7 +5,6 @@ Values of a sweep file that may contain expressions: `"= 600 - b0 - b1"`, alone,
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import keyword
 import math
@@ -17,8 +16,8 @@ from astra_tacos.study.sweep.outcome import RESULT_COLUMNS
 from astra_tacos.study.sweep.point import INPUT_COLUMNS
 from astra_tacos.study.sweep.settings import SETTINGS, read_number, read_size
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.expression import FUNCTIONS, MAX_INTEGER, Expression, Names, parse_expression
-from astra_tacos.support.text_files import describe, describe_keys
+from astra_tacos.support.expression import FUNCTIONS, MAX_INTEGER, SCALARS, Expression, Names, parse_expression
+from astra_tacos.support.text_files import check_keys, describe, list_value, mapping_value
 from astra_tacos.support.units import parse_sizes
 
 MARK = "="
@@ -70,9 +69,6 @@ def read_field(value: object, where: str) -> Field:
     ConfigError
         If a string that begins with `MARK` is not an expression.
     """
-    if isinstance(value, str) and value.lstrip().startswith(MARK):
-        expression = parse_expression(value.lstrip()[len(MARK) :], where)
-        return Field(where, (expression,), lambda names: _whole(expression.value(names)))
     if isinstance(value, list):
         entries = [read_field(entry, f"{where}[{index}]") for index, entry in enumerate(value)]
         return Field(where, _expressions(entries), lambda names: [entry.value(names) for entry in entries])
@@ -81,10 +77,42 @@ def read_field(value: object, where: str) -> Field:
         return Field(
             where, _expressions(fields.values()), lambda names: {key: entry.value(names) for key, entry in fields.items()}
         )
+    if is_expression(value):
+        expression = read_expression(value, where)
+        return Field(where, (expression,), lambda names: _whole(expression.value(names)))
     return Field(where, (), lambda names: value)
 
 
-def _expressions(fields: Any) -> tuple[Expression, ...]:
+def is_expression(scalar: object) -> bool:
+    """Whether a scalar of the file is an expression: its text begins with `MARK`."""
+    return str(scalar).lstrip().startswith(MARK)
+
+
+def read_expression(scalar: object, where: str) -> Expression:
+    """The expression that a scalar of the file is, with or without `MARK`.
+
+    Raises
+    ------
+    ConfigError
+        If it is none.
+    """
+    return parse_expression(str(scalar).strip().removeprefix(MARK), where)
+
+
+def read_plain(value: object, where: str) -> Any:
+    """A value without expressions.
+
+    Raises
+    ------
+    ConfigError
+        If there is one.
+    """
+    if not read_field(value, where).is_constant:
+        raise ConfigError(f"{where} is {describe(value)}, expected a plain value: expressions go under point or define")
+    return value
+
+
+def _expressions(fields: Iterable[Field]) -> tuple[Expression, ...]:
     return tuple(expression for entry in fields for expression in entry.expressions)
 
 
@@ -93,28 +121,6 @@ def _whole(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_whole(entry) for entry in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-@contextlib.contextmanager
-def naming(where: str) -> Iterator[None]:
-    """Prefix errors of a file that the sweep file names with the place of that name."""
-    try:
-        yield
-    except ConfigError as error:
-        raise ConfigError(f"{where}: {error}") from None
-
-
-def check_keys(mapping: Mapping[Any, Any], where: str, keys: tuple[str, ...]) -> None:
-    """Check that a mapping has no other keys.
-
-    Raises
-    ------
-    ConfigError
-        If it has other keys.
-    """
-    for key in mapping:
-        if key not in keys:
-            raise ConfigError(f"{where} has the key {describe(key)}, expected {', '.join(keys)}")
 
 
 FAILED_LINKS, NETWORK = "failed_links", "network"
@@ -240,8 +246,7 @@ class _AxesReader:
 
     def block(self, entry: object, where: str) -> list[Part]:
         if not isinstance(entry, Mapping) or len(entry) != 1 or next(iter(entry)) not in _BLOCKS:
-            found = describe_keys(entry) if isinstance(entry, Mapping) else describe(entry)
-            raise ConfigError(f"{where} is {found}, expected one of {', '.join(_BLOCKS)}")
+            raise ConfigError(f"{where} is {describe(entry)}, expected one of {', '.join(_BLOCKS)}")
         ((kind, content),) = entry.items()
         if kind == "list":
             return self.listed(content, f"{where}.list")
@@ -263,30 +268,23 @@ class _AxesReader:
         return list(map(Part.joined, zip(*axes.values(), strict=True)))
 
     def axes(self, content: object, where: str) -> dict[str, list[Part]]:
-        if not isinstance(content, Mapping) or not content:
-            found = "an empty mapping" if content == {} else describe(content)
-            raise ConfigError(f"{where} is {found}, expected axes with their values")
         axes = {}
-        for name, values in content.items():
+        for name, values in mapping_value(content, where, "axes with their values", 1).items():
             place = f"{where}.{name}"
             self.enter(name, where)
             axes[name] = [self.part(name, value, key) for key, value in list_values(name, values, place)]
         return axes
 
     def listed(self, content: object, where: str) -> list[Part]:
-        if not isinstance(content, list) or not content:
-            found = "an empty list" if content == [] else describe(content)
-            raise ConfigError(f"{where} is {found}, expected a list of mappings")
-        for index, entry in enumerate(content):
-            if not isinstance(entry, Mapping) or not entry:
-                found = "an empty mapping" if entry == {} else describe(entry)
-                raise ConfigError(f"{where}[{index}] is {found}, expected axes with a value each")
-        names = dict.fromkeys(name for entry in content for name in entry)
+        entries = {
+            f"{where}[{index}]": mapping_value(entry, f"{where}[{index}]", "axes with a value each", 1)
+            for index, entry in enumerate(list_value(content, where, "a list of mappings", 1))
+        }
+        names = dict.fromkeys(name for entry in entries.values() for name in entry)
         for name in names:
             self.enter(name, where)
         parts = []
-        for index, entry in enumerate(content):
-            place = f"{where}[{index}]"
+        for place, entry in entries.items():
             for name in names:
                 if name not in entry and name not in POINT_KEYS:
                     raise ConfigError(f"{place} lacks {name}, expected a value, as other entries have one")
@@ -294,22 +292,22 @@ class _AxesReader:
             parts.append(Part.joined(of_axes))
         return parts
 
-    def enter(self, name: object, where: str) -> None:
+    def enter(self, name: str, where: str) -> None:
         """Check the name of an axis and remember the axis's place in the file."""
         place = f"{where}.{name}"
-        if name not in tuple(POINT_KEYS):
+        if name not in POINT_KEYS:
             check_name(name, where)
         if name in self.places:
-            raise ConfigError(f"{place}: the axis stands at {self.places[str(name)]} already, expected each name once")
-        self.places[str(name)] = place
+            raise ConfigError(f"{place}: the axis stands at {self.places[name]} already, expected each name once")
+        self.places[name] = place
 
     def part(self, name: str, value: object, where: str) -> Part:
         if name in POINT_KEYS:
             return self.read_key(name, value, where)
-        return Part({name: read_variable(value, where)})
+        return Part({name: read_variable(read_plain(value, where), where)})
 
 
-def check_name(name: object, where: str) -> None:
+def check_name(name: str, where: str) -> None:
     """Check that a name is allowed in expressions and as a column of a sweep's rows.
 
     Raises
@@ -317,7 +315,7 @@ def check_name(name: object, where: str) -> None:
     ConfigError
         If the name is not an identifier or has another meaning already.
     """
-    if not isinstance(name, str) or not name.isidentifier() or not name.isascii() or keyword.iskeyword(name) or len(name) > 60:
+    if not name.isidentifier() or not name.isascii() or keyword.iskeyword(name) or len(name) > 60:
         raise ConfigError(f"{where} has the key {describe(name)}, expected a name of letters, digits and _, or a key of point")
     if name in FUNCTIONS or name in DERIVED:
         what = "a function of expressions" if name in FUNCTIONS else "derived from the network"
@@ -346,38 +344,30 @@ def list_values(name: str, value: object, where: str) -> list[tuple[str, Any]]:
     """
     if isinstance(value, Mapping) and (name not in SETTINGS or name in _NUMBERED) and "from" in value:
         return [(where, number) for number in _range(value, where, name == _SIZE)]
-    if name == _SIZE and isinstance(value, str):
-        return [(where, size) for size in parse_sizes(value, where)]
-    if not isinstance(value, list) or not value:
+    entries = [(f"{where}[{index}]", entry) for index, entry in enumerate(value)] if isinstance(value, list) else []
+    if name == _SIZE and isinstance(value, SCALARS):
+        entries = [(where, value)]
+    if not entries:
         expected = "a list" if name in SETTINGS and name not in _NUMBERED else "a list, or {from, to, step, factor or count}"
-        raise ConfigError(f"{where} is {'an empty list' if value == [] else describe(value)}, expected {expected}")
-    values: list[tuple[str, Any]] = []
-    for index, entry in enumerate(value):
-        place = f"{where}[{index}]"
-        if name == _SIZE and isinstance(entry, str):
-            values += [(place, size) for size in parse_sizes(entry, place)]
-        else:
-            values.append((place, entry))
-    return values
+        raise ConfigError(f"{where} is {describe(value)}, expected {expected}")
+    if name == _SIZE:
+        return [(place, size) for place, entry in entries for size in parse_sizes(str(entry), place)]
+    return entries
 
 
 def read_variable(value: object, where: str) -> bool | int | float | str:
-    """Read a value of an axis that is no key of `point`; only expressions use such an axis.
+    """Read a scalar that only expressions use: a value of an axis that is no key of `point`, or a definition.
 
     Raises
     ------
     ConfigError
-        If the value is not a number, a string or a truth value, or if it is an expression.
+        If the value is not a number, a string or a truth value.
     """
-    if isinstance(value, str):
-        if value.lstrip().startswith("="):
-            raise ConfigError(f"{where} is {describe(value)}, expected a plain value: expressions go under point or define")
-        return value
-    if isinstance(value, int):
-        if abs(value) > MAX_INTEGER:
-            raise ConfigError(f"{where} is {describe(value)}, expected a whole number of 64 bits")
-        return value
-    return read_number(value, where, "a number, a string, true or false", math.isfinite)
+    if not isinstance(value, SCALARS) or value in (math.inf, -math.inf) or value != value:
+        raise ConfigError(f"{where} is {describe(value)}, expected a number, a string, true or false")
+    if isinstance(value, int) and abs(value) > MAX_INTEGER:
+        raise ConfigError(f"{where} is {describe(value)}, expected a whole number of 64 bits")
+    return value
 
 
 def _range(mapping: Mapping[str, Any], where: str, of_sizes: bool) -> list[float]:
@@ -420,7 +410,7 @@ def _powers(first: float, last: float, factor: float, where: str) -> list[float]
 def _number(value: object, where: str, of_sizes: bool) -> float:
     if of_sizes:
         return read_size(value, where)
-    number = read_number(value, where, "a number", math.isfinite)
+    number = read_number(value, where, "a number")
     return value if isinstance(value, int) else number
 
 

@@ -12,25 +12,25 @@ from astra_tacos.study.optimizer.libra_files import CostModel, read_cost_model
 from astra_tacos.study.sweep.axes import (
     DERIVED,
     FAILED_LINKS,
-    MARK,
     NETWORK,
     POINT_KEYS,
     Axes,
     Field,
     Part,
-    check_keys,
     check_name,
-    naming,
+    is_expression,
     read_axes,
+    read_expression,
     read_field,
+    read_plain,
     read_variable,
 )
 from astra_tacos.study.sweep.point import COLLECTIVE, WORKLOAD
 from astra_tacos.study.sweep.run_source import check_failures, check_network
-from astra_tacos.study.sweep.settings import REQUIRED, SETTINGS
+from astra_tacos.study.sweep.settings import REQUIRED, SETTINGS, naming
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.expression import Expression, parse_expression
-from astra_tacos.support.text_files import describe, read_yaml_mapping
+from astra_tacos.support.expression import Expression
+from astra_tacos.support.text_files import check_keys, describe, filled_text, mapping_value, read_yaml_mapping
 
 _KEYS = ("name", "point", "axes", "define", "where", "cost_model")
 _COST = "cost"
@@ -71,8 +71,8 @@ def read_document(path: Path) -> Document:
     """
     document = read_yaml_mapping(path)
     check_keys(document, str(path), _KEYS)
-    name = document.get("name", path.stem)
-    if not isinstance(name, str) or not name.strip() or len(name) > 200 or "\n" in name:
+    name = filled_text(document.get("name", path.stem), f"{path}: name", "one line of text")
+    if not name.strip() or len(name) > 200 or "\n" in name:
         raise ConfigError(f"{path}: name is {describe(name)}, expected one line of text")
     if "point" not in document:
         raise ConfigError(f"{path}: point is missing, expected a mapping with a network and what to run on it")
@@ -85,26 +85,24 @@ def read_document(path: Path) -> Document:
     conditions = _read_conditions(document.get("where", []), f"{path}: where")
     cost_model = None
     if "cost_model" in document:
-        if not isinstance(document["cost_model"], str):
-            raise ConfigError(f"{path}: cost_model is {describe(document['cost_model'])}, expected the path of a cost model")
-        with naming(f"{path}: cost_model"):
-            cost_model = read_cost_model(path.parent / document["cost_model"])
+        where = f"{path}: cost_model"
+        cost_path = path.parent / filled_text(document["cost_model"], where, "the path of a cost model")
+        with naming(where):
+            cost_model = read_cost_model(cost_path)
     file = Document(name, path, reader.constants, reader.fields, axes, definitions, conditions, cost_model)
     _check_names(reader.expressions, file)
     return file
 
 
 def _read_definitions(document: object, where: str, axes: Mapping[str, str]) -> dict[str, Expression]:
-    if not isinstance(document, Mapping):
-        raise ConfigError(f"{where} is {describe(document)}, expected a mapping of names to expressions")
     found: dict[str, Expression] = {}
-    for name, text in document.items():
+    for name, text in mapping_value(document, where, "a mapping of names to expressions").items():
         check_name(name, where)
         place = f"{where}.{name}"
         if name in POINT_KEYS or name in axes:
             taken = f"{axes[name]} is called so" if name in axes else f"{name} is a key of point"
             raise ConfigError(f"{place}: {taken}, expected another name")
-        found[name] = _expression(text if isinstance(text, str) else repr(read_variable(text, place)), place)
+        found[name] = read_expression(read_variable(text, place), place)
     sorter: TopologicalSorter[str] = TopologicalSorter(dict.fromkeys(found, ()))
     for name, expression in found.items():
         sorter.add(name, *sorted(expression.names & found.keys()))
@@ -115,21 +113,11 @@ def _read_definitions(document: object, where: str, axes: Mapping[str, str]) -> 
         raise ConfigError(f"{found[circle[0]].where}: {' needs '.join(circle)}, expected no circle") from None
 
 
-def _expression(text: str, where: str) -> Expression:
-    """Parse an expression; the mark `=`, which other keys of the file require, is optional here."""
-    return parse_expression(text.strip().removeprefix(MARK), where)
-
-
 def _read_conditions(document: object, where: str) -> tuple[Expression, ...]:
-    texts = {where: document} if isinstance(document, str) else document
+    texts, expected = {where: document}, "a list of expressions"
     if isinstance(document, list):
-        texts = {f"{where}[{index}]": text for index, text in enumerate(document)}
-    if not isinstance(texts, dict) or texts is document:
-        raise ConfigError(f"{where} is {describe(document)}, expected a list of expressions")
-    for place, text in texts.items():
-        if not isinstance(text, str):
-            raise ConfigError(f"{place} is {describe(text)}, expected an expression such as 'b0 >= 20'")
-    found = [_expression(text, place) for place, text in texts.items()]
+        texts, expected = {f"{where}[{at}]": text for at, text in enumerate(document)}, "an expression such as 'b0 >= 20'"
+    found = [read_expression(filled_text(text, place, expected), place) for place, text in texts.items()]
     return tuple(sorted(found, key=lambda condition: not condition.names.isdisjoint(DERIVED)))
 
 
@@ -146,10 +134,9 @@ class _PointReader:
 
     def read(self, document: object) -> None:
         where = f"{self.path}: point"
-        if not isinstance(document, Mapping):
-            raise ConfigError(f"{where} is {describe(document)}, expected a mapping with a network and what to run on it")
-        check_keys(document, where, POINT_KEYS)
-        for key, value in document.items():
+        point = mapping_value(document, where, "a mapping with a network and what to run on it")
+        check_keys(point, where, POINT_KEYS)
+        for key, value in point.items():
             place = f"{where}.{key}"
             found = self.field(key, value, place)
             if found.is_constant and key in SETTINGS:
@@ -175,23 +162,20 @@ class _PointReader:
                 return Part({}, {key: found})
             label = self.label(value, where)
             return Part({key: label}, {key: (found, label)})
-        found = read_field(value, where)
-        if not found.is_constant:
-            raise ConfigError(f"{where} is {describe(value)}, expected a plain value: expressions go under point or define")
-        setting = SETTINGS[key].read(value, where)
+        setting = SETTINGS[key].read(read_plain(value, where), where)
         return Part({key: value if setting is None else setting}, {key: setting})
 
     def label(self, value: Any, where: str) -> str:
         """The name that rows give a network of an axis."""
         if isinstance(value, Mapping):
-            label = value.get("name")
-            if not isinstance(label, str) or not label or label.lstrip().startswith("="):
-                found = "is missing" if label is None else f"is {describe(label)}"
-                raise ConfigError(f"{where}.name {found}, expected a plain name: rows identify the networks of an axis by it")
+            expected = "a plain name: rows identify the networks of an axis by it"
+            if "name" not in value:
+                raise ConfigError(f"{where}.name is missing, expected {expected}")
+            label = filled_text(read_plain(value["name"], f"{where}.name"), f"{where}.name", expected)
             if self.labels.setdefault(label, value) != value:
                 raise ConfigError(f"{where}.name is {describe(label)}, as that of another network, expected another name")
             return label
-        if value.lstrip().startswith("="):
+        if is_expression(value):
             raise ConfigError(f"{where} is {describe(value)}, expected the path of a network YAML, or a template with a name")
         stem = Path(value).stem
         label = stem if self.labels.setdefault(stem, value) == value else value

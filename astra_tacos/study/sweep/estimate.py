@@ -8,8 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from astra_tacos.collective import cut_into, make_collective
-from astra_tacos.network.composition import build_topology
-from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.network.topology import Topology
 from astra_tacos.run.backend import MODELS
 from astra_tacos.schedule.timing import compute_timing
@@ -17,9 +15,11 @@ from astra_tacos.solver.judges import timed_for
 from astra_tacos.study.sweep.guard import Guard
 from astra_tacos.study.sweep.outcome import TIMEOUT, Conditions
 from astra_tacos.study.sweep.point import KINDS, CollectiveTask, Point, WorkloadTask, synthesizers_of
+from astra_tacos.study.sweep.run_source import topology_of
 from astra_tacos.study.sweep.run_sweep import SweepRun
 from astra_tacos.study.sweep.sweep_file import Sweep
 from astra_tacos.support.errors import AstraTacosError
+from astra_tacos.support.keyed import Keyed
 from astra_tacos.support.units import duration
 from astra_tacos.synthesizer import AUTO, auto_synthesizers
 from astra_tacos.synthesizer.chunk_counts import advise_for_trips, choose_chunks
@@ -71,7 +71,6 @@ class _Model:
     """Estimates of single points. Points that do not differ in what the estimate depends on share one."""
 
     known: dict[tuple[Any, ...], float] = field(default_factory=dict)
-    last: tuple[tuple[Any, ...], Topology] | None = None
 
     def seconds(self, point: Point) -> float:
         """Seconds of a point."""
@@ -92,15 +91,10 @@ class _Model:
         key = (structure, size, task.collective, task.backend, options)
         if key not in self.known:
             try:
-                self.known[key] = _search_seconds(self._topology(network, structure), task)
+                self.known[key] = _search_seconds(topology_of(Keyed(structure, network)), task)
             except AstraTacosError:  # the point fails quickly, and its row says why
                 self.known[key] = _POINT_S
         return self.known[key]
-
-    def _topology(self, network: NetworkConfig, structure: tuple[Any, ...]) -> Topology:
-        if self.last is None or self.last[0] != structure:
-            self.last = (structure, build_topology(network, may_forward=True))
-        return self.last[1]
 
 
 def _search_seconds(topology: Topology, task: CollectiveTask) -> float:

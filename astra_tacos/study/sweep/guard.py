@@ -52,18 +52,18 @@ class Guard:
         self._process: _Process | None = None
         self._key: str | None = None
 
-    def start(self) -> None:
+    def start(self) -> _Process:
         """Start the process, unless it runs already."""
         self._process = self._process or _Process(self._names)
+        return self._process
 
     def wait_until_warm(self) -> None:
         """Start the process, if there is none, and wait until it has loaded its kernels.
 
         If the process ends before that, this method raises nothing: the next `compute` finds it ended.
         """
-        process = self._process = self._process or _Process(self._names)
         with contextlib.suppress(_Died):
-            process.wait_until_warm()
+            self.start().wait_until_warm()
 
     def compute(self, key: str, point: Point, conditions: Conditions) -> Outcome:
         """Compute a point within the limits of the conditions, and return its outcome.
@@ -142,7 +142,7 @@ class Guard:
         process = self._process
         if process is not None and not (process.is_alive() and (limit is None or process.has_room(limit))):
             self.close()
-        process = self._process = self._process or _Process(self._names)
+        process = self.start()
         process.wait_until_warm()
         return process
 

@@ -106,7 +106,7 @@ class Outcome:
         """
         try:
             status, error, results = about["status"], about["error"], about["results"]
-            is_one = status in STATUSES and (error is None if status == OK else isinstance(error, str))
+            is_one = status in STATUSES and (error is None) == (status == OK) and fits(error, "str")
             is_one &= all(fits(value, RESULT_COLUMNS[name]) for name, value in results.items())
         except (KeyError, TypeError, AttributeError):
             is_one = False

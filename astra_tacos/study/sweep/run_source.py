@@ -12,6 +12,7 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +34,13 @@ from astra_tacos.run.system import read_system
 from astra_tacos.run.trace.reader import trace_files
 from astra_tacos.study.optimizer.libra_files import CostModel
 from astra_tacos.study.optimizer.shape import Shape, link_gibps, npu_gbps
-from astra_tacos.study.sweep.axes import DERIVED, MARK, Field, check_keys, naming
-from astra_tacos.study.sweep.settings import read_number
+from astra_tacos.study.sweep.axes import DERIVED, MARK, Field
+from astra_tacos.study.sweep.settings import naming, read_number
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.support.expression import Names
 from astra_tacos.support.input_file import open_regular
-from astra_tacos.support.text_files import describe, filled_text
+from astra_tacos.support.keyed import Keyed
+from astra_tacos.support.text_files import check_keys, describe, filled_text, is_number, is_whole, list_value, mapping_value
 
 _BANDWIDTH, _PER_NPU = "bandwidth", "bandwidth_per_npu"
 _TEMPLATE_KEYS = ("name", "topology", "npus_count", _BANDWIDTH, _PER_NPU, "latency")
@@ -101,7 +103,7 @@ def _failures(field: Field | None, names: Names) -> tuple[float | None, int | No
     where = field.where
     fraction = read_number(value["fraction"], f"{where}.fraction", "a number of 0 to below 1", lambda number: 0 <= number < 1)
     seed = value.get("seed", 0)
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 62:
+    if not is_whole(seed, 0, (1 << 62) - 1):
         raise ConfigError(f"{where}.seed is {describe(seed)}, expected a whole number from 0 on")
     return fraction, seed
 
@@ -116,12 +118,11 @@ def check_failures(value: object, where: str) -> None:
     """
     if value is None:
         return
-    if not isinstance(value, Mapping):
-        raise ConfigError(f"{where} is {describe(value)}, expected {{fraction, seed}} or null")
-    check_keys(value, where, _FAILURE_KEYS)
-    if "fraction" not in value:
+    failures = mapping_value(value, where, "{fraction, seed} or null")
+    check_keys(failures, where, _FAILURE_KEYS)
+    if "fraction" not in failures:
         raise ConfigError(f"{where}.fraction is missing, expected a number of 0 to below 1")
-    for key, entry in value.items():
+    for key, entry in failures.items():
         _check_numbers(entry, f"{where}.{key}")
 
 
@@ -156,7 +157,6 @@ class Networks:
     _files: dict[Path, NamedNetwork] = field(default_factory=dict)
     _resolved: dict[tuple[Any, ...], PointNetwork] = field(default_factory=dict)
     _tries: dict[tuple[Any, ...], tuple[Any, str | None]] = field(default_factory=dict)
-    _last: tuple[tuple[Any, ...], Topology] | None = None
 
     def resolve(self, network: Field, label: str | None, failures: Field | None, names: Names) -> PointNetwork:
         """The network of a point.
@@ -199,9 +199,7 @@ class Networks:
         return self._files[path]
 
     def _of_dimensions(self, where: str, template: Mapping[str, Any]) -> NamedNetwork:
-        blocks = template["topology"]
-        if not isinstance(blocks, list) or not blocks:
-            raise ConfigError(f"{where}.topology is {describe(blocks)}, expected a list of one entry per dimension")
+        blocks = list_value(template["topology"], f"{where}.topology", "a list of one entry per dimension", 1)
         check_block_names(f"{where}.topology", blocks, tuple(BUILDING_BLOCKS))
         key = _PER_NPU if _PER_NPU in template else _BANDWIDTH
         dimensions = make_dimensions(where, template, blocks, bandwidth_key=key)
@@ -213,7 +211,7 @@ class Networks:
     def _of_fabric(self, where: str, template: Mapping[str, Any]) -> NamedNetwork:
         values = {str(key): value for key, value in template.items() if key not in (_FABRIC, "name")}
         for key, value in values.items():
-            if isinstance(value, bool) or not isinstance(value, int | float):
+            if not is_number(value, -math.inf, math.inf):
                 raise ConfigError(f"{where}.{key} is {describe(value)}, expected a number")
         kind = filled_text(template[_FABRIC], f"{where}.{_FABRIC}", ", ".join(KINDS))
         with naming(where):
@@ -231,7 +229,7 @@ class Networks:
         can_be_counted = error is None  # a network with an error may be far too large to count
         if error is None and fraction:
             key = (structure, fraction, seed)
-            failed, error = self._tried(key, lambda: draw_failures(self._topology(config, structure), fraction, seed or 0))
+            failed, error = self._tried(key, lambda: draw_failures(topology_of(Keyed(structure, config)), fraction, seed or 0))
             if error is None:
                 config = replace(config, failed_links=(*config.failed_links, *failed))
         num_links = count_links(config) if can_be_counted else None
@@ -258,7 +256,7 @@ class Networks:
     def _check(self, config: NetworkConfig, structure: tuple[Any, ...]) -> None:
         """Check that a network can be built, before failures are drawn."""
         if config.links or config.failed_links or config.link_overrides:
-            self._topology(config, structure)
+            topology_of(Keyed(structure, config))
         else:
             check_dimensions(config)  # no need to build it: a network of dimensions alone is connected
 
@@ -270,12 +268,6 @@ class Networks:
             except AstraTacosError as error:
                 self._tries[key] = None, str(error)
         return self._tries[key]
-
-    def _topology(self, config: NetworkConfig, structure: tuple[Any, ...]) -> Topology:
-        """The topology of a structure; its bandwidths and latencies may be those of another network. The last one is kept."""
-        if self._last is None or self._last[0] != structure:
-            self._last = (structure, build_topology(config, may_forward=True))
-        return self._last[1]
 
     def _cost(self, named: NamedNetwork) -> float | None:
         """Cost of the whole network in dollars by LIBRA's model, which prices each NPU's GB/s in each dimension.
@@ -294,6 +286,12 @@ class Networks:
         shape = Shape(config.source, *columns)
         prices = self.cost_model.prices(shape)
         return math.fsum(price * shape.num_npus * gbps for price, gbps in zip(prices, named.split_gbps, strict=True))
+
+
+@lru_cache(maxsize=1)
+def topology_of(network: Keyed[NetworkConfig]) -> Topology:
+    """The topology of a structure; its bandwidths and latencies may be those of another network. The last one is kept."""
+    return build_topology(network.value, may_forward=True)
 
 
 def _structure(config: NetworkConfig) -> tuple[Any, ...]:

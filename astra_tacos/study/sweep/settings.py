@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +16,8 @@ from astra_tacos.run.system import NATIVE_ALGORITHMS
 from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.study.sweep.point import BEST_PLACEMENT, COLLECTIVE, WORKLOAD
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import describe, filled_text, parse_decimal
-from astra_tacos.support.units import MAX_SIZE_BYTES, format_size, parse_size
+from astra_tacos.support.text_files import describe, filled_text, finite_number, is_whole
+from astra_tacos.support.units import parse_size
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
 from astra_tacos.synthesizer.chunk_counts import MAX_SENDS
 from astra_tacos.synthesizer.search.search_options import DEFAULT, EFFORTS
@@ -48,37 +48,56 @@ class Setting:
     defaults: Mapping[str, Any]
 
 
+@contextlib.contextmanager
+def naming(where: str) -> Iterator[None]:
+    """Prefix errors of a file or text that the sweep file names with the place of that name."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
+
+
 def _refuse(value: object, where: str, expected: str) -> ConfigError:
     return ConfigError(f"{where} is {describe(value)}, expected {expected}")
 
 
-def _choice(choices: Iterable[str], may_be_null: bool = False) -> _Read:
+def _or_null(read: _Read, null: str = "null") -> _Read:
+    """A reader that also takes null, and the text `null`, for None."""
+
+    def read_one(value: object, where: str) -> Any:
+        if value is None or value == null:
+            return None
+        try:
+            return read(value, where)
+        except ConfigError as error:
+            raise ConfigError(f"{error}, or {null}") from None
+
+    return read_one
+
+
+def _choice(choices: Iterable[str]) -> _Read:
     names = tuple(choices)
 
     def read(value: object, where: str) -> Any:
-        if value is None and may_be_null:
-            return None
         if value not in names:
-            raise _refuse(value, where, ", ".join(names) + (" or null" if may_be_null else ""))
+            raise _refuse(value, where, ", ".join(names))
         return value
 
     return read
 
 
-def _whole(least: int, null: str = "") -> _Read:
-    """Make a reader of whole numbers from `least` on; if `null` is given, it reads that text, and null, as None."""
+def _whole(least: int) -> _Read:
+    """Make a reader of whole numbers from `least` on."""
 
     def read(value: object, where: str) -> Any:
-        if null and (value is None or value == null):
-            return None
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _MOST:
-            raise _refuse(value, where, f"a whole number from {least} on" + (f", or {null}" if null else ""))
+        if not is_whole(value, least, _MOST):
+            raise _refuse(value, where, f"a whole number from {least} on")
         return value
 
     return read
 
 
-def read_number(value: object, where: str, expected: str, is_fit: Callable[[float], bool]) -> float:
+def read_number(value: object, where: str, expected: str, is_fit: Callable[[float], bool] = math.isfinite) -> float:
     """Read a finite number; a number in quotes is accepted, too.
 
     Parameters
@@ -97,23 +116,17 @@ def read_number(value: object, where: str, expected: str, is_fit: Callable[[floa
     ConfigError
         If the value is no number or not allowed.
     """
-    number: float | None = None
-    if isinstance(value, (int, float, str)) and not isinstance(value, bool):
-        with contextlib.suppress(OverflowError):
-            number = parse_decimal(value) if isinstance(value, str) else float(value)
-    if number is None or not math.isfinite(number) or not is_fit(number):
+    number = finite_number(value)
+    if number is None or not is_fit(number):
         raise _refuse(value, where, expected)
     return number
 
 
-def _budget(value: object, where: str) -> int | None:
-    if value is None:
-        return None
-    is_text = isinstance(value, (int, float, str)) and not isinstance(value, bool)
+def _budget(value: object, where: str) -> int:
     try:
-        return parse_budget(str(value) if is_text else "", where)
+        return parse_budget(str(value), where)
     except ConfigError:
-        raise _refuse(value, where, "sends examined such as 20M, seconds such as 10s (or 10), or null") from None
+        raise _refuse(value, where, "sends examined such as 20M, seconds such as 10s (or 10)") from None
 
 
 def _speed(value: object, where: str) -> float:
@@ -128,45 +141,29 @@ def read_size(value: object, where: str) -> int:
     ConfigError
         If the value is no size, or out of range.
     """
-    if isinstance(value, str):
-        return parse_size(value, where)
-    if isinstance(value, int) and not isinstance(value, bool):
-        if 0 < value <= MAX_SIZE_BYTES:
-            return value
-        raise _refuse(value, where, f"a size above 0 and at most {format_size(MAX_SIZE_BYTES)}")
-    raise _refuse(value, where, "a size such as 4096, 64MiB or 1GB")
+    return parse_size(str(value), where)
 
 
-def _path(may_be_null: bool = True) -> _Read:
-    def read(value: object, where: str) -> Any:
-        if value is None and may_be_null:
-            return None
-        return filled_text(value, where, "a path" + (" or null" if may_be_null else ""))
-
-    return read
+def _path(value: object, where: str) -> str:
+    return filled_text(value, where, "a path")
 
 
-def _placement(value: object, where: str) -> str | None:
-    if value is None or value == BEST_PLACEMENT:
-        return value
-    try:
-        read_placement(value if isinstance(value, str) else "")
-    except ConfigError:
-        expected = f"axes and their parts in each level like tp:1x8,dp:4x2, {BEST_PLACEMENT}, or null"
-        raise _refuse(value, where, expected) from None
-    return str(value)
+def _placement(value: object, where: str) -> str:
+    expected = f"axes and their parts in each level like tp:1x8,dp:4x2, {BEST_PLACEMENT}"
+    text = filled_text(value, where, expected)
+    if text != BEST_PLACEMENT:
+        try:
+            read_placement(text)
+        except ConfigError:
+            raise _refuse(value, where, expected) from None
+    return text
 
 
-def _endpoint(value: object, where: str) -> str | None:
-    if value is None:
-        return None
-    try:
-        parse_endpoint(value if isinstance(value, str) else "")
-    except ConfigError as error:
-        if isinstance(value, str) and value:
-            raise ConfigError(f"{where}: {error}") from None
-        raise _refuse(value, where, f"{EXPECTED}, or null") from None
-    return str(value)
+def _endpoint(value: object, where: str) -> str:
+    text = filled_text(value, where, EXPECTED)
+    with naming(where):
+        parse_endpoint(text)
+    return text
 
 
 def _of(read: _Read, column: str, collective: Any = None, workload: Any = None) -> Setting:
@@ -177,25 +174,25 @@ def _of(read: _Read, column: str, collective: Any = None, workload: Any = None) 
 _NONE = {WORKLOAD: None}
 SETTINGS: dict[str, Setting] = {
     "collective": Setting(_choice(COLLECTIVES), "collective", {COLLECTIVE: "all-reduce"}),
-    "root": Setting(_whole(0, "null"), "root", {COLLECTIVE: None}),
+    "root": Setting(_or_null(_whole(0)), "root", {COLLECTIVE: None}),
     "size": Setting(read_size, "size_bytes", {COLLECTIVE: REQUIRED}),
     "max_sends": Setting(_whole(1), "max_sends", {COLLECTIVE: MAX_SENDS}),
     "link_model": Setting(_choice((*LINK_MODELS, "fastest", "auto")), "link_model", {COLLECTIVE: "auto"}),
     "synthesizer": _of(_choice((AUTO, *SYNTHESIZERS)), "synthesizer", AUTO, AUTO),
-    "chunks_per_npu": _of(_whole(1, "auto"), "chunks_per_npu"),
-    "trials": _of(_whole(1, "null"), "trials", None, 4),
+    "chunks_per_npu": _of(_or_null(_whole(1), "auto"), "chunks_per_npu"),
+    "trials": _of(_or_null(_whole(1)), "trials", None, 4),
     "seed": _of(_whole(0), "seed", 0, 0),
     "effort": _of(_choice(EFFORTS), "effort", DEFAULT, DEFAULT),
-    "budget": _of(_budget, "budget_sends"),
+    "budget": _of(_or_null(_budget), "budget_sends"),
     "reduce_bandwidth": _of(_speed, "reduce_bandwidth_gbps", 0.0, 0.0),
-    "workload": Setting(_path(may_be_null=False), "workload", {WORKLOAD: REQUIRED}),
-    "system": Setting(_path(), "system", _NONE),
-    "comm_group": Setting(_path(), "comm_group", _NONE),
-    "remote_memory": Setting(_path(), "remote_memory", _NONE),
-    "directory": Setting(_path(), "directory", _NONE),
-    "baseline": Setting(_choice(_BASELINES, may_be_null=True), "baseline", _NONE),
-    "placement": Setting(_placement, "placement", _NONE),
-    "endpoint": Setting(_endpoint, "endpoint", _NONE),
-    "backend": _of(_choice(tuple(MODELS), may_be_null=True), "backend"),
+    "workload": Setting(_path, "workload", {WORKLOAD: REQUIRED}),
+    "system": Setting(_or_null(_path), "system", _NONE),
+    "comm_group": Setting(_or_null(_path), "comm_group", _NONE),
+    "remote_memory": Setting(_or_null(_path), "remote_memory", _NONE),
+    "directory": Setting(_or_null(_path), "directory", _NONE),
+    "baseline": Setting(_or_null(_choice(_BASELINES)), "baseline", _NONE),
+    "placement": Setting(_or_null(_placement), "placement", _NONE),
+    "endpoint": Setting(_or_null(_endpoint), "endpoint", _NONE),
+    "backend": _of(_or_null(_choice(MODELS)), "backend"),
 }
 """Keys of `point` other than `network` and `failed_links`; they are named as the options of the command line."""

@@ -9,7 +9,6 @@ The `Communication` class: what one call of a communication library does on one 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,8 +16,9 @@ from astra_tacos.run.groups import MAX_RANK
 from astra_tacos.run.trace.reader import MAX_RANKS
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.text_files import are_texts, is_whole
 from astra_tacos.workload.importer.documents import Document
-from astra_tacos.workload.repairer.node import groups_of_text, pattern_of_name
+from astra_tacos.workload.repairer.node import bytes_of_tensors, groups_of_text, pattern_of_name, sound_text
 
 DEFAULT_GROUP = "0"
 """PyTorch's name of the group of all ranks, which is ASTRA-sim's, too."""
@@ -49,6 +49,7 @@ ELEMENT_BYTES = {
 }
 """Bytes of an element, by the names that PyTorch's traces give types; without `c10::`, in lower case."""
 MAX_BYTES = 1 << 62
+_RANK = re.compile(r"[0-9]{1,9}")
 _PEER = re.compile(r"(send|recv)\s*(\d{1,10})\s*(?:->|<-)\s*(\d{1,10})")
 
 
@@ -89,24 +90,21 @@ class Communication:
 
 def whole_number(value: object, most: int) -> int | None:
     """A value of a document if it is a whole number from 0 to `most`, else None."""
-    return value if type(value) is int and 0 <= value <= most else None
+    return value if is_whole(value, 0, most) else None
 
 
 def rank_list(value: object) -> list[int]:
-    """A value of a document if it is a list of ranks, else an empty list."""
-    if not isinstance(value, list) or not all(whole_number(rank, MAX_RANK) is not None for rank in value):
-        return []
-    return sorted(set(value))
+    """A value of a document if it is a list of ranks, or the text of one, else an empty list.
 
-
-def sound_text(text: str) -> str:
-    """A text that UTF-8 can hold: half surrogate pairs, which JSON can hold, are question marks."""
-    return text.encode("utf-8", "replace").decode()
+    The text of a long list ends with "...": it says nothing.
+    """
+    numbers = str(value).strip("[] ").replace(" ", "").split(",")
+    return sorted(set(map(int, numbers))) if all(_RANK.fullmatch(number) for number in numbers) else []
 
 
 def tensor_bytes(elements: object, kind: object) -> int | None:
     """Bytes of so many elements of a type, None where one of the two is not known."""
-    width = ELEMENT_BYTES.get(kind.lower().removeprefix("c10::").strip()) if isinstance(kind, str) else None
+    width = ELEMENT_BYTES.get(str(kind).lower().removeprefix("c10::").strip())
     count = whole_number(elements, MAX_BYTES)
     return None if count is None or width is None else whole_number(count * width, MAX_BYTES)
 
@@ -136,7 +134,6 @@ def communication_of(name: str, size_bytes: int | None, group: str, peer: int | 
 
 _COMMUNICATION = "record_param_comms"
 _GROUPS = "process_group:init"
-_TENSOR_ENTRIES = 6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -176,17 +173,16 @@ def read_host_trace(document: Document) -> HostTrace:
     """
     nodes = document.content["nodes"]
     for place, node in enumerate(nodes):
-        if not isinstance(node, dict) or not isinstance(node.get("name"), str) or not isinstance(node.get("id"), int):
+        if not isinstance(node, dict) or "name" not in node or not isinstance(node.get("id"), int):
             raise ConfigError(f"{document.name}: nodes[{place}] has no id and name, expected a node of an execution trace")
     groups: dict[str, list[int]] = {}
     world_size: int | None = None
     calls = []
     pointers: dict[int, str] = {}
     for node in sorted(nodes, key=_place):
-        if _GROUPS in node["name"]:
+        if _GROUPS in str(node["name"]):
             for value in _inputs(node):
-                if isinstance(value, str):
-                    groups |= dict(groups_of_text(value))
+                groups |= dict(groups_of_text(sound_text(value)))
         elif node["name"] == _COMMUNICATION:
             call = _communication(node, pointers)
             if call is not None:
@@ -221,52 +217,27 @@ def _inputs(node: dict[str, Any]) -> list[Any]:
 
 def _communication(node: dict[str, Any], pointers: dict[int, str]) -> Communication | None:
     inputs = _inputs(node)
-    name = _attribute(node, "collective_name") or next((value for value in inputs if isinstance(value, str)), "")
-    if not isinstance(name, str):
-        return None
-    size = _size(node, inputs)
-    return communication_of(name, size, _group(node, inputs, name, pointers), _peer(node, inputs, name))
+    name = next(filter(None, map(sound_text, (_attribute(node, "collective_name"), *inputs))), "")
+    at = inputs.index(name) if name in inputs else 0
+    size = tensor_bytes(_attribute(node, "in_msg_nelems"), _attribute(node, "dtype"))
+    if size is None:
+        size = whole_number(bytes_of_tensors(inputs), MAX_BYTES)
+    peer = whole_number(_attribute(node, "dst_rank" if name.startswith("send") else "src_rank"), MAX_RANK)
+    if peer is None and at:
+        peer = whole_number(inputs[at - 1], MAX_RANK)
+    return communication_of(name, size, _group(node, name, at, pointers), peer)
 
 
-def _group(node: dict[str, Any], inputs: list[Any], name: str, pointers: dict[int, str]) -> str:
+def _group(node: dict[str, Any], name: str, at: int, pointers: dict[int, str]) -> str:
     """Name of the group: an attribute, the tuple (name, description), or a number for the address of a communicator."""
-    given = _attribute(node, "pg_name")
-    if isinstance(given, str) and given:
-        return sound_text(given)
-    pair = next((value for value in inputs if isinstance(value, list) and len(value) == 2 and isinstance(value[0], str)), None)
+    inputs = _inputs(node)
+    if given := sound_text(_attribute(node, "pg_name")):
+        return given
+    pair = next((value for value in inputs if are_texts(value) and len(value) == 2), None)
     if pair is not None:
         return sound_text(pair[0]) or DEFAULT_GROUP
-    at = next((place for place, value in enumerate(inputs) if value == name), None)
     # ..., sequence number, address of the communicator, rank, name, ...
-    address = inputs[at - 2] if at is not None and at >= 2 else 0
+    address = inputs[at - 2] if at >= 2 else 0
     if not isinstance(address, int) or not address or communication_of(name, None, "") is None:
         return DEFAULT_GROUP
     return pointers.setdefault(address, f"communicator {len(pointers) + 1}")
-
-
-def _peer(node: dict[str, Any], inputs: list[Any], name: str) -> int | None:
-    given = _attribute(node, "dst_rank" if name.startswith("send") else "src_rank")
-    if whole_number(given, MAX_RANK) is not None:
-        return int(given)
-    at = next((place for place, value in enumerate(inputs) if value == name), None)
-    return whole_number(inputs[at - 1] if at else None, MAX_RANK)
-
-
-def _size(node: dict[str, Any], inputs: list[Any]) -> int | None:
-    size = tensor_bytes(_attribute(node, "in_msg_nelems"), _attribute(node, "dtype"))
-    if size is not None:
-        return size
-    sizes = [tensor[3] * tensor[4] for tensor in _tensors(inputs)]
-    return whole_number(sum(sizes), MAX_BYTES) if sizes else None
-
-
-def _tensors(values: Any) -> Iterator[list[Any]]:
-    """Tensors in a value: lists of id, storage, offset, number of elements, bytes of each, and device."""
-    if not isinstance(values, list):
-        return
-    is_tensor = len(values) == _TENSOR_ENTRIES and isinstance(values[5], str)
-    if is_tensor and all(isinstance(value, int) for value in values[:5]):
-        yield values
-        return
-    for value in values:
-        yield from _tensors(value)

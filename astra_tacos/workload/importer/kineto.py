@@ -9,13 +9,13 @@ from __future__ import annotations
 import bisect
 import functools
 import math
-import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from astra_tacos.run.groups import MAX_RANK
 from astra_tacos.run.trace.reader import MAX_RANKS
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.text_files import is_number
 from astra_tacos.workload.importer.documents import Document
 from astra_tacos.workload.importer.host_trace import (
     DEFAULT_GROUP,
@@ -23,20 +23,18 @@ from astra_tacos.workload.importer.host_trace import (
     Communication,
     communication_of,
     rank_list,
-    sound_text,
     tensor_bytes,
     whole_number,
 )
+from astra_tacos.workload.repairer.node import sound_text
 
 _ON_GPU = frozenset(("kernel", "gpu_memcpy", "gpu_memset"))
 _ON_HOST = frozenset(("cpu_op", "user_annotation", "python_function"))
 _RUNTIME = frozenset(("cuda_runtime", "cuda_driver", "hip_runtime"))
 _SYNCHRONISES = ("StreamSynchronize", "DeviceSynchronize", "EventSynchronize")
 _WAITS = "StreamWaitEvent"
-_NUMBER = (int, float)
 _MOST_US = 1 << 53
 """Times beyond this are damage; Unix time is far below it."""
-_RANK = re.compile(r"[0-9]{1,9}")
 _LIBRARIES = ("nccl", "rccl")
 
 
@@ -126,37 +124,28 @@ def read_kineto_trace(document: Document) -> KinetoTrace:
         If it has no GPU events: a trace of the host alone has no durations of kernels.
     """
     on_gpu, runtime, annotated = [], [], []
-    begin_us = float("inf")
-    for event in document.content["traceEvents"]:
-        category = _category_of_span(event)
-        if category in _ON_GPU:
-            on_gpu.append(event)
-        elif category in _RUNTIME:
-            runtime.append(event)
-        elif category in _ON_HOST:
-            if _names_communication(event):
-                annotated.append(event)
+    begin_us = math.inf
+    for span in filter(None, map(_span, document.content["traceEvents"])):
+        if span.category in _ON_GPU:
+            on_gpu.append(span)
+        elif span.category in _RUNTIME:
+            runtime.append(span)
+        elif span.category in _ON_HOST:
+            if _names_communication(span):
+                annotated.append(span)
         else:
             continue
-        if event["ts"] < begin_us:
-            begin_us = event["ts"]
-    launches = {_correlation(event): event for event in runtime}
+        if span.begin_us < begin_us:
+            begin_us = span.begin_us
+    launches = {span.correlation: span for span in runtime}
     annotations = _Annotations(annotated)
     groups: dict[str, list[int]] = {}
     operations = []
-    for event in on_gpu:
-        launch = launches.get(_correlation(event))
-        begin = float(event["ts"])
-        operations.append(
-            GpuOperation(
-                name=event["name"],
-                stream=_stream(event),
-                begin_us=begin,
-                end_us=begin + float(event["dur"]),
-                launch_us=min(float(launch["ts"]), begin) if launch else begin,
-                communication=_communication(event, launch, annotations, groups),
-            )
-        )
+    for span in on_gpu:
+        launch = launches.get(span.correlation)
+        launch_us = min(launch.begin_us, span.begin_us) if launch else span.begin_us
+        call = _communication(span, launch, annotations, groups)
+        operations.append(GpuOperation(span.name, span.stream, span.begin_us, span.end_us, launch_us, call))
     if not operations:
         raise ConfigError(f"{document.name}: no events of GPUs, expected a Kineto trace with kernels")
     operations.sort(key=lambda each: (each.launch_us, each.begin_us, each.stream))
@@ -169,68 +158,67 @@ def read_kineto_trace(document: Document) -> KinetoTrace:
         operations=tuple(operations),
         calls=tuple(sorted(_calls(runtime), key=lambda call: call.end_us)),
         groups=groups | _listed_groups(info),
-        begin_us=float(begin_us),
+        begin_us=begin_us,
     )
 
 
-def _category_of_span(event: Any) -> str | None:
-    """The category of an event that has a name, a begin and a duration; None for others."""
+class _Span(NamedTuple):
+    """An event that has a name, a begin and a duration."""
+
+    category: str
+    name: str
+    begin_us: float
+    end_us: float
+    event: dict[str, Any]
+
+    @property
+    def args(self) -> dict[str, Any]:
+        args = self.event.get("args")
+        return args if isinstance(args, dict) else {}
+
+    @property
+    def thread(self) -> tuple[str, str]:
+        return str(self.event.get("pid")), str(self.event.get("tid"))
+
+    @property
+    def stream(self) -> int:
+        return whole_number(self.args.get("stream", self.event.get("tid")), MAX_BYTES) or 0
+
+    @property
+    def correlation(self) -> int | None:
+        return whole_number(self.args.get("correlation"), MAX_BYTES)
+
+
+def _span(event: Any) -> _Span | None:
+    """The span that an event of a document is; None for others."""
     if not isinstance(event, dict) or event.get("ph") != "X":
         return None
-    category, begin, duration = event.get("cat"), event.get("ts"), event.setdefault("dur", 0)
-    if (
-        isinstance(category, str)
-        and isinstance(event.get("name"), str)
-        and isinstance(begin, _NUMBER)
-        and isinstance(duration, _NUMBER)
-        and -_MOST_US <= begin <= _MOST_US
-        and 0 <= duration <= _MOST_US
-    ):
-        return category
-    return None
+    name, begin, duration = sound_text(event.get("name")), event.get("ts"), event.get("dur", 0)
+    if not name or not is_number(begin, -_MOST_US, _MOST_US) or not is_number(duration, 0, _MOST_US):
+        return None
+    begin_us = float(begin)
+    return _Span(str(event.get("cat")), name, begin_us, begin_us + duration, event)
 
 
-def _correlation(event: dict[str, Any]) -> int | None:
-    number = _args(event).get("correlation")
-    return number if isinstance(number, int) else None
-
-
-def _args(event: dict[str, Any]) -> dict[str, Any]:
-    args = event.get("args")
-    return args if isinstance(args, dict) else {}
-
-
-def _stream(event: dict[str, Any]) -> int:
-    stream = _args(event).get("stream", event.get("tid"))
-    return stream if isinstance(stream, int) else 0
-
-
-def _names_communication(event: dict[str, Any]) -> bool:
-    name = event["name"]
-    return name.startswith(_LIBRARIES) or (name == "record_param_comms" and "Collective name" in _args(event))
-
-
-def _thread(event: dict[str, Any]) -> tuple[str, str]:
-    return str(event.get("pid")), str(event.get("tid"))
+def _names_communication(span: _Span) -> bool:
+    return span.name.startswith(_LIBRARIES) or (span.name == "record_param_comms" and "Collective name" in span.args)
 
 
 class _Annotations:
     """The host's annotations of communication, found by thread and time."""
 
-    def __init__(self, events: list[dict[str, Any]]) -> None:
-        self._by_thread: dict[tuple[str, str], list[dict[str, Any]]] = {}
-        for event in sorted(events, key=lambda event: float(event["ts"])):
-            self._by_thread.setdefault(_thread(event), []).append(event)
-        self._begins = {thread: [float(event["ts"]) for event in own] for thread, own in self._by_thread.items()}
+    def __init__(self, spans: list[_Span]) -> None:
+        self._by_thread: dict[tuple[str, str], list[_Span]] = {}
+        for span in sorted(spans, key=lambda span: span.begin_us):
+            self._by_thread.setdefault(span.thread, []).append(span)
 
-    def around(self, launch: dict[str, Any]) -> dict[str, Any] | None:
+    def around(self, launch: _Span) -> _Span | None:
         """The innermost annotation in which a call was made."""
-        thread, at = _thread(launch), float(launch["ts"])
-        own = self._by_thread.get(thread, [])
-        for place in range(bisect.bisect_right(self._begins.get(thread, []), at) - 1, -1, -1):
-            if at <= float(own[place]["ts"]) + float(own[place]["dur"]):
+        at, own = launch.begin_us, self._by_thread.get(launch.thread, [])
+        for place in range(bisect.bisect_right(own, at, key=lambda span: span.begin_us) - 1, -1, -1):
+            if at <= own[place].end_us:
                 return own[place]
-            if at - float(own[place]["ts"]) > 1e6:  # no call of a library takes a second on the host
+            if at - own[place].begin_us > 1e6:  # no call of a library takes a second on the host
                 break
         return None
 
@@ -243,25 +231,24 @@ def _is_of_a_library(name: str) -> bool:
 
 
 def _communication(
-    event: dict[str, Any], launch: dict[str, Any] | None, annotations: _Annotations, groups: dict[str, list[int]]
+    span: _Span, launch: _Span | None, annotations: _Annotations, groups: dict[str, list[int]]
 ) -> Communication | None:
     """What a kernel communicates: by its own arguments, by the annotation around its launch, or by its name."""
-    if not _is_of_a_library(event["name"]):
+    if not _is_of_a_library(span.name):
         return None
     around = annotations.around(launch) if launch else None
-    for source in (event, *((around,) if around else ())):
-        args = _args(source)
-        name = args.get("Collective name")
-        if isinstance(name, str):
+    for source in filter(None, (span, around)):
+        args = source.args
+        if name := sound_text(args.get("Collective name")):
             size = tensor_bytes(args.get("In msg nelems"), args.get("dtype"))
             found = communication_of(name, size, _group(args, groups), _peer(args, name))
             if found is not None:
                 return found
     if around is not None:
-        found = communication_of(around["name"], _tensor_size(_args(around)), DEFAULT_GROUP)
+        found = communication_of(around.name, _tensor_size(around.args), DEFAULT_GROUP)
         if found is not None:
             return found
-    return communication_of(event["name"], None, DEFAULT_GROUP)
+    return communication_of(span.name, None, DEFAULT_GROUP)
 
 
 def _tensor_size(args: dict[str, Any]) -> int | None:
@@ -275,16 +262,10 @@ def _tensor_size(args: dict[str, Any]) -> int | None:
 
 
 def _group(args: dict[str, Any], groups: dict[str, list[int]]) -> str:
-    name, ranks = args.get("Process Group Name"), args.get("Process Group Ranks")
-    if not isinstance(name, str) or not name:
-        return DEFAULT_GROUP
-    if isinstance(ranks, str):
-        numbers = ranks.strip("[] ").replace(" ", "").split(",")  # long lists end with "...": they say nothing
-        ranks = [int(number) for number in numbers] if all(_RANK.fullmatch(number) for number in numbers) else []
-    name = sound_text(name)
-    if rank_list(ranks):
-        groups[name] = rank_list(ranks)
-    return name
+    name, ranks = sound_text(args.get("Process Group Name")), rank_list(args.get("Process Group Ranks"))
+    if name and ranks:
+        groups[name] = ranks
+    return name or DEFAULT_GROUP
 
 
 def _peer(args: dict[str, Any], name: str) -> int | None:
@@ -303,11 +284,10 @@ def _listed_groups(info: dict[str, Any]) -> dict[str, list[int]]:
     return found
 
 
-def _calls(runtime: list[dict[str, Any]]) -> list[HostCall]:
+def _calls(runtime: list[_Span]) -> list[HostCall]:
     found = []
-    for event in runtime:
-        blocks = event["name"].endswith(_SYNCHRONISES)
-        if blocks or event["name"].endswith(_WAITS):
-            begin = float(event["ts"])
-            found.append(HostCall(begin, begin + float(event["dur"]), blocks))
+    for span in runtime:
+        blocks = span.name.endswith(_SYNCHRONISES)
+        if blocks or span.name.endswith(_WAITS):
+            found.append(HostCall(span.begin_us, span.end_us, blocks))
     return found

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from astra_tacos.run.trace.schema import NodeType
-from astra_tacos.workload.importer.host_trace import Communication, HostTrace, sound_text
+from astra_tacos.workload.importer.host_trace import Communication, HostTrace
 from astra_tacos.workload.importer.kineto import GpuOperation, HostCall, KinetoTrace
 from astra_tacos.workload.importer.rank_sources import RankSource
 from astra_tacos.workload.repairer.draft import Log
@@ -57,7 +57,7 @@ class RankNode:
             attributes |= {"comm_type": int(self.call.pattern), "pg_name": self.call.group}
         elif self.call is not None:
             attributes |= {"comm_dst" if self.kind == NodeType.COMM_SEND else "comm_src": self.peer, "comm_tag": self.tag}
-        node = DraftNode.make(node_id, sound_text(self.name), self.kind, **attributes)
+        node = DraftNode.make(node_id, self.name, self.kind, **attributes)
         node.message.duration_micros = self.duration_us
         node.message.data_deps.extend(self.deps)
         return node
@@ -76,7 +76,7 @@ def rank_nodes(rank: int, source: RankSource, log: Log) -> list[RankNode]:
         Gets what is assumed.
     """
     if source.device is None:
-        return _of_host(rank, source) if source.host is not None else []
+        return _of_host(rank, source)
     return _of_device(rank, source.device, source.host, source.groups, log)
 
 

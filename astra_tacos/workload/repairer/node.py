@@ -13,6 +13,7 @@ from typing import Any
 
 from astra_tacos.run.groups import MAX_RANK
 from astra_tacos.run.trace.schema import CommType, NodeType, schema_module
+from astra_tacos.support.text_files import is_whole
 
 ALL_RANKS = ("", "0")
 """Names that stand for the group of all ranks."""
@@ -33,6 +34,11 @@ _WORDS = (
 _NOT_LETTERS = re.compile(r"[^a-z0-9]+")
 
 
+def sound_text(value: object) -> str:
+    """A value of a document if it is a text, else an empty one; half surrogate pairs, which UTF-8 cannot hold, are `?`."""
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
+
+
 def groups_of_text(text: str) -> Iterator[tuple[str, list[int]]]:
     """Name and ranks of each group that the text of a `process_group:init` lists."""
     try:
@@ -45,8 +51,8 @@ def groups_of_text(text: str) -> Iterator[tuple[str, list[int]]]:
         ranks = entry.get("ranks", [])
         if isinstance(ranks, dict):  # older PyTorch: rank in the world to rank in the group
             ranks = [int(rank) for rank in ranks if str(rank).isdecimal()]
-        if isinstance(ranks, list) and all(type(rank) is int and 0 <= rank <= MAX_RANK for rank in ranks):
-            yield str(entry["pg_name"]).encode("utf-8", "replace").decode(), ranks
+        if isinstance(ranks, list) and all(is_whole(rank, 0, MAX_RANK) for rank in ranks):
+            yield sound_text(str(entry["pg_name"])), ranks
 
 
 def pattern_of_name(name: str) -> CommType | None:
@@ -54,6 +60,25 @@ def pattern_of_name(name: str) -> CommType | None:
     # A kernel's argument types come after its name, and operators have their namespace before it.
     letters = _NOT_LETTERS.sub("", name.split("(")[0].lower())
     return next((pattern for pattern, word in _WORDS if word in letters), None)
+
+
+def bytes_of_tensors(inputs: Iterable[Any]) -> int | None:
+    """Size of the tensors among the inputs of a node, each counted once; None without any.
+
+    A tensor is a list of its id, storage, offset, number of elements, bytes of each, and device.
+    """
+    found: dict[tuple[int, ...], int] = {}
+    stack = list(inputs)
+    while stack:
+        value = stack.pop()
+        if not isinstance(value, (list, tuple)):
+            continue
+        numbers = tuple(value[:5])
+        if len(value) == 6 and isinstance(value[5], str) and all(type(number) is int for number in numbers):
+            found[numbers] = max(numbers[3], 0) * max(numbers[4], 0)
+        else:
+            stack.extend(value)
+    return sum(found.values()) if found else None
 
 
 FIELDS = {
@@ -261,16 +286,5 @@ class DraftNode:
         return list(values) if isinstance(values, (list, tuple)) else []
 
     def tensor_bytes(self) -> int | None:
-        """Size of the tensors among its inputs, each counted once; None without any."""
-        found: dict[tuple[int, ...], int] = {}
-        stack = self.texts()
-        while stack:
-            value = stack.pop()
-            if not isinstance(value, (list, tuple)):
-                continue
-            numbers = value[:5]
-            if len(value) == 6 and isinstance(value[5], str) and all(type(number) is int for number in numbers):
-                found[tuple(numbers)] = max(numbers[3], 0) * max(numbers[4], 0)
-            else:
-                stack.extend(value)
-        return sum(found.values()) if found else None
+        """Size of the tensors among its inputs; None without any."""
+        return bytes_of_tensors(self.texts())

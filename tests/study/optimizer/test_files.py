@@ -37,7 +37,7 @@ def test_a_network(tmp_path: Path) -> None:
         ("NpusCount", "[4, 1]", "NpusCount[1] is 1, expected a whole number above 1"),
         ("NpusCount", "[4000, 4000]", "NpusCount gives 16000000 NPUs, expected at most 2,000,000"),
         ("CostDimension", "[A, 2]", "CostDimension[1] is 2, expected the name of a tier"),
-        ("Bandwidth", "[1, 2]", "found the key 'Bandwidth', expected Topology, NpusCount, CostDimension"),
+        ("Bandwidth", "[1, 2]", "has the key 'Bandwidth', expected Topology, NpusCount, CostDimension"),
     ],
 )
 def test_bad_networks(tmp_path: Path, key: str, value: str, message: str) -> None:

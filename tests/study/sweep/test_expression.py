@@ -125,7 +125,7 @@ def test_any_text_is_an_expression_or_refused_in_one_line(text: str) -> None:
         ("round()", "round()"),
         ("len(c, c)", "len([1, 4.0, 7], [1, 4.0, 7])"),
         ("min(1)", "min(1)"),
-        ("min([])", "min([])"),
+        ("min([])", "min(an empty list)"),
         ("max(1, 's')", "max(1, 's')"),
         ("sum(1)", "sum(1)"),
         ("len(1)", "len(1)"),

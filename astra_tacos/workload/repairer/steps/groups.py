@@ -10,7 +10,7 @@ from astra_tacos.run.system import COMM_KEYS
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.workload.linter.trace_view import listed
 from astra_tacos.workload.repairer.draft import Draft, Log
-from astra_tacos.workload.repairer.node import ALL_RANKS, DraftNode, groups_of_text
+from astra_tacos.workload.repairer.node import ALL_RANKS, DraftNode, groups_of_text, sound_text
 
 _NAME = "process_group:init"
 _MOST_TEXT = 1 << 24
@@ -23,7 +23,7 @@ def define_groups(draft: Draft, log: Log) -> None:
     file has already stay as they are.
     """
     for node in (node for nodes in draft.ranks for node in nodes.named(_NAME)):
-        texts = (text for text in node.texts() if isinstance(text, str) and len(text) <= _MOST_TEXT)
+        texts = (text for text in map(sound_text, node.texts()) if len(text) <= _MOST_TEXT)
         for name, ranks in (group for text in texts for group in groups_of_text(text)):
             if name in draft.groups or name in ALL_RANKS:
                 continue
