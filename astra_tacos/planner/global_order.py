@@ -23,7 +23,7 @@ from astra_tacos.run.patterns import TAGS, pattern_name
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import Trace, precede
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.grouping import distinct, group_by, row_places
+from astra_tacos.support.grouping import count_before, distinct, group_by, in_ranges, row_places
 
 if TYPE_CHECKING:
     from astra_tacos.planner.workload import Workload
@@ -65,19 +65,16 @@ def merge(trace: Trace, issue: IssueOrder, instances: Instances) -> MergedGraph:
 def match_messages(trace: Trace, issue: IssueOrder) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Rows of sends and of the matching receives: first come, first served, by tag, ends and size."""
     rank, keys = trace.rank, []
-    sides = [np.flatnonzero((trace.kind == kind) & issue.runs) for kind in (NodeType.COMM_SEND, NodeType.COMM_RECV)]
+    in_turn = issue.order[issue.runs[issue.order]]
+    sides = [in_turn[trace.kind[in_turn] == kind] for kind in (NodeType.COMM_SEND, NodeType.COMM_RECV)]
     for rows, receives in zip(sides, (False, True), strict=True):
         ends = (trace.peer[rows], rank[rows]) if receives else (rank[rows], trace.peer[rows])
         keys.append((trace.tag[rows] % TAGS, *ends, trace.size_bytes[rows]))
     _, which = row_places(*(np.concatenate(both) for both in zip(*keys, strict=True)))
-    numbered = []
-    for rows, kind in zip(sides, np.split(which, [len(sides[0])]), strict=True):
-        order = np.lexsort((issue.place[rows], kind))
-        begins = np.maximum.accumulate(np.where(np.diff(kind[order], prepend=-1) != 0, np.arange(len(rows)), 0))
-        turn = np.arange(len(rows)) - begins
-        numbered.append((rows[order], kind[order] * (trace.num_nodes + 1) + turn))
-    _, sent, received = np.intersect1d(numbered[0][1], numbered[1][1], assume_unique=True, return_indices=True)
-    return numbered[0][0][sent], numbered[1][0][received]
+    kinds = np.split(which, [len(sides[0])])
+    sent, received = (kind * (trace.num_nodes + 1) + count_before(kind) for kind in kinds)
+    _, first, second = np.intersect1d(sent, received, assume_unique=True, return_indices=True)
+    return sides[0][first], sides[1][second]
 
 
 def has_circle(graph: MergedGraph) -> bool:
@@ -225,8 +222,7 @@ def _late_sends(
     if not len(sends):
         return sends, sends
     last = first[rank[sends] + 1]
-    mark_first = np.concatenate(([0], np.cumsum(last - at)))
-    entries = np.repeat(at - mark_first[:-1], last - at) + np.arange(mark_first[-1])
+    mark_first, entries = in_ranges(at, last)
     vertex = graph.vertex
     source = np.repeat(np.arange(len(graph.waits)), np.diff(graph.next_first))
     before = np.concatenate((source, vertex[consecutive[0]]))

@@ -39,6 +39,7 @@ from astra_tacos.schedule.schedule import LinkOrder, Schedule
 from astra_tacos.solver.possibility import end_with_queues, why_incomplete
 from astra_tacos.support.errors import ConfigError, ReplayError
 from astra_tacos.support.graph import Graph
+from astra_tacos.support.grouping import members_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -366,9 +367,7 @@ class _Pairs:
 
     def some(self, chosen: NDArray[np.int64]) -> _Pairs:
         """These pairs alone."""
-        hops = self.hops[chosen]
-        first = np.concatenate(([0], np.cumsum(hops)))
-        place = np.repeat(self.first[chosen] - first[:-1], hops) + np.arange(first[-1])
+        first, place = members_of(self.first, chosen)
         return _Pairs(self.num_members, self.src[chosen], self.dst[chosen], first, self.link[place])
 
 

@@ -23,7 +23,7 @@ from astra_tacos.run.trace.reader import read_names
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.grouping import group_by, row_places
+from astra_tacos.support.grouping import count_before, group_by, row_places
 
 NO_ROOT = -1
 
@@ -225,7 +225,7 @@ def match_instances(trace: Trace, nodes: CollectiveNodes, *, by_name: bool) -> I
     """
     _, kind = row_places(nodes.group, nodes.pattern, nodes.size_bytes, nodes.root)
     _check_agreement(trace, nodes, kind)
-    turn = _turns(kind, nodes.rank, np.arange(len(kind)))
+    turn = count_before(kind, nodes.rank)
     if by_name and len(kind):
         turn = _turns_by_name(trace, nodes, kind, turn)
     # Collectives are numbered as the first of their nodes comes up, rank by rank.
@@ -235,18 +235,6 @@ def match_instances(trace: Trace, nodes: CollectiveNodes, *, by_name: bool) -> I
     first = np.sort(first)
     columns = (nodes.group[first], nodes.pattern[first], nodes.size_bytes[first], nodes.root[first])
     return Instances(nodes, number[which], *columns)
-
-
-def _turns(kind: NDArray[np.int64], rank: NDArray[np.int64], place: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The number of earlier nodes of the same kind on the same rank."""
-    order = np.lexsort((place, rank, kind))
-    same = np.zeros(len(kind), np.bool_)
-    same[1:] = (kind[order][1:] == kind[order][:-1]) & (rank[order][1:] == rank[order][:-1])
-    at = np.arange(len(kind))
-    begin = np.maximum.accumulate(np.where(same, 0, at))
-    turn = np.empty(len(kind), np.int64)
-    turn[order] = at - begin
-    return turn
 
 
 def _turns_by_name(trace: Trace, nodes: CollectiveNodes, kind: NDArray[np.int64], turn: NDArray[np.int64]) -> NDArray[np.int64]:

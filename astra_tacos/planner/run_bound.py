@@ -37,6 +37,7 @@ from astra_tacos.replayer.workload_actions import Actions, workload_actions
 from astra_tacos.run.run import Run
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.grouping import group_by
 from astra_tacos.support.units import bytes_per_ns
 
 
@@ -178,10 +179,10 @@ def _on_network(case: DistinctCollective, members: tuple[int, ...], topology: To
 
 def _ports(topology: Topology) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Bytes per ns into and out of each device, float64[num_devices] each."""
-    into, out_of = np.zeros(topology.num_devices), np.zeros(topology.num_devices)
     rate = bytes_per_ns(topology.link_bandwidth_gibps)
-    np.add.at(into, topology.link_dst, rate)
-    np.add.at(out_of, topology.link_src, rate)
+    into, out_of = (
+        np.bincount(end, rate, topology.num_devices).astype(np.float64) for end in (topology.link_dst, topology.link_src)
+    )
     return into, out_of
 
 
@@ -254,7 +255,7 @@ def _path(
     duration = np.where(actions.is_timed & workload.issue.runs, actions.amount, 0).tolist()
     messages = _messages(workload, topology)
     first, dep = trace.dep_first.tolist(), trace.dep.tolist()
-    begin, rows = _rows_of_instances(workload)
+    begin, rows = (each.tolist() for each in group_by(instances.instance, instances.nodes.row, instances.num_instances))
     keys = list(zip(workload.of_instance.tolist(), instances.group.tolist(), strict=True))
     unknown = _Least(0, 0, np.empty(0), np.empty(0))
     end, in_step = [0] * num_rows, [0] * num_rows
@@ -287,14 +288,6 @@ def _path(
             in_step[row] = together
         longest_in_step = max(longest_in_step, together)
     return (longest, "the longest way through the dependencies"), longest_in_step
-
-
-def _rows_of_instances(workload: Workload) -> tuple[list[int], list[int]]:
-    """The rows of each instance: `rows[begin[i]:begin[i + 1]]`."""
-    instance, row = workload.instances.instance, workload.instances.nodes.row
-    order = np.argsort(instance, kind="stable")
-    begin = np.searchsorted(instance[order], np.arange(workload.instances.num_instances + 1))
-    return begin.tolist(), row[order].tolist()
 
 
 def _messages(workload: Workload, topology: Topology) -> dict[int, tuple[int, int]]:
