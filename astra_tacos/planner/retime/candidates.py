@@ -16,7 +16,7 @@ from astra_tacos.planner.retime.policy import Setting
 from astra_tacos.planner.retime.request import Request, describe
 from astra_tacos.planner.retime.symmetry import Source, read_graph, read_source, steps_of
 from astra_tacos.planner.retime.tasks import CollectiveDurations, Operation, TaskGraph
-from astra_tacos.planner.retime.written import Ordered, ordered, rows_of, run_of
+from astra_tacos.planner.retime.written import Ordered, ordered, run_of
 from astra_tacos.planner.workload import Workload
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import Backend
@@ -185,5 +185,5 @@ class Candidates:
         outcome = replay_run(implemented, self.backend)
         found = None
         if self.steps is not None:
-            found = self.steps.iteration_ns(rows_of(new, self.workload.run.workload), outcome)
+            found = self.steps.iteration_ns(new.laid_out(self.workload.run.workload).row, outcome)
         return Candidate(requests, new, outcome, notes, exposed_of_ranks(run, outcome), found, sequence is not None)

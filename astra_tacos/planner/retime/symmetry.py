@@ -18,7 +18,7 @@ From a run of ASTRA-sim to a `TaskGraph`.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -175,8 +175,7 @@ def expanded(ranks: list[list[Task]], programs: Programs, workload: Workload) ->
             group = group_of[parts[0][0]]
             if (one, group) not in made:
                 content = tuple(Extent(at, each.begin, each.end) for at, each in parts)
-                made[one, group] = Operation(one.pattern, group, one.size_bytes, members[group], content, one.place)
-                made[one, group].is_changed, made[one, group].suffix = one.is_changed, one.suffix
+                made[one, group] = replace(one, group=group, members=members[group], content=content, tasks=[])
             other.operation = made[one, group]
             made[one, group].tasks.append(other)
         found.append(list(other_of.values()))
