@@ -265,6 +265,14 @@ class TaskGraph:
         for tasks in self.ranks:
             yield from tasks
 
+    def users(self) -> dict[Task, list[Task]]:
+        """The tasks that read the data of each task."""
+        users: dict[Task, list[Task]] = {}
+        for task in self.tasks():
+            for dep in task.data:
+                users.setdefault(dep, []).append(task)
+        return users
+
     def has(self, pattern: int) -> bool:
         """Whether a collective has that pattern."""
         return any(one.pattern == pattern for one in self.operations)
