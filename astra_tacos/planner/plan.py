@@ -142,7 +142,7 @@ def plan(
         recording = planning.recording(best.after)
         result = planning.result(best, judged, notes, bound.result(), recording)
         with garbage_kept():
-            rows = node_rows(best.made, best.solutions, best.written.assignment, best.written.changes, best.written.traces)
+            rows = node_rows(best.made, best.solutions, best.written)
             write_plan(folder, result.to_json() | checked, rows, COLUMNS)
             save_recording(recording, folder / REPLAY_FILE)
     return result
@@ -195,10 +195,11 @@ class _Planning:
         models = tuple(dict.fromkeys((self.model, *(judge.backend for judge in self.judges))))
         with ThreadPoolExecutor(len(models)) as pool:
             self.before = dict(zip(models, pool.map(self._replay_start, models), strict=True))
-        most = None if request.most_messages is None else limit
         self.native_replays: NativeReplays = {}
-        self.native = best_native(self.workload, self.model, on_native, most, self._known(self.model), self.native_replays)
-        if most is None and self.native.base is not None:
+        self.native = best_native(
+            self.workload, self.model, on_native, request.most_messages, self._known(self.model), self.native_replays
+        )
+        if request.most_messages is None and self.native.base is not None:
             limit = max(limit, self.native.base.num_messages)  # a default must not exclude the best native run
         self.limit = limit
         self.own = _base(self.start, self.model, self.before)

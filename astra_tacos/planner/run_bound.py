@@ -31,7 +31,7 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.planner.global_order import match_messages
 from astra_tacos.planner.solution import CaseSolution
-from astra_tacos.planner.synthesis import collective_of_group, least_ns, quick_bound
+from astra_tacos.planner.synthesis import collective_of_group, largest_bound, least_ns
 from astra_tacos.planner.workload import NO_CASE, DistinctCollective, Workload
 from astra_tacos.replayer.workload_actions import Actions, workload_actions
 from astra_tacos.run.run import Run
@@ -95,6 +95,13 @@ class RunBound:
     parts_ns: dict[str, int]
     in_step_ns: int | None
 
+    @classmethod
+    def of(cls, found: dict[str, tuple[int, str]], in_step_ns: int | None) -> RunBound:
+        """The largest of some bounds, which have an end and what makes it so long."""
+        return cls(
+            *max(found.values(), key=lambda each: each[0]), {name: end_ns for name, (end_ns, _) in found.items()}, in_step_ns
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Figures for `plan.json`."""
         return {
@@ -146,8 +153,7 @@ def run_bound(workload: Workload, topology: Topology, solutions: tuple[CaseSolut
     if workload.run.workload.num_nodes <= MOST_NODES:
         own = [least_ns(*each) for each in zip(workload.cases, solutions, strict=True)]
         found["path"], in_step_ns = _path(workload, topology, actions, least, own)
-    name = max(found, key=lambda each: found[each][0])
-    return RunBound(found[name][0], found[name][1], {each: bound[0] for each, bound in found.items()}, in_step_ns)
+    return RunBound.of(found, in_step_ns)
 
 
 _Groups = dict[tuple[int, int], tuple[Collective, int]]
@@ -197,7 +203,7 @@ def _least(
     needed = entering / np.maximum(into[members], 1e-300)
     whole = int(max(needed.max(), (leaving / np.maximum(out_of[members], 1e-300)).max()))
     if with_distances:
-        whole = max(whole, quick_bound(topology, collective))
+        whole = max(whole, largest_bound(topology, collective))
     return _Least(whole, int(needed.min()), entering, leaving)
 
 

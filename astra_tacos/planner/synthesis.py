@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -20,6 +21,7 @@ from typing import Any
 from astra_tacos.bounds import lower_bound
 from astra_tacos.bounds.any_algorithm.latency import diameter
 from astra_tacos.bounds.any_algorithm.ports import egress, ingress
+from astra_tacos.bounds.bound import Bound
 from astra_tacos.collective import COLLECTIVES, ROOTED, make_collective
 from astra_tacos.collective.collective import Collective
 from astra_tacos.export.candidate import Candidate
@@ -63,8 +65,8 @@ def least_ns(case: DistinctCollective, solution: CaseSolution) -> int | None:
 def _on_fabric(case: DistinctCollective) -> int:
     assert case.fabric is not None  # checked by the caller
     fabric = case.fabric
-    bound = _all_bounds if len(case.groups) <= _MOST_EXACT else quick_bound
-    return min(bound(fabric, collective_of_group(case, group, fabric)) for group in case.groups)
+    bounds = (lower_bound,) if len(case.groups) <= _MOST_EXACT else QUICK_BOUNDS
+    return min(largest_bound(fabric, collective_of_group(case, group, fabric), bounds) for group in case.groups)
 
 
 def collective_of_group(case: DistinctCollective, members: tuple[int, ...], topology: Topology) -> Collective:
@@ -73,15 +75,14 @@ def collective_of_group(case: DistinctCollective, members: tuple[int, ...], topo
     return make_collective(case.collective, topology.num_npus, case.size_bytes, 1, root, members)
 
 
-def quick_bound(topology: Topology, collective: Collective) -> int:
-    """The largest of the bounds that are quick to find, in ns."""
-    timing = timing_of_sizes(topology, collective.class_size_bytes, "pipelined", 0.0, may_be_instant=True)
-    return max(bound(topology, collective, timing).time_ns for bound in (ingress, egress, diameter))
+QUICK_BOUNDS = (ingress, egress, diameter)
+"""Those that are quick to find."""
 
 
-def _all_bounds(topology: Topology, collective: Collective) -> int:
+def largest_bound(topology: Topology, collective: Collective, bounds: Sequence[Callable[..., Bound]] = QUICK_BOUNDS) -> int:
+    """The largest of some bounds, in ns, where reductions take no time."""
     timing = timing_of_sizes(topology, collective.class_size_bytes, "pipelined", 0.0, may_be_instant=True)
-    return lower_bound(topology, collective, timing).time_ns
+    return max(bound(topology, collective, timing).time_ns for bound in bounds)
 
 
 _CHUNKS = (1, 4, 16, 64)

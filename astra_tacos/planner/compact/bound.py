@@ -69,8 +69,7 @@ def compact_bound(some: CompactRun, alone_ns: _Ints) -> RunBound:
         timed[shapes.rows] = _entering_ns(some, shapes)
         path_ns, in_step_ns = _paths_ns(some, timed, np.maximum(timed, alone_ns))
         found["path"] = path_ns, "the longest way through the dependencies"
-    name = max(found, key=lambda each: found[each][0])
-    return RunBound(found[name][0], found[name][1], {each: bound[0] for each, bound in found.items()}, in_step_ns)
+    return RunBound.of(found, in_step_ns)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
