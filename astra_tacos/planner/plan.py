@@ -37,7 +37,7 @@ from astra_tacos.planner.plan_result import (
 )
 from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.run_bound import RunBound, run_bound
-from astra_tacos.planner.run_files import check_output, planned_inputs, write_plan
+from astra_tacos.planner.run_files import check_output, move_up, planned_inputs, without_folder, write_plan
 from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.synthesis import solve_case
 from astra_tacos.planner.synthesis_cache import SynthesisCache
@@ -138,7 +138,7 @@ def plan(
         best = planning.best_run(folder, solutions)
         judged, notes = planning.judge(folder, best, solutions)
         checked = _check(best.run, best.written, planning.workload.run)
-        _move_up(best.folder, folder)
+        move_up(best.folder, folder, _CANDIDATE)
         recording = planning.recording(best.after)
         result = planning.result(best, judged, notes, bound.result(), recording)
         with garbage_kept():
@@ -303,7 +303,7 @@ class _Planning:
             run = read_run(planned_inputs(place, self.request.inputs))
             after = replay_run(run, model, route_loads=True)
         except (ConfigError, ReplayError) as error:
-            return type(error)(_without(place, str(error)))
+            return type(error)(without_folder(place, str(error)))
         return CandidateRun(place, run, made, chosen, written, model, after)
 
     def judge(
@@ -312,7 +312,7 @@ class _Planning:
         """The end of the run on each judge, and what there is to say of it."""
         request = self.request
         judged = judge_run(self.judges, self.before, best.run, best.known)
-        judged = tuple(replace(each, reason=_without(best.folder, each.reason)) for each in judged)
+        judged = tuple(replace(each, reason=without_folder(best.folder, each.reason)) for each in judged)
         if request.compare_backends and self.native.fastest_possible is not None:
             judged = tuple(self._with_native(each) for each in judged)
         defects = [note for each in solutions for note in each.defects]
@@ -392,11 +392,6 @@ def _impossible_if_idle(run: Run, end: _AnyEnd) -> _AnyEnd:
     return replace(end, possible_ns=None, impossible=reason) if reason and end is not None else end
 
 
-def _without(folder: Path, text: str) -> str:
-    """A text without a folder's path before its files: the folder will be gone."""
-    return text.replace(f"{folder}{os.sep}", "")
-
-
 def _quick(options: SearchOptions, solution: CaseSolution, topology: Topology) -> SearchOptions:
     """Options for the same case on another backend: its synthesizer alone, and part of the budget."""
     synthesizer = solution.schedule.synthesizer if solution.schedule else options.synthesizer
@@ -419,11 +414,3 @@ def _check(after: Run, written: WrittenRun, before: Run) -> dict[str, Any]:
         raise VerificationError(f"DEFECT of astra_tacos: the planned run is wrong: {verdict.violations[0]}{more}")
     traces = {prefix: parts.to_json() for prefix, parts in written.parts.items()}
     return {"verified": verdict.proven, "unchecked": list(verdict.unchecked), "traces": traces}
-
-
-def _move_up(chosen: Path, folder: Path) -> None:
-    """Make the files of one candidate the result, and delete those of the others."""
-    for entry in chosen.iterdir():
-        entry.rename(folder / entry.name)
-    for rest in folder.glob(f"{_CANDIDATE}*"):
-        shutil.rmtree(rest)
