@@ -23,9 +23,8 @@ from astra_tacos.run.patterns import COLLECTIVE_NAMES
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS, Run
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import Trace
-from astra_tacos.synthesizer.search.search_options import SearchOptions
 
-QUICK = replace(PLAN_OPTIONS, effort="quick", trials=1, max_sends=512)
+_QUICK = replace(PLAN_OPTIONS, effort="quick", trials=1, max_sends=512)
 """Few messages, as a search replays the run some hundred times."""
 _OCTAVES = 2
 """Between sizes that are synthesized."""
@@ -42,14 +41,12 @@ class SynthesizedCollectives:
         Its groups may communicate.
     backend
         The network model.
-    options, cache
-        What is asked of the searches, and where results are kept.
+    cache
+        Where results are kept.
     """
 
-    def __init__(
-        self, workload: Workload, backend: Backend, options: SearchOptions = QUICK, cache: SynthesisCache | None = None
-    ) -> None:
-        self._options, self._cache = options, cache or SynthesisCache(None)
+    def __init__(self, workload: Workload, backend: Backend, cache: SynthesisCache) -> None:
+        self._cache = cache
         network = workload.run.network
         self._machine = Machine(network, replace(workload.run.system, preferred_dataset_splits=1), backend)
         self._case_of = {group: case for case in workload.cases for group in case.groups}
@@ -77,7 +74,7 @@ class SynthesizedCollectives:
             if at not in self._made:
                 kind = COLLECTIVE_NAMES[CommType(pattern)]
                 other = replace(case, collective=kind, pattern=pattern, size_bytes=whole, root=None)
-                found = solve_case(other, self._machine, self._options, self._cache)
+                found = solve_case(other, self._machine, _QUICK, self._cache)
                 self._made[at] = None if found.schedule is None else schedule_trace(found.schedule, other.name, found.link_order)
             self._scaled[key] = _scaled(self._made[at], size_bytes, whole)
         return self._scaled[key]
