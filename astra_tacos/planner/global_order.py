@@ -46,6 +46,18 @@ class MergedGraph:
     next_first: NDArray[np.int64]
     after: NDArray[np.int64]
 
+    def order(self) -> NDArray[np.int64]:
+        """Vertices in an order in which each comes after all that it waits for, without those of cycles and behind them."""
+        from astra_tacos.support.kernels.shared import topological_order
+
+        order: NDArray[np.int64] = topological_order(self.waits.copy(), self.next_first, self.after)
+        return order
+
+    @property
+    def has_circle(self) -> bool:
+        """Whether there is a cycle."""
+        return len(self.order()) < len(self.waits)
+
 
 def merge(trace: Trace, issue: IssueOrder, instances: Instances) -> MergedGraph:
     """The workload's dependency graph with the nodes of each collective merged into one vertex."""
@@ -75,13 +87,6 @@ def match_messages(trace: Trace, issue: IssueOrder) -> tuple[NDArray[np.int64], 
     sent, received = (kind * (trace.num_nodes + 1) + count_before(kind) for kind in kinds)
     _, first, second = np.intersect1d(sent, received, assume_unique=True, return_indices=True)
     return sides[0][first], sides[1][second]
-
-
-def has_circle(graph: MergedGraph) -> bool:
-    """Whether the graph has a cycle."""
-    from astra_tacos.support.kernels.shared import topological_order
-
-    return len(topological_order(graph.waits.copy(), graph.next_first, graph.after)) < len(graph.waits)
 
 
 def order_instances(
@@ -193,14 +198,12 @@ def order_dependencies(workload: Workload, order: NDArray[np.int64]) -> tuple[ND
     follows = np.flatnonzero(np.diff(rank, prepend=-1) == 0)
     before, after = collectives[follows - 1], collectives[follows]
     missing = ~precede(trace, issue.place, issue.order, before, after)
-    late, needed = _late_sends(trace, issue, workload.graph, order, collectives, place, (before, after))
+    late, needed = _late_sends(workload, order, collectives, place, (before, after))
     return np.concatenate((after[missing], late)), np.concatenate((before[missing], needed))
 
 
 def _late_sends(
-    trace: Trace,
-    issue: IssueOrder,
-    graph: MergedGraph,
+    workload: Workload,
     order: NDArray[np.int64],
     collectives: NDArray[np.int64],
     place: NDArray[np.int64],
@@ -209,12 +212,14 @@ def _late_sends(
     """Collectives that wait for a message of their own rank by way of others, and its send; `collectives` are in order."""
     from astra_tacos.planner import _order_kernels as kernels
 
+    trace, issue, graph = workload.run.workload, workload.issue, workload.graph
     sends = np.flatnonzero((trace.kind == NodeType.COMM_SEND) & issue.runs)
     rank = trace.rank
     first = np.searchsorted(rank[collectives], np.arange(trace.num_ranks + 1))
     # The collective after each send on its rank; ranks and places in one key.
     span = len(order) + 1
-    at = np.searchsorted(rank[collectives] * span + place, rank[sends] * span + order[sends])
+    key = rank[collectives] * span + place
+    at = np.searchsorted(key, rank[sends] * span + order[sends])
     inside = at < first[rank[sends] + 1]
     sends, at = sends[inside], at[inside]
     open_ = ~precede(trace, issue.place, issue.order, sends, collectives[at])
@@ -232,7 +237,6 @@ def _late_sends(
     found = np.flatnonzero(reached >= 0)
     sends = sends[found]
     # Back from the collective to its node on this rank.
-    key = rank[collectives] * span + place
     rows = collectives[np.searchsorted(key, rank[sends] * span + order[reached[found]])]
     missing = ~precede(trace, issue.place, issue.order, sends, rows)
     return rows[missing], sends[missing]

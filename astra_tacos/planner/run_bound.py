@@ -254,8 +254,6 @@ def _path(
     own_bounds: list[int | None],
 ) -> tuple[tuple[int, str], int]:
     """The longest way through the dependencies, and the longest one if the members of collectives keep in step."""
-    from astra_tacos.support.kernels.shared import topological_order
-
     trace, graph, instances = workload.run.workload, workload.graph, workload.instances
     num_rows = trace.num_nodes
     duration = np.where(actions.is_timed & workload.issue.runs, actions.amount, 0).tolist()
@@ -270,7 +268,7 @@ def _path(
     def ready(row: int, ends: list[int]) -> int:
         return max((ends[each] for each in dep[first[row] : first[row + 1]] if each >= 0), default=0)
 
-    for vertex in topological_order(graph.waits.copy(), graph.next_first, graph.after).tolist():
+    for vertex in graph.order().tolist():
         if vertex < num_rows:
             sent, delay = messages.get(vertex, (-1, 0))
             for ends in (end, in_step):

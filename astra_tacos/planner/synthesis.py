@@ -367,8 +367,7 @@ def _is_better(schedule: Schedule, made: CaseSolution, leader: Schedule, its: Ca
 
 def native_together_ns(case: DistinctCollective, machine: Machine) -> int | None:
     """Replay of the native collective, all groups at once; None where the system has none, or it cannot be replayed."""
-    has_one = case.pattern in PATTERN_KEYS and PATTERN_KEYS[CommType(case.pattern)] in machine.system.native
-    if not has_one or case.num_members**2 > _MOST_NATIVE_SENDS:
+    if PATTERN_KEYS.get(CommType(case.pattern)) not in machine.system.native or case.num_members**2 > _MOST_NATIVE_SENDS:
         return None
     try:
         return machine.replay_together(None, case.pattern, case.size_bytes, case.groups)
