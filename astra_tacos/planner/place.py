@@ -11,7 +11,7 @@ reduce-allreduce-broadcast). What is scored is the most that a rank takes for al
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -385,21 +385,19 @@ def find_placements(
     demands = demands_of(workload)
     cost = PlacementCost(network.dimensions, demands)
     num = network.num_npus
-    identity = np.arange(num)
     found = axes or find_axes(num, [demand.ranks for demand in demands])
     made: dict[tuple[int, ...], Matrix | None] = {}
     if found is not None:
-        levels = _levels(network)
         by_stride = tuple(sorted(found, key=lambda axis: axis.stride))
         if math.prod(axis.size for axis in by_stride) != num:
             text = ",".join(f"{axis.name}={axis.size}" for axis in by_stride)
             raise ConfigError(f"axes: found {text}, expected a product of {num}, the ranks of {workload.run.workload.prefix}")
-        for matrix in placements(levels, [axis.size for axis in found]):
+        for matrix in placements(_levels(network), [axis.size for axis in found]):
             made.setdefault(tuple(npu_of_rank(matrix, found).tolist()), matrix)
     else:
         for place_of in exchange(cost, num, most_starts(num, len(demands)), seed):
             made.setdefault(tuple(place_of.tolist()), None)
-    made.setdefault(tuple(identity.tolist()), None)
+    made.setdefault(tuple(range(num)), None)
     scored = [Placement(np.array(npus, np.int64), matrix, cost.score_ns(np.array(npus))) for npus, matrix in made.items()]
     return found, tuple(sorted(scored, key=lambda each: (each.score_ns, each.matrix or (), each.npu_of_rank.tolist())))
 
@@ -407,19 +405,17 @@ def find_placements(
 def demands_of(workload: Workload) -> list[Demand]:
     """What the run communicates: its collectives by group, and messages by their ends."""
     instances, trace = workload.instances, workload.run.workload
-    counts: dict[tuple[str, int, tuple[int, ...]], int] = {}
+    counts = Counter[tuple[str, int, tuple[int, ...]]]()
     for number, case in enumerate(workload.of_instance.tolist()):
         if case == NO_CASE:
             continue
         ranks = tuple(sorted(instances.nodes.members[int(instances.group[number])]))
-        key = workload.cases[case].collective, workload.cases[case].size_bytes, ranks
-        counts[key] = counts.get(key, 0) + 1
+        counts[workload.cases[case].collective, workload.cases[case].size_bytes, ranks] += 1
     send, _ = match_messages(trace, workload.issue)
     for row, rank in zip(send.tolist(), trace.rank[send].tolist(), strict=True):
         ends = (rank, int(trace.peer[row]))
         if ends[0] != ends[1]:
-            message = "message", int(trace.size_bytes[row]), ends
-            counts[message] = counts.get(message, 0) + 1
+            counts["message", int(trace.size_bytes[row]), ends] += 1
     return [Demand(*key, count) for key, count in counts.items()]
 
 
