@@ -209,11 +209,17 @@ def _least(
 
 def _compute(workload: Workload, actions: Actions) -> tuple[int, str]:
     """The longest that a rank computes."""
-    trace = workload.run.workload
-    computes = actions.is_timed & (trace.kind == NodeType.COMP) & ~workload.run.columns.is_cpu_op & workload.issue.runs
+    worst, busy_ns = busiest_rank(workload.run, actions, workload.issue.runs)
+    return busy_ns, f"the compute of rank {worst}"
+
+
+def busiest_rank(run: Run, actions: Actions, runs: NDArray[np.bool_] | bool = True) -> tuple[int, int]:
+    """The rank that computes longest, and for how long in ns; `runs` are the nodes that run."""
+    trace = run.workload
+    computes = actions.is_timed & (trace.kind == NodeType.COMP) & ~run.columns.is_cpu_op & runs
     busy = np.bincount(trace.rank[computes], actions.amount[computes].astype(np.float64), trace.num_ranks)
     worst = int(busy.argmax())
-    return int(busy[worst]), f"the compute of rank {worst}"
+    return worst, int(busy[worst])
 
 
 def _cut(workload: Workload, topology: Topology, groups: _Groups, least: dict[tuple[int, int], _Least]) -> tuple[int, str]:
