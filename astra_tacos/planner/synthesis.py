@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 from astra_tacos.bounds import lower_bound
 from astra_tacos.bounds.any_algorithm.latency import diameter
@@ -124,6 +123,7 @@ def list_tasks(case: DistinctCollective, backend: Backend, options: SearchOption
     """
     synthesizer, asked = options.synthesizer, options.chunks_per_npu
     chunks_per_npu = asked if isinstance(asked, int) else None
+    root = (case.root or 0) if case.collective in ROOTED else None
     needs_replay = case.needs_replay(backend)
     some = _CHUNKS if case.fabric is None else _CHUNKS_ON_FABRICS
     tasks: list[Task] = []
@@ -137,15 +137,13 @@ def list_tasks(case: DistinctCollective, backend: Backend, options: SearchOption
             for count in counts:
                 if name != synthesizer and count is None:
                     continue
-                root = (case.root or 0) if case.collective in ROOTED else None
                 try:
                     collective = make_collective(case.collective, case.num_members, case.size_bytes, count or 1, root)
                 except ConfigError:
                     continue  # fewer bytes than chunks
                 if count is not None and count > 1 and _sends(collective) > min(case.max_sends, options.max_sends):
                     continue
-                model = backend.link_model
-                tasks.append(Task(view.topology, collective, name, model, count is None, is_exact))
+                tasks.append(Task(view.topology, collective, name, backend.link_model, count is None, is_exact))
     if not tasks:
         raise ConfigError(
             f"{case.collective} of {case.size_bytes:,} bytes in a group of {case.num_members}: less than a byte per chunk, "
@@ -204,7 +202,9 @@ def solve_case(
         raise ConfigError(f"{CommType(case.pattern).name}: {refusal}, and ASTRA-sim has none: remove its nodes")
     backend = machine.backend
     native_ns = native_together_ns(case, machine)
-    identity = _identity(case, backend, options)
+    most = min(case.max_sends, options.max_sends)
+    judged = {"version": package_version(), "backend": backend.name, "times": "possible", "max_sends": most}
+    identity = case.identity | options.identity() | judged
     if candidates:
         identity["candidates"] = [candidate.digest for candidate in candidates]
     if case.needs_replay(backend):
@@ -213,7 +213,7 @@ def solve_case(
         tasks = list_tasks(case, backend, options)
     except ConfigError as error:
         return CaseSolution(None, str(error), native_ns=native_ns, keeps_custom=True)
-    topologies = tuple({id(task.topology): task.topology for task in tasks}.values())
+    topologies = tuple(task.topology for task in _views(tasks))
     found = cache.find(identity, Wanted(topologies, tasks[0].collective, _FIGURES))
     defects: list[str] = []
     if found is None:
@@ -233,13 +233,6 @@ def solve_case(
         reason = f"native is faster: {native_ns:,} ns against {best.time_ns:,} ns of {schedule.synthesizer}"
         return CaseSolution(None, reason, native_ns=native_ns, from_cache=best.from_cache, defects=tuple(defects))
     return replace(best, native_ns=native_ns, defects=tuple(defects))
-
-
-def _identity(case: DistinctCollective, backend: Backend, options: SearchOptions) -> dict[str, Any]:
-    """Everything that determines the result of a synthesis, except the network."""
-    most = min(case.max_sends, options.max_sends)
-    judged = {"version": package_version(), "backend": backend.name, "times": "possible"}
-    return case.identity | options.identity() | judged | {"max_sends": most}
 
 
 def _refusal(case: DistinctCollective, options: SearchOptions) -> str | None:

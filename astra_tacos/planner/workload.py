@@ -157,18 +157,17 @@ def find_distinct_collectives(
         if members not in views:
             views[members] = _views(network, config, members)
         position = members.index(root) if root >= 0 else None
-        key = (COLLECTIVE_NAMES[pattern], size_bytes, position, views[members][0])
-        case = found.setdefault((*key, pattern), len(found))
+        case = found.setdefault((pattern, size_bytes, position, views[members][0]), len(found))
         if case == len(groups):
             groups.append({})
         groups[case][members] = None
         of_instance[number] = case
     counts = np.bincount(of_instance[of_instance >= 0], minlength=len(found)).tolist()
     cases = []
-    for (collective, size_bytes, position, shape, pattern), case in found.items():
-        alike = tuple(groups[case])
+    for (pattern, size_bytes, position, shape), of_case, count in zip(found, groups, counts, strict=True):
+        collective, alike = COLLECTIVE_NAMES[pattern], tuple(of_case)
         cases.append(
-            DistinctCollective(collective, pattern, size_bytes, position, alike, counts[case], views[alike[0]][1], shape, fabric)
+            DistinctCollective(collective, pattern, size_bytes, position, alike, count, views[alike[0]][1], shape, fabric)
         )
     return tuple(cases), of_instance
 
