@@ -87,18 +87,16 @@ class SynthesizedCollectives:
             columns.comm_type[rows].tolist(), group_ids(columns)[rows].tolist(), trace.size_bytes[rows].tolist(), strict=True
         )
         entry_of: dict[tuple[int, int, int], tuple[int, int]] = {}
-        traces: dict[int, Trace] = {}
+        traces: dict[int, tuple[int, Trace]] = {}
         names, members = list(columns.group_names), dict(run.groups.members)
         implementation, group = np.full(trace.num_nodes, NATIVE, np.int32), columns.group.copy()
-        number_of: dict[int, int] = {}
         for row, key in zip(rows.tolist(), keys, strict=True):
             if key not in entry_of:
                 made = self.trace(*key)
                 if made is None:
                     entry_of[key] = NATIVE, int(group[row])
                 else:
-                    traces.setdefault(id(made), made)
-                    number = number_of.setdefault(id(made), len(number_of))
+                    number, _ = traces.setdefault(id(made), (len(traces), made))
                     new = max(members, default=0) + 1
                     members[new] = members.get(key[1], self._everyone)
                     names.append(str(new))
@@ -110,8 +108,8 @@ class SynthesizedCollectives:
             workload=replace(trace, workload=changed),
             system=replace(run.system, preferred_dataset_splits=1),
             groups=replace(run.groups, members=members),
-            prefixes=tuple(f"{made.prefix}_{number}" for number, made in enumerate(traces.values())),
-            collectives=tuple(traces.values()),
+            prefixes=tuple(f"{made.prefix}_{number}" for number, made in traces.values()),
+            collectives=tuple(made for _, made in traces.values()),
             implementation=implementation,
         )
 
