@@ -161,9 +161,8 @@ class _Base:
 def _base(run: Run, model: Backend, attempts: dict[Backend, Attempt]) -> _Base:
     """A run that candidates start from, given its replays on the model and on others."""
     attempt = attempts[model]
-    if attempt.end_ns is None:
-        return _Base(run, attempt, None)
-    return _Base(run, attempt, judge_end(run, model, attempt.end_ns, attempts, idle_counts=False))
+    end = None if attempt.end_ns is None else judge_end(run, model, attempt.end_ns, attempts, idle_counts=False)
+    return _Base(run, attempt, end)
 
 
 class _Planning:

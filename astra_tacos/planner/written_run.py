@@ -196,14 +196,15 @@ def write_run(
     schedules = {case.name: schedule for case, schedule in zip(cases, chosen, strict=True) if schedule}
     schedules |= {joint.name: joint.schedule for joint in made.joints}
     kept, own_trace = _kept(workload, solutions)
-    idle = {f"nothing_of_{ranks}": ranks for ranks in np.unique(instances.num_members[_moves_nothing(instances)]).tolist()}
+    moves_nothing = _moves_nothing(instances)
+    idle = {f"nothing_of_{ranks}": ranks for ranks in np.unique(instances.num_members[moves_nothing]).tolist()}
     traces = (*schedules, *kept, *idle)
     entry_of = {name: entry for entry, name in enumerate(traces)}
     of_case = [entry_of.get(case.name, NATIVE) for case in cases]
     synthesized = np.array([*of_case, NATIVE], np.int64)[workload.of_instance]
     own = np.array([NATIVE if name is None else entry_of[name] for name in own_trace], np.int64)
     idling = np.array([entry_of.get(f"nothing_of_{ranks}", NATIVE) for ranks in instances.num_members.tolist()], np.int64)
-    own = np.where(_moves_nothing(instances), idling, own)
+    own = np.where(moves_nothing, idling, own)
     implementation = np.where(synthesized != NATIVE, synthesized, own)
     of_joint = np.array([*(entry_of[joint.name] for joint in made.joints), NATIVE], np.int64)
     implementation = np.where(made.of_instance == NO_JOINT, implementation, of_joint[made.of_instance])

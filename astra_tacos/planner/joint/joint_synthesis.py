@@ -252,7 +252,7 @@ def joined(workload: Workload, joints: Sequence[JointCollective]) -> JointWorklo
     kept, renumbered = np.unique(number_of, return_inverse=True)
     nodes = replace(instances.nodes, members=members)
     columns = (group[kept], instances.pattern[kept], instances.size_bytes[kept], root[kept])
-    together = Instances(nodes, renumbered.reshape(-1)[instances.instance], *columns)
+    together = Instances(nodes, renumbered[instances.instance], *columns)
     graph = merge(workload.run.workload, workload.issue, together)
     if graph.has_circle:
         return None
