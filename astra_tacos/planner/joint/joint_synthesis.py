@@ -137,8 +137,10 @@ def _cached(
 ) -> tuple[Schedule, ...] | None:
     """Schedules of all collectives, on one topology; None if one is missing, or they do not go together."""
     schedules = []
-    for identity, collective in zip(identities, collectives, strict=True):
-        found = cache.find(identity, Wanted((topology,), collective, {"alone_ns": "ns"}))
+    pairs = zip(identities, collectives, strict=True)
+    # All are looked at, as each that is damaged is named in the log.
+    entries = [cache.find(identity, Wanted((topology,), collective, {"alone_ns": "ns"})) for identity, collective in pairs]
+    for found in entries:
         if found is None:
             return None
         timing = found[0].timing
