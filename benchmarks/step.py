@@ -26,7 +26,7 @@ from astra_tacos.planner.retime.exposure_bound import QuickestBytes, exposed_ns,
 from astra_tacos.planner.retime.request import parse_schedule
 from astra_tacos.planner.retime.search import search
 from astra_tacos.planner.retime.symmetry import read_graph
-from astra_tacos.planner.retime.written import rows_of, run_of
+from astra_tacos.planner.retime.written import run_of
 from astra_tacos.planner.run_bound import run_bound
 from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.synthesis_cache import SynthesisCache
@@ -86,7 +86,7 @@ def measured(candidates: Candidates, candidate: Candidate) -> Measured:
     """The exposed communication of the last iteration is left out, as nothing can hide it."""
     trace, outcome = candidates.workload.run.workload, candidate.outcome
     assert candidates.steps is not None
-    early = candidates.steps.of_row[rows_of(candidate.new, trace)] < STEPS - 1
+    early = candidates.steps.of_row[candidate.new.laid_out(trace).row] < STEPS - 1
     exposed = exposed_ns(run_of(candidate.new, candidates.workload.run), outcome)[early].sum()
     return Measured(candidate.cost_ns, int(exposed / trace.num_ranks / (STEPS - 1)), outcome.end_ns // STEPS)
 

@@ -28,7 +28,7 @@ from astra_tacos.run.run import NATIVE, PATTERN_KEYS, looked_up, pattern_key
 from astra_tacos.run.system import MAX_NODE_ID, SystemConfig
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.grouping import distinct
+from astra_tacos.support.grouping import distinct, distinct_places, row_places
 
 
 def differently_numbered(
@@ -76,9 +76,10 @@ def differently_numbered(
 def _num_chunks(instances: Instances, is_native: NDArray[np.bool_], system: SystemConfig) -> NDArray[np.int64]:
     """int64[native collectives], the number of chunks that each is cut into; all of them are streams."""
     num_npus = len(instances.nodes.members[ALL_RANKS])
-    cases, which = np.unique(np.stack((instances.pattern, instances.size_bytes))[:, is_native], axis=1, return_inverse=True)
-    counts = [cut_into_chunks(pattern_key(pattern), size, num_npus, system)[1] for pattern, size in cases.T.tolist()]
-    return np.array(counts, np.int64)[which.reshape(-1)]
+    pattern, size = instances.pattern[is_native], instances.size_bytes[is_native]
+    first, which = row_places(pattern, size)
+    cases = zip(pattern[first].tolist(), size[first].tolist(), strict=True)
+    return np.array([cut_into_chunks(pattern_key(one), size, num_npus, system)[1] for one, size in cases], np.int64)[which]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -190,8 +191,7 @@ def _node_ids(
     rows, instance = instances.nodes.row, instances.instance
     node_id = trace.node_id[rows].copy()
     entry = implementation[instance]
-    _, which = np.unique(looked_up(node_id), return_inverse=True)
-    which = which.reshape(-1)
+    _, which = distinct_places(looked_up(node_id))
     lowest = np.full(int(which.max(initial=-1)) + 1, np.iinfo(np.int64).max)
     highest = np.full(len(lowest), NATIVE, np.int64)
     np.minimum.at(lowest, which, entry)

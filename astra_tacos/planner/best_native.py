@@ -141,7 +141,7 @@ def best_native(
     """
     search = _Search(workload, backend, on_progress, known, {} if replays is None else replays)
     search.climb()
-    fastest = search.fastest()
+    fastest = next(iter(search.ranked()), None)
     possible = search.possible(1)
     few = search.possible(1, most_messages)
     return BestNative(
@@ -192,8 +192,7 @@ class _Search:
         self._judged: dict[NativeConfiguration, RunEnd | None] = {}
         self.idle = why_idle(self._run)
         """What moves no data in any configuration."""
-        self.was_cut_off = False
-        self._num_done = 0
+        self.was_cut_off, self._num_done = False, 0
         self.refusal = "" if self.patterns else "the run has no collective that ASTRA-sim has"
         if known is not None and self.patterns:
             configuration, before = known
@@ -207,14 +206,10 @@ class _Search:
     def num_replays(self) -> int:
         return len(self._ends)
 
-    def fastest(self) -> NativeConfiguration | None:
-        """The fastest one; None if none ends."""
-        return next(iter(self._ranked()), None)
-
     def possible(self, count: int, most_messages: int | None = None) -> list[NativeConfiguration]:
         """So many of those of few enough messages that end first where a network can carry them, but for what is idle in all."""
         found: list[tuple[int, int]] = []
-        ranked = self._ranked()
+        ranked = self.ranked()
         for place, configuration in enumerate(ranked):
             end = self._ends[configuration]
             assert end is not None  # it is ranked
@@ -235,7 +230,7 @@ class _Search:
             judged = RunEnd(end.end_ns, None, self.idle or _NOT_JUDGED)
         return NativeRun(configuration, self.patterns, judged, end.num_messages)
 
-    def _ranked(self) -> list[NativeConfiguration]:
+    def ranked(self) -> list[NativeConfiguration]:
         """The fastest first; of equally fast ones, those of the fewest messages; of these, the run's own."""
         ends = {configuration: end.end_ns for configuration, end in self._ends.items() if end is not None}
         return sorted(ends, key=lambda each: (ends[each], each.splits, each != self._own))
@@ -280,7 +275,7 @@ class _Search:
 
     def _vary(self, count: int, make: Variants) -> None:
         """Try configurations made from each of so many that are the best so far."""
-        self._try([configuration for best in self.possible(count) or self._ranked()[:count] for configuration in make(best)])
+        self._try([configuration for best in self.possible(count) or self.ranked()[:count] for configuration in make(best)])
 
     def _mixes(self) -> list[Variants]:
         """For each pattern and dimension, all algorithms there; none where there is one place only, of which all were tried.

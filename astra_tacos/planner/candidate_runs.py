@@ -93,13 +93,10 @@ class _Trials:
 
     def try_run(self, solutions: Solutions, *, in_order_of_before: bool) -> bool:
         """Write and replay a run; returns whether it can be replayed and is no slower than the run before."""
-        return self._try(solutions, order_run(self.workload, solutions, self.before if in_order_of_before else None))
+        return self.try_order(solutions, order_run(self.workload, solutions, self.before if in_order_of_before else None))
 
-    def try_unchanged(self, solutions: Solutions) -> bool:
-        """The same for a run whose nodes stay as they are, as all its collectives are native."""
-        return self._try(solutions, None)
-
-    def _try(self, solutions: Solutions, order: NDArray[np.int64] | None) -> bool:
+    def try_order(self, solutions: Solutions, order: NDArray[np.int64] | None) -> bool:
+        """The same in a given order; None for a run whose nodes stay as they are, as all its collectives are native."""
         run = self.write_and_replay(solutions, order)
         if isinstance(run, AstraTacosError):
             self.failure = run
@@ -191,19 +188,17 @@ def choose_run(
             each.keeps_custom for each in all_as_they_were
         )
         if before is not None and keeps_none and all(each.schedule is None for each in all_as_they_were):
-            trials.try_unchanged(all_as_they_were)
+            trials.try_order(all_as_they_were, None)
     return trials.fastest()
 
 
 def _own_traces(workload: Workload, solutions: Solutions, start: Run) -> list[str]:
     """For each case, the custom trace that its nodes ran before: `none`, the `same` as the solution's, or an `other` one."""
-    of_node = workload.of_instance[workload.instances.instance]
+    nodes, of_node = workload.instances.nodes, workload.of_instance[workload.instances.instance]
     own = []
     for number, solution in enumerate(solutions):
-        row = int(workload.instances.nodes.row[np.argmax(of_node == number)])
-        named = int(start.implementation[row])
-        nodes = workload.instances.nodes
         entry = int(np.argmax(of_node == number))
+        named = int(start.implementation[nodes.row[entry]])
         if named == NATIVE or nodes.named_group[entry] != nodes.group[entry]:
             own.append("none")
         else:
@@ -224,8 +219,7 @@ def _as_it_was(workload: Workload, number: int, solution: CaseSolution, start: R
     if own == "other":
         text = reason or "in the whole run, its own trace is faster"
         return replace(solution, schedule=None, keeps_custom=True, reason=text)
-    pattern = workload.cases[number].pattern
-    if pattern in PATTERN_KEYS and PATTERN_KEYS[CommType(pattern)] in start.system.native:
+    if PATTERN_KEYS.get(CommType(workload.cases[number].pattern)) in start.system.native:
         return replace(solution, schedule=None, reason=reason or "in the whole run, native is faster")
     return solution
 

@@ -23,7 +23,7 @@ from astra_tacos.run.patterns import TAGS, pattern_name
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import Trace, precede
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.grouping import distinct, group_by, row_places
+from astra_tacos.support.grouping import count_before, distinct, group_by, in_ranges, row_places
 
 if TYPE_CHECKING:
     from astra_tacos.planner.workload import Workload
@@ -46,6 +46,18 @@ class MergedGraph:
     next_first: NDArray[np.int64]
     after: NDArray[np.int64]
 
+    def order(self) -> NDArray[np.int64]:
+        """Vertices in an order in which each comes after all that it waits for, without those of cycles and behind them."""
+        from astra_tacos.support.kernels.shared import topological_order
+
+        order: NDArray[np.int64] = topological_order(self.waits.copy(), self.next_first, self.after)
+        return order
+
+    @property
+    def has_circle(self) -> bool:
+        """Whether there is a cycle."""
+        return len(self.order()) < len(self.waits)
+
 
 def merge(trace: Trace, issue: IssueOrder, instances: Instances) -> MergedGraph:
     """The workload's dependency graph with the nodes of each collective merged into one vertex."""
@@ -65,26 +77,16 @@ def merge(trace: Trace, issue: IssueOrder, instances: Instances) -> MergedGraph:
 def match_messages(trace: Trace, issue: IssueOrder) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Rows of sends and of the matching receives: first come, first served, by tag, ends and size."""
     rank, keys = trace.rank, []
-    sides = [np.flatnonzero((trace.kind == kind) & issue.runs) for kind in (NodeType.COMM_SEND, NodeType.COMM_RECV)]
+    in_turn = issue.order[issue.runs[issue.order]]
+    sides = [in_turn[trace.kind[in_turn] == kind] for kind in (NodeType.COMM_SEND, NodeType.COMM_RECV)]
     for rows, receives in zip(sides, (False, True), strict=True):
         ends = (trace.peer[rows], rank[rows]) if receives else (rank[rows], trace.peer[rows])
         keys.append((trace.tag[rows] % TAGS, *ends, trace.size_bytes[rows]))
     _, which = row_places(*(np.concatenate(both) for both in zip(*keys, strict=True)))
-    numbered = []
-    for rows, kind in zip(sides, np.split(which, [len(sides[0])]), strict=True):
-        order = np.lexsort((issue.place[rows], kind))
-        begins = np.maximum.accumulate(np.where(np.diff(kind[order], prepend=-1) != 0, np.arange(len(rows)), 0))
-        turn = np.arange(len(rows)) - begins
-        numbered.append((rows[order], kind[order] * (trace.num_nodes + 1) + turn))
-    _, sent, received = np.intersect1d(numbered[0][1], numbered[1][1], assume_unique=True, return_indices=True)
-    return numbered[0][0][sent], numbered[1][0][received]
-
-
-def has_circle(graph: MergedGraph) -> bool:
-    """Whether the graph has a cycle."""
-    from astra_tacos.support.kernels.shared import topological_order
-
-    return len(topological_order(graph.waits.copy(), graph.next_first, graph.after)) < len(graph.waits)
+    kinds = np.split(which, [len(sides[0])])
+    sent, received = (kind * (trace.num_nodes + 1) + count_before(kind) for kind in kinds)
+    _, first, second = np.intersect1d(sent, received, assume_unique=True, return_indices=True)
+    return sides[0][first], sides[1][second]
 
 
 def order_instances(
@@ -196,14 +198,12 @@ def order_dependencies(workload: Workload, order: NDArray[np.int64]) -> tuple[ND
     follows = np.flatnonzero(np.diff(rank, prepend=-1) == 0)
     before, after = collectives[follows - 1], collectives[follows]
     missing = ~precede(trace, issue.place, issue.order, before, after)
-    late, needed = _late_sends(trace, issue, workload.graph, order, collectives, place, (before, after))
+    late, needed = _late_sends(workload, order, collectives, place, (before, after))
     return np.concatenate((after[missing], late)), np.concatenate((before[missing], needed))
 
 
 def _late_sends(
-    trace: Trace,
-    issue: IssueOrder,
-    graph: MergedGraph,
+    workload: Workload,
     order: NDArray[np.int64],
     collectives: NDArray[np.int64],
     place: NDArray[np.int64],
@@ -212,12 +212,14 @@ def _late_sends(
     """Collectives that wait for a message of their own rank by way of others, and its send; `collectives` are in order."""
     from astra_tacos.planner import _order_kernels as kernels
 
+    trace, issue, graph = workload.run.workload, workload.issue, workload.graph
     sends = np.flatnonzero((trace.kind == NodeType.COMM_SEND) & issue.runs)
     rank = trace.rank
     first = np.searchsorted(rank[collectives], np.arange(trace.num_ranks + 1))
     # The collective after each send on its rank; ranks and places in one key.
     span = len(order) + 1
-    at = np.searchsorted(rank[collectives] * span + place, rank[sends] * span + order[sends])
+    key = rank[collectives] * span + place
+    at = np.searchsorted(key, rank[sends] * span + order[sends])
     inside = at < first[rank[sends] + 1]
     sends, at = sends[inside], at[inside]
     open_ = ~precede(trace, issue.place, issue.order, sends, collectives[at])
@@ -225,8 +227,7 @@ def _late_sends(
     if not len(sends):
         return sends, sends
     last = first[rank[sends] + 1]
-    mark_first = np.concatenate(([0], np.cumsum(last - at)))
-    entries = np.repeat(at - mark_first[:-1], last - at) + np.arange(mark_first[-1])
+    mark_first, entries = in_ranges(at, last)
     vertex = graph.vertex
     source = np.repeat(np.arange(len(graph.waits)), np.diff(graph.next_first))
     before = np.concatenate((source, vertex[consecutive[0]]))
@@ -236,7 +237,6 @@ def _late_sends(
     found = np.flatnonzero(reached >= 0)
     sends = sends[found]
     # Back from the collective to its node on this rank.
-    key = rank[collectives] * span + place
     rows = collectives[np.searchsorted(key, rank[sends] * span + order[reached[found]])]
     missing = ~precede(trace, issue.place, issue.order, sends, rows)
     return rows[missing], sends[missing]

@@ -17,7 +17,7 @@ take. Each view is wrong in its own way, so candidates are made on all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -39,6 +39,7 @@ from astra_tacos.schedule.schedule import LinkOrder, Schedule
 from astra_tacos.solver.possibility import end_with_queues, why_incomplete
 from astra_tacos.support.errors import ConfigError, ReplayError
 from astra_tacos.support.graph import Graph
+from astra_tacos.support.grouping import members_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,18 +100,17 @@ Reach = Literal["needed", "disjoint", "all"]
 REACHES: tuple[Reach, ...] = ("needed", "disjoint", "all")
 """Which routes become links: those needed to connect all members, those that share no links (`disjoint`), all in small groups."""
 _ALL_PAIRS_UP_TO = 16
-_SEARCHED_UP_TO = 256
+_ALL_PAIRS_FIRST_UP_TO = 256
+Route = tuple[int, int, float, float]
+"""Source and destination as positions in a group, the lowest bandwidth of the links between in GiB/s, their latencies in ns."""
 
 
 def choose_routes(
     network: Topology, config: NetworkConfig, members: NDArray[np.int64], kept: NDArray[np.int64], own: Topology, reach: Reach
-) -> list[tuple[int, int, float, float]]:
+) -> list[Route]:
     """Choose the routes that become links between the members of a group.
 
     The choice takes short routes first, and routes that share no link with earlier ones if possible.
-
-    Returns a tuple per route: source and destination as positions in `members`, the lowest bandwidth of its links in GiB/s, and
-    the sum of their latencies in ns.
 
     Parameters
     ----------
@@ -127,14 +127,11 @@ def choose_routes(
     reach
         Which routes become links, one of `REACHES`.
     """
-    if len(members) > _SEARCHED_UP_TO:
-        near = _chosen(network, config, members, kept, own, reach, near_pairs(len(members)))
-        src = np.array([*own.channel_src.tolist(), *(route[0] for route in near)], np.int64)
-        dst = np.array([*own.channel_dst.tolist(), *(route[1] for route in near)], np.int64)
-        if len(np.unique(components(len(members), src, dst))) == 1:
-            return near
-    grid = np.indices((len(members), len(members))).reshape(2, -1)
-    return _chosen(network, config, members, kept, own, reach, grid[:, grid[0] != grid[1]])
+    for pairs in _pair_sets(len(members)):
+        routes = _chosen(network, config, members, kept, own, reach, pairs)
+        if not _components(own, routes).any():
+            break
+    return routes
 
 
 def _chosen(
@@ -145,9 +142,8 @@ def _chosen(
     own: Topology,
     reach: Reach,
     pairs: NDArray[np.int64],
-) -> list[tuple[int, int, float, float]]:
+) -> list[Route]:
     """The chosen routes among those between `pairs`, int64[2, num_pairs], positions."""
-    num = len(members)
     pairs = pairs[:, own.channel_of(pairs[0], pairs[1]) < 0]
     owner, source, target = crossed_pairs(config, members[pairs[0]], members[pairs[1]])
     channel = network.channel_of(source, target)
@@ -162,9 +158,8 @@ def _chosen(
     usable = usable[np.lexsort((pairs[1, usable], pairs[0, usable], length[usable]))]
     taken = np.zeros(network.num_links, np.bool_)
     taken[kept] = True
-    component = components(num, own.channel_src, own.channel_dst)
-    edges = [list(own.channel_src), list(own.channel_dst)]
-    routes: list[tuple[int, int, float, float]] = []
+    component = _components(own)
+    routes: list[Route] = []
     left: list[int] = []
 
     def links_of(pair: int) -> NDArray[np.int64]:
@@ -176,41 +171,45 @@ def _chosen(
     def take(pair: int) -> None:
         links = links_of(pair)
         taken[links] = True
-        src, dst = int(pairs[0, pair]), int(pairs[1, pair])
         bandwidth, latency = network.link_bandwidth_gibps[links].min(), network.link_latency_ns[links].sum()
-        routes.append((src, dst, float(bandwidth), float(latency)))
-        edges[0].append(src)
-        edges[1].append(dst)
+        routes.append((int(pairs[0, pair]), int(pairs[1, pair]), float(bandwidth), float(latency)))
 
     for pair in usable.tolist():
         apart = component[pairs[0, pair]] != component[pairs[1, pair]]
-        everything = reach == "all" and num <= _ALL_PAIRS_UP_TO
+        everything = reach == "all" and len(members) <= _ALL_PAIRS_UP_TO
         if everything or (not taken[links_of(pair)].any() and (apart or reach == "disjoint")):
             take(pair)
         else:
             left.append(pair)
-    component = components(num, np.array(edges[0], np.int64), np.array(edges[1], np.int64))
+    component = _components(own, routes)
     for pair in left:
-        if len(np.unique(component)) == 1:
-            break
         if component[pairs[0, pair]] != component[pairs[1, pair]]:
             take(pair)
-            component = components(num, np.array(edges[0], np.int64), np.array(edges[1], np.int64))
+            component = _components(own, routes)
     return routes
 
 
-def near_pairs(num: int) -> NDArray[np.int64]:
-    """int64[2, num_pairs], pairs of positions that differ by a power of two, for large groups, as all pairs are too many."""
-    steps = 1 << np.arange((num - 1).bit_length())
-    src = np.repeat(np.arange(num), len(steps))
-    dst = (src + np.tile(steps, num)) % num
-    pairs = np.stack((np.concatenate((src, dst)), np.concatenate((dst, src))))
-    return np.unique(pairs, axis=1)
+def _pair_sets(num: int) -> Iterator[NDArray[np.int64]]:
+    """int64[2, num_pairs], pairs of positions: all, but in large groups first those that differ by a power of two."""
+    if num > _ALL_PAIRS_FIRST_UP_TO:
+        steps = 1 << np.arange((num - 1).bit_length())
+        src = np.repeat(np.arange(num), len(steps))
+        dst = (src + np.tile(steps, num)) % num
+        pairs = np.stack((np.concatenate((src, dst)), np.concatenate((dst, src))))
+        yield np.unique(pairs, axis=1)
+    grid = np.indices((num, num)).reshape(2, -1)
+    yield grid[:, grid[0] != grid[1]]
 
 
 def components(num: int, src: NDArray[np.integer], dst: NDArray[np.integer]) -> NDArray[np.int64]:
-    """int64[num], the strongly connected component of each position in the graph of edges `src` to `dst`."""
+    """int64[num], the strongly connected component of each position in the graph of edges `src` to `dst`; that of 0 is 0."""
     return Graph.of(num, src, dst).strong_groups()[1]
+
+
+def _components(own: Topology, routes: list[Route] | None = None) -> NDArray[np.int64]:
+    """The components of the members of a group, by its own channels and some routes."""
+    src, dst = np.array([route[:2] for route in routes or ()], np.int64).reshape(-1, 2).T
+    return components(own.num_npus, np.concatenate((own.channel_src, src)), np.concatenate((own.channel_dst, dst)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -256,24 +255,26 @@ def group_topology(network: Topology, config: NetworkConfig, members: tuple[int,
         return GroupTopology(whole, 0)
     chosen = np.array(members, np.int64)
     kept, device = _induced_links(network, chosen)
-    num_switches = int(device.max()) + 1 - len(members) if device.max() >= len(members) else 0
     own = Topology(
         f"{network.name}[{len(members)}]",
         len(members),
-        num_switches,
+        int(device.max()) + 1 - len(members),
         device[network.link_src[kept]].astype(np.int32),
         device[network.link_dst[kept]].astype(np.int32),
         network.link_bandwidth_gibps[kept],
         network.link_latency_ns[kept],
         np.full(len(kept), NO_DIMENSION, np.int16),
     )
-    if len(np.unique(components(len(members), own.channel_src, own.channel_dst))) == 1 and reach == "needed":
+    if reach == "needed" and not _components(own).any():
         return GroupTopology(own, 0)
     routes = choose_routes(network, config, chosen, kept, own, reach)
-    if not routes:
-        _check_connected(own, members, config)
-        return GroupTopology(own, 0)
-    src, dst, bandwidth, latency = (np.array(column) for column in zip(*routes, strict=True))
+    if _components(own, routes).any():
+        ranks = ", ".join(map(str, members[:6])) + (", ..." if len(members) > 6 else "")
+        raise ConfigError(
+            f"{config.source}: the ranks of the group {ranks} cannot reach one another without other ranks between them: "
+            "expected groups that links connect"
+        )
+    src, dst, bandwidth, latency = np.array(routes).reshape(-1, 4).T
     whole = replace(
         own,
         link_src=np.concatenate((own.link_src, src)).astype(np.int32),
@@ -282,18 +283,7 @@ def group_topology(network: Topology, config: NetworkConfig, members: tuple[int,
         link_latency_ns=np.concatenate((own.link_latency_ns, latency)),
         link_dimension=np.full(own.num_links + len(src), NO_DIMENSION, np.int16),
     )
-    _check_connected(whole, members, config)
-    return GroupTopology(whole, len(src))
-
-
-def _check_connected(topology: Topology, members: tuple[int, ...], config: NetworkConfig) -> None:
-    """Raise a `ConfigError` if there is no way from some member to another one."""
-    if len(np.unique(components(len(members), topology.channel_src, topology.channel_dst))) > 1:
-        ranks = ", ".join(map(str, members[:6])) + (", ..." if len(members) > 6 else "")
-        raise ConfigError(
-            f"{config.source}: the ranks of the group {ranks} cannot reach one another without other ranks between them: "
-            "expected groups that links connect"
-        )
+    return GroupTopology(whole, len(routes))
 
 
 def _regular(config: NetworkConfig, members: tuple[int, ...], reach: Reach) -> Topology | None:
@@ -324,8 +314,7 @@ def _induced_links(network: Topology, members: NDArray[np.int64]) -> tuple[NDArr
     """Links among members and through switches that several of them have, and the new number of each device (-1: none)."""
     device = np.full(network.num_devices, -1, np.int64)
     device[members] = np.arange(len(members))
-    inside = np.zeros(network.num_devices, np.bool_)
-    inside[members] = True
+    inside = device >= 0
     ups = np.flatnonzero(inside[network.link_src] & (network.link_dst >= network.num_npus))
     downs = np.flatnonzero(inside[network.link_dst] & (network.link_src >= network.num_npus))
     num_ups = np.bincount(network.link_dst[ups], minlength=network.num_devices)
@@ -334,9 +323,6 @@ def _induced_links(network: Topology, members: NDArray[np.int64]) -> tuple[NDArr
     device[switches] = len(members) + np.arange(len(switches))
     kept = np.flatnonzero((device[network.link_src] >= 0) & (device[network.link_dst] >= 0))
     return kept, device
-
-
-_MOST_NPUS = 256
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -364,11 +350,14 @@ class _Pairs:
         """int64[num_pairs], the number of links of each route."""
         return np.diff(self.first)
 
+    @property
+    def components(self) -> NDArray[np.int64]:
+        """int64[num_members], the component of each member."""
+        return components(self.num_members, self.src, self.dst)
+
     def some(self, chosen: NDArray[np.int64]) -> _Pairs:
         """These pairs alone."""
-        hops = self.hops[chosen]
-        first = np.concatenate(([0], np.cumsum(hops)))
-        place = np.repeat(self.first[chosen] - first[:-1], hops) + np.arange(first[-1])
+        first, place = members_of(self.first, chosen)
         return _Pairs(self.num_members, self.src[chosen], self.dst[chosen], first, self.link[place])
 
 
@@ -390,18 +379,16 @@ def fabric_views(network: Topology, members: tuple[int, ...]) -> dict[str, Topol
 
 def _pairs(network: Topology, members: NDArray[np.int64]) -> _Pairs:
     """The pairs of a group: all of them, or in large groups those at distances of powers of two, if these connect it."""
-    num = len(members)
-    if num > _MOST_NPUS:
-        near = _usable(network, members, near_pairs(num))
-        if len(np.unique(components(num, near.src, near.dst))) == 1:
-            return near
-    grid = np.indices((num, num)).reshape(2, -1)
-    return _usable(network, members, grid[:, grid[0] != grid[1]])
+    for ends in _pair_sets(len(members)):
+        pairs = _usable(network, members, ends)
+        if not pairs.components.any():
+            break
+    return pairs
 
 
 def _usable(network: Topology, members: NDArray[np.int64], ends: NDArray[np.int64]) -> _Pairs:
     first, link = DeviceRoutes(network).find(members[ends[0]], members[ends[1]])
-    pairs = _Pairs(len(members), ends[0].astype(np.int64), ends[1].astype(np.int64), first, link)
+    pairs = _Pairs(len(members), ends[0], ends[1], first, link)
     is_member = np.zeros(network.num_npus, np.bool_)
     is_member[members] = True
     owner = np.repeat(np.arange(len(pairs.src)), pairs.hops)
@@ -426,9 +413,7 @@ def _apart(network: Topology, pairs: _Pairs) -> Topology | None:
             taken[links] = True
             chosen.append(pair)
     own = pairs.some(np.array(sorted(chosen), np.int64))
-    if len(np.unique(components(pairs.num_members, own.src, own.dst))) > 1:
-        return None
-    return _of_pairs(network, own, network.link_bandwidth_gibps)
+    return None if own.components.any() else _of_pairs(network, own, network.link_bandwidth_gibps)
 
 
 def _of_pairs(network: Topology, pairs: _Pairs, bandwidth_gibps: NDArray[np.float64]) -> Topology:
@@ -467,7 +452,7 @@ def _crossbars(network: Topology, pairs: _Pairs) -> Topology | None:
     columns = [
         np.concatenate(each)
         for each in zip(
-            (ups[0], ups[1], ups[2], ups[3]),
+            ups,
             (downs[1], downs[0], downs[2], downs[3]),
             (pairs.src[direct], pairs.dst[direct], network.link_bandwidth_gibps[up[direct]], whole[direct]),
             strict=True,
@@ -496,7 +481,7 @@ def _ports(
     used = np.unique(np.stack((of_pair, link)), axis=1)
     bandwidth = np.bincount(used[0], network.link_bandwidth_gibps[used[1]], ports.shape[1])
     mean = np.bincount(of_pair, latency_ns, ports.shape[1]) / np.bincount(of_pair, minlength=ports.shape[1])
-    return ports[0], ports[1], bandwidth.astype(np.float64), np.round(mean).astype(np.float64)
+    return ports[0], ports[1], bandwidth.astype(np.float64), np.round(mean)
 
 
 _VIEWS: Mapping[str, Callable[[Topology, _Pairs], Topology | None]] = {

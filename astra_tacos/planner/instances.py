@@ -23,7 +23,7 @@ from astra_tacos.run.trace.reader import read_names
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.grouping import group_by, row_places
+from astra_tacos.support.grouping import count_before, distinct_places, group_by, row_places
 
 NO_ROOT = -1
 
@@ -225,7 +225,7 @@ def match_instances(trace: Trace, nodes: CollectiveNodes, *, by_name: bool) -> I
     """
     _, kind = row_places(nodes.group, nodes.pattern, nodes.size_bytes, nodes.root)
     _check_agreement(trace, nodes, kind)
-    turn = _turns(kind, nodes.rank, np.arange(len(kind)))
+    turn = count_before(kind, nodes.rank)
     if by_name and len(kind):
         turn = _turns_by_name(trace, nodes, kind, turn)
     # Collectives are numbered as the first of their nodes comes up, rank by rank.
@@ -237,22 +237,9 @@ def match_instances(trace: Trace, nodes: CollectiveNodes, *, by_name: bool) -> I
     return Instances(nodes, number[which], *columns)
 
 
-def _turns(kind: NDArray[np.int64], rank: NDArray[np.int64], place: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The number of earlier nodes of the same kind on the same rank."""
-    order = np.lexsort((place, rank, kind))
-    same = np.zeros(len(kind), np.bool_)
-    same[1:] = (kind[order][1:] == kind[order][:-1]) & (rank[order][1:] == rank[order][:-1])
-    at = np.arange(len(kind))
-    begin = np.maximum.accumulate(np.where(same, 0, at))
-    turn = np.empty(len(kind), np.int64)
-    turn[order] = at - begin
-    return turn
-
-
 def _turns_by_name(trace: Trace, nodes: CollectiveNodes, kind: NDArray[np.int64], turn: NDArray[np.int64]) -> NDArray[np.int64]:
     """For kinds whose nodes have the same distinct names on all ranks, the turn that a name has on the first of them."""
     _, name = np.unique(np.array(read_names(trace, nodes.row)), return_inverse=True)
-    name = name.reshape(-1)
     order = np.lexsort((name, nodes.rank, kind))
     begins = np.flatnonzero(np.diff(kind[order], prepend=-1))
     turn = turn.copy()
@@ -270,10 +257,10 @@ def _turns_by_name(trace: Trace, nodes: CollectiveNodes, kind: NDArray[np.int64]
 def _check_agreement(trace: Trace, nodes: CollectiveNodes, kind: NDArray[np.int64]) -> None:
     for group, ranks in nodes.members.items():
         entries = np.flatnonzero(nodes.group == group)
-        _, local = np.unique(kind[entries], return_inverse=True)
+        _, local = distinct_places(kind[entries])
         counts = np.zeros((len(ranks), int(local.max(initial=-1)) + 1), np.int64)
         place = {rank: number for number, rank in enumerate(ranks)}
-        np.add.at(counts, (np.array([place[rank] for rank in nodes.rank[entries].tolist()], np.int64), local.reshape(-1)), 1)
+        np.add.at(counts, (np.array([place[rank] for rank in nodes.rank[entries].tolist()], np.int64), local), 1)
         odd = np.flatnonzero((counts != counts[0]).any(axis=1))
         if len(odd):
             _disagreement(trace, nodes, kind, group, ranks[0], ranks[int(odd[0])])

@@ -61,9 +61,9 @@ class NativeConfiguration:
         }
 
     def system(self, system: SystemConfig) -> SystemConfig:
-        """The system with these settings and no custom collectives; all else stays."""
+        """The system with these settings; all else stays."""
         return replace(
-            _without_custom(system),
+            system,
             native=dict(zip(COMM_KEYS, self.algorithms, strict=True)),
             preferred_dataset_splits=self.splits,
             active_chunks_per_dimension=self.active_chunks,
@@ -100,7 +100,8 @@ class NativeConfiguration:
 def native_run(run: Run, system: SystemConfig) -> Run:
     """The run on a system without custom collectives."""
     nothing = np.full_like(run.implementation, NATIVE)
-    return replace(run, system=_without_custom(system), prefixes=(), collectives=(), implementation=nothing)
+    system = replace(system, custom={}, per_node={}, per_node_source=None)
+    return replace(run, system=system, prefixes=(), collectives=(), implementation=nothing)
 
 
 def configuration_of(run: Run) -> NativeConfiguration | None:
@@ -119,7 +120,3 @@ def configuration_of(run: Run) -> NativeConfiguration | None:
         system.collective_optimization or BASELINE,
         system.scheduling_policy,
     )
-
-
-def _without_custom(system: SystemConfig) -> SystemConfig:
-    return replace(system, custom={}, per_node={}, per_node_source=None)

@@ -11,9 +11,7 @@ reduce-allreduce-broadcast). What is scored is the most that a rank takes for al
 from __future__ import annotations
 
 import math
-import os
-import shutil
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +23,7 @@ from numpy.typing import NDArray
 from astra_tacos.network.network_config import Dimension, NetworkConfig
 from astra_tacos.planner.global_order import match_messages
 from astra_tacos.planner.permuted_run import check_permutable, write_permuted
-from astra_tacos.planner.run_files import PLACE_FILE, own_tables
+from astra_tacos.planner.run_files import PLACE_FILE, move_up, own_tables, without_folder
 from astra_tacos.planner.workload import NO_CASE, Workload, find_workload
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import Backend, choose_backend
@@ -36,8 +34,8 @@ from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError
 from astra_tacos.support.files import check_outside, check_replaceable, replaced_directory, write_json
 from astra_tacos.support.units import bytes_per_ns
 
-_WHOLE = frozenset({"broadcast", "reduce"})
-_ROOT_HAS_ALL = frozenset({"scatter", "gather"})
+_WHOLE = frozenset({"broadcast", "reduce", "message"})
+_TO_EACH_ITS_OWN = frozenset({"all-to-all", "scatter", "gather"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +119,9 @@ def _moved(collective: str, size_bytes: int, members: int, share: float, inside:
         return 2 * size_bytes * (share - 1) / inside
     if collective == "all-gather":
         return size_bytes * members * (share - 1) / inside
-    if collective == "all-to-all":
-        return size_bytes * (share - 1) / share
-    if collective in _WHOLE or collective == "message":
+    if collective in _WHOLE:
         return float(size_bytes)
-    if collective in _ROOT_HAS_ALL:
+    if collective in _TO_EACH_ITS_OWN:
         return size_bytes * (share - 1) / share
     return size_bytes * (share - 1) / inside
 
@@ -326,13 +322,13 @@ def place(
             except (ConfigError, ReplayError) as error:
                 # The files of this placement will be gone.
                 text = str(error).replace(str(scratch / WORKLOAD / inputs.workload.name), str(inputs.workload))
-                failure = failure or type(error)(text.replace(f"{scratch}{os.sep}", ""))
+                failure = failure or type(error)(without_folder(scratch, text))
             on_progress(number + 1, len(chosen))
         if not replayed:
             assert failure is not None  # the run itself was tried
             raise failure
         best = min(replayed, key=lambda number: (replayed[number].end_ns or 0, number))
-        _keep(folder, best)
+        move_up(folder / f"{_PLACED}{best}", folder, _PLACED)
         known = {id(chosen[number]): each for number, each in replayed.items()}
         all_of_them = tuple(known.get(id(each), each) for each in tried)
         result = PlaceResult(model, found or (), levels, replayed[best], known.get(id(own), own), all_of_them)
@@ -389,21 +385,19 @@ def find_placements(
     demands = demands_of(workload)
     cost = PlacementCost(network.dimensions, demands)
     num = network.num_npus
-    identity = np.arange(num)
     found = axes or find_axes(num, [demand.ranks for demand in demands])
     made: dict[tuple[int, ...], Matrix | None] = {}
     if found is not None:
-        levels = _levels(network)
         by_stride = tuple(sorted(found, key=lambda axis: axis.stride))
         if math.prod(axis.size for axis in by_stride) != num:
             text = ",".join(f"{axis.name}={axis.size}" for axis in by_stride)
             raise ConfigError(f"axes: found {text}, expected a product of {num}, the ranks of {workload.run.workload.prefix}")
-        for matrix in placements(levels, [axis.size for axis in found]):
+        for matrix in placements(_levels(network), [axis.size for axis in found]):
             made.setdefault(tuple(npu_of_rank(matrix, found).tolist()), matrix)
     else:
         for place_of in exchange(cost, num, most_starts(num, len(demands)), seed):
             made.setdefault(tuple(place_of.tolist()), None)
-    made.setdefault(tuple(identity.tolist()), None)
+    made.setdefault(tuple(range(num)), None)
     scored = [Placement(np.array(npus, np.int64), matrix, cost.score_ns(np.array(npus))) for npus, matrix in made.items()]
     return found, tuple(sorted(scored, key=lambda each: (each.score_ns, each.matrix or (), each.npu_of_rank.tolist())))
 
@@ -411,28 +405,18 @@ def find_placements(
 def demands_of(workload: Workload) -> list[Demand]:
     """What the run communicates: its collectives by group, and messages by their ends."""
     instances, trace = workload.instances, workload.run.workload
-    counts: dict[tuple[str, int, tuple[int, ...]], int] = {}
+    counts = Counter[tuple[str, int, tuple[int, ...]]]()
     for number, case in enumerate(workload.of_instance.tolist()):
         if case == NO_CASE:
             continue
         ranks = tuple(sorted(instances.nodes.members[int(instances.group[number])]))
-        key = workload.cases[case].collective, workload.cases[case].size_bytes, ranks
-        counts[key] = counts.get(key, 0) + 1
+        counts[workload.cases[case].collective, workload.cases[case].size_bytes, ranks] += 1
     send, _ = match_messages(trace, workload.issue)
     for row, rank in zip(send.tolist(), trace.rank[send].tolist(), strict=True):
         ends = (rank, int(trace.peer[row]))
         if ends[0] != ends[1]:
-            message = "message", int(trace.size_bytes[row]), ends
-            counts[message] = counts.get(message, 0) + 1
+            counts["message", int(trace.size_bytes[row]), ends] += 1
     return [Demand(*key, count) for key, count in counts.items()]
-
-
-def _keep(folder: Path, number: int) -> None:
-    """Make one placed run the result, and delete the others."""
-    for entry in (folder / f"{_PLACED}{number}").iterdir():
-        entry.rename(folder / entry.name)
-    for rest in folder.glob(f"{_PLACED}*"):
-        shutil.rmtree(rest)
 
 
 def _is_own(names: set[str]) -> bool:

@@ -37,7 +37,7 @@ from astra_tacos.planner.plan_result import (
 )
 from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.run_bound import RunBound, run_bound
-from astra_tacos.planner.run_files import check_output, planned_inputs, write_plan
+from astra_tacos.planner.run_files import check_output, move_up, planned_inputs, without_folder, write_plan
 from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.synthesis import solve_case
 from astra_tacos.planner.synthesis_cache import SynthesisCache
@@ -138,11 +138,11 @@ def plan(
         best = planning.best_run(folder, solutions)
         judged, notes = planning.judge(folder, best, solutions)
         checked = _check(best.run, best.written, planning.workload.run)
-        _move_up(best.folder, folder)
+        move_up(best.folder, folder, _CANDIDATE)
         recording = planning.recording(best.after)
         result = planning.result(best, judged, notes, bound.result(), recording)
         with garbage_kept():
-            rows = node_rows(best.made, best.solutions, best.written.assignment, best.written.changes, best.written.traces)
+            rows = node_rows(best.made, best.solutions, best.written)
             write_plan(folder, result.to_json() | checked, rows, COLUMNS)
             save_recording(recording, folder / REPLAY_FILE)
     return result
@@ -161,9 +161,8 @@ class _Base:
 def _base(run: Run, model: Backend, attempts: dict[Backend, Attempt]) -> _Base:
     """A run that candidates start from, given its replays on the model and on others."""
     attempt = attempts[model]
-    if attempt.end_ns is None:
-        return _Base(run, attempt, None)
-    return _Base(run, attempt, judge_end(run, model, attempt.end_ns, attempts, idle_counts=False))
+    end = None if attempt.end_ns is None else judge_end(run, model, attempt.end_ns, attempts, idle_counts=False)
+    return _Base(run, attempt, end)
 
 
 class _Planning:
@@ -195,10 +194,11 @@ class _Planning:
         models = tuple(dict.fromkeys((self.model, *(judge.backend for judge in self.judges))))
         with ThreadPoolExecutor(len(models)) as pool:
             self.before = dict(zip(models, pool.map(self._replay_start, models), strict=True))
-        most = None if request.most_messages is None else limit
         self.native_replays: NativeReplays = {}
-        self.native = best_native(self.workload, self.model, on_native, most, self._known(self.model), self.native_replays)
-        if most is None and self.native.base is not None:
+        self.native = best_native(
+            self.workload, self.model, on_native, request.most_messages, self._known(self.model), self.native_replays
+        )
+        if request.most_messages is None and self.native.base is not None:
             limit = max(limit, self.native.base.num_messages)  # a default must not exclude the best native run
         self.limit = limit
         self.own = _base(self.start, self.model, self.before)
@@ -302,7 +302,7 @@ class _Planning:
             run = read_run(planned_inputs(place, self.request.inputs))
             after = replay_run(run, model, route_loads=True)
         except (ConfigError, ReplayError) as error:
-            return type(error)(_without(place, str(error)))
+            return type(error)(without_folder(place, str(error)))
         return CandidateRun(place, run, made, chosen, written, model, after)
 
     def judge(
@@ -311,7 +311,7 @@ class _Planning:
         """The end of the run on each judge, and what there is to say of it."""
         request = self.request
         judged = judge_run(self.judges, self.before, best.run, best.known)
-        judged = tuple(replace(each, reason=_without(best.folder, each.reason)) for each in judged)
+        judged = tuple(replace(each, reason=without_folder(best.folder, each.reason)) for each in judged)
         if request.compare_backends and self.native.fastest_possible is not None:
             judged = tuple(self._with_native(each) for each in judged)
         defects = [note for each in solutions for note in each.defects]
@@ -391,11 +391,6 @@ def _impossible_if_idle(run: Run, end: _AnyEnd) -> _AnyEnd:
     return replace(end, possible_ns=None, impossible=reason) if reason and end is not None else end
 
 
-def _without(folder: Path, text: str) -> str:
-    """A text without a folder's path before its files: the folder will be gone."""
-    return text.replace(f"{folder}{os.sep}", "")
-
-
 def _quick(options: SearchOptions, solution: CaseSolution, topology: Topology) -> SearchOptions:
     """Options for the same case on another backend: its synthesizer alone, and part of the budget."""
     synthesizer = solution.schedule.synthesizer if solution.schedule else options.synthesizer
@@ -418,11 +413,3 @@ def _check(after: Run, written: WrittenRun, before: Run) -> dict[str, Any]:
         raise VerificationError(f"DEFECT of astra_tacos: the planned run is wrong: {verdict.violations[0]}{more}")
     traces = {prefix: parts.to_json() for prefix, parts in written.parts.items()}
     return {"verified": verdict.proven, "unchecked": list(verdict.unchecked), "traces": traces}
-
-
-def _move_up(chosen: Path, folder: Path) -> None:
-    """Make the files of one candidate the result, and delete those of the others."""
-    for entry in chosen.iterdir():
-        entry.rename(folder / entry.name)
-    for rest in folder.glob(f"{_CANDIDATE}*"):
-        shutil.rmtree(rest)

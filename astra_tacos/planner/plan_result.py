@@ -269,8 +269,6 @@ class PlanResult:
         Why not.
     exposed_before_ns, exposed_after_ns
         Largest exposed communication of a rank.
-    approximate
-        Why the run before is no exact image of ASTRA-sim's.
     cases
         Figures by case.
     judged
@@ -349,30 +347,16 @@ class PlanResult:
 
     def to_json(self) -> dict[str, Any]:
         """One object for `plan.json`."""
-        own: dict[str, Any] = {}
-        for name in self.__slots__:
-            if name == "before_end":
-                own |= end_in_json("before", self.before_end)
-            elif name == "after_end":
-                own |= end_in_json("after", self.after_end)
-            elif name not in (
-                "cases",
-                "judged",
-                "native",
-                "bound",
-                "messages",
-                "joint",
-                "path_before",
-                "path_after",
-                "placement",
-            ):
-                own[name] = getattr(self, name)
-        own |= {"backend": self.backend.name, "speed_up": self.speed_up, "notes": list(self.notes)}
+        own: dict[str, Any] = {"backend": self.backend.name, "baseline": self.baseline}
+        own |= {"num_ranks": self.num_ranks, "num_nodes": self.num_nodes, "num_collectives": self.num_collectives}
+        own |= end_in_json("before", self.before_end) | {"before_reason": self.before_reason}
+        own |= end_in_json("after", self.after_end)
+        own |= {"exposed_before_ns": self.exposed_before_ns, "exposed_after_ns": self.exposed_after_ns}
+        own |= {"notes": list(self.notes), "speed_up": self.speed_up}
         own |= {"best_native_ns": self.best_native_ns, "speed_up_over_best_native": self.speed_up_over_best_native}
         own |= self.native.to_json() | self.bound.to_json() | {"efficiency": self.efficiency}
         own |= {"below_bound_ns": max(self.bound.end_ns - self.counted_ns, 0)}
-        own |= self.messages.to_json()
-        own |= dict.fromkeys(FIGURES)
+        own |= self.messages.to_json() | dict.fromkeys(FIGURES)
         for judged in self.judged:
             own |= judged.to_json()
         own |= {"joint": [asdict(each) for each in self.joint]}

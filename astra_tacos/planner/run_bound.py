@@ -31,12 +31,13 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.planner.global_order import match_messages
 from astra_tacos.planner.solution import CaseSolution
-from astra_tacos.planner.synthesis import collective_of_group, least_ns, quick_bound
+from astra_tacos.planner.synthesis import collective_of_group, largest_bound, least_ns
 from astra_tacos.planner.workload import NO_CASE, DistinctCollective, Workload
 from astra_tacos.replayer.workload_actions import Actions, workload_actions
 from astra_tacos.run.run import Run
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.grouping import group_by
 from astra_tacos.support.units import bytes_per_ns
 
 
@@ -94,6 +95,13 @@ class RunBound:
     parts_ns: dict[str, int]
     in_step_ns: int | None
 
+    @classmethod
+    def of(cls, found: dict[str, tuple[int, str]], in_step_ns: int | None) -> RunBound:
+        """The largest of some bounds, which have an end and what makes it so long."""
+        return cls(
+            *max(found.values(), key=lambda each: each[0]), {name: end_ns for name, (end_ns, _) in found.items()}, in_step_ns
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Figures for `plan.json`."""
         return {
@@ -145,8 +153,7 @@ def run_bound(workload: Workload, topology: Topology, solutions: tuple[CaseSolut
     if workload.run.workload.num_nodes <= MOST_NODES:
         own = [least_ns(*each) for each in zip(workload.cases, solutions, strict=True)]
         found["path"], in_step_ns = _path(workload, topology, actions, least, own)
-    name = max(found, key=lambda each: found[each][0])
-    return RunBound(found[name][0], found[name][1], {each: bound[0] for each, bound in found.items()}, in_step_ns)
+    return RunBound.of(found, in_step_ns)
 
 
 _Groups = dict[tuple[int, int], tuple[Collective, int]]
@@ -178,10 +185,10 @@ def _on_network(case: DistinctCollective, members: tuple[int, ...], topology: To
 
 def _ports(topology: Topology) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Bytes per ns into and out of each device, float64[num_devices] each."""
-    into, out_of = np.zeros(topology.num_devices), np.zeros(topology.num_devices)
     rate = bytes_per_ns(topology.link_bandwidth_gibps)
-    np.add.at(into, topology.link_dst, rate)
-    np.add.at(out_of, topology.link_src, rate)
+    into, out_of = (
+        np.bincount(end, rate, topology.num_devices).astype(np.float64) for end in (topology.link_dst, topology.link_src)
+    )
     return into, out_of
 
 
@@ -196,17 +203,23 @@ def _least(
     needed = entering / np.maximum(into[members], 1e-300)
     whole = int(max(needed.max(), (leaving / np.maximum(out_of[members], 1e-300)).max()))
     if with_distances:
-        whole = max(whole, quick_bound(topology, collective))
+        whole = max(whole, largest_bound(topology, collective))
     return _Least(whole, int(needed.min()), entering, leaving)
 
 
 def _compute(workload: Workload, actions: Actions) -> tuple[int, str]:
     """The longest that a rank computes."""
-    trace = workload.run.workload
-    computes = actions.is_timed & (trace.kind == NodeType.COMP) & ~workload.run.columns.is_cpu_op & workload.issue.runs
+    worst, busy_ns = busiest_rank(workload.run, actions, workload.issue.runs)
+    return busy_ns, f"the compute of rank {worst}"
+
+
+def busiest_rank(run: Run, actions: Actions, runs: NDArray[np.bool_] | bool = True) -> tuple[int, int]:
+    """The rank that computes longest, and for how long in ns; `runs` are the nodes that run."""
+    trace = run.workload
+    computes = actions.is_timed & (trace.kind == NodeType.COMP) & ~run.columns.is_cpu_op & runs
     busy = np.bincount(trace.rank[computes], actions.amount[computes].astype(np.float64), trace.num_ranks)
     worst = int(busy.argmax())
-    return int(busy[worst]), f"the compute of rank {worst}"
+    return worst, int(busy[worst])
 
 
 def _cut(workload: Workload, topology: Topology, groups: _Groups, least: dict[tuple[int, int], _Least]) -> tuple[int, str]:
@@ -247,14 +260,12 @@ def _path(
     own_bounds: list[int | None],
 ) -> tuple[tuple[int, str], int]:
     """The longest way through the dependencies, and the longest one if the members of collectives keep in step."""
-    from astra_tacos.support.kernels.shared import topological_order
-
     trace, graph, instances = workload.run.workload, workload.graph, workload.instances
     num_rows = trace.num_nodes
     duration = np.where(actions.is_timed & workload.issue.runs, actions.amount, 0).tolist()
     messages = _messages(workload, topology)
     first, dep = trace.dep_first.tolist(), trace.dep.tolist()
-    begin, rows = _rows_of_instances(workload)
+    begin, rows = (each.tolist() for each in group_by(instances.instance, instances.nodes.row, instances.num_instances))
     keys = list(zip(workload.of_instance.tolist(), instances.group.tolist(), strict=True))
     unknown = _Least(0, 0, np.empty(0), np.empty(0))
     end, in_step = [0] * num_rows, [0] * num_rows
@@ -263,7 +274,7 @@ def _path(
     def ready(row: int, ends: list[int]) -> int:
         return max((ends[each] for each in dep[first[row] : first[row + 1]] if each >= 0), default=0)
 
-    for vertex in topological_order(graph.waits.copy(), graph.next_first, graph.after).tolist():
+    for vertex in graph.order().tolist():
         if vertex < num_rows:
             sent, delay = messages.get(vertex, (-1, 0))
             for ends in (end, in_step):
@@ -287,14 +298,6 @@ def _path(
             in_step[row] = together
         longest_in_step = max(longest_in_step, together)
     return (longest, "the longest way through the dependencies"), longest_in_step
-
-
-def _rows_of_instances(workload: Workload) -> tuple[list[int], list[int]]:
-    """The rows of each instance: `rows[begin[i]:begin[i + 1]]`."""
-    instance, row = workload.instances.instance, workload.instances.nodes.row
-    order = np.argsort(instance, kind="stable")
-    begin = np.searchsorted(instance[order], np.arange(workload.instances.num_instances + 1))
-    return begin.tolist(), row[order].tolist()
 
 
 def _messages(workload: Workload, topology: Topology) -> dict[int, tuple[int, int]]:

@@ -6,6 +6,7 @@ The folder of custom traces of a planned run.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -42,6 +43,19 @@ PLACE_FILE = "place.json"
 PER_NODE, COLLECTIVE = "per_node.yml", "collective"
 _OWN = {PLAN_FILE, PLACE_FILE, REPLAY_FILE, SCRIPT, GROUPS, SYSTEM, NETWORK, MEMORY, PER_NODE, WORKLOAD, COLLECTIVE, LOG}
 _OWN |= {NS3_SCRIPT, *NS3_FILES, *NS3_WRITTEN}
+
+
+def move_up(chosen: Path, folder: Path, scratch: str) -> None:
+    """Make the files of one candidate the result, and delete those of all: the folders whose names begin with `scratch`."""
+    for entry in chosen.iterdir():
+        entry.rename(folder / entry.name)
+    for rest in folder.glob(f"{scratch}*"):
+        shutil.rmtree(rest)
+
+
+def without_folder(folder: Path, text: str) -> str:
+    """A text without a folder's path before its files: the folder will be gone."""
+    return text.replace(f"{folder}{os.sep}", "")
 
 
 def planned_inputs(folder: Path, inputs: RunInputs) -> RunInputs:

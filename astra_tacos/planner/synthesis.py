@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 from astra_tacos.bounds import lower_bound
 from astra_tacos.bounds.any_algorithm.latency import diameter
 from astra_tacos.bounds.any_algorithm.ports import egress, ingress
+from astra_tacos.bounds.bound import Bound
 from astra_tacos.collective import COLLECTIVES, ROOTED, make_collective
 from astra_tacos.collective.collective import Collective
 from astra_tacos.export.candidate import Candidate
@@ -63,8 +64,8 @@ def least_ns(case: DistinctCollective, solution: CaseSolution) -> int | None:
 def _on_fabric(case: DistinctCollective) -> int:
     assert case.fabric is not None  # checked by the caller
     fabric = case.fabric
-    bound = _all_bounds if len(case.groups) <= _MOST_EXACT else quick_bound
-    return min(bound(fabric, collective_of_group(case, group, fabric)) for group in case.groups)
+    bounds = (lower_bound,) if len(case.groups) <= _MOST_EXACT else QUICK_BOUNDS
+    return min(largest_bound(fabric, collective_of_group(case, group, fabric), bounds) for group in case.groups)
 
 
 def collective_of_group(case: DistinctCollective, members: tuple[int, ...], topology: Topology) -> Collective:
@@ -73,15 +74,14 @@ def collective_of_group(case: DistinctCollective, members: tuple[int, ...], topo
     return make_collective(case.collective, topology.num_npus, case.size_bytes, 1, root, members)
 
 
-def quick_bound(topology: Topology, collective: Collective) -> int:
-    """The largest of the bounds that are quick to find, in ns."""
-    timing = timing_of_sizes(topology, collective.class_size_bytes, "pipelined", 0.0, may_be_instant=True)
-    return max(bound(topology, collective, timing).time_ns for bound in (ingress, egress, diameter))
+QUICK_BOUNDS = (ingress, egress, diameter)
+"""Those that are quick to find."""
 
 
-def _all_bounds(topology: Topology, collective: Collective) -> int:
+def largest_bound(topology: Topology, collective: Collective, bounds: Sequence[Callable[..., Bound]] = QUICK_BOUNDS) -> int:
+    """The largest of some bounds, in ns, where reductions take no time."""
     timing = timing_of_sizes(topology, collective.class_size_bytes, "pipelined", 0.0, may_be_instant=True)
-    return lower_bound(topology, collective, timing).time_ns
+    return max(bound(topology, collective, timing).time_ns for bound in bounds)
 
 
 _CHUNKS = (1, 4, 16, 64)
@@ -123,6 +123,7 @@ def list_tasks(case: DistinctCollective, backend: Backend, options: SearchOption
     """
     synthesizer, asked = options.synthesizer, options.chunks_per_npu
     chunks_per_npu = asked if isinstance(asked, int) else None
+    root = (case.root or 0) if case.collective in ROOTED else None
     needs_replay = case.needs_replay(backend)
     some = _CHUNKS if case.fabric is None else _CHUNKS_ON_FABRICS
     tasks: list[Task] = []
@@ -136,15 +137,13 @@ def list_tasks(case: DistinctCollective, backend: Backend, options: SearchOption
             for count in counts:
                 if name != synthesizer and count is None:
                     continue
-                root = (case.root or 0) if case.collective in ROOTED else None
                 try:
                     collective = make_collective(case.collective, case.num_members, case.size_bytes, count or 1, root)
                 except ConfigError:
                     continue  # fewer bytes than chunks
                 if count is not None and count > 1 and _sends(collective) > min(case.max_sends, options.max_sends):
                     continue
-                model = backend.link_model
-                tasks.append(Task(view.topology, collective, name, model, count is None, is_exact))
+                tasks.append(Task(view.topology, collective, name, backend.link_model, count is None, is_exact))
     if not tasks:
         raise ConfigError(
             f"{case.collective} of {case.size_bytes:,} bytes in a group of {case.num_members}: less than a byte per chunk, "
@@ -203,7 +202,9 @@ def solve_case(
         raise ConfigError(f"{CommType(case.pattern).name}: {refusal}, and ASTRA-sim has none: remove its nodes")
     backend = machine.backend
     native_ns = native_together_ns(case, machine)
-    identity = _identity(case, backend, options)
+    most = min(case.max_sends, options.max_sends)
+    judged = {"version": package_version(), "backend": backend.name, "times": "possible", "max_sends": most}
+    identity = case.identity | options.identity() | judged
     if candidates:
         identity["candidates"] = [candidate.digest for candidate in candidates]
     if case.needs_replay(backend):
@@ -212,7 +213,7 @@ def solve_case(
         tasks = list_tasks(case, backend, options)
     except ConfigError as error:
         return CaseSolution(None, str(error), native_ns=native_ns, keeps_custom=True)
-    topologies = tuple({id(task.topology): task.topology for task in tasks}.values())
+    topologies = tuple(task.topology for task in _views(tasks))
     found = cache.find(identity, Wanted(topologies, tasks[0].collective, _FIGURES))
     defects: list[str] = []
     if found is None:
@@ -232,13 +233,6 @@ def solve_case(
         reason = f"native is faster: {native_ns:,} ns against {best.time_ns:,} ns of {schedule.synthesizer}"
         return CaseSolution(None, reason, native_ns=native_ns, from_cache=best.from_cache, defects=tuple(defects))
     return replace(best, native_ns=native_ns, defects=tuple(defects))
-
-
-def _identity(case: DistinctCollective, backend: Backend, options: SearchOptions) -> dict[str, Any]:
-    """Everything that determines the result of a synthesis, except the network."""
-    most = min(case.max_sends, options.max_sends)
-    judged = {"version": package_version(), "backend": backend.name, "times": "possible"}
-    return case.identity | options.identity() | judged | {"max_sends": most}
 
 
 def _refusal(case: DistinctCollective, options: SearchOptions) -> str | None:
@@ -366,8 +360,7 @@ def _is_better(schedule: Schedule, made: CaseSolution, leader: Schedule, its: Ca
 
 def native_together_ns(case: DistinctCollective, machine: Machine) -> int | None:
     """Replay of the native collective, all groups at once; None where the system has none, or it cannot be replayed."""
-    has_one = case.pattern in PATTERN_KEYS and PATTERN_KEYS[CommType(case.pattern)] in machine.system.native
-    if not has_one or case.num_members**2 > _MOST_NATIVE_SENDS:
+    if PATTERN_KEYS.get(CommType(case.pattern)) not in machine.system.native or case.num_members**2 > _MOST_NATIVE_SENDS:
         return None
     try:
         return machine.replay_together(None, case.pattern, case.size_bytes, case.groups)

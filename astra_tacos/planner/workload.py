@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.network.topology import Topology
-from astra_tacos.planner.global_order import MergedGraph, has_circle, merge
+from astra_tacos.planner.global_order import MergedGraph, merge
 from astra_tacos.planner.group_topology import REACHES, GroupTopology, fabric_views, group_topology
 from astra_tacos.planner.instances import Instances, IssueOrder, find_collective_nodes, find_issue_order, match_instances
 from astra_tacos.planner.native_configuration import native_run
@@ -157,18 +157,17 @@ def find_distinct_collectives(
         if members not in views:
             views[members] = _views(network, config, members)
         position = members.index(root) if root >= 0 else None
-        key = (COLLECTIVE_NAMES[pattern], size_bytes, position, views[members][0])
-        case = found.setdefault((*key, pattern), len(found))
+        case = found.setdefault((pattern, size_bytes, position, views[members][0]), len(found))
         if case == len(groups):
             groups.append({})
         groups[case][members] = None
         of_instance[number] = case
     counts = np.bincount(of_instance[of_instance >= 0], minlength=len(found)).tolist()
     cases = []
-    for (collective, size_bytes, position, shape, pattern), case in found.items():
-        alike = tuple(groups[case])
+    for (pattern, size_bytes, position, shape), of_case, count in zip(found, groups, counts, strict=True):
+        collective, alike = COLLECTIVE_NAMES[pattern], tuple(of_case)
         cases.append(
-            DistinctCollective(collective, pattern, size_bytes, position, alike, counts[case], views[alike[0]][1], shape, fabric)
+            DistinctCollective(collective, pattern, size_bytes, position, alike, count, views[alike[0]][1], shape, fabric)
         )
     return tuple(cases), of_instance
 
@@ -270,7 +269,7 @@ def find_workload(inputs: RunInputs) -> Workload:
     nodes = find_collective_nodes(run, issue)
     instances = match_instances(run.workload, nodes, by_name=True)
     graph = merge(run.workload, issue, instances)
-    if has_circle(graph):
+    if graph.has_circle:
         instances = match_instances(run.workload, nodes, by_name=False)
         graph = merge(run.workload, issue, instances)
     cases, of_instance = find_distinct_collectives(instances, build_topology(run.network, may_forward=True), run.network)
@@ -326,11 +325,8 @@ class MessageCounts:
 
 def native_messages(workload: Workload) -> NDArray[np.int64]:
     """int64[num_instances], about how many messages each collective takes as an unsplit native one."""
-    return _native_messages(workload.instances, [dimension.size - 1 for dimension in workload.run.network.dimensions])
-
-
-def _native_messages(instances: Instances, steps: list[int]) -> NDArray[np.int64]:
-    members = instances.num_members
+    steps = [dimension.size - 1 for dimension in workload.run.network.dimensions]
+    instances, members = workload.instances, workload.instances.num_members
     per_member = (members - 1).clip(0, sum(steps) if steps else None)
     twice = 1 + (instances.pattern == CommType.ALL_REDUCE)
     messages: NDArray[np.int64] = members * per_member * twice

@@ -83,8 +83,7 @@ def find_changes(
     has_trace = assignment.implementation[instance] >= 0
     is_carried = has_trace & (carrying != nodes.pattern) & (workload.run.columns.comm_type[nodes.row] != carrying)
     pattern = np.where(is_carried, nodes.pattern, -1)
-    nothing = np.empty(0, np.int64)
-    row, before = (nothing, nothing) if order is None else order_dependencies(workload, order)
+    row, before = np.empty((2, 0), np.int64) if order is None else order_dependencies(workload, order)
     entry_of = np.zeros(workload.run.workload.num_nodes, np.int64)
     entry_of[nodes.row] = np.arange(len(nodes.row))
     entry = entry_of[row]
@@ -192,21 +191,20 @@ def write_run(
     """
     workload = made.workload
     run, instances, cases = workload.run, workload.instances, workload.cases
-    schedules = {case.name: solution.schedule for case, solution in zip(cases, solutions, strict=True) if solution.schedule}
-    used = set(np.unique(workload.of_instance).tolist())
-    schedules = {
-        case.name: schedules[case.name] for number, case in enumerate(cases) if number in used and case.name in schedules
-    }
+    used = set(workload.of_instance.tolist())
+    chosen = (solution.schedule if number in used else None for number, solution in enumerate(solutions))
+    schedules = {case.name: schedule for case, schedule in zip(cases, chosen, strict=True) if schedule}
     schedules |= {joint.name: joint.schedule for joint in made.joints}
     kept, own_trace = _kept(workload, solutions)
-    idle = {f"nothing_of_{ranks}": ranks for ranks in np.unique(instances.num_members[_moves_nothing(instances)]).tolist()}
+    moves_nothing = _moves_nothing(instances)
+    idle = {f"nothing_of_{ranks}": ranks for ranks in np.unique(instances.num_members[moves_nothing]).tolist()}
     traces = (*schedules, *kept, *idle)
     entry_of = {name: entry for entry, name in enumerate(traces)}
     of_case = [entry_of.get(case.name, NATIVE) for case in cases]
     synthesized = np.array([*of_case, NATIVE], np.int64)[workload.of_instance]
     own = np.array([NATIVE if name is None else entry_of[name] for name in own_trace], np.int64)
     idling = np.array([entry_of.get(f"nothing_of_{ranks}", NATIVE) for ranks in instances.num_members.tolist()], np.int64)
-    own = np.where(_moves_nothing(instances), idling, own)
+    own = np.where(moves_nothing, idling, own)
     implementation = np.where(synthesized != NATIVE, synthesized, own)
     of_joint = np.array([*(entry_of[joint.name] for joint in made.joints), NATIVE], np.int64)
     implementation = np.where(made.of_instance == NO_JOINT, implementation, of_joint[made.of_instance])
@@ -269,10 +267,8 @@ COLUMNS = ("rank", "node", "new_node", "pattern", "group", "new_group", "collect
 """`after`: the nodes that it was made to wait for, by their old ids."""
 
 
-def node_rows(
-    made: JointWorkload, solutions: tuple[CaseSolution, ...], assignment: Assignment, changes: Changes, traces: tuple[str, ...]
-) -> list[list[Any]]:
-    """A row of `COLUMNS` for each collective node; `traces` are the names of the traces written.
+def node_rows(made: JointWorkload, solutions: tuple[CaseSolution, ...], written: WrittenRun) -> list[list[Any]]:
+    """A row of `COLUMNS` for each collective node.
 
     Parameters
     ----------
@@ -280,14 +276,10 @@ def node_rows(
         The run and its collectives, some of which may be joint.
     solutions
         The result of each distinct collective.
-    assignment
-        Groups and ids of the instances.
-    changes
-        Changes of nodes.
-    traces
-        Names of the traces written.
+    written
+        What was written.
     """
-    workload = made.workload
+    workload, assignment, changes = made.workload, written.assignment, written.changes
     instances, trace = workload.instances, workload.run.workload
     nodes = instances.nodes
     alone = instances.num_members < 2
@@ -309,7 +301,7 @@ def node_rows(
     rows = []
     for entry, row in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
         *own, pattern, group, new_group, number, chosen = row
-        ran = None if chosen == NATIVE else traces[chosen]
+        ran = None if chosen == NATIVE else written.traces[chosen]
         after = waits[begin[entry] : begin[entry + 1]]
         rows.append([*own, names[pattern], group, new_group, number, ran, after, reasons[number]])
     return rows

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.bounds.symmetric import dimension_sets
 from astra_tacos.network.network_config import Dimension
-from astra_tacos.planner.run_bound import RunBound
+from astra_tacos.planner.run_bound import RunBound, busiest_rank
 from astra_tacos.replayer.workload_actions import workload_actions
 from astra_tacos.run.compact_run import CompactRun
 from astra_tacos.run.groups import ALL_RANKS, group_ids
@@ -55,12 +55,9 @@ def compact_bound(some: CompactRun, alone_ns: _Ints) -> RunBound:
     trace = run.workload
     shapes = shapes_of(some)
     actions = workload_actions(run)
-    computes = actions.is_timed & (trace.kind == NodeType.COMP) & ~run.columns.is_cpu_op
-    busy = np.bincount(trace.rank[computes], actions.amount[computes].astype(np.float64), trace.num_ranks)
-    worst = int(busy.argmax())
-    owners = lattice.representatives
+    worst, busy_ns = busiest_rank(run, actions)
     found = {
-        "compute": (int(busy[worst]), f"the compute of rank {int(owners[worst])}"),
+        "compute": (busy_ns, f"the compute of rank {int(lattice.representatives[worst])}"),
         "crossing": _crossing(some, shapes),
     }
     in_step_ns = None
@@ -69,8 +66,7 @@ def compact_bound(some: CompactRun, alone_ns: _Ints) -> RunBound:
         timed[shapes.rows] = _entering_ns(some, shapes)
         path_ns, in_step_ns = _paths_ns(some, timed, np.maximum(timed, alone_ns))
         found["path"] = path_ns, "the longest way through the dependencies"
-    name = max(found, key=lambda each: found[each][0])
-    return RunBound(found[name][0], found[name][1], {each: bound[0] for each, bound in found.items()}, in_step_ns)
+    return RunBound.of(found, in_step_ns)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -96,7 +95,9 @@ def write_expanded(some: CompactRun, known: Mapping[str, SymmetricTraces], folde
     """
     whole, source = some.expand(), some.run.directory
     (folder / WORKLOAD).mkdir()
-    _write_workload(some, whole.workload.peer, group_ids(whole.columns), folder / WORKLOAD / NAME)
+    grouped = (some.run.workload.kind == NodeType.COMM_COLL) & (group_ids(some.run.columns) != ALL_RANKS)
+    groups = grouped, group_ids(whole.columns)
+    _write_ranks(some.run.workload, some.lattice, whole.workload.peer, folder / WORKLOAD / NAME, groups)
     for prefix, collective in zip(some.run.prefixes, some.run.collectives, strict=True):
         (folder / prefix).parent.mkdir(parents=True, exist_ok=True)
         if prefix in known:
@@ -108,21 +109,9 @@ def write_expanded(some: CompactRun, known: Mapping[str, SymmetricTraces], folde
         if (source / name).is_file():
             shutil.copyfile(source / name, folder / name)
     copy_network(Path(some.run.network.source), folder)
-    groups = whole.groups.members
-    write_groups(folder, groups)
+    write_groups(folder, whole.groups.members)
     needs = backend.needs(len(some.run.network.dimensions))
-    write_run_script(folder, f"{WORKLOAD}/{NAME}", backend, "Runs", needs=needs, has_groups=bool(groups))
-
-
-def _write_workload(some: CompactRun, peer: np.ndarray, group: np.ndarray, prefix: Path) -> None:
-    """Write the traces of all ranks, with the groups of their own."""
-    trace = some.run.workload
-    grouped = (trace.kind == NodeType.COMM_COLL) & (group_ids(some.run.columns) != ALL_RANKS)
-
-    def change(node: Any, row: int) -> None:
-        set_attribute(node, "pg_name", "string_val", str(int(group[row])))
-
-    _write_ranks(trace, some.lattice, peer, prefix, grouped, change)
+    write_run_script(folder, f"{WORKLOAD}/{NAME}", backend, "Runs", needs=needs, has_groups=bool(whole.groups.members))
 
 
 def _write_ranks(
@@ -130,8 +119,7 @@ def _write_ranks(
     lattice: Lattice,
     peer: np.ndarray,
     prefix: Path,
-    also: np.ndarray | None = None,
-    change: Callable[[Any, int], None] = lambda node, row: None,
+    groups: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> None:
     """Write the traces of all ranks: those of their representatives, with ends of messages of their own.
 
@@ -143,14 +131,15 @@ def _write_ranks(
         int64[num_nodes of all ranks], the peers of messages.
     prefix
         The prefix of the files.
-    also, change
-        bool[num_nodes of the representatives], other nodes that change; and what changes them, given a row of all ranks.
+    groups
+        bool[num_nodes of the representatives], nodes that name a group; and int64[num_nodes of all ranks], which ones these are.
     """
     assert trace.workload is not None
     place = lattice.places(np.arange(lattice.num_ranks))
     first = np.concatenate(([0], np.cumsum(np.diff(trace.rank_first)[place])))
     is_message = np.isin(trace.kind, list(_ENDS))
-    chosen = is_message if also is None else is_message | also
+    grouped, group = groups or (np.zeros(trace.num_nodes, np.bool_), np.empty(0, np.int64))
+    chosen = is_message | grouped
     for own in range(trace.num_ranks):
         begin, end = trace.rank_first[own : own + 2].tolist()
         data, offsets = load_rank(trace, own), trace.workload.byte_offset[begin:end]
@@ -163,6 +152,6 @@ def _write_ranks(
                     change_attribute(node, mine, rank)
                     change_attribute(node, other, int(peer[of_all]))
                 else:
-                    change(node, of_all)
+                    set_attribute(node, "pg_name", "string_val", str(int(group[of_all])))
             path = Path(f"{prefix}.{rank}.et")
             path.write_bytes(replace_nodes(data, offsets, nodes, str(path)))

@@ -261,9 +261,10 @@ def divide_endpoint(
     asked = [(own, one) for own in modes for one in _partitions(npu, own, partition if own == mode else None, links, traffic)]
     tried = []
     for number, (own, one) in enumerate(asked):
-        reads = traffic.read_per_sent_byte(own)
-        if network_gbps(npu, own, one, links, reads) > 0:
-            tried.append(_divided(run, model, npu, own, one, links, reads))
+        driven = network_gbps(npu, own, one, links, traffic.read_per_sent_byte(own))
+        if driven > 0:
+            outcome = replay_run(divided_run(run, npu, own, one, driven / links), model)
+            tried.append(_result(own, one, driven, links, traffic_of(run, outcome), outcome))
         on_progress(number + 1, len(asked))
     tried.append(_result(Mode.IDEAL, Partition(), links, links, traffic, whole))
     own_mode = [one for one in tried if one.mode == mode]
@@ -288,12 +289,6 @@ def _partitions(npu: Npu, mode: Mode, given: Partition | None, links: float, tra
         return [Partition(0, one) for one in memory]
     cores = sorted({max(1, round(share * npu.cores / 80)) for share in _CORE_SHARES} - {npu.cores})
     return [Partition(count, one) for count in cores if count < npu.cores for one in memory]
-
-
-def _divided(run: Run, model: Backend, npu: Npu, mode: Mode, partition: Partition, links: float, reads: float) -> Divided:
-    driven = network_gbps(npu, mode, partition, links, reads)
-    outcome = replay_run(divided_run(run, npu, mode, partition, driven / links), model)
-    return _result(mode, partition, driven, links, traffic_of(run, outcome), outcome)
 
 
 def _result(mode: Mode, partition: Partition, driven: float, links: float, traffic: Traffic, outcome: RunOutcome) -> Divided:
@@ -322,7 +317,9 @@ def divided_run(run: Run, npu: Npu, mode: Mode, partition: Partition, share: flo
     if run.system.roofline_enabled:
         return replace(run, network=network, system=system)
     trace = run.workload
-    longer = np.where(_computes(run), [_longer(us, compute, memory) for us in trace.duration_us.tolist()], trace.duration_us)
+    # Nobody knows what limits a node without a roofline, so the smaller share does.
+    durations = [math.ceil(us / min(compute, memory) - 1e-9) for us in trace.duration_us.tolist()]
+    longer = np.where(_computes(run), durations, trace.duration_us)
     return replace(run, network=network, workload=replace(trace, duration_us=longer))
 
 
@@ -338,19 +335,13 @@ def _left(npu: Npu, mode: Mode, partition: Partition) -> tuple[float, float]:
     return (npu.cores - cores) / npu.cores, (npu.memory_gbps - taken) / npu.memory_gbps
 
 
-def _longer(duration_us: int, compute: float, memory: float) -> int:
-    """A duration without a roofline: nobody knows what limits the node, so the smaller share does."""
-    return math.ceil(duration_us / min(compute, memory) - 1e-9)
-
-
 def _in_turn(run: Run, outcome: RunOutcome) -> int:
     """The longest time of a rank that computes, communicates and waits in turn."""
     kind = run.workload.kind
     talking = np.isin(kind, (NodeType.COMM_COLL, NodeType.COMM_SEND))
     took = np.where(talking, outcome.node_finish_ns - outcome.node_issue_ns, 0)
-    first = run.workload.rank_first
-    of_rank = [int(took[begin:end].sum()) for begin, end in zip(first[:-1].tolist(), first[1:].tolist(), strict=True)]
-    return max(outcome.end_ns, int((outcome.compute_ns + np.array(of_rank)).max()))
+    of_rank = np.bincount(run.workload.rank, took, run.workload.num_ranks)
+    return max(outcome.end_ns, int((outcome.compute_ns + of_rank).max()))
 
 
 def _write(folder: Path, inputs: RunInputs, run: Run, divided: Run, model: Backend) -> None:

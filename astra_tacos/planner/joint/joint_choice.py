@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from astra_tacos.planner.candidate_runs import CandidateRun, Solutions, order_run
 from astra_tacos.planner.joint.joint_sets import JointSet, joint_sets
-from astra_tacos.planner.joint.joint_synthesis import MOST_SENDS, JointCollective, JointWorkload, joined
+from astra_tacos.planner.joint.joint_synthesis import MOST_SENDS, JointCollective, JointWorkload, apart, joined
 from astra_tacos.planner.plan_result import JointFigures
 from astra_tacos.planner.workload import Workload
-from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import NATIVE
 from astra_tacos.support.errors import AstraTacosError
 from astra_tacos.support.units import format_size
@@ -110,24 +109,22 @@ def choose_joint(
         run = _fastest(best, solutions, _without_circles(workload, chosen), write)
         if run is None:
             break
-        spent = _spent(run)
-        faster = [joint for joint, time_ns in zip(run.made.joints, spent, strict=True) if time_ns < joint.of.apart_ns]
+        chosen = [joint for joint, time_ns in zip(run.made.joints, _spent(run), strict=True) if time_ns < joint.of.apart_ns]
         if run.is_before(best):
             best = run
-        chosen = faster
     return best
 
 
 def _without_circles(workload: Workload, joints: Sequence[JointCollective]) -> JointWorkload:
     """The workload with those joint collectives that do not make others wait for one another."""
     made = joined(workload, joints)
-    kept: list[JointCollective] = []
-    if made is None:
-        for joint in joints:
-            if joined(workload, [*kept, joint]) is not None:
-                kept.append(joint)
-        made = joined(workload, kept)
-        assert made is not None  # nothing joined has no circle
+    if made is not None:
+        return made
+    kept, made = list[JointCollective](), apart(workload)
+    for joint in joints:
+        more = joined(workload, [*kept, joint])
+        if more is not None:
+            kept, made = [*kept, joint], more
     return made
 
 
@@ -135,10 +132,8 @@ def _fastest(best: CandidateRun, solutions: Solutions, made: JointWorkload, writ
     """The fastest one of two orders and two choices for what is not joint; None if none can be replayed."""
     known_ns = np.array([*(joint.time_ns for joint in made.joints), 0], np.int64)[made.of_instance]
     runs: list[CandidateRun] = []
-    orders: list[RunOutcome | None] = [None, best.after]
-    choices = [best.solutions] if best.solutions == solutions else [best.solutions, solutions]
-    for chosen in choices:
-        for before in orders:
+    for chosen in [best.solutions] if best.solutions == solutions else [best.solutions, solutions]:
+        for before in (None, best.after):
             run = write(made, chosen, order_run(made.workload, chosen, before, known_ns))
             if isinstance(run, CandidateRun):
                 runs.append(run)

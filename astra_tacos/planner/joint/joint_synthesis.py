@@ -18,7 +18,7 @@ from astra_tacos.collective import make_collective
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.network.topology import Topology
-from astra_tacos.planner.global_order import has_circle, merge
+from astra_tacos.planner.global_order import merge
 from astra_tacos.planner.group_topology import group_topology
 from astra_tacos.planner.instances import Instances
 from astra_tacos.planner.joint.joint_sets import JointSet
@@ -138,6 +138,7 @@ def _cached(
     """Schedules of all collectives, on one topology; None if one is missing, or they do not go together."""
     schedules = []
     pairs = zip(identities, collectives, strict=True)
+    # All are looked at, as each that is damaged is named in the log.
     entries = [cache.find(identity, Wanted((topology,), collective, {"alone_ns": "ns"})) for identity, collective in pairs]
     for found in entries:
         if found is None:
@@ -160,9 +161,8 @@ def _best(
     for collectives in cuts:
         if patience == 0:
             break
-        model = backend.link_model
         try:
-            made = together(topology, collectives, model, options.reduce_bandwidth_gbps, options.seed)
+            made = together(topology, collectives, backend.link_model, options.reduce_bandwidth_gbps, options.seed)
         except (ConfigError, SynthesisError):
             continue  # chunks too small for the links, or some rank cannot be reached
         messages = sum(each.num_messages for each in made)
@@ -243,7 +243,7 @@ def joined(workload: Workload, joints: Sequence[JointCollective]) -> JointWorklo
     root = instances.root.copy()
     for number, joint in enumerate(joints):
         ranks = joint.of.ranks
-        own = _named_already(workload, joint, ranks)
+        own = _named_already(workload, joint)
         if own is None:
             own = max(groups, default=0) + 1
             groups[own] = ranks
@@ -254,9 +254,9 @@ def joined(workload: Workload, joints: Sequence[JointCollective]) -> JointWorklo
     kept, renumbered = np.unique(number_of, return_inverse=True)
     nodes = replace(instances.nodes, members=members)
     columns = (group[kept], instances.pattern[kept], instances.size_bytes[kept], root[kept])
-    together = Instances(nodes, renumbered.reshape(-1)[instances.instance], *columns)
+    together = Instances(nodes, renumbered[instances.instance], *columns)
     graph = merge(workload.run.workload, workload.issue, together)
-    if has_circle(graph):
+    if graph.has_circle:
         return None
     of_instance = np.where(joint_of[kept] == NO_JOINT, workload.of_instance[kept], NO_CASE)
     return JointWorkload(
@@ -264,12 +264,12 @@ def joined(workload: Workload, joints: Sequence[JointCollective]) -> JointWorklo
     )
 
 
-def _named_already(workload: Workload, joint: JointCollective, ranks: tuple[int, ...]) -> int | None:
+def _named_already(workload: Workload, joint: JointCollective) -> int | None:
     """The group that all nodes of a joint collective name, if they do, as a plan of a plan is the same plan."""
     instances = workload.instances
     chosen = np.isin(instances.instance, [number for times in joint.of.instances for number in times])
-    named = np.unique(instances.nodes.named_group[chosen])
-    if len(named) != 1 or workload.run.groups.members.get(int(named[0])) != ranks:
+    named = instances.nodes.named_group[chosen]
+    is_own = (named == instances.nodes.group[chosen]).any()
+    if is_own or (named != named[0]).any() or workload.run.groups.members.get(int(named[0])) != joint.of.ranks:
         return None
-    is_own = (instances.nodes.named_group[chosen] == instances.nodes.group[chosen]).any()
-    return None if is_own else int(named[0])
+    return int(named[0])

@@ -16,7 +16,7 @@ from astra_tacos.planner.retime.policy import Setting
 from astra_tacos.planner.retime.request import Request, describe
 from astra_tacos.planner.retime.symmetry import Source, read_graph, read_source, steps_of
 from astra_tacos.planner.retime.tasks import CollectiveDurations, Operation, TaskGraph
-from astra_tacos.planner.retime.written import Ordered, ordered, rows_of, run_of
+from astra_tacos.planner.retime.written import Ordered, ordered, run_of
 from astra_tacos.planner.workload import Workload
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import Backend
@@ -112,9 +112,8 @@ class Candidates:
     ) -> None:
         run = workload.run
         self.steps = steps_of(run) if per_iteration else None
-        self.cost_as_is_ns = before.end_ns
-        if self.steps is not None:
-            self.cost_as_is_ns = self.steps.iteration_ns(np.arange(run.workload.num_nodes), before)
+        rows = np.arange(run.workload.num_nodes)
+        self.cost_as_is_ns = before.end_ns if self.steps is None else self.steps.iteration_ns(rows, before)
         self.workload, self.before, self.backend, self._collectives = workload, before, backend, collectives
         self.source: Source = read_source(workload)
         self._graph = read_graph(workload, self.source, before)
@@ -183,7 +182,6 @@ class Candidates:
                 f"two groups of a rank would run {pattern} by one algorithm: ASTRA-sim may abort at its end (lint: G10)"
             )
         outcome = replay_run(implemented, self.backend)
-        found = None
-        if self.steps is not None:
-            found = self.steps.iteration_ns(rows_of(new, self.workload.run.workload), outcome)
+        trace = self.workload.run.workload
+        found = None if self.steps is None else self.steps.iteration_ns(new.laid_out(trace).row, outcome)
         return Candidate(requests, new, outcome, notes, exposed_of_ranks(run, outcome), found, sequence is not None)

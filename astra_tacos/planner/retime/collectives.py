@@ -23,9 +23,8 @@ from astra_tacos.run.patterns import COLLECTIVE_NAMES
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS, Run
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import Trace
-from astra_tacos.synthesizer.search.search_options import SearchOptions
 
-QUICK = replace(PLAN_OPTIONS, effort="quick", trials=1, max_sends=512)
+_QUICK = replace(PLAN_OPTIONS, effort="quick", trials=1, max_sends=512)
 """Few messages, as a search replays the run some hundred times."""
 _OCTAVES = 2
 """Between sizes that are synthesized."""
@@ -42,14 +41,12 @@ class SynthesizedCollectives:
         Its groups may communicate.
     backend
         The network model.
-    options, cache
-        What is asked of the searches, and where results are kept.
+    cache
+        Where results are kept.
     """
 
-    def __init__(
-        self, workload: Workload, backend: Backend, options: SearchOptions = QUICK, cache: SynthesisCache | None = None
-    ) -> None:
-        self._options, self._cache = options, cache or SynthesisCache(None)
+    def __init__(self, workload: Workload, backend: Backend, cache: SynthesisCache) -> None:
+        self._cache = cache
         network = workload.run.network
         self._machine = Machine(network, replace(workload.run.system, preferred_dataset_splits=1), backend)
         self._case_of = {group: case for case in workload.cases for group in case.groups}
@@ -77,7 +74,7 @@ class SynthesizedCollectives:
             if at not in self._made:
                 kind = COLLECTIVE_NAMES[CommType(pattern)]
                 other = replace(case, collective=kind, pattern=pattern, size_bytes=whole, root=None)
-                found = solve_case(other, self._machine, self._options, self._cache)
+                found = solve_case(other, self._machine, _QUICK, self._cache)
                 self._made[at] = None if found.schedule is None else schedule_trace(found.schedule, other.name, found.link_order)
             self._scaled[key] = _scaled(self._made[at], size_bytes, whole)
         return self._scaled[key]
@@ -90,18 +87,16 @@ class SynthesizedCollectives:
             columns.comm_type[rows].tolist(), group_ids(columns)[rows].tolist(), trace.size_bytes[rows].tolist(), strict=True
         )
         entry_of: dict[tuple[int, int, int], tuple[int, int]] = {}
-        traces: dict[int, Trace] = {}
+        traces: dict[int, tuple[int, Trace]] = {}
         names, members = list(columns.group_names), dict(run.groups.members)
         implementation, group = np.full(trace.num_nodes, NATIVE, np.int32), columns.group.copy()
-        number_of: dict[int, int] = {}
         for row, key in zip(rows.tolist(), keys, strict=True):
             if key not in entry_of:
                 made = self.trace(*key)
                 if made is None:
                     entry_of[key] = NATIVE, int(group[row])
                 else:
-                    traces.setdefault(id(made), made)
-                    number = number_of.setdefault(id(made), len(number_of))
+                    number, _ = traces.setdefault(id(made), (len(traces), made))
                     new = max(members, default=0) + 1
                     members[new] = members.get(key[1], self._everyone)
                     names.append(str(new))
@@ -113,8 +108,8 @@ class SynthesizedCollectives:
             workload=replace(trace, workload=changed),
             system=replace(run.system, preferred_dataset_splits=1),
             groups=replace(run.groups, members=members),
-            prefixes=tuple(f"{made.prefix}_{number}" for number, made in enumerate(traces.values())),
-            collectives=tuple(traces.values()),
+            prefixes=tuple(f"{made.prefix}_{number}" for number, made in traces.values()),
+            collectives=tuple(made for _, made in traces.values()),
             implementation=implementation,
         )
 

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.planner.retime.list_schedule import Durations
-from astra_tacos.planner.retime.policies.pipeline import piecewise_dependencies, users_of
+from astra_tacos.planner.retime.policies.pipeline import piecewise_dependencies
 from astra_tacos.planner.retime.policies.reorder import free_tasks
 from astra_tacos.planner.retime.tasks import Operation, Task, TaskGraph, relations, tasks_of
 from astra_tacos.replayer.run_replay import replay_run
@@ -116,14 +116,14 @@ def least_exposed_ns(graph: TaskGraph, least_of: Least, counted: Collection[Task
         If tasks wait for one another in a circle.
     """
     order = [task for vertex in relations(graph)[1] for task in tasks_of(vertex)]
-    piecewise = piecewise_dependencies(graph, users_of(graph))
+    piecewise = piecewise_dependencies(graph, graph.users())
     free = free_tasks(graph)
     found = []
     for tasks in graph.ranks:
         talking = [task for task in tasks if task.is_on_network and (counted is None or task in counted)]
         computing = [task for task in tasks if task.computes]
-        before = _before({task: 1 << at for at, task in enumerate(talking + computing)}, graph, order, piecewise, free)
         bit = {task: 1 << at for at, task in enumerate(talking + computing)}
+        before = _before(bit, order, piecewise, free)
         pairs = [
             (one, other)
             for one, task in enumerate(talking)
@@ -137,7 +137,7 @@ def least_exposed_ns(graph: TaskGraph, least_of: Least, counted: Collection[Task
 
 
 def _before(
-    bit: dict[Task, int], graph: TaskGraph, order: list[Task], piecewise: set[tuple[Task, Task]], free: Collection[Task]
+    bit: dict[Task, int], order: list[Task], piecewise: set[tuple[Task, Task]], free: Collection[Task]
 ) -> dict[Task, int]:
     """For each task, those of some tasks that end before any piece of it starts, as bits."""
     sender = {task.sends_to: task for task in order if task.sends_to is not None}
@@ -153,10 +153,9 @@ def _before(
             whole |= everything
             hard |= end[dep] if (dep, task) in piecewise else everything
         if task in sender:
-            whole |= end_all[sender[task]] | bit.get(sender[task], 0)
-            hard |= end_all[sender[task]] | bit.get(sender[task], 0)
-        start_all[task], start[task] = whole, hard
-        end_all[task], end[task] = whole, hard
+            everything = end_all[sender[task]] | bit.get(sender[task], 0)
+            whole, hard = whole | everything, hard | everything
+        start_all[task], start[task] = end_all[task], end[task] = whole, hard
         operation = task.operation
         if operation is not None and task is operation.tasks[-1] and operation.pattern in _ALL_WAIT_FOR_ALL:
             for member in operation.tasks:

@@ -240,16 +240,14 @@ def _order(rank: _Rank) -> Iterator[str]:
                 overlaps = late.begin < early.end and early.begin < late.end
                 if overlaps and not rank.above[late.node.id] >> early.node.id & 1:
                     yield f"the All-Gather {late.node.id} does not wait for the Reduce-Scatter {early.node.id}"
-        node = rank.old[old]
-        yield from _waits(rank, node, list(node.data_deps), is_data=True)
-        yield from _waits(rank, node, list(node.ctrl_deps), is_data=False)
+        yield from _waits(rank, rank.old[old], is_data=True)
+        yield from _waits(rank, rank.old[old], is_data=False)
 
 
-def _waits(rank: _Rank, node: Any, deps: list[int], *, is_data: bool) -> Iterator[str]:
+def _waits(rank: _Rank, node: Any, *, is_data: bool) -> Iterator[str]:
     later = rank.pieces.get(node.id, [])
-    halved = any(not piece.is_last for piece in later)
-    starts = [piece for piece in later if not piece.is_last] if halved else later
-    for dep in deps:
+    starts = [piece for piece in later if not piece.is_last] or later
+    for dep in node.data_deps if is_data else node.ctrl_deps:
         other = rank.old[dep]
         both = (node.type, other.type)
         only_order = all(kind in _NETWORK for kind in both)

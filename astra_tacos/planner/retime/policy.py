@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from astra_tacos.planner.retime.list_schedule import Durations, list_schedule
-from astra_tacos.planner.retime.tasks import Operation, TaskGraph, Vertex, relations, vertex_of
+from astra_tacos.planner.retime.tasks import Operation, TaskGraph, Vertex, relations
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import parse_size
 
@@ -117,7 +117,7 @@ def readiness(graph: TaskGraph, duration_of: Durations) -> dict[Operation, int]:
         return schedule.start_ns[vertex] + own
 
     return {
-        operation: max((end(vertex_of(dep)) for task in operation.tasks for dep in task.deps), default=0)
+        operation: max((end(dep.operation or dep) for task in operation.tasks for dep in task.deps), default=0)
         for operation in graph.operations
     }
 

@@ -17,8 +17,9 @@ from itertools import permutations
 from astra_tacos.planner.retime.candidates import Candidate, Candidates
 from astra_tacos.planner.retime.list_schedule import list_schedule
 from astra_tacos.planner.retime.policies import POLICIES
+from astra_tacos.planner.retime.policy import ancestors
 from astra_tacos.planner.retime.request import SYSTEMS, Request, default_request, parse_schedule
-from astra_tacos.planner.retime.tasks import Operation, TaskGraph, Vertex, relations
+from astra_tacos.planner.retime.tasks import Operation, TaskGraph
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.support.temporaries import garbage_kept
 from astra_tacos.synthesizer.search.search_options import EFFORTS, THOROUGH
@@ -190,13 +191,8 @@ class _Search:
 
 def _allowed_orders(graph: TaskGraph) -> Iterator[tuple[Operation, ...]]:
     """All orders of a graph's operations in which none comes before what it waits for."""
-    after, order = relations(graph)
+    above = ancestors(graph, graph.operations)
     number = {operation: at for at, operation in enumerate(graph.operations)}
-    above: dict[Vertex, int] = dict.fromkeys(order, 0)
-    for vertex in order:
-        own = above[vertex] | (1 << number[vertex] if isinstance(vertex, Operation) else 0)
-        for later in after.get(vertex, ()):
-            above[later] |= own
     for sequence in permutations(graph.operations):
         seen = 0
         for operation in sequence:

@@ -18,7 +18,7 @@ From a run of ASTRA-sim to a `TaskGraph`.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from astra_tacos.run.trace.node_bytes import read_messages
 from astra_tacos.run.trace.reader import read_names
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.grouping import group_by
 
 _NAME = re.compile(r"step([0-9]{1,6})_(.*)", re.DOTALL)
 NO_STEP = -1
@@ -119,8 +120,8 @@ def programs_of(workload: Workload) -> Programs:
     meets = np.full(trace.num_nodes, -1, np.int64)
     meets[sent], meets[received] = received, sent
     alone = np.flatnonzero(meets < 0)
-    rows, order = instances.nodes.row, np.argsort(instances.instance, kind="stable")
-    begin = np.searchsorted(instances.instance[order], np.arange(instances.num_instances + 1))
+    rows = instances.nodes.row
+    begin, by_instance = group_by(instances.instance, rows, instances.num_instances)
     shapes = {group: tuple(other - members[0] for other in members) for group, members in instances.nodes.members.items()}
     groups = instances.group.tolist()
 
@@ -142,7 +143,7 @@ def programs_of(workload: Workload) -> Programs:
         other[alone] = -1
         kinds: dict[tuple[Any, ...], int] = {}
         kind = np.empty(instances.num_instances, np.int64)
-        marks = mark[rows[order]]
+        marks = mark[by_instance]
         for number, (low, high) in enumerate(pairwise(begin.tolist())):
             key = shapes[groups[number]], np.sort(marks[low:high]).tobytes()
             kind[number] = kinds.setdefault(key, number)
@@ -174,8 +175,7 @@ def expanded(ranks: list[list[Task]], programs: Programs, workload: Workload) ->
             group = group_of[parts[0][0]]
             if (one, group) not in made:
                 content = tuple(Extent(at, each.begin, each.end) for at, each in parts)
-                made[one, group] = Operation(one.pattern, group, one.size_bytes, members[group], content, one.place)
-                made[one, group].is_changed, made[one, group].suffix = one.is_changed, one.suffix
+                made[one, group] = replace(one, group=group, members=members[group], content=content, tasks=[])
             other.operation = made[one, group]
             made[one, group].tasks.append(other)
         found.append(list(other_of.values()))

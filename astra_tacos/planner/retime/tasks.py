@@ -115,10 +115,10 @@ class Task:
             raise ValueError("a part cannot be cut")
         pieces: list[Task] = []
         for part in range(parts):
-            piece = Task(self.rank, self.row, self.kind, self.place + part / parts, 0)
-            begin, end = (self.duration_ns * at // parts for at in (part, part + 1))
-            piece.duration_ns = end - begin
-            piece.part, piece.parts, piece.moves, piece.on_cpu = part, parts, self.moves, self.on_cpu
+            piece = self.twin(self.rank, self.row)
+            piece.place += part / parts
+            piece.duration_ns = self.duration_ns * (part + 1) // parts - self.duration_ns * part // parts
+            piece.part, piece.parts = part, parts
             piece.data, piece.ctrl = list(self.data), list(self.ctrl)
             if pieces:
                 piece.ctrl.append(pieces[-1])
@@ -265,6 +265,14 @@ class TaskGraph:
         for tasks in self.ranks:
             yield from tasks
 
+    def users(self) -> dict[Task, list[Task]]:
+        """The tasks that read the data of each task."""
+        users: dict[Task, list[Task]] = {}
+        for task in self.tasks():
+            for dep in task.data:
+                users.setdefault(dep, []).append(task)
+        return users
+
     def has(self, pattern: int) -> bool:
         """Whether a collective has that pattern."""
         return any(one.pattern == pattern for one in self.operations)
@@ -281,13 +289,7 @@ class TaskGraph:
         """
         new = {task for tasks in gone.values() for task in tasks}
         for rank, tasks in enumerate(self.ranks):
-            kept: list[Task] = []
-            for task in tasks:
-                if task in gone:
-                    kept += [other for other in gone[task] if other not in kept[-len(gone[task]) :]]
-                else:
-                    kept.append(task)
-            self.ranks[rank] = list(dict.fromkeys(kept))
+            self.ranks[rank] = list(dict.fromkeys(other for task in tasks for other in gone.get(task, (task,))))
         for task in self.tasks():
             for deps in (task.data, task.ctrl):
                 if not gone.keys().isdisjoint(deps):
@@ -304,28 +306,19 @@ class TaskGraph:
 
     def copy(self) -> TaskGraph:
         """The same graph, of tasks and operations of its own."""
-        other_of: dict[Task, Task] = {}
-        for task in self.tasks():
-            other_of[task] = task.twin(task.rank, task.row)
+        other_of = {task: task.twin(task.rank, task.row) for task in self.tasks()}
         for task, other in other_of.items():
             other.data = [other_of[dep] for dep in task.data]
             other.ctrl = [other_of[dep] for dep in task.ctrl]
             other.sends_to = None if task.sends_to is None else other_of[task.sends_to]
         operations = []
         for one in self.operations:
-            made = Operation(one.pattern, one.group, one.size_bytes, one.members, one.content, one.place)
-            made.urgency, made.tasks = one.urgency, [other_of[task] for task in one.tasks]
-            made.is_changed, made.suffix = one.is_changed, one.suffix
+            made = replace(one, tasks=[other_of[task] for task in one.tasks])
             for task in made.tasks:
                 task.operation = made
             operations.append(made)
         ranks = [[other_of[task] for task in tasks] for tasks in self.ranks]
-        return TaskGraph(ranks, operations, self.programs, self.credit_bytes, self.reorders_compute, self.moves_when_idle)
-
-
-def vertex_of(task: Task) -> Vertex:
-    """The operation of a task, or the task itself."""
-    return task if task.operation is None else task.operation
+        return replace(self, ranks=ranks, operations=operations, known=None, levels={})
 
 
 def tasks_of(vertex: Vertex) -> list[Task]:
@@ -341,24 +334,17 @@ def relations(graph: TaskGraph) -> Relations:
     ConfigError
         If vertices wait for one another in a circle.
     """
-    if graph.known is None:
-        graph.known = _relations(graph)
-    return graph.known
-
-
-def _relations(graph: TaskGraph) -> Relations:
-    waits: dict[Vertex, int] = {}
-    for task in graph.tasks():
-        waits[task.operation or task] = 0
+    if graph.known is not None:
+        return graph.known
+    waits: dict[Vertex, int] = {task.operation or task: 0 for task in graph.tasks()}
     later: dict[Vertex, dict[Vertex, None]] = {}
     for task in graph.tasks():
         vertex = task.operation or task
-        for deps in (task.data, task.ctrl):
-            for dep in deps:
-                behind = later.setdefault(dep.operation or dep, {})
-                if vertex not in behind:
-                    behind[vertex] = None
-                    waits[vertex] += 1
+        for dep in task.deps:
+            behind = later.setdefault(dep.operation or dep, {})
+            if vertex not in behind:
+                behind[vertex] = None
+                waits[vertex] += 1
     after = {vertex: list(behind) for vertex, behind in later.items()}
     for task in graph.tasks():
         if task.sends_to is not None:
@@ -375,7 +361,8 @@ def _relations(graph: TaskGraph) -> Relations:
                 ready.append(behind_it)
     if len(order) < len(waits):
         raise ConfigError("collectives would wait for one another in a circle")
-    return after, order
+    graph.known = after, order
+    return graph.known
 
 
 _SIZES_PER_OCTAVE = 2

@@ -34,13 +34,13 @@ class Layout(NamedTuple):
     """Where the tasks of all ranks are.
 
     `rank_first`: int64[num_ranks + 1], where those of each rank begin. For each of them, `at`: its place among the tasks that are
-    listed; `moved`: how far the tasks of its rank are from these; `moved_rows`: how far their rows of the run before are.
+    listed; `moved`: how far the tasks of its rank are from these; `row`: its row of the run before.
     """
 
     rank_first: NDArray[np.int64]
     at: NDArray[np.int64]
     moved: NDArray[np.int64]
-    moved_rows: NDArray[np.int64]
+    row: NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,7 +73,8 @@ class Ordered:
         rank_first, at = members_of(first, of_rank)
         begin = trace.rank_first[:-1]
         shift = np.repeat(np.stack((rank_first[:-1] - first[of_rank], begin - begin[own])), count[of_rank], axis=1)
-        return Layout(rank_first, at, *shift)
+        row = np.array([task.row for tasks in self.ranks for task in tasks], np.int64)
+        return Layout(rank_first, at, shift[0], row[at] + shift[1])
 
 
 def ordered(graph: TaskGraph, schedule: ListSchedule) -> Ordered:
@@ -115,13 +116,6 @@ def _needs_order(task: Task, later: Task) -> bool:
     return (task.moves or later.moves) and task not in later.deps
 
 
-def rows_of(ordered_graph: Ordered, trace: Trace) -> NDArray[np.int64]:
-    """int64, the row of the workload before that each task of all ranks is of."""
-    layout = ordered_graph.laid_out(trace)
-    own = np.array([task.row for tasks in ordered_graph.ranks for task in tasks], np.int64)
-    return own[layout.at] + layout.moved_rows
-
-
 def run_of(ordered_graph: Ordered, run: Run) -> Run:
     """The run in memory, without files: what reading the written files would give, except for byte offsets."""
     trace, columns = run.workload, run.columns
@@ -130,8 +124,7 @@ def run_of(ordered_graph: Ordered, run: Run) -> Run:
     row_of = {task: place for place, task in enumerate(tasks)}
     num_deps = np.zeros(len(tasks), np.int64)
     dep: list[int] = []
-    own = np.array([task.row for task in tasks], np.int64)
-    rows = own[layout.at] + layout.moved_rows
+    own, rows = np.array([task.row for task in tasks], np.int64), layout.row
     size, pattern = trace.size_bytes[own], columns.comm_type[own]
     duration, num_ops, tensor_size = trace.duration_us[own], columns.num_ops[own], columns.tensor_size[own]
     tag = np.full(len(tasks), SAME_TAG, np.int64)
@@ -157,7 +150,14 @@ def run_of(ordered_graph: Ordered, run: Run) -> Run:
         **{
             name: getattr(columns, name)[rows]
             for name in (
-                *("comm_priority", "is_cpu_op", "own", "group", "involved_dims", "involved_count", "wrong_type", "no_value"),
+                "comm_priority",
+                "is_cpu_op",
+                "own",
+                "group",
+                "involved_dims",
+                "involved_count",
+                "wrong_type",
+                "no_value",
                 "byte_offset",
             )
         },

@@ -7,6 +7,7 @@ before: whatever waited for the All-Reduce waits for the All-Gather. Inputs are 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,9 +24,7 @@ _CHEAPER = 0.95
 def _apply(graph: TaskGraph, setting: Setting, values: Mapping[str, Any]) -> list[str]:
     candidates = [one for one in graph.operations if one.pattern == CommType.ALL_REDUCE and len(one.members) > 1]
     wave = _waves(graph, candidates)
-    count: dict[tuple[int, int], int] = {}
-    for one in candidates:
-        count[one.group, wave[one]] = count.get((one.group, wave[one]), 0) + 1
+    count = Counter((one.group, wave[one]) for one in candidates)
     chosen = [one for one in candidates if count[one.group, wave[one]] > 1]
     if not chosen:
         return ["decouple: no two All-Reduces of a group could overlap: each waits for the one before"]
@@ -65,15 +64,11 @@ def _cheaper(halves: Mapping[Operation, tuple[Operation, Operation]], setting: S
 def _waves(graph: TaskGraph, candidates: list[Operation]) -> dict[Operation, int]:
     """The longest chain of All-Reduces that each one waits for: those of one backward pass have the same."""
     above = ancestors(graph, candidates)
-    order = sorted(range(len(candidates)), key=lambda at: above[candidates[at]].bit_count())
-    wave: dict[int, int] = {}
-    for at in order:
-        bits, highest = above[candidates[at]], -1
-        for other in range(bits.bit_length()):
-            if bits >> other & 1:
-                highest = max(highest, wave[other])
-        wave[at] = highest + 1
-    return {candidates[at]: number for at, number in wave.items()}
+    wave: dict[Operation, int] = {}
+    for one in sorted(candidates, key=lambda one: above[one].bit_count()):
+        earlier = (wave[other] for at, other in enumerate(candidates) if above[one] >> at & 1)
+        wave[one] = max(earlier, default=-1) + 1
+    return wave
 
 
 def _halves(one: Operation, setting: Setting) -> tuple[Operation, Operation]:

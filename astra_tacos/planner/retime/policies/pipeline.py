@@ -20,12 +20,11 @@ from astra_tacos.run.trace.schema import CommType, NodeType
 
 _PATTERNS = (CommType.ALL_REDUCE, CommType.ALL_GATHER, CommType.REDUCE_SCATTER, CommType.ALL_TO_ALL)
 Users = Mapping[Task, list[Task]]
-"""The tasks that read the data of each task."""
 
 
 def _apply(graph: TaskGraph, setting: Setting, values: Mapping[str, Any]) -> list[str]:
     count = values["pieces"]
-    users = users_of(graph)
+    users = graph.users()
     pieces: dict[Operation, list[Operation]] = {}
     parts: dict[Task, list[Task]] = {}
     too_short = 0
@@ -56,15 +55,6 @@ def _apply(graph: TaskGraph, setting: Setting, values: Mapping[str, Any]) -> lis
     kept = [one for one in graph.operations if one not in pieces]
     graph.replace(parts, kept + [part for own in pieces.values() for part in own])
     return notes
-
-
-def users_of(graph: TaskGraph) -> Users:
-    """The tasks that read the data of each task."""
-    users: dict[Task, list[Task]] = {}
-    for task in graph.tasks():
-        for dep in task.data:
-            users.setdefault(dep, []).append(task)
-    return users
 
 
 def neighbours(operation: Operation, users: Users) -> tuple[list[Task], list[Task]] | None:

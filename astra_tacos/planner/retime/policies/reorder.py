@@ -25,17 +25,14 @@ def _apply(graph: TaskGraph, setting: Setting, values: Mapping[str, Any]) -> lis
     free = free_tasks(graph)
     consumers = _consumers(graph, free)
     num_moving = 0
-    for rank, tasks in enumerate(graph.ranks):
+    for tasks in graph.ranks:
         last: Task | None = None
-        for task in sorted(tasks, key=lambda task: task.place):
-            if not task.computes:
-                continue
+        computing = sorted((task for task in tasks if task.computes), key=lambda task: task.place)
+        for task in computing:
             task.moves = task in free and task.parts == 1
-        _hold(tasks, consumers, values["share"])
-        num_moving += sum(task.moves for task in tasks)
-        for task in sorted(graph.ranks[rank], key=lambda task: task.place):
-            if not task.computes:
-                continue
+        _hold(computing, consumers, values["share"])
+        num_moving += sum(task.moves for task in computing)
+        for task in computing:
             task.ctrl = [dep for dep in task.ctrl if not dep.computes or not (task.moves or dep.moves)]
             if task.moves:
                 continue
@@ -51,10 +48,7 @@ def _apply(graph: TaskGraph, setting: Setting, values: Mapping[str, Any]) -> lis
 
 def free_tasks(graph: TaskGraph) -> dict[Task, None]:
     """Compute tasks whose data collectives alone read, or one other such task; none comes before what reads its data."""
-    users: dict[Task, list[Task]] = {}
-    for task in graph.tasks():
-        for dep in task.data:
-            users.setdefault(dep, []).append(task)
+    users = graph.users()
     free: dict[Task, None] = {}
     for vertex in reversed(relations(graph)[1]):
         if isinstance(vertex, Task) and vertex.computes:
@@ -85,13 +79,15 @@ def _consumers(graph: TaskGraph, free: Mapping[Task, None]) -> dict[Task, float]
 
 
 def _hold(tasks: list[Task], consumers: Mapping[Task, float], share: int) -> None:
-    """Let only the last so many per cent of the tasks that move in each backward pass do so.
+    """Let only the last so many per cent of the tasks that move in each backward pass do so, given all in their order.
 
     A pass ends before the first task that waits for what it computed.
     """
     passes: list[list[Task]] = []
     until = -math.inf
-    for task in sorted((task for task in tasks if task.moves), key=lambda task: task.place):
+    for task in tasks:
+        if not task.moves:
+            continue
         if task.place > until:
             passes.append([])
             until = math.inf
