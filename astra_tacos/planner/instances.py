@@ -239,7 +239,9 @@ def match_instances(trace: Trace, nodes: CollectiveNodes, *, by_name: bool) -> I
 
 def _turns_by_name(trace: Trace, nodes: CollectiveNodes, kind: NDArray[np.int64], turn: NDArray[np.int64]) -> NDArray[np.int64]:
     """For kinds whose nodes have the same distinct names on all ranks, the turn that a name has on the first of them."""
-    _, name = np.unique(np.array(read_names(trace, nodes.row)), return_inverse=True)
+    names = read_names(trace, nodes.row)
+    number = {text: at for at, text in enumerate(sorted(set(names)))}
+    name = np.array([number[text] for text in names], np.int64)
     order = np.lexsort((name, nodes.rank, kind))
     begins = np.flatnonzero(np.diff(kind[order], prepend=-1))
     turn = turn.copy()

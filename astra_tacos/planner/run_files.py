@@ -204,7 +204,7 @@ def write_ns3_configurations(folder: Path, inputs: RunInputs, network: NetworkCo
     write_ns3_script(folder / NS3_SCRIPT, f"{WORKLOAD}/{inputs.workload.name}", GROUPS if has_groups else None)
 
 
-def write_plan(folder: Path, result: dict[str, Any], rows: list[list[Any]], columns: tuple[str, ...]) -> None:
+def write_plan(folder: Path, result: dict[str, Any], rows: Sequence[str] = (), columns: tuple[str, ...] = ()) -> None:
     """Write `plan.json`: the result, and a line per collective node.
 
     Parameters
@@ -214,12 +214,12 @@ def write_plan(folder: Path, result: dict[str, Any], rows: list[list[Any]], colu
     result
         The result in figures.
     rows
-        A row per collective node.
+        A row per collective node, as JSON.
     columns
         Names of the columns of `rows`.
     """
     head = json.dumps(result, indent=1)[:-2]
-    lines = ",\n  ".join(json.dumps(row) for row in rows)
+    lines = ",\n  ".join(rows)
     names = json.dumps(columns)
     (folder / PLAN_FILE).write_text(f'{head},\n "node_columns": {names},\n "nodes": [\n  {lines}\n ]\n}}\n', encoding="utf-8")
 

@@ -7,6 +7,7 @@ The node log of a plan: what happened to every collective node of the workload, 
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -267,8 +268,8 @@ COLUMNS = ("rank", "node", "new_node", "pattern", "group", "new_group", "collect
 """`after`: the nodes that it was made to wait for, by their old ids."""
 
 
-def node_rows(made: JointWorkload, solutions: tuple[CaseSolution, ...], written: WrittenRun) -> list[list[Any]]:
-    """A row of `COLUMNS` for each collective node.
+def node_rows(made: JointWorkload, solutions: tuple[CaseSolution, ...], written: WrittenRun) -> list[str]:
+    """A row of `COLUMNS` for each collective node, as JSON.
 
     Parameters
     ----------
@@ -283,7 +284,9 @@ def node_rows(made: JointWorkload, solutions: tuple[CaseSolution, ...], written:
     instances, trace = workload.instances, workload.run.workload
     nodes = instances.nodes
     alone = instances.num_members < 2
-    names = {pattern: pattern_name(pattern) for pattern in np.unique(nodes.pattern).tolist()}
+    names = {pattern: json.dumps(pattern_name(pattern)) for pattern in np.unique(nodes.pattern).tolist()}
+    ran = [*map(json.dumps, written.traces), "null"]
+    assert NATIVE == -1  # the last of these
     reasons = []
     for number, case in enumerate(workload.of_instance.tolist()):
         if alone[number]:
@@ -292,6 +295,7 @@ def node_rows(made: JointWorkload, solutions: tuple[CaseSolution, ...], written:
             reasons.append("one of several in a joint trace")
         else:
             reasons.append("nothing to move" if case < 0 else solutions[case].reason or "synthesized")
+    reasons = list(map(json.dumps, reasons))
     waits, begin = trace.node_id[changes.wait].tolist(), changes.wait_first.tolist()
     instance = instances.instance
     columns = (
@@ -300,8 +304,8 @@ def node_rows(made: JointWorkload, solutions: tuple[CaseSolution, ...], written:
     )
     rows = []
     for entry, row in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
-        *own, pattern, group, new_group, number, chosen = row
-        ran = None if chosen == NATIVE else written.traces[chosen]
+        rank, node, new_node, pattern, group, new_group, number, chosen = row
         after = waits[begin[entry] : begin[entry + 1]]
-        rows.append([*own, names[pattern], group, new_group, number, ran, after, reasons[number]])
+        own = f"{rank}, {node}, {new_node}, {names[pattern]}, {group}, {new_group}, {number}"
+        rows.append(f"[{own}, {ran[chosen]}, {after}, {reasons[number]}]")
     return rows

@@ -47,9 +47,10 @@ def _check_no_input(path: Path, target: Path) -> None:
     """Check that the command has not read what is written to: `target` itself, or a file inside."""
     if temporaries.is_own(target):
         return
+    own, within = str(target), f"{target}{os.sep}"
     for file in inputs_read():
-        if file == target or target in file.parents:
-            inside = "" if file == target else f" ({file.relative_to(target)} inside)"
+        if file == own or file.startswith(within):
+            inside = "" if file == own else f" ({file.removeprefix(within)} inside)"
             raise OutputError(f"{path}: the output would replace an input of this command{inside}: choose another output")
 
 

@@ -140,7 +140,7 @@ def refuse_infragraph(path: Path, keys: Collection[object]) -> None:
 
 
 _STEP_BYTES = 1 << 20
-_read: set[Path] | None = None
+_read: set[str] | None = None
 """What the command has read, None where nobody asks."""
 _PATIENCE_MS = 1000
 """How long a pipe that nobody has opened for writing is waited for."""
@@ -160,16 +160,16 @@ def inputs_noted() -> Iterator[None]:
 def note_input(path: Path) -> None:
     """Note that the command reads a file."""
     if _read is not None:
-        _read.add(path.resolve())
+        _read.add(os.path.realpath(path))
 
 
 def forget_inputs(*paths: Path) -> None:
     """Note that files which were read are no inputs of the user, but of a store that the command may write again."""
     if _read is not None:
-        _read.difference_update(path.resolve() for path in paths)
+        _read.difference_update(map(os.path.realpath, paths))
 
 
-def inputs_read() -> frozenset[Path]:
+def inputs_read() -> frozenset[str]:
     """What the command has read so far; nothing outside of a command."""
     return frozenset(_read or ())
 

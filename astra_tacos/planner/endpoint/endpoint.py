@@ -275,7 +275,7 @@ def divide_endpoint(
         divided = divided_run(run, npu, best.mode, best.partition, best.network_gbps / links)
         _write(folder, inputs, run, divided, model)
         result = EndpointResult(npu, traffic, links, model, best, tuple(tried), _in_turn(run, whole))
-        write_plan(folder, {"endpoint": result.to_json()}, [], ())
+        write_plan(folder, {"endpoint": result.to_json()})
     return result
 
 

@@ -85,7 +85,7 @@ def _schedule_only(request: PlanRequest, output: Path, on_progress: OnProgress) 
         result = schedule_run(request, folder, None, on_progress)
         run = read_run(planned_inputs(folder, request.inputs))
         recording = record_run(run, replay_run(run, result.backend, route_loads=True))
-        write_plan(folder, {"schedule": result.to_json()}, [], ())
+        write_plan(folder, {"schedule": result.to_json()})
         save_recording(recording, folder / REPLAY_FILE)
     return result
 

@@ -94,11 +94,12 @@ def read_names(trace: Trace, rows: Iterable[int]) -> list[str]:
     numbers = distinct(file)
     first, members = group_by(np.searchsorted(numbers, file), np.arange(len(wanted)), len(numbers))
     result = np.empty(len(wanted), object)
+    known: dict[bytes, tuple[str, ...]] = {}
     for one, begin, end in zip(numbers.tolist(), first[:-1].tolist(), first[1:].tolist(), strict=True):
         chosen = members[begin:end]
         these, earliest, place = np.unique(local[chosen], return_index=True, return_inverse=True)
         path, expected = Path(f"{trace.prefix}.{one}.et"), trace.node_id[wanted[chosen[earliest]]].tolist()
-        _, ids, names = find(load_file(path), these)
+        _, ids, names = find(load_file(path), these, known)
         if ids != expected:
             raise ConfigError(f"{path}: has changed since it was read, expected node {expected[len(ids) - 1]}")
         result[chosen] = np.array(names, object)[place]

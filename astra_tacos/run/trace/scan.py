@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.run.trace.trace import NO_LISTS, NumberLists
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.grouping import in_ranges
 from astra_tacos.support.input_file import BEGIN, open_regular, refuse_json_trace
 
 MAX_UNPACKED_BYTES = 1 << 32
@@ -270,13 +271,24 @@ def _lists(file: FileBytes, has: NDArray[np.uint8], first_row: int) -> tuple[Num
     return found[0], found[1]
 
 
-def find(file: FileBytes, rows: NDArray[np.int64]) -> tuple[list[int], list[int], tuple[str, ...]]:
-    """Byte offsets, ids and names of the nodes at some ascending rows; fewer if the file has fewer nodes."""
+def find(
+    file: FileBytes, rows: NDArray[np.int64], known: dict[bytes, tuple[str, ...]] | None = None
+) -> tuple[list[int], list[int], tuple[str, ...]]:
+    """Byte offsets, ids and names of the nodes at some ascending rows; fewer if the file has fewer nodes.
+
+    Names that are `known` by their sizes and bytes are not made again: files of many ranks have the same.
+    """
     from astra_tacos.run.trace._scan_kernels import find_nodes
 
     places = np.empty((4, len(rows)), np.int64)
     places = places[:, : find_nodes(file.data, file.size, rows, places)]
-    return places[0].tolist(), places[1].view(np.uint64).tolist(), _texts(file, places[2:])
+    ids = places[1].view(np.uint64).tolist()
+    if known is None:
+        return places[0].tolist(), ids, _texts(file, places[2:])
+    at, size = places[2:]
+    key = size.tobytes() + file.data[in_ranges(at, at + size)[1]].tobytes()
+    names = known[key] if key in known else known.setdefault(key, _texts(file, places[2:]))
+    return places[0].tolist(), ids, names
 
 
 def _texts(file: FileBytes, places: NDArray[np.int64]) -> tuple[str, ...]:
