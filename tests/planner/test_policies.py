@@ -328,6 +328,7 @@ def test_what_is_no_schedule_is_refused(text: str, message: str) -> None:
 
 def test_options_of_several_policies_are_told_apart() -> None:
     assert parse_schedule("bytescheduler:partition=1MB,credit=3MB") == parse_schedule("split:partition=1MB,priority:credit=3MB")
-    assert parse_schedule("as-is") is None
+    with pytest.raises(ConfigError, match="expected it alone"):
+        parse_schedule(" as-is ")
     assert parse_schedule("wfbp") == ()
     assert isinstance((parse_schedule("tictac") or ())[0], Request)

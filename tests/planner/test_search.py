@@ -62,7 +62,7 @@ def test_one_rank_stands_for_all_that_are_alike(
     for number, schedule in enumerate(
         ("fifo", "split:partition=100KB,of=both,priority:credit=300KB", "reorder,decouple", "fuse")
     ):
-        requests = parse_schedule(schedule) or ()
+        requests = parse_schedule(schedule)
         one, other = alike.make(requests), apart.make(requests)
         assert not isinstance(one, str) and not isinstance(other, str), (one, other)
         assert one.end_ns == other.end_ns, schedule
@@ -96,7 +96,7 @@ def test_an_iteration_is_the_period_of_a_long_loop(tmp_path: Path) -> None:
     before = replay_run(workload.run)
     candidates = Candidates(workload, before, before.backend, per_iteration=True)
     assert candidates.cost_as_is_ns == pytest.approx(14 * unit_us * 1000, rel=1e-4)
-    made = candidates.make(parse_schedule("priority") or ())
+    made = candidates.make(parse_schedule("priority"))
     assert not isinstance(made, str)
     assert made.cost_ns == pytest.approx(13 * unit_us * 1000, rel=1e-4)
     found = search(candidates, 10, lambda done, total: None)

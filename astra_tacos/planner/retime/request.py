@@ -81,8 +81,8 @@ def describe(requests: tuple[Request, ...]) -> str:
     return ",".join(map(str, requests)) or "fifo"
 
 
-def parse_schedule(text: str) -> tuple[Request, ...] | None:
-    """The policies that a text asks for, in its order; None for `as-is`.
+def parse_schedule(text: str) -> tuple[Request, ...]:
+    """The policies that a text asks for, in its order.
 
     Policies are separated by commas; options follow a colon and are separated by commas, too, as in
     `split:partition=1MB,of=both,priority`.
@@ -92,8 +92,6 @@ def parse_schedule(text: str) -> tuple[Request, ...] | None:
     ConfigError
         If a policy, system or option is not known, or a value does not fit.
     """
-    if text.strip() == AS_IS:
-        return None
     found: list[Request] = []
     for name, options in _parts(text):
         if name in (AS_IS, SEARCH):

@@ -116,7 +116,7 @@ class _Search:
                 if cost_ns is not None and (name not in best_of or cost_ns < best_of[name][0]):
                     best_of[name] = cost_ns, request
         for system in SYSTEMS:
-            self.take({request.name: request for request in parse_schedule(system) or ()})
+            self.take({request.name: request for request in parse_schedule(system)})
         start, start_ns = dict(self.combination), self.best_ns
         self.improve(start)
         if self.worth == 1 or self.best_ns > start_ns * self.worth:
