@@ -163,8 +163,8 @@ def _star(root, weight, pair, ground):
         if is_member[npu] and npu != root:
             into[npu] = channel_between(npu, root, channels)
             out[npu] = channel_between(root, npu, channels)
-            paid += _carry(weight, into[npu], ground)
-            paid += _carry(weight, out[npu], ground)
+            for row in (into, out):
+                paid += _carry(weight, row[npu], ground)
     return paid
 
 
