@@ -50,8 +50,8 @@ def tacos(topology: Topology, collective: Collective, timing: Timing, seed: int)
         If some NPU cannot be reached.
     """
     if not collective.reduces:
-        due_ns, owner = _deadline_ns(topology, collective, timing, seed, ingress), collective.chunk_owner
-        gathered = match_all_gather(topology, collective, timing, seed, owner, reverse=False, deadline_ns=due_ns)
+        due_ns = _deadline_ns(topology, collective, timing, seed, ingress)
+        gathered = match_all_gather(topology, collective, timing, seed, reverse=False, deadline_ns=due_ns)
         copies = np.zeros(len(gathered.chunk), np.bool_)
         # The matcher sends as early as can be, unless links differ, where slow ones may be left idle on purpose, or there are
         # switches, whose ports wait for one another.
@@ -80,8 +80,8 @@ def _deadline_ns(
 
 def _reduce_scatter(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
     """An All-Gather on the transposed network, reversed in time."""
-    due_ns, owner = _deadline_ns(topology, collective, timing, seed, egress), collective.chunk_owner
-    backward = match_all_gather(topology, collective, timing, seed, owner, reverse=True, deadline_ns=due_ns)
+    due_ns = _deadline_ns(topology, collective, timing, seed, egress)
+    backward = match_all_gather(topology, collective, timing, seed, reverse=True, deadline_ns=due_ns)
     order = np.argsort(-backward.end_ns[::-1], kind="stable")
     chunk, channel = backward.chunk[::-1][order], backward.channel[::-1][order]
     return settle(topology, collective, timing, Sends(chunk, channel, np.ones(len(chunk), np.bool_)), "tacos", seed)
@@ -94,18 +94,7 @@ def _gather_back(scattered: Schedule) -> list[Schedule]:
     another has the Reduce-Scatter reversed.
     """
     topology, collective, timing, seed = scattered.topology, scattered.collective, scattered.timing, scattered.seed
-    chunk_ready = np.zeros(collective.num_chunks, np.int64)
-    np.maximum.at(chunk_ready, scattered.chunk, scattered.done_ns)
-    forward = match_all_gather(
-        topology,
-        collective,
-        timing,
-        seed,
-        collective.chunk_owner,
-        reverse=False,
-        link_free_ns=_release_ns(scattered),
-        chunk_ready_ns=chunk_ready,
-    )
+    forward = match_all_gather(topology, collective, timing, seed, reverse=False, after=scattered)
     gathers = [(forward.chunk, forward.channel)]
     back = _channel_back(topology, timing)
     if back is not None:
@@ -146,20 +135,3 @@ def _least_overlapping_ns(topology: Topology, collective: Collective, timing: Ti
 
 def _has_equal_channels(timing: Timing) -> bool:
     return bool(np.all(timing.channel_delay_ns == timing.channel_delay_ns[0]))
-
-
-def _release_ns(schedule: Schedule) -> NDArray[np.int64]:
-    """int64[num_links], when each link is free after its last send."""
-    topology, timing = schedule.topology, schedule.timing
-    size_class = schedule.collective.chunk_class[schedule.chunk]
-    release = np.zeros(topology.num_links, np.int64)
-    up, down = topology.channel_link[schedule.channel], topology.channel_down_link[schedule.channel]
-    switched = down >= 0
-    if timing.is_blocking:
-        np.maximum.at(release, up, schedule.end_ns)
-        np.maximum.at(release, down[switched], schedule.end_ns[switched])
-        return release
-    np.maximum.at(release, up, schedule.start_ns + timing.link_hold_ns[up, size_class])
-    down, size_class, end = down[switched], size_class[switched], schedule.end_ns[switched]
-    np.maximum.at(release, down, end - timing.link_delay_ns[down, size_class] + timing.link_hold_ns[down, size_class])
-    return release

@@ -113,7 +113,7 @@ def _sort(keys, size):
 
 
 @inlined
-def _free_links_into(npu, now, random, samples, unequal, network, state, picks):
+def _free_links_into(npu, now, random, unequal, network, state, picks):
     """Put the free direct links into an NPU into `picks`, in the order in which they choose; returns how many, and `random`.
 
     Fastest first, then fewest useful chunks, then at random. While the NPU lacks many chunks no link runs out of them, and
@@ -124,6 +124,7 @@ def _free_links_into(npu, now, random, samples, unequal, network, state, picks):
     if state.lacking[dst] == 0:
         return num_picks, random
     few = state.lacking[dst] <= _FEW
+    samples = ((len(state.copies) - 1) >> (6 + _COUNTED_SHIFT)) + 1
     random += GOLDEN
     bits = mix(random)
     word_from = np.uint64(below(bits, samples) << _COUNTED_SHIFT)
@@ -178,11 +179,16 @@ def _find_useful(src, dst, block, blocks, state, allowed):
 
 
 @inlined
-def _choose(found, found_from, first, bits, src, dst, state, allowed):
-    """One of the chunks of the words that `_find_useful` found, from a random word and a random bit on."""
+def _choose_word(found, found_from, first):
+    """One of the words that `_find_useful` found, from a random one on."""
     turn = np.uint64(first) & _BLOCK_MASK
     found |= found << np.uint64(BLOCK)
-    word = found_from + ((trailing_zeros(found >> turn) + turn) & _BLOCK_MASK)
+    return found_from + ((trailing_zeros(found >> turn) + turn) & _BLOCK_MASK)
+
+
+@inlined
+def _choose(word, bits, src, dst, state, allowed):
+    """One of the useful chunks of a word, from a random bit on."""
     useful = state.held[src, word] & ~state.taken[dst, word] & allowed[word]
     if useful & state.rare[word] != ZERO:
         useful &= state.rare[word]
@@ -207,13 +213,10 @@ def _take(npu, chunk, rare_limit, network, state):
 
 
 @inlined
-def _start(rows, channel, chunk, size, now, network, state, sends, heap_size):
-    """Write down a send and queue what it entails; returns the size of the heap."""
-    row = np.uint64(rows)
-    sends.chunk[row] = chunk
-    sends.channel[row] = channel
-    sends.start_ns[row] = now
-    used = np.uint64(channel)
+def _queue_events(row, size, network, state, sends, heap_size):
+    """Queue what the send in a row entails, and note its end; returns the size of the heap."""
+    used = np.uint64(sends.channel[row])
+    now = sends.start_ns[row]
     for part in range(PARTS + 3 * size, PARTS + 3 * size + 3):
         code = np.int64(network.channels[used, np.uint64(part)])
         if code == 0:
@@ -230,7 +233,7 @@ def _start(rows, channel, chunk, size, now, network, state, sends, heap_size):
         if tail == state.queues[queue, HEAD]:
             heap_push(state.heap_ns, state.heap_queue, 0, heap_size, time, np.int64(queue))
             heap_size += 1
-        state.ring[np.uint64(tail)] = (rows << KIND_BITS) | (code & (LANDS | FREES_UP | FREES_DOWN))
+        state.ring[np.uint64(tail)] = (np.int64(row) << KIND_BITS) | (code & (LANDS | FREES_UP | FREES_DOWN))
         tail += 1
         state.queues[queue, TAIL] = tail if tail < state.queues[queue, TO] else state.queues[queue, FROM]
     return heap_size
@@ -270,31 +273,26 @@ def _list_around(npu, now, num_todo, network, state, space):
 
 
 @inlined
-def _come_due(queue, now, late, many, everywhere, num_todo, chunks, network, state, space, sends):
-    """Let what comes due in one queue (or of what was late from the start) land or become free, and note where to look.
+def _come_due(everywhere, num_todo, chunks, network, state, space, sends):
+    """Let what comes due in the first queue of the heap land or become free, and note where to look.
 
-    From `many` such events on, look everywhere instead. Returns when the queue's next event comes due (-1: it has none).
+    From many such events on, look everywhere instead. Returns when the queue's next event comes due (-1: it has none).
     """
-    num_delays = len(state.queues)
-    is_late = queue == num_delays
+    now, queue = state.heap_ns[0], state.heap_queue[0]
+    is_late = queue == len(state.queues) - 1
     following_ns = np.int64(-1)
-    if is_late:
-        at = late
-        stop = np.int64(len(chunks.late_ns))
-        started = now
-        ring_from = np.int64(0)
-        ring_to = np.int64(0)
-    else:
-        at = state.queues[queue, HEAD]
-        stop = state.queues[queue, TAIL]
-        started = now - state.queues[queue, DELAY]
-        ring_from = state.queues[queue, FROM]
-        ring_to = state.queues[queue, TO]
-        if not everywhere:
-            waiting = stop - at if at < stop else stop - at + ring_to - ring_from
-            if waiting > many:
-                ahead = at + many if at + many < ring_to else at + many - ring_to + ring_from
-                everywhere = sends.start_ns[state.ring[ahead] >> KIND_BITS] == started
+    at = state.queues[queue, HEAD]
+    stop = state.queues[queue, TAIL]
+    started = now - state.queues[queue, DELAY]
+    ring_from = state.queues[queue, FROM]
+    ring_to = state.queues[queue, TO]
+    if not (is_late or everywhere):
+        # Not where there are switches: they pair better when they are looked at only after a change.
+        many = len(space.listed) if len(space.listed) == len(state.lacking) else len(sends.chunk)
+        waiting = stop - at if at < stop else stop - at + ring_to - ring_from
+        if waiting > many:
+            ahead = at + many if at + many < ring_to else at + many - ring_to + ring_from
+            everywhere = sends.start_ns[state.ring[ahead] >> KIND_BITS] == started
     while at != stop:
         chunk = up = down = np.int64(-1)
         npu = np.int64(0)
@@ -336,11 +334,8 @@ def _come_due(queue, now, late, many, everywhere, num_todo, chunks, network, sta
             num_todo = _list(np.int64(network.link_place[up]), num_todo, space)
         if down >= 0:
             num_todo = _list(np.int64(network.link_place[down]), num_todo, space)
-    if is_late:
-        late = at
-    else:
-        state.queues[queue, HEAD] = at
-    return following_ns, late, everywhere, num_todo
+    state.queues[queue, HEAD] = at
+    return following_ns, everywhere, num_todo
 
 
 @kernel
@@ -352,14 +347,10 @@ def match(seed: int, chunks: Chunks, far: Far, network: Network, state: State, s
     random = np.uint64(seed)
     rare_limit = np.int64(1)
     heap_size = np.int64(len(chunks.late_ns) > 0)
-    late = np.int64(0)
     num_todo = np.int64(num_places)
     everywhere = True
-    # Not where there are switches: these pair better when they are looked at only after a change.
-    many = num_places if num_places == num_npus else len(sends.chunk)
     blocks = state.held.shape[1] >> _BLOCK_SHIFT
     used_words = (num_chunks + 63) >> 6
-    samples = ((num_chunks - 1) >> (6 + _COUNTED_SHIFT)) + 1
     strict = False
     restricted = True
     unequal = False
@@ -378,7 +369,7 @@ def match(seed: int, chunks: Chunks, far: Far, network: Network, state: State, s
                 position = 0
             space.listed[place] = False
             if place < num_npus:
-                num_picks, random = _free_links_into(place, now, random, samples, unequal, network, state, space.picks)
+                num_picks, random = _free_links_into(place, now, random, unequal, network, state, space.picks)
             else:
                 random += GOLDEN
                 num_picks = pair_ports(place - num_npus, mix(random), now, far, network, state, space)
@@ -427,10 +418,13 @@ def match(seed: int, chunks: Chunks, far: Far, network: Network, state: State, s
                     allow_all(space)
                 if found == ZERO:
                     continue
-                chunk = _choose(found, found_from, first, bits, src, dst, state, space.allowed)
+                chunk = _choose(_choose_word(found, found_from, first), bits, src, dst, state, space.allowed)
                 _take(npu, chunk, rare_limit, network, state)
-                size = np.int64(chunks.chunk_class[chunk])
-                heap_size = _start(rows, channel, chunk, size, now, network, state, sends, heap_size)
+                row = np.uint64(rows)
+                sends.chunk[row] = chunk
+                sends.channel[row] = channel
+                sends.start_ns[row] = now
+                heap_size = _queue_events(row, np.int64(chunks.chunk_class[chunk]), network, state, sends, heap_size)
                 rows += 1
                 if rows == rare_limit * num_chunks:  # the mean number of copies has grown by one
                     rare_limit += 1
@@ -446,9 +440,7 @@ def match(seed: int, chunks: Chunks, far: Far, network: Network, state: State, s
         now = state.heap_ns[0]
         while heap_size > 0 and state.heap_ns[0] == now:
             queue = state.heap_queue[0]
-            following_ns, late, everywhere, num_todo = _come_due(
-                queue, now, late, many, everywhere, num_todo, chunks, network, state, space, sends
-            )
+            following_ns, everywhere, num_todo = _come_due(everywhere, num_todo, chunks, network, state, space, sends)
             if following_ns < 0:
                 heap_size -= 1
                 following_ns = state.heap_ns[heap_size]

@@ -106,7 +106,7 @@ class State(NamedTuple):
     """
 
     link_free: I64_OUT  # ns
-    queues: I64_2D_OUT  # columns: DELAY to TAIL
+    queues: I64_2D_OUT  # columns: DELAY to TAIL; the last one's ends are in the chunks' `late_ns`
     ring: I64_OUT
     heap_ns: I64_OUT
     heap_queue: I64_OUT

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.link_use import count_work
+from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.support.graph import Graph
@@ -106,11 +107,9 @@ def match_all_gather(
     collective: Collective,
     timing: Timing,
     seed: int,
-    owner: NDArray[np.int32],
     *,
     reverse: bool,
-    link_free_ns: NDArray[np.int64] | None = None,
-    chunk_ready_ns: NDArray[np.int64] | None = None,
+    after: Schedule | None = None,
     deadline_ns: int | None = None,
 ) -> Sends:
     """The sends by which every NPU gets every chunk, as links are matched with chunks; by ascending start.
@@ -120,17 +119,16 @@ def match_all_gather(
     topology
         The network.
     collective
-        The collective; only its chunks matter.
+        The collective; only its chunks and where they are at first matter.
     timing
         Delays of chunks on the links of the network.
     seed
         Seed of random choices.
-    owner
-        int32[num_chunks], where each chunk is at first.
     reverse
         Whether to match on the transposed network.
-    link_free_ns, chunk_ready_ns
-        int64[num_links] and int64[num_chunks], from when on each link is free and each chunk is ready; 0 by default.
+    after
+        If given, a schedule that comes first. A link is free after the last send over it there. A chunk is ready after the
+        last `done_ns` of its sends there.
     deadline_ns
         If given, slow links do not take chunks that faster links can bring by then (see `far_chunks`).
 
@@ -142,24 +140,23 @@ def match_all_gather(
     from astra_tacos.synthesizer.matching._matching_kernels import match
     from astra_tacos.synthesizer.matching._table_kernels import Chunks, Far, Sends
 
-    network = matching_network(topology, timing, reverse=reverse)
-    if chunk_ready_ns is None:
-        chunk_ready_ns = np.zeros(len(owner), np.int64)
-    link_free = np.zeros(topology.num_links, np.int64)
-    if link_free_ns is not None:
-        np.maximum(link_free_ns - network.link_head_start_ns, 0, out=link_free)
+    network, owner = matching_network(topology, timing, reverse=reverse), collective.chunk_owner
+    chunk_ready, link_free = np.zeros(len(owner), np.int64), np.zeros(topology.num_links, np.int64)
+    if after is not None:
+        np.maximum.at(chunk_ready, after.chunk, after.done_ns)
+        np.maximum(_release_ns(after) - network.link_head_start_ns, 0, out=link_free)
     num_sends = len(owner) * (topology.num_npus - 1)
     sends = Sends(*np.empty((2, num_sends), np.int32), *np.empty((2, num_sends), np.int64))
     slow_ns, is_far = NEVER_NS, np.empty((0, 0), np.bool_)
     if deadline_ns is not None:
         slow_ns, is_far = far_chunks(topology, timing, owner, deadline_ns, reverse=reverse)
-    late_ns, late_what = _late(chunk_ready_ns, link_free)
+    late_ns, late_what = _late(chunk_ready, link_free)
     is_complete = match(
         seed,
         Chunks(owner, collective.chunk_class.astype(np.uint8), late_ns, late_what),
         Far(slow_ns, as_words(is_far)),
         network.tables,
-        *network.state(owner, chunk_ready_ns <= 0, late_ns, link_free),
+        *network.state(owner, chunk_ready <= 0, late_ns, link_free),
         sends,
     )
     count_work(_MATCH * num_sends)
@@ -174,3 +171,20 @@ def _late(chunk_ready_ns: NDArray[np.int64], link_free_ns: NDArray[np.int64]) ->
     what = np.concatenate((2 * np.arange(len(chunk_ready_ns)), 2 * np.arange(len(link_free_ns)) + 1))
     order = np.argsort(late_ns, kind="stable")[np.count_nonzero(late_ns <= 0) :]
     return late_ns[order], what[order]
+
+
+def _release_ns(schedule: Schedule) -> NDArray[np.int64]:
+    """int64[num_links], when each link is free after its last send."""
+    topology, timing = schedule.topology, schedule.timing
+    size_class = schedule.collective.chunk_class[schedule.chunk]
+    release = np.zeros(topology.num_links, np.int64)
+    up, down = topology.channel_link[schedule.channel], topology.channel_down_link[schedule.channel]
+    switched = down >= 0
+    if timing.is_blocking:
+        np.maximum.at(release, up, schedule.end_ns)
+        np.maximum.at(release, down[switched], schedule.end_ns[switched])
+        return release
+    np.maximum.at(release, up, schedule.start_ns + timing.link_hold_ns[up, size_class])
+    down, size_class, end = down[switched], size_class[switched], schedule.end_ns[switched]
+    np.maximum.at(release, down, end - timing.link_delay_ns[down, size_class] + timing.link_hold_ns[down, size_class])
+    return release

@@ -152,10 +152,11 @@ class MatchingNetwork:
         size = np.minimum(self.most_events, num_chunks * (num_npus - 1)) + 1
         ring_to = np.cumsum(size)
         ring_from = ring_to - size
-        queues = np.column_stack((self.delay_ns, ring_from, ring_to, ring_from, ring_from))
-        heap_ns, heap_queue = np.empty((2, len(queues) + 1), np.int64)
+        late = 0, 0, len(late_ns), 0, len(late_ns)
+        queues = np.vstack((np.column_stack((self.delay_ns, ring_from, ring_to, ring_from, ring_from)), late))
+        heap_ns, heap_queue = np.empty((2, len(queues)), np.int64)
         if len(late_ns):
-            heap_ns[0], heap_queue[0] = late_ns[0], len(queues)
+            heap_ns[0], heap_queue[0] = late_ns[0], len(queues) - 1
 
         chunk = np.arange(num_chunks)
         bit = np.left_shift(np.uint64(1), (chunk % 64).astype(np.uint64))

@@ -62,6 +62,14 @@ class Channels(NamedTuple):
     through: I64
 
 
+class Links(NamedTuple):
+    """Links: from when on each is free, when a link of a switch last became free, and how many sends each has left."""
+
+    free_ns: I64_OUT
+    freed_at: I64_OUT
+    sends_left: I64_OUT  # see `start_order`
+
+
 @helper
 def _grown(array, size):
     if size < len(array):
@@ -82,7 +90,7 @@ def _key(used, urgency, channels, sends_left):
 
 
 @helper
-def _most_urgent(link, now, freed_at, first_urgency, link_free_ns, channels, sends_left, by_urgency):
+def _most_urgent(link, now, first_urgency, by_urgency, channels, links):
     """The key and channel of the most urgent message that a link of a switch, which has become free, could take; -1 if none.
 
     Those of an up-link are all whose down-link is free. Those of a down-link are the ones whose up-link has been free before:
@@ -97,9 +105,9 @@ def _most_urgent(link, now, freed_at, first_urgency, link_free_ns, channels, sen
             continue
         up = channels.link[used]
         other = channels.down_link[used] if up == link else up
-        if link_free_ns[other] > now or (up != link and freed_at[up] == now):
+        if links.free_ns[other] > now or (up != link and links.freed_at[up] == now):
             continue
-        key = _key(used, key, channels, sends_left)
+        key = _key(used, key, channels, links.sends_left)
         if key < best_key:
             best_key = key
             best = used
@@ -125,8 +133,7 @@ def start_order(sends: Sends, slots: Slots, channels: Channels, sends_left: I64_
     num_ready = np.zeros(len(channels.send_first) - 1, np.int64)
     first_urgency = np.full(len(num_ready), _NONE, np.int64)  # of what channels have ready
     by_urgency = np.all(sends_left <= 0)
-    link_free_ns = np.zeros(num_links, np.int64)
-    freed_at = np.full(num_links, -1, np.int64)
+    links = Links(np.zeros(num_links, np.int64), np.full(num_links, -1, np.int64), sends_left)
     event_ns = np.empty(1024, np.int64)
     events = np.empty(1024, np.int64)
     num_events = 0
@@ -152,7 +159,7 @@ def start_order(sends: Sends, slots: Slots, channels: Channels, sends_left: I64_
     for link in range(num_links):
         if channels.through_first[link] < channels.through_first[link + 1]:
             freed[num_freed] = link
-            freed_at[link] = 0
+            links.freed_at[link] = 0
             num_freed += 1
 
     now = 0
@@ -162,7 +169,7 @@ def start_order(sends: Sends, slots: Slots, channels: Channels, sends_left: I64_
         num_offers = 0
         for i in range(num_freed):
             link = freed[i]
-            key, used = _most_urgent(link, now, freed_at, first_urgency, link_free_ns, channels, sends_left, by_urgency)
+            key, used = _most_urgent(link, now, first_urgency, by_urgency, channels, links)
             num_examined += channels.through_first[link + 1] - channels.through_first[link]
             if used >= 0:
                 keys = _grown(keys, num_offers)
@@ -174,9 +181,9 @@ def start_order(sends: Sends, slots: Slots, channels: Channels, sends_left: I64_
             used = woken[i]
             up = channels.link[used]
             down = channels.down_link[used]
-            if num_ready[used] == 0 or link_free_ns[up] > now:
+            if num_ready[used] == 0 or links.free_ns[up] > now:
                 continue
-            if down >= 0 and (link_free_ns[down] > now or freed_at[up] == now or freed_at[down] == now):
+            if down >= 0 and (links.free_ns[down] > now or links.freed_at[up] == now or links.freed_at[down] == now):
                 continue
             keys = _grown(keys, num_offers)
             offers = _grown(offers, num_offers)
@@ -190,10 +197,10 @@ def start_order(sends: Sends, slots: Slots, channels: Channels, sends_left: I64_
             heap_drop_first(keys, offers, 0, num_offers)
             up = channels.link[used]
             down = channels.down_link[used]
-            if link_free_ns[up] > now or (down >= 0 and link_free_ns[down] > now):
+            if links.free_ns[up] > now or (down >= 0 and links.free_ns[down] > now):
                 link = up if side == _OF_UP else down
-                if side and link_free_ns[link] <= now:
-                    key, used = _most_urgent(link, now, freed_at, first_urgency, link_free_ns, channels, sends_left, by_urgency)
+                if side and links.free_ns[link] <= now:
+                    key, used = _most_urgent(link, now, first_urgency, by_urgency, channels, links)
                     num_examined += channels.through_first[link + 1] - channels.through_first[link]
                     if used >= 0:
                         heap_push(keys, offers, 0, num_offers, key, (used << _SIDE_BITS) | side)
@@ -207,7 +214,7 @@ def start_order(sends: Sends, slots: Slots, channels: Channels, sends_left: I64_
             num_started += 1
             up_ns = now + sends.up_busy_ns[send]
             land_ns = now + sends.usable_ns[send]
-            link_free_ns[up] = up_ns
+            links.free_ns[up] = up_ns
             sends_left[up] -= 1
             if down >= 0:
                 sends_left[down] -= 1
@@ -221,7 +228,7 @@ def start_order(sends: Sends, slots: Slots, channels: Channels, sends_left: I64_
                 num_events += 1
             if down >= 0:
                 down_ns = now + sends.down_busy_ns[send]
-                link_free_ns[down] = down_ns
+                links.free_ns[down] = down_ns
                 if down_ns == land_ns:
                     kind |= _FREES_DOWN
                 else:
@@ -290,5 +297,5 @@ def start_order(sends: Sends, slots: Slots, channels: Channels, sends_left: I64_
                     continue
                 link = channels.link[used] if side == 0 else channels.down_link[used]
                 freed[num_freed] = link
-                freed_at[link] = now
+                links.freed_at[link] = now
                 num_freed += 1

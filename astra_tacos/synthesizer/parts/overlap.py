@@ -153,8 +153,9 @@ def overlap_phases(topology: Topology, collective: Collective, timing: Timing, s
     shares, slowed = phases
     random = np.random.default_rng(seed)
     root = _roots(shares, collective.num_chunks, random)
-    sums = match_all_gather(topology, collective, slowed[0], seed, root, reverse=True)
-    copies = match_all_gather(topology, collective, slowed[1], seed, root, reverse=False)
+    rooted = replace(collective, chunk_owner=root)
+    sums = match_all_gather(topology, rooted, slowed[0], seed, reverse=True)
+    copies = match_all_gather(topology, rooted, slowed[1], seed, reverse=False)
 
     src, dst = topology.channel_src, topology.channel_dst
     sum_hops, copy_hops = np.empty(len(sums.chunk), np.int32), np.empty(len(copies.chunk), np.int32)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from astra_tacos.support.kernels.compiled import BOOL, F64, F64_OUT, I32_3D_OUT, I64, I64_OUT, helper, kernel
+from astra_tacos.support.kernels.compiled import BOOL, F64, F64_OUT, I32_3D_OUT, I64, I64_OUT, helper, inlined, kernel
 from astra_tacos.support.kernels.shared import heap_drop_first, heap_push
 from astra_tacos.synthesizer.routing._path_kernels import NEVER, Channels, Links, channel_between, load_link, price_links
 
@@ -27,10 +27,21 @@ class Trees(NamedTuple):
     is_member: BOOL  # [num_npus]
 
 
-@helper
-def _carry(amount, channel, channels, links, load, price):
+class Ground(NamedTuple):
+    """Where trees grow: who is to be reached, the channels, and their links with the loads and prices of the trees so far."""
+
+    is_member: BOOL
+    channels: Channels
+    links: Links
+    load: F64_OUT
+    price: F64_OUT
+
+
+@inlined
+def _carry(amount, channel, ground):
     """Add what so many chunks hold the links of a channel to their loads; returns what the channel cost before."""
-    up, down = channels.up[channel], channels.down[channel]
+    links, load, price = ground.links, ground.load, ground.price
+    up, down = ground.channels.up[channel], ground.channels.down[channel]
     cost = price[up]
     load_link(links, up, amount, load, price)
     if down >= 0:
@@ -40,20 +51,21 @@ def _carry(amount, channel, channels, links, load, price):
 
 
 @helper
-def _lay(weight, row, channels, links, load, price):
+def _lay(weight, row, ground):
     """Add a tree to the loads (or take it off, if the weight is negative)."""
     for npu in range(len(row)):
         if row[npu] >= 0:
-            _carry(weight, row[npu], channels, links, load, price)
+            _carry(weight, row[npu], ground)
 
 
 @helper
-def _grow_from(start, weight, is_member, inward, links, channels, row, work):
+def _grow_from(start, weight, inward, links, row, ground, space):
     """Grow one tree from its root and add it to the loads; returns what its channels cost, -1 if a member is out of reach.
 
     The member that is cheapest to reach is joined next, from wherever in the tree (Takahashi and Matsuyama 1980).
     """
-    load, price, (cost, away, by, way, inside, heap_cost, heap_device) = work
+    is_member, channels, price = ground.is_member, ground.channels, ground.price
+    cost, away, by, way, inside, heap_cost, heap_device = space
     num_npus = len(row)
     num_devices = len(cost)
     has_switches = num_devices > num_npus
@@ -98,7 +110,7 @@ def _grow_from(start, weight, is_member, inward, links, channels, row, work):
                     before = np.int64(links.src[by[before]])
                 used = channel_between(npu, before, channels) if inward else channel_between(before, npu, channels)
                 row[npu] = used
-                paid += _carry(weight, used, channels, links, load, price)
+                paid += _carry(weight, used, ground)
                 inside[npu] = True
                 away[npu] = away[before] + delay
                 left -= is_member[npu]
@@ -137,9 +149,10 @@ def _has_channel(src, dst, channels):
 
 
 @helper
-def _star(root, weight, is_member, links, channels, into, out, work):
+def _star(root, weight, pair, ground):
     """Lay channels between a root and every member, to and fro; returns what they cost, -1 if there is none to some member."""
-    load, price = work[0], work[1]
+    is_member, channels = ground.is_member, ground.channels
+    into, out = pair[0], pair[1]
     for npu in range(len(into)):
         into[npu] = -1
         out[npu] = -1
@@ -150,19 +163,20 @@ def _star(root, weight, is_member, links, channels, into, out, work):
         if is_member[npu] and npu != root:
             into[npu] = channel_between(npu, root, channels)
             out[npu] = channel_between(root, npu, channels)
-            paid += _carry(weight, into[npu], channels, links, load, price)
-            paid += _carry(weight, out[npu], channels, links, load, price)
+            for row in (into, out):
+                paid += _carry(weight, row[npu], ground)
     return paid
 
 
 @helper
-def _start_where_sums_end(root, weight, is_member, links, channels, into, out, work):
+def _start_where_sums_end(root, weight, pair, ground):
     """Move the root of a pair of trees to where sums are complete; returns it, and what the channels that this saves cost.
 
     An NPU that is no member and gets sums from one NPU only adds nothing to them, so that NPU has the whole sum already: it
     passes it on instead of getting it back. Branches that no longer lead to a member are cut off.
     """
-    load, price = work[0], work[1]
+    is_member, channels = ground.is_member, ground.channels
+    into, out = pair[0], pair[1]
     saved = 0.0
     start = root
     while not is_member[root]:
@@ -175,7 +189,7 @@ def _start_where_sums_end(root, weight, is_member, links, channels, into, out, w
         if children != 1:
             break
         if out[child] >= 0:
-            saved += _carry(-weight, out[child], channels, links, load, price)
+            saved += _carry(-weight, out[child], ground)
             out[child] = -1
         out[root] = into[child]
         into[child] = -1
@@ -189,7 +203,7 @@ def _start_where_sums_end(root, weight, is_member, links, channels, into, out, w
                 for other in range(len(out)):
                     leads_on |= out[other] >= 0 and channels.src[out[other]] == npu
                 if not leads_on:
-                    saved += _carry(-weight, out[npu], channels, links, load, price)
+                    saved += _carry(-weight, out[npu], ground)
                     out[npu] = -1
                     is_whole = False
     return root, saved
@@ -228,7 +242,8 @@ def grow(
     num_devices, num_links = len(from_root.out_first) - 1, len(from_root.hold)
     price = np.empty(num_links, np.float64)
     price_links(from_root, load, price)
-    # What the growth of a tree writes to: loads and prices; costs and delays, ways, who is inside, and a heap.
+    ground = Ground(trees.is_member, channels, from_root, load, price)
+    # What else the growth of a tree writes to: costs and delays, ways, who is inside, and a heap.
     space = (
         np.empty(num_devices, np.float64),
         np.zeros(num_npus, np.float64),
@@ -238,39 +253,35 @@ def grow(
         np.empty(num_links + num_npus + 2, np.float64),
         np.empty(num_links + num_npus + 2, np.int64),
     )
-    work = (load, price, space)
     grown = np.full((3, num_kinds, num_npus), -1, np.int32)
     roots = np.empty(3, np.int64)
-    member = trees.is_member
     for turn in range(len(order)):
         t = order[turn]
         weight = trees.weight[t]
         for kind in range(num_kinds):
-            _lay(-weight, tree[kind, t], channels, from_root, load, price)
+            _lay(-weight, tree[kind, t], ground)
         best = -1
         least = NEVER
         for which in range(1 if trees.offer[t] < 0 else 3):
             root = trees.root[t] if which == 0 else trees.offer[t]
             paid = 0.0
             if which == 2:
-                paid = _star(root, weight, member, from_root, channels, grown[2, 0], grown[2, 1], work)
+                paid = _star(root, weight, grown[2], ground)
                 if paid < 0:
                     continue
             else:
                 for kind in range(num_kinds):
                     links = to_root if trees.inward[kind] else from_root
-                    row = grown[which, kind]
-                    more = _grow_from(root, weight, member, trees.inward[kind], links, channels, row, work)
+                    more = _grow_from(root, weight, trees.inward[kind], links, grown[which, kind], ground, space)
                     if more < 0:
                         return t
                     paid += more
             if num_kinds == 2:
-                into, out = grown[which, 0], grown[which, 1]
-                root, saved = _start_where_sums_end(root, weight, member, from_root, channels, into, out, work)
+                root, saved = _start_where_sums_end(root, weight, grown[which], ground)
                 paid -= saved
             roots[which] = root
             for kind in range(num_kinds):
-                _lay(-weight, grown[which, kind], channels, from_root, load, price)
+                _lay(-weight, grown[which, kind], ground)
             if paid < least:
                 least = paid
                 best = which
@@ -278,5 +289,5 @@ def grow(
         for kind in range(num_kinds):
             for npu in range(num_npus):  # the assignment of a row takes 3 s more to compile, for its errors' texts
                 tree[kind, t, npu] = grown[best, kind, npu]
-            _lay(weight, tree[kind, t], channels, from_root, load, price)
+            _lay(weight, tree[kind, t], ground)
     return -1

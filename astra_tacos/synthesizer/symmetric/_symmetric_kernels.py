@@ -53,7 +53,7 @@ def _next_random(random):
 
 
 @helper
-def _find(look, classes, coset, begun, items, num_items, num_chunks, state):
+def _find(look, classes, coset, begun, arrived, num_chunks, state):
     """The next (item, destination) of a class: the first item, in the order of arrival, that leads to a new coset of a level.
 
     `look` is the class, the level, and where it remembers how far it looked.
@@ -65,10 +65,10 @@ def _find(look, classes, coset, begun, items, num_items, num_chunks, state):
     at, tried, room, random, copies = state
     stride, size, first = classes.stride[way], classes.size[way], classes.after_first[way]
     found_item, found_dst = np.int64(NOTHING), np.int64(NOTHING)
-    fewest, last = NEVER, np.int64(num_items)
+    fewest, last = NEVER, np.int64(len(arrived))
     place = at[slot]
     while place < last:
-        item = items[place]
+        item = arrived[place]
         here, chunk = item // num_chunks, item % num_chunks
         member = here // stride % size
         base = here - member * stride
@@ -171,6 +171,7 @@ def grow_trees(num_chunks: int, classes: Classes, coset: I32_2D, deadline_ns: in
             heap_drop_first(keys, values, 0, pending)
         if seed > 0:
             _shuffle(items, before, num_items, random)
+        arrived = items[:num_items]
         for way in range(num_classes):
             if free[way] > now or now + classes.delay_ns[way] > deadline:
                 continue
@@ -181,10 +182,9 @@ def grow_trees(num_chunks: int, classes: Classes, coset: I32_2D, deadline_ns: in
             if idle_since[way] == num_items:
                 continue
             level, fallback = classes.level[way], classes.fallback[way]
-            item, dst = _find((way, level, way), classes, coset, begun, items, num_items, num_chunks, state)
+            item, dst = _find((way, level, way), classes, coset, begun, arrived, num_chunks, state)
             if item < 0 and fallback > level:
-                look = way, fallback, way + num_classes
-                item, dst = _find(look, classes, coset, begun, items, num_items, num_chunks, state)
+                item, dst = _find((way, fallback, way + num_classes), classes, coset, begun, arrived, num_chunks, state)
             if item < 0:
                 idle_since[way] = num_items
                 continue
