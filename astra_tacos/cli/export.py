@@ -66,6 +66,8 @@ def export(
     16,384 ranks, which ASTRA-sim and the other commands take.
     """
     if name == _RUN:
+        if options:
+            raise click.UsageError("Got --option, expected none: the format run has no options.")
         _export_run(schedule, output, network_path, as_json)
         return
     if network_path is not None:

@@ -16,7 +16,9 @@ from astra_tacos.cli.shared.console import compile_ahead, echo, print_json, prog
 from astra_tacos.cli.shared.inputs import network_of
 from astra_tacos.cli.shared.lint_table import print_findings, print_repair
 from astra_tacos.cli.shared.options import backend_option, optional_files, output_option, verbose_option, workload_option
+from astra_tacos.run.run import RANKS
 from astra_tacos.solver.first_use import LINTING, REPAIRING
+from astra_tacos.support.errors import ConfigError
 
 if TYPE_CHECKING:
     from astra_tacos.run.backend import Backend
@@ -104,6 +106,8 @@ def lint(
     if fix:
         if output is None:
             raise click.UsageError("Missing option '--output'.")
+        if (workload / RANKS).is_file():
+            raise ConfigError(f"{workload}: is a compact run, expected the ordinary one, which `export --format run` writes")
         from astra_tacos.workload.repairer.repair import check_repair_output, repair
 
         check_repair_output(output, inputs)
@@ -115,7 +119,7 @@ def lint(
     if output is not None or ranks is not None or without:
         raise click.UsageError("--output, --ranks and --without are for --fix.")
     from astra_tacos.planner.compact.expanded import expanded
-    from astra_tacos.run.run import RANKS, RunInputs
+    from astra_tacos.run.run import RunInputs
     from astra_tacos.workload.linter.lint import lint as lint_run
     from astra_tacos.workload.repairer.steps import mending_step
 
@@ -125,8 +129,8 @@ def lint(
         if (workload / RANKS).is_file():
             if inputs.system or inputs.groups or inputs.remote_memory:
                 raise click.UsageError(f"{workload} is a compact run, which has all files: expected --network alone.")
-            with expanded(workload, network_of(workload, inputs.network)) as files:
-                report = lint_run(files, backend, limit).moved(str(files.directory), str(workload))
+            with expanded(workload, network_of(workload, inputs.network)) as (files, source):
+                report = lint_run(files, backend, limit).renamed(source)
         else:
             for name in ("system", "network"):
                 if getattr(inputs, name) is None:

@@ -62,7 +62,13 @@ _file = click.Path(path_type=Path)
     multiple=True,
     help="A rank whose compute takes longer, like 5:1.1; may be given several times.",
 )
-@click.option("--csv", "csv_path", type=_file, metavar="FILE", help="Write a row per rank, and one per link to FILE.links.csv.")
+@click.option(
+    "--csv",
+    "csv_path",
+    type=_file,
+    metavar="FILE",
+    help="Write a row per rank to NAME.csv, and one per link to NAME.links.csv.",
+)
 @click.option("--chrome-trace", type=_file, metavar="FILE", help="Write a timeline for Perfetto (ui.perfetto.dev).")
 @output_option("Write replay.json (the output of --json) and replay.npz here, for `astra-tacos report`.")
 @verbose_option
@@ -100,6 +106,8 @@ def replay(
 
     check_ns3(ns3_config, backend, in_ns3)
     asked, slow = ReplayOutputs(csv_path, chrome_trace, output), dict(slowed)
+    if len(slow) < len(slowed):
+        raise click.UsageError("Got a rank of --slow twice, expected one factor for each.")
     if is_packet_level(backend) and chrome_trace is not None:
         raise click.UsageError("--chrome-trace needs an analytical backend: packets of many messages take turns on a link.")
     if inputs is None:
@@ -115,6 +123,8 @@ def replay(
             compact = replay_compact(target, read_network(network_path), backend, asked, progress, slow)
             _finish(compact, verbose=verbose, as_json=as_json)
             return
+        if kind is Kind.COMPACT_RUN:
+            raise click.UsageError(f"--backend astra-sim and ns-3 need an ordinary run: `export {path} --format run` writes it.")
         if asked != ReplayOutputs() or slow or astra_sim_bin or in_astra_sim:
             raise click.UsageError(
                 "--csv, --chrome-trace, --output, --slow and --backend astra-sim need a whole run: give --workload and --system."

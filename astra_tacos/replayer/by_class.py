@@ -56,10 +56,23 @@ class TranslatedLinks:
         latency = np.array([each.latency_ns for each in dimensions], np.float64)
         self.link_latency_ns = latency[of_link]
         self.link_bytes_per_ns = bytes_per_ns(np.array([each.bandwidth_gibps for each in dimensions], np.float64))[of_link]
-        self.link_src, self.link_dst = np.full((2, len(self.keys)), -1, np.int32)
+        self.link_src, self.link_dst = self._ends()
         num_hops = np.bincount(owner, used.sum(axis=1), minlength=len(src)).astype(np.int64)
         routes = listed_routes(np.concatenate(([0], np.cumsum(num_hops))), number.ravel())
         return slowest_rates(routes, self.link_bytes_per_ns) if self.cuts_through and len(src) else routes
+
+    def _ends(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """The devices at the ends of the links that stand for others; switches are numbered as `build_topology` does."""
+        lattice, dimensions = self._lattice, self._network.dimensions
+        count = lattice.num_ranks
+        of_dimension, ends = np.divmod(self.keys, count * count)
+        dimension, way = np.divmod(of_dimension, 3)
+        stride, size, _ = (column[dimension] for column in lattice.columns)
+        switches = [count // each.size * each.building_block.num_switches(each.size) for each in dimensions]
+        first = count + np.concatenate(([0], np.cumsum(switches)))[dimension]
+        switch = first + ends // (stride * size) * stride + ends % stride
+        source, target = np.where(way == _DIRECT, ends // count, ends), np.where(way == _DIRECT, ends % count, ends)
+        return np.where(way == _DOWN, switch, source).astype(np.int32), np.where(way == _UP, switch, target).astype(np.int32)
 
     def of_all_links(self, outcome: RunOutcome, whole: CongestionAware) -> RunOutcome:
         """The outcome with all links of the network, each with the figures of the link that stands for it."""

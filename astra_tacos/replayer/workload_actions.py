@@ -206,8 +206,9 @@ def workload_actions(run: Run) -> Actions:
             amount[accesses] = _access_ns(check, accesses, columns.tensor_size, run.remote_memory)[accesses]
             action[accesses] = kernels.MEMORY
     counts = (action == kernels.COMPUTE) & ~columns.is_cpu_op
+    takes_time = counts & (run.system.roofline_enabled | (trace.duration_us > 0))  # without a duration a node takes 1 ns anyway
     for rank, factor in run.slow:
-        own = np.flatnonzero(counts & (trace.owner == rank))
+        own = np.flatnonzero(takes_time & (trace.owner == rank))
         amount[own] = np.rint(amount[own] * factor)
     return Actions(action, amount, slot, counts)
 

@@ -66,8 +66,8 @@ def run_result(run: Run, outcome: RunOutcome, recording: Recording) -> dict[str,
     number of nodes and the ns that each rank spent in them. `links` has one entry per used link: its ends, its bytes, the ns for
     which it was busy, and their share of the run. `critical_path` is that of the `recording` of this replay.
 
-    Where classes of ranks are replayed, lists by rank have an entry a class. `ranks` is the rank that stands for each,
-    `num_ranks` the number of all ranks, and there are no `links`.
+    Where classes of ranks are replayed, lists by rank have an entry a class, and so has `links`. `ranks` is the rank that stands
+    for each, `num_ranks` the number of all ranks.
     """
     owners = run.workload.owners
     classes = {} if owners is None else {"num_ranks": run.network.num_npus, "ranks": owners.tolist()}
@@ -86,7 +86,7 @@ def run_result(run: Run, outcome: RunOutcome, recording: Recording) -> dict[str,
         "compute_ns": outcome.compute_ns.tolist(),
         "sent_bytes": outcome.sent_bytes.tolist(),
         "collectives": recorded_collectives(recording, recording.after),
-        "links": _links(run, outcome) if owners is None else [],
+        "links": _links(run, outcome),
         "critical_path": summarize_path(recording, recording.after).to_json(),
         **classes,
     }
@@ -170,7 +170,7 @@ def run_title(run: Run) -> str:
         ", ".join(f"{int(kinds[kind]):,} {name}" for kind, name in counts if kinds[kind]) or f"{run.workload.num_nodes:,} other"
     )
     if run.workload.owners is None:
-        return f"{run.workload.num_ranks} ranks on {run.network.name}: {nodes} nodes"
+        return f"{run.workload.num_ranks:,} ranks on {run.network.name}: {nodes} nodes"
     ranks = f"{run.network.num_npus:,} ranks of {run.workload.num_ranks:,} classes"
     return f"{ranks} on {run.network.name}: {nodes} nodes in one rank of each class"
 

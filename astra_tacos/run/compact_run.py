@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.network.blocks.routing import CyclicTranslations
-from astra_tacos.network.network_config import Dimension, NetworkConfig
+from astra_tacos.network.network_config import MAX_NPUS, Dimension, NetworkConfig
 from astra_tacos.network.rotations import mixed
 from astra_tacos.run.groups import ALL_RANKS, CommunicatorGroups, group_id, group_ids
 from astra_tacos.run.lattice import CompactTrace, Lattice, listed
 from astra_tacos.run.patterns import TAGS
 from astra_tacos.run.run import CLASSES, MEMORY, NATIVE, PATTERN_KEYS, RANKS, SYSTEM, Run, implementations
 from astra_tacos.run.system import read_remote_memory, read_system
-from astra_tacos.run.trace.reader import read_trace
+from astra_tacos.run.trace.reader import read_trace, trace_files
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import ABSENT, Trace
 from astra_tacos.support.errors import ConfigError
@@ -188,25 +188,29 @@ def read_compact(folder: Path, network: NetworkConfig, *, checks: bool = True) -
     stride, _, _ = lattice.columns
     members: dict[int, tuple[int, ...]] = {}
     listed = content.get("groups", {})
-    for name, triples in (listed if isinstance(listed, dict) else {"groups": listed}).items():
+    if not isinstance(listed, dict):
+        raise ConfigError(f"{source}: groups is {describe(listed)}, expected a mapping")
+    for name, triples in listed.items():
         number, ranks = group_id(name), np.zeros(1, np.int64)
-        if number is None or not isinstance(triples, list) or len(triples) != len(size):
-            raise ConfigError(f"{source}: group {name}, expected a number from 1 on, and [first, step, count] for each dimension")
+        if number is None or number in members or not isinstance(triples, list) or len(triples) != len(size):
+            found_it = f"group {name} {'again' if number in members else f'is {describe(triples)}'}"
+            expected = "a number from 1 on, once, and [first, step, count] for each dimension"
+            raise ConfigError(f"{source}: {found_it}, expected {expected}")
         for triple, apart, count in zip(triples, stride.tolist(), size, strict=True):
             first, step, many = _numbers(source, f"group {name}", triple, 3)
-            values = np.arange(many) * step + first
-            if not many or step < 1 or values[-1] >= count:
+            if not many or step < 1 or first + (many - 1) * step >= count:
                 raise ConfigError(f"{source}: group {name} has {triple}, expected coordinates below {count}")
+            values = np.arange(many) * min(step, count) + first
             ranks = (values[:, None] * apart + ranks).ravel()
         members[number] = tuple(ranks.tolist())
     ranks = lattice.representatives
     system = read_system(folder / SYSTEM, folder)
-    trace = read_trace(folder / CLASSES, chunks=False, workload=True, most_ranks=len(ranks) + 1)
-    if trace.num_ranks != len(ranks):
-        raise ConfigError(f"{folder / CLASSES}: traces of {trace.num_ranks} classes, expected {len(ranks)} as in {source}")
+    _check_traces(folder / CLASSES, "classes", len(ranks), source)
+    trace = read_trace(folder / CLASSES, chunks=False, workload=True)
     prefixes, implementation = implementations(trace, system)
-    positions = content.get("collectives", {})
-    known = positions if isinstance(positions, dict) else {}
+    known = content.get("collectives", {})
+    if not isinstance(known, dict):
+        raise ConfigError(f"{source}: collectives is {describe(known)}, expected a mapping")
     if unknown := [prefix for prefix in prefixes if prefix not in known]:
         raise ConfigError(
             f"{source}: collectives: nothing of {unknown[0]}, which {folder / SYSTEM} names, expected its positions"
@@ -233,11 +237,13 @@ def read_compact(folder: Path, network: NetworkConfig, *, checks: bool = True) -
 
 def _read_collective(folder: Path, source: Path, prefix: str, content: object) -> CompactTrace:
     lattice = _lattice(source, f"collectives: {prefix}: ", content)
-    trace = read_trace(folder / prefix, chunks=False, most_ranks=len(lattice.representatives) + 1)
-    if trace.num_ranks != len(lattice.representatives):
-        found, expected = trace.num_ranks, len(lattice.representatives)
-        raise ConfigError(f"{folder / prefix}: traces of {found} positions, expected {expected} as in {source}")
-    return CompactTrace(trace, lattice)
+    _check_traces(folder / prefix, "positions", len(lattice.representatives), source)
+    return CompactTrace(read_trace(folder / prefix, chunks=False), lattice)
+
+
+def _check_traces(prefix: Path, what: str, expected: int, source: Path) -> None:
+    if (found := len(trace_files(prefix))) != expected:
+        raise ConfigError(f"{prefix}: traces of {found} {what}, expected {expected} as in {source}")
 
 
 def fixed_dimensions(compact: CompactRun) -> list[int]:
@@ -246,8 +252,10 @@ def fixed_dimensions(compact: CompactRun) -> list[int]:
 
 
 def _numbers(source: Path, what: str, value: object, count: int | None = None) -> list[int]:
-    if not isinstance(value, list) or not all(is_whole(each, 0, math.inf) for each in value) or count not in (None, len(value)):
-        raise ConfigError(f"{source}: {what} is {describe(value)}, expected a list of {count or 'whole'} numbers")
+    if not isinstance(value, list) or not all(is_whole(each, 0, MAX_NPUS) for each in value) or count not in (None, len(value)):
+        raise ConfigError(
+            f"{source}: {what} is {describe(value)}, expected a list of {count or 'whole'} numbers up to {MAX_NPUS:,}"
+        )
     return value
 
 

@@ -118,7 +118,7 @@ class Run:
         """
         if unknown := [rank for rank in slow if not 0 <= rank < self.network.num_npus]:
             raise ConfigError(f"--slow: found rank {unknown[0]}, expected one below {self.network.num_npus}")
-        return replace(self, slow=tuple(sorted(slow.items())))
+        return replace(self, slow=tuple(sorted((rank, factor) for rank, factor in slow.items() if factor != 1)))
 
 
 def read_run(inputs: RunInputs) -> Run:

@@ -168,6 +168,20 @@ def test_a_compact_run_is_written_rank_by_rank(capsys: pytest.CaptureFixture[str
     assert found and {each["file"] for each in found if each["severity"] == "error"} == {"run/system.json"}
     assert invoke("lint --workload run", capsys)[0] == BAD_INPUT
     Path("run/system.json").write_text(json.dumps(system))
+    status, _, err = invoke("lint --fix --workload run --network n.yml --output fixed", capsys)
+    assert status == BAD_INPUT and "is a compact run, expected the ordinary one" in err
+    status, _, err = invoke("replay run --network n.yml --csv same --output same", capsys)
+    assert (status, err) == (BAD_INPUT, "astra-tacos: error: same: given twice, expected another directory (--output)\n")
+    status, _, err = invoke("replay run --network n.yml --slow 0:2 --slow 0:3", capsys)
+    assert status == BAD_INPUT and "expected one factor for each" in err
+    status, _, err = invoke("replay run --network n.yml --backend astra-sim", capsys)
+    assert status == BAD_INPUT and "`export run --format run` writes it" in err
+    status, _, err = invoke("export run --network n.yml --format run --output other -O a=b", capsys)
+    assert status == BAD_INPUT and "the format run has no options" in err
+    Path("f.yml").write_text(Path("n.yml").read_text() + "astra_tacos: { failed_links: [[0, 1]] }\n")
+    status, _, err = invoke("plan --compact run --network f.yml --output failed", capsys)
+    assert status == BAD_INPUT and "f.yml: the network does not look the same" in err
+    assert "--baseline" in invoke("plan --compact --help", capsys)[1]
     assert invoke("replay run --network n.yml --chrome-trace t.json", capsys)[0] == 0 and Path("t.json").is_file()
     status, _, err = invoke("export run --network n.yml --format run --output all_run0", capsys)
     assert status == BAD_INPUT and err.startswith("astra-tacos: error: all_run0: ")

@@ -145,6 +145,27 @@ def test_what_classes_tell_of_a_large_run_is_what_its_ranks_do(backend: Backend,
     assert by_classes > 0  # what began elsewhere is said to have begun on a representative
 
 
+def test_links_that_stand_for_others_are_links_of_the_network() -> None:
+    """Each link of a class has the bytes and the time of the link with these ends in the replay of all ranks."""
+    compared_links = 0
+    for seed in range(20):
+        some = random_compact_run(seed)
+        try:
+            classes, whole = replay_classes(some, CONGESTION_AWARE), replay_run(some.expand(), CONGESTION_AWARE)
+        except AstraTacosError:
+            continue
+        ends = zip(whole.link_src.tolist(), whole.link_dst.tolist(), strict=True)
+        figures = zip(whole.link_bytes.tolist(), whole.link_busy_ns.tolist(), strict=True)
+        of_link: dict[tuple[int, int], set[tuple[int, int]]] = {}
+        for end, figure in zip(ends, figures, strict=True):
+            of_link.setdefault(end, set()).add(figure)
+        columns = (classes.link_src, classes.link_dst, classes.link_bytes, classes.link_busy_ns)
+        for src, dst, size, busy in zip(*(column.tolist() for column in columns), strict=True):
+            assert (size, busy) in of_link[src, dst]
+            compared_links += 1
+    assert compared_links > 50
+
+
 def test_packets_are_refused() -> None:
     with pytest.raises(ConfigError, match="a compact run on the packet backend, expected congestion-aware or congestion-unaware"):
         replay_classes(random_compact_run(0), PACKET)
@@ -156,6 +177,7 @@ def test_slow_ranks_take_as_long_as_with_longer_durations(seed: int) -> None:
     run = random_compact_run(seed).expand()
     run = replace(run, system=replace(run.system, roofline_enabled=False))
     chosen = Random(seed).sample(range(run.workload.num_ranks), min(3, run.workload.num_ranks))
+    run = replace(run, workload=replace(run.workload, duration_us=run.workload.duration_us * (run.workload.duration_us != 5)))
     slow = np.isin(run.workload.rank, chosen) & (run.workload.kind == NodeType.COMP) & ~run.columns.is_cpu_op
     longer = replace(run, workload=replace(run.workload, duration_us=np.where(slow, 2, 1) * run.workload.duration_us))
     slowed = run.slowed(dict.fromkeys(chosen, 2.0))

@@ -51,7 +51,8 @@ class Command(click.Command):
             if not names:
                 return super().make_context(info_name, args, parent, **extra)
             mode = self._mode(names[0])
-            left = args if names[0] in _option_names(mode) else [word for word in args if word != names[0]]
+            asks = any(word in ("-h", "--help", _HELP_ALL.opts[0]) for word in given)
+            left = [word for word in args if word != names[0]] if asks or names[0] not in _option_names(mode) else args
             return mode.make_context(f"{info_name} {names[0]}", left, parent, **extra)
         except click.NoSuchOption as error:
             commands = {f"`{info_name}`": self} | {f"`{info_name} {name}`": self._mode(name) for name in self.modes}

@@ -125,7 +125,7 @@ class Slow(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic 
         except ValueError:
             number, factor = -1, 0.0
         if number < 0 or not 0 < factor <= _MOST:
-            self.fail(f"found {str(value)[:60]!r}, expected a rank and a factor, like 5:1.1", param, ctx)
+            self.fail(f"found {str(value)[:60]!r}, expected a rank and a factor up to {_MOST:,}, like 5:1.1", param, ctx)
         return number, factor
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from astra_tacos.run.backend import Backend, choose_backend
 from astra_tacos.run.compact_run import CompactRun, read_compact
 from astra_tacos.run.groups import ALL_RANKS, group_ids
 from astra_tacos.run.lattice import CompactTrace, Lattice
-from astra_tacos.run.run import MEMORY, SYSTEM, WORKLOAD, RunInputs, write_groups
+from astra_tacos.run.run import CLASSES, GROUPS, MEMORY, NETWORK, RANKS, SYSTEM, WORKLOAD, RunInputs, write_groups
 from astra_tacos.run.trace.node_bytes import change_attribute, load_rank, node_at, replace_nodes, set_attribute
 from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.run.trace.schema import NodeType
@@ -55,8 +56,8 @@ def export_ordinary(some: CompactRun, output: Path, backend: Backend | None = No
 
 
 @contextlib.contextmanager
-def expanded(folder: Path, network: Path) -> Iterator[RunInputs]:
-    """The files of the ordinary run of a compact one, in a directory that goes away.
+def expanded(folder: Path, network: Path) -> Iterator[tuple[RunInputs, Callable[[str], str]]]:
+    """The files of the ordinary run of a compact one, in a directory that goes away; and what names their sources in a text.
 
     Parameters
     ----------
@@ -70,8 +71,17 @@ def expanded(folder: Path, network: Path) -> Iterator[RunInputs]:
     """
     with tempfile.TemporaryDirectory() as scratch:
         output = Path(scratch) / folder.name
-        export_ordinary(read_compact(folder, read_network(network)), output)
-        yield RunInputs.in_folder(output, NAME)
+        some = read_compact(folder, read_network(network))
+        export_ordinary(some, output)
+        place = some.lattice.places(np.arange(some.lattice.num_ranks)).tolist()
+        trace = re.compile(rf"{re.escape(str(output / WORKLOAD / NAME))}\.(\d+)\.et")
+
+        def source(text: str) -> str:
+            text = trace.sub(lambda found: f"{folder / CLASSES}.{place[int(found[1])]}.et", text)
+            text = text.replace(str(output / GROUPS), str(folder / RANKS)).replace(str(output / NETWORK), str(network))
+            return text.replace(str(output), str(folder))
+
+        yield RunInputs.in_folder(output, NAME), source
 
 
 def write_expanded(some: CompactRun, known: Mapping[str, SymmetricTraces], folder: Path, backend: Backend) -> None:

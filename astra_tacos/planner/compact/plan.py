@@ -23,13 +23,13 @@ from astra_tacos.planner.run_bound import RunBound
 from astra_tacos.planner.run_files import COLLECTIVE, PER_NODE, PLAN_FILE, copy_network, write_system
 from astra_tacos.replayer.run_replay import replay_classes
 from astra_tacos.run.backend import Backend, choose_backend
-from astra_tacos.run.compact_run import CompactRun, read_compact, write_ranks
+from astra_tacos.run.compact_run import CompactRun, read_compact, why_not_compact, write_ranks
 from astra_tacos.run.groups import ALL_RANKS, group_ids
 from astra_tacos.run.recording import REPLAY_FILE, record_run, save_recording
 from astra_tacos.run.run import CLASSES, GROUPS, MEMORY, NATIVE, NETWORK, RANKS, SYSTEM, Run
 from astra_tacos.run.system import MAX_NODE_ID
 from astra_tacos.run.trace.node_bytes import load_rank, node_at, replace_nodes, set_attribute
-from astra_tacos.schedule.timing import LinkModel
+from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.solver.possibility import RunEnd
 from astra_tacos.support.errors import ConfigError, ReplayError
 from astra_tacos.support.files import check_replaceable, replaced_directory, write_json
@@ -183,11 +183,14 @@ def plan_compact(
     ReplayError
         If no run can be replayed.
     """
+    if why := why_not_compact(some.run):
+        raise ConfigError(f"{some.run.network.source}: {why}")
     model = choose_backend(backend, some.run.network)
     search = Search(some, model, baseline, on_progress)
     native = search.best_native(quick)
-    # Where there are no queues, sends that wait for one another only on their links count with queues (`RunEnd`).
-    link_models: tuple[LinkModel, ...] = tuple(dict.fromkeys((model.link_model, "pipelined")))
+    # Also for the other link model: without queues, sends that wait on their links alone count with queues (`RunEnd`), and with
+    # queues, a run may be refused whose events have no one order.
+    link_models = sorted(LINK_MODELS, key=lambda each: each != model.link_model)
     best = search.choose(native, [search.synthesize(each) for each in link_models])
     if search.before is not None and search.before.is_before(best):
         search.notes.append(f"keep the run as it is: it ends at {search.before.end.counted_ns:,} ns, before this plan")

@@ -112,13 +112,17 @@ def _busiest_say(links: dict[str, Any]) -> str:
 
 _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "\N{MICRO SIGN}s"), (1, "ns"))
 
-_IMPOSSIBLE = (("the run before", "before_impossible"), ("the planned run", "after_impossible"))
+_IMPOSSIBLE = (
+    ("the run before", "before_impossible", "before_ns"),
+    ("the planned run", "after_impossible", "after_ns"),
+)
 """Keys of plan.json with the reason why no network lets these runs end so early."""
 
 
 def plan_facts(result: dict[str, Any], recording: Recording) -> str:
     """Markup of the summary of a plan, from the object in `plan.json`."""
-    before, after = result["before_ns"], result["after_ns"]
+    before, after = (_counted(result, when) for when in ("before", "after"))
+    assert after is not None  # a plan ends
     exposed_share = f"{result['exposed_after_ns'] / max(after, 1):.0%}"
     if before is not None:
         exposed_share = f"{result['exposed_before_ns'] / max(before, 1):.0%} → {exposed_share}"
@@ -134,12 +138,19 @@ def plan_facts(result: dict[str, Any], recording: Recording) -> str:
     pairs = [
         ("Judged by", f"the embedded replay, {result['backend']}"),
         ("Before", _before(result)),
-        *((f"Not possible: {run}", result[key]) for run, key in _IMPOSSIBLE if result.get(key)),
+        *((f"Not possible: {run}", f"{result[end]:,} ns: {result[key]}") for run, key, end in _IMPOSSIBLE if result.get(key)),
         *_best_native(result),
         *_common(recording),
         *((("Left as it was", "; ".join(dict.fromkeys(kept))),) if kept else ()),
     ]
     return _facts(facts) + _pairs(pairs)
+
+
+def _counted(result: dict[str, Any], when: str) -> int | None:
+    """When a run ends where a network can carry it; None if it does not end."""
+    possible: int | None = result.get(f"{when}_possible_ns")
+    end: int | None = result[f"{when}_ns"]
+    return end if possible is None else possible
 
 
 def schedule_facts(schedule: dict[str, Any], recording: Recording) -> str:
@@ -351,6 +362,8 @@ def plan_page(directory: Path, title: str | None = None) -> bytes:
     """
     recording = load_recording(directory / REPLAY_FILE)
     with _read(directory / PLAN_FILE) as result:
+        if result.get("num_ranks", recording.num_npus) != recording.num_npus:
+            raise ValueError(f"{result['num_ranks']} ranks, but {REPLAY_FILE} has {recording.num_npus}")
         if "cases" not in result:  # only scheduled
             return _scheduled_page(directory, title, result, recording)
         subtitle = (

@@ -52,7 +52,8 @@ class GeneratedRun:
         result = self.result
         operations = f"{result['num_ops']:.4g} operations for {result['tokens']:,} tokens"
         rows: list[tuple[str, ...]] = [("parameters", f"{result['parameters']:,}", operations)]
-        rows.append(("groups", ", ".join(f"{len(ids)} {kind}" for kind, ids in result["groups"].items()) or "none"))
+        counts = result.get("num_groups") or {kind: len(ids) for kind, ids in result["groups"].items()}
+        rows.append(("groups", ", ".join(f"{count:,} {kind}" for kind, count in counts.items()) or "none"))
         for name, entry in result["communication"].items():
             rows.append((name, format_size(entry["bytes"]), f"{entry['nodes']:,} nodes"))
         if (self.path / RANKS).is_file():
@@ -134,7 +135,7 @@ def generate(
             write_json(directory / "system.json", system)
             write_json(directory / "remote_memory.json", {"memory-type": "NO_MEMORY_EXPANSION"})
             groups = write_classes(step, columns, directory, config)
-            result = _result(step, device, stages, groups)
+            result = _result(step, device, stages, groups) | {"num_groups": _group_counts(step, groups)}
             write_json(directory / RESULT_FILE, result)
         return GeneratedRun(path, result)
     groups = number_groups(split, step.group_kinds)
@@ -147,6 +148,16 @@ def generate(
         write_json(directory / "remote_memory.json", {"memory-type": "NO_MEMORY_EXPANSION"})
         write_json(directory / RESULT_FILE, result)
     return GeneratedRun(path, result)
+
+
+def _group_counts(step: Step | LayeredStep, groups: Groups) -> dict[str, int]:
+    """How many groups of each kind all ranks of a compact run have, given those of the representatives."""
+    alike = step.parallelism.num_ranks // groups.of_rank.shape[1]
+    sizes = {number: len(members) for number, members in groups.members.items()}
+    return {
+        kind.name.lower().replace("_", "-"): round(alike * sum(1 / sizes[number] for number in groups.of_rank[kind].tolist()))
+        for kind in sorted(step.group_kinds)
+    }
 
 
 def _check_size(step: Step | LayeredStep, nodes: list[int]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -67,11 +67,10 @@ class LintReport:
     num_nodes: int
     backend: Backend
 
-    def moved(self, scratch: str, place: str) -> LintReport:
-        """The findings of files in a scratch directory, which name another one."""
-        texts = ("message", "remedy", "file")
+    def renamed(self, name_of: Callable[[str], str]) -> LintReport:
+        """The findings of files that are copies: a function gives the names of the files that a text should name."""
         findings = (
-            replace(each, **{name: value.replace(scratch, place) for name in texts if (value := getattr(each, name))})
+            replace(each, message=name_of(each.message), remedy=name_of(each.remedy), file=each.file and name_of(each.file))
             for each in self.findings
         )
         return replace(self, findings=tuple(findings))

@@ -27,7 +27,7 @@ from astra_tacos.run.recording import record_run
 from astra_tacos.run.run import Run, RunInputs, read_run
 from astra_tacos.run.trace.reader import trace_files
 from astra_tacos.solver.first_use import Progress
-from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError
+from astra_tacos.support.errors import AstraTacosError, ConfigError, OutputError, ReplayError
 from astra_tacos.support.files import check_apart, together
 from astra_tacos.workload.linter.lint import LintReport, lint
 
@@ -53,6 +53,9 @@ class ReplayOutputs:
         """
         check_apart((self.table, self.timeline), inputs)
         if self.directory is not None:
+            files = {path.resolve() for path in (self.table, self.timeline) if path is not None}
+            if self.directory.resolve() in files:
+                raise OutputError(f"{self.directory}: given twice, expected another directory (--output)")
             check_replay_directory(self.directory)
 
 
