@@ -127,7 +127,7 @@ def lint(
     limit = None if verbose or as_json else 1
     with progress("linting"):
         if (workload / RANKS).is_file():
-            if inputs.system or inputs.groups or inputs.remote_memory:
+            if inputs.system or inputs.groups or inputs.remote_memory or inputs.directory != Path():
                 raise click.UsageError(f"{workload} is a compact run, which has all files: expected --network alone.")
             with expanded(workload, network_of(workload, inputs.network)) as (files, source):
                 report = lint_run(files, backend, limit).renamed(source)

@@ -114,6 +114,8 @@ def replay(
         if path is None:
             raise click.UsageError("Missing PATH, or --workload, --system and --network.")
         kind, target = identify(path)
+        if kind is Kind.COMPACT_RUN and (is_packet_level(backend) or astra_sim_bin):
+            raise click.UsageError(f"Packets and --astra-sim-bin need an ordinary run: `export {path} --format run` writes it.")
         if kind is Kind.COMPACT_RUN and not in_astra_sim:
             from astra_tacos.network.network_config import read_network
 

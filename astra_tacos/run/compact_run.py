@@ -555,7 +555,8 @@ def _what_differs(run: Run, marks: _Words, labels: _Words) -> str:
     _, rank, other = best
     rows, others = (marks[trace.rank_first[one] : trace.rank_first[one + 1]] for one in (rank, other))
     length = min(len(rows), len(others))
-    at = int(np.argmax(rows[:length] != others[:length])) if (rows[:length] != others[:length]).any() else length - 1
-    return (
-        f"{trace.describe_node(int(trace.rank_first[rank]) + at)} differs from that of rank {other}, which is the same otherwise"
-    )
+    unlike = rows[:length] != others[:length]
+    if not unlike.any():
+        return f"rank {rank} has {len(rows):,} nodes, but rank {other} has {len(others):,}"
+    node = trace.describe_node(int(trace.rank_first[rank]) + int(np.argmax(unlike)))
+    return f"{node} differs from that of rank {other}, the first that does"

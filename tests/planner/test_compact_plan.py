@@ -11,8 +11,8 @@ import pytest
 from helpers.compact_runs import random_compact_run
 from helpers.generated import small_model, write_network
 
-from astra_tacos.network.network_config import read_network
-from astra_tacos.planner.compact.bound import compact_bound
+from astra_tacos.network.network_config import Dimension, read_network
+from astra_tacos.planner.compact.bound import _rates, compact_bound
 from astra_tacos.planner.compact.cases import find_cases, with_schedules
 from astra_tacos.planner.compact.plan import plan_compact
 from astra_tacos.planner.native_configuration import NativeConfiguration
@@ -27,6 +27,7 @@ from astra_tacos.run.groups import ALL_RANKS, group_ids
 from astra_tacos.run.run import NATIVE, RunInputs, read_run
 from astra_tacos.run.system import PER_NODE_KEY
 from astra_tacos.support.errors import AstraTacosError, ConfigError
+from astra_tacos.support.units import bytes_per_ns
 from astra_tacos.synthesizer.symmetric.chunks import best_symmetric
 from astra_tacos.workload.generator.directory import generate
 from astra_tacos.workload.generator.parallelism import Parallelism
@@ -139,6 +140,15 @@ def test_the_bound_is_below_that_of_all_ranks_or_as_true(shape: tuple[tuple[str,
         configuration = NativeConfiguration(((algorithm,),) * 4, policy="FIFO")
         end_ns = replay_run(configuration.run(workload.run), "congestion-aware").end_ns
         assert bound.end_ns <= end_ns
+
+
+@pytest.mark.parametrize(("block", "size"), [("Ring", 5), ("FullyConnected", 4), ("Switch", 4), ("Mesh", 3), ("Hypercube", 8)])
+def test_what_enters_a_member_is_bounded_by_the_member_with_most_links(block: str, size: int) -> None:
+    dimension = Dimension(block, size, 1.0, 100.0)
+    into = dimension.building_block.links(size).dst
+    most = np.bincount(into[into < size]).max() * float(bytes_per_ns(np.array([1.0]))[0])
+    assert _rates((dimension,), largest=True).tolist() == pytest.approx([most])
+    assert _rates((dimension,))[0] <= most
 
 
 def run_bound_compute(workload: object) -> int:

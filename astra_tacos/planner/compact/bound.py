@@ -115,15 +115,20 @@ def shapes_of(some: CompactRun) -> CollectiveShapes:
             is_one = len(np.unique(lattice.canonical(members)[0])) == 1
         counts[group == number], together[group == number] = own, is_one
     involved = columns.involved_dims[rows]
-    for index in range(counts.shape[1]):  # a collective over some dimensions is one of each part of the network
-        counts[(involved >= 0) & (involved >> index & 1 == 0), index] = 1
+    for index in range(counts.shape[1]):  # a collective of all ranks over some dimensions is one of each part of the network
+        counts[(group == ALL_RANKS) & (involved >= 0) & (involved >> index & 1 == 0), index] = 1
     return CollectiveShapes(rows, counts, together)
 
 
-def _rates(dimensions: tuple[Dimension, ...]) -> NDArray[np.float64]:
-    """Bytes per ns that leave an NPU over its links of each dimension, the mean over the members of a block."""
+def _rates(dimensions: tuple[Dimension, ...], largest: bool = False) -> NDArray[np.float64]:
+    """Bytes per ns into an NPU over its links of each dimension: the mean, or the largest, over the members of a block."""
     blocks = [(each.building_block, each.size) for each in dimensions]
-    per_npu = np.array([block.num_links(size) / size / (2 if block.num_switches(size) else 1) for block, size in blocks])
+    links = [block.num_links(size) / size / (2 if block.num_switches(size) else 1) for block, size in blocks]
+    for index, (block, size) in enumerate(blocks):
+        if largest and block.translations(size) is None:  # members differ, as in a Mesh
+            into = block.links(size).dst
+            links[index] = float(np.bincount(into[into < size]).max())
+    per_npu = np.array(links)
     rates: NDArray[np.float64] = per_npu * bytes_per_ns(np.array([each.bandwidth_gibps for each in dimensions]))
     return rates
 
@@ -166,7 +171,7 @@ def _entering_ns(some: CompactRun, shapes: CollectiveShapes) -> _Ints:
     )
     entering[members < 2] = 0
     latency = min(int(each.latency_ns) for each in run.network.dimensions)
-    times = (entering / _rates(run.network.dimensions).sum()).astype(np.int64) + np.where(entering > 0, latency, 0)
+    times = (entering / _rates(run.network.dimensions, largest=True).sum()).astype(np.int64) + np.where(entering > 0, latency, 0)
     return np.where(shapes.begins_together, times, 0)
 
 

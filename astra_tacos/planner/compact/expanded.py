@@ -70,7 +70,7 @@ def expanded(folder: Path, network: Path) -> Iterator[tuple[RunInputs, Callable[
         If the run has too many ranks, or a file is not what it should be.
     """
     with tempfile.TemporaryDirectory() as scratch:
-        output = Path(scratch) / folder.name
+        output = Path(scratch) / "run"
         some = read_compact(folder, read_network(network))
         export_ordinary(some, output)
         place = some.lattice.places(np.arange(some.lattice.num_ranks)).tolist()

@@ -120,7 +120,7 @@ class Search:
         """A run that can be replayed; None if it cannot, with a note."""
         candidate = Candidate(some, self.backend, self._why_incomplete(some.run), configuration, schedules or {})
         self._done += 1
-        self._on_progress(self._done, max(self._done, 16))
+        self._on_progress(self._done, max(self._done + 1, 16))
         if fixed := fixed_dimensions(some):
             self.notes.append(f"{name} is left out: its collectives treat ranks by their numbers in dimension {fixed[0]}")
             return None

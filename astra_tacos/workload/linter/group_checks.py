@@ -176,11 +176,13 @@ def plan_clash(facts: Facts) -> Findings:
 def plans_shared(facts: Facts) -> Findings:
     """Two groups of a rank run one pattern by one algorithm, which ASTRA-sim frees twice when it ends.
 
-    It may abort then (`free(): invalid pointer`, `malloc_consolidate(): unaligned fastbin chunk detected`), after all cycles are
-    printed, or not: that depends on the memory allocator alone. The plan of a group of fewer than all ranks frees a list of one
-    algorithm, which plans share (`CommunicatorGroup.cc`, `get_collective_plan`; `CollectivePlan.cc`).
+    It may abort then (`free(): invalid pointer`, `malloc_consolidate(): unaligned fastbin chunk detected`), or not: that depends
+    on the memory allocator alone. All cycles are known then, but the last lines of the output may be lost. The plan of a group of
+    fewer than all ranks frees a list of one algorithm, which plans share (`CommunicatorGroup.cc`, `get_collective_plan`;
+    `CollectivePlan.cc`).
 
-    Remedy: take the cycles and ignore the abort, or give the nodes custom traces of their own (`plan` does).
+    Remedy: take the cycles and ignore the abort (run again if ranks are missing), or give the nodes custom traces of their own
+    (`plan` does).
     """
     view, collectives, system = facts.workload, facts.collectives, facts.system
     has_own = np.isin(view.trace.node_id[collectives.row[collectives.planner]], list(system.per_node))

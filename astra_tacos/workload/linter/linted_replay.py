@@ -31,7 +31,7 @@ from astra_tacos.support.errors import AstraTacosError, ConfigError, OutputError
 from astra_tacos.support.files import check_apart, together
 from astra_tacos.workload.linter.lint import LintReport, lint
 
-_MOST_RANKS = 8
+_RANKS_SHOWN = 8
 _NONE: Mapping[int, float] = {}
 
 
@@ -282,7 +282,7 @@ def _rows(seen: AstraSimResult, reason: str | None) -> list[tuple[str, ...]]:
         rows.append(("end of the run", f"{seen.finish_ns[last]:,} ns", f"rank {last}"))
         rows.append(("exposed", f"{exposed.max():,} ns", f"at least {exposed.min():,} ns on every rank"))
     if reason is not None:
-        names = ", ".join(map(str, stalled[:_MOST_RANKS])) + (", ..." if len(stalled) > _MOST_RANKS else "")
+        names = ", ".join(map(str, stalled[:_RANKS_SHOWN])) + (", ..." if len(stalled) > _RANKS_SHOWN else "")
         count = f"{len(stalled)} of {len(seen.finish_ns)} ranks"
         rows.append(("never finished", count, f"{names} (exit status {seen.exit_status})"))
         rows.append(("last lines of ASTRA-sim", "", seen.last_words or "none"))
