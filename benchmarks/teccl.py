@@ -16,6 +16,7 @@ import statistics
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from astra_tacos.schedule.dependencies import data_dependencies
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.solver.request import Request
 from astra_tacos.solver.solve import solve
+from astra_tacos.support.errors import SynthesisError
 from astra_tacos.support.units import bytes_per_ns
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 
@@ -81,7 +83,11 @@ def tables() -> str:
                 more = (times * chunks for times in (2, 4) if collective == "all-gather" and times * chunks <= MOST_CHUNKS)
                 algorithms = dict.fromkeys((best.synthesizer, "tacos"))
                 options = [SearchOptions(synthesizer=each, chunks_per_npu=count) for count in more for each in algorithms]
-                for schedule in (best, *(solve(replace(request, options=each)).schedule for each in options)):
+                made = [best]
+                for each in options:
+                    with suppress(SynthesisError):  # chunks of less than 1 ns
+                        made.append(solve(replace(request, options=each)).schedule)
+                for schedule in made:
                     about = f"{schedule.synthesizer}, {schedule.collective.chunks_per_npu} chunks"
                     found.append((cut_through_ns(schedule) / 1e3, about))
                 if collective != "all-gather":

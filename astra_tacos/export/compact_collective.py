@@ -1,4 +1,4 @@
-"""Traces of symmetric schedules: what one NPU does, of which the trace of any other follows.
+"""Traces of symmetric schedules: what one NPU does, from which the trace of any other follows.
 
 NPU p sends the chunk of NPU n from u + n to v + n where a row of the schedule leads from u to v: row by row all NPUs send and
 receive once, to and from NPUs at the same distances. The traces are those of `export.chakra`, but nodes have the order of rows

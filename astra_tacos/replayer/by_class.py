@@ -42,7 +42,7 @@ class TranslatedLinks:
         self.keys = np.empty(0, np.int64)
 
     def routes(self, src: _Ints, dst: _Ints) -> Routes:
-        """See `NetworkModel.routes`."""
+        """See `NetworkModel.routes`; sets the links of this model, which are those on these routes."""
         lattice, dimensions = self._lattice, self._network.dimensions
         owner, source, target = crossed_pairs(self._network, src, dst)
         dimension = np.argmax(lattice.digits(source) != lattice.digits(target), axis=0) if len(owner) else owner
@@ -112,7 +112,7 @@ def link_keys(lattice: Lattice, dimension: _Ints, source: _Ints, target: _Ints, 
 def of_all_ranks(outcome: RunOutcome, some: Trace, whole: Trace, lattice: Lattice) -> RunOutcome:
     """The outcome of a run, given that of the representatives; links stay as they are.
 
-    An event that began on a rank of another class is that of its representative: it was there at that time, too.
+    Where what led to a node's end began on a rank of another class, the outcome names that class's representative.
     """
     representatives = lattice.representatives
     place = lattice.places(np.arange(lattice.num_ranks))

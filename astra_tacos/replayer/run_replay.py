@@ -18,7 +18,7 @@ from astra_tacos.replayer.routes import CongestionAware, Engine, NetworkModel
 from astra_tacos.replayer.stall import explain_stall
 from astra_tacos.replayer.workload_actions import workload_actions
 from astra_tacos.run.backend import BACKENDS, CUT_THROUGH, Backend, choose_backend
-from astra_tacos.run.compact_run import CompactRun, compact, why_not_compact
+from astra_tacos.run.compact_run import MOST_RANKS, CompactRun, compact, why_not_compact
 from astra_tacos.run.lattice import Lattice
 from astra_tacos.run.outcome import RunOutcome, Transmissions
 from astra_tacos.run.run import Run
@@ -103,6 +103,28 @@ def replay_classes(some: CompactRun, backend: Backend | str | None = None) -> Ru
     if why := why_not_compact(run):
         raise ConfigError(f"{run.workload.prefix}: {why}")
     return _replay(run, choose_backend(backend, run.network), some.lattice, False, False, None)
+
+
+def try_classes(some: CompactRun, backend: Backend | str | None = None) -> RunOutcome | None:
+    """The replay of a compact run by classes; None where ranks of a class may differ, and every rank has to be replayed.
+
+    Raises
+    ------
+    ConfigError, ReplayError
+        As `replay_classes`, if there are too many ranks for that (`MOST_RANKS`).
+    """
+    are_few = some.lattice.num_ranks <= MOST_RANKS
+    if why := why_not_compact(some.run):
+        if are_few:
+            return None
+        found = f"found {some.lattice.num_ranks:,} ranks, expected at most {MOST_RANKS:,}"
+        raise ConfigError(f"{some.run.workload.prefix}: {why}: {found}")
+    try:
+        return replay_classes(some, backend)
+    except ReplayError:
+        if are_few:
+            return None
+        raise
 
 
 def _replay(

@@ -419,7 +419,7 @@ def _fixed(run: Run, lattice: Lattice, groups: dict[int, set[tuple[int, int]]]) 
             size, period, digit = lattice.size[index], lattice.period[index], values[index]
             if period == size:
                 continue
-            # Values that are all there keep together, and the first turn puts them into another order: no more need be tried.
+            # A group with all values of the digit stays itself in every turn, and the first turn reorders it: one is enough.
             turns = np.arange(period, size if len(digit) < size else period + 1, period)[:, None]
             turned = np.sort((digit + turns) % size, axis=1)
             same = (turned == digit).all(axis=1)

@@ -104,7 +104,7 @@ class CompactCases:
 
 
 def find_cases(some: CompactRun) -> CompactCases:
-    """The distinct collectives of a compact run of several members and at least a byte.
+    """The distinct collectives of a compact run that have several members and move at least a byte.
 
     Raises
     ------

@@ -112,7 +112,8 @@ def write_expanded(some: CompactRun, known: Mapping[str, SymmetricTraces], folde
         (folder / prefix).parent.mkdir(parents=True, exist_ok=True)
         if prefix in known:
             known[prefix].write(folder / prefix, range(known[prefix].positions.num_ranks))
-        elif isinstance(collective, CompactTrace):
+        else:
+            assert isinstance(collective, CompactTrace)  # `read_compact`
             trace = read_trace(source / prefix, chunks=False, workload=True, most_ranks=collective.trace.num_ranks)
             _write_ranks(trace, collective.lattice, collective.expand().peer, folder / prefix)
     for name in (SYSTEM, PER_NODE, MEMORY):

@@ -13,13 +13,13 @@ import numpy as np
 from astra_tacos.collective import make_collective
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import Dimension, NetworkConfig
-from astra_tacos.replayer.run_replay import replay_classes, replay_run
+from astra_tacos.replayer.run_replay import replay_run, try_classes
 from astra_tacos.run.backend import CONGESTION_AWARE, Backend
-from astra_tacos.run.compact_run import MOST_RANKS, CompactRun
+from astra_tacos.run.compact_run import CompactRun
 from astra_tacos.run.run import Run
 from astra_tacos.study.optimizer.model import Floats, profile_arrays, step_ns, sub_dimension, subnetwork, subnetwork_model
 from astra_tacos.study.optimizer.shape import MESSAGE, Demand, Job, Profile, Shape, stages
-from astra_tacos.support.errors import ConfigError, ReplayError, SynthesisError
+from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
@@ -124,12 +124,8 @@ class Replays(Timer):
             return replay_run(replace(self._run, network=network), self._backend).end_ns
         network = replace(self._run.run.network, dimensions=dimensions)
         some = replace(self._run, run=replace(self._run.run, network=network))
-        try:
-            return replay_classes(some, self._backend).end_ns
-        except ReplayError:
-            if some.lattice.num_ranks > MOST_RANKS:
-                raise
-        return replay_run(some.expand(), self._backend).end_ns
+        outcome = try_classes(some, self._backend) or replay_run(some.expand(), self._backend)
+        return outcome.end_ns
 
 
 class Measure(Timer):

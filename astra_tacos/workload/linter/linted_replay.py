@@ -9,7 +9,7 @@ from typing import Any
 
 from astra_tacos.network.network_config import NetworkConfig, configured, read_network
 from astra_tacos.replayer.astra_sim import AstraSimResult, backend_of, find_binary, run_astra_sim
-from astra_tacos.replayer.run_replay import replay_classes, replay_run
+from astra_tacos.replayer.run_replay import replay_run, try_classes
 from astra_tacos.report.run_report import (
     Tables,
     check_replay_directory,
@@ -21,18 +21,17 @@ from astra_tacos.report.run_report import (
     write_run_csv,
 )
 from astra_tacos.run.backend import NS3, PACKET, Backend, choose_backend
-from astra_tacos.run.compact_run import MOST_RANKS, read_compact, why_not_compact
+from astra_tacos.run.compact_run import read_compact
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.recording import record_run
 from astra_tacos.run.run import Run, RunInputs, read_run
 from astra_tacos.run.trace.reader import trace_files
 from astra_tacos.solver.first_use import Progress
-from astra_tacos.support.errors import AstraTacosError, ConfigError, OutputError, ReplayError
+from astra_tacos.support.errors import AstraTacosError, OutputError, ReplayError
 from astra_tacos.support.files import check_apart, together
 from astra_tacos.workload.linter.lint import LintReport, lint
 
 _RANKS_SHOWN = 8
-_NONE: Mapping[int, float] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +93,7 @@ def replay_embedded(
     outputs: ReplayOutputs,
     limit: int | None,
     progress: Progress,
-    slow: Mapping[int, float] = _NONE,
+    slow: Mapping[int, float],
 ) -> Replayed:
     """Replay a run by the embedded engine. A run that `lint` finds errors in is not exact to ASTRA-sim.
 
@@ -128,7 +127,7 @@ def replay_compact(
     backend: Backend | None,
     outputs: ReplayOutputs,
     progress: Progress,
-    slow: Mapping[int, float] = _NONE,
+    slow: Mapping[int, float],
 ) -> Replayed:
     """Replay a compact run: one rank of each class, or every rank where ranks of a class may differ.
 
@@ -137,7 +136,7 @@ def replay_compact(
     folder, network
         The directory of the run, and its network.
     backend, outputs, progress, slow
-        See `replay_embedded`; there is no timeline of classes.
+        See `replay_embedded`; for a timeline every rank is replayed.
 
     Raises
     ------
@@ -150,16 +149,9 @@ def replay_compact(
         some = read_compact(folder, network)
         some = replace(some, run=some.run.slowed(slow))
     model = choose_backend(backend, network)
-    why = "a timeline has every rank" if outputs.timeline else why_not_compact(some.run)
-    if why is None:
-        try:
-            outcome = replay_classes(some, model)
-            return _replayed(some.run, model, lambda _: outcome, outputs, progress)
-        except ReplayError:
-            if some.lattice.num_ranks > MOST_RANKS:
-                raise
-    elif some.lattice.num_ranks > MOST_RANKS:
-        raise ConfigError(f"{folder}: {why}: found {some.lattice.num_ranks:,} ranks, expected at most {MOST_RANKS:,}")
+    outcome = None if outputs.timeline else try_classes(some, model)
+    if outcome is not None:
+        return _replayed(some.run, model, lambda _: outcome, outputs, progress)
     run = some.expand()
     return _replayed(run, model, _every_rank(run, model, outputs), outputs, progress)
 
