@@ -118,7 +118,12 @@ def lint(
         return
     if output is not None or ranks is not None or without:
         raise click.UsageError("--output, --ranks and --without are for --fix.")
-    from astra_tacos.planner.compact.expanded import expanded
+    is_compact = (workload / RANKS).is_file()
+    if is_compact:
+        if inputs.system or inputs.groups or inputs.remote_memory or inputs.directory != Path():
+            raise click.UsageError(f"{workload} is a compact run, which has all files: expected --network alone.")
+    elif inputs.system is None or inputs.network is None:
+        raise click.UsageError(f"Missing option '--{'network' if inputs.system else 'system'}'.")
     from astra_tacos.run.run import RunInputs
     from astra_tacos.workload.linter.lint import lint as lint_run
     from astra_tacos.workload.repairer.steps import mending_step
@@ -126,15 +131,12 @@ def lint(
     compile_ahead(*LINTING)
     limit = None if verbose or as_json else 1
     with progress("linting"):
-        if (workload / RANKS).is_file():
-            if inputs.system or inputs.groups or inputs.remote_memory or inputs.directory != Path():
-                raise click.UsageError(f"{workload} is a compact run, which has all files: expected --network alone.")
+        if is_compact:
+            from astra_tacos.planner.compact.expanded import expanded
+
             with expanded(workload, network_of(workload, inputs.network)) as (files, source):
                 report = lint_run(files, backend, limit).renamed(source)
         else:
-            for name in ("system", "network"):
-                if getattr(inputs, name) is None:
-                    raise click.UsageError(f"Missing option '--{name}'.")
             assert inputs.system and inputs.network
             files = RunInputs(workload, inputs.system, inputs.network, inputs.groups, inputs.remote_memory, inputs.directory)
             report = lint_run(files, backend, limit)
