@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -80,14 +81,14 @@ class Nodes:
         return len(self.rank_first) - 1
 
     @property
-    def numbers(self) -> tuple[int, ...]:
+    def numbers(self) -> Sequence[int]:
         """The number of each rank in the run."""
-        return self.owners or tuple(range(self.num_ranks))
+        return self.owners or range(self.num_ranks)
 
     @property
     def owner(self) -> NDArray[np.int64]:
         """int64[num_nodes], the number of the rank of each node in the run."""
-        return np.array(self.numbers, np.int64)[self.rank]
+        return np.asarray(self.numbers, np.int64)[self.rank]
 
     @property
     def title(self) -> str:
@@ -378,7 +379,7 @@ def record_run(
 
 
 def _without_links(outcome: RunOutcome) -> RunOutcome:
-    """The outcome of a run of classes, whose links stand for others and have no ends."""
+    """The outcome of a run of classes, whose links stand for others: a picture of links is of all."""
     none, nothing = np.empty(0, np.int32), np.empty(0, np.int64)
     return replace(outcome, link_src=none, link_dst=none, link_bytes=nothing, link_busy_ns=nothing)
 

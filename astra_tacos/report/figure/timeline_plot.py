@@ -170,7 +170,7 @@ def draw_rank_timeline(recording: Recording, width: str = "double") -> Figure:
         axes.set(ylabel="rank", ylim=(ranks, 0))
         axes.axvline(replay.run_end_ns / scale, color="black", linewidth=0.7, linestyle=(0, (3, 2)), zorder=4, clip_on=False)
         step = max(1, -(-ranks // 8))
-        axes.set_yticks(np.arange(0, ranks, step) + 0.5, [str(rank) for rank in recording.nodes.numbers[::step]])
+        axes.set_yticks(np.arange(0, ranks, step) + 0.5, list(map(str, recording.nodes.numbers[::step])))
     panels[-1].set(xlim=(0, end_ns / scale or 1.0), xlabel=f"time ({unit})")
     shape = f" ({shape_text(recording.shape)})" if recording.shape else ""
     shape = shape if width == "double" else shape.replace(" ", "\n", 1)

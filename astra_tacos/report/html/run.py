@@ -503,7 +503,8 @@ def _rank_bars(segments: list[Segments], nodes: Nodes) -> dict[str, Any]:
     block = -(-num_ranks // _MOST_RANK_BARS)
     firsts = np.arange(0, num_ranks, block)
     counts = np.diff(np.append(firsts, num_ranks))
-    ends = ((nodes.numbers[first], nodes.numbers[first + count - 1]) for first, count in zip(firsts, counts, strict=True))
+    number = nodes.numbers
+    ends = ((number[first], number[min(first + block, num_ranks) - 1]) for first in range(0, num_ranks, block))
     labels = [str(first) if first == last else f"{first}-{last}" for first, last in ends]
     means = [np.add.reduceat(total, firsts, axis=0) / counts[:, None] for total in totals]
     return {"labels": labels, "block": block, "spent": [np.ascontiguousarray(mean.T) for mean in means]}
