@@ -5,6 +5,7 @@ ASTRA_TACOS_PEERS=DIR python benchmarks/calibrate.py [--no-record]
 
 from __future__ import annotations
 
+import csv
 import itertools
 import math
 import os
@@ -25,6 +26,7 @@ from astra_tacos.solver.request import Request
 from astra_tacos.solver.solution import Solution
 from astra_tacos.solver.solve import solve
 from astra_tacos.study.calibrator.collective_fit import errors_of_rows, fit_collectives
+from astra_tacos.study.calibrator.collective_model import PRIORS
 from astra_tacos.study.calibrator.collective_times import CollectiveTime, read_collectives
 from astra_tacos.study.calibrator.collectives import calibrate_collectives
 from astra_tacos.study.calibrator.machine import (
@@ -66,7 +68,7 @@ def tables() -> str:
         fitted = f"{constants.launch_us:.1f} | {constants.step_us:.1f} | {constants.block_gbps:.1f} | {constants.link_gbps:.1f}"
         lines.append(f"| {protocol} | {len(own)} | {fitted} | {_text(errors)} | {_text(half)} |")
     lines.append(f"| all | {len(every)} | | | | | {_text(every)} | {_text(others)} |")
-    return "\n".join([*lines, "", *collectives(), "", *winners(), "", *worth(), "", machine()])
+    return "\n".join([*lines, "", *collectives(), "", *in_switches(), "", *winners(), "", *worth(), "", machine()])
 
 
 Rows = list[CollectiveTime]
@@ -77,18 +79,25 @@ def collectives() -> list[str]:
     """Errors on collectives, node counts and sizes that were not fitted."""
     lines = ["| machine | fitted | predicted | times | median, p90, worst |", "|---|---|---|---|---|"]
 
-    def add(machine: str, names: tuple[str, str], rows: tuple[Rows, Rows], **known: bool) -> None:
-        errors = [abs(error) for error in errors_of_rows(fit_collectives(rows[0], **known).model, rows[1])]
+    def show(machine: str, names: tuple[str, str], errors: list[float]) -> None:
         lines.append(f"| {machine} | {names[0]} | {names[1]} | {len(errors)} | {_text(errors)} |")
 
-    def leave_out(machine: str, rows: Rows, counts: Callable[[CollectiveTime], bool], **known: bool) -> None:
+    def add(machine: str, names: tuple[str, str], rows: tuple[Rows, Rows], **known: bool) -> list[float]:
+        errors = [abs(error) for error in errors_of_rows(fit_collectives(rows[0], **known).model, rows[1])]
+        show(machine, names, errors)
+        return errors
+
+    def leave_out(machine: str, rows: Rows, counts: Callable[[CollectiveTime], bool], **known: bool) -> list[float]:
+        errors: list[float] = []
         for name in dict.fromkeys(row.collective for row in rows):
             others, own = ([row for row in rows if (row.collective == name) is is_own] for is_own in (False, True))
-            add(machine, ("the others", name), (others, [row for row in own if counts(row)]), **known)
+            errors += add(machine, ("the others", name), (others, [row for row in own if counts(row)]), **known)
+        return errors
 
     h100 = _rows("measured_h100/collectives.csv")
-    leave_out("H100, 1 node", h100, lambda row: row.nodes == 1, has_nvls=True)
-    leave_out("H100, 10 nodes", h100, lambda row: row.nodes == 10, has_nvls=True)
+    one_node = leave_out("H100, 1 node", h100, lambda row: row.nodes == 1, has_nvls=True)
+    ten_nodes = leave_out("H100, 10 nodes", h100, lambda row: row.nodes == 10, has_nvls=True)
+    show("H100, 1 and 10 nodes", ("the others", "each in turn"), one_node + ten_nodes)
     small, large = ([row for row in h100 if (row.size_bytes <= 256 * MIB) is is_small] for is_small in (True, False))
     add("H100", ("up to 256 MiB", "above"), (small, large), has_nvls=True)
     pairs = _rows("measured_h100/pairs.csv", machine="example-cluster01")
@@ -113,12 +122,38 @@ def collectives() -> list[str]:
         rows = _rows("measured_fugaku/mn5_nccl.csv", algorithm=name)
         few, many = ([row for row in rows if (row.nodes <= 8) is is_few] for is_few in (True, False))
         add(f"MareNostrum 5, {name}", ("4 and 8 nodes", "16 and 32 nodes"), (few, many), has_nvls=False)
+    of_small, rough = list[float](), list[str]()
     for gpu, arm in (("A100", "intra-node"), ("GH200", "intra-node"), ("A100", "socket default"), ("A100", "socket fournic")):
         rows = _rows("measured_small/collectives.csv", machine=f"Merlin-{gpu}", arm=arm)
         rows = [_whole(row) for row in rows]
         halves = _halves(rows)
         known = {"has_nvls": False, "is_mesh": arm == "intra-node"}
-        add(f"{gpu}, {arm}", ("half of the sizes", "the other half, up to 64 KiB"), halves, **known)
+        of_small += add(f"{gpu}, {arm}", HALVES, halves, **known)
+        rough.append(f"{np.median(_from_neighbours(rows)):.1%} ({gpu}, {arm})")
+    show("these four", HALVES, of_small)
+    return [
+        *lines,
+        "",
+        f"Between the times of its neighbours in size, a time up to 64 KiB is off by, in the median: {', '.join(rough)}.",
+    ]
+
+
+HALVES = ("half of the sizes", "the other half, up to 64 KiB")
+
+
+def in_switches() -> list[str]:
+    """How much faster All-Reduces of 8 GiB are with a switch that adds: n + 1 parts at its typical share of the bandwidth for
+    2 (n - 1) parts of a ring, or the ring where that is faster; and as measured."""
+    lines = ["| GPUs | predicted | measured | predicted / measured |", "|---|---|---|---|"]
+    path = Path(os.environ["ASTRA_TACOS_PEERS"]) / "measured_nvls" / "nvls.csv"
+    with path.open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["size_bytes"] == str(8192 * MIB) and row["nvls"]]
+    us = {(row["machine"], int(row["gpus_per_node"]), row["nvls"]): float(row["time_us"]) for row in reversed(rows)}
+    for machine_name, gpus, is_on in sorted(us):
+        if is_on == "off" and (machine_name, gpus, "on") in us:
+            with_it, without = us[machine_name, gpus, "on"], us[machine_name, gpus, "off"]
+            predicted, measured = max(PRIORS["nvls_share"][0] * 2 * (gpus - 1) / (gpus + 1), 1.0), without / with_it
+            lines.append(f"| {machine_name} x {gpus} | {predicted:.3f} | {measured:.3f} | {predicted / measured:.3f} |")
     return lines
 
 
@@ -247,6 +282,20 @@ def _halves(rows: Rows) -> tuple[Rows, Rows]:
         [row for own in tests.values() for row in own[::2]],
         [row for own in tests.values() for row in own[1::2] if row.size_bytes <= 1 << 16],
     )
+
+
+def _from_neighbours(rows: Rows) -> list[float]:
+    """How far times up to 64 KiB are from a power law between those of the next smaller and the next larger size."""
+    tests: dict[tuple[str, int, int], list[tuple[float, float]]] = {}
+    for row in sorted(rows, key=lambda row: row.size_bytes):
+        tests.setdefault((row.collective, row.nodes, row.gpus), []).append((math.log(row.size_bytes), math.log(row.time_us)))
+    off = []
+    for test in tests.values():
+        for before, (size, time), after in zip(test, test[1:], test[2:], strict=False):
+            if size <= math.log(1 << 16):
+                sizes, times = zip(before, after, strict=True)
+                off.append(abs(math.expm1(float(np.interp(size, sizes, times)) - time)))
+    return off
 
 
 def _text(errors: list[float]) -> str:

@@ -76,7 +76,7 @@ class Costs:
         self._through = np.where(switched, 1 / bytes_per_ns(fastest), 0.0)
         self._ways = self._latency.astype(np.int64) + 1
         self._link_ns_per_byte = 1 / bytes_per_ns(np.unique(topology.link_bandwidth_gibps))
-        self._known: dict[tuple[int, Form], StageCost | None] = {}
+        self._known: dict[tuple[int, str | None, int], StageCost | None] = {}
 
     def in_whole_ns(self, plan: Plan, size_bytes: int, least_bytes: int) -> Plan:
         """The plan with up to twice as many pieces (less one), where they hold links more nearly for whole nanoseconds.
@@ -101,8 +101,7 @@ class Costs:
     def of(self, plan: Plan, number: int) -> StageCost | None:
         """The cost of a level's form, one way if it scatters and gathers; None if it is too large to be worth it."""
         level, form = plan.levels[number], plan.forms[number]
-        form = replace(form, num_adders=1, num_whole=0)
-        key = id(level), form
+        key = id(level), form.way, form.num_owners
         if key not in self._known:
             self._known[key] = self._measure(level, form, plan.owners(number))
         return self._known[key]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,7 +80,7 @@ class Plan:
     @property
     def num_shares(self) -> int:
         """Shares into which the levels scatter a chunk."""
-        return int(np.prod([form.num_shares for form in self.forms]))
+        return math.prod(form.num_shares for form in self.forms)
 
     @property
     def num_chunks(self) -> int:

@@ -22,7 +22,7 @@ from astra_tacos.schedule.partial_sums import NO_NPU, PartialSums
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import compute_timing
-from astra_tacos.support.grouping import distinct
+from astra_tacos.support.grouping import group_by, row_places
 from astra_tacos.synthesizer.exchange.level import Level
 
 
@@ -168,25 +168,32 @@ def scatter(progress: Progress, level: Level, trees: Spreads, chunks: NDArray[np
         int64[num_chunks], the position that takes over each chunk.
     """
     last = int(trees[:, :, 2].max())
-    all_members, all_chunks = _pairs(progress, level, chunks)
-    kind = owner[all_chunks] * len(trees) + all_chunks % len(trees)
-    for number in distinct(kind).tolist():
-        place, variant = divmod(number, len(trees))
-        chosen = np.flatnonzero(kind == number)
-        members, chunk = all_members[chosen], all_chunks[chosen]
-        held = progress.held[members, chunk[:, None]]
-        parent, child, step = trees[variant, place]
-        children: list[list[int]] = [[] for _ in range(level.size)]
-        order = np.argsort(-step, kind="stable")
-        for near, far in zip(parent[order].tolist(), child[order].tolist(), strict=True):
-            if children[far]:
-                held[:, far] = progress.values.add(chunk, held[:, [far, *children[far]]])
-            children[near].append(far)
-        near_members, far_members = members[:, parent[order]].T, members[:, child[order]].T
-        progress.send(held[:, child[order]].T, far_members, near_members, (last - step[order])[:, None])
-        total = progress.values.add(chunk, held[:, [place, *children[place]]])
-        progress.held[members, chunk[:, None]] = NOTHING
-        progress.held[members[:, place], chunk] = total
+    members, chunk = _pairs(progress, level, chunks)
+    variant = chunk % len(trees)
+    kind = owner[chunk] * len(trees) + variant
+    # A node is a position in the tree of a pair; its children send to it. All arrays of sends have their latest steps first.
+    parent, child, step = (part.astype(np.int64) for part in np.moveaxis(trees[variant, owner[chunk]], 1, 0))
+    pair = np.arange(len(chunk))[:, None]
+    latest = np.argsort(-step, axis=1, kind="stable")
+    place = np.argsort((kind[:, None] * level.size + np.arange(level.size - 1)).ravel(), kind="stable")
+    near, far, step = (
+        part[pair, latest].ravel()[place] for part in (pair * level.size + parent, pair * level.size + child, step)
+    )
+    first, sends = group_by(near, np.arange(len(near)), len(chunk) * level.size)
+    children, num_children = far[sends], np.diff(first)
+    adds = np.flatnonzero(num_children[far])
+    root = pair[:, 0] * level.size + owner[chunk]
+    nodes, when = np.append(far[adds], root), np.append(step[adds], np.full(len(root), -1))
+    batch = row_places(last - when, num_children[nodes])[1]
+    held = progress.held[members, chunk[:, None]].ravel()
+    first_of_batch, ready_nodes = group_by(batch, nodes, int(batch.max(initial=-1)) + 1)
+    for ready in np.split(ready_nodes, first_of_batch[1:-1]):
+        below = children[first[ready][:, None] + np.arange(num_children[ready[0]])]
+        held[ready] = progress.values.add(chunk[ready // level.size], held[np.column_stack((ready, below))])
+    npu = members.ravel()
+    progress.send(held[far], npu[far], npu[near], last - step)
+    progress.held[members, chunk[:, None]] = NOTHING
+    progress.held[npu[root], chunk] = held[root]
     progress.step += last + 1
 
 
