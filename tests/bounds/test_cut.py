@@ -81,16 +81,10 @@ def naive_distance(network: Topology, what: Collective, timing: Timing) -> list[
     return distance
 
 
-def naive_supply(network: Topology, what: Collective, timing: Timing, npu: int) -> int:
-    """When the first chunk arrives at an NPU; or how long before the end the last one must leave it."""
-    ends = network.channel_dst if what.gathers else network.channel_src
-    step = 0 if what.gathers else int(timing.reduction_ns[0])
-    return min(int(timing.channel_delay_ns[c, 0]) + step for c in range(network.num_channels) if ends[c] == npu)
-
-
 def naive_time(network: Topology, what: Collective, timing: Timing, links: list[int], messages: int) -> int:
     """When links have delivered so many messages, one delivery after the other."""
     distance = naive_distance(network, what, timing)
+    ends = network.channel_dst if what.gathers else network.channel_src
     arrivals: list[int] = []
     for link in links:
         users = [c for c in range(network.num_channels) if link in (network.channel_link[c], network.channel_down_link[c])]
@@ -101,7 +95,9 @@ def naive_time(network: Topology, what: Collective, timing: Timing, links: list[
         period = min(delay) if timing.is_blocking else int(timing.link_hold_ns[link, 0])
         first = min(d + int(distance[npu]) for d, npu in zip(delay, near, strict=True))
         own = sum(near.count(owner) for owner in what.chunk_owner.tolist())
-        supplied = min(naive_supply(network, what, timing, npu) for npu in near)
+        # When the first chunk arrives at an NPU; or how long before the end the last one must leave it.
+        step = 0 if what.gathers else int(timing.reduction_ns[0])
+        supplied = min(int(timing.channel_delay_ns[c, 0]) + step for c in range(network.num_channels) if ends[c] in near)
         later = max(supplied - own * period, 0) if what.root is None and what.reduces != what.gathers else 0
         arrivals += [first + k * period + (later if k >= own else 0) for k in range(messages)]
     return sorted(arrivals)[messages - 1] + (0 if what.gathers else int(timing.reduction_ns[0]))

@@ -57,6 +57,6 @@ def test_no_schedule_is_faster_and_no_bound_is_higher(npus: int, seed: int, chun
 def test_what_the_model_does_not_have_is_refused() -> None:
     with pytest.raises(ConfigError, match="expected chunks of one size"):
         all_gather(dims(("Ring", 4)), make_collective("all-gather", 4, 1024, 3), 1.0)
-    network = topology(("Ring", 4, 50.0, 500.0), ("Ring", 2, 50.0, 100.0))
+    network = topology("Ring 4, Ring 2 50 100")
     with pytest.raises(ConfigError, match="expected equal latencies"):
         all_gather(network, make_collective("all-gather", 8, 1024), 1.0)

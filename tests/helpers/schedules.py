@@ -71,6 +71,10 @@ def columns(of: Schedule) -> dict[str, np.ndarray]:
     return {name: getattr(of, name).copy() for name in ("chunk", "channel", "reduces", "start_ns", "end_ns")}
 
 
+def column_bytes(of: Schedule) -> list[bytes]:
+    return [column.tobytes() for column in columns(of).values()]
+
+
 def changed(of: Schedule, **new: np.ndarray) -> Schedule:
     return replace(of, **new)
 

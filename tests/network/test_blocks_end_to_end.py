@@ -162,7 +162,7 @@ def test_a_sweep_has_it(name: str, tmp_path: Path) -> None:
     outcome = evaluate(point, Conditions())
     assert (outcome.status, outcome.error) == (OK, None)
     assert point.inputs["topology"] == f"{name} {middling(name)} x Ring 2"
-    assert point.inputs["num_links"] == topology((name, middling(name), 1.0, 0.0), ("Ring", 2, 1.0, 0.0)).num_links
+    assert point.inputs["num_links"] == topology((name, middling(name), 1.0, 0.0), "Ring 2 1 0").num_links
 
 
 @every_block
@@ -184,10 +184,10 @@ def test_groups_see_links_of_their_own(name: str) -> None:
 def test_it_can_be_drawn(name: str) -> None:
     """In all small sizes, and a large one of which neighbours become one."""
     for size in {*sizes_of(name, 3), middling(name), sizes_of(name, 50)[-1]}:
-        for network in (topology((name, size, 50.0, 500.0)), topology((name, size, 50.0, 500.0), ("Mesh", 3, 50.0, 500.0))):
+        for network in (topology((name, size, 50.0, 500.0)), topology((name, size, 50.0, 500.0), "Mesh 3")):
             drawn = layout(network)
             assert len(np.unique(np.round(drawn.positions, 7), axis=0)) == network.num_devices
-    large = topology((name, sizes_of(name, 64)[-1], 50.0, 500.0), ("Ring", 16, 50.0, 500.0))
+    large = topology((name, sizes_of(name, 64)[-1], 50.0, 500.0), "Ring 16")
     grouped = group(large)
     assert grouped.topology.num_devices <= MOST_DEVICES
     drawn = layout(grouped.topology)

@@ -221,5 +221,5 @@ def test_sizes_that_a_block_cannot_have_are_refused_in_words(name: str) -> None:
             topology((name, size, 1.0, 0.0))
         else:
             with pytest.raises(ConfigError) as refused:
-                topology(("Ring", 2, 1.0, 0.0), (name, size, 1.0, 0.0))
+                topology("Ring 2 1 0", (name, size, 1.0, 0.0))
             assert str(refused.value) == f"test.yml: npus_count[1] is {size}, expected {expected} for a {name}"

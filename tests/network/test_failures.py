@@ -18,7 +18,7 @@ from astra_tacos.network.network_config import LinkSpec, NetworkConfig
 from astra_tacos.network.topology import Topology
 from astra_tacos.support.errors import ConfigError
 
-TORUS_8X8 = networks.topology(("Ring", 8, 50.0, 500.0), ("Ring", 8, 50.0, 500.0))
+TORUS_8X8 = networks.topology("Ring 8, Ring 8")
 
 
 def links(topology: Topology) -> set[tuple[int, int]]:
@@ -72,7 +72,7 @@ def test_a_smaller_fraction_is_a_part_of_a_larger_one(seed: int, one: float, oth
 @settings(deadline=None)
 @given(st.integers(0, 1 << 20), st.floats(0.01, 0.5))
 def test_networks_of_what_is_left_can_be_built(seed: int, fraction: float) -> None:
-    config = networks.config(("Ring", 4, 50.0, 500.0), ("Mesh", 3, 20.0, 30.0), ("Switch", 2, 10.0, 5.0))
+    config = networks.config("Ring 4, Mesh 3 20 30, Switch 2 10 5")
     whole = build_topology(config)
     try:
         failed = draw_failures(whole, fraction, seed)
@@ -114,12 +114,12 @@ def test_other_seeds_give_other_links() -> None:
 
 def test_the_draw_is_what_it_was() -> None:
     # Rows of a sweep name a fraction and a seed: another draw in a later version would be another network.
-    ring = networks.topology(("Ring", 4, 50.0, 500.0), ("Ring", 4, 50.0, 500.0))
+    ring = networks.topology("Ring 4, Ring 4")
     assert draw_failures(ring, 0.1, 3) == ((0, 1), (1, 0), (8, 9), (9, 8), (12, 13), (13, 12))
 
 
 def test_bandwidths_do_not_matter() -> None:
-    slower = networks.topology(("Ring", 8, 1.0, 7.0), ("Ring", 8, 2.0, 9.0))
+    slower = networks.topology("Ring 8 1 7, Ring 8 2 9")
     assert draw_failures(slower, 0.2, 9) == draw_failures(TORUS_8X8, 0.2, 9)
 
 

@@ -39,6 +39,6 @@ def test_it_has_a_disjoint_cycle_for_every_two_bits(bits: int, pairs: int) -> No
 @pytest.mark.parametrize("name", ["hierarchical", "halving-doubling"])
 def test_recursive_doubling_takes_a_step_for_every_bit(name: str) -> None:
     """A shard of 1 KiB, a latency of 1 ms."""
-    network = topology(("Hypercube", 16, 50.0, 1e6))
+    network = topology("Hypercube 16 50 1e+06")
     found = schedule(network, "all-gather", 1024, 1, synthesizer=name, link_model="pipelined").collective_time_ns
     assert found == pytest.approx(4e6, rel=1e-3)

@@ -18,11 +18,11 @@ from astra_tacos.network.network_config import LinkSpec, NetworkConfig
 from astra_tacos.network.topology import Topology
 
 SHAPES = [
-    networks.config(("Ring", 6, 50.0, 500.0)),
-    networks.config(("FullyConnected", 5, 50.0, 500.0)),
-    networks.config(("Ring", 4, 50.0, 500.0), ("Switch", 2, 25.0, 300.0)),
-    networks.config(("Mesh", 3, 50.0, 500.0), ("Mesh", 3, 50.0, 500.0)),
-    networks.config(("Ring", 4, 50.0, 500.0), ("Ring", 3, 50.0, 500.0), failed_links=((0, 1), (1, 0), (5, 9))),
+    networks.config("Ring 6"),
+    networks.config("FullyConnected 5"),
+    networks.config("Ring 4, Switch 2 25 300"),
+    networks.config("Mesh 3, Mesh 3"),
+    networks.config("Ring 4, Ring 3", failed_links=((0, 1), (1, 0), (5, 9))),
 ]
 
 

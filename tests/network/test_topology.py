@@ -23,7 +23,7 @@ def ends(network) -> set[tuple[int, int]]:
 
 
 def test_dimension_0_varies_fastest() -> None:
-    torus = topology(("Mesh", 3, 1.0, 10.0), ("Mesh", 2, 2.0, 20.0))
+    torus = topology("Mesh 3 1 10, Mesh 2 2 20")
     expected = {(a, b) for a, b in itertools.product(range(6), repeat=2) if abs(a % 3 - b % 3) + abs(a // 3 - b // 3) == 1}
     assert ends(torus) == expected
     across = np.abs(torus.link_src - torus.link_dst) == 3
@@ -33,7 +33,7 @@ def test_dimension_0_varies_fastest() -> None:
 
 
 def test_switch_ports_are_shared() -> None:
-    network = topology(("Switch", 3, 1.0, 0.0), ("Switch", 2, 1.0, 0.0))
+    network = topology("Switch 3 1 0, Switch 2 1 0")
     assert (network.num_npus, network.num_switches, network.num_links) == (6, 2 + 3, 2 * 6 + 2 * 6)
     assert network.num_channels == 2 * 6 + 3 * 2
     for channel in range(network.num_channels):
@@ -60,7 +60,7 @@ def test_channels_are_links_and_pairs_of_switch_ports(network) -> None:
 
 def test_failures_and_overrides() -> None:
     network = topology(
-        ("Ring", 4, 50.0, 500.0),
+        "Ring 4",
         failed_links=((0, 1),),
         link_overrides=(LinkSpec(1, 2, 25.0, None), LinkSpec(2, 1, None, 7.0)),
     )
@@ -75,11 +75,11 @@ def test_failures_and_overrides() -> None:
 
 def test_too_many_channels_is_an_error_not_a_crash() -> None:
     with pytest.raises(ConfigError, match=r"FullyConnected 100000 among 100,000 NPUs makes .* channels"):
-        topology(("FullyConnected", 100_000, 1.0, 0.0))
+        topology("FullyConnected 100000 1 0")
 
 
 def test_networkx_view() -> None:
-    network = graph((0, 1, 50.0, 5.0), (1, 2, 25.0, 6.0), (2, 0, 12.5, 7.0))
+    network = graph("0 1 50 5, 1 2 25 6, 2 0 12.5 7")
     view = network.to_networkx()
     assert view.edges[1, 2]["bandwidth_gibps"] == 25.0
     assert networkx.is_strongly_connected(view)

@@ -57,7 +57,7 @@ def test_a_file_of_others_is_such_a_network() -> None:
         pytest.skip(f"NOT TESTED against a twisted torus of others: {path} is missing; set ASTRA_TACOS_PEERS")
     rows = [line.split()[:2] for line in path.read_text().splitlines()[2:] if len(line.split()) == 5]
     theirs = {(int(a) - 128, int(b) - 128) for a, b in rows if min(int(a), int(b)) >= 128}  # between the NPUs' own switches
-    network = topology(("TwistedTorus", 16, 50.0, 500.0), ("Ring", 8, 50.0, 500.0))
+    network = topology("TwistedTorus 16, Ring 8")
     assert theirs == set(zip(network.link_src.tolist(), network.link_dst.tolist(), strict=True))
 
 

@@ -81,7 +81,7 @@ def test_programs_for_gpus_are_proven_or_refused(tmp_path_factory: pytest.TempPa
 
 
 def test_neighbouring_chunks_of_a_message_are_one_step(tmp_path: Path) -> None:
-    of = schedule(topology(("Switch", 8, 50.0, 500.0)), "all-gather", 1 << 20, 1, synthesizer="halving-doubling")
+    of = schedule(topology("Switch 8"), "all-gather", 1 << 20, 1, synthesizer="halving-doubling")
     export_msccl_xml(of, tmp_path / "a.xml")
     text = (tmp_path / "a.xml").read_text()
     counts = [int(step.split('cnt="')[1].split('"')[0]) for step in text.split('type="s"')[1:]]
@@ -278,7 +278,7 @@ def test_a_trace_without_a_list_or_with_another_size_is_not_proven(of: Schedule,
 
 
 def test_one_shot_is_one_latency_and_one_addition() -> None:
-    of = one_shot(topology(("FullyConnected", 4, 50.0, 500.0)), 1 << 10)
+    of = one_shot(topology("FullyConnected 4"), 1 << 10)
     assert verify(of) == () and len(of.additions) == 16
     assert of.collective_time_ns < 520
     verdict = verify_trace(schedule_trace(of, "x"))

@@ -35,7 +35,7 @@ def test_places_are_numbered_pairs(some, more, asked) -> None:
 
 def test_memory_grows_with_sends_not_with_npus_times_values() -> None:
     """144 NPUs and 50,880 values of which each NPU has few: a table of all would take 8 bytes for each pair."""
-    network = topology(("Ring", 12, 50.0, 500.0), ("Ring", 12, 50.0, 500.0))
+    network = topology("Ring 12, Ring 12")
     what = make_collective("all-reduce", 144, 1 << 18)
     of = SYNTHESIZERS["dimension-wise"].make(network, what, compute_timing(network, what, "pipelined"), 0)
     assert of.sums is not None

@@ -90,7 +90,7 @@ def test_a_broadcast_moves_nothing(tmp_path: Path) -> None:
 def test_a_collective_over_some_dimensions_is_one_of_each_part(
     tmp_path: Path, involved: list[bool] | None, is_incomplete: bool
 ) -> None:
-    given = {} if involved is None else {"involved_dim": involved}
+    given = {"involved_dim": involved} if involved else {}
     files = RunFiles([[coll(0, [], CommType.ALL_GATHER, size=MIB, **given)]] * 8, npus=[4, 2], topology=["Switch", "Ring"])
     system = {"all-gather-implementation": ["doubleBinaryTree", "ring"]}
     run = read_run(written(tmp_path, replace(files, system=system)))

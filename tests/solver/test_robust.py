@@ -16,6 +16,7 @@ from astra_tacos.network.composition import build_topology
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.schedule.packet_time import packet_time_ns
 from astra_tacos.schedule.settle import exact_time_ns
+from astra_tacos.solver import judgement
 from astra_tacos.solver import judges as level_module
 from astra_tacos.solver.judgement import judge_schedule
 from astra_tacos.solver.judges import packet_level
@@ -38,7 +39,7 @@ OPTIONS = SearchOptions(chunks_per_npu="auto", trials=1, threads=1, budget=50_00
 def test_what_is_chosen_is_slower_by_five_percent_at_most_and_says_what_it_takes(
     blocks: list[tuple[str, int]], collective: str, size: int, link_model: str, effort: str
 ) -> None:
-    network = config(*((block, count, 50.0, 500.0) for block, count in blocks))
+    network = config(", ".join(f"{block} {count}" for block, count in blocks))
     topology = build_topology(network)
     what = make_collective(collective, topology.num_npus, size, 1)
     given_one = schedule(topology, collective, size, 3, link_model=link_model)
@@ -66,7 +67,7 @@ def test_what_is_chosen_is_slower_by_five_percent_at_most_and_says_what_it_takes
 
 def test_tokens_and_windows_take_the_same_where_links_queue() -> None:
     for block in ("Ring", "Switch", "Mesh"):
-        network = config((block, 5, 50.0, 500.0))
+        network = config(f"{block} 5")
         made = schedule(build_topology(network), "all-reduce", 300_001, 4, link_model="pipelined")
         times = {replay_trace(schedule_trace(made, "x", order), network).collective_time_ns for order in timed_orders(made)}
         assert times == {made.collective_time_ns}
@@ -74,7 +75,7 @@ def test_tokens_and_windows_take_the_same_where_links_queue() -> None:
 
 def test_the_order_follows_the_packet_level() -> None:
     """Through a switch, a window waits for acknowledgements that come late; tokens take what is predicted."""
-    network = config(("Switch", 8, 50.0, 500.0))
+    network = config("Switch 8")
     made = search(build_topology(network), make_collective("all-gather", 8, 1 << 17, 32), SearchOptions("symmetric")).schedule
     order, level = robust_order(made, network)
     assert order == "tokens" and order_of_traces(made) == ("window", None) and level is not None
@@ -83,7 +84,7 @@ def test_the_order_follows_the_packet_level() -> None:
 
 @pytest.mark.parametrize("block", ["Ring", "Switch"])
 def test_fewer_larger_packets_take_about_as_long(block: str) -> None:
-    network = config((block, 4, 50.0, 500.0))
+    network = config(f"{block} 4")
     made = schedule(build_topology(network), "all-reduce", 4 << 20, 2, link_model="pipelined", synthesizer="tacos")
     exact = packet_level(made, network)
     assert exact.coarse == 1 and "each for" not in exact.describe()
@@ -94,9 +95,7 @@ def test_fewer_larger_packets_take_about_as_long(block: str) -> None:
 
 
 def test_approximate_times_are_not_given_as_those_of_ns3(monkeypatch: pytest.MonkeyPatch) -> None:
-    from astra_tacos.solver import judgement
-
-    network = config(("Ring", 4, 50.0, 500.0))
+    network = config("Ring 4")
     made = schedule(build_topology(network), "all-reduce", 1 << 20, link_model="pipelined")
     monkeypatch.setattr(judgement, "MOST_PACKETS_BESIDE", 100)
     figures = judge_schedule(made, network, beside=True).to_json()
@@ -110,7 +109,7 @@ def test_approximate_times_are_not_given_as_those_of_ns3(monkeypatch: pytest.Mon
 
 
 def test_what_the_packet_level_cannot_have_keeps_its_order() -> None:
-    links = replace(config(("Ring", 4, 50.0, 500.0)), failed_links=((0, 1),))
+    links = replace(config("Ring 4"), failed_links=((0, 1),))
     topology = build_topology(links)
     what = make_collective("all-gather", 4, 65_536, 1)
     found = search(topology, what, replace(OPTIONS, synthesizer="tacos", chunks_per_npu=1))

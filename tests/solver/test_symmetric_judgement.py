@@ -18,15 +18,10 @@ from astra_tacos.synthesizer.symmetric.symmetric import synthesize_symmetric
 def test_known_times_are_those_of_a_replay(what: SymmetricTask) -> None:
     schedule = synthesize_symmetric(what, 0)
     known = symmetric_times(schedule, None)
+    assert schedule.collective_time_ns in known.values()
     if not has_equal_delays(what):
         return
     judged = judge_schedule(schedule.expand(), NetworkConfig("test", what.dimensions))
     assert known.keys() == judged.times_ns.keys()
     for figure, time_ns in judged.times_ns.items():
         assert known[figure] is None or time_ns in (known[figure], None)
-
-
-@examples(15)
-@given(tasks(12))
-def test_some_judge_knows_the_time(what: SymmetricTask) -> None:
-    assert synthesize_symmetric(what, 0).collective_time_ns in symmetric_times(synthesize_symmetric(what, 0), None).values()

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from helpers.networks import topology
 
-from astra_tacos import all_gather, synthesize, verify
+from astra_tacos import all_gather, synthesize
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
@@ -29,14 +29,9 @@ def too_good(topology: Topology, collective: Collective, timing: Timing, seed: i
 
 @pytest.mark.parametrize("synthesizer", ["auto", "too-good"])
 def test_a_wrong_synthesizer_is_caught(monkeypatch: pytest.MonkeyPatch, synthesizer: str) -> None:
-    graph = topology(("Ring", 6, 50.0, 500.0))
+    graph = topology("Ring 6")
     for name in list(SYNTHESIZERS):
         monkeypatch.delitem(SYNTHESIZERS, name)
     monkeypatch.setitem(SYNTHESIZERS, "too-good", Synthesizer(too_good, frozenset({"all-gather"}), is_random=False))
     with pytest.raises(VerificationError, match=r"a schedule of too-good is illegal: \d+ violations"):
         synthesize(graph, all_gather(6, 1 << 20), synthesizer=synthesizer, chunks_per_npu=1)
-
-
-def test_a_right_one_is_returned() -> None:
-    made = synthesize(topology(("Ring", 6, 50.0, 500.0)), all_gather(6, 1 << 20))
-    assert not verify(made)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from helpers.examples import examples
-from helpers.networks import ALL, HIERARCHY, TWO_SWITCHES, topologies, topology
+from helpers.networks import ALL, HIERARCHY, TWO_SWITCHES, dims_of, topologies, topology
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -51,9 +51,7 @@ def test_candidates_keep_the_limits(network: Topology, collective: str, size: in
 
 GUESSES = [
     (dimensions, collective, link_model, size)
-    for row, dimensions in enumerate(
-        (HIERARCHY, TWO_SWITCHES, ALL["ring8"], ALL["hetero-torus"], (("Mesh", 5, 50.0, 500.0),) * 2)
-    )
+    for row, dimensions in enumerate((HIERARCHY, TWO_SWITCHES, ALL["ring8"], ALL["hetero-torus"], dims_of("Mesh 5, Mesh 5")))
     for column, (collective, link_model, size) in enumerate(
         (
             ("all-gather", "blocking", 1 << 18),
@@ -89,7 +87,7 @@ def test_estimates_are_no_bounds_but_not_below_those_of_ports() -> None:
 
 def test_bad_arguments() -> None:
     with pytest.raises(SynthesisError, match="less than 1 ns"):
-        choose_chunks(topology(("Ring", 4, 400.0, 0.0)), "all-gather", 8, "blocking", 100)
+        choose_chunks(topology("Ring 4 400 0"), "all-gather", 8, "blocking", 100)
 
 
 @examples(8)

@@ -6,19 +6,17 @@ import networkx
 import numpy as np
 import pytest
 from helpers.examples import examples
-from helpers.fabrics import FABRICS, TWO_LEVELS, fabrics
+from helpers.fabrics import FABRICS, TWO_LEVELS
 from helpers.peers import peers
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos.bounds import chunked_lower_bound, lower_bound
+from astra_tacos.bounds import lower_bound
 from astra_tacos.bounds.certificate import certify
-from astra_tacos.collective import COLLECTIVES, ROOTED, make_collective
+from astra_tacos.collective import COLLECTIVES, make_collective
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import LinkSpec, NetworkConfig
 from astra_tacos.network.node_table import ForwardingDevice
-from astra_tacos.replayer.schedule_replay import replay_schedule
-from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.solver.synthesize import synthesize
 from astra_tacos.support.errors import ConfigError
@@ -27,21 +25,9 @@ from astra_tacos.synthesizer.columns.demand import cheapest_arborescence
 from astra_tacos.verifier.schedule_oracle import verify
 
 
-def on(topology, name: str, size: int = 1 << 20, chunks: int = 2, model: str = "pipelined", root: int | None = None):
-    collective = make_collective(name, topology.num_npus, size, chunks, root, topology.endpoints)
-    return column_generation(topology, collective, compute_timing(topology, collective, model, 50.0), 0)
-
-
-@examples(12)
-@given(fabrics(), st.sampled_from(sorted(COLLECTIVES)), st.sampled_from(("pipelined", "blocking")), st.integers(1, 3), st.data())
-def test_is_legal_at_or_above_the_bound_and_replays_as_predicted(topology, name, model, chunks, data) -> None:
-    root = data.draw(st.integers(0, topology.num_endpoints - 1)) if name in ROOTED else None
-    schedule = on(topology, name, 1 << 20, chunks, model, root)
-    assert verify(schedule) == ()
-    assert replay_schedule(schedule).collective_time_ns == schedule.collective_time_ns
-    of = topology, schedule.collective, schedule.timing
-    assert lower_bound(*of).time_ns <= exact_time_ns(schedule) + 1
-    assert chunked_lower_bound(*of).time_ns <= schedule.collective_time_ns
+def on(topology, name: str, size: int, chunks: int):
+    collective = make_collective(name, topology.num_npus, size, chunks, None, topology.endpoints)
+    return column_generation(topology, collective, compute_timing(topology, collective, "pipelined", 50.0), 0)
 
 
 @pytest.mark.parametrize("name", ["all-gather", "reduce-scatter", "all-reduce", "all-to-all"])
@@ -110,11 +96,8 @@ def test_no_device_that_forwards_is_taken_for_an_npu() -> None:
     collective = make_collective("all-gather", TWO_LEVELS.num_npus, 1 << 20)
     with pytest.raises(ConfigError, match="devices 4 to 6 only forward"):
         compute_timing(TWO_LEVELS, collective, "pipelined")
+    links = tuple(LinkSpec(*map(int, ends), 1.0, 0.0) for ends in zip(TWO_LEVELS.link_src, TWO_LEVELS.link_dst, strict=True))
     with pytest.raises(ConfigError, match="3 devices after the 4 NPUs only forward"):
-        links = tuple(
-            LinkSpec(*row)
-            for row in zip(TWO_LEVELS.link_src.tolist(), TWO_LEVELS.link_dst.tolist(), (1.0,) * 12, (0.0,) * 12, strict=True)
-        )
         build_topology(NetworkConfig("x", links=links, forwarding=TWO_LEVELS.forwarding))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from helpers.examples import examples
 from helpers.networks import ALL, graph, topologies, topology
-from helpers.schedules import schedule
+from helpers.schedules import column_bytes, schedule
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,18 +35,16 @@ DECLARED = [(name, of) for name, entry in ON_NPUS.items() for of in COLLECTIVES 
 every_collective = pytest.mark.parametrize(("name", "collective"), DECLARED)
 every_rooted = pytest.mark.parametrize(("name", "collective"), [(name, of) for name, of in DECLARED if of in ROOTED])
 
-POWERS_OF_TWO = {
-    "mesh4x4": (("Mesh", 4, 50.0, 500.0), ("Mesh", 4, 20.0, 30.0)),
-    "full-and-switch": (("FullyConnected", 4, 100.0, 250.0), ("Switch", 4, 12.5, 700.0)),
-    "three-rings": (("Ring", 2, 50.0, 500.0), ("Ring", 2, 100.0, 50.0), ("Ring", 4, 25.0, 0.0)),
+NETWORKS = {name: topology(*dimensions) for name, dimensions in ALL.items()} | {
+    "mesh4x4": topology("Mesh 4, Mesh 4 20 30"),
+    "full-and-switch": topology("FullyConnected 4 100 250, Switch 4 12.5 700"),
+    "three-rings": topology("Ring 2, Ring 2 100 50, Ring 4 25 0"),
+    "broken": topology("Ring 4, Ring 4", failed_links=((0, 1), (5, 4), (10, 14))),
+    "one-way": graph("0 1 50 5, 1 2 25 6, 2 0 12.5 7, 2 3 50 1, 3 1 50 1"),
+    "cycle": graph(*((npu, (npu + 1) % 6, 50.0, 100.0 * npu) for npu in range(6))),
+    # The last switch is left with one NPU, so that no channel goes through it; another one only leads to NPU 1.
+    "one-way-port": topology("FullyConnected 3, Switch 2 12.5 30", failed_links=((2, 8), (8, 2), (1, 7))),
 }
-BROKEN = topology(("Ring", 4, 50.0, 500.0), ("Ring", 4, 50.0, 500.0), failed_links=((0, 1), (5, 4), (10, 14)))
-ONE_WAY = graph((0, 1, 50.0, 5.0), (1, 2, 25.0, 6.0), (2, 0, 12.5, 7.0), (2, 3, 50.0, 1.0), (3, 1, 50.0, 1.0))
-CYCLE = graph(*((npu, (npu + 1) % 6, 50.0, 100.0 * npu) for npu in range(6)))
-ONE_WAY_PORT = topology(("FullyConnected", 3, 50.0, 500.0), ("Switch", 2, 12.5, 30.0), failed_links=((2, 8), (8, 2), (1, 7)))
-"""The last switch is left with one NPU, so that no channel goes through it; another one only leads to NPU 1."""
-NETWORKS = {name: topology(*dimensions) for name, dimensions in {**ALL, **POWERS_OF_TWO}.items()}
-NETWORKS |= {"broken": BROKEN, "one-way": ONE_WAY, "cycle": CYCLE, "one-way-port": ONE_WAY_PORT}
 
 
 def looks_different(network, collective: str) -> bool:
@@ -73,10 +71,6 @@ def says_no(name: str, network, collective: str) -> bool:
         return name in MAY_REFUSE and MAY_REFUSE[name](network, collective)
     root = {"root": 0} if collective in ROOTED else {}
     return SYNTHESIZERS[name].why_not(network, COLLECTIVES[collective](network.num_npus, 1 << 20, 1, **root)) is not None
-
-
-def columns(of) -> list[bytes]:
-    return [getattr(of, column).tobytes() for column in ("chunk", "channel", "reduces", "start_ns", "end_ns")]
 
 
 def check_schedule(name: str, network, collective: str, *arguments, **options) -> None:
@@ -139,12 +133,12 @@ def test_any_network(name: str, network, data: st.DataObject) -> None:
 @given(block=st.sampled_from(["Ring", "Mesh", "FullyConnected"]), data=st.data())
 @examples(8)
 def test_any_links_may_fail(name: str, block: str, data: st.DataObject) -> None:
-    dimensions = ((block, 4, 50.0, 500.0), ("Ring", 4, 25.0, 100.0))
-    whole = topology(*dimensions)
+    dimensions = f"{block} 4, Ring 4 25 100"
+    whole = topology(dimensions)
     ends = list(zip(whole.link_src.tolist(), whole.link_dst.tolist(), strict=True))
     failed = data.draw(st.lists(st.sampled_from(ends), min_size=1, max_size=12, unique=True))
     try:
-        network = topology(*dimensions, failed_links=tuple(failed))
+        network = topology(dimensions, failed_links=tuple(failed))
     except ConfigError:  # nobody can help NPUs that are cut off
         return
     collective = data.draw(st.sampled_from(sorted(SYNTHESIZERS[name].collectives & COLLECTIVES.keys())))
@@ -167,9 +161,9 @@ def test_same_seed_same_bytes_on_any_number_of_threads(name: str) -> None:
     network = next(NETWORKS[each] for each in ("full-and-switch", *NETWORKS) if not says_no(name, NETWORKS[each], collective))
     what = COLLECTIVES[collective](network.num_npus, 1 << 20, 2)
     runs = [synthesize(network, what, synthesizer=name, trials=8, seed=11, threads=threads) for threads in (1, 1, 3)]
-    assert all(columns(run) == columns(runs[0]) for run in runs)
+    assert all(column_bytes(run) == column_bytes(runs[0]) for run in runs)
     other = [synthesize(network, what, synthesizer=name, trials=1, seed=seed) for seed in (1, 2)]
-    assert (columns(other[0]) != columns(other[1])) == SYNTHESIZERS[name].is_random
+    assert (column_bytes(other[0]) != column_bytes(other[1])) == SYNTHESIZERS[name].is_random
 
 
 def test_more_trials_are_no_worse_and_the_first_best_seed_wins() -> None:
@@ -209,6 +203,11 @@ def test_default_trials_shrink_with_the_number_of_sends() -> None:
         ({"trials": 0}, "trials: found 0"),
         ({"seed": -1}, "seed: found -1"),
         ({"reduce_bandwidth_gbps": -1.0}, "reduce bandwidth: found -1.0"),
+        ({"budget": 0}, "budget: found 0"),
+        ({"seed": 1.5}, "seed: found 1.5"),
+        ({"chunks_per_npu": 0}, "chunks per NPU: found 0"),
+        ({"time_limit_s": float("nan")}, "time limit: found nan"),
+        ({"threads": True}, "threads: found True"),
     ],
 )
 def test_bad_options(options: dict, expected: str) -> None:

@@ -33,7 +33,7 @@ def test_a_joined_schedule_is_legal_and_not_slower(of) -> None:
 
 def test_chunks_of_one_npu_leave_together() -> None:
     """Two NPUs, 1,000 ns: four chunks of one byte each take the latency once instead of four times."""
-    pair = topology(("FullyConnected", 2, 1.0, 1000.0))
+    pair = topology("FullyConnected 2 1 1000")
     gathered = COLLECTIVES["all-gather"](2, 4, 4)
     apart = tacos(pair, gathered, compute_timing(pair, gathered, "blocking"), 0)
     assert apart.collective_time_ns == 4 * 1000

@@ -89,7 +89,7 @@ def test_sets_of_chunks_as_words(num_chunks: int) -> None:
 
 @pytest.mark.parametrize(
     "network",
-    [topology(("Mesh", 4, 50.0, 500.0), ("Mesh", 4, 50.0, 500.0)), topology(*ALL["mesh"]), broken_torus(6, 12, 3), dgx1()],
+    [topology("Mesh 4, Mesh 4"), topology(*ALL["mesh"]), broken_torus(6, 12, 3), dgx1()],
     ids=("mesh", "unequal mesh", "broken torus", "DGX-1"),
 )
 def test_shares_of_links_give_every_npu_and_every_two_what_they_need(network: Topology) -> None:
@@ -162,7 +162,7 @@ def test_hops_to_come(random, num_npus: int, num_chunks: int) -> None:
 @pytest.mark.parametrize("collective", ["reduce-scatter", "all-reduce"])
 def test_patience_counts_reductions_as_the_matcher_does(collective: str) -> None:
     """A reduction that takes longer than a send made every link seem slow, and nothing could be brought."""
-    network = topology(("Ring", 2, 12.5, 0.0), ("Ring", 2, 12.5, 30.0), link_overrides=(LinkSpec(0, 1, 5.0, None),))
+    network = topology("Ring 2 12.5 0, Ring 2 12.5 30", link_overrides=(LinkSpec(0, 1, 5.0, None),))
     for seed in (1, 3):
         of = schedule(
             network, collective, 50_000, link_model="blocking", reduce_bandwidth_gbps=1.0, seed=seed, synthesizer="tacos"

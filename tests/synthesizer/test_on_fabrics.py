@@ -26,6 +26,7 @@ from astra_tacos.solver.native import native_times
 from astra_tacos.solver.synthesize import synthesize
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.synthesizer import SYNTHESIZERS
+from astra_tacos.synthesizer.on_fabrics import on_fabrics
 from astra_tacos.synthesizer.parts.pairs import network_of_pairs
 from astra_tacos.synthesizer.parts.rings import rings_of_fabric
 from astra_tacos.synthesizer.search.search import search
@@ -113,8 +114,6 @@ def test_a_sweep_has_the_numbers_of_compare_with_devices_that_add(tmp_path: Path
 
 
 def test_partial_sums_are_refused() -> None:
-    from astra_tacos.synthesizer.on_fabrics import on_fabrics
-
     what = make_collective("all-reduce", TWO_LEVELS.num_npus, 1 << 10, 1, members=TWO_LEVELS.endpoints)
     entry = on_fabrics(SYNTHESIZERS["one-shot"])
     with pytest.raises(SynthesisError, match="partial sums"):

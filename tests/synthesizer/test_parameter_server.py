@@ -45,7 +45,7 @@ def test_theory(counts: tuple[int, int], units: float) -> None:
 @pytest.mark.parametrize("counts", [(4, 1), (4, 2), (4, 3), (4, 4), (8, 2), (8, 4)])
 def test_the_programme_finds_the_best_shares(counts: tuple[int, int]) -> None:
     workers, servers = counts
-    on = topology(("Switch", workers + servers, 100.0, 500.0))
+    on = topology(f"Switch {workers + servers} 100")
     what = make_collective("all-reduce", workers + servers, 1 << 30, 1, members=range(workers))
     solution = best_shares(on, what, with_devices=False)
     assert solution.time_ns / 1e7 == pytest.approx(mixed(*counts), rel=2e-3)
@@ -93,7 +93,7 @@ def test_racks_that_sum_up_first_are_what_the_programme_finds() -> None:
     st.sampled_from(("pipelined", "blocking")),
 )
 def test_any_collective_and_number(workers: int, servers: int, name: str, chunks: int, block: str, model: str) -> None:
-    on = topology((block, workers + servers, 100.0, 500.0))
+    on = topology(f"{block} {workers + servers} 100")
     what = make_collective(name, workers + servers, 700_001, chunks, members=range(workers))
     assert SYNTHESIZERS["parameter-server"].why_not(on, what) is None
     of = SYNTHESIZERS["parameter-server"].make(on, what, compute_timing(on, what, model), 0)
@@ -110,8 +110,8 @@ def test_any_collective_and_number(workers: int, servers: int, name: str, chunks
 
 def test_refusals() -> None:
     refuse = SYNTHESIZERS["parameter-server"].why_not
-    ring = topology(("Ring", 6, 100.0, 500.0))
+    ring = topology("Ring 6 100")
     assert "direct is what servers on all NPUs do" in str(refuse(ring, make_collective("all-reduce", 6, MIB)))
     assert "without passing NPUs" in str(refuse(ring, make_collective("all-reduce", 6, MIB, members=range(4))))
-    large = topology(("Switch", 130, 100.0, 500.0))
+    large = topology("Switch 130 100")
     assert "at most 128 NPUs" in str(refuse(large, make_collective("all-reduce", 130, MIB, members=range(4))))

@@ -30,11 +30,11 @@ from astra_tacos.verifier.program import verify_trace, verify_trace_of
 from astra_tacos.verifier.schedule_oracle import verify
 
 NETWORKS = {
-    "nodes": topology(("Switch", 2, 100.0, 50.0), ("Switch", 3, 25.0, 500.0)),
-    "full": topology(("FullyConnected", 3, 50.0, 20.0), ("FullyConnected", 3, 12.5, 700.0)),
-    "one-level": topology(("Switch", 5, 50.0, 500.0)),
+    "nodes": topology("Switch 2 100 50, Switch 3 25"),
+    "full": topology("FullyConnected 3 50 20, FullyConnected 3 12.5 700"),
+    "one-level": topology("Switch 5"),
 }
-OTHERS = {"ring": topology(("Ring", 5, 50.0, 500.0)), "mesh": topology(("Mesh", 2, 50.0, 5.0), ("Mesh", 3, 20.0, 30.0))}
+OTHERS = {"ring": topology("Ring 5"), "mesh": topology("Mesh 2 50 5, Mesh 3 20 30")}
 
 
 def parts_of(count: int, seed: int, unit: int = 64) -> np.ndarray:
@@ -95,7 +95,7 @@ def test_schedules(network: str, model: str) -> None:
 @pytest.mark.parametrize("model", LINK_MODELS)
 def test_bounds_count_only_what_has_to_travel(model: str) -> None:
     """Neighbours alone exchange something: no bound may count the distance to others, nor news of them."""
-    on = topology(("Ring", 8, 50.0, 5000.0))
+    on = topology("Ring 8 50 5000")
     parts = np.zeros((8, 8), np.int64)
     parts[np.arange(8), (np.arange(8) + 1) % 8] = 4096
     check(synthesize(on, make_collective("all-to-allv", 8, 0, 1, part_bytes=parts), synthesizer="direct", link_model=model))
@@ -114,7 +114,7 @@ def test_routed_counts_bytes() -> None:
     """On a ring, a large part has one way to itself; counted as chunks, it would share it."""
     parts = np.zeros((4, 4), np.int64)
     parts[0, 2], parts[0, 1], parts[1, 2], parts[0, 3] = 1 << 24, 1 << 20, 1 << 20, 1 << 10
-    on = topology(("Ring", 4, 50.0, 500.0))
+    on = topology("Ring 4")
     of = synthesize(on, make_collective("all-to-allv", 4, 0, 1, part_bytes=parts), synthesizer="routed", trials=4)
     ways = {(int(src), int(dst)) for src, dst, size in zip(of.src, of.dst, of.size_bytes, strict=True) if size == 1 << 24}
     assert ways == {(0, 3), (3, 2)}

@@ -239,8 +239,8 @@ def test_rings_of_graphs() -> None:
 
 
 def test_a_ring_with_a_missing_link_is_left_out_unless_most_are() -> None:
-    assert find_rings(topology(("Ring", 6, 50.0, 0.0), failed_links=((2, 3),))).tolist() == [[5, 4, 3, 2, 1, 0]]
-    mesh = find_rings(topology(("Mesh", 5, 50.0, 0.0)))
+    assert find_rings(topology("Ring 6 50 0", failed_links=((2, 3),))).tolist() == [[5, 4, 3, 2, 1, 0]]
+    mesh = find_rings(topology("Mesh 5 50 0"))
     assert mesh.tolist() == [[0, 1, 2, 3, 4], [4, 3, 2, 1, 0]]
 
 
@@ -260,7 +260,7 @@ def test_binary_trees_are_shallow(size: int) -> None:
 
 def test_shortest_ways_share_the_links() -> None:
     """On a torus all links carry the same, or nearly so."""
-    network = topology(("Ring", 6, 50.0, 0.0), ("Ring", 6, 50.0, 0.0))
+    network = topology("Ring 6 50 0, Ring 6 50 0")
     of = schedule(network, "all-gather", 1 << 20, 4, synthesizer="direct")
     assert verify(of) == ()
     load = np.bincount(of.channel, minlength=network.num_channels)
@@ -270,13 +270,7 @@ def test_shortest_ways_share_the_links() -> None:
 def test_a_relay_takes_the_fast_way_and_keeps_what_it_passes_on() -> None:
     """From 0 to 3 over 1 (fast) or 2 (slow); 1 gets no copy of its own."""
     network = graph(
-        (0, 1, 50.0, 5.0),
-        (0, 2, 5.0, 5.0),
-        (1, 3, 50.0, 5.0),
-        (2, 3, 50.0, 5.0),
-        (3, 0, 50.0, 5.0),
-        (2, 0, 50.0, 5.0),
-        (1, 0, 50.0, 5.0),
+        "0 1 50 5, 0 2 5 5, 1 3 50 5, 2 3 50 5, 3 0 50 5, 2 0 50 5, 1 0 50 5",
     )
     what = COLLECTIVES["broadcast"](4, 1 << 20, 1)
     of = direct(network, what, compute_timing(network, what, "blocking"), 0)

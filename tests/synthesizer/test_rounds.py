@@ -17,7 +17,7 @@ from astra_tacos.collective import ROOTED
 from astra_tacos.network.topology import Topology
 from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.support.errors import SynthesisError
-from astra_tacos.synthesizer.parts.frontier import Algorithm, Task, composed, crossovers
+from astra_tacos.synthesizer.parts.frontier import Algorithm, Point, Task, composed, crossovers
 from astra_tacos.synthesizer.parts.rounds import Demand, Lanes, lanes_of
 from astra_tacos.verifier.schedule_oracle import verify
 
@@ -48,8 +48,6 @@ def test_dgx1(name: str, feasible: list[tuple[int, int, int]], infeasible: list[
 
 
 def point(task: Task, chunks: int, steps: int, rounds: int, sends):
-    from astra_tacos.synthesizer.parts.frontier import Point
-
     return Point(chunks, steps, rounds, task.bound(steps) or Fraction(0), False, (), sends)
 
 
@@ -94,9 +92,9 @@ def test_an_all_reduce_is_composed() -> None:
 @pytest.mark.parametrize(
     ("network", "message"),
     [
-        (topology(("Switch", 4, 50.0, 500.0)), "has switches, expected direct links"),
-        (graph((0, 1, 50.0, 1.0), (1, 0, 50.0, 2.0)), "latencies of 1 to 2 ns, expected equal ones"),
-        (graph((0, 1, 50.0, 1.0), (1, 0, 20.0, 1.0)), "50 and 20 GiB/s, expected multiples"),
+        (topology("Switch 4"), "has switches, expected direct links"),
+        (graph("0 1 50 1, 1 0 50 2"), "latencies of 1 to 2 ns, expected equal ones"),
+        (graph("0 1 50 1, 1 0 20 1"), "50 and 20 GiB/s, expected multiples"),
     ],
 )
 def test_networks_without_lanes_are_refused(network, message: str) -> None:

@@ -24,8 +24,8 @@ from astra_tacos.solver.synthesize import synthesize
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.verifier.schedule_oracle import verify
 
-NODES = topology(("FullyConnected", 3, 100.0, 50.0), ("Switch", 3, 25.0, 500.0))
-RING = topology(("Ring", 6, 50.0, 500.0))
+NODES = topology("FullyConnected 3 100 50, Switch 3 25")
+RING = topology("Ring 6")
 
 
 def sketch_of(tmp_path: Path, **keys: object):

@@ -18,7 +18,7 @@ from astra_tacos.support.errors import ConfigError
 from astra_tacos.synthesizer.routing.route import together
 from astra_tacos.verifier.schedule_oracle import verify, verify_together
 
-TORUS = topology(("Ring", 4, 50.0, 500.0), ("Ring", 4, 50.0, 500.0))
+TORUS = topology("Ring 4, Ring 4")
 
 
 @examples(20)

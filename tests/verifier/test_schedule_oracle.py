@@ -116,7 +116,7 @@ def test_each_violation_is_named() -> None:
 
 
 def test_early_departure_is_seen() -> None:
-    of = schedule(topology(("Mesh", 3, 50.0, 500.0)), "all-gather", 1 << 20, link_model="blocking")
+    of = schedule(topology("Mesh 3"), "all-gather", 1 << 20, link_model="blocking")
     start = of.start_ns.copy()
     forwarded = int(np.argmax(of.start_ns > 0))
     start[forwarded] -= 1
@@ -125,7 +125,7 @@ def test_early_departure_is_seen() -> None:
 
 
 def test_a_switch_serves_who_comes_first() -> None:
-    of = schedule(topology(("Switch", 5, 50.0, 500.0)), "all-gather", 1 << 20, 2, link_model="pipelined", seed=3)
+    of = schedule(topology("Switch 5"), "all-gather", 1 << 20, 2, link_model="pipelined", seed=3)
     down = of.topology.channel_down_link[of.channel]
     rows = np.flatnonzero(down == down[0])
     end = of.end_ns.copy()
@@ -182,7 +182,7 @@ def test_mutations_of_personalised_schedules_are_objected_to(kind: str, collecti
 
 
 def test_relays_may_keep_what_they_passed_on_but_not_send_what_they_lack() -> None:
-    of = schedule(topology(("Mesh", 3, 50.0, 500.0)), "scatter", 3000)  # 0 -> 1, 0 -> 1 -> 2
+    of = schedule(topology("Mesh 3"), "scatter", 3000)  # 0 -> 1, 0 -> 1 -> 2
     assert sorted(zip(of.src.tolist(), of.dst.tolist(), strict=True)) == [(0, 1), (0, 1), (1, 2)]
     onward = int(np.flatnonzero(of.src == 1)[0])
     relayed = int(np.flatnonzero((of.chunk == of.chunk[onward]) & (of.src == 0))[0])

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from helpers.examples import examples
+from helpers.networks import dims_of
 from helpers.symmetric import task, tasks
 from hypothesis import given
 from hypothesis import strategies as st
@@ -73,7 +74,7 @@ def test_accepts_only_what_the_ordinary_oracle_accepts(schedule: SymmetricSchedu
 
 
 def test_each_fault_has_its_code() -> None:
-    what = task((("Ring", 4, 50.0, 500.0), ("Switch", 3, 25.0, 100.0)), "all-reduce", 1 << 20, 2)
+    what = task(dims_of("Ring 4, Switch 3 25 100"), "all-reduce", 1 << 20, 2)
     schedule = synthesize_symmetric(what)
     columns = {name: getattr(schedule, name) for name in COLUMNS}
 
@@ -127,7 +128,7 @@ def test_a_network_that_is_not_known_to_be_symmetric_is_refused(block, size: int
 
 
 def test_a_mesh_is_refused_even_if_a_task_has_one() -> None:
-    schedule = synthesize_symmetric(task((("Ring", 4, 50.0, 500.0),)))
-    forged = task((("Ring", 4, 50.0, 500.0),))
+    schedule = synthesize_symmetric(task(dims_of("Ring 4")))
+    forged = task(dims_of("Ring 4"))
     object.__setattr__(forged, "dimensions", (Dimension("Mesh", 4, 50.0, 500.0),))
     assert {violation.code for violation in verify_symmetric(replace(schedule, task=forged))} == {"not-symmetric"}
