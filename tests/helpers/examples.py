@@ -13,3 +13,8 @@ TIMES = int(os.environ.get("ASTRA_TACOS_EXAMPLES", "1"))
 def examples(count: int) -> settings:
     """That many examples, times `ASTRA_TACOS_EXAMPLES`."""
     return settings(max_examples=count * TIMES)
+
+
+def rows(text: str) -> list[list[str]]:
+    """A table for `parametrize`: a line for each row, with `|` between its cells."""
+    return [[cell.strip() for cell in line.split("|")] for line in text.strip().splitlines()]

@@ -12,17 +12,15 @@ from helpers.lint_runs import RunFiles, coll, comp
 from helpers.naive_run import naive_replay_run
 from helpers.networks import config, sizes_of, topology
 from helpers.runs import BYTE_PER_NS, ending_runs
-from helpers.schedules import goes_by_chunk, schedule
+from helpers.schedules import check, schedule
 from helpers.strange_blocks import STRANGERS
 from helpers.sweep_files import sweep
 
-from astra_tacos.bounds import chunked_lower_bound
 from astra_tacos.cli.main import BAD_INPUT, main
 from astra_tacos.network.blocks import ASTRA_SIM_BLOCKS, BUILDING_BLOCKS
 from astra_tacos.network.network_config import read_network, write_network
 from astra_tacos.planner.group_topology import group_topology
 from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.report.topology_groups import MOST_DEVICES, group
 from astra_tacos.report.topology_layout import layout
 from astra_tacos.run.backend import BACKENDS
@@ -30,7 +28,6 @@ from astra_tacos.study.sweep.evaluate import evaluate
 from astra_tacos.study.sweep.outcome import OK, Conditions
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.synthesizer import SYNTHESIZERS
-from astra_tacos.verifier.schedule_oracle import verify
 
 every_block = pytest.mark.parametrize("name", [*BUILDING_BLOCKS, *STRANGERS])
 
@@ -74,14 +71,9 @@ def test_synthesizers_are_legal_or_refuse(name: str, synthesizer: str) -> None:
             if collective not in SYNTHESIZERS[synthesizer].collectives:
                 continue
             try:
-                of = schedule(network, collective, 99_999, 2, root, synthesizer=synthesizer, link_model="pipelined")
+                check(schedule(network, collective, 99_999, 2, root, synthesizer=synthesizer, link_model="pipelined"))
             except SynthesisError as refusal:
                 assert f": {synthesizer}: " in str(refusal) and "expected" in str(refusal)
-                continue
-            assert verify(of) == ()
-            assert replay_schedule(of).collective_time_ns == of.collective_time_ns
-            if goes_by_chunk(of):
-                assert of.collective_time_ns >= chunked_lower_bound(of.topology, of.collective, of.timing).time_ns
 
 
 @every_block

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.command import run
+from helpers.examples import rows
 from helpers.peers import peers
 
 from astra_tacos.bounds.cut import bisection_gibps
@@ -192,15 +193,14 @@ def test_what_is_not_read_of_a_machine_is_counted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("gpu", "message"),
-    [
-        (
-            '<gpu gcn="1200"><xgmi target="1" count="1"/></gpu>',
-            "GPU 0 has gcn '1200', expected one of known XGMI links: 906, 908",
-        ),
-        ('<gpu gcn="908"><xgmi target="1" count="0"/></gpu>', "an xgmi has no target or no count"),
-        ('<gpu gcn="908"><xgmi target="1" count="2"/></gpu>', "GPUs 0 and 1 name links of unlike counts"),
-        ('<gpu gcn="908"><c2c count="2"/></gpu>', "<c2c> has bw ''"),
-    ],
+    rows(
+        """
+    <gpu gcn="1200"><xgmi target="1" count="1"/></gpu> | GPU 0 has gcn '1200', expected one of known XGMI links: 906, 908
+    <gpu gcn="908"><xgmi target="1" count="0"/></gpu> | an xgmi has no target or no count
+    <gpu gcn="908"><xgmi target="1" count="2"/></gpu> | GPUs 0 and 1 name links of unlike counts
+    <gpu gcn="908"><c2c count="2"/></gpu> | <c2c> has bw ''
+    """
+    ),
 )
 def test_bad_links_of_gpus(gpu: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "t.xml").write_text(machine(gpu, '<gpu gcn="908"><xgmi target="0" count="1"/></gpu>'))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from helpers.examples import rows
 
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import read_network
@@ -33,14 +34,16 @@ def test_kinds_and_names(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("extension", "message"),
-    [
-        ("switches: 2", "switches is 2 of 3 devices, expected at least 2 NPUs"),
-        ("switches: -1", "switches is -1, expected the number of devices that only forward"),
-        ("switches: x", "expected the number of devices that only forward"),
-        ("switches: 0, nodes: nodes.csv", "lists 1 that are no NPUs"),
-        ("nodes: 5", "expected the path of a CSV file"),
-        ("switches: 1, failed_links: [[1, 2]]", "1 -> 2, which are parallel links"),
-    ],
+    rows(
+        """
+    switches: 2 | switches is 2 of 3 devices, expected at least 2 NPUs
+    switches: -1 | switches is -1, expected the number of devices that only forward
+    switches: x | expected the number of devices that only forward
+    switches: 0, nodes: nodes.csv | lists 1 that are no NPUs
+    nodes: 5 | expected the path of a CSV file
+    switches: 1, failed_links: [[1, 2]] | 1 -> 2, which are parallel links
+    """
+    ),
 )
 def test_bad_extension(extension: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=message):

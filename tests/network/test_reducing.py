@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from helpers.examples import rows
 
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import NetworkConfig, read_network, write_network
@@ -56,21 +57,23 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("reducing", "message"),
-    [
-        ("[ 1 ]", "names 1, expected devices after the NPUs, 2 to 3"),
-        ("[ 4 ]", "names 4, expected devices"),
-        ("[ x ]", "names 'x', expected devices"),
-        ("[ 2, 2 ]", "names device 2 again"),
-        ("[]", "expected all or a list of ids"),
-        ("5", "is 5, expected all or a list"),
-        ("{ window: 1KiB }", "expected devices and none or more of window, ports, reduction_ns"),
-        ("{ devices: all, slots: 4 }", "expected devices and none or more"),
-        ("{ devices: all, window: many }", "window is 'many', expected a size"),
-        ("{ devices: all, window: 0 }", "window is 0, expected a size"),
-        ("{ devices: all, ports: 1 }", "ports is 1, expected a whole number of ports, 2"),
-        ("{ devices: all, reduction_ns: .nan }", "reduction_ns is nan, expected a whole number of ns"),
-        ("[ { devices: [ 2 ] }, 3 ]", r"reducing\[1\] is 3, expected all or a list"),
-    ],
+    rows(
+        r"""
+    [ 1 ] | names 1, expected devices after the NPUs, 2 to 3
+    [ 4 ] | names 4, expected devices
+    [ x ] | names 'x', expected devices
+    [ 2, 2 ] | names device 2 again
+    [] | expected all or a list of ids
+    5 | is 5, expected all or a list
+    { window: 1KiB } | expected devices and none or more of window, ports, reduction_ns
+    { devices: all, slots: 4 } | expected devices and none or more
+    { devices: all, window: many } | window is 'many', expected a size
+    { devices: all, window: 0 } | window is 0, expected a size
+    { devices: all, ports: 1 } | ports is 1, expected a whole number of ports, 2
+    { devices: all, reduction_ns: .nan } | reduction_ns is nan, expected a whole number of ns
+    [ { devices: [ 2 ] }, 3 ] | reducing\[1\] is 3, expected all or a list
+    """
+    ),
 )
 def test_bad_values(reducing: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=message) as error:

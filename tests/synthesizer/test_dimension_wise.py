@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 from helpers.examples import examples
 from helpers.networks import ALL, graph, topologies, topology
+from helpers.schedules import check
 from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.collective import all_gather, all_reduce, make_collective
 from astra_tacos.network.topology import Topology
-from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import LinkModel, compute_timing
@@ -23,7 +23,6 @@ from astra_tacos.synthesizer.exchange.level import DOUBLING, SHORTEST, Level, di
 from astra_tacos.synthesizer.exchange.plan import Form, Plan, send_graph_of
 from astra_tacos.synthesizer.exchange.stages import one_shot_of
 from astra_tacos.synthesizer.parts.dispatch import dispatch
-from astra_tacos.verifier.schedule_oracle import verify
 
 ONE_WAY = graph("0 1 50 5, 1 2 25 6, 2 0 12.5 7, 2 3 50 1, 3 1 50 1")
 
@@ -32,11 +31,6 @@ def best(network: Topology, size_bytes: int, link_model: LinkModel) -> Schedule:
     collective = all_reduce(network.num_npus, size_bytes)
     timing = compute_timing(network, all_reduce(network.num_npus, 1 << 30), link_model)
     return SYNTHESIZERS["dimension-wise"].make(network, collective, timing, 0)
-
-
-def check(of: Schedule) -> None:
-    assert verify(of) == ()
-    assert replay_schedule(of).collective_time_ns == of.collective_time_ns
 
 
 @pytest.mark.parametrize(

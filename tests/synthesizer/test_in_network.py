@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from helpers.examples import examples
 from helpers.fabrics import TWO_LEVELS, adding, adding_fabrics, racks, star
+from helpers.schedules import check
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos.bounds import chunked_lower_bound, lower_bound
+from astra_tacos.bounds import lower_bound
 from astra_tacos.collective import COLLECTIVES, PERSONALISED, make_collective
 from astra_tacos.export.stand_in import stand_in_of
-from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.replayer.trace_replay import replay_trace
-from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.storage import load_schedule, save_schedule
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.solver.synthesize import synthesize
@@ -31,16 +29,6 @@ def made(topology, chunks: int, size: int = 64 * MIB, model: str = "pipelined", 
     """`chunks` per NPU."""
     what = make_collective(name, topology.num_npus, size, chunks, members=topology.endpoints)
     return SYNTHESIZERS[by].make(topology, what, compute_timing(topology, what, model), 0)
-
-
-def check(of: Schedule) -> None:
-    """Legal, at or above both bounds (but for truncation), and replayed in the same time."""
-    assert verify(of) == ()
-    replayed = replay_schedule(of)
-    assert np.array_equal(replayed.start_ns, of.start_ns) and np.array_equal(replayed.end_ns, of.end_ns)
-    what = of.topology, of.collective, of.timing
-    assert of.collective_time_ns >= chunked_lower_bound(*what).time_ns
-    assert of.collective_time_ns + 1 >= 0.995 * lower_bound(*what).time_ns - 4
 
 
 def formula_ns(chunks: int, hops: int, model: str = "pipelined") -> float:

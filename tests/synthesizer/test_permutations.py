@@ -11,16 +11,13 @@ import pytest
 from helpers.command import run
 from helpers.examples import examples
 from helpers.networks import topology
+from helpers.schedules import check
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos.bounds import chunked_lower_bound, lower_bound
 from astra_tacos.collective import make_collective
 from astra_tacos.export.chakra import export_chakra
-from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.run.trace.reader import read_trace
-from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.storage import load_schedule, save_schedule
 from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.solver.synthesize import synthesize
@@ -42,14 +39,6 @@ def parts_of(count: int, seed: int, unit: int = 64) -> np.ndarray:
     parts = random.integers(0, 1000, (count, count)) * (random.random((count, count)) < random.choice((0.3, 1.0))) * unit
     parts[0, 1] += unit
     return parts
-
-
-def check(of: Schedule) -> None:
-    assert verify(of) == ()
-    assert replay_schedule(of).collective_time_ns == of.collective_time_ns
-    assert exact_time_ns(of) >= lower_bound(of.topology, of.collective, of.timing).time_ns * (1 - 1e-6)
-    if of.message_first is None:
-        assert of.collective_time_ns >= chunked_lower_bound(of.topology, of.collective, of.timing).time_ns
 
 
 @given(st.integers(1, 4), st.integers(1, 5), st.integers(0, 1000))

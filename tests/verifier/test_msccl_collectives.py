@@ -6,10 +6,11 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from helpers.examples import examples
+from helpers.examples import examples, rows
 from helpers.msccl_interpreter import computes_its_collective
 from helpers.msccl_mutants import KINDS, mutate
 from helpers.msccl_programs import COLLS, direct_program, ring_all_reduce
+from helpers.schedules import codes
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,10 +30,6 @@ ROOTED = ("broadcast", "reduce", "gather", "scatter")
 def written(path: Path, text: str) -> Path:
     path.write_text(text)
     return path
-
-
-def codes(verdict: ProgramVerdict) -> set[str]:
-    return {violation.code for violation in verdict.violations}
 
 
 @pytest.mark.parametrize("in_place", (False, True))
@@ -181,12 +178,14 @@ def test_a_copy_past_the_end_is_objected_to(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "coll, old, new, code",
-    (
-        ("allreduce", 'proto="Simple"', 'proto="Fast"', "bad-protocol"),
-        ("allreduce", 'outofplace="1"', 'outofplace="0"', "no-placement"),
-        ("allreduce", 'minBytes="0" maxBytes="0"', 'minBytes="9" maxBytes="8"', "size-range"),
-        ("allgather", 'nchunksperloop="6"', 'nchunksperloop="3"', "chunk-range"),
-        ("allgather", 'type="cpy" srcbuf="i" srcoff="0"', 'type="cpy" srcbuf="o" srcoff="1"', "overlap"),
+    rows(
+        """
+    allreduce | proto="Simple" | proto="Fast" | bad-protocol
+    allreduce | outofplace="1" | outofplace="0" | no-placement
+    allreduce | minBytes="0" maxBytes="0" | minBytes="9" maxBytes="8" | size-range
+    allgather | nchunksperloop="6" | nchunksperloop="3" | chunk-range
+    allgather | type="cpy" srcbuf="i" srcoff="0" | type="cpy" srcbuf="o" srcoff="1" | overlap
+    """
     ),
 )
 def test_rules_for_all_files(tmp_path: Path, coll: str, old: str, new: str, code: str) -> None:
@@ -232,13 +231,17 @@ def test_buffers_that_only_the_root_has(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "old, new, message",
-    (
-        ('nchunksperloop="3"', 'nchunksperloop="8000000"', "chunks in all, expected at most"),
-        ('s_chunks="3"', 's_chunks="2000000000"', "expected at most"),
-        ('maxBytes="0"', 'maxBytes="99999999999999999999"', "maxBytes is '99999999999999999999'"),
+    [
+        *rows(
+            """
+    nchunksperloop="3" | nchunksperloop="8000000" | chunks in all, expected at most
+    s_chunks="3" | s_chunks="2000000000" | expected at most
+    maxBytes="0" | maxBytes="99999999999999999999" | maxBytes is '99999999999999999999'
+    """
+        ),
         ('deps="-1"', f'deps="{"1" * 4000}"', "deps is '1111"),
         ('coll="allreduce"', f'coll="{"x" * 100_000}"', "coll is 'xxxx"),
-    ),
+    ],
 )
 def test_hostile_numbers_and_names_get_one_line(tmp_path: Path, old: str, new: str, message: str) -> None:
     text = direct_program("allreduce", 2, 3, in_place=True)

@@ -9,7 +9,7 @@ import pytest
 from helpers.examples import examples
 from helpers.naive_schedule import computes_collective
 from helpers.networks import ALL, topologies, topology
-from helpers.schedules import changed, columns, schedule, schedules
+from helpers.schedules import changed, codes, columns, schedule, schedules
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -99,7 +99,7 @@ def test_what_the_naive_twin_refuses_the_oracle_refuses(of, data: st.DataObject)
 
 def test_each_violation_is_named() -> None:
     of = schedule(topology(*ALL["ring8"]), "all-gather", 1 << 20, 2, link_model="blocking")
-    codes = {
+    named = {
         "drop": {"incomplete"},
         "duplicate": {"double-booked", "redundant-send"},
         "fast": {"wrong-delay"},
@@ -109,9 +109,9 @@ def test_each_violation_is_named() -> None:
         "channel far out of range": {"no-such-channel", "incomplete"},
     }
     last = of.num_sends - 1
-    for kind, expected in codes.items():
+    for kind, expected in named.items():
         found = verify(mutate(of, kind, last, last))
-        assert {violation.code for violation in found} == expected, kind
+        assert codes(found) == expected, kind
         assert all("\n" not in str(violation) for violation in found)
 
 
@@ -120,8 +120,7 @@ def test_early_departure_is_seen() -> None:
     start = of.start_ns.copy()
     forwarded = int(np.argmax(of.start_ns > 0))
     start[forwarded] -= 1
-    codes = {violation.code for violation in verify(changed(of, start_ns=start, end_ns=of.end_ns - (start != of.start_ns)))}
-    assert "chunk-absent" in codes
+    assert "chunk-absent" in codes(changed(of, start_ns=start, end_ns=of.end_ns - (start != of.start_ns)))
 
 
 def test_a_switch_serves_who_comes_first() -> None:
@@ -131,7 +130,7 @@ def test_a_switch_serves_who_comes_first() -> None:
     end = of.end_ns.copy()
     first, second = rows[np.argsort(end[rows])[-2:]]
     end[[first, second]] = end[[second, first]]
-    assert {"overtaken", "wrong-delay"} & {violation.code for violation in verify(changed(of, end_ns=end))}
+    assert {"overtaken", "wrong-delay"} & codes(changed(of, end_ns=end))
 
 
 def test_every_violation_is_returned_and_check_raises_the_first() -> None:
@@ -164,13 +163,11 @@ def test_mutations_of_personalised_schedules_are_objected_to(kind: str, collecti
     if kind == "sizes":
         sizes = what.chunk_size_bytes.copy()
         sizes[0] += 1
-        assert "size-sum" in {
-            violation.code for violation in verify(replace(of, collective=replace(what, chunk_size_bytes=sizes)))
-        }
+        assert "size-sum" in codes(replace(of, collective=replace(what, chunk_size_bytes=sizes)))
         return
     if kind == "drop last hop":
         last = np.flatnonzero(of.dst == what.chunk_target[of.chunk])
-        assert "incomplete" in {violation.code for violation in verify(mutate(of, "drop", int(last[row % len(last)]), 0))}
+        assert "incomplete" in codes(mutate(of, "drop", int(last[row % len(last)]), 0))
         return
     if kind == "stray":  # a chunk leaves from where it never was
         new = columns(of)
@@ -186,6 +183,5 @@ def test_relays_may_keep_what_they_passed_on_but_not_send_what_they_lack() -> No
     assert sorted(zip(of.src.tolist(), of.dst.tolist(), strict=True)) == [(0, 1), (0, 1), (1, 2)]
     onward = int(np.flatnonzero(of.src == 1)[0])
     relayed = int(np.flatnonzero((of.chunk == of.chunk[onward]) & (of.src == 0))[0])
-    codes = {violation.code for violation in verify(mutate(of, "drop", relayed, relayed))}
-    assert "chunk-absent" in codes
-    assert {violation.code for violation in verify(mutate(of, "drop", onward, onward))} == {"incomplete"}
+    assert "chunk-absent" in codes(mutate(of, "drop", relayed, relayed))
+    assert codes(mutate(of, "drop", onward, onward)) == {"incomplete"}
