@@ -99,7 +99,7 @@ PIPELINED = [
 ]
 
 
-@pytest.mark.parametrize(("dimensions", "collective", "size", "time"), PIPELINED)
+@pytest.mark.parametrize("dimensions, collective, size, time", PIPELINED)
 def test_by_hand(dimensions: str, collective: str, size: int, time: float) -> None:
     network = topology(dimensions)
     assert bound_of(network, collective, size).time_ns == int(time)
@@ -211,7 +211,7 @@ def naive_rounds(network: Topology, what: Collective) -> float:
 
 
 @pytest.mark.parametrize(
-    ("dimensions", "count"), [("Switch 4", 2), ("Switch 3", 2), ("Ring 4 50 1000", 2), ("FullyConnected 3 50 1000", 1)]
+    "dimensions, count", [("Switch 4", 2), ("Switch 3", 2), ("Ring 4 50 1000", 2), ("FullyConnected 3 50 1000", 1)]
 )
 def test_rounds_of_brute_force(dimensions: str, count: int) -> None:
     network = topology(dimensions)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import networkx
+import numpy as np
 import pytest
 from helpers.examples import examples
-from helpers.networks import ALL, graph, topologies, topology
+from helpers.networks import ALL, ends_of, graph, topologies, topology
 from helpers.schedules import check, schedule
 from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.bounds import CHUNKED_BOUNDS, chunked_lower_bound
 from astra_tacos.bounds import delivery as distance
-from astra_tacos.collective import COLLECTIVES, ROOTED, make_collective
+from astra_tacos.bounds.cut import chosen_sides
+from astra_tacos.bounds.port import fewest_crossings
+from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED, make_collective
 from astra_tacos.schedule.timing import compute_timing
 
 GIB = 1 << 30
@@ -43,7 +48,6 @@ def test_nor_on_one_way_links(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("name", CHUNKED_BOUNDS)
-@examples(15)
 @given(network=topologies())
 def test_bounds_are_positive_and_say_where(name: str, network) -> None:
     for make in COLLECTIVES.values():
@@ -111,3 +115,54 @@ def test_every_link_waits_for_its_first_arrival() -> None:
         for name, end in (("all-gather", 0), ("reduce-scatter", 2 if chunks == 1 else 1)):
             what = make_collective(name, 64, (1 << 16) * (64 if end else 1), chunks)
             assert chunked_lower_bound(network, what, compute_timing(network, what, "pipelined")).time_ns == time + end
+
+
+@examples(20)
+@given(network=topologies(8), data=st.data())
+def test_the_cut_is_no_more_than_what_must_cross_it(network, data: st.DataObject) -> None:
+    """In the fluid limit: its time is that of its chunks over the narrowest border of its set, with switches on either side."""
+    name = data.draw(st.sampled_from(sorted(PERSONALISED)))
+    root = data.draw(st.integers(0, network.num_npus - 1)) if name in ROOTED else None
+    what = make_collective(name, network.num_npus, GIB, data.draw(st.integers(1, 3)), root)
+    timing = compute_timing(network, what, "pipelined")
+    found = CHUNKED_BOUNDS["cut"](network, what, timing)
+    inside = np.isin(np.arange(network.num_npus), found.npus)
+    crossing = sum(bool(~inside[a] & inside[b]) for a, b in zip(what.chunk_owner, what.chunk_target, strict=True))
+    narrowest = np.inf
+    for switches in product((False, True), repeat=network.num_switches):
+        side = np.concatenate((inside, np.array(switches, bool)))
+        into = side[network.link_dst] & ~side[network.link_src]
+        narrowest = min(narrowest, network.link_bandwidth_gibps[into].sum())
+        if np.isclose(network.link_bandwidth_gibps[list(found.links)].sum(), network.link_bandwidth_gibps[into].sum()):
+            break
+    assert np.isclose(network.link_bandwidth_gibps[list(found.links)].sum(), narrowest) or network.num_switches
+    size = float(what.chunk_size_bytes.max())
+    fluid = crossing * size / narrowest / (1 << 30) * 1e9
+    latency = 2 * network.link_latency_ns.max() + 2 * size / network.link_bandwidth_gibps.min() / (1 << 30) * 1e9
+    assert found.time_ns <= fluid + latency + 1
+
+
+@examples(20)
+@given(network=topologies(10), data=st.data())
+def test_crossings_are_shortest_ways(network, data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(sorted(PERSONALISED)))
+    what = make_collective(name, network.num_npus, GIB, 2)
+    graph = networkx.DiGraph(ends_of(network))
+    ends = zip(what.chunk_owner.tolist(), what.chunk_target.tolist(), strict=True)
+    assert fewest_crossings(network, what) == sum(networkx.shortest_path_length(graph, *pair) for pair in ends)
+
+
+def test_sides_come_with_their_complements() -> None:
+    for network in (topology("Ring 5, Switch 4 25"), topology("Mesh 3")):
+        sides = chosen_sides(network)
+        assert 0 < sides.sum(axis=1).min() <= sides.sum(axis=1).max() < network.num_npus
+        assert {side.tobytes() for side in sides} == {(~side).tobytes() for side in sides}
+
+
+def test_a_slow_dimension_binds() -> None:
+    """Links of 50 GiB/s along x and 25 along y: those along y alone take 40 ms, all together less."""
+    network = topology("Ring 8 50 0, Ring 8 25 0")
+    what = make_collective("all-to-all", 64, GIB)
+    bound = CHUNKED_BOUNDS["volume"](network, what, compute_timing(network, what, "pipelined"))
+    assert bound.time_ns == pytest.approx(40e6, rel=1e-4)
+    assert bound.where == "all links of dimension 1" and len(bound.links) == 128

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from helpers.examples import examples
 from helpers.fabrics import FABRICS, TWO_LEVELS, both_ways, fabric, fabrics
+from helpers.schedules import bound_of
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from astra_tacos.bounds import all_bounds, chunked_lower_bound, lower_bound
+from astra_tacos.bounds import all_bounds, chunked_lower_bound
 from astra_tacos.collective import COLLECTIVES, ROOTED, make_collective
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.support.units import bytes_per_ns
@@ -59,7 +60,7 @@ def test_an_all_gathers_bound_is_the_optimum_of_flows(network) -> None:
     size = 1 << 30
     what = make_collective("all-gather", network.num_npus, size, 1, members=network.endpoints)
     optimum = gathering_ns(network, size)
-    bound = lower_bound(network, what, compute_timing(network, what, "pipelined")).time_ns
+    bound = bound_of(network, what).time_ns
     assert bound <= optimum * (1 + 1e-6) + 1
     assert bound >= optimum * (1 - 1e-6) - 1
     solution = solve(Demands(network, what, 0))
@@ -72,7 +73,7 @@ def test_an_all_gathers_bound_is_the_optimum_of_flows(network) -> None:
 @given(topology=st.sampled_from(sorted(FABRICS)).map(FABRICS.get) | fabrics(4))
 def test_no_programme_beats_the_bound(topology, name: str) -> None:
     what = make_collective(name, topology.num_npus, 1 << 40, 1, members=topology.endpoints)
-    bound = lower_bound(topology, what, compute_timing(topology, what, "pipelined")).time_ns
+    bound = bound_of(topology, what).time_ns
     solution = solve(Demands(topology, what, 0))
     assert bound <= solution.time_ns * (1 + 1e-9) + float(topology.link_latency_ns.sum())
 
@@ -82,7 +83,7 @@ def test_two_levels_by_hand(name: str) -> None:
     """Two pairs of NPUs, 100 GiB/s each, 50 GiB/s between the pairs. Gathered: half of everything comes over the slow link."""
     what = make_collective(name, 7, 1 << (38 if name == "all-gather" else 40), 1, members=[0, 1, 2, 3])
     expected = 1024 / 50 / (2 if name in ("all-gather", "reduce-scatter") else 1)
-    bound = lower_bound(TWO_LEVELS, what, compute_timing(TWO_LEVELS, what, "pipelined"))
+    bound = bound_of(TWO_LEVELS, what)
     assert bound.time_ns == pytest.approx(expected * 1e9, rel=1e-6)
     assert solve(Demands(TWO_LEVELS, what, 0)).time_ns == pytest.approx(expected * 1e9, rel=1e-3)
 

@@ -59,6 +59,11 @@ def graph(*links: str | tuple[int, int, float, float]) -> Topology:
     return build_topology(NetworkConfig("graph.yml", (), specs))
 
 
+def ends_of(topology: Topology) -> list[tuple[int, int]]:
+    """Source and destination of every link."""
+    return list(zip(topology.link_src.tolist(), topology.link_dst.tolist(), strict=True))
+
+
 def sizes_of(block: str, most: int) -> list[int]:
     """Sizes that a building block can have, up to a limit."""
     return [size for size in range(2, most + 1) if BUILDING_BLOCKS[block].expected_size(size) is None]
@@ -119,10 +124,9 @@ def broken_torus(side: int, failed: int, seed: int, **options: object) -> Topolo
     """A torus from which so many directed links are gone, chosen so that it stays strongly connected."""
     dimensions = f"Ring {side}, Ring {side}"
     whole = topology(dimensions)
-    links = list(zip(whole.link_src.tolist(), whole.link_dst.tolist(), strict=True))
     random = Random(seed)
     while True:
         try:
-            return topology(dimensions, failed_links=tuple(random.sample(links, failed)), **options)
+            return topology(dimensions, failed_links=tuple(random.sample(ends_of(whole), failed)), **options)
         except ConfigError:
             continue

@@ -10,7 +10,9 @@ from helpers.networks import topologies
 from hypothesis import strategies as st
 
 from astra_tacos.bounds import chunked_lower_bound, lower_bound
+from astra_tacos.bounds.bound import Bound
 from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED, make_collective
+from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.schedule.schedule import Schedule
@@ -73,6 +75,17 @@ def schedules(draw: st.DrawFn, most_npus: int = 10) -> Schedule:
 def columns(of: Schedule) -> dict[str, np.ndarray]:
     """Writable copies of a schedule's columns."""
     return {name: getattr(of, name).copy() for name in ("chunk", "channel", "reduces", "start_ns", "end_ns")}
+
+
+def made_by(
+    name: str, topology: Topology, what: Collective, model: str = "pipelined", gbps: float = 0.0, seed: int = 0
+) -> Schedule:
+    """What a synthesizer makes of a collective as it is cut."""
+    return SYNTHESIZERS[name].make(topology, what, compute_timing(topology, what, model, gbps), seed)
+
+
+def bound_of(topology: Topology, what: Collective, model: str = "pipelined") -> Bound:
+    return lower_bound(topology, what, compute_timing(topology, what, model))
 
 
 def column_bytes(of: Schedule) -> list[bytes]:

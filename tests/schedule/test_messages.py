@@ -92,7 +92,6 @@ def write(exporter: Exporter, of: Schedule, path: Path) -> Path:
     return path
 
 
-@examples(15)
 @given(of=ANY)
 def test_tables_and_timelines(tmp_path_factory: pytest.TempPathFactory, of: Schedule) -> None:
     folder = tmp_path_factory.mktemp("out")

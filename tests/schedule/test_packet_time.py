@@ -28,6 +28,9 @@ from astra_tacos.verifier.schedule_oracle import verify
 
 VARIABLE = "ASTRA_TACOS_NS3_RUNS"
 RECORDED = Path(os.environ.get(VARIABLE) or Path(__file__).resolve().parents[3] / "shared" / "golden_ns3")
+with_records = pytest.mark.skipif(
+    not RECORDED.is_dir(), reason=f"NOT TESTED against recorded runs of ns-3: set {VARIABLE} to a directory of them"
+)
 WITHIN = 1.01
 THROUGH_SWITCHES = 1.03
 SERIALISED = {
@@ -53,18 +56,14 @@ def replayed_ns(made: object, network: NetworkConfig) -> int:
     return replay_trace(schedule_trace(made, "x"), network, "packet").collective_time_ns  # type: ignore[arg-type]
 
 
-@pytest.mark.skipif(
-    not RECORDED.is_dir(), reason=f"NOT TESTED against recorded runs of ns-3: set {VARIABLE} to a directory of them"
-)
-@pytest.mark.parametrize(("name", "within"), SERIALISED.items())
+@with_records
+@pytest.mark.parametrize("name, within", SERIALISED.items())
 def test_recorded_runs_take_what_messages_take_on_the_view(name: str, within: float) -> None:
     """Its links, held for each message, on the model without queues: about what ns-3 printed."""
     assert 1 / within < share_of_recorded(name) < within
 
 
-@pytest.mark.skipif(
-    not RECORDED.is_dir(), reason=f"NOT TESTED against recorded runs of ns-3: set {VARIABLE} to a directory of them"
-)
+@with_records
 def test_messages_that_meet_in_ports_take_longer_than_on_the_view() -> None:
     """The prediction is a bound there; replays of every packet are exact."""
     assert share_of_recorded(MEETING) < 1 / THROUGH_SWITCHES

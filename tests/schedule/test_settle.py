@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from helpers.examples import examples
 from helpers.naive_schedule import blocking_delay, delays, naive_dependencies, naive_times
 from helpers.networks import ALL, topology
-from helpers.schedules import column_bytes, schedule, schedules
+from helpers.schedules import column_bytes, made_by, schedule, schedules
 from hypothesis import given
+from hypothesis import strategies as st
 
-from astra_tacos.collective import COLLECTIVES
-from astra_tacos.schedule.dependencies import data_dependencies, previous_on_link
+from astra_tacos.collective import COLLECTIVES, make_collective
+from astra_tacos.schedule.dependencies import data_dependencies, operations, previous_on_link
 from astra_tacos.schedule.messages import Sends
-from astra_tacos.schedule.settle import settle
+from astra_tacos.schedule.places import Places
+from astra_tacos.schedule.settle import exact_time_ns, settle
 from astra_tacos.schedule.timing import choose_link_model, compute_timing, least_bytes
 from astra_tacos.support.errors import ConfigError, SynthesisError
 
@@ -67,7 +73,7 @@ def test_a_known_ring_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "model"),
+    "name, model",
     [
         *((name, "pipelined") for name in ("ring8", "torus", "full", "switch", "pair")),
         *((name, "blocking") for name in ("hetero-torus", "mesh", "switches", "mixed")),
@@ -94,3 +100,37 @@ def test_chunks_below_a_nanosecond() -> None:
             compute_timing(slow, COLLECTIVES["all-gather"](slow.num_npus, size, chunks), model)
     with pytest.raises(ConfigError, match="reduce bandwidth"):
         compute_timing(network, COLLECTIVES["all-gather"](8, 100, 1), "blocking", float("nan"))
+
+
+PAIRS = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 9)), max_size=30)
+
+
+@given(some=PAIRS, more=PAIRS, asked=PAIRS)
+def test_places_are_numbered_pairs(some, more, asked) -> None:
+    def columns(pairs):
+        table = np.array(pairs, np.int32).reshape(-1, 2)
+        return table[:, 0], table[:, 1]
+
+    places = Places.of(10, columns(some), columns(more))
+    number = {pair: at for at, pair in enumerate(sorted({*some, *more}))}
+    assert len(places) == len(number)
+    assert list(zip(*(column.tolist() for column in places.pairs), strict=True)) == list(number)
+    assert places.find(*columns(asked)).tolist() == [number.get(pair, len(number)) for pair in asked]
+
+
+def test_memory_grows_with_sends_not_with_npus_times_values() -> None:
+    """144 NPUs and 50,880 values of which each NPU has few: a table of all would take 8 bytes for each pair."""
+    network = topology("Ring 12, Ring 12")
+    what = make_collective("all-reduce", 144, 1 << 18)
+    of = made_by("dimension-wise", network, what)
+    assert of.sums is not None
+    table = 8 * network.num_npus * of.sums.num_values
+    for examine in (exact_time_ns, operations):
+        examine(replace(of))  # what is cached, and loaded at first use, does not count
+        tracemalloc.start()
+        try:
+            examine(replace(of))
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert peak < table * 0.8

@@ -278,7 +278,7 @@ def test_schedules_at_whose_messages_queues_stop_run_without_queues(dimensions: 
 
 
 @pytest.mark.parametrize(
-    ("dimensions", "size", "backend"),
+    "dimensions, size, backend",
     [
         ("Switch 8", 256, CONGESTION_AWARE),
         ("Switch 8", 65_536, CONGESTION_UNAWARE),

@@ -86,7 +86,7 @@ def test_a_broadcast_moves_nothing(tmp_path: Path) -> None:
     assert why_idle(read(tmp_path / "none", RunFiles([[coll(0, [])]] * 4))) == ""
 
 
-@pytest.mark.parametrize(("involved", "is_incomplete"), [(None, True), ([True, True], True), ([True, False], False)])
+@pytest.mark.parametrize("involved, is_incomplete", [(None, True), ([True, True], True), ([True, False], False)])
 def test_a_collective_over_some_dimensions_is_one_of_each_part(
     tmp_path: Path, involved: list[bool] | None, is_incomplete: bool
 ) -> None:

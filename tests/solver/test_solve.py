@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from helpers.command import run
-from helpers.networks import config
+from helpers.examples import examples
+from helpers.networks import config, topology
+from helpers.symmetric import tasks
+from hypothesis import given
 
-from astra_tacos import CompactSolution, Request, SearchOptions, read_network, verify
-from astra_tacos.network.network_config import write_network
+from astra_tacos import CompactSolution, Request, SearchOptions, all_gather, read_network, synthesize, verify
+from astra_tacos.collective.collective import Collective
+from astra_tacos.network.network_config import NetworkConfig, write_network
+from astra_tacos.network.topology import Topology
 from astra_tacos.run.backend import PACKET
+from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.symmetric_schedule import SymmetricTask
+from astra_tacos.schedule.timing import Timing
+from astra_tacos.solver.judgement import judge_schedule
 from astra_tacos.solver.solve import solve
-from astra_tacos.support.errors import ConfigError
+from astra_tacos.solver.symmetric_judgement import has_equal_delays, symmetric_times
+from astra_tacos.support.errors import ConfigError, VerificationError
+from astra_tacos.synthesizer import SYNTHESIZERS
+from astra_tacos.synthesizer.algorithms.predefined import direct
+from astra_tacos.synthesizer.symmetric.symmetric import synthesize_symmetric
+from astra_tacos.synthesizer.synthesizer import Synthesizer
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs" / "network"
 CASES = {
@@ -60,3 +75,36 @@ def test_what_is_chosen_for_the_packet_level_is_saved() -> None:
     solution = solve(Request(config("Switch 4"), "all-reduce", 1 << 18, options=options, backend=PACKET))
     assert not isinstance(solution, CompactSolution) and not verify(solution.schedule)
     assert solution.to_json()["link_order"] == (solution.schedule.link_order or "serial")
+
+
+def too_good(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+    """A direct schedule whose first half is left out."""
+    made = direct(topology, collective, timing, seed)
+    half = made.num_sends // 2
+    columns = {name: getattr(made, name)[half:] for name in ("chunk", "channel", "reduces")}
+    times = {name: getattr(made, name)[half:] - made.start_ns[half] for name in ("start_ns", "end_ns")}
+    return replace(made, **columns, **times, synthesizer="too-good")
+
+
+@pytest.mark.parametrize("synthesizer", ["auto", "too-good"])
+def test_a_wrong_synthesizer_is_caught(monkeypatch: pytest.MonkeyPatch, synthesizer: str) -> None:
+    graph = topology("Ring 6")
+    for name in list(SYNTHESIZERS):
+        monkeypatch.delitem(SYNTHESIZERS, name)
+    monkeypatch.setitem(SYNTHESIZERS, "too-good", Synthesizer(too_good, frozenset({"all-gather"}), is_random=False))
+    with pytest.raises(VerificationError, match=r"a schedule of too-good is illegal: \d+ violations"):
+        synthesize(graph, all_gather(6, 1 << 20), synthesizer=synthesizer, chunks_per_npu=1)
+
+
+@examples(20)
+@given(tasks(12))
+def test_known_times_are_those_of_a_replay(what: SymmetricTask) -> None:
+    schedule = synthesize_symmetric(what, 0)
+    known = symmetric_times(schedule, None)
+    assert schedule.collective_time_ns in known.values()
+    if not has_equal_delays(what):
+        return
+    judged = judge_schedule(schedule.expand(), NetworkConfig("test", what.dimensions))
+    assert known.keys() == judged.times_ns.keys()
+    for figure, time_ns in judged.times_ns.items():
+        assert known[figure] is None or time_ns in (known[figure], None)

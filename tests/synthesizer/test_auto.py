@@ -44,7 +44,7 @@ PAIRS = [
 """Each collective on one of the networks; on two of these cut into other numbers of chunks, on the others not."""
 
 
-@pytest.mark.parametrize(("network", "collective", "recut"), PAIRS)
+@pytest.mark.parametrize("network, collective, recut", PAIRS)
 def test_no_worse_than_any_member_alone(network: str, collective: str, recut: bool) -> None:
     where = topology(*ALL[network])
     what = COLLECTIVES[collective](where.num_npus, MIB, 2)
@@ -199,7 +199,7 @@ def test_numbers_in_between_wait_for_the_advised_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("effort", "loads", "passed"),
+    "effort, loads, passed",
     [
         ("normal", (800.0, 799.0), True),
         ("normal", (900.0, 799.0), False),  # the load goes down

@@ -40,7 +40,7 @@ KNOWN = {
 
 
 @pytest.mark.parametrize(
-    ("name", "collective"),
+    "name, collective",
     [*((name, "broadcast") for name in KNOWN), ("mix", "reduce")],  # which is its mirror image
 )
 def test_broadcasts_of_64_mib(name: str, collective: str) -> None:

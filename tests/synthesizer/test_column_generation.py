@@ -8,10 +8,10 @@ import pytest
 from helpers.examples import examples
 from helpers.fabrics import FABRICS, TWO_LEVELS
 from helpers.peers import peers
+from helpers.schedules import bound_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos.bounds import lower_bound
 from astra_tacos.bounds.certificate import certify
 from astra_tacos.collective import COLLECTIVES, make_collective
 from astra_tacos.network.composition import build_topology
@@ -48,9 +48,7 @@ def test_an_all_reduce_takes_no_longer_than_its_halves(network: str) -> None:
     assert whole.collective_time_ns <= 1.005 * sum(half.collective_time_ns for half in halves)
 
 
-@pytest.mark.parametrize(
-    ("file", "num_npus", "gbps"), [("a100x2", 16, 346.67), ("mi250x2", 32, 354.13)], ids=["a100x2", "mi250x2"]
-)
+@pytest.mark.parametrize("file, num_npus, gbps", [("a100x2", 16, 346.67), ("mi250x2", 32, 354.13)], ids=["a100x2", "mi250x2"])
 def test_programme_reaches_forestcolls_optimum(file: str, num_npus: int, gbps: float) -> None:
     """The rate of the linear programme, without the chunks of a schedule, which `make bench-fabrics` measures."""
     from astra_tacos.network.node_table import read_link_table
@@ -69,7 +67,7 @@ def test_programme_reaches_forestcolls_optimum(file: str, num_npus: int, gbps: f
     solution = solve(Demands(topology, collective, 0))
     assert collective.buffer_bytes / solution.time_ns == pytest.approx(gbps, rel=1e-3)
     assert solution.bound_ns <= solution.time_ns * (1 + 1e-9)
-    bound = lower_bound(topology, collective, compute_timing(topology, collective, "pipelined"))
+    bound = bound_of(topology, collective)
     assert collective.buffer_bytes / bound.time_ns == pytest.approx(gbps, rel=1e-3)
 
 

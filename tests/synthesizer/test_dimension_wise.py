@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from helpers.examples import examples
 from helpers.networks import ALL, graph, topologies, topology
-from helpers.schedules import check
+from helpers.schedules import check, made_by
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,7 +34,7 @@ def best(network: Topology, size_bytes: int, link_model: LinkModel) -> Schedule:
 
 
 @pytest.mark.parametrize(
-    ("dimensions", "size_bytes", "link_model", "time_ns"),
+    "dimensions, size_bytes, link_model, time_ns",
     [
         ("Ring 16", 1 << 10, "pipelined", 4_014),
         ("Ring 8", 1 << 10, "pipelined", 2_010),
@@ -56,7 +56,7 @@ def test_known_times(dimensions: str, size_bytes: int, link_model: LinkModel, ti
     assert exact_time_ns(of) <= 1.03 * time_ns
 
 
-@pytest.mark.parametrize(("block", "size"), [("Switch", 4), ("Switch", 8), ("FullyConnected", 4)])
+@pytest.mark.parametrize("block, size", [("Switch", 4), ("Switch", 8), ("FullyConnected", 4)])
 def test_links_that_wait_for_sums_carry_contributions(block: str, size: int) -> None:
     """Reduce-scatter and all-gather leave links idle for a latency: in that time others than owners get contributions.
 
@@ -132,7 +132,7 @@ def test_small_collectives_take_log_many_latencies_in_each_dimension(collective:
     """Bruck in both dimensions: 3 messages in groups of 6 and 2 in groups of 3, each over two links."""
     network = topology("Switch 6 450 300, Switch 3 50 1000")
     what = make_collective(collective, network.num_npus, 64 if collective == "all-gather" else 64 * network.num_npus)
-    of = SYNTHESIZERS["dimension-wise"].make(network, what, compute_timing(network, what, "blocking"), 0)
+    of = made_by("dimension-wise", network, what, "blocking")
     check(of)
     latencies = 3 * 2 * 300 + 2 * 2 * 1000
     busiest = 18 * 3 * 64 / (50 * 1.073741824)  # ns, no NPU sends or gets as much in all steps together

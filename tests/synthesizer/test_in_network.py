@@ -7,16 +7,14 @@ from dataclasses import replace
 import pytest
 from helpers.examples import examples
 from helpers.fabrics import TWO_LEVELS, adding, adding_fabrics, racks, star
-from helpers.schedules import check
+from helpers.schedules import bound_of, check, made_by
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos.bounds import lower_bound
 from astra_tacos.collective import COLLECTIVES, PERSONALISED, make_collective
 from astra_tacos.export.stand_in import stand_in_of
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.schedule.storage import load_schedule, save_schedule
-from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.solver.synthesize import synthesize
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.verifier.schedule_oracle import verify
@@ -28,7 +26,7 @@ NAMES = sorted(COLLECTIVES.keys() - PERSONALISED)
 def made(topology, chunks: int, size: int = 64 * MIB, model: str = "pipelined", by: str = "in-network", name="all-reduce"):
     """`chunks` per NPU."""
     what = make_collective(name, topology.num_npus, size, chunks, members=topology.endpoints)
-    return SYNTHESIZERS[by].make(topology, what, compute_timing(topology, what, model), 0)
+    return made_by(by, topology, what, model)
 
 
 def formula_ns(chunks: int, hops: int, model: str = "pipelined") -> float:
@@ -40,7 +38,7 @@ def formula_ns(chunks: int, hops: int, model: str = "pipelined") -> float:
 
 
 @pytest.mark.parametrize(
-    ("topology", "chunks_per_npu", "hops", "model"),
+    "topology, chunks_per_npu, hops, model",
     [
         (star(8), 8, 2, "pipelined"),
         (star(8), 64, 2, "pipelined"),
@@ -57,15 +55,12 @@ def test_trees_take_what_the_formula_says(topology, chunks_per_npu: int, hops: i
     assert formula_ns(chunks, hops, model) - chunks - hops <= of.collective_time_ns <= formula_ns(chunks, hops, model)
 
 
-@pytest.mark.parametrize(("npus", "gain"), [(2, 1.0), (4, 1.5), (8, 1.75), (16, 1.875), (64, 1.969)])
+@pytest.mark.parametrize("npus, gain", [(2, 1.0), (4, 1.5), (8, 1.75), (16, 1.875), (64, 1.969)])
 def test_hosts_lose_what_theory_says(npus: int, gain: float) -> None:
     """Bounds of the same star with and without a switch that adds; the first is reached, by the test before."""
     with_adding = star(npus, latency_ns=0.0)
     what = make_collective("all-reduce", npus + 1, 1 << 40, 1, members=with_adding.endpoints)
-    host, network = (
-        lower_bound(topology, what, compute_timing(topology, what, "pipelined")).time_ns
-        for topology in (replace(with_adding, reducing=()), with_adding)
-    )
+    host, network = (bound_of(topology, what).time_ns for topology in (replace(with_adding, reducing=()), with_adding))
     assert network == pytest.approx((1 << 40) / (100 * (1 << 30)) * 1e9, rel=1e-9)
     assert host / network == pytest.approx(gain, abs=1e-3)
 

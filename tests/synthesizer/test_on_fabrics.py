@@ -10,7 +10,7 @@ import pytest
 from helpers.command import run
 from helpers.examples import examples
 from helpers.fabrics import ONE_WAY, TWO_LEVELS, adding_fabrics, fabrics
-from helpers.schedules import check
+from helpers.schedules import bound_of, check, made_by
 from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow.parquet import read_table
@@ -35,7 +35,7 @@ ON_FABRICS = sorted(name for name, entry in SYNTHESIZERS.items() if entry.does_f
 
 
 def made(topology, what, name: str, model: str = "pipelined", seed: int = 0) -> None:
-    check(SYNTHESIZERS[name].make(topology, what, compute_timing(topology, what, model, 50.0), seed))
+    check(made_by(name, topology, what, model, 50.0, seed=seed))
 
 
 @examples(10)
@@ -82,7 +82,7 @@ def test_native_algorithms_run_over_devices() -> None:
     what = make_collective("all-gather", topology.num_npus, 1 << 20, 1, members=topology.endpoints)
     times = native_times(network, what, CONGESTION_AWARE)
     assert times.fastest_possible is not None
-    assert times.fastest_possible.time_ns >= lower_bound(topology, what, compute_timing(topology, what, "pipelined")).time_ns
+    assert times.fastest_possible.time_ns >= bound_of(topology, what).time_ns
     some = make_collective("all-gather", topology.num_npus, 1 << 20, 1, members=[0, 1])
     assert native_times(network, some, CONGESTION_AWARE).refusal.endswith("of some NPUs")
 
@@ -97,7 +97,7 @@ def test_a_sweep_has_the_numbers_of_compare_with_devices_that_add(tmp_path: Path
     text = "axes: { s: [in-network, direct] }\npoint:\n  network: net/network.yml\n  collective: all-reduce\n"
     text += "  size: 64KiB\n  max_sends: 300\n  synthesizer: '= s'\n"
     (tmp_path / "s.yml").write_text(text, encoding="utf-8")
-    done = run("sweep", "s.yml", "--output", "rows", cwd=tmp_path)
+    done = run("sweep s.yml --output rows", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     rows = read_table(tmp_path / "rows" / "sweep.parquet").to_pylist()
     assert [(row["num_npus"], row["made_by"]) for row in rows] == [(4, "in-network"), (4, "direct")]
@@ -113,7 +113,7 @@ def test_partial_sums_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "values", "of", "at_least"),
+    "kind, values, of, at_least",
     [
         ("dgx-a100", {"nodes": 2}, "all-reduce", 0.9),  # a single chunk per NPU says nothing of many: tacos stopped at 0.23
         ("rails", {"nodes": 4}, "all-reduce", 0.95),  # what suits the fastest links is too few for the slow ones: 0.86
@@ -127,7 +127,7 @@ def test_the_default_comes_close_to_the_bound(kind, values, of, at_least) -> Non
 
 
 @pytest.mark.parametrize(
-    ("kind", "numbers"),
+    "kind, numbers",
     [("leaf-spine", {"leaves": 4, "npus": 6, "spines": 3, "oversubscription": 2.0}), ("rails", {"nodes": 3, "npus": 4})],
 )
 def test_rings_pass_through_near_npus_one_group_after_another(kind: str, numbers: dict[str, float]) -> None:

@@ -6,14 +6,13 @@ import pytest
 from helpers.examples import examples
 from helpers.fabrics import racks
 from helpers.networks import topology
-from helpers.schedules import check
+from helpers.schedules import check, made_by
 from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.collective import COLLECTIVES, PERSONALISED, make_collective
 from astra_tacos.export.stand_in import stand_in_of
 from astra_tacos.replayer.trace_replay import replay_trace
-from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.solver.devices_that_add import BOX, MIXED, NONE, ONLY_SERVERS, server_rows
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.algorithms.column_generation import best_shares
@@ -35,7 +34,7 @@ SHARES |= {(16, 4): 1.5385, (16, 8): 1.3043}
 """The best shares of `workers, servers`, in S / B."""
 
 
-@pytest.mark.parametrize(("counts", "units"), SHARES.items())
+@pytest.mark.parametrize("counts, units", SHARES.items())
 def test_theory(counts: tuple[int, int], units: float) -> None:
     assert mixed(*counts) == pytest.approx(units, abs=5e-5)
 
@@ -94,7 +93,7 @@ def test_any_collective_and_number(workers: int, servers: int, name: str, chunks
     on = topology(f"{block} {workers + servers} 100")
     what = make_collective(name, workers + servers, 700_001, chunks, members=range(workers))
     assert SYNTHESIZERS["parameter-server"].why_not(on, what) is None
-    of = check(SYNTHESIZERS["parameter-server"].make(on, what, compute_timing(on, what, model), 0))
+    of = check(made_by("parameter-server", on, what, model))
     if model == "pipelined":
         stand_in = stand_in_of(of)
         assert stand_in.network.is_exact

@@ -25,7 +25,7 @@ DGX1 = dgx1()
 
 
 @pytest.mark.parametrize(
-    ("name", "feasible", "infeasible"),
+    "name, feasible, infeasible",
     [
         ("all-gather", [(1, 2, 2), (2, 2, 3), (2, 3, 3), (3, 3, 4)], [(1, 1, 1), (3, 2, 4), (5, 2, 7), (7, 2, 10), (6, 2, 7)]),
         ("reduce-scatter", [(2, 2, 3)], [(3, 2, 4)]),
@@ -90,7 +90,7 @@ def test_an_all_reduce_is_composed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("network", "message"),
+    "network, message",
     [
         (topology("Switch 4"), "has switches, expected direct links"),
         (graph("0 1 50 1, 1 0 50 2"), "latencies of 1 to 2 ns, expected equal ones"),

@@ -17,23 +17,25 @@ from scipy.optimize import linprog
 from astra_tacos.bounds import lower_bound
 from astra_tacos.bounds.port import fewest_crossings
 from astra_tacos.collective import COLLECTIVES, ROOTED, UNEQUAL, make_collective
+from astra_tacos.replayer.schedule_replay import replay_schedule
+from astra_tacos.schedule.joint import join
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
-from astra_tacos.support.errors import SynthesisError
+from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.algorithms.routed import routed
 from astra_tacos.synthesizer.parts.dispatch import dispatch
 from astra_tacos.synthesizer.parts.mirror import justify
 from astra_tacos.synthesizer.parts.trees import Packing
 from astra_tacos.synthesizer.routing.paths import find_paths
-from astra_tacos.synthesizer.routing.route import BUSY_SHARE, send_graph_along_route
+from astra_tacos.synthesizer.routing.route import BUSY_SHARE, send_graph_along_route, together
 from astra_tacos.synthesizer.routing.tree_growth import grow_trees
-from astra_tacos.verifier.schedule_oracle import verify
+from astra_tacos.verifier.schedule_oracle import verify, verify_together
 
 GIB = 1 << 30
 
 
 @pytest.mark.parametrize(
-    ("blocks", "optimum_ms", "margin"),
+    "blocks, optimum_ms, margin",
     [
         ("Ring 8, Ring 8", 20.0, 1.03),
         ("Mesh 8, Mesh 8", 40.0, 1.015),
@@ -143,7 +145,7 @@ def _best_stars(members: int, helpers: int) -> float:
     return float(found.fun)
 
 
-@pytest.mark.parametrize(("members", "helpers"), [(4, 0), (4, 1), (4, 2), (4, 4), (3, 5), (8, 4), (16, 4)])
+@pytest.mark.parametrize("members, helpers", [(4, 0), (4, 1), (4, 2), (4, 4), (3, 5), (8, 4), (16, 4)])
 def test_idle_npus_of_a_switch_serve_parameters(members: int, helpers: int) -> None:
     """They take the share of chunks that a linear programme gives them; its optimum is known in closed form (BytePS)."""
     best = _best_stars(members, helpers)
@@ -216,3 +218,41 @@ def test_more_chunks_do_not_make_a_broadcast_on_hierarchies_slower(blocks) -> No
         times.append(routed(network, what, timing, 0).collective_time_ns)
     assert times == sorted(times, reverse=True)
     assert times[-1] <= 1.45 * lower_bound(network, what, timing).time_ns
+
+
+TORUS = topology("Ring 4, Ring 4")
+
+
+@examples(20)
+@given(network=topologies(12), data=st.data())
+def test_any_groups_at_once(network, data: st.DataObject) -> None:
+    collectives = []
+    for _ in range(data.draw(st.integers(1, 3))):
+        name = data.draw(st.sampled_from(sorted(COLLECTIVES)))
+        members = sorted(data.draw(st.sets(st.integers(0, network.num_npus - 1), min_size=2)))
+        root = members[-1] if name in ROOTED else None
+        size, chunks = data.draw(st.sampled_from((1 << 20, 100_003))), data.draw(st.integers(1, 2))
+        collectives.append(make_collective(name, network.num_npus, size, chunks, root, members))
+    schedules = together(network, collectives, data.draw(st.sampled_from(LINK_MODELS)), data.draw(st.sampled_from((0.0, 10.0))))
+    assert verify_together(schedules) == ()
+    assert [each.collective for each in schedules] == collectives
+    joint = join(schedules)
+    assert replay_schedule(joint).collective_time_ns == joint.collective_time_ns
+
+
+def test_what_meets_on_a_link_is_found() -> None:
+    what = [make_collective("all-gather", 16, 1 << 20, 2, None, group) for group in ([0, 1, 2, 3], [0, 4, 8, 12])]
+    first, second = together(TORUS, what, "pipelined")
+    assert verify_together((first, second)) == ()
+    late = changed(second, start_ns=second.start_ns + 1, end_ns=second.end_ns + 1)
+    assert verify(late) == ()
+    shared = np.intersect1d(first.channel, second.channel)
+    if len(shared):
+        assert verify_together((first, late)) != ()
+
+
+def test_bad_arguments() -> None:
+    with pytest.raises(ConfigError, match="found collectives on \\[\\] NPUs"):
+        together(TORUS, [], "blocking")
+    with pytest.raises(ConfigError, match="found collectives on \\[4, 16\\] NPUs"):
+        together(TORUS, [make_collective("all-gather", npus, 1 << 20) for npus in (4, 16)], "blocking")

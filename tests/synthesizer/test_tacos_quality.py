@@ -34,7 +34,7 @@ def test_small_all_gather_in_the_time_of_astra_sim(chunks: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dimensions", "link_model", "chunks", "cut_us", "at_least"),
+    "dimensions, link_model, chunks, cut_us, at_least",
     [
         (HIERARCHY, "blocking", 7, 2187.5, 0.958),
         (HIERARCHY, "pipelined", 64, 2187.5, 0.994),

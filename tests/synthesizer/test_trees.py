@@ -86,14 +86,13 @@ def test_packings_are_trees_that_load_links_as_they_say(network, name: str, chun
 
 
 @pytest.mark.parametrize(
-    ("name", "paired", "bound", "within"),
+    "name, paired, bound, within",
     [
         ("all-gather", False, cut_bound_ns, 1.02),
         ("all-reduce", True, partition_bound_ns, 1.02),  # the packing rate of spanning trees
         ("all-reduce", False, reduce_broadcast_bound_ns, 1.05),  # near the linear programme on one-way links
     ],
 )
-@examples(15)
 @given(data=st.data())
 def test_packings_come_near_what_is_possible(name: str, paired: bool, bound, within: float, data: st.DataObject) -> None:
     network = data.draw(small_graphs(paired))

@@ -119,7 +119,7 @@ def test_what_the_oracle_has_no_model_of_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    "change, message",
     [
         (lambda plan: plan.pop("protocol"), "protocol is missing"),
         (lambda plan: ops(plan)[3].update(name="jump"), r"ops\[3\]: name is 'jump', expected one of"),

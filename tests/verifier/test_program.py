@@ -184,7 +184,6 @@ def changed_trace(trace: Trace, kind: str, draw: Callable[[int], int]) -> Trace:
 
 
 @pytest.mark.parametrize("kind", ("tag", "size", "peer", "chunk", "reduces", "node", "dangling", "reversed edge"))
-@examples(15)
 @given(case=st.sampled_from(CASES), data=st.data())
 def test_a_changed_trace_is_objected_to(files: Path, kind: str, case: tuple[str, str], data: st.DataObject) -> None:
     trace = read_trace(files / "-".join(case))
@@ -245,7 +244,6 @@ def target_of(root: ElementTree.Element, tb: ElementTree.Element, step: ElementT
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@examples(15)
 @given(case=st.sampled_from(XML_CASES), data=st.data())
 def test_a_changed_xml_is_objected_to(files: Path, kind: str, case: tuple[str, str], data: st.DataObject) -> None:
     root = ElementTree.parse(files / f"{'-'.join(case)}.xml").getroot()

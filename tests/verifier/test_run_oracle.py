@@ -101,7 +101,7 @@ def extra(nodes: list[Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "code"),
+    "change, code",
     [
         (longer, "nodes-changed"),
         (elsewhere, "nodes-changed"),
@@ -179,7 +179,7 @@ def test_the_command_says_what_was_checked(made: tuple[RunInputs, Path], tmp_pat
     assert done.returncode == 1
     assert "rank 0, node 0 is not what it was" in done.stdout
     (tmp_path / "plan" / "plan.json").write_text("{}")
-    done = command("verify", "plan", cwd=tmp_path)
+    done = command("verify plan", cwd=tmp_path)
     assert done.returncode == 2
     assert "found no object 'traces'" in done.stderr
 

@@ -118,7 +118,7 @@ class Flipping(RING_BLOCK):  # type: ignore[misc, valid-type]
         return BitwiseTranslations()
 
 
-@pytest.mark.parametrize(("block", "size"), [(Lame(), 4), (Flipping(), 8)])
+@pytest.mark.parametrize("block, size", [(Lame(), 4), (Flipping(), 8)])
 def test_a_network_that_is_not_known_to_be_symmetric_is_refused(block, size: int, monkeypatch) -> None:
     what = task(f"Ring {size}")
     schedule = synthesize_symmetric(what)

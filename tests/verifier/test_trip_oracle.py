@@ -38,7 +38,7 @@ def test_hops_of_a_trip_are_one_send() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "rows"),
+    "code, rows",
     [
         ("trip-start", ((0, 4, 0, True),)),
         ("trip-end", ((0, 1, 4, False),)),
