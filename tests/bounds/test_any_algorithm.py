@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from helpers.examples import examples
 from helpers.networks import ALL, dgx1, graph, topologies, topology
-from helpers.schedules import goes_by_chunk, schedules
+from helpers.schedules import goes_by_chunk, root_of, schedules
 from helpers.truncation import kept_by_truncation
 from hypothesis import given
 from hypothesis import strategies as st
@@ -61,7 +61,7 @@ def test_nor_is_any_synthesizer_on_small_messages_and_groups(data: st.DataObject
     if network.num_npus > 2 and data.draw(st.booleans()):
         some = st.lists(st.integers(0, network.num_npus - 1), min_size=2, max_size=network.num_npus - 1, unique=True)
         members = sorted(data.draw(some))
-    root = data.draw(st.sampled_from(members or range(network.num_npus))) if name in ROOTED else None
+    root = root_of(data, name, members or range(network.num_npus))
     size = data.draw(st.sampled_from((997, 4096, 60_000, 1 << 20)))
     what = make_collective(name, network.num_npus, size, data.draw(st.integers(1, 4)), root, members)
     able = [each for each, entry in SYNTHESIZERS.items() if entry.why_not(network, what) is None]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from helpers.examples import examples
 from helpers.networks import ALL, ends_of, graph, topologies, topology
-from helpers.schedules import check, schedule
+from helpers.schedules import check, root_of, schedule
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +17,7 @@ from astra_tacos.bounds import CHUNKED_BOUNDS, chunked_lower_bound
 from astra_tacos.bounds import delivery as distance
 from astra_tacos.bounds.cut import chosen_sides
 from astra_tacos.bounds.port import fewest_crossings
-from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED, make_collective
+from astra_tacos.collective import COLLECTIVES, PERSONALISED, make_collective
 from astra_tacos.schedule.timing import compute_timing
 
 GIB = 1 << 30
@@ -39,7 +39,7 @@ def test_nor_on_one_way_links(data: st.DataObject) -> None:
         collective,
         data.draw(st.sampled_from((1 << 20, 100_003))),
         data.draw(st.integers(1, 4)),
-        data.draw(st.integers(0, npus - 1)) if collective in ROOTED else None,
+        root_of(data, collective, range(npus)),
         link_model=data.draw(st.sampled_from(("blocking", "pipelined"))),
         reduce_bandwidth_gbps=data.draw(st.sampled_from((0.0, 1.0))),
         seed=data.draw(st.integers(0, 100)),
@@ -122,7 +122,7 @@ def test_every_link_waits_for_its_first_arrival() -> None:
 def test_the_cut_is_no_more_than_what_must_cross_it(network, data: st.DataObject) -> None:
     """In the fluid limit: its time is that of its chunks over the narrowest border of its set, with switches on either side."""
     name = data.draw(st.sampled_from(sorted(PERSONALISED)))
-    root = data.draw(st.integers(0, network.num_npus - 1)) if name in ROOTED else None
+    root = root_of(data, name, range(network.num_npus))
     what = make_collective(name, network.num_npus, GIB, data.draw(st.integers(1, 3)), root)
     timing = compute_timing(network, what, "pipelined")
     found = CHUNKED_BOUNDS["cut"](network, what, timing)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.examples import examples
+from helpers.examples import examples, refused
+from helpers.schedules import root_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,7 +23,7 @@ from astra_tacos.verifier.schedule_oracle import check_sizes
 def test_chunks_cover_every_byte_once(name: str, npus: int, chunks: int, size: int) -> None:
     parts = chunks if name in ("all-gather", "gather", "broadcast", "reduce") else chunks * npus
     if size < parts:
-        with pytest.raises(ConfigError, match="at least one byte per chunk"):
+        with refused("at least one byte per chunk"):
             COLLECTIVES[name](npus, size, chunks)
         return
     collective = COLLECTIVES[name](npus, size, chunks)
@@ -42,7 +43,7 @@ def test_chunks_cover_every_byte_once(name: str, npus: int, chunks: int, size: i
 @given(npus=st.integers(2, 9), chunks=st.integers(1, 4), size=st.integers(40, 10**6), data=st.data())
 def test_personalised_chunks_are_the_parts_of_others(name: str, npus: int, chunks: int, size: int, data: st.DataObject) -> None:
     """Every byte of every buffer goes to the NPU whose part it is in, but for those that stay where they are."""
-    root = data.draw(st.integers(0, npus - 1)) if name in ROOTED else None
+    root = root_of(data, name, range(npus))
     collective = make_collective(name, npus, size, chunks, root)
     whole = [size // (npus * chunks) + (piece < size % (npus * chunks)) for piece in range(npus * chunks)]
     shard = [size // chunks + (piece < size % chunks) for piece in range(chunks)]
@@ -84,7 +85,7 @@ def test_a_group_is_the_collective_of_fewer_npus() -> None:
     ],
 )
 def test_bad_members(members: list[int], root: int | None, expected: str) -> None:
-    with pytest.raises(ConfigError, match=expected):
+    with refused(expected):
         make_collective("scatter", 6, 1000, 1, root, members)
 
 
@@ -109,14 +110,14 @@ def test_the_root_owns_all(name: str) -> None:
     assert (collective.reduces, collective.gathers) == (name == "reduce", name == "broadcast")
     assert make_collective(name, 6, 1000).root == 0
     for root in (-1, 6):
-        with pytest.raises(ConfigError, match=f"{name}: found root {root}, expected an NPU, 0 to 5"):
+        with refused(f"{name}: found root {root}, expected an NPU, 0 to 5"):
             make_collective(name, 6, 1000, 3, root)
 
 
 def test_make_collective_says_what_it_cannot_make() -> None:
-    with pytest.raises(ConfigError, match="all-gather: found root 1, but only broadcast, gather, reduce, scatter have a root"):
+    with refused("all-gather: found root 1, but only broadcast, gather, reduce, scatter have a root"):
         make_collective("all-gather", 6, 1000, 3, 1)
-    with pytest.raises(ConfigError, match="collective: found 'gossip', expected all-reduce"):
+    with refused("collective: found 'gossip', expected all-reduce"):
         make_collective("gossip", 6, 1000)
 
 
@@ -132,7 +133,7 @@ def matrices(draw: st.DrawFn) -> np.ndarray:
 def test_chunks_make_up_the_parts(parts: np.ndarray, chunks: int) -> None:
     sent = parts - np.diag(np.diag(parts))
     if sent.max() < chunks:
-        with pytest.raises(ConfigError, match="all-to-allv: "):
+        with refused("all-to-allv: "):
             make_collective("all-to-allv", len(parts), 0, chunks, part_bytes=parts)
         return
     of = cut_into(make_collective("all-to-allv", len(parts), 0, 1, part_bytes=parts), chunks)
@@ -173,9 +174,8 @@ def test_the_oracle_counts_bytes() -> None:
 def test_bad_matrices_get_one_line(tmp_path: Path, text: str, expected: str) -> None:
     path = tmp_path / "sizes.csv"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(ConfigError) as caught:
+    with refused(expected):
         read_matrix(path)
-    assert expected in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_fields_are_sizes(tmp_path: Path) -> None:
@@ -198,5 +198,5 @@ def test_zipf() -> None:
     "text", ("zipf:x", "zipf:-1", "zipf:1,2", "zipf:seed=-1", "zipf:token=0", "zipf:token=2GiB", "zipf:nan", "zipf:skew=1,skew=1")
 )
 def test_bad_generators_get_one_line(text: str) -> None:
-    with pytest.raises(ConfigError, match="zipf"):
+    with refused("zipf"):
         parse_zipf(text, 4, 1 << 20)

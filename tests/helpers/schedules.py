@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -53,6 +54,11 @@ def schedule(
     first = asked.get("seed", 0)
     made = [entry.make(topology, what, timing, seed) for seed in range(first, first + asked["trials"])]
     return min(made, key=lambda each: each.collective_time_ns)
+
+
+def root_of(data: st.DataObject, name: str, members: Sequence[int]) -> int | None:
+    """Any root among the members, for a collective that has one."""
+    return data.draw(st.sampled_from(members)) if name in ROOTED else None
 
 
 @st.composite

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.command import run
-from helpers.examples import rows
+from helpers.examples import refused, rows
 from helpers.peers import peers
 
 from astra_tacos.bounds.cut import bisection_gibps
@@ -206,7 +206,7 @@ def test_what_is_not_read_of_a_machine_is_counted(tmp_path: Path) -> None:
     ),
 )
 def test_bad_links_of_gpus(gpu: str, message: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=message):
+    with refused(message):
         read_text(tmp_path, "t.xml", machine(gpu, '<gpu gcn="908"><xgmi target="0" count="1"/></gpu>'))
 
 
@@ -248,9 +248,8 @@ def test_ns3_files_of_simai(tmp_path: Path) -> None:
 )
 def test_bad_ns3_files(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_text(text)
-    with pytest.raises(ConfigError) as refused:
+    with refused(message):
         read_ns3_topology(tmp_path / "t.txt")
-    assert message in str(refused.value)
 
 
 INFRAGRAPH = """
@@ -288,7 +287,7 @@ def test_infragraph(tmp_path: Path) -> None:
         ("count: 2}, {name: leaf", "count: 0}, {name: leaf", "has count 0"),
         ("giga_bytes_per_second: 32", "lanes: 32", "has no bandwidth"),
     ):
-        with pytest.raises(ConfigError, match=message):
+        with refused(message):
             read_text(tmp_path, "i.yaml", INFRAGRAPH.replace(old, new))
 
 
@@ -318,9 +317,9 @@ def test_infragraph_in_several_files(tmp_path: Path) -> None:
         ("npus_count: [4]\n", r"more\.yaml: found a mapping of npus_count, expected an InfraGraph"),
     ):
         (tmp_path / "d" / "more.yaml").write_text(more)
-        with pytest.raises(ConfigError, match=message):
+        with refused(message):
             read_fabric(tmp_path / "d", 100.0, 32.0)
-    with pytest.raises(ConfigError, match="found edges"):
+    with refused("found edges"):
         read_text(tmp_path, "one.yaml", INFRAGRAPH.replace("connections: [xpu", "edges: [xpu"))
     (tmp_path / "one.yaml").write_text(
         INFRAGRAPH.replace(", bandwidth: {choice: gigabits_per_second, gigabits_per_second: 400}", "")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.examples import rows
+from helpers.examples import refused, rows
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -135,13 +135,13 @@ def test_bad_input_gets_one_line(tmp_path: Path, text: str | bytes, expected: st
 )
 def test_bad_link_table(tmp_path: Path, table: str, expected: str) -> None:
     (tmp_path / "l.csv").write_text(table)
-    with pytest.raises(ConfigError, match=expected):
+    with refused(expected):
         build_topology(read_network(write(tmp_path, "astra_tacos: {links: l.csv}")))
 
 
 def test_missing_file_and_directory(tmp_path: Path) -> None:
     for path in (tmp_path / "none.yml", tmp_path):
-        with pytest.raises(ConfigError, match="cannot be read"):
+        with refused("cannot be read"):
             read_network(path)
 
 
@@ -187,7 +187,7 @@ def test_files_that_ship_with_astra_sim(astra_sim_inputs: Path) -> None:
     assert len(files) >= 10
     for path in files:
         if path.name == "dgx_v100_8gpu.yml":
-            with pytest.raises(ConfigError, match=r"bandwidth\[0\] is 'tbd'"):
+            with refused(r"bandwidth\[0\] is 'tbd'"):
                 read_network(path)
         else:
             topology = build_topology(read_network(path))
@@ -202,7 +202,7 @@ A_SWITCHED_BOX = "src,dst,bandwidth,latency\n" + "".join(f"{npu},8,300,500\n8,{n
 def test_ids_of_a_link_table_past_npus_count_are_refused(tmp_path: Path, npus_count: str) -> None:
     (tmp_path / "box.csv").write_text(A_SWITCHED_BOX)
     path = write(tmp_path, f"npus_count: {npus_count}\nastra_tacos: {{links: box.csv}}")
-    with pytest.raises(ConfigError, match=r"net\.yml: astra_tacos\.links has NPUs 0 to 8, npus_count gives"):
+    with refused(r"net\.yml: astra_tacos\.links has NPUs 0 to 8, npus_count gives"):
         read_network(path)
     assert read_network(write(tmp_path, "npus_count: [ 9 ]\nastra_tacos: {links: box.csv}")).num_npus == 9
     assert read_network(write(tmp_path, "astra_tacos: {links: box.csv}")).num_npus == 9
@@ -250,7 +250,7 @@ def test_an_error_is_a_share(error: str, tmp_path: Path) -> None:
     path = tmp_path / "network.yml"
     write_network(NetworkConfig("", _STOCK), path)
     path.write_text(f"astra_tacos: {{ error: {error} }}\n{path.read_text()}")
-    with pytest.raises(ConfigError, match=r"astra_tacos\.error is .*, expected a share like 0\.06"):
+    with refused(r"astra_tacos\.error is .*, expected a share like 0\.06"):
         read_network(path)
 
 
@@ -288,7 +288,7 @@ def test_kinds_and_names(tmp_path: Path) -> None:
     ),
 )
 def test_bad_extension(extension: str, message: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=message):
+    with refused(message):
         build_topology(read(tmp_path, extension), may_forward=True)
 
 
@@ -306,13 +306,13 @@ def test_bad_extension(extension: str, message: str, tmp_path: Path) -> None:
     ],
 )
 def test_bad_node_table(nodes: str, message: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=message):
+    with refused(message):
         read(tmp_path, "nodes: nodes.csv", nodes=nodes)
 
 
 def test_disconnected_npus_are_named(tmp_path: Path) -> None:
     links = "src,dst,bandwidth,latency\n0,2,50,5\n2,0,50,5\n1,2,50,5\n"
-    with pytest.raises(ConfigError, match="NPU 0 cannot reach NPU 1"):
+    with refused("NPU 0 cannot reach NPU 1"):
         build_topology(read(tmp_path, "switches: 1", links), may_forward=True)
 
 
@@ -349,7 +349,7 @@ def test_switches_of_dimensions_become_devices(tmp_path: Path) -> None:
     topology = build_topology(network, may_forward=True)
     assert topology.num_endpoints == 8 and [each.device for each in topology.reducing] == [8, 9]
     assert topology.holds.all() and not topology.has_switches and topology.num_links == 2 * 8 + 4 * 2
-    with pytest.raises(ConfigError, match="2 devices after the 8 NPUs add or forward"):
+    with refused("2 devices after the 8 NPUs add or forward"):
         build_topology(network)
 
 
@@ -383,13 +383,12 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     ),
 )
 def test_bad_values(reducing: str, message: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=message) as error:
+    with refused(message):
         read_reducing(tmp_path, reducing)
-    assert "\n" not in str(error.value)
 
 
 def test_a_network_without_switches_has_none_that_add(tmp_path: Path) -> None:
     text = "topology: [ Ring ]\nnpus_count: [ 4 ]\nbandwidth: [ 50 ]\nlatency: [ 5 ]\nastra_tacos: { reducing: all }\n"
     (tmp_path / "r.yml").write_text(text)
-    with pytest.raises(ConfigError, match="names no device, expected switches"):
+    with refused("names no device, expected switches"):
         read_network(tmp_path / "r.yml")

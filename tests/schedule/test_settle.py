@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.examples import examples
+from helpers.examples import examples, refused
 from helpers.naive_schedule import blocking_delay, delays, naive_dependencies, naive_times
 from helpers.networks import ALL, topology
 from helpers.schedules import column_bytes, made_by, schedule, schedules
@@ -20,7 +20,7 @@ from astra_tacos.schedule.messages import Sends
 from astra_tacos.schedule.places import Places
 from astra_tacos.schedule.settle import exact_time_ns, settle
 from astra_tacos.schedule.timing import choose_link_model, compute_timing, least_bytes
-from astra_tacos.support.errors import ConfigError, SynthesisError
+from astra_tacos.support.errors import SynthesisError
 
 
 @examples(20)
@@ -96,9 +96,9 @@ def test_chunks_below_a_nanosecond() -> None:
         ("Ring 4 1e-09 0", 1 << 40, 1, "blocking", "longer than"),
     ):
         slow = topology(dimensions)
-        with pytest.raises(SynthesisError, match=message):
+        with refused(message, SynthesisError):
             compute_timing(slow, COLLECTIVES["all-gather"](slow.num_npus, size, chunks), model)
-    with pytest.raises(ConfigError, match="reduce bandwidth"):
+    with refused("reduce bandwidth"):
         compute_timing(network, COLLECTIVES["all-gather"](8, 100, 1), "blocking", float("nan"))
 
 
@@ -123,7 +123,6 @@ def test_memory_grows_with_sends_not_with_npus_times_values() -> None:
     network = topology("Ring 12, Ring 12")
     what = make_collective("all-reduce", 144, 1 << 18)
     of = made_by("dimension-wise", network, what)
-    assert of.sums is not None
     table = 8 * network.num_npus * of.sums.num_values
     for examine in (exact_time_ns, operations):
         examine(replace(of))  # what is cached, and loaded at first use, does not count

@@ -66,11 +66,9 @@ def test_which_native_algorithms_move_all_of_the_data(dims: tuple[int, ...]) -> 
             except ConfigError:
                 continue
             moved = share_moved(program, CommType(pattern), size)
-            if name in ("ring", "direct") or (pattern in (CommType.ALL_REDUCE, CommType.REDUCE_SCATTER)):
+            if name in ("ring", "direct") or pattern in (CommType.ALL_REDUCE, CommType.REDUCE_SCATTER):
                 assert moved >= 0.95
-            elif (name == "doubleBinaryTree" and pattern == CommType.ALL_GATHER and max(dims) > 2 and size > 1) or (
-                name == "doubleBinaryTree" and pattern == CommType.ALL_TO_ALL and max(dims) > 4 and size > 1
-            ):
+            elif name == "doubleBinaryTree" and max(dims) > (2 if pattern == CommType.ALL_GATHER else 4) and size > 1:
                 assert moved <= 0.8
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from helpers.examples import examples
+from helpers.examples import examples, refused
 from helpers.networks import ALL, ends_of, graph, topologies, topology
-from helpers.schedules import check, column_bytes, schedule
+from helpers.schedules import check, column_bytes, root_of, schedule
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -71,7 +71,7 @@ def says_no(name: str, network, collective: str) -> bool:
 def check_schedule(name: str, network, collective: str, *arguments, **options) -> None:
     """What must hold of any schedule; and a refusal is in words, where one is expected."""
     if says_no(name, network, collective):
-        with pytest.raises(SynthesisError, match=rf"^{collective} on .*: {name}: .*expected a "):
+        with refused(rf"^{collective} on .*: {name}: .*expected a ", SynthesisError):
             schedule(network, collective, *arguments, synthesizer=name, **options)
         return
     of = check(schedule(network, collective, *arguments, synthesizer=name, **options))
@@ -114,7 +114,7 @@ def test_any_network(name: str, network, data: st.DataObject) -> None:
         collective,
         data.draw(st.integers(50_000, 1 << 20)),
         data.draw(st.integers(1, 5)),
-        data.draw(st.integers(0, network.num_npus - 1)) if collective in ROOTED else None,
+        root_of(data, collective, range(network.num_npus)),
         link_model=data.draw(st.sampled_from(LINK_MODELS)),
         reduce_bandwidth_gbps=data.draw(st.sampled_from((0.0, 1.0))),
         seed=data.draw(st.integers(0, 1 << 62) | st.just((1 << 62) - 1)) % (1 << 62),
@@ -142,7 +142,7 @@ def test_any_links_may_fail(name: str, block: str, data: st.DataObject) -> None:
 @every_collective
 def test_what_it_does_not_declare_is_refused(name: str, collective: str) -> None:
     for other in COLLECTIVES.keys() - SYNTHESIZERS[name].collectives:
-        with pytest.raises(SynthesisError, match=f"does .*{collective}.*, not {other}"):
+        with refused(f"does .*{collective}.*, not {other}", SynthesisError):
             schedule(NETWORKS["pair"], other, synthesizer=name)
 
 
@@ -192,5 +192,5 @@ def test_default_trials_shrink_with_the_number_of_sends() -> None:
     ],
 )
 def test_bad_options(options: dict, expected: str) -> None:
-    with pytest.raises(ConfigError, match=expected):
+    with refused(expected):
         synthesize(topology(*ALL["ring8"]), COLLECTIVES["all-gather"](8, 1 << 20, 1), **options)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.command import run
-from helpers.examples import examples
+from helpers.examples import examples, refused
 from helpers.networks import topology
 from helpers.schedules import check
 from hypothesis import given
@@ -98,7 +98,7 @@ def test_bounds_count_only_what_has_to_travel(model: str) -> None:
 def test_other_networks(network: str) -> None:
     on = OTHERS[network]
     what = exchange(parts_of(on.num_npus, 1, 4096))
-    with pytest.raises(SynthesisError, match="permutations: needs dimensions"):
+    with refused("permutations: needs dimensions", SynthesisError):
         synthesize(on, what, synthesizer="permutations")
     check(synthesize(on, what, chunks_per_npu="auto", trials=1))
 

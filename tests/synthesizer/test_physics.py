@@ -7,7 +7,7 @@ import pytest
 from helpers.examples import examples
 from helpers.fabrics import adding_fabrics
 from helpers.networks import topologies, topology
-from helpers.schedules import check
+from helpers.schedules import check, root_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -66,7 +66,7 @@ def test_no_predicted_time_is_shorter_than_the_busiest_link_takes(name: str, net
         budget=100_000,
         threads=1,
     )
-    root = data.draw(st.integers(0, network.num_npus - 1)) if collective in ROOTED else None
+    root = root_of(data, collective, range(network.num_npus))
     try:
         found = search(network, make_collective(collective, network.num_npus, size, 1, root), options)
     except (ConfigError, SynthesisError):  # fewer bytes than chunks, or chunks of less than 1 ns

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.command import run
-from helpers.examples import examples
+from helpers.examples import examples, refused
 from helpers.networks import topology
 from helpers.schedules import bound_of, check
 from hypothesis import given
@@ -80,9 +80,8 @@ def test_relays(tmp_path: Path) -> None:
     ),
 )
 def test_bad_sketches_get_one_line(tmp_path: Path, keys: dict[str, object], expected: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with refused(expected):
         under_sketch(NODES, sketch_of(tmp_path, **keys))
-    assert expected in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_command(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.examples import examples
+from helpers.examples import examples, refused
 from helpers.naive_schedule import computes_collective
 from helpers.networks import ALL, topologies, topology
 from helpers.schedules import changed, codes, columns, schedule, schedules
@@ -127,7 +127,7 @@ def test_every_violation_is_returned_and_check_raises_the_first() -> None:
     of = schedule(topology(*ALL["torus"]), "all-reduce")
     nothing = changed(of, **{name: column[:0] for name, column in columns(of).items()})
     assert len(verify(nothing)) == of.collective.num_chunks * of.topology.num_npus
-    with pytest.raises(VerificationError, match=r"144 violations, the first: incomplete"):
+    with refused(r"144 violations, the first: incomplete", VerificationError):
         check(nothing)
 
 
