@@ -133,9 +133,7 @@ def test_a_training_run_goes_through_every_command(name: str, tmp_path: Path, mo
 
 @every_block
 def test_a_sweep_has_it(name: str, tmp_path: Path) -> None:
-    network = (
-        f"{{ topology: [{name}, Ring], npus_count: [{middling(name)}, 2], bandwidth_per_npu: [100, 50], latency: [500, 700] }}"
-    )
+    network = f"topology: [{name}, Ring], npus_count: [{middling(name)}, 2], bandwidth_per_npu: [100, 50], latency: [500, 700]"
     settings = yaml.safe_load(f"{{ network: {{ {network} }}, size: 64KiB, synthesizer: tacos, trials: 1, chunks_per_npu: 1 }}")
     (point,) = sweep(tmp_path, point=settings).points
     outcome = evaluate(point, Conditions())

@@ -34,8 +34,6 @@ def mutate(of, kind: str, row: int, other: int):
     elif kind == "early":
         new["start_ns"][row] -= 1
         new["end_ns"][row] -= 1
-    elif kind == "slow":
-        new["end_ns"][row] += 1
     elif kind == "fast":
         new["end_ns"][row] -= 1
     elif kind == "kind":
@@ -48,9 +46,6 @@ def mutate(of, kind: str, row: int, other: int):
         new["channel"][row] = 10**6
     elif kind == "swap chunks":
         new["chunk"][[row, other]] = new["chunk"][[other, row]]
-    elif kind == "swap rows":
-        for column in new.values():
-            column[[row, other]] = column[[other, row]]
     elif kind == "later, elsewhere free":
         new["start_ns"][row] += 10 * of.collective_time_ns
         new["end_ns"][row] += 10 * of.collective_time_ns
