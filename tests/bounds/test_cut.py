@@ -9,11 +9,13 @@ from itertools import product
 import numpy as np
 import pytest
 from helpers.examples import examples
+from helpers.naive_packing import partitions
 from helpers.networks import ALL, graph, topologies, topology
 from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.bounds.cut import cut, tightest_sides
+from astra_tacos.bounds.delivery import Deliveries
 from astra_tacos.bounds.partition import is_symmetric, is_transitive, partition
 from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED, make_collective
 from astra_tacos.collective.collective import Collective
@@ -81,16 +83,10 @@ def naive_distance(network: Topology, what: Collective, timing: Timing) -> list[
     return distance
 
 
-def naive_supply(network: Topology, what: Collective, timing: Timing, npu: int) -> int:
-    """When the first chunk arrives at an NPU; or how long before the end the last one must leave it."""
-    ends = network.channel_dst if what.gathers else network.channel_src
-    step = 0 if what.gathers else int(timing.reduction_ns[0])
-    return min(int(timing.channel_delay_ns[c, 0]) + step for c in range(network.num_channels) if ends[c] == npu)
-
-
 def naive_time(network: Topology, what: Collective, timing: Timing, links: list[int], messages: int) -> int:
     """When links have delivered so many messages, one delivery after the other."""
     distance = naive_distance(network, what, timing)
+    ends = network.channel_dst if what.gathers else network.channel_src
     arrivals: list[int] = []
     for link in links:
         users = [c for c in range(network.num_channels) if link in (network.channel_link[c], network.channel_down_link[c])]
@@ -101,7 +97,9 @@ def naive_time(network: Topology, what: Collective, timing: Timing, links: list[
         period = min(delay) if timing.is_blocking else int(timing.link_hold_ns[link, 0])
         first = min(d + int(distance[npu]) for d, npu in zip(delay, near, strict=True))
         own = sum(near.count(owner) for owner in what.chunk_owner.tolist())
-        supplied = min(naive_supply(network, what, timing, npu) for npu in near)
+        # When the first chunk arrives at an NPU; or how long before the end the last one must leave it.
+        step = 0 if what.gathers else int(timing.reduction_ns[0])
+        supplied = min(int(timing.channel_delay_ns[c, 0]) + step for c in range(network.num_channels) if ends[c] in near)
         later = max(supplied - own * period, 0) if what.root is None and what.reduces != what.gathers else 0
         arrivals += [first + k * period + (later if k >= own else 0) for k in range(messages)]
     return sorted(arrivals)[messages - 1] + (0 if what.gathers else int(timing.reduction_ns[0]))
@@ -137,16 +135,6 @@ def test_the_cut_is_one_of_all_and_has_the_least_bandwidth_of_all(question) -> N
     assert found == pytest.approx(min(least.values()), rel=1e-6)
 
 
-def partitions(members: list[int]) -> Iterator[list[list[int]]]:
-    if not members:
-        yield []
-        return
-    for others in partitions(members[1:]):
-        yield [[members[0]], *others]
-        for at in range(len(others)):
-            yield [*others[:at], [members[0], *others[at]], *others[at + 1 :]]
-
-
 @examples(10)
 @given(questions())
 def test_the_partition_is_one_of_all_and_without_switches_the_weakest(question) -> None:
@@ -156,26 +144,26 @@ def test_the_partition_is_one_of_all_and_without_switches_the_weakest(question) 
     src, dst = network.link_src.tolist(), network.link_dst.tolist()
     phases = int(what.reduces) + int(what.gathers)
     found, weakest, weakest_time = False, np.inf, 0
-    for parts in partitions(list(range(network.num_npus))):
-        if len(parts) < 2:
+    for part in partitions(network.num_npus):
+        others = int(part.max())
+        if not others:
             continue
-        part = {npu: number for number, members in enumerate(parts) for npu in members}
         crosses = [
             {int(network.channel_link[c]), int(network.channel_down_link[c])} - {-1}
             for c in range(network.num_channels)
             if part[int(network.channel_src[c])] != part[int(network.channel_dst[c])]
         ]
         if all(set(bound.links) & links for links in crosses):
-            messages = phases * (len(parts) - 1) * what.num_chunks
+            messages = phases * others * what.num_chunks
             time = naive_time(network, what, timing, list(bound.links), messages)
             found = found or time == bound.time_ns
         if network.num_switches == 0:
             between = [link for link in range(network.num_links) if part[src[link]] != part[dst[link]]]
-            ratio = network.link_bandwidth_gibps[between].sum() / (len(parts) - 1)
+            ratio = network.link_bandwidth_gibps[between].sum() / others
             if ratio < weakest * (1 - 1e-9):
                 weakest, weakest_time = ratio, 0
             if ratio <= weakest * (1 + 1e-9):
-                time = naive_time(network, what, timing, between, phases * (len(parts) - 1) * what.num_chunks)
+                time = naive_time(network, what, timing, between, phases * others * what.num_chunks)
                 weakest_time = min(weakest_time or time, time)
     assert found
     if network.num_switches == 0 and phases == 2:
@@ -217,3 +205,37 @@ def test_regular_networks_are_not_treated_otherwise(name: str, monkeypatch: pyte
         with monkeypatch.context() as patch:
             patch.setattr(module, "is_transitive", lambda _: False)
             assert cut(topology(*dimensions), what, timing).time_ns == first
+
+
+def delivered(first: int, period: int, own: int, stall: int, time: int) -> int:
+    """Counts arrivals one by one: after its own chunks a link may have to wait."""
+    count, arrival = 0, first
+    while arrival <= time:
+        count += 1
+        arrival = first + count * period + (stall if count >= own else 0)
+    return count
+
+
+LINK = st.tuples(st.integers(0, 9), st.integers(1, 7), st.integers(1, 5), st.integers(0, 9), st.integers(0, 2))
+
+
+@given(
+    st.lists(LINK, min_size=1, max_size=6),
+    st.lists(st.integers(0, 12), min_size=3, max_size=3),
+)
+def test_naive_twin(rows: list[tuple[int, int, int, int, int]], messages: list[int]) -> None:
+    first, period, own, stall, group = (np.array(column) for column in zip(*rows, strict=True))
+    times = Deliveries(first, period, own, stall).smallest_times(np.arange(len(rows)), group, np.array(messages))
+    for one in set(group.tolist()):
+        time = 0
+        while sum(delivered(*row[:4], time) for row in rows if row[4] == one) < messages[one]:
+            time += 1
+        assert times[one] == time
+
+
+def test_links_that_no_channel_uses_deliver_nothing() -> None:
+    unused, used = np.array([0, 0]), np.array([0, 4])
+    links, group = np.arange(2), np.zeros(2, np.int64)
+    deliveries = Deliveries(unused, used, np.array([9, 9]), unused)
+    assert deliveries.smallest_times(links, group, np.array([3])) == [8]
+    assert deliveries.smallest_times(links[:1], group[:1], np.array([3])) == [0]

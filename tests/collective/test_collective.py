@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from helpers.examples import examples, refused
+from helpers.schedules import root_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED, make_collective
+from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED, cut_into, make_collective
+from astra_tacos.collective.all_to_allv import parse_zipf
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.text_files import read_matrix
+from astra_tacos.verifier.schedule_oracle import check_sizes
 
 
 @pytest.mark.parametrize("name", COLLECTIVES)
@@ -16,7 +23,7 @@ from astra_tacos.support.errors import ConfigError
 def test_chunks_cover_every_byte_once(name: str, npus: int, chunks: int, size: int) -> None:
     parts = chunks if name in ("all-gather", "gather", "broadcast", "reduce") else chunks * npus
     if size < parts:
-        with pytest.raises(ConfigError, match="at least one byte per chunk"):
+        with refused("at least one byte per chunk"):
             COLLECTIVES[name](npus, size, chunks)
         return
     collective = COLLECTIVES[name](npus, size, chunks)
@@ -36,7 +43,7 @@ def test_chunks_cover_every_byte_once(name: str, npus: int, chunks: int, size: i
 @given(npus=st.integers(2, 9), chunks=st.integers(1, 4), size=st.integers(40, 10**6), data=st.data())
 def test_personalised_chunks_are_the_parts_of_others(name: str, npus: int, chunks: int, size: int, data: st.DataObject) -> None:
     """Every byte of every buffer goes to the NPU whose part it is in, but for those that stay where they are."""
-    root = data.draw(st.integers(0, npus - 1)) if name in ROOTED else None
+    root = root_of(data, name, range(npus))
     collective = make_collective(name, npus, size, chunks, root)
     whole = [size // (npus * chunks) + (piece < size % (npus * chunks)) for piece in range(npus * chunks)]
     shard = [size // chunks + (piece < size % chunks) for piece in range(chunks)]
@@ -68,7 +75,7 @@ def test_a_group_is_the_collective_of_fewer_npus() -> None:
 
 
 @pytest.mark.parametrize(
-    ("members", "root", "expected"),
+    "members, root, expected",
     [
         ([1, 1], None, "scatter: found a member twice"),
         ([-1, 1], None, "scatter: found members -1 to 1, expected NPUs, 0 to 5"),
@@ -78,7 +85,7 @@ def test_a_group_is_the_collective_of_fewer_npus() -> None:
     ],
 )
 def test_bad_members(members: list[int], root: int | None, expected: str) -> None:
-    with pytest.raises(ConfigError, match=expected):
+    with refused(expected):
         make_collective("scatter", 6, 1000, 1, root, members)
 
 
@@ -90,7 +97,7 @@ def test_bus_factors_are_those_of_nccl_tests() -> None:
 
 
 @pytest.mark.parametrize("name", COLLECTIVES)
-@pytest.mark.parametrize(("npus", "size", "chunks"), [(1, 10, 1), (4, 10, 0), (4, 2**54, 1), (1000, 2**40, 2**30)])
+@pytest.mark.parametrize("npus, size, chunks", [(1, 10, 1), (4, 10, 0), (4, 2**54, 1), (1000, 2**40, 2**30)])
 def test_bad_arguments(name: str, npus: int, size: int, chunks: int) -> None:
     with pytest.raises(ConfigError):
         COLLECTIVES[name](npus, size, chunks)
@@ -103,12 +110,93 @@ def test_the_root_owns_all(name: str) -> None:
     assert (collective.reduces, collective.gathers) == (name == "reduce", name == "broadcast")
     assert make_collective(name, 6, 1000).root == 0
     for root in (-1, 6):
-        with pytest.raises(ConfigError, match=f"{name}: found root {root}, expected an NPU, 0 to 5"):
+        with refused(f"{name}: found root {root}, expected an NPU, 0 to 5"):
             make_collective(name, 6, 1000, 3, root)
 
 
 def test_make_collective_says_what_it_cannot_make() -> None:
-    with pytest.raises(ConfigError, match="all-gather: found root 1, but only broadcast, gather, reduce, scatter have a root"):
+    with refused("all-gather: found root 1, but only broadcast, gather, reduce, scatter have a root"):
         make_collective("all-gather", 6, 1000, 3, 1)
-    with pytest.raises(ConfigError, match="collective: found 'gossip', expected all-reduce"):
+    with refused("collective: found 'gossip', expected all-reduce"):
         make_collective("gossip", 6, 1000)
+
+
+@st.composite
+def matrices(draw: st.DrawFn) -> np.ndarray:
+    count, unit = draw(st.integers(2, 7)), draw(st.sampled_from((1, 3, 4096)))
+    cells = st.one_of(st.just(0), st.integers(0, 9), st.integers(0, 100_000))
+    return np.array(draw(st.lists(st.lists(cells, min_size=count, max_size=count), min_size=count, max_size=count))) * unit
+
+
+@given(matrices(), st.integers(1, 9))
+@examples(20)
+def test_chunks_make_up_the_parts(parts: np.ndarray, chunks: int) -> None:
+    sent = parts - np.diag(np.diag(parts))
+    if sent.max() < chunks:
+        with refused("all-to-allv: "):
+            make_collective("all-to-allv", len(parts), 0, chunks, part_bytes=parts)
+        return
+    of = cut_into(make_collective("all-to-allv", len(parts), 0, 1, part_bytes=parts), chunks)
+    found = np.zeros_like(parts)
+    np.add.at(found, (of.chunk_owner, of.chunk_target), of.chunk_size_bytes)
+    assert np.array_equal(found, sent) and check_sizes(of) == []
+    assert of.size_bytes == parts.sum(axis=1).max() and of.chunk_size_bytes.min() >= 1
+    unit = np.gcd.reduce(sent, axis=None)
+    unit = unit if sent.max() // unit >= chunks else 1
+    assert of.chunk_size_bytes.max() <= -(-(sent.max() // unit) // chunks) * unit
+    assert not np.any(of.chunk_size_bytes % unit)
+
+
+def test_the_oracle_counts_bytes() -> None:
+    from dataclasses import replace
+
+    of = make_collective("all-to-allv", 3, 0, 2, part_bytes=np.array([[9, 5, 0], [7, 0, 1], [1, 1, 0]]))
+    for change in ("chunk_size_bytes", "chunk_target", "chunk_owner"):
+        for row in range(of.num_chunks):
+            column = getattr(of, change).copy()
+            column[row] = column[row] + 1 if change == "chunk_size_bytes" else (column[row] + 1) % 3
+            assert check_sizes(replace(of, **{change: column})), (change, row)
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    (
+        ("", "file is empty"),
+        ("0,1\n", "1 rows of 2 sizes"),
+        ("0\n", "1 rows of 1 sizes"),
+        ("0,1\n1\n", ":2: 1 fields, expected 2"),
+        ("0,-1\n1,0\n", ":1: field 2: found '-1'"),
+        ("0,1e400\n1,0\n", "field 2"),
+        ("0,nan\n1,0\n", "field 2"),
+        ('0,"1\n', "rows of"),
+    ),
+)
+def test_bad_matrices_get_one_line(tmp_path: Path, text: str, expected: str) -> None:
+    path = tmp_path / "sizes.csv"
+    path.write_text(text, encoding="utf-8")
+    with refused(expected):
+        read_matrix(path)
+
+
+def test_fields_are_sizes(tmp_path: Path) -> None:
+    path = tmp_path / "sizes.csv"
+    path.write_text("# tokens\n0, 64KiB\n\n1kB, 0\n", encoding="utf-8")
+    assert read_matrix(path).tolist() == [[0, 65536], [1000, 0]]
+
+
+def test_zipf() -> None:
+    parts = parse_zipf("zipf:skew=1.5,token=1KiB,seed=4", 16, 1 << 24)
+    assert parts.sum(axis=1).tolist() == [1 << 24] * 16 and not np.any(parts % 1024)
+    share = np.sort(parts.sum(axis=0))[::-1] / parts.sum()
+    expected = np.arange(1, 17) ** -1.5
+    assert np.allclose(share, expected / expected.sum(), rtol=0.1)
+    assert np.array_equal(parts, parse_zipf("zipf:skew=1.5,token=1KiB,seed=4", 16, 1 << 24))
+    assert not np.array_equal(parts, parse_zipf("zipf:1.5,token=1KiB,seed=5", 16, 1 << 24))
+
+
+@pytest.mark.parametrize(
+    "text", ("zipf:x", "zipf:-1", "zipf:1,2", "zipf:seed=-1", "zipf:token=0", "zipf:token=2GiB", "zipf:nan", "zipf:skew=1,skew=1")
+)
+def test_bad_generators_get_one_line(text: str) -> None:
+    with refused("zipf"):
+        parse_zipf(text, 4, 1 << 20)

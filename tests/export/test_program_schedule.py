@@ -78,7 +78,7 @@ def test_what_does_not_fit_is_refused_in_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not FILES, reason=WHY_NONE)
 def test_files_of_others_run() -> None:
-    """All that are proven; the search of deadlocks and wrong results is `test_msccl_peers`'s."""
+    """All that are proven; the search of deadlocks and wrong results is `test_msccl_collectives`'s."""
     done = 0
     for path in FILES:
         if path.stat().st_size > 200_000 or "nvswitch16" in path.name:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,7 @@ PROGRAM = (sys.executable, "-c", "from astra_tacos.cli.main import main; main()"
 
 
 def run(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """What a process of `astra-tacos` would leave: exit code and both streams.
+    """What a process of `astra-tacos` would leave: exit code and both streams. A single argument has all words of the command.
 
     The test process has loaded modules and kernels before, which costs a new process more than most commands take.
     """
@@ -27,7 +28,7 @@ def run(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedP
         for name, value in environment.items():
             patch.setenv(name, value)
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(errors), pytest.raises(SystemExit) as left:
-            main(list(arguments))
+            main(shlex.split(*arguments) if len(arguments) == 1 else list(arguments))
     return subprocess.CompletedProcess(arguments, int(left.value.code or 0), printed.getvalue(), errors.getvalue())
 
 

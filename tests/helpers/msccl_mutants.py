@@ -13,6 +13,7 @@ _SENDS = ("s", "rcs", "rrs", "rrcs")
 _RECEIVES = ("r", "rcs", "rrc", "rrs", "rrcs")
 _READS = ("s", "rrc", "rrs", "rrcs", "cpy", "re")
 _WRITES = ("r", "rcs", "rrc", "rrcs", "cpy", "re")
+_DEP = ("depid", "deps")
 _LIKE = {
     "r": ("rrc",),
     "rrc": ("r",),
@@ -44,101 +45,83 @@ KINDS = (
 )
 
 
+_WHERE: dict[str, Callable[[tuple], bool]] = {  # type: ignore[type-arg]
+    **dict.fromkeys(("offset", "other buffer"), lambda row: row[3].attrib["type"] in _READS + _WRITES),
+    "swapped": lambda row: row[2] + 1 < len(row[1]),
+    "count": lambda row: row[3].attrib["type"] != "nop",
+    **dict.fromkeys(("peer", "channel"), lambda row: row[3].attrib["type"] in _SENDS + _RECEIVES),
+    "no hasdep": lambda row: row[3].attrib["hasdep"] == "1",
+    **dict.fromkeys(("dropped dependency", "other dependency"), lambda row: min(int(row[3].attrib[k]) for k in _DEP) >= 0),
+    "earlier dependency": lambda row: int(row[3].attrib["depid"]) >= 0 and int(row[3].attrib["deps"]) >= 1,
+    "swapped blocks": lambda row: len(row[0].findall("tb")) > 1,
+}
+"""Steps that a kind of change is for, as rows of GPU, thread block, place and step; of the others, all."""
+
+
 def mutate(algo: ElementTree.Element, kind: str, draw: Draw) -> bool:
     """Change a file in place; False if it has nothing of the kind."""
     gpus = list(algo.iter("gpu"))
     rows = [(gpu, tb, at, step) for gpu in gpus for tb in gpu.iter("tb") for at, step in enumerate(tb)]
-
-    def one(where: Callable[[tuple], bool]) -> tuple | None:  # type: ignore[type-arg]
-        found = [row for row in rows if where(row)]
-        return found[draw(len(found))] if found else None
-
+    rows = list(filter(_WHERE.get(kind), rows))
+    if not rows:
+        return False
+    gpu, tb, at, step = rows[draw(len(rows))]
+    its = step.attrib
     match kind:
         case "offset" | "other buffer":
-            row = one(lambda row: row[3].attrib["type"] in _READS + _WRITES)
-            if row is None:
-                return False
-            step = row[3]
-            ends = [end for end, kinds in (("src", _READS), ("dst", _WRITES)) if step.attrib["type"] in kinds]
+            ends = [end for end, kinds in (("src", _READS), ("dst", _WRITES)) if its["type"] in kinds]
             end = ends[draw(len(ends))]
             if kind == "other buffer":
-                step.set(f"{end}buf", {"i": "o", "o": "i", "s": "o"}[step.attrib[f"{end}buf"]])
+                step.set(f"{end}buf", {"i": "o", "o": "i", "s": "o"}[its[f"{end}buf"]])
             else:
-                room = max(int(row[0].attrib[f"{step.attrib[f'{end}buf']}_chunks"]), 2)
-                step.set(f"{end}off", str((int(step.attrib[f"{end}off"]) + 1 + draw(room - 1)) % room))
+                room = max(int(gpu.attrib[f"{its[f'{end}buf']}_chunks"]), 2)
+                step.set(f"{end}off", str((int(its[f"{end}off"]) + 1 + draw(room - 1)) % room))
         case "type":
-            row = one(lambda row: True)
-            other = _LIKE[row[3].attrib["type"]]
-            row[3].set("type", other[draw(len(other))])
+            step.set("type", _LIKE[its["type"]][draw(len(_LIKE[its["type"]]))])
         case "dropped step":
-            row = one(lambda row: True)
-            row[1].remove(row[3])
-            _renumber(row[0], row[1], row[2], -1)
+            tb.remove(step)
+            _renumber(gpu, tb, at, -1)
         case "twice":
-            row = one(lambda row: True)
-            row[1].insert(row[2] + 1, copy.deepcopy(row[3]))
-            _renumber(row[0], row[1], row[2] + 1, 1)
+            tb.insert(at + 1, copy.deepcopy(step))
+            _renumber(gpu, tb, at + 1, 1)
         case "swapped":
-            row = one(lambda row: row[2] + 1 < len(row[1]))
-            if row is None:
-                return False
-            tb, at = row[1], row[2]
             tb[at], tb[at + 1] = tb[at + 1], tb[at]
-            _renumber(row[0], tb, 0, 0)
+            _renumber(gpu, tb, 0, 0)
         case "count":
-            row = one(lambda row: row[3].attrib["type"] != "nop")
-            count = int(row[3].attrib["cnt"])
-            row[3].set("cnt", str(count + 1 if draw(2) else count - 1))
+            step.set("cnt", str(int(its["cnt"]) + (1 if draw(2) else -1)))
         case "peer":
-            row = one(lambda row: row[3].attrib["type"] in _SENDS + _RECEIVES)
-            end = "send" if row[3].attrib["type"] in _SENDS else "recv"
-            others = [p for p in range(len(gpus)) if p not in (int(row[0].attrib["id"]), int(row[1].attrib[end]))]
-            row[1].set(end, str(others[draw(len(others))]) if others else "-1")
+            end = "send" if its["type"] in _SENDS else "recv"
+            others = [peer for peer in range(len(gpus)) if peer not in (int(gpu.attrib["id"]), int(tb.attrib[end]))]
+            tb.set(end, str(others[draw(len(others))]) if others else "-1")
         case "channel":
-            row = one(lambda row: row[3].attrib["type"] in _SENDS + _RECEIVES)
-            row[1].set("chan", str((int(row[1].attrib["chan"]) + 1) % max(int(algo.attrib["nchannels"]), 2)))
-            algo.set("nchannels", str(max(int(algo.attrib["nchannels"]), 2)))
+            channels = max(int(algo.attrib["nchannels"]), 2)
+            tb.set("chan", str((int(tb.attrib["chan"]) + 1) % channels))
+            algo.set("nchannels", str(channels))
         case "no hasdep":
-            row = one(lambda row: row[3].attrib["hasdep"] == "1")
-            if row is None:
-                return False
-            row[3].set("hasdep", "0")
-        case "dropped dependency" | "earlier dependency" | "other dependency":
-            least = 1 if kind == "earlier dependency" else 0
-            row = one(lambda row: int(row[3].attrib["depid"]) >= 0 and int(row[3].attrib["deps"]) >= least)
-            if row is None:
-                return False
-            gpu, tb, at, step = row
-            if kind == "dropped dependency":
-                if step.attrib["type"] == "nop":
-                    tb.remove(step)
-                    _renumber(gpu, tb, at, -1)
-                elif at and tb[at - 1].attrib["type"] == "nop":
-                    # A step after a nop needs a dependency: it takes that of the nop.
-                    step.set("depid", tb[at - 1].attrib["depid"])
-                    step.set("deps", tb[at - 1].attrib["deps"])
-                    tb.remove(tb[at - 1])
-                    _renumber(gpu, tb, at - 1, -1)
-                else:
-                    step.set("depid", "-1")
-                    step.set("deps", "-1")
-                return True
-            if kind == "earlier dependency":
-                step.set("deps", str(int(step.attrib["deps"]) - 1))
+            step.set("hasdep", "0")
+        case "dropped dependency":
+            if its["type"] == "nop":
+                tb.remove(step)
+                _renumber(gpu, tb, at, -1)
+            elif at and tb[at - 1].attrib["type"] == "nop":
+                # A step after a nop needs a dependency: it takes that of the nop.
+                step.attrib.update({name: tb[at - 1].attrib[name] for name in _DEP})
+                tb.remove(tb[at - 1])
+                _renumber(gpu, tb, at - 1, -1)
             else:
-                step.set("depid", str(draw(len(gpu.findall("tb")))))
-                step.set("deps", "0")
+                step.attrib.update(dict.fromkeys(_DEP, "-1"))
+        case "earlier dependency" | "other dependency":
+            if kind == "earlier dependency":
+                step.set("deps", str(int(its["deps"]) - 1))
+            else:
+                step.attrib.update(depid=str(draw(len(gpu.findall("tb")))), deps="0")
             for other in gpu.iter("tb"):
-                if other.attrib["id"] == step.attrib["depid"] and int(step.attrib["deps"]) < len(other):
-                    other[int(step.attrib["deps"])].set("hasdep", "1")
+                if other.attrib["id"] == its["depid"] and int(its["deps"]) < len(other):
+                    other[int(its["deps"])].set("hasdep", "1")
         case "swapped blocks":
-            row = one(lambda row: len(row[0].findall("tb")) > 1)
-            if row is None:
-                return False
-            others = [tb for tb in row[0].iter("tb") if tb is not row[1]]
+            others = [other for other in gpu.iter("tb") if other is not tb]
             other = others[draw(len(others))]
-            one_list, other_list = list(row[1]), list(other)
-            row[1][:], other[:] = other_list, one_list
+            tb[:], other[:] = list(other), list(tb)
     return True
 
 

@@ -25,14 +25,14 @@ def cut_bound_ns(network: Topology, gathered_bytes: int) -> float:
 def partition_bound_ns(network: Topology, size_bytes: int) -> float:
     """All-Reduce on links in pairs: Nash-Williams' and Tutte's bound over all partitions of the NPUs."""
     rate, worst = bytes_per_ns(network.link_bandwidth_gibps), 0.0
-    for part in _partitions(network.num_npus):
+    for part in partitions(network.num_npus):
         crossing = rate[part[network.link_src] != part[network.link_dst]].sum() / 2
         if part.max():
             worst = max(worst, size_bytes * float(part.max()) / float(crossing))
     return worst
 
 
-def _partitions(count: int) -> Iterator[np.ndarray]:
+def partitions(count: int) -> Iterator[np.ndarray]:
     """Every partition of `count` things, as the part that each is in."""
 
     def extend(head: list[int]) -> Iterator[np.ndarray]:

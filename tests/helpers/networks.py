@@ -12,15 +12,23 @@ from astra_tacos.network.network_config import Dimension, LinkSpec, NetworkConfi
 from astra_tacos.network.topology import Topology
 from astra_tacos.support.errors import ConfigError
 
-RING8 = (("Ring", 8, 50.0, 500.0),)
-TORUS = (("Ring", 4, 50.0, 500.0), ("Ring", 3, 50.0, 500.0))
-HETERO_TORUS = (("Ring", 4, 50.0, 500.0), ("Ring", 3, 25.0, 700.0))
-MESH = (("Mesh", 3, 50.0, 500.0), ("Mesh", 4, 20.0, 30.0))
-FULL = (("FullyConnected", 6, 37.5, 250.0),)
-SWITCH = (("Switch", 7, 50.0, 500.0),)
-SWITCHES = (("Switch", 4, 300.0, 500.0), ("Switch", 3, 25.0, 100.0))
-MIXED = (("Ring", 2, 200.0, 50.0), ("FullyConnected", 3, 100.0, 250.0), ("Switch", 4, 50.0, 500.0))
+Rows = str | tuple[str, int, float, float]
 
+
+def dims_of(text: str) -> tuple[tuple[str, int, float, float], ...]:
+    """Dimensions in words: "Ring 4 25 700, Switch 2" has a ring of 25 GiB/s and 700 ns, and a switch of 50 GiB/s and 500 ns."""
+    rows = [words + ["50", "500"][len(words) - 2 :] for words in map(str.split, text.split(","))]
+    return tuple((block, int(size), float(gibps), float(ns)) for block, size, gibps, ns in rows)
+
+
+RING8 = dims_of("Ring 8")
+TORUS = dims_of("Ring 4, Ring 3")
+HETERO_TORUS = dims_of("Ring 4, Ring 3 25 700")
+MESH = dims_of("Mesh 3, Mesh 4 20 30")
+FULL = dims_of("FullyConnected 6 37.5 250")
+SWITCH = dims_of("Switch 7")
+SWITCHES = dims_of("Switch 4 300, Switch 3 25 100")
+MIXED = dims_of("Ring 2 200 50, FullyConnected 3 100 250, Switch 4")
 ALL = {
     "ring8": RING8,
     "torus": TORUS,
@@ -30,22 +38,30 @@ ALL = {
     "switch": SWITCH,
     "switches": SWITCHES,
     "mixed": MIXED,
-    "pair": (("Ring", 2, 12.5, 0.0),),
+    "pair": dims_of("Ring 2 12.5 0"),
 }
 
 
-def config(*dimensions: tuple[str, int, float, float], **extension: object) -> NetworkConfig:
-    """A network of dimensions given as (block, size, GiB/s, ns)."""
-    return NetworkConfig("test.yml", tuple(Dimension(*d) for d in dimensions), **extension)  # type: ignore[arg-type]
+def config(*dimensions: Rows, **extension: object) -> NetworkConfig:
+    """A network of dimensions given in words, or as (block, size, GiB/s, ns)."""
+    rows = [row for each in dimensions for row in (dims_of(each) if isinstance(each, str) else [each])]
+    return NetworkConfig("test.yml", tuple(Dimension(*row) for row in rows), **extension)  # type: ignore[arg-type]
 
 
-def topology(*dimensions: tuple[str, int, float, float], **extension: object) -> Topology:
+def topology(*dimensions: Rows, **extension: object) -> Topology:
     return build_topology(config(*dimensions, **extension))
 
 
-def graph(*links: tuple[int, int, float, float]) -> Topology:
-    """An arbitrary graph of (src, dst, GiB/s, ns)."""
-    return build_topology(NetworkConfig("graph.yml", (), tuple(LinkSpec(*link) for link in links)))
+def graph(*links: str | tuple[int, int, float, float]) -> Topology:
+    """An arbitrary graph of (src, dst, GiB/s, ns), or of these in words: "0 1 50 5, 1 0 25 5"."""
+    rows = [row for each in links for row in (map(str.split, each.split(",")) if isinstance(each, str) else [each])]
+    specs = tuple(LinkSpec(int(src), int(dst), float(gibps), float(ns)) for src, dst, gibps, ns in rows)
+    return build_topology(NetworkConfig("graph.yml", (), specs))
+
+
+def ends_of(topology: Topology) -> list[tuple[int, int]]:
+    """Source and destination of every link."""
+    return list(zip(topology.link_src.tolist(), topology.link_dst.tolist(), strict=True))
 
 
 def sizes_of(block: str, most: int) -> list[int]:
@@ -80,8 +96,15 @@ def topologies(draw: st.DrawFn, most_npus: int = 18) -> Topology:
     return whole
 
 
-HIERARCHY = (("Ring", 2, 200.0, 500.0), ("FullyConnected", 4, 100.0, 500.0), ("Switch", 8, 50.0, 500.0))
-TWO_SWITCHES = (("Switch", 8, 300.0, 500.0), ("Switch", 4, 25.0, 500.0))
+def some_dimensions(most: int) -> st.SearchStrategy[list[tuple[str, int, float, float]]]:
+    """One to three dimensions of ASTRA-sim's blocks and meshes, of up to so many NPUs each."""
+    blocks = st.sampled_from(("Ring", "FullyConnected", "Switch", "Mesh"))
+    row = st.tuples(blocks, st.integers(2, most), st.sampled_from((25.0, 100.0)), st.sampled_from((0.0, 500.0)))
+    return st.lists(row, min_size=1, max_size=3)
+
+
+HIERARCHY = dims_of("Ring 2 200, FullyConnected 4 100, Switch 8")
+TWO_SWITCHES = dims_of("Switch 8 300, Switch 4 25")
 
 
 def dgx1(bandwidth: float = 25.0, latency: float = 500.0) -> Topology:
@@ -99,12 +122,11 @@ def hypercube(dimensions: int) -> Topology:
 
 def broken_torus(side: int, failed: int, seed: int, **options: object) -> Topology:
     """A torus from which so many directed links are gone, chosen so that it stays strongly connected."""
-    dimensions = (("Ring", side, 50.0, 500.0), ("Ring", side, 50.0, 500.0))
-    whole = topology(*dimensions)
-    links = list(zip(whole.link_src.tolist(), whole.link_dst.tolist(), strict=True))
+    dimensions = f"Ring {side}, Ring {side}"
+    whole = topology(dimensions)
     random = Random(seed)
     while True:
         try:
-            return topology(*dimensions, failed_links=tuple(random.sample(links, failed)), **options)
+            return topology(dimensions, failed_links=tuple(random.sample(ends_of(whole), failed)), **options)
         except ConfigError:
             continue

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.command import run
+from helpers.examples import refused, rows
 from helpers.peers import peers
 
 from astra_tacos.bounds.cut import bisection_gibps
@@ -43,16 +44,16 @@ def test_every_kind_is_written_and_read_back(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("changed", ["network.yml", "links.csv", "nodes.csv"])
 def test_what_people_wrote_or_changed_is_not_replaced(changed: str, tmp_path: Path) -> None:
-    assert run("network", "rails", "--output", "out", cwd=tmp_path).returncode == 0
+    assert run("network rails --output out", cwd=tmp_path).returncode == 0
     made = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     (tmp_path / "out" / changed).write_bytes(made[changed] + b"\n")
-    done = run("network", "rails", "--output", "out", cwd=tmp_path)
+    done = run("network rails --output out", cwd=tmp_path)
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and "out: exists and is not a network directory" in done.stderr
     assert (tmp_path / "out" / changed).read_bytes() == made[changed] + b"\n"
     (tmp_path / "hand").mkdir()
     (tmp_path / "hand" / "network.yml").write_bytes(made["network.yml"].partition(b"\n")[2])
     (tmp_path / "hand" / "links.csv").write_bytes(made["links.csv"])
-    assert run("network", "rails", "--output", "hand", cwd=tmp_path).returncode == 2
+    assert run("network rails --output hand", cwd=tmp_path).returncode == 2
     assert len(list((tmp_path / "hand").iterdir())) == 2
 
 
@@ -84,14 +85,14 @@ def test_mi250_is_the_graph_that_forestcoll_is_evaluated_on(nodes: int) -> None:
 
 
 def test_devices_that_add_are_not_lost_on_the_way_to_ns3(tmp_path: Path) -> None:
-    assert run("network", "leaf-spine", "--reducing", "--output", "f", cwd=tmp_path).returncode == 0
-    done = run("network", "write", "f/network.yml", "--output", "t.txt", cwd=tmp_path)
+    assert run("network leaf-spine --reducing --output f", cwd=tmp_path).returncode == 0
+    done = run("network write f/network.yml --output t.txt", cwd=tmp_path)
     assert done.returncode == 2 and "found devices that add" in done.stderr and done.stderr.count("\n") == 1
     assert not (tmp_path / "t.txt").exists()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    "arguments, message",
     [
         (("mi250", "--nodes", "5000"), "found 80,000 NPUs, expected at most 65,536"),
         (("leaf-spine", "--leaves", "0"), "leaves is 0, expected a whole number of 1 to 65,536"),
@@ -140,7 +141,7 @@ def machine(*gpus: str, inside: str = "") -> str:
 
 
 @pytest.mark.parametrize(
-    ("attributes", "link", "gbps"),
+    "attributes, link, gbps",
     [
         ('gcn="908"', "xgmi", 24.0),
         ('gcn="910"', "xgmi", 36.0),
@@ -155,11 +156,15 @@ def test_links_between_gpus_are_read_once_whichever_gpu_names_them(
 ) -> None:
     inside = [f'<{link} target="{1 - gpu}" count="2" tclass="0x030200"/>' if gpu in named_by else "" for gpu in range(2)]
     gpus = [f"<gpu {attributes}>{each}</gpu>" for each in inside]
-    (tmp_path / "t.xml").write_text(machine(*gpus))
-    links = read_fabric(tmp_path / "t.xml", 500.0, 32.0)[1].links
+    links = read_text(tmp_path, "t.xml", machine(*gpus)).links
     between = {(each.src, each.dst): each.bandwidth_gibps for each in links if max(each.src, each.dst) < 2}
     assert between == {(0, 1): pytest.approx(2 * gbps * GIB_PER_GB), (1, 0): pytest.approx(2 * gbps * GIB_PER_GB)}
     assert len(links) == 6
+
+
+def read_text(folder: Path, name: str, text: str) -> NetworkConfig:
+    (folder / name).write_text(text)
+    return read_fabric(folder / name, 100.0, 32.0)[1]
 
 
 def test_gpus_that_are_linked_to_their_cpu(tmp_path: Path) -> None:
@@ -168,8 +173,7 @@ def test_gpus_that_are_linked_to_their_cpu(tmp_path: Path) -> None:
         '<gpu sm="90"><c2c bw="44672" count="10"/></gpu>',
         '<gpu sm="70"><nvlink target="x" count="3" tclass="0x068001"/></gpu>',
     )
-    (tmp_path / "t.xml").write_text(machine(*gpus))
-    network = read_fabric(tmp_path / "t.xml", 500.0, 32.0)[1]
+    network = read_text(tmp_path, "t.xml", machine(*gpus))
     assert [device.kind for device in network.forwarding] == ["cpu"]
     found = sorted(round((each.bandwidth_gibps or 0) / GIB_PER_GB, 3) for each in network.links if each.dst == 2)
     assert found == [31.508, 31.508, 75.0, 446.72]
@@ -179,7 +183,7 @@ def test_what_is_not_read_of_a_machine_is_counted(tmp_path: Path) -> None:
     lost = '<xgmi target="9" count="1"/><nvlink target="8" count="1" tclass="0x030200"/>'
     gpu = f'<gpu sm="80" gcn="942">{lost}<ualink target="1" count="4"/></gpu>'
     (tmp_path / "t.xml").write_text(machine(gpu, gpu, inside='<cxl target="0"/>'))
-    done = run("network", "read", "t.xml", "--output", "out", cwd=tmp_path)
+    done = run("network read t.xml --output out", cwd=tmp_path)
     assert done.returncode == 0 and done.stderr.count("\n") == 1
     for note in (
         "2 <ualink> in <gpu>",
@@ -191,28 +195,26 @@ def test_what_is_not_read_of_a_machine_is_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("gpu", "message"),
-    [
-        (
-            '<gpu gcn="1200"><xgmi target="1" count="1"/></gpu>',
-            "GPU 0 has gcn '1200', expected one of known XGMI links: 906, 908",
-        ),
-        ('<gpu gcn="908"><xgmi target="1" count="0"/></gpu>', "an xgmi has no target or no count"),
-        ('<gpu gcn="908"><xgmi target="1" count="2"/></gpu>', "GPUs 0 and 1 name links of unlike counts"),
-        ('<gpu gcn="908"><c2c count="2"/></gpu>', "<c2c> has bw ''"),
-    ],
+    "gpu, message",
+    rows(
+        """
+    <gpu gcn="1200"><xgmi target="1" count="1"/></gpu> | GPU 0 has gcn '1200', expected one of known XGMI links: 906, 908
+    <gpu gcn="908"><xgmi target="1" count="0"/></gpu> | an xgmi has no target or no count
+    <gpu gcn="908"><xgmi target="1" count="2"/></gpu> | GPUs 0 and 1 name links of unlike counts
+    <gpu gcn="908"><c2c count="2"/></gpu> | <c2c> has bw ''
+    """
+    ),
 )
 def test_bad_links_of_gpus(gpu: str, message: str, tmp_path: Path) -> None:
-    (tmp_path / "t.xml").write_text(machine(gpu, '<gpu gcn="908"><xgmi target="0" count="1"/></gpu>'))
-    with pytest.raises(ConfigError, match=message):
-        read_fabric(tmp_path / "t.xml", 500.0, 32.0)
+    with refused(message):
+        read_text(tmp_path, "t.xml", machine(gpu, '<gpu gcn="908"><xgmi target="0" count="1"/></gpu>'))
 
 
 @pytest.mark.parametrize("kind", ["leaf-spine", "rails", "dragonfly", "dgx-h100"])
 def test_ns3_files_are_read_back(kind: str, tmp_path: Path) -> None:
     made = make_fabric(kind)
     write_network(made, tmp_path / "network.yml")
-    assert run("network", "write", "network.yml", "-o", "ns3.txt", cwd=tmp_path).returncode == 0
+    assert run("network write network.yml -o ns3.txt", cwd=tmp_path).returncode == 0
     again = read_ns3_topology(tmp_path / "ns3.txt")
     assert links_of(again) == links_of(made)
     assert ns3_topology_text(again) == (tmp_path / "ns3.txt").read_text()
@@ -230,7 +232,7 @@ def test_ns3_files_of_simai(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    "text, message",
     [
         ("", "1: found an empty file"),
         ("3 1 2\n", "no links, expected 2"),
@@ -246,9 +248,8 @@ def test_ns3_files_of_simai(tmp_path: Path) -> None:
 )
 def test_bad_ns3_files(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_text(text)
-    with pytest.raises(ConfigError) as refused:
+    with refused(message):
         read_ns3_topology(tmp_path / "t.txt")
-    assert message in str(refused.value)
 
 
 INFRAGRAPH = """
@@ -286,9 +287,8 @@ def test_infragraph(tmp_path: Path) -> None:
         ("count: 2}, {name: leaf", "count: 0}, {name: leaf", "has count 0"),
         ("giga_bytes_per_second: 32", "lanes: 32", "has no bandwidth"),
     ):
-        (tmp_path / "i.yaml").write_text(INFRAGRAPH.replace(old, new))
-        with pytest.raises(ConfigError, match=message):
-            read_fabric(tmp_path / "i.yaml", 100.0, 32.0)
+        with refused(message):
+            read_text(tmp_path, "i.yaml", INFRAGRAPH.replace(old, new))
 
 
 def test_infragraph_in_several_files(tmp_path: Path) -> None:
@@ -297,26 +297,30 @@ def test_infragraph_in_several_files(tmp_path: Path) -> None:
     begin, switch = text.index("    - name: server"), text.index("    - name: switch")
     end = text.index("  links: [{name: eth")
     (tmp_path / "d").mkdir()
-    (tmp_path / "d" / "server.yaml").write_text("infrastructure:\n  devices:\n" + text[begin:switch])
-    (tmp_path / "d" / "switch.yml").write_text("infrastructure:\n  devices:\n" + text[switch:end])
-    (tmp_path / "d" / "all.yaml").write_text("infrastructure:\n" + text[end:])
-    (tmp_path / "one.yaml").write_text(INFRAGRAPH)
-    whole = read_fabric(tmp_path / "one.yaml", 100.0, 32.0)[1]
+    devices = "  devices:\n"
+    for name, part in {
+        "server.yaml": devices + text[begin:switch],
+        "switch.yml": devices + text[switch:end],
+        "all.yaml": text[end:],
+    }.items():
+        (tmp_path / "d" / name).write_text(f"infrastructure:\n{part}")
+    whole = read_text(tmp_path, "one.yaml", INFRAGRAPH)
     for paths in (("d",), ("d/all.yaml", "d/server.yaml", "d/switch.yml")):
         done = run("network", "read", *paths, "--latency", "100", "--output", "out", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert links_of(read_network(tmp_path / "out" / "network.yml")) == links_of(whole)
-    alone = run("network", "read", "d/all.yaml", "--output", "new", cwd=tmp_path)
+    alone = run("network read d/all.yaml --output new", cwd=tmp_path)
     assert alone.returncode == 2 and "or another file that is read together with it" in alone.stderr
-    (tmp_path / "d" / "more.yaml").write_text((tmp_path / "d" / "server.yaml").read_text().replace(": 32", ": 64"))
-    with pytest.raises(ConfigError, match=r"server\.yaml: device 'server' is defined in two ways"):
-        read_fabric(tmp_path / "d", 100.0, 32.0)
-    (tmp_path / "d" / "more.yaml").write_text("npus_count: [4]\n")
-    with pytest.raises(ConfigError, match=r"more\.yaml: found a mapping of npus_count, expected an InfraGraph"):
-        read_fabric(tmp_path / "d", 100.0, 32.0)
-    (tmp_path / "one.yaml").write_text(INFRAGRAPH.replace("connections: [xpu", "edges: [xpu"))
-    with pytest.raises(ConfigError, match="found edges"):
-        read_fabric(tmp_path / "one.yaml", 100.0, 32.0)
+    other = (tmp_path / "d" / "server.yaml").read_text().replace(": 32", ": 64")
+    for more, message in (
+        (other, r"server\.yaml: device 'server' is defined in two ways"),
+        ("npus_count: [4]\n", r"more\.yaml: found a mapping of npus_count, expected an InfraGraph"),
+    ):
+        (tmp_path / "d" / "more.yaml").write_text(more)
+        with refused(message):
+            read_fabric(tmp_path / "d", 100.0, 32.0)
+    with refused("found edges"):
+        read_text(tmp_path, "one.yaml", INFRAGRAPH.replace("connections: [xpu", "edges: [xpu"))
     (tmp_path / "one.yaml").write_text(
         INFRAGRAPH.replace(", bandwidth: {choice: gigabits_per_second, gigabits_per_second: 400}", "")
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.command import run
-from helpers.examples import examples
+from helpers.examples import examples, refused
 from helpers.peers import peers
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,7 +29,6 @@ from astra_tacos.network.fabric.host_levels import (
     ring_ns,
 )
 from astra_tacos.network.network_config import read_network
-from astra_tacos.support.errors import ConfigError
 
 
 def matrix_of(latency_ns: np.ndarray, bandwidth_gbps: np.ndarray | float) -> HostMatrix:
@@ -148,6 +147,11 @@ def test_searches_keep_to_parts_and_are_no_worse_than_their_start(seed: int, alg
     assert (cost(matrix, free.order, 4096) or 0) <= before
 
 
+def measured(latency: object, bandwidth: object, folder: Path, more: str = "GB/s --output out"):
+    files = f"--latency '{latency}' --latency-unit us --bandwidth '{bandwidth}'"
+    return run(f"network measured {files} --bandwidth-unit {more}", cwd=folder)
+
+
 GOOD = "host,a,b,c\na,0,1,2\nb,1,,2\nc,2,2.5,nan\n"
 BAD = [
     ("", "file is empty, expected a matrix"),
@@ -161,12 +165,11 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("text", "message"), BAD)
+@pytest.mark.parametrize("text, message", BAD)
 def test_bad_matrices_are_refused_in_one_line(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "good.csv").write_text(GOOD)
     (tmp_path / "bad.csv").write_text(text)
-    options = ["--latency", "good.csv", "--latency-unit", "us", "--bandwidth", "bad.csv", "--bandwidth-unit", "GB/s"]
-    done = run("network", "measured", *options, "--output", "out", cwd=tmp_path)
+    done = measured("good.csv", "bad.csv", tmp_path)
     assert done.returncode == 2 and not (tmp_path / "out").exists()
     assert done.stderr.count("\n") == 1 and "bad.csv" in done.stderr and message in done.stderr
 
@@ -174,9 +177,8 @@ def test_bad_matrices_are_refused_in_one_line(tmp_path: Path, text: str, message
 def test_names_of_hosts_are_no_formulas(tmp_path: Path) -> None:
     """A spreadsheet would evaluate them: as in all tables here, an apostrophe goes before such a name."""
     (tmp_path / "m.csv").write_text("host,=cmd()|x,@b,-c\n=cmd()|x,0,1,1\n@b,1,0,1\n-c,1,1,0\n")
-    options = ["--latency", "m.csv", "--latency-unit", "us", "--bandwidth", "m.csv", "--bandwidth-unit", "GB/s"]
     for _ in range(2):  # the second time into its own output
-        done = run("network", "measured", *options, "--output", "out", cwd=tmp_path)
+        done = measured("m.csv", "m.csv", tmp_path)
         assert done.returncode == 0, done.stderr
     lines = (tmp_path / "out" / "hosts.csv").read_text().splitlines()
     assert lines[0] == "npu,host" and sorted(line[2:] for line in lines[1:]) == ["'-c", "'=cmd()|x", "'@b"]
@@ -189,7 +191,7 @@ def test_the_order_of_rows_does_not_matter_and_units_do(tmp_path: Path) -> None:
     assert matrix.latency_ns[0].tolist() == [0, 1000, 2000]
     assert matrix.bandwidth_gbps[2].tolist() == [0.25, 0.3125, math.inf]
     (tmp_path / "other.csv").write_text("host,c,a\nc,1,1\na,1,1\n")
-    with pytest.raises(ConfigError, match=r"other.csv: host 'b' is missing, expected the same hosts in both files"):
+    with refused(r"other.csv: host 'b' is missing, expected the same hosts in both files"):
         read_host_matrix(tmp_path / "one.csv", "us", tmp_path / "other.csv", "Gb/s")
 
 
@@ -198,7 +200,7 @@ def test_parts_of_unequal_size_are_no_dimensions() -> None:
     matrix = matrix_of(np.where(part[:, None] == part[None, :], 100.0, 900.0), 50.0)
     levels = find_levels(matrix)
     assert [level.num_parts for level in levels] == [2, 1]
-    with pytest.raises(ConfigError, match="parts of level 1 have 2, 3 hosts, expected as many in each"):
+    with refused("parts of level 1 have 2, 3 hosts, expected as many in each"):
         as_dimensions(matrix, levels)
     build_topology(as_graph(matrix, levels, np.arange(5)), may_forward=True)
 
@@ -208,8 +210,7 @@ def test_what_was_measured_on_two_hosts_of_eight_cards(tmp_path: Path) -> None:
     if not found:
         pytest.skip(missing)
     bandwidth, latency = found
-    files = ["--latency", str(latency), "--latency-unit", "us", "--bandwidth", str(bandwidth), "--bandwidth-unit", "MB/s"]
-    done = run("network", "measured", *files, "--levels", "--output", "net", "--json", cwd=tmp_path)
+    done = measured(latency, bandwidth, tmp_path, "MB/s --levels --json --output net")
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert [level["parts"] for level in result["levels"]] == [8, 1]
@@ -219,16 +220,5 @@ def test_what_was_measured_on_two_hosts_of_eight_cards(tmp_path: Path) -> None:
         assert {one[:-1], other[:-1]} == {"Local_mlx5_", "Remote_mlx5_"} and one[-1] == other[-1]
     assert result["ring_ns"] < result["ring_before_ns"]
     assert [dimension.size for dimension in read_network(tmp_path / "net" / "network.yml").dimensions] == [2, 8]
-    done = run(
-        "synthesize",
-        "--network",
-        "net/network.yml",
-        "--size",
-        "1MiB",
-        "--synthesizer",
-        "symmetric",
-        "--output",
-        "s",
-        cwd=tmp_path,
-    )
+    done = run("synthesize --network net/network.yml --size 1MiB --synthesizer symmetric --output s", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.examples import refused, rows
 from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.network.composition import build_topology
-from astra_tacos.network.network_config import Dimension, LinkSpec, read_network
+from astra_tacos.network.network_config import Dimension, LinkSpec, NetworkConfig, read_network, write_network
+from astra_tacos.network.node_table import ForwardingDevice
+from astra_tacos.network.reducing import ReducingDevice
 from astra_tacos.support.errors import ConfigError
 
 GOOD = """
@@ -53,52 +57,59 @@ def test_link_table(tmp_path: Path) -> None:
     assert network.links[1] == LinkSpec(1, 2, 25.0, 20.0)
 
 
-BAD = {
-    "empty": ("", "file is empty"),
-    "not yaml": ("topology: [ Ring", "not valid YAML: line 1"),
-    "tab": ("topology:\n\t- Ring", "not valid YAML"),
-    "a list": ("- Ring", "expected a YAML mapping"),
-    "bomb": ("a: &a [x,x,x]\nb: &b [*a,*a,*a]\nc: &c [*b,*b,*b]\ntopology: *c", "aliases"),
-    "not utf-8": (b"topology: [ Ring\xff ]", "not UTF-8"),
-    "duplicate key": (GOOD + "latency: [1, 2]", "key 'latency' is given twice"),
-    "size of 401 digits": (GOOD.replace("[ 4, 2 ]", f"[ {'9' * 401}, 2 ]"), "line 3, column 15: found '9999"),
-    "base 60": (GOOD.replace("50.0", "190:20:30"), "bandwidth[0] is '190:20:30', expected a number"),
-    "bandwidth denormal": (GOOD.replace("50.0", "1.0e-320"), "bandwidth[0] is 1e-320, expected a number of GB/s at least 1e-09"),
-    "latency huge": (GOOD.replace("500", "1e300"), "latency[0] is 1e+300, expected a number of ns, 0 or more and at most 1e+30"),
-    "tag of Python": (GOOD.replace("50.0", "!!python/name:os.system"), "could not determine a constructor"),
-    "missing": (GOOD.replace("bandwidth", "bw"), "bandwidth is missing"),
-    "empty list": (GOOD.replace("[ Ring, Switch ]", "[]"), "topology is an empty list"),
-    "unknown": (GOOD.replace("Switch", "Torus"), "topology[1] is 'Torus', expected Ring or FullyConnected or Switch"),
-    "mesh above": (GOOD.replace("Ring", "Mesh"), "belong in astra_tacos.topology"),
-    "unequal": (GOOD.replace("[ 4, 2 ]", "[ 4 ]"), "npus_count has 1 entry, topology has 2"),
-    "size 1": (GOOD.replace("[ 4, 2 ]", "[ 4, 1 ]"), "npus_count[1] is 1, expected a whole number above 1"),
-    "too many": (GOOD.replace("[ 4, 2 ]", "[ 2000, 1001 ]"), "2,002,000 NPUs, expected at most 2,000,000"),
-    "bandwidth 0": (GOOD.replace("50.0", "0"), "bandwidth[0] is 0, expected a number of GB/s above 0 and at most 1e+12"),
-    "extension scalar": (GOOD + "astra_tacos: 3", "astra_tacos is 3, expected a mapping"),
-    "extension key": (GOOD + "astra_tacos: {topologie: []}", "astra_tacos has the key 'topologie'"),
-    "extension misspelt": (GOOD + "Astra-Tacos: {failed_links: []}", "has the key 'Astra-Tacos', expected astra_tacos"),
-    "extension block": (GOOD + "astra_tacos: {topology: [Mesh, Cube]}", "astra_tacos.topology[1] is 'Cube'"),
-    "extension length": (GOOD + "astra_tacos: {topology: [Mesh]}", "npus_count has 2 entries, astra_tacos.topology has 1"),
-    "both": (GOOD + "astra_tacos: {topology: [Mesh, Mesh], links: l.csv}", "both links and topology"),
-    "failed scalar": (GOOD + "astra_tacos: {failed_links: 3}", "failed_links is 3"),
-    "failed text": (GOOD + "astra_tacos: {failed_links: [[0, x]]}", "failed_links[0] is 'x', expected a device id"),
-    "failed twice": (GOOD + "astra_tacos: {failed_links: [[0, 1], [0, 1]]}", "failed_links[1] is [0, 1] again"),
-    "override twice": (
-        GOOD + "astra_tacos: {link_overrides: [{src: 0, dst: 1, latency: 1}, {src: 0, dst: 1, latency: 2}]}",
-        "link_overrides[1] is for 0 -> 1 again",
+REPLACED = """
+    50.0 -> 190:20:30 | bandwidth[0] is '190:20:30', expected a number
+    50.0 -> 1.0e-320 | bandwidth[0] is 1e-320, expected a number of GB/s at least 1e-09
+    500 -> 1e300 | latency[0] is 1e+300, expected a number of ns, 0 or more and at most 1e+30
+    50.0 -> !!python/name:os.system | could not determine a constructor
+    bandwidth -> bw | bandwidth is missing
+    [ Ring, Switch ] -> [] | topology is an empty list
+    Switch -> Torus | topology[1] is 'Torus', expected Ring or FullyConnected or Switch
+    Ring -> Mesh | belong in astra_tacos.topology
+    [ 4, 2 ] -> [ 4 ] | npus_count has 1 entry, topology has 2
+    [ 4, 2 ] -> [ 4, 1 ] | npus_count[1] is 1, expected a whole number above 1
+    [ 4, 2 ] -> [ 2000, 1001 ] | 2,002,000 NPUs, expected at most 2,000,000
+    50.0 -> 0 | bandwidth[0] is 0, expected a number of GB/s above 0 and at most 1e+12
+"""
+"""What stands in a good file, what stands there instead, and what is said."""
+EXTENSIONS = """
+    3 | astra_tacos is 3, expected a mapping
+    {topologie: []} | astra_tacos has the key 'topologie'
+    {topology: [Mesh, Cube]} | astra_tacos.topology[1] is 'Cube'
+    {topology: [Mesh]} | npus_count has 2 entries, astra_tacos.topology has 1
+    {topology: [Mesh, Mesh], links: l.csv} | both links and topology
+    {failed_links: 3} | failed_links is 3
+    {failed_links: [[0, x]]} | failed_links[0] is 'x', expected a device id
+    {failed_links: [[0, 1], [0, 1]]} | failed_links[1] is [0, 1] again
+    {link_overrides: [{src: 0, dst: 1, latency: 1}, {src: 0, dst: 1, latency: 2}]} | link_overrides[1] is for 0 -> 1 again
+    {failed_links: [[0, 2]]} | failed_links names 0 -> 2, expected a link
+    {failed_links: [[0, 4]]} | whose ports are [0, 8] and [8, 4]
+    {link_overrides: [{src: 0, dst: 1, speed: 3}]} | link_overrides[0]
+    {link_overrides: [{src: 0, dst: 1, latency: -3}]} | latency is -3
+"""
+BAD = [
+    *rows(
+        """
+     | file is empty
+    topology: [ Ring | not valid YAML: line 1
+    - Ring | expected a YAML mapping
+    astra_tacos: {links: 3} | links is 3, expected the path of a CSV
+    astra_tacos: {links: none.csv} | none.csv: cannot be read
+    """
     ),
-    "failed unknown": (GOOD + "astra_tacos: {failed_links: [[0, 2]]}", "failed_links names 0 -> 2, expected a link"),
-    "failed through switch": (GOOD + "astra_tacos: {failed_links: [[0, 4]]}", "whose ports are [0, 8] and [8, 4]"),
-    "override key": (GOOD + "astra_tacos: {link_overrides: [{src: 0, dst: 1, speed: 3}]}", "link_overrides[0]"),
-    "override value": (GOOD + "astra_tacos: {link_overrides: [{src: 0, dst: 1, latency: -3}]}", "latency is -3"),
-    "links number": ("astra_tacos: {links: 3}", "links is 3, expected the path of a CSV"),
-    "links missing": ("astra_tacos: {links: none.csv}", "none.csv: cannot be read"),
-}
+    *((GOOD.replace(*change.split(" -> ")), expected) for change, expected in rows(REPLACED)),
+    *((f"{GOOD}astra_tacos: {extension}", expected) for extension, expected in rows(EXTENSIONS)),
+    ("topology:\n\t- Ring", "not valid YAML"),
+    ("a: &a [x,x,x]\nb: &b [*a,*a,*a]\nc: &c [*b,*b,*b]\ntopology: *c", "aliases"),
+    (b"topology: [ Ring\xff ]", "not UTF-8"),
+    (GOOD + "latency: [1, 2]", "key 'latency' is given twice"),
+    (GOOD.replace("[ 4, 2 ]", f"[ {'9' * 401}, 2 ]"), "line 3, column 15: found '9999"),
+    (GOOD + "Astra-Tacos: {failed_links: []}", "has the key 'Astra-Tacos', expected astra_tacos"),
+]
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_bad_input_gets_one_line(tmp_path: Path, name: str) -> None:
-    text, expected = BAD[name]
+@pytest.mark.parametrize("text, expected", BAD)
+def test_bad_input_gets_one_line(tmp_path: Path, text: str | bytes, expected: str) -> None:
     path = write(tmp_path, text)
     with pytest.raises(ConfigError) as caught:
         build_topology(read_network(path))
@@ -109,7 +120,7 @@ def test_bad_input_gets_one_line(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "expected"),
+    "table, expected",
     [
         ("src,dst,bandwidth,latency\n0,1,1_0,5", "csv:2: bandwidth is '1_0', expected a number"),
         ("", "file is empty"),
@@ -124,13 +135,13 @@ def test_bad_input_gets_one_line(tmp_path: Path, name: str) -> None:
 )
 def test_bad_link_table(tmp_path: Path, table: str, expected: str) -> None:
     (tmp_path / "l.csv").write_text(table)
-    with pytest.raises(ConfigError, match=expected):
+    with refused(expected):
         build_topology(read_network(write(tmp_path, "astra_tacos: {links: l.csv}")))
 
 
 def test_missing_file_and_directory(tmp_path: Path) -> None:
     for path in (tmp_path / "none.yml", tmp_path):
-        with pytest.raises(ConfigError, match="cannot be read"):
+        with refused("cannot be read"):
             read_network(path)
 
 
@@ -146,7 +157,7 @@ class _Counted(int):
 
 
 @pytest.mark.parametrize(
-    ("key", "entry"),
+    "key, entry",
     [
         ("failed_links", lambda device: [_Counted(device), _Counted(device + 1)]),
         ("link_overrides", lambda device: {"src": _Counted(device), "dst": _Counted(device + 1), "latency": 1}),
@@ -176,7 +187,7 @@ def test_files_that_ship_with_astra_sim(astra_sim_inputs: Path) -> None:
     assert len(files) >= 10
     for path in files:
         if path.name == "dgx_v100_8gpu.yml":
-            with pytest.raises(ConfigError, match=r"bandwidth\[0\] is 'tbd'"):
+            with refused(r"bandwidth\[0\] is 'tbd'"):
                 read_network(path)
         else:
             topology = build_topology(read_network(path))
@@ -191,14 +202,14 @@ A_SWITCHED_BOX = "src,dst,bandwidth,latency\n" + "".join(f"{npu},8,300,500\n8,{n
 def test_ids_of_a_link_table_past_npus_count_are_refused(tmp_path: Path, npus_count: str) -> None:
     (tmp_path / "box.csv").write_text(A_SWITCHED_BOX)
     path = write(tmp_path, f"npus_count: {npus_count}\nastra_tacos: {{links: box.csv}}")
-    with pytest.raises(ConfigError, match=r"net\.yml: astra_tacos\.links has NPUs 0 to 8, npus_count gives"):
+    with refused(r"net\.yml: astra_tacos\.links has NPUs 0 to 8, npus_count gives"):
         read_network(path)
     assert read_network(write(tmp_path, "npus_count: [ 9 ]\nastra_tacos: {links: box.csv}")).num_npus == 9
     assert read_network(write(tmp_path, "astra_tacos: {links: box.csv}")).num_npus == 9
 
 
 @pytest.mark.parametrize(
-    ("block", "size", "message"),
+    "block, size, message",
     [
         ("Hypercub", 8, "astra_tacos.topology[0] is 'Hypercub', expected Ring or "),
         ("[Ring]", 8, "astra_tacos.topology[0] is ['Ring'], expected Ring or "),
@@ -212,3 +223,172 @@ def test_unknown_blocks_and_sizes_are_refused_when_a_file_is_read(tmp_path: Path
     with pytest.raises(ConfigError) as refused:
         read_network(path)
     assert str(refused.value).startswith(f"{path}: {message}")
+
+
+_STOCK = (Dimension("Ring", 4, 0.1 + 0.2, 500.0), Dimension("Switch", 2, 50.0, 1e-3))
+_NETWORKS = (
+    NetworkConfig("", _STOCK),
+    NetworkConfig("", _STOCK, error=0.0625),
+    NetworkConfig("", (Dimension("Mesh", 3, 50.0, 0.0), *_STOCK)),
+    NetworkConfig(
+        "", _STOCK, failed_links=((0, 1), (1, 0)), link_overrides=(LinkSpec(1, 2, 12.5, None), LinkSpec(2, 1, None, 7.0))
+    ),
+    NetworkConfig("", (Dimension("Mesh", 3, 50.0, 0.0), *_STOCK), failed_links=((0, 1),)),
+    NetworkConfig("", (), (LinkSpec(0, 1, 1 / 3, 500.0), LinkSpec(1, 0, 5e11, 0.0)), ((0, 1),), (LinkSpec(1, 0, 2.5, 1.5),)),
+)
+
+
+@pytest.mark.parametrize("network", _NETWORKS)
+def test_a_network_is_read_back_as_it_was(network: NetworkConfig, tmp_path: Path) -> None:
+    path = tmp_path / "network.yml"
+    write_network(network, path)
+    assert read_network(path) == replace(network, source=str(path))
+
+
+@pytest.mark.parametrize("error", ["0", "-0.1", "six", "[ 0.1 ]"])
+def test_an_error_is_a_share(error: str, tmp_path: Path) -> None:
+    path = tmp_path / "network.yml"
+    write_network(NetworkConfig("", _STOCK), path)
+    path.write_text(f"astra_tacos: {{ error: {error} }}\n{path.read_text()}")
+    with refused(r"astra_tacos\.error is .*, expected a share like 0\.06"):
+        read_network(path)
+
+
+LINKS = "src,dst,bandwidth,latency\n0,2,50,5\n2,0,50,5\n1,2,50,5\n2,1,50,5\n1,2,25,5\n"
+NODES = "id,kind,name\n0,npu,\n1,npu,\n2,nic,mlx5_0\n"
+
+
+def read(directory: Path, extension: str, links: str = LINKS, nodes: str = NODES):
+    (directory / "links.csv").write_text(links)
+    (directory / "nodes.csv").write_text(nodes)
+    (directory / "n.yml").write_text(f"astra_tacos: {{ links: links.csv, {extension} }}\n")
+    return read_network(directory / "n.yml")
+
+
+def test_kinds_and_names(tmp_path: Path) -> None:
+    network = read(tmp_path, "nodes: nodes.csv")
+    assert network.num_npus == 2 and network.forwarding == (ForwardingDevice("nic", "mlx5_0"),)
+    topology = build_topology(network, may_forward=True)
+    assert topology.describe_link(4) == "1 -> nic 2 (mlx5_0)"
+    assert read(tmp_path, "switches: 1").forwarding == (ForwardingDevice(),)
+    assert read(tmp_path, "switches: 1, nodes: nodes.csv").forwarding == network.forwarding
+
+
+@pytest.mark.parametrize(
+    "extension, message",
+    rows(
+        """
+    switches: 2 | switches is 2 of 3 devices, expected at least 2 NPUs
+    switches: -1 | switches is -1, expected the number of devices that only forward
+    switches: x | expected the number of devices that only forward
+    switches: 0, nodes: nodes.csv | lists 1 that are no NPUs
+    nodes: 5 | expected the path of a CSV file
+    switches: 1, failed_links: [[1, 2]] | 1 -> 2, which are parallel links
+    """
+    ),
+)
+def test_bad_extension(extension: str, message: str, tmp_path: Path) -> None:
+    with refused(message):
+        build_topology(read(tmp_path, extension), may_forward=True)
+
+
+@pytest.mark.parametrize(
+    "nodes, message",
+    [
+        ("id,kind\n0,npu\n", "header is 'id,kind', expected id,kind,name"),
+        ("", "file is empty"),
+        (NODES + "3,switch,\n", "5: id is '3', expected a device of the links, 0 to 2"),
+        (NODES + "2,switch,\n", "5: device 2 again"),
+        ("id,kind,name\n0,npu,\n2,switch,\n", "device 1 of the links is missing"),
+        (NODES.replace("nic", "card"), "4: kind is 'card'"),
+        ("id,kind,name\n0,npu,\n1,switch,\n2,npu,\n", "found NPU 2 after 1 other devices"),
+        ("id,kind,name\n0,npu,\n1,switch,\n2,switch,\n", "found one NPU"),
+    ],
+)
+def test_bad_node_table(nodes: str, message: str, tmp_path: Path) -> None:
+    with refused(message):
+        read(tmp_path, "nodes: nodes.csv", nodes=nodes)
+
+
+def test_disconnected_npus_are_named(tmp_path: Path) -> None:
+    links = "src,dst,bandwidth,latency\n0,2,50,5\n2,0,50,5\n1,2,50,5\n"
+    with refused("NPU 0 cannot reach NPU 1"):
+        build_topology(read(tmp_path, "switches: 1", links), may_forward=True)
+
+
+FOUR_LINKS = "src,dst,bandwidth,latency\n0,2,50,5\n2,0,50,5\n1,3,50,5\n3,1,50,5\n2,3,50,5\n3,2,50,5\n"
+FOUR_NODES = "id,kind,name\n0,npu,\n1,npu,\n2,nic,\n3,switch,s\n"
+
+
+def read_reducing(directory: Path, reducing: str, others: str = "switches: 2") -> NetworkConfig:
+    (directory / "links.csv").write_text(FOUR_LINKS)
+    (directory / "nodes.csv").write_text(FOUR_NODES)
+    (directory / "n.yml").write_text(f"astra_tacos: {{ links: links.csv, {others}, reducing: {reducing} }}\n")
+    return read_network(directory / "n.yml")
+
+
+def star(directory: Path, reducing: str) -> NetworkConfig:
+    lists = "topology: [ Switch, Ring ]\nnpus_count: [ 4, 2 ]\nbandwidth: [ 50, 25 ]\nlatency: [ 5, 5 ]\n"
+    (directory / "s.yml").write_text(f"{lists}astra_tacos: {{ reducing: {reducing} }}\n")
+    return read_network(directory / "s.yml")
+
+
+def test_forms(tmp_path: Path) -> None:
+    assert read_reducing(tmp_path, "all").reducing == (ReducingDevice(2), ReducingDevice(3))
+    assert read_reducing(tmp_path, "all", "nodes: nodes.csv").reducing == (ReducingDevice(3),)
+    assert read_reducing(tmp_path, "[ 3 ]").reducing == (ReducingDevice(3),)
+    limits = "{ devices: all, window: 256KiB, ports: 32, reduction_ns: 40 }"
+    assert read_reducing(tmp_path, limits).reducing == tuple(ReducingDevice(d, 256 << 10, 32, 40) for d in (2, 3))
+    mixed = read_reducing(tmp_path, "[ { devices: [ 3 ], window: 4096 }, { devices: [ 2 ] } ]").reducing
+    assert mixed == (ReducingDevice(2), ReducingDevice(3, 4096))
+
+
+def test_switches_of_dimensions_become_devices(tmp_path: Path) -> None:
+    network = star(tmp_path, "all")
+    assert network.num_npus == 8 and network.num_others == 2
+    topology = build_topology(network, may_forward=True)
+    assert topology.num_endpoints == 8 and [each.device for each in topology.reducing] == [8, 9]
+    assert topology.holds.all() and not topology.has_switches and topology.num_links == 2 * 8 + 4 * 2
+    with refused("2 devices after the 8 NPUs add or forward"):
+        build_topology(network)
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    for network in (
+        read_reducing(tmp_path, "{ devices: [ 3 ], window: 1KiB, ports: 4, reduction_ns: 7 }"),
+        star(tmp_path, "[ 9 ]"),
+    ):
+        write_network(network, tmp_path / "again.yml")
+        assert read_network(tmp_path / "again.yml").reducing == network.reducing
+
+
+@pytest.mark.parametrize(
+    "reducing, message",
+    rows(
+        r"""
+    [ 1 ] | names 1, expected devices after the NPUs, 2 to 3
+    [ 4 ] | names 4, expected devices
+    [ x ] | names 'x', expected devices
+    [ 2, 2 ] | names device 2 again
+    [] | expected all or a list of ids
+    5 | is 5, expected all or a list
+    { window: 1KiB } | expected devices and none or more of window, ports, reduction_ns
+    { devices: all, slots: 4 } | expected devices and none or more
+    { devices: all, window: many } | window is 'many', expected a size
+    { devices: all, window: 0 } | window is 0, expected a size
+    { devices: all, ports: 1 } | ports is 1, expected a whole number of ports, 2
+    { devices: all, reduction_ns: .nan } | reduction_ns is nan, expected a whole number of ns
+    [ { devices: [ 2 ] }, 3 ] | reducing\[1\] is 3, expected all or a list
+    """
+    ),
+)
+def test_bad_values(reducing: str, message: str, tmp_path: Path) -> None:
+    with refused(message):
+        read_reducing(tmp_path, reducing)
+
+
+def test_a_network_without_switches_has_none_that_add(tmp_path: Path) -> None:
+    text = "topology: [ Ring ]\nnpus_count: [ 4 ]\nbandwidth: [ 50 ]\nlatency: [ 5 ]\nastra_tacos: { reducing: all }\n"
+    (tmp_path / "r.yml").write_text(text)
+    with refused("names no device, expected switches"):
+        read_network(tmp_path / "r.yml")

@@ -10,15 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from helpers.schedules import bound_of
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import dijkstra
 
-from astra_tacos.bounds import lower_bound
 from astra_tacos.cli.main import cli
 from astra_tacos.collective import make_collective
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.fabric.kinds import KINDS, make_fabric
-from astra_tacos.schedule.timing import compute_timing
 
 DOCS = Path(__file__).parents[2] / "docs"
 GIB = 1 << 30
@@ -46,7 +45,7 @@ def test_the_numbers_of_the_page_are_those_of_the_network(kind: str) -> None:
     for name in ("all-gather", "all-reduce", "all-to-all"):
         size = GIB // topology.num_endpoints if name == "all-gather" else GIB
         what = make_collective(name, topology.num_npus, size, 1, members=topology.endpoints)
-        bound = lower_bound(topology, what, compute_timing(topology, what, "pipelined"))
+        bound = bound_of(topology, what)
         assert table[f"{name} of 1 GiB: at least"] == f"{bound.time_ns / 1e3:,.0f} us ({bound.name})"
     for name, (default, meaning) in KINDS[kind].parameters.items():
         assert f"| `--{name.replace('_', '-')}` | {default:g} | {meaning} |" in page

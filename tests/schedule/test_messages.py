@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.examples import examples
+from helpers.examples import examples, refused
 from helpers.messages import grouped_schedules, one_shot, summed_schedules
 from helpers.naive_schedule import computes_collective, naive_dependencies, naive_times, sums_up, value_time
 from helpers.networks import topology
-from helpers.schedules import schedule
+from helpers.schedules import check, codes, schedule
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,7 +30,6 @@ from astra_tacos.report.links_over_time import bars_of, link_rows, sends_of_chun
 from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.storage import load_schedule, save_schedule
-from astra_tacos.support.errors import ConfigError
 from astra_tacos.verifier.program import verify_msccl_xml, verify_trace
 from astra_tacos.verifier.schedule_oracle import verify
 
@@ -41,14 +40,11 @@ ANY = st.one_of(GROUPED, summed_schedules())
 @examples(20)
 @given(ANY)
 def test_times_are_those_of_the_slow_twin(of: Schedule) -> None:
-    assert verify(of) == ()
+    check(of)
     start, end = naive_times(of, naive_dependencies(of) if of.sums is None else [])
     assert (of.start_ns.tolist(), of.end_ns.tolist()) == (start, end)
     assert computes_collective(of) if of.sums is None else sums_up(of)
-    replayed = replay_schedule(of)
-    assert (replayed.start_ns.tolist(), replayed.end_ns.tolist()) == (start, end)
-    assert replayed.finish_ns.tolist() == of.npu_finish_ns.tolist()
-    assert replayed.link_busy_ns.tolist() == of.link_busy_ns.tolist()
+    assert replay_schedule(of).link_busy_ns.tolist() == of.link_busy_ns.tolist()
 
 
 @examples(20)
@@ -70,18 +66,18 @@ def test_traces_are_proven_alone(tmp_path_factory: pytest.TempPathFactory, of: S
 def test_programs_for_gpus_are_proven_or_refused(tmp_path_factory: pytest.TempPathFactory, of: Schedule) -> None:
     path = tmp_path_factory.mktemp("xml") / "a.xml"
     if why_no_msccl_xml(of) is not None:
-        with pytest.raises(ConfigError, match="MSCCL XML"):
+        with refused("MSCCL XML"):
             export_msccl_xml(of, path)
         assert not path.exists()
         return
     export_msccl_xml(of, path)
     verdict = verify_msccl_xml(path, of.collective.name, of.topology)
-    assert {violation.code for violation in verdict.violations} <= {"limit-steps", "limit-depid"}
+    assert codes(verdict) <= {"limit-steps", "limit-depid"}
     assert verdict.unchecked is None
 
 
 def test_neighbouring_chunks_of_a_message_are_one_step(tmp_path: Path) -> None:
-    of = schedule(topology(("Switch", 8, 50.0, 500.0)), "all-gather", 1 << 20, 1, synthesizer="halving-doubling")
+    of = schedule(topology("Switch 8"), "all-gather", 1 << 20, 1, synthesizer="halving-doubling")
     export_msccl_xml(of, tmp_path / "a.xml")
     text = (tmp_path / "a.xml").read_text()
     counts = [int(step.split('cnt="')[1].split('"')[0]) for step in text.split('type="s"')[1:]]
@@ -95,7 +91,6 @@ def write(exporter: Exporter, of: Schedule, path: Path) -> Path:
     return path
 
 
-@examples(15)
 @given(of=ANY)
 def test_tables_and_timelines(tmp_path_factory: pytest.TempPathFactory, of: Schedule) -> None:
     folder = tmp_path_factory.mktemp("out")
@@ -154,11 +149,7 @@ def test_what_is_stored_is_read_again(tmp_path_factory: pytest.TempPathFactory, 
     read = load_schedule(path)
     assert read.message_of.tolist() == of.message_of.tolist()
     assert read.item.tolist() == of.item.tolist()
-    assert verify(read) == () and replay_schedule(read).finish_ns.tolist() == of.npu_finish_ns.tolist()
-
-
-def codes(of: Schedule) -> set[str]:
-    return {violation.code for violation in verify(of)}
+    assert check(read).npu_finish_ns.tolist() == of.npu_finish_ns.tolist()
 
 
 @examples(20)
@@ -278,7 +269,7 @@ def test_a_trace_without_a_list_or_with_another_size_is_not_proven(of: Schedule,
 
 
 def test_one_shot_is_one_latency_and_one_addition() -> None:
-    of = one_shot(topology(("FullyConnected", 4, 50.0, 500.0)), 1 << 10)
+    of = one_shot(topology("FullyConnected 4"), 1 << 10)
     assert verify(of) == () and len(of.additions) == 16
     assert of.collective_time_ns < 520
     verdict = verify_trace(schedule_trace(of, "x"))

@@ -28,6 +28,9 @@ from astra_tacos.verifier.schedule_oracle import verify
 
 VARIABLE = "ASTRA_TACOS_NS3_RUNS"
 RECORDED = Path(os.environ.get(VARIABLE) or Path(__file__).resolve().parents[3] / "shared" / "golden_ns3")
+with_records = pytest.mark.skipif(
+    not RECORDED.is_dir(), reason=f"NOT TESTED against recorded runs of ns-3: set {VARIABLE} to a directory of them"
+)
 WITHIN = 1.01
 THROUGH_SWITCHES = 1.03
 SERIALISED = {
@@ -53,18 +56,14 @@ def replayed_ns(made: object, network: NetworkConfig) -> int:
     return replay_trace(schedule_trace(made, "x"), network, "packet").collective_time_ns  # type: ignore[arg-type]
 
 
-@pytest.mark.skipif(
-    not RECORDED.is_dir(), reason=f"NOT TESTED against recorded runs of ns-3: set {VARIABLE} to a directory of them"
-)
-@pytest.mark.parametrize(("name", "within"), SERIALISED.items())
+@with_records
+@pytest.mark.parametrize("name, within", SERIALISED.items())
 def test_recorded_runs_take_what_messages_take_on_the_view(name: str, within: float) -> None:
     """Its links, held for each message, on the model without queues: about what ns-3 printed."""
     assert 1 / within < share_of_recorded(name) < within
 
 
-@pytest.mark.skipif(
-    not RECORDED.is_dir(), reason=f"NOT TESTED against recorded runs of ns-3: set {VARIABLE} to a directory of them"
-)
+@with_records
 def test_messages_that_meet_in_ports_take_longer_than_on_the_view() -> None:
     """The prediction is a bound there; replays of every packet are exact."""
     assert share_of_recorded(MEETING) < 1 / THROUGH_SWITCHES
@@ -113,20 +112,20 @@ def test_a_message_alone_takes_exactly_what_is_predicted(block: str, has_window:
 
 def test_a_small_window_waits_for_acknowledgements() -> None:
     """Of 4,096 bytes in flight and a long way there, every round trip brings few packets."""
-    network = configured(config(("FullyConnected", 2, 400.0, 1000.0)), payload_bytes=4096)
+    network = configured(config("FullyConnected 2 400 1000"), payload_bytes=4096)
     made = schedule(build_topology(network), "broadcast", 1 << 20, root=0, link_model="blocking")
     assert packet_time_ns(made, network.ns3) == pytest.approx(replayed_ns(made, network), rel=0.01)
 
 
 def test_rounds_through_switches_take_what_is_predicted() -> None:
     """Where every NPU receives from one other at a time, within 3%."""
-    network = config(("Switch", 6, 50.0, 500.0), ("Switch", 2, 25.0, 500.0))
+    network = config("Switch 6, Switch 2 25")
     made = schedule(build_topology(network), size=1 << 20, link_model="blocking", synthesizer="symmetric")
     assert packet_time_ns(made, network.ns3) == pytest.approx(replayed_ns(made, network), rel=0.03)
 
 
 def test_a_schedule_of_the_view_is_one_of_the_network() -> None:
-    network = config(("Ring", 4, 50.0, 500.0), ("Switch", 2, 25.0, 700.0))
+    network = config("Ring 4, Switch 2 25 700")
     topology = build_topology(network)
     view = packet_view(topology, network.ns3)
     assert [each.block for each in view.dimensions] == ["Ring", "Switch"] and view.is_regular

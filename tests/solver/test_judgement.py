@@ -9,19 +9,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
+from helpers.command import run
+from helpers.examples import refused
 from helpers.naive import naive_trace_replay
-from helpers.networks import ALL, config, graph, topology
+from helpers.networks import ALL, config, graph, some_dimensions, topology
 from helpers.schedules import schedule
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from astra_tacos.cli.main import cli
 from astra_tacos.collective import make_collective
 from astra_tacos.export.astra_sim_network import astra_sim_network, stock_network
 from astra_tacos.export.chakra import schedule_trace
 from astra_tacos.export.run_directory import write_run_directory
-from astra_tacos.network.network_config import read_network
+from astra_tacos.network.network_config import read_network, write_network
 from astra_tacos.replayer.link_loads import NETWORK_MODELS
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CONGESTION_UNAWARE, PACKET, STOCK, Backend
@@ -44,15 +44,13 @@ from astra_tacos.solver.judges import (
 )
 from astra_tacos.solver.native import native_times
 from astra_tacos.solver.synthesize import check_schedule
-from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import format_time
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 
-HIERARCHY = (("FullyConnected", 4, 100.0, 300.0), ("Switch", 2, 25.0, 1000.0))
+HIERARCHY = "FullyConnected 4 100 300, Switch 2 25 1000"
 OPTIONS = SearchOptions(synthesizer="tacos", chunks_per_npu="auto", trials=1, threads=1, budget=400_000)
 ANALYTICAL = tuple(figure for figure in FIGURES if figure != PACKET.figure)
 """The packet level is a judge where it is asked for."""
-BLOCKS = ("Ring", "FullyConnected", "Switch", "Mesh")
 
 
 # ---- Times ----
@@ -60,11 +58,7 @@ BLOCKS = ("Ring", "FullyConnected", "Switch", "Mesh")
 
 @settings(max_examples=20)
 @given(
-    dimensions=st.lists(
-        st.tuples(st.sampled_from(BLOCKS), st.integers(2, 3), st.sampled_from((25.0, 100.0)), st.sampled_from((0.0, 500.0))),
-        min_size=1,
-        max_size=3,
-    ),
+    dimensions=some_dimensions(3),
     collective=st.sampled_from(("all-reduce", "all-gather", "all-to-all")),
     size=st.sampled_from((65_537, 100_003)),
     backend=st.sampled_from([None, *BACKENDS.values()]),
@@ -102,18 +96,18 @@ def test_where_the_prediction_speaks_for_all_nothing_is_replayed(monkeypatch: py
 
 def test_schedules_that_take_long_to_replay_are_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judgement, "MOST_SENDS", 3)
-    made = schedule(topology(*HIERARCHY))
-    judged = with_other_choices(judge_schedule(made, config(*HIERARCHY)), made, config(*HIERARCHY), OPTIONS)
+    made = schedule(topology(HIERARCHY))
+    judged = with_other_choices(judge_schedule(made, config(HIERARCHY)), made, config(HIERARCHY), OPTIONS)
     assert judged.times_ns == dict.fromkeys(ANALYTICAL)
     assert judged.notes == (f"not judged by replay: {made.num_sends:,} sends are more than 3",)
 
 
 def test_another_link_order_is_replayed() -> None:
-    ring = (("Ring", 4, 50.0, 500.0),)
-    made = schedule(topology(*ring), link_model="pipelined", chunks=4)
-    times = judge_schedule(made, config(*ring), link_order="serial").times_ns
+    ring = "Ring 4"
+    made = schedule(topology(ring), link_model="pipelined", chunks=4)
+    times = judge_schedule(made, config(ring), link_order="serial").times_ns
     assert times["stock_ns"] == times["congested_ns"]
-    assert times["stock_ns"] == replay_trace(schedule_trace(made, "x", "serial"), config(*ring)).collective_time_ns
+    assert times["stock_ns"] == replay_trace(schedule_trace(made, "x", "serial"), config(ring)).collective_time_ns
     assert times["stock_ns"] > made.collective_time_ns
 
 
@@ -136,8 +130,8 @@ def test_the_busiest_link(name: str, collective: str, chunks: int) -> None:
 
 
 def test_a_time_that_links_cannot_carry_is_told() -> None:
-    made = schedule(topology(*HIERARCHY), chunks=16, link_model="pipelined")
-    judged = judge_schedule(made, config(*HIERARCHY), link_order="tokens")
+    made = schedule(topology(HIERARCHY), chunks=16, link_model="pipelined")
+    judged = judge_schedule(made, config(HIERARCHY), link_order="tokens")
     stock_ns = judged.times_ns["stock_ns"]
     assert stock_ns is not None and stock_ns < busiest_link_ns(made) <= made.collective_time_ns
     assert judged.notes == (
@@ -147,7 +141,7 @@ def test_a_time_that_links_cannot_carry_is_told() -> None:
 
 
 def test_the_other_backend_is_named_where_it_is_faster() -> None:
-    network, net = config(*HIERARCHY), topology(*HIERARCHY)
+    network, net = config(HIERARCHY), topology(HIERARCHY)
     made = schedule(net, chunks=2, link_model="blocking")
     judged = with_other_choices(judge_schedule(made, network), made, network, OPTIONS)
     ours = judged.times_ns["congested_ns"]
@@ -180,14 +174,14 @@ def test_judges() -> None:
         judges = judges_of_collective(topology(*ALL[name]), config(*ALL[name]), "pipelined")
         assert [judge.figure for judge in judges] == list(ANALYTICAL)
         assert judges[0].is_stock and not judges[1].is_stock
-    (only,) = judges_of_run(config(("Mesh", 3, 50.0, 5.0)))
+    (only,) = judges_of_run(config("Mesh 3 50 5"))
     assert (only.figure, only.backend) == ("congested_ns", CONGESTION_AWARE)
     assert differ(judges_of_run(config(*ALL["torus"]))) and not differ(judges_of_run(config(*ALL["ring8"])))
     assert judges_of_run(config(*ALL["ring8"]), CONGESTION_UNAWARE)[0].backend == CONGESTION_UNAWARE
 
 
 def test_a_backend_brings_its_link_model() -> None:
-    net = topology(*HIERARCHY)
+    net = topology(HIERARCHY)
     for backend in BACKENDS.values():
         options, models, reason = timed_for(SearchOptions(), topology(*ALL["hetero-torus"]), backend)
         if backend.models_congestion:
@@ -201,7 +195,7 @@ def test_a_backend_brings_its_link_model() -> None:
 @pytest.mark.parametrize("size", [1 << 20, 1 << 26])
 def test_queues_have_to_gain_where_held_links_are_replayed_exactly(size: int) -> None:
     """Medium sizes gain from sends that follow one another; where next to nothing is gained, stock ASTRA-sim's times are kept."""
-    net = topology(("FullyConnected", 4, 64.0, 300.0), ("FullyConnected", 2, 50.0, 1000.0))
+    net = topology("FullyConnected 4 64 300, FullyConnected 2 50 1000")
     what = make_collective("all-reduce", 8, size, 1)
     options = timed_for(replace(OPTIONS, chunks_per_npu="auto"), net, None)[0]
     found = judgement.search(net, what, options)
@@ -216,7 +210,7 @@ def test_queues_have_to_gain_where_held_links_are_replayed_exactly(size: int) ->
 @pytest.mark.parametrize("backend", [None, CONGESTION_UNAWARE])
 def test_through_switches_the_faster_link_model_wins(backend: object) -> None:
     """Stock ASTRA-sim has no queues there: neither a send that holds its links nor one that waits takes what it prints."""
-    net, network = topology(*HIERARCHY), config(*HIERARCHY)
+    net, network = topology(HIERARCHY), config(HIERARCHY)
     what = make_collective("all-reduce", 8, 1 << 20, 1)
     options, models, reason = timed_for(OPTIONS, net, backend)
     assert (options.link_model, models) == ("fastest", LINK_MODELS) and "the faster of both" in reason
@@ -227,7 +221,7 @@ def test_through_switches_the_faster_link_model_wins(backend: object) -> None:
     judged = judge_schedule(found.schedule, network, CONGESTION_UNAWARE)
     assert found.schedule.timing.link_model == "pipelined" and judged.own_time_ns is not None
     assert judged.own_time_ns < 0.995 * found.exact_ns <= 0.995 * judged.possible_ns
-    graph_of_unequal = graph((0, 1, 50.0, 500.0), (1, 0, 25.0, 500.0))
+    graph_of_unequal = graph("0 1 50 500, 1 0 25 500")
     assert timed_for(OPTIONS, graph_of_unequal, None)[1] == LINK_MODELS
 
 
@@ -255,24 +249,17 @@ def test_messages_of_less_than_a_nanosecond_are_longer_on_the_wire(name: str, co
 
 @pytest.mark.parametrize(
     "dimensions",
-    [
-        [("Ring", 4, 900.0, 500.0)],
-        [("Switch", 4, 900.0, 500.0)],
-        [("FullyConnected", 4, 100.0, 300.0), ("Switch", 2, 25.0, 1000.0)],
-    ],
-    ids=lambda dimensions: dimensions[0][0],
+    ["Ring 4 900", "Switch 4 900", HIERARCHY],
 )
-def test_schedules_at_whose_messages_queues_stop_run_without_queues(
-    dimensions: list[tuple[str, int, float, float]], tmp_path: Path
-) -> None:
+def test_schedules_at_whose_messages_queues_stop_run_without_queues(dimensions: str, tmp_path: Path) -> None:
     """ASTRA-sim's congestion-aware backend aborts at a message that takes less than 1 ns of a link at time 0."""
-    net, network = topology(*dimensions), config(*dimensions)
+    net, network = topology(dimensions), config(dimensions)
     made = schedule(net, size=3 * net.num_npus, synthesizer="ring", link_model="blocking")
     assert stops_queues(made)
     judged = judge_schedule(made, network, CONGESTION_AWARE)
     assert judged.times_ns[CONGESTION_AWARE.figure] is None
     assert any("where ASTRA-sim stops" in note for note in judged.notes)
-    with pytest.raises(ConfigError, match=r"hold a link for less than 1 ns.*--backend congestion-unaware"):
+    with refused(r"hold a link for less than 1 ns.*--backend congestion-unaware"):
         write_run_directory(made, tmp_path / "asked", backend=CONGESTION_AWARE)
     assert not list(tmp_path.iterdir())
 
@@ -281,12 +268,8 @@ def test_schedules_at_whose_messages_queues_stop_run_without_queues(
     assert backend_that_runs(made, CONGESTION_AWARE, CONGESTION_AWARE) == CONGESTION_AWARE
     larger = schedule(net, size=1 << 20, synthesizer="ring", link_model="blocking")
     assert backend_that_runs(larger, in_use, None) == in_use
-    text = f"topology: [ {', '.join(each[0] for each in dimensions)} ]\n"
-    names = ("npus_count", "bandwidth", "latency")
-    text += "".join(f"{name}: [ {', '.join(str(each[at]) for each in dimensions)} ]\n" for at, name in enumerate(names, 1))
-    (tmp_path / "n.yml").write_text(text)
-    options = ["--size", str(3 * net.num_npus), "--synthesizer", "ring", "--link-model", "fastest", "--json"]
-    result = json.loads(run(tmp_path, "synthesize", *options, "--output", str(tmp_path / "run")).output)
+    options = f"--size {3 * net.num_npus} --synthesizer ring --link-model fastest --json --output run"
+    result = json.loads(made_by_command(tmp_path, dimensions, options))
     own = BACKENDS[result["astra_sim_backend"]]
     files = (tmp_path / "run" / "collective" / "all_reduce", read_network(tmp_path / "run" / "network.yml"))
     replayed = replay_trace(read_trace(files[0]), files[1], own).collective_time_ns
@@ -294,24 +277,22 @@ def test_schedules_at_whose_messages_queues_stop_run_without_queues(
 
 
 @pytest.mark.parametrize(
-    ("dimensions", "size", "backend"),
+    "dimensions, size, backend",
     [
-        ((("Switch", 8, 50.0, 500.0),), 256, CONGESTION_AWARE),
-        ((("Switch", 8, 50.0, 500.0),), 65_536, CONGESTION_UNAWARE),
-        ((("Switch", 8, 450.0, 300.0), ("Switch", 4, 50.0, 1000.0)), 4096, CONGESTION_AWARE),
-        ((("Switch", 8, 450.0, 300.0), ("Switch", 4, 50.0, 1000.0)), 65_536, CONGESTION_UNAWARE),
+        ("Switch 8", 256, CONGESTION_AWARE),
+        ("Switch 8", 65_536, CONGESTION_UNAWARE),
+        ("Switch 8 450 300, Switch 4 50 1000", 4096, CONGESTION_AWARE),
+        ("Switch 8 450 300, Switch 4 50 1000", 65_536, CONGESTION_UNAWARE),
     ],
 )
-def test_no_slower_than_native_algorithms(
-    dimensions: tuple[tuple[str, int, float, float], ...], size: int, backend: Backend
-) -> None:
-    net, network = topology(*dimensions), config(*dimensions)
+def test_no_slower_than_native_algorithms(dimensions: str, size: int, backend: Backend) -> None:
+    net, network = topology(dimensions), config(dimensions)
     what = make_collective("all-reduce", net.num_npus, size, 1)
     asked = SearchOptions(chunks_per_npu="auto", trials=1, budget=100_000)
     found = judgement.search(net, what, timed_for(asked, net, backend)[0])
     ours = judge_schedule(found.schedule, network, backend).possible_ns
     native = native_times(network, what, backend).fastest_possible
-    assert native is not None and ours is not None and ours <= 1.005 * native.possible_ns
+    assert ours is not None and ours <= 1.005 * native.possible_ns
 
 
 def test_a_third_backend_is_a_third_judge(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,12 +300,12 @@ def test_a_third_backend_is_a_third_judge(monkeypatch: pytest.MonkeyPatch) -> No
     packet_level = replace(CONGESTION_AWARE, name="packet-level", time="", branch=None)
     monkeypatch.setitem(BACKENDS, packet_level.name, packet_level)
     monkeypatch.setitem(NETWORK_MODELS, packet_level, NETWORK_MODELS[CONGESTION_AWARE])
-    made = schedule(topology(*HIERARCHY), chunks=2, link_model="blocking")
-    judged = judge_schedule(made, config(*HIERARCHY))
+    made = schedule(topology(HIERARCHY), chunks=2, link_model="blocking")
+    judged = judge_schedule(made, config(HIERARCHY))
     assert list(judged.times_ns) == [*ANALYTICAL, "packet_level_ns"]
     assert judged.times_ns["packet_level_ns"] == judged.times_ns["congested_ns"]
     assert [label for label, _ in judged.rows()] == ["stock ASTRA-sim", "congestion-aware", "packet-level"]
-    notes = with_other_choices(judged, made, config(*HIERARCHY), OPTIONS).notes
+    notes = with_other_choices(judged, made, config(HIERARCHY), OPTIONS).notes
     assert any("on packet-level (embedded replay alone) a pipelined schedule" in note for note in notes)
 
 
@@ -333,13 +314,13 @@ def test_a_third_backend_is_a_third_judge(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_run_directory_names_what_runs_it(tmp_path: Path) -> None:
     made = schedule(topology(*ALL["hetero-torus"]), link_model="pipelined")
-    run = write_run_directory(made, tmp_path / "run")
+    whole = write_run_directory(made, tmp_path / "run")
     needs = "branch will/congestion-multidim of https://github.com/astra-sim/astra-network-analytical"
-    assert run.figures == {"astra_sim_backend": "congestion-aware", "astra_sim_exact": True, "astra_sim_needs": needs}
-    assert run.notes[0] == f"stock ASTRA-sim has no congestion-aware model of this network: it runs on {needs}"
-    script = (run.path / "run_astra_sim.sh").read_text()
+    assert whole.figures == {"astra_sim_backend": "congestion-aware", "astra_sim_exact": True, "astra_sim_needs": needs}
+    assert whole.notes[0] == f"stock ASTRA-sim has no congestion-aware model of this network: it runs on {needs}"
+    script = (whole.path / "run_astra_sim.sh").read_text()
     assert f"AstraSim_Analytical_Congestion_Aware, built with {needs}" in script
-    assert [d.block for d in run.network.dimensions] == ["Ring", "Ring"]
+    assert [d.block for d in whole.network.dimensions] == ["Ring", "Ring"]
     unaware = write_run_directory(made, tmp_path / "other", backend="congestion-unaware")
     assert unaware.figures == {"astra_sim_backend": "congestion-unaware", "astra_sim_exact": False, "astra_sim_needs": None}
     assert "has no queues" in unaware.notes[0]
@@ -352,32 +333,28 @@ def test_a_run_directory_names_what_runs_it(tmp_path: Path) -> None:
 
 # ---- Commands ----
 
-FILE = "topology: [FullyConnected, Switch]\nnpus_count: [4, 2]\nbandwidth: [100, 25]\nlatency: [300, 1000]\n"
 
-
-def run(tmp_path: Path, *arguments: str) -> Result:
-    (tmp_path / "n.yml").write_text(FILE)
-    done = CliRunner().invoke(cli, [*arguments, "--network", str(tmp_path / "n.yml"), "--budget", "1", "--trials", "1"])
-    assert done.exit_code == 0, done.output
-    return done
+def made_by_command(tmp_path: Path, dimensions: str, options: str) -> str:
+    write_network(config(dimensions), tmp_path / "n.yml")
+    done = run(f"synthesize {options} --network n.yml --budget 1 --trials 1", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_synthesize_prints_both_judges(tmp_path: Path) -> None:
-    common = ("synthesize", "--size", "1MiB", "--synthesizer", "tacos")
-    text = run(tmp_path, *common, "--link-model", "blocking", "--effort", "thorough", "--verbose").stdout
-    made = json.loads(run(tmp_path, *common, "--link-model", "blocking", "--effort", "thorough", "--json").stdout)
+    thorough = "--size 1MiB --synthesizer tacos --link-model blocking --effort thorough"
+    text = made_by_command(tmp_path, HIERARCHY, f"{thorough} --verbose")
+    made = json.loads(made_by_command(tmp_path, HIERARCHY, f"{thorough} --json"))
     assert made["backend"] == "congestion-unaware"
-    for label, figure, where in (
-        ("stock ASTRA-sim", STOCK_FIGURE, "congestion-unaware backend"),
-        ("congestion-aware", "congested_ns", "ASTRA-sim's branch will/congestion-multidim"),
-    ):
-        (line,) = [line for line in text.splitlines() if line.startswith(label)]
-        assert line.removeprefix(label).strip() == f"{format_time(made[figure])} ({where})"
+    lines = " ".join(text.split())
+    assert f"stock ASTRA-sim {format_time(made[STOCK_FIGURE])} (congestion-unaware backend)" in lines
+    assert f"congestion-aware {format_time(made['congested_ns'])} (ASTRA-sim's branch will/congestion-multidim)" in lines
     assert made["congested_ns"] > made["stock_ns"]
     note, native = made["notes"]
     assert "--backend congestion-aware makes such" in note and note in text
     assert "ASTRA-sim's own algorithm is faster" in native and native in text
-    other = json.loads(run(tmp_path, *common, "--json", "--backend", "congestion-aware", "--output", str(tmp_path / "r")).stdout)
+    options = "--size 1MiB --synthesizer tacos --json --backend congestion-aware --output r"
+    other = json.loads(made_by_command(tmp_path, HIERARCHY, options))
     assert (other["backend"], other["link_model"]) == ("congestion-aware", "pipelined")
     assert other["congested_ns"] < made["congested_ns"]
     assert other["astra_sim_needs"].startswith("branch will/congestion-multidim of ")

@@ -6,19 +6,16 @@ import networkx as nx
 import numpy as np
 import pytest
 from helpers.examples import examples
-from helpers.naive_schedule import computes_collective
 from helpers.networks import graph, topologies, topology
-from helpers.schedules import schedule
+from helpers.schedules import check
 from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.collective import make_collective
 from astra_tacos.network.topology import NO_LINK, Topology
-from astra_tacos.replayer.schedule_replay import replay_schedule
-from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
+from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.parts.branchings import pack_branchings
-from astra_tacos.verifier.schedule_oracle import verify
 
 MIB = 1 << 20
 
@@ -35,15 +32,15 @@ def dragonfly() -> Topology:
 
 
 KNOWN = {
-    "Switch 8 x Switch 4": (topology(("Switch", 8, 450.0, 300.0), ("Switch", 4, 50.0, 1000.0)), 8, 165.4),
-    "Switch 16 x Switch 2": (topology(("Switch", 16, 150.0, 300.0), ("Switch", 2, 12.5, 1000.0)), 13, 417.1),
-    "mix": (topology(("Ring", 2, 200.0, 50.0), ("FullyConnected", 3, 100.0, 250.0), ("Switch", 5, 50.0, 500.0)), 6, 214.5),
+    "Switch 8 x Switch 4": (topology("Switch 8 450 300, Switch 4 50 1000"), 8, 165.4),
+    "Switch 16 x Switch 2": (topology("Switch 16 150 300, Switch 2 12.5 1000"), 13, 417.1),
+    "mix": (topology("Ring 2 200 50, FullyConnected 3 100 250, Switch 5"), 6, 214.5),
     "dragonfly": (dragonfly(), 8, 316.8),
 }
 
 
 @pytest.mark.parametrize(
-    ("name", "collective"),
+    "name, collective",
     [*((name, "broadcast") for name in KNOWN), ("mix", "reduce")],  # which is its mirror image
 )
 def test_broadcasts_of_64_mib(name: str, collective: str) -> None:
@@ -56,11 +53,10 @@ def test_broadcasts_of_64_mib(name: str, collective: str) -> None:
     for chunks in (64, 512, advised):
         what = make_collective(collective, network.num_npus, 64 * MIB, chunks, 0)
         of = entry.make(network, what, compute_timing(network, what, "pipelined"), 0)
-        assert verify(of) == ()
+        check(of)
         times.append(of.collective_time_ns)
     assert times == sorted(times, reverse=True)
     assert times[-1] <= known_us * 1000 * 1.03
-    assert replay_schedule(of).collective_time_ns == of.collective_time_ns
 
 
 def rate(network: Topology, hold_ns: np.ndarray, root: int) -> float:
@@ -107,20 +103,3 @@ def test_arborescences_share_links_within_capacities(network: Topology, data: st
     if np.allclose(into[network.num_npus :], out[network.num_npus :]):
         # Whole capacities of up to 64 trees lose little.
         assert min(each.period_ns / len(each.channel) for each in found) <= best_ns * 1.12
-
-
-@examples(20)
-@given(network=topologies(14), data=st.data())
-def test_broadcasts_and_reduces_are_legal(network: Topology, data: st.DataObject) -> None:
-    of = schedule(
-        network,
-        data.draw(st.sampled_from(("broadcast", "reduce"))),
-        data.draw(st.sampled_from((MIB, 100_003))),
-        data.draw(st.integers(1, 20)),
-        data.draw(st.integers(0, network.num_npus - 1)),
-        synthesizer="branchings",
-        link_model=data.draw(st.sampled_from(LINK_MODELS)),
-    )
-    assert verify(of) == ()
-    assert computes_collective(of)
-    assert replay_schedule(of).collective_time_ns == of.collective_time_ns

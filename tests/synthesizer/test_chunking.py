@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from helpers.examples import examples
-from helpers.networks import ALL, HIERARCHY, TWO_SWITCHES, topologies, topology
+from helpers.examples import examples, refused
+from helpers.networks import ALL, HIERARCHY, TWO_SWITCHES, dims_of, topologies, topology
+from helpers.schedules import check, schedules
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,10 +13,13 @@ from astra_tacos.bounds import chunked_lower_bound
 from astra_tacos.bounds.port import fewest_crossings
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.network.topology import Topology
+from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.solver.synthesize import synthesize
 from astra_tacos.support.errors import SynthesisError
+from astra_tacos.synthesizer.algorithms.tacos import tacos
 from astra_tacos.synthesizer.chunk_counts import choose_chunks, counts_of_whole_ns
+from astra_tacos.synthesizer.search.candidates import join_messages
 
 
 @examples(20)
@@ -51,9 +55,7 @@ def test_candidates_keep_the_limits(network: Topology, collective: str, size: in
 
 GUESSES = [
     (dimensions, collective, link_model, size)
-    for row, dimensions in enumerate(
-        (HIERARCHY, TWO_SWITCHES, ALL["ring8"], ALL["hetero-torus"], (("Mesh", 5, 50.0, 500.0),) * 2)
-    )
+    for row, dimensions in enumerate((HIERARCHY, TWO_SWITCHES, ALL["ring8"], ALL["hetero-torus"], dims_of("Mesh 5, Mesh 5")))
     for column, (collective, link_model, size) in enumerate(
         (
             ("all-gather", "blocking", 1 << 18),
@@ -67,7 +69,7 @@ GUESSES = [
 """On each network, either the small or the large collective by each link model."""
 
 
-@pytest.mark.parametrize(("dimensions", "collective", "link_model", "size"), GUESSES)
+@pytest.mark.parametrize("dimensions, collective, link_model, size", GUESSES)
 def test_the_best_guess_is_near_the_best(dimensions, collective: str, link_model, size: int) -> None:
     network = topology(*dimensions)
 
@@ -88,8 +90,8 @@ def test_estimates_are_no_bounds_but_not_below_those_of_ports() -> None:
 
 
 def test_bad_arguments() -> None:
-    with pytest.raises(SynthesisError, match="less than 1 ns"):
-        choose_chunks(topology(("Ring", 4, 400.0, 0.0)), "all-gather", 8, "blocking", 100)
+    with refused("less than 1 ns", SynthesisError):
+        choose_chunks(topology("Ring 4 400 0"), "all-gather", 8, "blocking", 100)
 
 
 @examples(8)
@@ -111,3 +113,30 @@ def test_counts_near_others_of_whole_nanoseconds(rates: list[float], size: int, 
         assert truncated(count) <= 0.005
         assert any(2 / 3 <= count / other <= 3 / 2 and truncated(other) > 0.005 for other in counts)
     assert not counts_of_whole_ns(network, float(size), {count for count in counts if truncated(count) <= 0.005} or {1})
+
+
+@examples(20)
+@given(schedules())
+def test_a_joined_schedule_is_legal_and_not_slower(of) -> None:
+    joined = check(join_messages(of))
+    assert exact_time_ns(joined) <= exact_time_ns(of)
+    assert joined.num_messages <= of.num_messages or exact_time_ns(joined) < exact_time_ns(of)
+    assert joined.num_sends == of.num_sends
+
+
+def test_chunks_of_one_npu_leave_together() -> None:
+    """Two NPUs, 1,000 ns: four chunks of one byte each take the latency once instead of four times."""
+    pair = topology("FullyConnected 2 1 1000")
+    gathered = COLLECTIVES["all-gather"](2, 4, 4)
+    apart = tacos(pair, gathered, compute_timing(pair, gathered, "blocking"), 0)
+    assert apart.collective_time_ns == 4 * 1000
+    joined = join_messages(apart)
+    assert (joined.collective_time_ns, joined.num_messages) == (1003, 2)
+
+
+@examples(20)
+@given(schedules())
+def test_exact_time_is_near_the_predicted_one(of) -> None:
+    """Truncation shortens each delay by less than 1 ns, rounding of reductions moves each by half a microsecond at most."""
+    slack = 1.0 + (501.0 if of.timing.reduce_bandwidth_gbps else 1.0)
+    assert abs(exact_time_ns(of) - of.collective_time_ns) <= slack * 2 * of.num_sends

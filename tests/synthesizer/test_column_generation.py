@@ -5,43 +5,28 @@ from __future__ import annotations
 import networkx
 import numpy as np
 import pytest
-from helpers.examples import examples
-from helpers.fabrics import FABRICS, TWO_LEVELS, fabrics
+from helpers.examples import examples, refused
+from helpers.fabrics import FABRICS, TWO_LEVELS
 from helpers.peers import peers
+from helpers.schedules import bound_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos.bounds import chunked_lower_bound, lower_bound
 from astra_tacos.bounds.certificate import certify
-from astra_tacos.collective import COLLECTIVES, ROOTED, make_collective
+from astra_tacos.collective import COLLECTIVES, make_collective
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import LinkSpec, NetworkConfig
 from astra_tacos.network.node_table import ForwardingDevice
-from astra_tacos.replayer.schedule_replay import replay_schedule
-from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.solver.synthesize import synthesize
-from astra_tacos.support.errors import ConfigError
 from astra_tacos.synthesizer.algorithms.column_generation import column_generation
 from astra_tacos.synthesizer.columns.demand import cheapest_arborescence
 from astra_tacos.verifier.schedule_oracle import verify
 
 
-def on(topology, name: str, size: int = 1 << 20, chunks: int = 2, model: str = "pipelined", root: int | None = None):
-    collective = make_collective(name, topology.num_npus, size, chunks, root, topology.endpoints)
-    return column_generation(topology, collective, compute_timing(topology, collective, model, 50.0), 0)
-
-
-@examples(12)
-@given(fabrics(), st.sampled_from(sorted(COLLECTIVES)), st.sampled_from(("pipelined", "blocking")), st.integers(1, 3), st.data())
-def test_is_legal_at_or_above_the_bound_and_replays_as_predicted(topology, name, model, chunks, data) -> None:
-    root = data.draw(st.integers(0, topology.num_endpoints - 1)) if name in ROOTED else None
-    schedule = on(topology, name, 1 << 20, chunks, model, root)
-    assert verify(schedule) == ()
-    assert replay_schedule(schedule).collective_time_ns == schedule.collective_time_ns
-    of = topology, schedule.collective, schedule.timing
-    assert lower_bound(*of).time_ns <= exact_time_ns(schedule) + 1
-    assert chunked_lower_bound(*of).time_ns <= schedule.collective_time_ns
+def on(topology, name: str, size: int, chunks: int):
+    collective = make_collective(name, topology.num_npus, size, chunks, None, topology.endpoints)
+    return column_generation(topology, collective, compute_timing(topology, collective, "pipelined", 50.0), 0)
 
 
 @pytest.mark.parametrize("name", ["all-gather", "reduce-scatter", "all-reduce", "all-to-all"])
@@ -62,9 +47,7 @@ def test_an_all_reduce_takes_no_longer_than_its_halves(network: str) -> None:
     assert whole.collective_time_ns <= 1.005 * sum(half.collective_time_ns for half in halves)
 
 
-@pytest.mark.parametrize(
-    ("file", "num_npus", "gbps"), [("a100x2", 16, 346.67), ("mi250x2", 32, 354.13)], ids=["a100x2", "mi250x2"]
-)
+@pytest.mark.parametrize("file, num_npus, gbps", [("a100x2", 16, 346.67), ("mi250x2", 32, 354.13)], ids=["a100x2", "mi250x2"])
 def test_programme_reaches_forestcolls_optimum(file: str, num_npus: int, gbps: float) -> None:
     """The rate of the linear programme, without the chunks of a schedule, which `make bench-fabrics` measures."""
     from astra_tacos.network.node_table import read_link_table
@@ -83,7 +66,7 @@ def test_programme_reaches_forestcolls_optimum(file: str, num_npus: int, gbps: f
     solution = solve(Demands(topology, collective, 0))
     assert collective.buffer_bytes / solution.time_ns == pytest.approx(gbps, rel=1e-3)
     assert solution.bound_ns <= solution.time_ns * (1 + 1e-9)
-    bound = lower_bound(topology, collective, compute_timing(topology, collective, "pipelined"))
+    bound = bound_of(topology, collective)
     assert collective.buffer_bytes / bound.time_ns == pytest.approx(gbps, rel=1e-3)
 
 
@@ -108,13 +91,10 @@ def test_arborescences_cost_what_networkx_finds(count: int, seed: int, has_ties:
 
 def test_no_device_that_forwards_is_taken_for_an_npu() -> None:
     collective = make_collective("all-gather", TWO_LEVELS.num_npus, 1 << 20)
-    with pytest.raises(ConfigError, match="devices 4 to 6 only forward"):
+    with refused("devices 4 to 6 only forward"):
         compute_timing(TWO_LEVELS, collective, "pipelined")
-    with pytest.raises(ConfigError, match="3 devices after the 4 NPUs only forward"):
-        links = tuple(
-            LinkSpec(*row)
-            for row in zip(TWO_LEVELS.link_src.tolist(), TWO_LEVELS.link_dst.tolist(), (1.0,) * 12, (0.0,) * 12, strict=True)
-        )
+    links = tuple(LinkSpec(*map(int, ends), 1.0, 0.0) for ends in zip(TWO_LEVELS.link_src, TWO_LEVELS.link_dst, strict=True))
+    with refused("3 devices after the 4 NPUs only forward"):
         build_topology(NetworkConfig("x", links=links, forwarding=TWO_LEVELS.forwarding))
 
 

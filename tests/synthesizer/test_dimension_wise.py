@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 from helpers.examples import examples
 from helpers.networks import ALL, graph, topologies, topology
+from helpers.schedules import check, made_by
 from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.collective import all_gather, all_reduce, make_collective
 from astra_tacos.network.topology import Topology
-from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import LinkModel, compute_timing
@@ -23,17 +23,8 @@ from astra_tacos.synthesizer.exchange.level import DOUBLING, SHORTEST, Level, di
 from astra_tacos.synthesizer.exchange.plan import Form, Plan, send_graph_of
 from astra_tacos.synthesizer.exchange.stages import one_shot_of
 from astra_tacos.synthesizer.parts.dispatch import dispatch
-from astra_tacos.verifier.schedule_oracle import verify
 
-ONE_WAY = graph((0, 1, 50.0, 5.0), (1, 2, 25.0, 6.0), (2, 0, 12.5, 7.0), (2, 3, 50.0, 1.0), (3, 1, 50.0, 1.0))
-
-
-def ring(size: int) -> tuple[str, int, float, float]:
-    return ("Ring", size, 50.0, 500.0)
-
-
-def switches(nodes: int) -> tuple[tuple[str, int, float, float], ...]:
-    return (("Switch", 8, 450.0, 300.0), ("Switch", nodes, 50.0, 1000.0))
+ONE_WAY = graph("0 1 50 5, 1 2 25 6, 2 0 12.5 7, 2 3 50 1, 3 1 50 1")
 
 
 def best(network: Topology, size_bytes: int, link_model: LinkModel) -> Schedule:
@@ -42,46 +33,40 @@ def best(network: Topology, size_bytes: int, link_model: LinkModel) -> Schedule:
     return SYNTHESIZERS["dimension-wise"].make(network, collective, timing, 0)
 
 
-def check(of: Schedule) -> None:
-    assert verify(of) == ()
-    assert replay_schedule(of).collective_time_ns == of.collective_time_ns
-
-
 @pytest.mark.parametrize(
-    ("dimensions", "size_bytes", "link_model", "time_ns"),
+    "dimensions, size_bytes, link_model, time_ns",
     [
-        ((ring(16),), 1 << 10, "pipelined", 4_014),
-        ((ring(8),), 1 << 10, "pipelined", 2_010),
-        ((ring(4), ring(4)), 1 << 10, "pipelined", 2_010),
-        ((("FullyConnected", 8, 50.0, 500.0),), 1 << 10, "pipelined", 513),
-        ((ring(8), ring(8)), 16 << 10, "pipelined", 4_200),
-        ((ring(8), ring(8)), 64 << 10, "pipelined", 6_516),
-        (switches(4), 8 << 10, "blocking", 6_160),
-        (switches(4), 64 << 10, "blocking", 12_120),
-        (switches(4), 1 << 20, "blocking", 19_860),
-        (switches(16), 64 << 10, "blocking", 20_180),
-        ((("Switch", 72, 900.0, 500.0),), 64 << 10, "pipelined", 2_080),
+        ("Ring 16", 1 << 10, "pipelined", 4_014),
+        ("Ring 8", 1 << 10, "pipelined", 2_010),
+        ("Ring 4, Ring 4", 1 << 10, "pipelined", 2_010),
+        ("FullyConnected 8", 1 << 10, "pipelined", 513),
+        ("Ring 8, Ring 8", 16 << 10, "pipelined", 4_200),
+        ("Ring 8, Ring 8", 64 << 10, "pipelined", 6_516),
+        ("Switch 8 450 300, Switch 4 50 1000", 8 << 10, "blocking", 6_160),
+        ("Switch 8 450 300, Switch 4 50 1000", 64 << 10, "blocking", 12_120),
+        ("Switch 8 450 300, Switch 4 50 1000", 1 << 20, "blocking", 19_860),
+        ("Switch 8 450 300, Switch 16 50 1000", 64 << 10, "blocking", 20_180),
+        ("Switch 72 900", 64 << 10, "pipelined", 2_080),
     ],
 )
-def test_known_times(dimensions: tuple, size_bytes: int, link_model: LinkModel, time_ns: int) -> None:
+def test_known_times(dimensions: str, size_bytes: int, link_model: LinkModel, time_ns: int) -> None:
     """What is known to be possible, within 3% (which leaves out what truncation of tiny chunks to whole nanoseconds gains)."""
-    of = best(topology(*dimensions), size_bytes, link_model)
+    of = best(topology(dimensions), size_bytes, link_model)
     check(of)
     assert exact_time_ns(of) <= 1.03 * time_ns
 
 
-@pytest.mark.parametrize(("block", "size", "direct"), [("Switch", 4, False), ("Switch", 8, False), ("FullyConnected", 4, True)])
-def test_links_that_wait_for_sums_carry_contributions(block: str, size: int, direct: bool) -> None:
+@pytest.mark.parametrize("block, size", [("Switch", 4), ("Switch", 8), ("FullyConnected", 4)])
+def test_links_that_wait_for_sums_carry_contributions(block: str, size: int) -> None:
     """Reduce-scatter and all-gather leave links idle for a latency: in that time others than owners get contributions.
 
     A part x of the buffer s is added up by all while the sums of the rest are on their way: twice the latency l, and the links
     carry 2 (s - x) / n from or to each of the peers that share a link. What fits into the idle time makes x = l / peers.
     """
-    network, buffer = topology((block, size, 50.0, 500.0)), 64 << 10
+    network, buffer = topology(f"{block} {size}"), 64 << 10
     of = best(network, buffer, "pipelined")
     check(of)
-    rate, peers = 50 * 1.073741824, 1 if direct else size - 1
-    latency = 500.0 if direct else 1000.0
+    rate, (peers, latency) = 50 * 1.073741824, (size - 1, 1000.0) if block == "Switch" else (1, 500.0)
     x = latency * rate / peers
     possible = 2 * latency + 2 * peers * (buffer - x) / size / rate
     without = 2 * latency + 2 * peers * buffer / size / rate
@@ -145,9 +130,9 @@ def test_one_shot_from_an_all_gather(network: Topology, data: st.DataObject) -> 
 @pytest.mark.parametrize("collective", ["all-gather", "reduce-scatter", "all-to-all"])
 def test_small_collectives_take_log_many_latencies_in_each_dimension(collective: str) -> None:
     """Bruck in both dimensions: 3 messages in groups of 6 and 2 in groups of 3, each over two links."""
-    network = topology(("Switch", 6, 450.0, 300.0), ("Switch", 3, 50.0, 1000.0))
+    network = topology("Switch 6 450 300, Switch 3 50 1000")
     what = make_collective(collective, network.num_npus, 64 if collective == "all-gather" else 64 * network.num_npus)
-    of = SYNTHESIZERS["dimension-wise"].make(network, what, compute_timing(network, what, "blocking"), 0)
+    of = made_by("dimension-wise", network, what, "blocking")
     check(of)
     latencies = 3 * 2 * 300 + 2 * 2 * 1000
     busiest = 18 * 3 * 64 / (50 * 1.073741824)  # ns, no NPU sends or gets as much in all steps together
@@ -157,7 +142,7 @@ def test_small_collectives_take_log_many_latencies_in_each_dimension(collective:
 
 def test_links_too_fast_for_the_buffer_get_it_whole() -> None:
     """Shorter messages would take as long: those of ASTRA-sim's queues hold a link for 1 ns."""
-    network = topology(("Ring", 4, 1e6, 1.0))
+    network = topology("Ring 4 1e+06 1")
     made = best(network, 64, "pipelined")
     check(made)
     assert set(made.message_bytes.tolist()) == {64}

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
-from helpers.examples import examples
+from helpers.examples import examples, refused
 from helpers.networks import MIXED, RING8, topologies, topology
 from hypothesis import given
 from hypothesis import strategies as st
@@ -111,5 +110,5 @@ def test_a_circle_is_refused() -> None:
     timing = compute_timing(network, collective, "blocking")
     channel = network.channel_of(np.array([1, 2, 3]), np.array([2, 3, 2]))
     plan = SendGraph(np.zeros(3, np.int32), channel.astype(np.int32), np.zeros(3, bool), np.zeros(3, np.int32))
-    with pytest.raises(SynthesisError, match="2 sends wait for one another"):
+    with refused("2 sends wait for one another", SynthesisError):
         dispatch(network, collective, timing, plan, "circle")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from helpers.examples import examples
 from helpers.networks import ALL, broken_torus, dgx1, topologies, topology
-from helpers.schedules import schedule
+from helpers.schedules import check, schedule
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -89,7 +89,7 @@ def test_sets_of_chunks_as_words(num_chunks: int) -> None:
 
 @pytest.mark.parametrize(
     "network",
-    [topology(("Mesh", 4, 50.0, 500.0), ("Mesh", 4, 50.0, 500.0)), topology(*ALL["mesh"]), broken_torus(6, 12, 3), dgx1()],
+    [topology("Mesh 4, Mesh 4"), topology(*ALL["mesh"]), broken_torus(6, 12, 3), dgx1()],
     ids=("mesh", "unequal mesh", "broken torus", "DGX-1"),
 )
 def test_shares_of_links_give_every_npu_and_every_two_what_they_need(network: Topology) -> None:
@@ -124,8 +124,7 @@ def test_overlapping_phases_on_any_network_without_switches(network: Topology, d
     timing = compute_timing(network, what, model, data.draw(st.sampled_from((0.0, 1.0))))
     of = overlap_phases(network, what, timing, "tacos", data.draw(st.integers(0, 1 << 62)))
     assert of is not None
-    assert verify(of) == ()
-    assert of.collective_time_ns >= chunked_lower_bound(network, what, timing).time_ns
+    check(of)
 
 
 @given(st.randoms(use_true_random=False), st.integers(2, 7), st.integers(1, 3))
@@ -162,7 +161,7 @@ def test_hops_to_come(random, num_npus: int, num_chunks: int) -> None:
 @pytest.mark.parametrize("collective", ["reduce-scatter", "all-reduce"])
 def test_patience_counts_reductions_as_the_matcher_does(collective: str) -> None:
     """A reduction that takes longer than a send made every link seem slow, and nothing could be brought."""
-    network = topology(("Ring", 2, 12.5, 0.0), ("Ring", 2, 12.5, 30.0), link_overrides=(LinkSpec(0, 1, 5.0, None),))
+    network = topology("Ring 2 12.5 0, Ring 2 12.5 30", link_overrides=(LinkSpec(0, 1, 5.0, None),))
     for seed in (1, 3):
         of = schedule(
             network, collective, 50_000, link_model="blocking", reduce_bandwidth_gbps=1.0, seed=seed, synthesizer="tacos"

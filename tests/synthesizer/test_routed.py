@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from helpers.examples import examples
+from helpers.examples import examples, refused
 from helpers.naive_schedule import computes_collective
 from helpers.networks import ALL, graph, topologies, topology
-from helpers.schedules import goes_by_chunk, schedule
+from helpers.schedules import changed, check, columns, root_of, schedule
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import linprog
 
-from astra_tacos.bounds import CHUNKED_BOUNDS, lower_bound
+from astra_tacos.bounds import lower_bound
+from astra_tacos.bounds.port import fewest_crossings
 from astra_tacos.collective import COLLECTIVES, ROOTED, UNEQUAL, make_collective
 from astra_tacos.replayer.schedule_replay import replay_schedule
+from astra_tacos.schedule.joint import join
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.synthesizer import SYNTHESIZERS
@@ -22,62 +27,50 @@ from astra_tacos.synthesizer.parts.dispatch import dispatch
 from astra_tacos.synthesizer.parts.mirror import justify
 from astra_tacos.synthesizer.parts.trees import Packing
 from astra_tacos.synthesizer.routing.paths import find_paths
-from astra_tacos.synthesizer.routing.route import BUSY_SHARE, send_graph_along_route
+from astra_tacos.synthesizer.routing.route import BUSY_SHARE, send_graph_along_route, together
 from astra_tacos.synthesizer.routing.tree_growth import grow_trees
-from astra_tacos.verifier.schedule_oracle import verify
+from astra_tacos.verifier.schedule_oracle import verify, verify_together
 
 GIB = 1 << 30
 
 
-def uniform(*blocks: tuple[str, int]):
-    return topology(*((block, size, 50.0, 500.0) for block, size in blocks))
-
-
 @pytest.mark.parametrize(
-    ("blocks", "optimum_ms", "margin"),
+    "blocks, optimum_ms, margin",
     [
-        ((("Ring", 8), ("Ring", 8)), 20.0, 1.03),
-        ((("Mesh", 8), ("Mesh", 8)), 40.0, 1.015),
-        ((("Ring", 4), ("Ring", 4)), 10.0, 1.13),
-        ((("Mesh", 4), ("Mesh", 4)), 20.0, 1.01),
-        ((("Switch", 16),), 18.75, 1.01),
-        ((("FullyConnected", 8),), 2.5, 1.01),
-        ((("Ring", 4), ("Ring", 4), ("Ring", 4)), 10.0, 1.05),
+        ("Ring 8, Ring 8", 20.0, 1.03),
+        ("Mesh 8, Mesh 8", 40.0, 1.015),
+        ("Ring 4, Ring 4", 10.0, 1.13),
+        ("Mesh 4, Mesh 4", 20.0, 1.01),
+        ("Switch 16", 18.75, 1.01),
+        ("FullyConnected 8", 2.5, 1.01),
+        ("Ring 4, Ring 4, Ring 4", 10.0, 1.05),
     ],
 )
 def test_all_to_all_is_near_its_optimum(blocks, optimum_ms: float, margin: float) -> None:
     """1 GiB per NPU at one chunk for each pair; the margin is about a chunk on the busiest link."""
-    network = uniform(*blocks)
+    network = topology(blocks)
     what = make_collective("all-to-all", network.num_npus, GIB)
     of = routed(network, what, compute_timing(network, what, "blocking"), 0)
     assert verify(of) == ()
     assert optimum_ms * 1e6 * 0.999 <= of.collective_time_ns <= optimum_ms * 1e6 * margin
 
 
-@pytest.mark.parametrize("blocks", [(("Ring", 6),), (("Ring", 4), ("Ring", 6)), (("Ring", 4), ("Ring", 4), ("Ring", 4))])
+@pytest.mark.parametrize("blocks", ["Ring 6", "Ring 4, Ring 6", "Ring 4, Ring 4, Ring 4"])
 def test_tori_are_loaded_evenly_by_shortest_ways(blocks) -> None:
-    network = uniform(*blocks)
+    network = topology(blocks)
     what = make_collective("all-to-all", network.num_npus, GIB, 2)
     timing = compute_timing(network, what, "pipelined")
     paths = find_paths(network, what, timing, 0)
     chunk_ns = timing.link_hold_ns.max()
-    for dimension in range(len(blocks)):
+    for dimension in range(network.link_dimension.max() + 1):
         loads = paths.link_ns[network.link_dimension == dimension]
         assert np.ptp(loads) <= 3 * chunk_ns
-    assert paths.link_ns.sum() <= 1.001 * chunk_ns * _shortest(network, what)
-
-
-def _shortest(network, what) -> int:
-    from astra_tacos.bounds.port import fewest_crossings
-
-    return fewest_crossings(network, what)
+    assert paths.link_ns.sum() <= 1.001 * chunk_ns * fewest_crossings(network, what)
 
 
 def test_the_busiest_link_is_the_best_of_all_paths() -> None:
     """Two NPUs with a short and a long way between them: by brute force over how many chunks take which."""
-    network = graph(
-        (0, 1, 50.0, 0.0), (0, 2, 25.0, 0.0), (2, 1, 25.0, 0.0), (1, 0, 50.0, 0.0), (1, 2, 50.0, 0.0), (2, 0, 50.0, 0.0)
-    )
+    network = graph("0 1 50 0, 0 2 25 0, 2 1 25 0, 1 0 50 0, 1 2 50 0, 2 0 50 0")
     what = make_collective("scatter", 3, 3 * GIB, 6, 0)
     timing = compute_timing(network, what, "pipelined")
     fast, slow = timing.link_hold_ns.min(), timing.link_hold_ns.max()
@@ -93,7 +86,7 @@ def test_groups_with_relays(collective: str, network, data: st.DataObject) -> No
         return
     npus = st.integers(0, network.num_npus - 1)
     members = sorted(data.draw(st.sets(npus, min_size=2, max_size=network.num_npus - 1)))
-    root = data.draw(st.sampled_from(members)) if collective in ROOTED else None
+    root = root_of(data, collective, members)
     of = schedule(
         network,
         collective,
@@ -105,11 +98,7 @@ def test_groups_with_relays(collective: str, network, data: st.DataObject) -> No
         reduce_bandwidth_gbps=data.draw(st.sampled_from((0.0, 10.0))),
         seed=data.draw(st.integers(0, 100)),
     )
-    assert verify(of) == ()
-    assert computes_collective(of)
-    assert replay_schedule(of).collective_time_ns == of.collective_time_ns
-    for bound in CHUNKED_BOUNDS.values() if goes_by_chunk(of) else ():
-        assert bound(network, of.collective, of.timing).time_ns <= of.collective_time_ns
+    assert computes_collective(check(of))
     assert of.num_sends >= of.collective.least_sends
 
 
@@ -118,27 +107,15 @@ def test_members_that_have_no_link_to_one_another_use_relays(collective: str) ->
     of = schedule(topology(*ALL["ring8"]), collective, 1 << 20, 2, None, [0, 2, 5])
     assert verify(of) == ()
     assert {1, 3, 4, 6, 7} & {*of.src.tolist(), *of.dst.tolist()}
-    for kind in ("drop", "kind"):
-        for row in range(of.num_sends):
-            mutant = _mutated(of, kind, row)
-            # A copy into a relay, which has nothing to add, is as good as a reduction.
-            assert verify(mutant) or (kind == "kind" and computes_collective(mutant)), (kind, row)
-
-
-def _mutated(of, kind: str, row: int):
-    from helpers.schedules import changed, columns
-
-    new = columns(of)
-    if kind == "drop":
-        return changed(of, **{name: np.delete(column, row) for name, column in new.items()})
-    new["reduces"][row] ^= True
-    return changed(of, **new)
+    for row in range(of.num_sends):
+        assert verify(changed(of, **{name: np.delete(column, row) for name, column in columns(of).items()})), row
+        mutant = changed(of, reduces=of.reduces ^ (np.arange(of.num_sends) == row))
+        # A copy into a relay, which has nothing to add, is as good as a reduction.
+        assert verify(mutant) or computes_collective(mutant), row
 
 
 def test_a_member_fewer_is_missed() -> None:
     """What a smaller group needs is not enough for a larger one."""
-    from dataclasses import replace
-
     of = schedule(topology(*ALL["torus"]), "all-reduce", 1 << 20, 1, None, [0, 5, 7])
     larger = make_collective("all-reduce", 12, 1 << 20, 1, None, [0, 5, 7, 9])
     sizes = replace(larger, chunk_size_bytes=of.collective.chunk_size_bytes, chunk_owner=of.collective.chunk_owner)
@@ -150,14 +127,12 @@ def test_others_refuse_groups() -> None:
     for name, entry in SYNTHESIZERS.items():
         if not entry.does_groups:
             for collective in entry.collectives - UNEQUAL.keys():
-                with pytest.raises(SynthesisError, match=r"is for all 8 NPUs, not for 3 of them|expected a"):
+                with refused(r"is for all 8 NPUs, not for 3 of them|expected a", SynthesisError):
                     schedule(network, collective, 1 << 20, 1, None, [0, 2, 5], synthesizer=name)
 
 
 def _best_stars(members: int, helpers: int) -> float:
     """Least load of a port of one switch, in buffers, over all mixes of stars through members and idle NPUs: by LP."""
-    from scipy.optimize import linprog
-
     npus = members + helpers
     # What a chunk puts on the up-link of each NPU (row) if it is summed up and spread by each NPU (column); same for down-links.
     load = np.zeros((npus, npus))
@@ -170,13 +145,13 @@ def _best_stars(members: int, helpers: int) -> float:
     return float(found.fun)
 
 
-@pytest.mark.parametrize(("members", "helpers"), [(4, 0), (4, 1), (4, 2), (4, 4), (3, 5), (8, 4), (16, 4)])
+@pytest.mark.parametrize("members, helpers", [(4, 0), (4, 1), (4, 2), (4, 4), (3, 5), (8, 4), (16, 4)])
 def test_idle_npus_of_a_switch_serve_parameters(members: int, helpers: int) -> None:
     """They take the share of chunks that a linear programme gives them; its optimum is known in closed form (BytePS)."""
     best = _best_stars(members, helpers)
     closed = 2 * members * (members - 1) / (members**2 + helpers * members - 2 * helpers)
     assert best == pytest.approx(max(closed, 1))
-    network = topology(("Switch", members + helpers, 100.0, 500.0))
+    network = topology(f"Switch {members + helpers} 100")
     what = make_collective("all-reduce", network.num_npus, 64 << 20, 256 // members, members=range(members))
     timing = compute_timing(network, what, "pipelined")
     load = grow_trees(network, what, timing, 0, free_roots=True).link_ns.max() / (what.num_chunks * timing.link_hold_ns.max())
@@ -229,13 +204,13 @@ def _check_trees(network, members: list[int], packing: Packing) -> None:
 @pytest.mark.parametrize(
     "blocks",
     [
-        (("Switch", 8, 150.0, 300.0), ("Switch", 4, 12.5, 1000.0)),
-        (("Switch", 16, 150.0, 300.0), ("Switch", 2, 12.5, 1000.0)),
-        (("Ring", 2, 200.0, 50.0), ("FullyConnected", 3, 100.0, 250.0), ("Switch", 5, 50.0, 500.0)),
+        "Switch 8 150 300, Switch 4 12.5 1000",
+        "Switch 16 150 300, Switch 2 12.5 1000",
+        "Ring 2 200 50, FullyConnected 3 100 250, Switch 5",
     ],
 )
 def test_more_chunks_do_not_make_a_broadcast_on_hierarchies_slower(blocks) -> None:
-    network = topology(*blocks)
+    network = topology(blocks)
     times = []
     for chunks in (1, 8, 64, 256):
         what = make_collective("broadcast", network.num_npus, 64 << 20, chunks, 0)
@@ -243,3 +218,41 @@ def test_more_chunks_do_not_make_a_broadcast_on_hierarchies_slower(blocks) -> No
         times.append(routed(network, what, timing, 0).collective_time_ns)
     assert times == sorted(times, reverse=True)
     assert times[-1] <= 1.45 * lower_bound(network, what, timing).time_ns
+
+
+TORUS = topology("Ring 4, Ring 4")
+
+
+@examples(20)
+@given(network=topologies(12), data=st.data())
+def test_any_groups_at_once(network, data: st.DataObject) -> None:
+    collectives = []
+    for _ in range(data.draw(st.integers(1, 3))):
+        name = data.draw(st.sampled_from(sorted(COLLECTIVES)))
+        members = sorted(data.draw(st.sets(st.integers(0, network.num_npus - 1), min_size=2)))
+        root = members[-1] if name in ROOTED else None
+        size, chunks = data.draw(st.sampled_from((1 << 20, 100_003))), data.draw(st.integers(1, 2))
+        collectives.append(make_collective(name, network.num_npus, size, chunks, root, members))
+    schedules = together(network, collectives, data.draw(st.sampled_from(LINK_MODELS)), data.draw(st.sampled_from((0.0, 10.0))))
+    assert verify_together(schedules) == ()
+    assert [each.collective for each in schedules] == collectives
+    joint = join(schedules)
+    assert replay_schedule(joint).collective_time_ns == joint.collective_time_ns
+
+
+def test_what_meets_on_a_link_is_found() -> None:
+    what = [make_collective("all-gather", 16, 1 << 20, 2, None, group) for group in ([0, 1, 2, 3], [0, 4, 8, 12])]
+    first, second = together(TORUS, what, "pipelined")
+    assert verify_together((first, second)) == ()
+    late = changed(second, start_ns=second.start_ns + 1, end_ns=second.end_ns + 1)
+    assert verify(late) == ()
+    shared = np.intersect1d(first.channel, second.channel)
+    if len(shared):
+        assert verify_together((first, late)) != ()
+
+
+def test_bad_arguments() -> None:
+    with refused("found collectives on \\[\\] NPUs"):
+        together(TORUS, [], "blocking")
+    with refused("found collectives on \\[4, 16\\] NPUs"):
+        together(TORUS, [make_collective("all-gather", npus, 1 << 20) for npus in (4, 16)], "blocking")

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.examples import examples
+from helpers.examples import examples, refused
 from helpers.naive_schedule import computes_collective
 from helpers.networks import ALL, topologies, topology
-from helpers.schedules import changed, columns, schedule, schedules
-from hypothesis import assume, given
+from helpers.schedules import changed, codes, columns, schedule, schedules
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.collective import PERSONALISED
@@ -34,8 +34,6 @@ def mutate(of, kind: str, row: int, other: int):
     elif kind == "early":
         new["start_ns"][row] -= 1
         new["end_ns"][row] -= 1
-    elif kind == "slow":
-        new["end_ns"][row] += 1
     elif kind == "fast":
         new["end_ns"][row] -= 1
     elif kind == "kind":
@@ -48,9 +46,6 @@ def mutate(of, kind: str, row: int, other: int):
         new["channel"][row] = 10**6
     elif kind == "swap chunks":
         new["chunk"][[row, other]] = new["chunk"][[other, row]]
-    elif kind == "swap rows":
-        for column in new.values():
-            column[[row, other]] = column[[other, row]]
     elif kind == "later, elsewhere free":
         new["start_ns"][row] += 10 * of.collective_time_ns
         new["end_ns"][row] += 10 * of.collective_time_ns
@@ -79,16 +74,6 @@ def test_mutations_are_objected_to(kind: str, of, data: st.DataObject) -> None:
 
 @examples(20)
 @given(of=schedules(), data=st.data())
-def test_swapped_chunks_pass_only_if_the_collective_is_still_computed(of, data: st.DataObject) -> None:
-    row, other = (data.draw(st.integers(0, of.num_sends - 1)) for _ in range(2))
-    assume(of.chunk[row] != of.chunk[other])
-    mutant = mutate(of, "swap chunks", row, other)
-    if not verify(mutant):
-        assert computes_collective(mutant)
-
-
-@examples(20)
-@given(of=schedules(), data=st.data())
 def test_what_the_naive_twin_refuses_the_oracle_refuses(of, data: st.DataObject) -> None:
     row, other = (data.draw(st.integers(0, of.num_sends - 1)) for _ in range(2))
     kind = data.draw(st.sampled_from(("drop", "kind", "swap chunks", "later, elsewhere free")))
@@ -99,7 +84,7 @@ def test_what_the_naive_twin_refuses_the_oracle_refuses(of, data: st.DataObject)
 
 def test_each_violation_is_named() -> None:
     of = schedule(topology(*ALL["ring8"]), "all-gather", 1 << 20, 2, link_model="blocking")
-    codes = {
+    named = {
         "drop": {"incomplete"},
         "duplicate": {"double-booked", "redundant-send"},
         "fast": {"wrong-delay"},
@@ -109,36 +94,35 @@ def test_each_violation_is_named() -> None:
         "channel far out of range": {"no-such-channel", "incomplete"},
     }
     last = of.num_sends - 1
-    for kind, expected in codes.items():
+    for kind, expected in named.items():
         found = verify(mutate(of, kind, last, last))
-        assert {violation.code for violation in found} == expected, kind
+        assert codes(found) == expected, kind
         assert all("\n" not in str(violation) for violation in found)
 
 
 def test_early_departure_is_seen() -> None:
-    of = schedule(topology(("Mesh", 3, 50.0, 500.0)), "all-gather", 1 << 20, link_model="blocking")
+    of = schedule(topology("Mesh 3"), "all-gather", 1 << 20, link_model="blocking")
     start = of.start_ns.copy()
     forwarded = int(np.argmax(of.start_ns > 0))
     start[forwarded] -= 1
-    codes = {violation.code for violation in verify(changed(of, start_ns=start, end_ns=of.end_ns - (start != of.start_ns)))}
-    assert "chunk-absent" in codes
+    assert "chunk-absent" in codes(changed(of, start_ns=start, end_ns=of.end_ns - (start != of.start_ns)))
 
 
 def test_a_switch_serves_who_comes_first() -> None:
-    of = schedule(topology(("Switch", 5, 50.0, 500.0)), "all-gather", 1 << 20, 2, link_model="pipelined", seed=3)
+    of = schedule(topology("Switch 5"), "all-gather", 1 << 20, 2, link_model="pipelined", seed=3)
     down = of.topology.channel_down_link[of.channel]
     rows = np.flatnonzero(down == down[0])
     end = of.end_ns.copy()
     first, second = rows[np.argsort(end[rows])[-2:]]
     end[[first, second]] = end[[second, first]]
-    assert {"overtaken", "wrong-delay"} & {violation.code for violation in verify(changed(of, end_ns=end))}
+    assert {"overtaken", "wrong-delay"} & codes(changed(of, end_ns=end))
 
 
 def test_every_violation_is_returned_and_check_raises_the_first() -> None:
     of = schedule(topology(*ALL["torus"]), "all-reduce")
     nothing = changed(of, **{name: column[:0] for name, column in columns(of).items()})
     assert len(verify(nothing)) == of.collective.num_chunks * of.topology.num_npus
-    with pytest.raises(VerificationError, match=r"144 violations, the first: incomplete"):
+    with refused(r"144 violations, the first: incomplete", VerificationError):
         check(nothing)
 
 
@@ -164,13 +148,11 @@ def test_mutations_of_personalised_schedules_are_objected_to(kind: str, collecti
     if kind == "sizes":
         sizes = what.chunk_size_bytes.copy()
         sizes[0] += 1
-        assert "size-sum" in {
-            violation.code for violation in verify(replace(of, collective=replace(what, chunk_size_bytes=sizes)))
-        }
+        assert "size-sum" in codes(replace(of, collective=replace(what, chunk_size_bytes=sizes)))
         return
     if kind == "drop last hop":
         last = np.flatnonzero(of.dst == what.chunk_target[of.chunk])
-        assert "incomplete" in {violation.code for violation in verify(mutate(of, "drop", int(last[row % len(last)]), 0))}
+        assert "incomplete" in codes(mutate(of, "drop", int(last[row % len(last)]), 0))
         return
     if kind == "stray":  # a chunk leaves from where it never was
         new = columns(of)
@@ -182,10 +164,9 @@ def test_mutations_of_personalised_schedules_are_objected_to(kind: str, collecti
 
 
 def test_relays_may_keep_what_they_passed_on_but_not_send_what_they_lack() -> None:
-    of = schedule(topology(("Mesh", 3, 50.0, 500.0)), "scatter", 3000)  # 0 -> 1, 0 -> 1 -> 2
+    of = schedule(topology("Mesh 3"), "scatter", 3000)  # 0 -> 1, 0 -> 1 -> 2
     assert sorted(zip(of.src.tolist(), of.dst.tolist(), strict=True)) == [(0, 1), (0, 1), (1, 2)]
     onward = int(np.flatnonzero(of.src == 1)[0])
     relayed = int(np.flatnonzero((of.chunk == of.chunk[onward]) & (of.src == 0))[0])
-    codes = {violation.code for violation in verify(mutate(of, "drop", relayed, relayed))}
-    assert "chunk-absent" in codes
-    assert {violation.code for violation in verify(mutate(of, "drop", onward, onward))} == {"incomplete"}
+    assert "chunk-absent" in codes(mutate(of, "drop", relayed, relayed))
+    assert codes(mutate(of, "drop", onward, onward)) == {"incomplete"}

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from helpers.examples import examples
+from helpers.schedules import codes
 from helpers.symmetric import task, tasks
 from hypothesis import given
 from hypothesis import strategies as st
@@ -73,26 +74,26 @@ def test_accepts_only_what_the_ordinary_oracle_accepts(schedule: SymmetricSchedu
 
 
 def test_each_fault_has_its_code() -> None:
-    what = task((("Ring", 4, 50.0, 500.0), ("Switch", 3, 25.0, 100.0)), "all-reduce", 1 << 20, 2)
+    what = task("Ring 4, Switch 3 25 100", "all-reduce", 1 << 20, 2)
     schedule = synthesize_symmetric(what)
     columns = {name: getattr(schedule, name) for name in COLUMNS}
 
-    def codes(**changed: np.ndarray) -> set[str]:
-        return {violation.code for violation in verify_symmetric(replace(schedule, **(columns | changed)))}
+    def of(**changed: np.ndarray) -> set[str]:
+        return codes(verify_symmetric(replace(schedule, **(columns | changed))))
 
-    assert codes() == set()
+    assert of() == set()
     early = schedule.start_ns - schedule.start_ns[5]
-    assert "negative-start" in codes(start_ns=early, end_ns=early + (schedule.end_ns - schedule.start_ns))
-    assert codes(end_ns=schedule.end_ns + (np.arange(schedule.num_rows) == 3)) >= {"delay"}
-    assert codes(start_ns=schedule.start_ns[::-1].copy(), end_ns=schedule.end_ns[::-1].copy()) >= {"unordered"}
-    assert codes(chunk=np.zeros_like(schedule.chunk)) >= {"incomplete", "redundant-send"}
-    assert codes(chunk=schedule.chunk + 2) == {"no-such-chunk"}
-    assert codes(dst=schedule.dst * 0 + 99) == {"no-such-destination"}
-    assert codes(dst=schedule.src) == {"no-such-channel"}
-    assert codes(reduces=~schedule.reduces) >= {"counted-out", "chunk-absent"}
-    assert codes(chunk=schedule.chunk[:-1]) == {"shape"}
+    assert "negative-start" in of(start_ns=early, end_ns=early + (schedule.end_ns - schedule.start_ns))
+    assert of(end_ns=schedule.end_ns + (np.arange(schedule.num_rows) == 3)) >= {"delay"}
+    assert of(start_ns=schedule.start_ns[::-1].copy(), end_ns=schedule.end_ns[::-1].copy()) >= {"unordered"}
+    assert of(chunk=np.zeros_like(schedule.chunk)) >= {"incomplete", "redundant-send"}
+    assert of(chunk=schedule.chunk + 2) == {"no-such-chunk"}
+    assert of(dst=schedule.dst * 0 + 99) == {"no-such-destination"}
+    assert of(dst=schedule.src) == {"no-such-channel"}
+    assert of(reduces=~schedule.reduces) >= {"counted-out", "chunk-absent"}
+    assert of(chunk=schedule.chunk[:-1]) == {"shape"}
     together = np.zeros_like(schedule.start_ns)
-    assert codes(start_ns=together, end_ns=schedule.end_ns - schedule.start_ns) >= {"double-booked", "counted-out"}
+    assert of(start_ns=together, end_ns=schedule.end_ns - schedule.start_ns) >= {"double-booked", "counted-out"}
 
 
 RING_BLOCK = type(BUILDING_BLOCKS["Ring"])
@@ -117,9 +118,9 @@ class Flipping(RING_BLOCK):  # type: ignore[misc, valid-type]
         return BitwiseTranslations()
 
 
-@pytest.mark.parametrize(("block", "size"), [(Lame(), 4), (Flipping(), 8)])
+@pytest.mark.parametrize("block, size", [(Lame(), 4), (Flipping(), 8)])
 def test_a_network_that_is_not_known_to_be_symmetric_is_refused(block, size: int, monkeypatch) -> None:
-    what = task((("Ring", size, 50.0, 500.0),))
+    what = task(f"Ring {size}")
     schedule = synthesize_symmetric(what)
     assert verify_symmetric(schedule) == ()
     monkeypatch.setitem(BUILDING_BLOCKS, "Ring", block)
@@ -127,7 +128,7 @@ def test_a_network_that_is_not_known_to_be_symmetric_is_refused(block, size: int
 
 
 def test_a_mesh_is_refused_even_if_a_task_has_one() -> None:
-    schedule = synthesize_symmetric(task((("Ring", 4, 50.0, 500.0),)))
-    forged = task((("Ring", 4, 50.0, 500.0),))
+    schedule = synthesize_symmetric(task("Ring 4"))
+    forged = task("Ring 4")
     object.__setattr__(forged, "dimensions", (Dimension("Mesh", 4, 50.0, 500.0),))
-    assert {violation.code for violation in verify_symmetric(replace(schedule, task=forged))} == {"not-symmetric"}
+    assert codes(verify_symmetric(replace(schedule, task=forged))) == {"not-symmetric"}

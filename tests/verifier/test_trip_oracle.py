@@ -6,15 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers.examples import refused
 from helpers.fabrics import TWO_LEVELS
+from helpers.schedules import codes
 
 from astra_tacos.collective import make_collective
 from astra_tacos.schedule.messages import Sends
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.solver.synthesize import check_schedule
-from astra_tacos.support.errors import ConfigError, VerificationError
-from astra_tacos.verifier.schedule_oracle import verify
+from astra_tacos.support.errors import VerificationError
 
 REDUCE = make_collective("reduce", 7, 4096, 1, 0, [0, 1])
 BROADCAST = make_collective("broadcast", 7, 4096, 1, 0, [0, 1, 2])
@@ -28,10 +29,6 @@ def played(collective, *rows: tuple[int, int, int, bool]):
     return settle(TWO_LEVELS, collective, compute_timing(TWO_LEVELS, collective, "pipelined"), sends)
 
 
-def codes(schedule) -> set[str]:
-    return {violation.code for violation in verify(schedule)}
-
-
 GOOD = ((0, 1, 4, False), (0, 4, 0, True))
 SPREAD = ((0, 0, 4, False), (0, 4, 1, False), (1, 1, 4, False), (1, 4, 6, False), (1, 6, 5, False), (1, 5, 2, False))
 
@@ -42,7 +39,7 @@ def test_hops_of_a_trip_are_one_send() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "rows"),
+    "code, rows",
     [
         ("trip-start", ((0, 4, 0, True),)),
         ("trip-end", ((0, 1, 4, False),)),
@@ -71,14 +68,10 @@ def test_partial_sums_do_not_meet_on_the_way() -> None:
 
 
 def test_a_hop_that_leaves_too_early_is_found() -> None:
-    schedule = played(REDUCE, *GOOD)
-    early = schedule.start_ns - np.array([0, 1])
-    assert "trip-early" in codes(replace(schedule, start_ns=early, end_ns=schedule.end_ns - np.array([0, 1])))
+    schedule, one = played(REDUCE, *GOOD), np.array([0, 1])
+    early = replace(schedule, start_ns=schedule.start_ns - one, end_ns=schedule.end_ns - one)
+    assert "trip-early" in codes(early)
     with pytest.raises(VerificationError):
-        check_schedule(replace(schedule, start_ns=early, end_ns=schedule.end_ns - np.array([0, 1])))
-
-
-def test_rows_have_trips_where_devices_forward() -> None:
-    schedule = played(REDUCE, *GOOD)
-    with pytest.raises(ConfigError, match="trip"):
+        check_schedule(early)
+    with refused("trip"):  # rows have trips where devices forward
         replace(schedule, trip=None)

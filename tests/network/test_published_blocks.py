@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import networkx
 import numpy as np
 import pytest
-from helpers.networks import topology
+from helpers.networks import ends_of, topology
 from helpers.schedules import schedule
 
 from astra_tacos.bounds import chunked_lower_bound
+from astra_tacos.network.blocks.hypercube import HYPERCUBE
 from astra_tacos.network.blocks.twisted_torus import TWISTED_TORUS
 from astra_tacos.synthesizer.parts.rings import find_rings
 
@@ -41,15 +43,6 @@ def test_a_square_has_neighbours_one_and_k_apart(k: int) -> None:
     assert set(((links.dst - links.src) % (k * k)).tolist()) == {1, k, k * k - k, k * k - 1}
 
 
-@pytest.mark.parametrize("size", [8, 9, 16, 18, 32, 50, 64])
-def test_two_disjoint_cycles_use_every_link(size: int) -> None:
-    network = topology(("TwistedTorus", size, 50.0, 500.0))
-    rings = find_rings(network)
-    used = network.channel_of(rings, np.roll(rings, -1, axis=1))
-    assert len(rings) == 4 and used.min() >= 0
-    assert len(np.unique(used)) == network.num_links
-
-
 def test_a_file_of_others_is_such_a_network() -> None:
     """The 4 x 4 x 8 of ROCm-ASTRAsim, an ns-3 topology: a twisted square of 16 times a ring of 8."""
     path = PEERS / "ns3_topology" / "128nodes_TwistedTorus_4x4x8.txt"
@@ -57,8 +50,8 @@ def test_a_file_of_others_is_such_a_network() -> None:
         pytest.skip(f"NOT TESTED against a twisted torus of others: {path} is missing; set ASTRA_TACOS_PEERS")
     rows = [line.split()[:2] for line in path.read_text().splitlines()[2:] if len(line.split()) == 5]
     theirs = {(int(a) - 128, int(b) - 128) for a, b in rows if min(int(a), int(b)) >= 128}  # between the NPUs' own switches
-    network = topology(("TwistedTorus", 16, 50.0, 500.0), ("Ring", 8, 50.0, 500.0))
-    assert theirs == set(zip(network.link_src.tolist(), network.link_dst.tolist(), strict=True))
+    network = topology("TwistedTorus 16, Ring 8")
+    assert theirs == set(ends_of(network))
 
 
 def test_the_twist_makes_broadcasts_shorter() -> None:
@@ -72,3 +65,39 @@ def test_the_twist_makes_broadcasts_shorter() -> None:
             chunked_lower_bound(of.topology, of.collective, of.timing).time_ns, rel=1e-3
         )
     assert times == pytest.approx({"TwistedTorus": 4e6, "Ring": 6e6}, rel=1e-3)
+
+
+@pytest.mark.parametrize("bits", [2, 3, 6])
+def test_it_is_the_cube(bits: int) -> None:
+    links = HYPERCUBE.links(1 << bits)
+    own = networkx.DiGraph(zip(links.src.tolist(), links.dst.tolist(), strict=True))
+    cube = networkx.relabel_nodes(networkx.hypercube_graph(bits), lambda at: sum(bit << i for i, bit in enumerate(at)))
+    assert set(own.edges) == set(cube.to_directed().edges)
+
+
+def test_routes_correct_the_lowest_bit_first() -> None:
+    src, dst = np.indices((64, 64)).reshape(2, -1)
+    wrong = src ^ dst
+    assert np.array_equal(HYPERCUBE.next_member(64, src, dst), src ^ (wrong & -wrong))
+    assert HYPERCUBE.num_crossed(64, src, dst).tolist() == [int(bits).bit_count() for bits in wrong]
+
+
+@pytest.mark.parametrize("name", ["hierarchical", "halving-doubling"])
+def test_recursive_doubling_takes_a_step_for_every_bit(name: str) -> None:
+    """A shard of 1 KiB, a latency of 1 ms."""
+    network = topology("Hypercube 16 50 1e+06")
+    found = schedule(network, "all-gather", 1024, 1, synthesizer=name, link_model="pipelined").collective_time_ns
+    assert found == pytest.approx(4e6, rel=1e-3)
+
+
+HYPERCUBES = [(f"Hypercube {1 << bits}", 2 * pairs) for bits, pairs in ((2, 1), (3, 1), (4, 2), (5, 2), (6, 3))]
+
+
+@pytest.mark.parametrize("block, rings", [*((f"TwistedTorus {size}", 4) for size in (8, 9, 16, 18, 32, 50, 64)), *HYPERCUBES])
+def test_disjoint_cycles(block: str, rings: int) -> None:
+    """Two of a twisted torus use every link; a hypercube has one for every two bits."""
+    network = topology(block)
+    found = find_rings(network)
+    used = network.channel_of(found, np.roll(found, -1, axis=1))
+    assert len(found) == rings and used.min() >= 0
+    assert len(np.unique(used)) == used.size and (used.size == network.num_links or block.startswith("H"))
