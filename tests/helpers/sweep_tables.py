@@ -10,12 +10,8 @@ from typing import Any
 import numpy as np
 from helpers.networks import config
 
-from astra_tacos.bounds.certificate import certify
-from astra_tacos.collective import make_collective
-from astra_tacos.network.composition import build_topology
+from astra_tacos import AstraTacosError, build_topology, certify, make_collective, synthesize
 from astra_tacos.report.sweep_columns import SweepColumns
-from astra_tacos.solver.synthesize import synthesize
-from astra_tacos.support.errors import AstraTacosError
 from astra_tacos.support.units import BYTES_PER_GB, BYTES_PER_GIB
 
 _LINKS_PER_NPU = {"Ring": lambda size: 2, "FullyConnected": lambda size: size - 1, "Switch": lambda size: 1}

@@ -9,20 +9,23 @@ import pytest
 from helpers.lint_runs import RunFiles, coll, comp
 from helpers.plans import QUICK, contents, planned, written
 
-from astra_tacos.collective import make_collective
-from astra_tacos.network.composition import build_topology
+from astra_tacos import (
+    SYNTHESIZERS,
+    CommType,
+    NetworkConfig,
+    RunInputs,
+    SearchOptions,
+    build_topology,
+    make_collective,
+    read_network,
+    synthesize,
+    verify,
+)
 from astra_tacos.network.failures import find_renumbering
-from astra_tacos.network.network_config import NetworkConfig, read_network
 from astra_tacos.planner import plan as planning
 from astra_tacos.planner.alike import find_alike
 from astra_tacos.planner.workload import find_workload
-from astra_tacos.run.run import RunInputs
-from astra_tacos.run.trace.schema import CommType
 from astra_tacos.schedule.renumbered import renumbered
-from astra_tacos.solver.synthesize import synthesize
-from astra_tacos.synthesizer import SYNTHESIZERS
-from astra_tacos.synthesizer.search.search_options import SearchOptions
-from astra_tacos.verifier.schedule_oracle import verify
 
 TORUS = """topology: [ Ring, Ring ]
 npus_count: [ 4, 2 ]

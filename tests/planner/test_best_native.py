@@ -13,6 +13,7 @@ from helpers.lint_runs import RunFiles, coll, comp
 from helpers.plans import planned, written
 from numpy.typing import NDArray
 
+from astra_tacos import AstraTacosError, CommType, RunInputs, SearchOptions, read_run, replay_run
 from astra_tacos.planner import best_native as search
 from astra_tacos.planner import written_run as rewrite
 from astra_tacos.planner.best_native import BestNative, best_native
@@ -22,14 +23,9 @@ from astra_tacos.planner.workload import (
     find_workload,
 )
 from astra_tacos.replayer.native import NATIVE_ALGORITHMS
-from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import CONGESTION_AWARE, CONGESTION_UNAWARE, CUT_THROUGH
-from astra_tacos.run.run import RunInputs, read_run
 from astra_tacos.run.system import COMM_KEYS
-from astra_tacos.run.trace.schema import CommType
 from astra_tacos.solver.possibility import judge_end
-from astra_tacos.support.errors import AstraTacosError
-from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.verifier.run_oracle import verify_run
 
 QUICK = SearchOptions("ring", trials=1, threads=1, chunks_per_npu=1)

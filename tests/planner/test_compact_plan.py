@@ -11,7 +11,22 @@ import pytest
 from helpers.compact_runs import random_compact_run
 from helpers.generated import small_model, write_network
 
-from astra_tacos.network.network_config import Dimension, read_network
+from astra_tacos import (
+    BACKENDS,
+    AstraTacosError,
+    Backend,
+    ConfigError,
+    Dimension,
+    Parallelism,
+    RunInputs,
+    Step,
+    generate,
+    read_compact,
+    read_network,
+    read_run,
+    replay_classes,
+    replay_run,
+)
 from astra_tacos.planner.compact.bound import _rates, compact_bound
 from astra_tacos.planner.compact.cases import find_cases, with_schedules
 from astra_tacos.planner.compact.plan import plan_compact
@@ -20,18 +35,12 @@ from astra_tacos.planner.run_bound import run_bound
 from astra_tacos.planner.run_files import write_system
 from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.workload import find_workload
-from astra_tacos.replayer.run_replay import replay_classes, replay_run
-from astra_tacos.run.backend import BACKENDS, Backend
-from astra_tacos.run.compact_run import fixed_dimensions, read_compact
+from astra_tacos.run.compact_run import fixed_dimensions
 from astra_tacos.run.groups import ALL_RANKS, group_ids
-from astra_tacos.run.run import NATIVE, RunInputs, read_run
+from astra_tacos.run.run import NATIVE
 from astra_tacos.run.system import PER_NODE_KEY
-from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.support.units import bytes_per_ns
 from astra_tacos.synthesizer.symmetric.chunks import best_symmetric
-from astra_tacos.workload.generator.directory import generate
-from astra_tacos.workload.generator.parallelism import Parallelism
-from astra_tacos.workload.generator.step import Step
 
 DENSE = Step(small_model(), Parallelism(4, 2, 4, order=("tp", "ep", "pp", "dp")), 4)
 EXPERTS = Step(small_model(experts=4, top_k=2), Parallelism(8, 2, 2, 4, ("ep", "tp", "pp", "dp")), 2, buckets=2)

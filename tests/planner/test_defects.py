@@ -11,9 +11,8 @@ from helpers.lint_runs import RunFiles, coll
 from helpers.plans import lint_plan, planned, written
 from helpers.schedules import changed, columns
 
-from astra_tacos.run.trace.schema import CommType
-from astra_tacos.synthesizer import SYNTHESIZERS, auto_synthesizers
-from astra_tacos.synthesizer.search.search_options import SearchOptions
+from astra_tacos import SYNTHESIZERS, CommType, SearchOptions
+from astra_tacos.synthesizer import auto_synthesizers
 
 HALVES = {"1": [0, 2, 4], "2": [1, 3, 5]}
 ONE_TRIAL = SearchOptions(chunks_per_npu="auto", trials=1, budget=300_000)

@@ -10,11 +10,21 @@ import pytest
 from helpers.command import run as command
 from helpers.generated import small_model, write_network
 
-from astra_tacos.planner.endpoint.endpoint import divide_endpoint
+from astra_tacos import (
+    ConfigError,
+    Device,
+    Npu,
+    Parallelism,
+    Partition,
+    RunInputs,
+    Step,
+    divide_endpoint,
+    generate,
+    read_run,
+    replay_run,
+)
 from astra_tacos.planner.endpoint.npu import (
     Mode,
-    Npu,
-    Partition,
     Traffic,
     hierarchical_sent_bytes,
     needed_memory_gbps,
@@ -23,13 +33,6 @@ from astra_tacos.planner.endpoint.npu import (
     traffic_of,
 )
 from astra_tacos.planner.run_files import planned_inputs
-from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.run.run import RunInputs, read_run
-from astra_tacos.support.errors import ConfigError
-from astra_tacos.workload.generator.cost import Device
-from astra_tacos.workload.generator.directory import generate
-from astra_tacos.workload.generator.parallelism import Parallelism
-from astra_tacos.workload.generator.step import Step
 
 
 @pytest.mark.parametrize(("ranks", "without", "with_last"), [(4, 1.33, 1.67), (8, 1.43, 1.57), (16, 1.47, 1.53)])

@@ -11,14 +11,13 @@ from helpers.examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
+from astra_tacos import CommType, NodeType, replay_run
 from astra_tacos.planner.retime.candidates import Candidates
 from astra_tacos.planner.retime.exposure_bound import QuickestBytes, least_exposed_ns
 from astra_tacos.planner.retime.request import parse_schedule
 from astra_tacos.planner.retime.symmetry import read_graph
 from astra_tacos.planner.retime.tasks import Operation, Task, TaskGraph
 from astra_tacos.planner.workload import find_workload
-from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.run.trace.schema import CommType, NodeType
 
 from .test_policies import KINDS, SCHEDULES, made
 

@@ -15,11 +15,9 @@ from helpers.plans import golden_inputs, lint_plan, quickly_planned
 from hypothesis import given
 from hypothesis import strategies as st
 
+from astra_tacos import RunInputs, Topology, read_run, replay_run
 from astra_tacos.network.packet_links import DeviceRoutes
-from astra_tacos.network.topology import Topology
 from astra_tacos.planner.group_topology import fabric_views
-from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.run.run import RunInputs, read_run
 
 SMALL = ("--layers", "2", "--hidden", "128", "--heads", "8", "--sequence", "64", "--vocab", "512", "--buckets", "2")
 RUNS = {

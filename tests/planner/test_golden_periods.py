@@ -6,16 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from astra_tacos.planner.request import PlanRequest
+from astra_tacos import (
+    Device,
+    LayeredModel,
+    LayeredStep,
+    ModelLayer,
+    Parallelism,
+    PlanRequest,
+    RunInputs,
+    generate,
+    read_run,
+    replay_run,
+)
 from astra_tacos.planner.retime.schedule_run import schedule_run
 from astra_tacos.planner.run_files import planned_inputs
-from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.run.run import RunInputs, read_run
-from astra_tacos.workload.generator.cost import Device
-from astra_tacos.workload.generator.directory import generate
-from astra_tacos.workload.generator.layered_model import LayeredModel, ModelLayer
-from astra_tacos.workload.generator.layered_step import LayeredStep
-from astra_tacos.workload.generator.parallelism import Parallelism
 
 UNIT_US = 1000
 UNIT_BYTES = 4_000_000

@@ -11,17 +11,12 @@ import pytest
 from helpers.lint_runs import RunFiles, coll, comp
 from helpers.plans import QUICK, attributes, contents, lint_plan, messages, planned, quickly_planned, written
 
-from astra_tacos.collective import make_collective
-from astra_tacos.network.composition import build_topology
+from astra_tacos import CommType, PlanResult, RunInputs, build_topology, make_collective, read_run, replay_run
 from astra_tacos.planner.joint.joint_sets import joint_sets
 from astra_tacos.planner.joint.joint_synthesis import JointCollective, joined
-from astra_tacos.planner.plan_result import PlanResult
 from astra_tacos.planner.workload import find_workload
-from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.chunks import part_of, read_trace_parts
 from astra_tacos.run.patterns import GROUP_ATTRIBUTE
-from astra_tacos.run.run import RunInputs, read_run
-from astra_tacos.run.trace.schema import CommType
 from astra_tacos.schedule.joint import join
 from astra_tacos.synthesizer.routing.route import together
 from astra_tacos.verifier.run_oracle import verify_run

@@ -9,9 +9,8 @@ import pytest
 from helpers.lint_runs import RunFiles, coll, comp, recv, send
 from helpers.plans import QUICK, planned, written
 
+from astra_tacos import read_run, replay_run
 from astra_tacos.planner.workload import DEFAULT_FACTOR, find_workload, limit_messages, native_messages
-from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.run.run import read_run
 
 RING = RunFiles(ranks=[[comp(0, us=1), coll(1, [0], size=1 << 20), coll(2, [1], size=1 << 14)] for _ in range(4)], npus=(4,))
 

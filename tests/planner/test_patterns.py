@@ -8,13 +8,8 @@ import pytest
 from helpers.lint_runs import RunFiles, coll, comp, one_step_exchange
 from helpers.plans import attributes, contents, lint_plan, messages, planned, written
 
-from astra_tacos.collective import COLLECTIVES
+from astra_tacos import COLLECTIVES, CommType, ConfigError, PlanRequest, SearchOptions, load_schedule
 from astra_tacos.planner.plan import plan
-from astra_tacos.planner.request import PlanRequest
-from astra_tacos.run.trace.schema import CommType
-from astra_tacos.schedule.storage import load_schedule
-from astra_tacos.support.errors import ConfigError
-from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 
 @pytest.mark.parametrize("pattern", [CommType.BROADCAST, CommType.REDUCE, CommType.REDUCE_SCATTER_BLOCK])

@@ -13,18 +13,13 @@ from helpers.command import run as command
 from helpers.lint_runs import RunFiles, coll, comp, recv, send
 from helpers.plans import QUICK, attributes, lint_plan, messages, quickly_planned, written
 
-from astra_tacos.network.network_config import Dimension
+from astra_tacos import CommType, ConfigError, Dimension, PlanRequest, ReplayError, RunInputs, read_run, replay_run
 from astra_tacos.planner.permuted_run import write_permuted
 from astra_tacos.planner.place import Demand, PlacementCost, exchange, find_placements, place
 from astra_tacos.planner.placed_plan import plan_placed
-from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.run_files import planned_inputs
 from astra_tacos.planner.workload import find_workload
-from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.placement_matrix import Axis, find_axes, npu_of_rank, placements, read_axes
-from astra_tacos.run.run import RunInputs, read_run
-from astra_tacos.run.trace.schema import CommType
-from astra_tacos.support.errors import ConfigError, ReplayError
 
 
 @pytest.mark.parametrize(

@@ -15,19 +15,23 @@ import pytest
 from helpers.lint_runs import RunFiles, coll, comp, recv, send
 from helpers.plans import QUICK, attributes, contents, lint_plan, messages, planned, quickly_planned, written
 
+from astra_tacos import (
+    CommType,
+    ConfigError,
+    PlanRequest,
+    RunInputs,
+    Schedule,
+    SearchOptions,
+    load_schedule,
+    read_run,
+    replay_run,
+)
 from astra_tacos.planner.plan import plan
-from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.solution import PLAN_OPTIONS
 from astra_tacos.planner.synthesis_cache import SynthesisCache
-from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import CONGESTION_AWARE
 from astra_tacos.run.recording import load_recording
-from astra_tacos.run.run import NATIVE, RunInputs, read_run
-from astra_tacos.run.trace.schema import CommType
-from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.storage import load_schedule
-from astra_tacos.support.errors import ConfigError
-from astra_tacos.synthesizer.search.search_options import SearchOptions
+from astra_tacos.run.run import NATIVE
 
 AG, RS = CommType.ALL_GATHER, CommType.REDUCE_SCATTER
 

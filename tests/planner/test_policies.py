@@ -14,7 +14,23 @@ from helpers.generated import small_model, write_network
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos.planner.request import PlanRequest
+from astra_tacos import (
+    AstraTacosError,
+    CommType,
+    ConfigError,
+    Device,
+    LayeredModel,
+    LayeredStep,
+    ModelLayer,
+    NodeType,
+    Parallelism,
+    PlanRequest,
+    RunInputs,
+    Step,
+    generate,
+    read_run,
+    replay_run,
+)
 from astra_tacos.planner.retime.candidates import Candidates
 from astra_tacos.planner.retime.legality import violations
 from astra_tacos.planner.retime.policies import POLICIES
@@ -24,19 +40,9 @@ from astra_tacos.planner.retime.search import search
 from astra_tacos.planner.retime.written import write_scheduled
 from astra_tacos.planner.run_files import planned_inputs
 from astra_tacos.planner.workload import find_workload
-from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.chunks import shared_plans
-from astra_tacos.run.run import RunInputs, read_run
 from astra_tacos.run.trace.node_bytes import attribute, encode_messages, read_messages, set_attribute
 from astra_tacos.run.trace.reader import read_names
-from astra_tacos.run.trace.schema import CommType, NodeType
-from astra_tacos.support.errors import AstraTacosError, ConfigError
-from astra_tacos.workload.generator.cost import Device
-from astra_tacos.workload.generator.directory import generate
-from astra_tacos.workload.generator.layered_model import LayeredModel, ModelLayer
-from astra_tacos.workload.generator.layered_step import LayeredStep
-from astra_tacos.workload.generator.parallelism import Parallelism
-from astra_tacos.workload.generator.step import Step
 
 KINDS: dict[str, Any] = {
     "dp": {"parallelism": Parallelism(dp=4), "buckets": 2},

@@ -12,11 +12,9 @@ from helpers.runs import ONE_DIMENSION, SEVERAL_DIMENSIONS, Tastes, random_run, 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from astra_tacos import ConfigError, RunInputs, SearchOptions, read_run
 from astra_tacos.replayer.run_replay import try_replay
 from astra_tacos.run.backend import CONGESTION_AWARE
-from astra_tacos.run.run import RunInputs, read_run
-from astra_tacos.support.errors import ConfigError
-from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 TASTES = Tastes(lost=0, empty=0, replay_only=0, same_tag=0, broadcast=0, invalid=0, roofline=0, cycle=0, instant=0)
 """Nothing that would make ASTRA-sim itself stall, whatever its collectives, and no Broadcast, in which it only waits."""

@@ -8,10 +8,7 @@ from pathlib import Path
 from helpers.command import run as command
 from helpers.generated import small_model, write_network
 
-from astra_tacos.workload.generator.cost import Device
-from astra_tacos.workload.generator.directory import generate
-from astra_tacos.workload.generator.parallelism import Parallelism
-from astra_tacos.workload.generator.step import Step
+from astra_tacos import Device, Parallelism, Step, generate
 
 QUICK = ("--no-cache", "--synthesizer", "ring", "--trials", "1", "--threads", "1")
 

@@ -9,13 +9,11 @@ import pytest
 from helpers.lint_runs import RunFiles, coll, comp, recv, send
 from helpers.plans import planned, written
 
-from astra_tacos.network.composition import build_topology
+from astra_tacos import CommType, build_topology, replay_run
 from astra_tacos.planner.run_bound import RunBound, run_bound
 from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.workload import find_workload
-from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import CONGESTION_AWARE
-from astra_tacos.run.trace.schema import CommType
 from astra_tacos.support.units import BYTES_PER_GIB, NS_PER_S
 
 SIZE = 1 << 20

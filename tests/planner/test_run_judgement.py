@@ -10,16 +10,14 @@ import pytest
 from helpers.lint_runs import RunFiles, coll, comp
 from helpers.plans import planned, written
 
+from astra_tacos import BACKENDS, PlanResult, RunInputs, SearchOptions, read_network, read_run, replay_run
 from astra_tacos.cli.shared.plan_table import _native_rows
-from astra_tacos.network.network_config import read_network
 from astra_tacos.planner.best_native import best_native
-from astra_tacos.planner.plan_result import JudgedRun, PlanResult, fair_judges, notes_on_other_plan
+from astra_tacos.planner.plan_result import JudgedRun, fair_judges, notes_on_other_plan
 from astra_tacos.planner.workload import find_workload
-from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CONGESTION_UNAWARE
-from astra_tacos.run.run import RunInputs, read_run
+from astra_tacos.run.backend import CONGESTION_AWARE, CONGESTION_UNAWARE
 from astra_tacos.solver.judges import Judge
-from astra_tacos.synthesizer.search.search_options import THOROUGH, SearchOptions
+from astra_tacos.synthesizer.search.search_options import THOROUGH
 
 NETWORK = "topology: [FullyConnected, Switch]\nnpus_count: [4, 2]\nbandwidth: [100, 25]\nlatency: [300, 1000]\n"
 OPTIONS = SearchOptions(chunks_per_npu="auto", trials=1, budget=2_000_000, max_sends=20_000)

@@ -11,7 +11,19 @@ import pytest
 from helpers.generated import small_model, write_network
 
 import astra_tacos.planner.retime.symmetry as reading
-from astra_tacos.planner.request import PlanRequest
+from astra_tacos import (
+    ConfigError,
+    Device,
+    LayeredModel,
+    LayeredStep,
+    ModelLayer,
+    Parallelism,
+    PlanRequest,
+    RunInputs,
+    Step,
+    generate,
+    replay_run,
+)
 from astra_tacos.planner.retime.candidates import Candidates
 from astra_tacos.planner.retime.legality import violations
 from astra_tacos.planner.retime.policies import POLICIES
@@ -23,15 +35,6 @@ from astra_tacos.planner.retime.tasks import Programs
 from astra_tacos.planner.retime.written import write_scheduled
 from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.planner.workload import Workload, find_workload
-from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.run.run import RunInputs
-from astra_tacos.support.errors import ConfigError
-from astra_tacos.workload.generator.cost import Device
-from astra_tacos.workload.generator.directory import generate
-from astra_tacos.workload.generator.layered_model import LayeredModel, ModelLayer
-from astra_tacos.workload.generator.layered_step import LayeredStep
-from astra_tacos.workload.generator.parallelism import Parallelism
-from astra_tacos.workload.generator.step import Step
 
 
 def inputs_of(folder: Path, parallelism: Parallelism, steps: int = 2) -> RunInputs:

@@ -8,10 +8,7 @@ import pytest
 from helpers.lint_runs import Node, RunFiles, coll, comp
 from helpers.plans import attributes, lint_plan, messages, planned, same_or_faster, written
 
-from astra_tacos.planner.plan_result import PlanResult
-from astra_tacos.run.run import RunInputs
-from astra_tacos.run.trace.schema import CommType
-from astra_tacos.synthesizer.search.search_options import SearchOptions
+from astra_tacos import CommType, PlanResult, RunInputs, SearchOptions
 
 STAYS = CommType.ALL_TO_ALL
 """What `tacos` does not do."""

@@ -12,11 +12,9 @@ from click.testing import CliRunner
 from conftest import INPUTS_VARIABLE
 from helpers.plans import QUICK, attributes, contents, golden_inputs, lint_plan, messages, planned
 
+from astra_tacos import NodeType, RunInputs, read_run, replay_run
 from astra_tacos.cli.generate import generate
 from astra_tacos.planner.solution import PLAN_OPTIONS
-from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.run.run import RunInputs, read_run
-from astra_tacos.run.trace.schema import NodeType
 
 NETWORKS = {
     "torus": (("Ring", 4), ("Ring", 4)),

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from astra_tacos import ConfigError
 from astra_tacos.report.figure.figure_style import FORMATS, save_figure
-from astra_tacos.support.errors import ConfigError
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 from helpers.browser import PHONE, opened, saved
 
+from astra_tacos import ConfigError
 from astra_tacos.report.html import page as frame
 from astra_tacos.report.html.page import Section, encode, render_page
-from astra_tacos.support.errors import ConfigError
 
 NASTY = "<script>alert(1)</script> & \"quotes\" 'single' </title>"
 NUM_BARS, NUM_ROWS = 9_000, 30

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from astra_tacos import ConfigError
 from astra_tacos.report.figure.figure_style import save_figure
 from astra_tacos.report.figure.policy_plot import draw_policies
 from astra_tacos.report.html.run_bars import schedule_section
 from astra_tacos.report.policy_times import AS_IS, policy_times
-from astra_tacos.support.errors import ConfigError
 
 
 def tried(name: str, *uses: str, end_ns: int | None, exposed_ns: int = 10) -> dict[str, Any]:

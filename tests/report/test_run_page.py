@@ -13,12 +13,12 @@ from helpers.lint_runs import RunFiles, coll, comp, recv, send
 from helpers.plans import planned, written
 from helpers.recordings import random_recording, write_replay
 
+from astra_tacos import ConfigError
 from astra_tacos.report.html.page import MOST_PAGE_BYTES
 from astra_tacos.report.html.run import plan_page, replay_page
 from astra_tacos.report.html.run_data import choose_rows, link_data
 from astra_tacos.report.rank_states import find_segments
 from astra_tacos.run.recording import Recording, load_recording
-from astra_tacos.support.errors import ConfigError
 
 
 def two_stages() -> RunFiles:

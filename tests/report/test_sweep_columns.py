@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from astra_tacos import ConfigError
 from astra_tacos.report.sweep_columns import MEASURES, SweepColumns, measure_of, pareto_front
-from astra_tacos.support.errors import ConfigError
 
 
 def test_columns_have_one_length() -> None:

@@ -13,12 +13,12 @@ import pytest
 from helpers.browser import PHONE, opened, saved
 from helpers.sweep_tables import as_columns, made_up_sweep, odd_sweep, real_sweep, workload_sweep
 
+from astra_tacos import ConfigError
 from astra_tacos.report.html.page import MOST_PAGE_BYTES
 from astra_tacos.report.html.sweep import Best, best_points, render_sweep
 from astra_tacos.report.html.sweep_data import as_numbers, as_texts, round_to, varying_columns
 from astra_tacos.report.style import look_of
 from astra_tacos.report.sweep_columns import SweepColumns
-from astra_tacos.support.errors import ConfigError
 
 SIZE = 1 << 28
 """The largest of the real sweep, which pictures start with."""

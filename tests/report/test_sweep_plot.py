@@ -13,13 +13,13 @@ from helpers.figures import check_nothing_is_cut, check_same_bytes, drawn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from astra_tacos import ConfigError
 from astra_tacos.report.figure.figure_style import WIDTHS, save_figure
 from astra_tacos.report.figure.sweep_axis import scale_of
 from astra_tacos.report.figure.sweep_plot import draw_sweep
 from astra_tacos.report.style import look_of
 from astra_tacos.report.sweep_choice import KINDS, choose, describe_reduction, measure, representative
 from astra_tacos.report.sweep_columns import SweepColumns
-from astra_tacos.support.errors import ConfigError
 
 SIZES = tuple(1 << power for power in (16, 20, 24, 28))
 SYNTHESIZERS = ("tacos", "ring", "my-own")

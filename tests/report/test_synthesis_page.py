@@ -18,12 +18,11 @@ from helpers.networks import MIXED, SWITCH, TORUS, graph, topology
 from helpers.pages import page_of
 from helpers.schedules import schedule
 
-from astra_tacos.bounds.certificate import certify
+from astra_tacos import Schedule, certify
 from astra_tacos.report.compare_rows import CompareRow
 from astra_tacos.report.html.page import MOST_PAGE_BYTES
 from astra_tacos.report.html.synthesis import synthesis_page
 from astra_tacos.schedule.link_use import link_use
-from astra_tacos.schedule.schedule import Schedule
 
 NASTY = "<script>alert(1)</script><b>\"net'&amp;"
 

@@ -13,15 +13,12 @@ from helpers.figures import check_nothing_is_cut, check_same_bytes, drawn
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import to_hex, to_rgb
 
-from astra_tacos import all_reduce, synthesize
-from astra_tacos.network.topology import Topology
+from astra_tacos import ConfigError, Schedule, Topology, all_reduce, synthesize
 from astra_tacos.report.figure import bars_over_time, timeline_plot
 from astra_tacos.report.figure.figure_style import WIDTHS, save_figure
 from astra_tacos.report.figure.timeline_plot import draw_timeline
 from astra_tacos.report.links_over_time import bars_of, coverage, link_rows
 from astra_tacos.report.style import COPY, REDUCE, time_unit
-from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.support.errors import ConfigError
 
 
 def made(dimensions, chunks: int = 2, link_model: str = "blocking") -> Schedule:

@@ -8,9 +8,8 @@ from helpers import networks
 from helpers.fabrics import fabrics
 from hypothesis import given, settings
 
-from astra_tacos.network.composition import build_topology
+from astra_tacos import Topology, build_topology
 from astra_tacos.network.fabric.kinds import KINDS, make_fabric
-from astra_tacos.network.topology import Topology
 from astra_tacos.report.topology_layout import curves, layout
 
 B = (50.0, 500.0)

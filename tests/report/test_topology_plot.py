@@ -12,11 +12,8 @@ from helpers import networks
 from helpers.figures import check_nothing_is_cut, check_same_bytes, drawn
 from matplotlib.collections import LineCollection, PathCollection
 
-from astra_tacos import all_reduce, synthesize
-from astra_tacos.network.composition import build_topology
+from astra_tacos import LinkSpec, Topology, all_reduce, build_topology, synthesize
 from astra_tacos.network.fabric.kinds import make_fabric
-from astra_tacos.network.network_config import LinkSpec
-from astra_tacos.network.topology import Topology
 from astra_tacos.report.figure.figure_style import WIDTHS, save_figure
 from astra_tacos.report.figure.topology_plot import draw_topology
 from astra_tacos.report.topology_groups import MOST_DEVICES, MOST_LINKS, group

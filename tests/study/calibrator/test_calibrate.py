@@ -11,7 +11,7 @@ from helpers.command import run
 from helpers.msccl_programs import direct_program, ring_all_reduce
 from helpers.peers import peers
 
-from astra_tacos.network.network_config import read_network
+from astra_tacos import ConfigError, read_network
 from astra_tacos.study.calibrator.machine import (
     Constants,
     Errors,
@@ -23,7 +23,6 @@ from astra_tacos.study.calibrator.machine import (
     points_of,
     read_measurements,
 )
-from astra_tacos.support.errors import ConfigError
 
 TIMES, WHY_NONE = peers("measured_rccl_8/time/ar_*simple*.csv")
 SIZES = [1 << power for power in range(14, 30, 2)]

@@ -10,7 +10,7 @@ import pytest
 from helpers.command import run
 from helpers.peers import peers
 
-from astra_tacos.network.network_config import read_network
+from astra_tacos import ConfigError, read_network
 from astra_tacos.study.calibrator.tori import (
     NamedTime,
     TorusModel,
@@ -20,7 +20,6 @@ from astra_tacos.study.calibrator.tori import (
     read_named,
 )
 from astra_tacos.study.calibrator.torus_work import TorusWork, work_of
-from astra_tacos.support.errors import ConfigError
 
 PEERS, WHY_NONE = peers("measured_fugaku/fugaku.csv")
 PLANTED = {"launch": 3.0, "step": 2.0, "port": 0.5, "added": 5e-5, "copied": 2e-5}

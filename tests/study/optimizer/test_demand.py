@@ -5,11 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from astra_tacos.collective import make_collective
-from astra_tacos.network.composition import build_topology
-from astra_tacos.network.network_config import Dimension, NetworkConfig
-from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.solver.synthesize import synthesize
+from astra_tacos import Dimension, NetworkConfig, Schedule, build_topology, make_collective, synthesize
 from astra_tacos.study.optimizer.shape import Demand, traffic
 
 

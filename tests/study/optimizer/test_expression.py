@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from astra_tacos import ConfigError
 from astra_tacos.study.optimizer.space import parse_constraint
-from astra_tacos.support.errors import ConfigError
 
 NUMBERS = st.floats(-1e6, 1e6, allow_nan=False).map(lambda value: round(value, 3))
 LEAVES = st.one_of(NUMBERS.map(lambda value: f"({value!r})"), st.sampled_from(["B0", "b1", "B[2]", "total"]))

@@ -10,11 +10,9 @@ from helpers.examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos.network.composition import build_topology
-from astra_tacos.network.network_config import NetworkConfig, read_network
+from astra_tacos import ConfigError, NetworkConfig, build_topology, read_network
 from astra_tacos.study.optimizer.model import sub_dimension
 from astra_tacos.study.optimizer.shape import Demand, Shape, network_shape
-from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import bytes_per_ns
 
 BLOCKS = st.tuples(st.sampled_from(["Ring", "FullyConnected", "Switch"]), st.integers(2, 5))

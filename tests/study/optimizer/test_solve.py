@@ -9,10 +9,10 @@ from helpers.splits import COSTS, DATA, EXPERTS, PARAMETERS, SHAPE, TENSOR, grid
 from hypothesis import given
 from hypothesis import strategies as st
 
+from astra_tacos import ConfigError
 from astra_tacos.study.optimizer.libra_files import CostModel
 from astra_tacos.study.optimizer.problem import Limits, Problem, make_problem
 from astra_tacos.study.optimizer.shape import Demand, Shape, traffic
-from astra_tacos.support.errors import ConfigError
 
 WORK = job(TENSOR, DATA, EXPERTS, PARAMETERS, profiles=((1e6, (6, 1, 2, 0)), (2e5, (2, 3, 0, 2))))
 PRICES = np.array(COSTS.prices(SHAPE)) * SHAPE.num_npus

@@ -11,8 +11,8 @@ from helpers.sweep_files import sweep
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from astra_tacos import ConfigError
 from astra_tacos.study.sweep.axes import Axes, Part, list_values, read_axes
-from astra_tacos.support.errors import ConfigError
 
 VALUES = st.lists(st.integers(-9, 9), min_size=1, max_size=4)
 

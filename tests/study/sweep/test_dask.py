@@ -13,12 +13,12 @@ from distributed import KilledWorker
 from helpers.dask_cluster import DaskCluster, dask_cluster
 from helpers.sweeps import collective_point, nothing_left_behind, wait_for
 
+from astra_tacos import ConfigError
 from astra_tacos.study.sweep.cluster import check_version, open_client
 from astra_tacos.study.sweep.outcome import Conditions, Outcome
 from astra_tacos.study.sweep.point import Point
 from astra_tacos.study.sweep.run_sweep import Progress, SweepRun
 from astra_tacos.study.sweep.store import Store
-from astra_tacos.support.errors import ConfigError
 
 
 @pytest.fixture

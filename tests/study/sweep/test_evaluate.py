@@ -11,29 +11,37 @@ import pytest
 from click.testing import CliRunner
 from helpers.sweeps import SMALL, collective_point
 
+from astra_tacos import (
+    COLLECTIVES,
+    SYNTHESIZERS,
+    ConfigError,
+    Dimension,
+    LinkSpec,
+    NetworkConfig,
+    Partition,
+    PlanRequest,
+    RunInputs,
+    SearchOptions,
+    VerificationError,
+    build_topology,
+    divide_endpoint,
+    read_compact,
+    read_network,
+    search,
+)
 from astra_tacos.cli.generate import generate
-from astra_tacos.collective import COLLECTIVES, ROOTED, all_reduce
-from astra_tacos.network.composition import build_topology
-from astra_tacos.network.network_config import Dimension, LinkSpec, NetworkConfig, read_network, write_network
+from astra_tacos.collective import ROOTED, all_reduce
+from astra_tacos.network.network_config import write_network
 from astra_tacos.planner.compact.plan import plan_compact
-from astra_tacos.planner.endpoint.endpoint import divide_endpoint
-from astra_tacos.planner.endpoint.npu import Partition
 from astra_tacos.planner.plan import plan
-from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.run_files import planned_inputs
-from astra_tacos.run.compact_run import read_compact
-from astra_tacos.run.run import RunInputs
 from astra_tacos.study.sweep import evaluate as collective_room
 from astra_tacos.study.sweep.evaluate import evaluate, warm_up
 from astra_tacos.study.sweep.outcome import OK, RESULT_COLUMNS, Conditions, Outcome
 from astra_tacos.study.sweep.point import CollectiveTask, Point, WorkloadTask
 from astra_tacos.study.sweep.run_source import RUN_KEYS, read_run_source
 from astra_tacos.study.sweep.sweep_file import read_sweep_file
-from astra_tacos.support.errors import ConfigError, VerificationError
 from astra_tacos.support.kernels.compiled import Kernel
-from astra_tacos.synthesizer import SYNTHESIZERS
-from astra_tacos.synthesizer.search.search import search
-from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 
 def plain(outcome: Outcome) -> dict[str, Any]:

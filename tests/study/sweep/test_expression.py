@@ -9,7 +9,7 @@ from helpers.examples import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from astra_tacos.support.errors import ConfigError
+from astra_tacos import ConfigError
 from astra_tacos.support.expression import MAX_LENGTH, parse_expression
 
 NAMES = {"a": 3, "b": 2.5, "n": -7, "t": True, "c": [1, 4.0, 7], "s": "tacos", "nothing": None}

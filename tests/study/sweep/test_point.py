@@ -14,11 +14,10 @@ from helpers.sweep_files import CONFIGS, sweep
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from astra_tacos.network.network_config import LinkSpec, NetworkConfig, read_network
+from astra_tacos import LinkSpec, NetworkConfig, SearchOptions, read_network
 from astra_tacos.network.node_table import ForwardingDevice
 from astra_tacos.network.reducing import ReducingDevice
 from astra_tacos.study.sweep.point import CollectiveTask, Point, WorkloadTask
-from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 NETWORK = networks.config(("Ring", 4, 50.0, 500.0), ("Switch", 2, 25.0, 300.0), failed_links=((0, 1), (1, 0)))
 GRAPH = read_network(CONFIGS / "network" / "dgx1_cube_mesh.yml")

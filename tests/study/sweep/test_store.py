@@ -11,10 +11,10 @@ from helpers.damage import ANY_BYTES, damages
 from helpers.sweeps import collective_point
 from hypothesis import given
 
+from astra_tacos import ConfigError
 from astra_tacos.study.sweep.outcome import STATUSES, Conditions, Outcome
 from astra_tacos.study.sweep.store import TABLE_FILE, Store
 from astra_tacos.study.sweep.table import table_columns, table_row, write_table
-from astra_tacos.support.errors import ConfigError
 
 KEY = collective_point().key
 OTHER = collective_point(seed=1).key

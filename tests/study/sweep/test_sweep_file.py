@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 from helpers.sweep_files import CONFIGS, RING, THREE, TORUS, sweep, write_sweep
 
+from astra_tacos import ConfigError, SearchOptions, build_topology
 from astra_tacos.cli.main import main
-from astra_tacos.network.composition import build_topology
 from astra_tacos.study.sweep.point import INPUT_COLUMNS, CollectiveTask, WorkloadTask
 from astra_tacos.study.sweep.sweep_file import read_sweep_file
-from astra_tacos.support.errors import ConfigError
-from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 COST = str(CONFIGS / "cost" / "three_tiers.yml")
 RUN = CONFIGS / "workload" / "transformer_16"

@@ -13,8 +13,8 @@ from helpers.sweep_files import CONFIGS, THREE, TORUS
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from astra_tacos import ConfigError
 from astra_tacos.study.sweep.sweep_file import read_sweep_file
-from astra_tacos.support.errors import ConfigError
 
 WHOLE: dict[str, Any] = {
     "name": "x",

@@ -11,10 +11,10 @@ import pytest
 from helpers.sweeps import collective_point
 from pyarrow import parquet
 
+from astra_tacos import ConfigError
 from astra_tacos.study.sweep.outcome import RESULT_COLUMNS, Outcome
 from astra_tacos.study.sweep.point import INPUT_COLUMNS
 from astra_tacos.study.sweep.table import read_sweep, table_columns, table_row, write_table
-from astra_tacos.support.errors import ConfigError
 
 KINDS = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "str": pa.string(), "floats": pa.list_(pa.float64())}
 VALUES = ({"b0": 100, "fast": True, "what": 1, "n": 3}, {"b0": 99.5, "fast": False, "what": "two", "n": None})
