@@ -130,22 +130,6 @@ def test_points_of_one_key_run_once(tmp_path: Path) -> None:
     assert len(list((tmp_path / "sweep" / "rows").rglob("*.json"))) == 2
 
 
-def test_torn_rows_are_computed_again(tmp_path: Path) -> None:
-    store = Store(tmp_path / "sweep")
-    asked = [collective_point(n, seed=n) for n in range(3)]
-    with store.opened(b""), open_client(None, 1) as client:
-        first = SweepRun(asked, store, Conditions())
-        first.compute(client)
-        files = [tmp_path / "sweep" / "rows" / point.key[:2] / f"{point.key}.json" for point in asked]
-        files[0].write_bytes(files[0].read_bytes()[:-5])
-        files[1].write_bytes(files[2].read_bytes())  # a row of another key
-        again = SweepRun(asked, store, Conditions())
-        assert list(again.missing) == [asked[0].key, asked[1].key]
-        again.compute(client)
-    assert plain(again.outcomes) == plain(first.outcomes)
-    assert SweepRun(asked, store, Conditions()).missing == {}
-
-
 def test_what_dask_gives_up_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def lost(*_: object, **__: object) -> None:
         raise KilledWorker("point", SimpleNamespace(address="tcp://gone"), 3)
