@@ -24,7 +24,7 @@ RING, TORUS, _ = yaml.safe_load(NETWORKS)["networks"]
 
 def read_text(text: str) -> dict[str, Any]:
     """The document that a text of YAML stands for, in which the networks above have names."""
-    document = yaml.safe_load(NETWORKS + textwrap.dedent(text))
+    document = yaml.safe_load(NETWORKS + ("<<: " if text.startswith("{") else "") + textwrap.dedent(text))
     del document["networks"]
     return document
 

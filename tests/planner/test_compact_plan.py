@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -142,8 +143,7 @@ def test_the_bound_is_below_that_of_all_ranks_or_as_true(shape: tuple[tuple[str,
     bound = compact_bound(some, alone)
     assert bound.in_step_ns is not None and bound.end_ns <= bound.in_step_ns
     ordinary = generate(DENSE, tmp_path / "ranks", network=network).path
-    inputs = RunInputs(ordinary / "workload/w", ordinary / "system.json", network, ordinary / "comm_group.json")
-    workload = find_workload(inputs)
+    workload = find_workload(replace(RunInputs.in_folder(ordinary, "w"), network=network))
     assert bound.parts_ns["compute"] == run_bound_compute(workload)
     for algorithm in ("ring", "direct"):
         configuration = NativeConfiguration(((algorithm,),) * 4, policy="FIFO")

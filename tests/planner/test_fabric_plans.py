@@ -11,7 +11,7 @@ import pytest
 from helpers.command import run
 from helpers.examples import examples
 from helpers.fabrics import TWO_LEVELS, WITH_DIRECT, fabrics
-from helpers.plans import golden_inputs, lint_plan, quickly_planned
+from helpers.plans import golden_inputs, lint_plan, options_of, quickly_planned
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,12 +35,6 @@ def run_on(folder: Path, kind: str, degrees: str) -> RunInputs:
     inputs = golden_inputs(folder / "run")
     groups = inputs.groups or (folder / "run" / "comm_group.json")
     return replace(inputs, groups=groups if groups.is_file() else None, network=folder / "fabric" / "network.yml")
-
-
-def options_of(inputs: RunInputs) -> tuple[str, ...]:
-    """The same for a command."""
-    files = {"workload": inputs.workload, "system": inputs.system, "network": inputs.network, "comm-group": inputs.groups}
-    return tuple(text for name, path in files.items() if path is not None for text in (f"--{name}", str(path)))
 
 
 @pytest.mark.parametrize("name", RUNS)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from helpers.generated import write_network
+from helpers.plans import generated_run, timed_layer
 
 from astra_tacos import (
     Device,
     LayeredModel,
     LayeredStep,
-    ModelLayer,
     Parallelism,
     PlanRequest,
     RunInputs,
-    generate,
     read_run,
     replay_run,
 )
@@ -40,24 +40,13 @@ def training_loop(
 ) -> RunInputs:
     """A loop whose layers take these times, with All-Reduces that take these."""
     folder.mkdir(parents=True)
-    network = folder / "n.yml"
-    network.write_text(
-        f"topology: [ FullyConnected ]\nnpus_count: [ 2 ]\nbandwidth: [ {GIBPS:.12f} ]\nlatency: [ 0.0 ]\n", encoding="utf-8"
-    )
+    network = write_network(folder / "n.yml", ("FullyConnected", 2), bandwidth=GIBPS, latency=0.0)
     layers = tuple(
-        ModelLayer(
-            f"l{number}",
-            (own * UNIT_BYTES // 4,),
-            forward_us=ahead * UNIT_US,
-            input_gradient_us=back * UNIT_US / 2,
-            weight_gradient_us=back * UNIT_US / 2,
-        )
-        for number, (ahead, back, own) in enumerate(zip(forward, backward, size, strict=True))
+        timed_layer(own * UNIT_BYTES // 4, ahead * UNIT_US, back * UNIT_US / 2, back * UNIT_US / 2)
+        for ahead, back, own in zip(forward, backward, size, strict=True)
     )
     step = LayeredStep(LayeredModel("loop", layers), Parallelism(dp=2), steps=steps)
-    run = generate(step, folder / "run", Device(1e6, 1e9, writes_durations=True), network)
-    prefix = run.path / "workload" / "w"
-    return RunInputs(prefix, run.path / "system.json", network, run.comm_group, run.path / "remote_memory.json")
+    return generated_run(folder, step, network, Device(1e6, 1e9, writes_durations=True))
 
 
 @pytest.mark.parametrize(("forward", "backward", "size", "periods"), EXAMPLES)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from helpers.command import run as command
 from helpers.lint_runs import RunFiles, coll, comp, recv, send
-from helpers.plans import QUICK, attributes, lint_plan, messages, quickly_planned, written
+from helpers.plans import QUICK, attributes, lint_plan, messages, options_of, quickly_planned, written
 
 from astra_tacos import CommType, ConfigError, Dimension, PlanRequest, ReplayError, RunInputs, read_run, replay_run
 from astra_tacos.planner.permuted_run import write_permuted
@@ -152,8 +152,7 @@ def test_groups_that_are_no_products_are_placed_by_exchanges(tmp_path: Path) -> 
 
 
 def test_the_command(two: RunInputs, tmp_path: Path) -> None:
-    files = ["--workload", two.workload, "--system", two.system, "--network", two.network, "--comm-group", str(two.groups)]
-    arguments = ["plan", "--only-place", *map(str, files), "--output", "placed"]
+    arguments = ["plan", "--only-place", *options_of(two), "--output", "placed"]
     done = command(*arguments, "--axes", "tp=4,dp=2", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "placement" in done.stdout

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from helpers.command import run as command
 from helpers.generated import small_model, write_network
+from helpers.plans import generated_run, options_of
 
-from astra_tacos import Device, Parallelism, Step, generate
+from astra_tacos import Parallelism, Step
 
 QUICK = ("--no-cache", "--synthesizer", "ring", "--trials", "1", "--threads", "1")
 
@@ -17,9 +18,7 @@ def _run_of_two_steps(folder: Path) -> tuple[str, ...]:
     """Files of a data-parallel run, as options."""
     network = write_network(folder / "n.yml", ("Ring", 4), bandwidth=5)
     step = Step(small_model(hidden=256, ffn=1024, layers=2), Parallelism(dp=4), batch=8, steps=2)
-    generate(step, folder / "run", Device(peak_tflops=20), network)
-    groups = ("--comm-group", "run/comm_group.json") if (folder / "run" / "comm_group.json").is_file() else ()
-    return ("--workload", "run/workload/w", "--system", "run/system.json", "--network", "n.yml", *groups)
+    return options_of(generated_run(folder, step, network))
 
 
 def test_a_run_is_scheduled_and_planned(tmp_path: Path) -> None:

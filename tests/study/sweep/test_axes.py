@@ -16,6 +16,7 @@ from astra_tacos import ConfigError
 from astra_tacos.study.sweep.axes import Axes, Part, list_values, read_axes
 
 VALUES = st.lists(st.integers(-9, 9), min_size=1, max_size=4)
+GRIDS = st.dictionaries(st.sampled_from("wxyz"), VALUES, min_size=1)
 
 
 def axes(document: object) -> Axes:
@@ -30,7 +31,7 @@ def names(document: object) -> list[dict[str, Any]]:
 
 
 @settings(deadline=None)
-@given(st.dictionaries(st.sampled_from("abcd"), VALUES, min_size=1))
+@given(GRIDS)
 def test_a_grid_is_a_product(document: dict[str, list[int]]) -> None:
     expected = [dict(zip(document, values, strict=True)) for values in itertools.product(*document.values())]
     assert names(document) == expected
@@ -39,7 +40,7 @@ def test_a_grid_is_a_product(document: dict[str, list[int]]) -> None:
 
 
 @settings(deadline=None)
-@given(st.dictionaries(st.sampled_from("xyz"), VALUES, min_size=1), st.lists(st.tuples(*[st.integers(-9, 9)] * 3), min_size=1), VALUES)
+@given(GRIDS, st.lists(st.tuples(*[st.integers(-9, 9)] * 3), min_size=1), VALUES)
 def test_blocks_multiply(grid: dict[str, list[int]], rows: list[tuple[int, ...]], entries: list[int]) -> None:
     """A zip goes side by side."""
     zipped = dict(zip("abc", map(list, zip(*rows, strict=True)), strict=True))

@@ -12,6 +12,7 @@ from astra_tacos.study.sweep.estimate import estimate, guess_seconds
 from astra_tacos.study.sweep.outcome import Conditions
 from astra_tacos.study.sweep.sweep_file import read_sweep_file
 
+
 def test_points_that_are_done_correct_the_guess(tmp_path: Path) -> None:
     points = sweep(
         tmp_path,

@@ -28,9 +28,9 @@ def python(text: str) -> object:
 def _number(inner: st.SearchStrategy[str], truth: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     pair = st.tuples(inner, inner)
     return st.one_of(
-        st.tuples(inner, st.sampled_from("+ - * / // % **".split()), inner).map(" ".join).map("({})".format),
+        st.tuples(inner, st.sampled_from(["+", "-", "*", "/", "//", "%", "**"]), inner).map(" ".join).map("({})".format),
         st.tuples(st.sampled_from(["-", "+", "not "]), inner).map("".join).map("({})".format),
-        st.tuples(st.sampled_from("abs ceil floor log2 sqrt round".split()), inner).map(lambda p: f"{p[0]}({p[1]})"),
+        st.tuples(st.sampled_from(["abs", "ceil", "floor", "log2", "sqrt", "round"]), inner).map(lambda p: f"{p[0]}({p[1]})"),
         st.tuples(inner, st.integers(-3, 3)).map(lambda p: f"round({p[0]}, {p[1]})"),
         st.tuples(st.sampled_from(["min", "max"]), inner, inner).map(lambda p: f"{p[0]}({p[1]}, {p[2]})"),
         pair.map(lambda p: f"sum([{p[0]}, {p[1]}])"),
@@ -43,12 +43,12 @@ def _number(inner: st.SearchStrategy[str], truth: st.SearchStrategy[str]) -> st.
 
 
 def _truth(numbers: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    compare = st.sampled_from("< <= == != >= >".split())
+    compare = st.sampled_from(["<", "<=", "==", "!=", ">=", ">"])
     return st.one_of(
         st.tuples(numbers, compare, numbers).map(" ".join),
         st.tuples(numbers, compare, numbers, compare, numbers).map(" ".join),
         st.tuples(numbers, st.sampled_from(["in", "not in"])).map(lambda p: f"{p[0]} {p[1]} [1, 4.0, {p[0]}, 2]"),
-        st.sampled_from("s == 'tacos'; s in ('ring', 'tacos'); 'co' in s; s < 'u'; s + '!' != s; len(s) > a; t".split("; ")),
+        st.sampled_from(["s == 'tacos'", "s in ('ring', 'tacos')", "'co' in s", "s < 'u'", "s + '!' != s", "len(s) > a", "t"]),
     )
 
 
@@ -56,7 +56,7 @@ LEAVES = st.one_of(
     st.integers(0, 20).map(str),
     st.floats(0, 20).map(lambda number: repr(round(number, 2))),
     st.sampled_from(
-        "a b n t c[0] c[1] c[-1] True False min(c) max(c) sum(c) len(c) len(s)".split()
+        ["a", "b", "n", "t", "c[0]", "c[1]", "c[-1]", "True", "False", "min(c)", "max(c)", "sum(c)", "len(c)", "len(s)"]
     ),
 )
 NUMBERS = st.recursive(LEAVES, lambda inner: _number(inner, _truth(inner)), max_leaves=7)
@@ -158,9 +158,7 @@ other | the name other, which has no value here
 LONG = {"-" * 50 + "1": "more than 40 levels", "1" + "+1" * 300: "601 characters", "(" * 300 + ")" * 100: "no expression"}
 
 
-@pytest.mark.parametrize(
-    ("text", "found"), [*(line.split(" | ") for line in REFUSED.strip("\n").splitlines()), *LONG.items()]
-)
+@pytest.mark.parametrize(("text", "found"), [*(line.split(" | ") for line in REFUSED.strip("\n").splitlines()), *LONG.items()])
 def test_what_is_refused(text: str, found: str) -> None:
     with pytest.raises(ConfigError) as caught:
         value(text)

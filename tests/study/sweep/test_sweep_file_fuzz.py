@@ -27,14 +27,28 @@ axes:
 define: {b2: 600 - b0 - b1}
 where: [b2 >= 50, num_npus > 3]
 """)
-TEXTS = "|= b0|= [1, 2]|= 'x'|= b0 /|1e3|64MiB|ring|no.yml|b0 < 300|=|= 1 / 0|b2|grid|2 ** 62".split("|")
-PLAIN = st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(TEXTS)
+TEXTS = """
+= b0
+= [1, 2]
+= 'x'
+= b0 /
+1e3
+64MiB
+ring
+no.yml
+b0 < 300
+=
+= 1 / 0
+b2
+grid
+2 ** 62"""
+PLAIN = st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(TEXTS.split("\n"))
 VALUES = st.recursive(
     PLAIN,
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from("from to step size b0 x fraction network topology name".split()),
+            st.sampled_from(["from", "to", "step", "size", "b0", "x", "fraction", "network", "topology", "name"]),
             inner,
             max_size=3,
         )
