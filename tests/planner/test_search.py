@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.generated import small_model, write_network
-from helpers.plans import candidates_of, generated_run, write_candidate
+from helpers.plans import candidates_of, generated_run, timed_layer, write_candidate
 
 import astra_tacos.planner.retime.symmetry as reading
 from astra_tacos import (

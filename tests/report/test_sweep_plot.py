@@ -9,7 +9,9 @@ from random import Random
 
 import numpy as np
 import pytest
+import yaml
 from helpers.figures import check_nothing_is_cut, check_same_bytes, drawn
+from helpers.sweep_tables import naive_front
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -154,13 +156,6 @@ def test_bright_is_better_in_a_heat_map(value: str, best) -> None:
         assert brightness.flat[np.flatnonzero(cells == best(cells))[0]] == brightness[~np.isnan(cells)].max()
 
 
-def naive_front(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    def beats(a, b):
-        return a[0] <= b[0] and a[1] <= b[1] and a != b
-
-    return [point for point in points if not any(beats(other, point) for other in points)]
-
-
 def test_the_front_is_what_nothing_beats() -> None:
     made = table(sizes=SIZES[:2], costs=tuple(float(cost) for cost in range(100, 160, 10)))
     figure = drawn(lambda: draw_sweep(made, choose(made, "pareto")))
@@ -170,7 +165,7 @@ def test_the_front_is_what_nothing_beats() -> None:
         points = [(r["cost"], r["predicted_ns"]) for r in rows_of(made) if r["size_bytes"] == size and r["predicted_ns"]]
         (line,) = axes.get_lines()
         found = [(x, round(y * scale)) for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)]
-        assert found == sorted(set(naive_front(points)))
+        assert found == sorted({points[place] for place in naive_front(points)})
         assert sum(len(part.get_offsets()) for part in axes.collections) == len(points)
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["tacos", "ring", "my-own", "Pareto front"]
 
@@ -203,29 +198,24 @@ def test_what_suits_a_sweep_is_drawn_by_default() -> None:
     assert choose(made, "heatmap").value == "bus_bandwidth_gbps"
 
 
-@pytest.mark.parametrize(
-    ("asked", "expected"),
-    [
-        (
-            {"x": "size_byte"},
-            "--x: found 'size_byte', expected a column of the sweep, such as size_bytes",
-        ),
-        ({"by": "speed_up"}, "--by: column speed_up is empty in all 72 points"),
-        (
-            {"y": "link_bandwidth_gibps"},
-            "--y: column link_bandwidth_gibps has lists of numbers, expected one with numbers or text",
-        ),
-        ({"y": "status"}, "--y: column status has 'ok', expected a column of numbers"),
-        ({"kind": "pareto", "x": "synthesizer"}, "--x: column synthesizer has 'tacos', expected a column of numbers"),
-        ({"by": "point"}, "--by: column point has 72 values, expected at most 12"),
-        ({"kind": "lines", "value": "cost"}, "--value: is for --kind heatmap, expected --y for --kind lines"),
-        ({"kind": "heatmap", "by": "seed"}, "--by: is for --kind lines and pareto"),
-    ],
-)
-def test_what_cannot_be_drawn(asked: dict[str, str], expected: str, tmp_path: Path) -> None:
+WRONG = """
+x: size_byte | --x: found 'size_byte', expected a column of the sweep, such as size_bytes
+by: speed_up | --by: column speed_up is empty in all 72 points
+y: link_bandwidth_gibps | --y: column link_bandwidth_gibps has lists of numbers, expected one with numbers or text
+y: status | --y: column status has 'ok', expected a column of numbers
+kind: pareto, x: synthesizer | --x: column synthesizer has 'tacos', expected a column of numbers
+by: point | --by: column point has 72 values, expected at most 12
+kind: lines, value: cost | --value: is for --kind heatmap, expected --y for --kind lines
+kind: heatmap, by: seed | --by: is for --kind lines and pareto
+"""
+
+
+@pytest.mark.parametrize("case", WRONG.strip().splitlines())
+def test_what_cannot_be_drawn(case: str, tmp_path: Path) -> None:
+    asked, expected = case.split(" | ")
     made = table()
     with pytest.raises(ConfigError) as error:
-        save_figure(tmp_path / "x.svg", lambda: draw_sweep(made, choose(made, **asked)))
+        save_figure(tmp_path / "x.svg", lambda: draw_sweep(made, choose(made, **yaml.safe_load(f"{{{asked}}}"))))
     assert expected in str(error.value)
     assert not list(tmp_path.iterdir())
 

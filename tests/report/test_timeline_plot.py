@@ -17,7 +17,7 @@ from astra_tacos import ConfigError, Schedule, Topology, all_reduce, synthesize
 from astra_tacos.report.figure import bars_over_time, timeline_plot
 from astra_tacos.report.figure.figure_style import WIDTHS, save_figure
 from astra_tacos.report.figure.timeline_plot import draw_timeline
-from astra_tacos.report.links_over_time import bars_of, coverage, link_rows
+from astra_tacos.report.links_over_time import bars_of, link_rows
 from astra_tacos.report.style import COPY, REDUCE, time_unit
 
 
@@ -99,16 +99,6 @@ def naive_coverage(line, start, end, shape):
         for at in range(shape[1]):
             covered[line[which], at] += max(0.0, min(end[which], at + 1) - max(start[which], at))
     return covered
-
-
-def test_coverage_is_the_sum_of_overlaps() -> None:
-    random = np.random.default_rng(1)
-    for _ in range(50):
-        count, shape = int(random.integers(1, 30)), (3, int(random.integers(1, 9)))
-        ends = np.sort(random.choice([0.0, 1.0, shape[1], *random.uniform(0, shape[1], 6)], (count, 2)), axis=1)
-        line = random.integers(0, 3, count)
-        found = coverage(line, ends[:, 0], ends[:, 1], shape)
-        assert np.allclose(found, naive_coverage(line, ends[:, 0], ends[:, 1], shape))
 
 
 @pytest.mark.parametrize(("lines", "bins"), [(24, 50), (7, 11), (1, 1)])
