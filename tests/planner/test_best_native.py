@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -29,16 +30,14 @@ from astra_tacos.solver.possibility import judge_end
 from astra_tacos.verifier.run_oracle import verify_run
 
 QUICK = SearchOptions("ring", trials=1, threads=1, chunks_per_npu=1)
+ON_AWARE = {"options": QUICK, "backend": CONGESTION_AWARE}
 AG = CommType.ALL_GATHER
 
 
 def two_patterns(topology: tuple[str, ...] = ("Ring",), counts: tuple[int, ...] = (4,), size: int = 1 << 20) -> RunFiles:
     """An All-Reduce and an All-Gather of all ranks, with compute between them."""
-    num_ranks = 1
-    for count in counts:
-        num_ranks *= count
     nodes = [comp(0, us=3), coll(1, [0], size=size), comp(2, [1], us=5), coll(3, [2], AG, size=size)]
-    return RunFiles(ranks=[nodes] * num_ranks, topology=topology, npus=counts)
+    return RunFiles(ranks=[nodes] * prod(counts), topology=topology, npus=counts)
 
 
 def found(inputs: RunInputs, backend: object = CONGESTION_AWARE) -> BestNative:
@@ -88,9 +87,8 @@ def test_no_configuration_ends_earlier_where_links_carry_one_message_at_a_time(t
     assert best.fastest_possible is not None and best.fastest_possible.end.impossible
     run = read_run(inputs)
     for name, splits in itertools.product(("ring", "direct", "halvingDoubling"), (1, 2, 4, 8, 16)):
-        other = NativeConfiguration(((name, name),) * 4, splits, splits, policy=best.fastest_possible.configuration.policy).run(
-            run
-        )
+        policy = best.fastest_possible.configuration.policy
+        other = NativeConfiguration(((name, name),) * 4, splits, splits, policy=policy).run(run)
         judged = judge_end(other, CONGESTION_UNAWARE, replay_run(other, CONGESTION_UNAWARE).end_ns)
         assert judged.possible_ns is None or judged.possible_ns >= best.fastest_possible.end.counted_ns
     result, after = planned(inputs, tmp_path / "plan", options=QUICK, backend=CONGESTION_UNAWARE)
@@ -111,7 +109,7 @@ def test_a_plan_of_native_collectives_is_the_best_native_run_itself(tmp_path: Pa
         return nodes.row, workload.run.workload.rank_first[nodes.rank]
 
     monkeypatch.setattr(rewrite, "order_dependencies", late)
-    result, after = planned(inputs, tmp_path / "plan", options=QUICK, backend=CONGESTION_AWARE)
+    result, after = planned(inputs, tmp_path / "plan", **ON_AWARE)
     assert result.after_ns == result.best_native_ns == 900_000
     assert replay_run(read_run(after), CONGESTION_AWARE).end_ns == result.after_ns
     assert [case.algorithm for case in result.cases] == ["native"]
@@ -121,7 +119,7 @@ def test_a_plan_of_native_collectives_is_the_best_native_run_itself(tmp_path: Pa
 def test_the_plan_is_the_best_native_run_where_nothing_is_faster(tmp_path: Path) -> None:
     """A plan that may only use rings, on a switch where they are slow: the system file is what changes."""
     inputs = written(tmp_path, two_patterns(("Switch",), (8,), 1 << 12))
-    result, after = planned(inputs, tmp_path / "plan", options=QUICK, backend=CONGESTION_AWARE)
+    result, after = planned(inputs, tmp_path / "plan", **ON_AWARE)
     assert result.best_native_ns is not None and result.before_ns is not None
     assert result.after_ns <= result.best_native_ns < result.before_ns
     assert replay_run(read_run(after), CONGESTION_AWARE).end_ns == result.after_ns
@@ -173,7 +171,7 @@ def test_a_run_that_only_waits_in_broadcasts_is_no_baseline(tmp_path: Path) -> N
     """The planned Broadcast moves data, so the plan may take longer than what computes nothing, and says why."""
     rank = [coll(0, [], CommType.BROADCAST, size=1), coll(1, [0], size=4096), comp(2, [1], us=9)]
     files = RunFiles([rank] * 16, topology=("Switch", "Switch"), npus=(8, 2), bandwidth=3.7)
-    result, _ = planned(written(tmp_path, files), tmp_path / "plan", options=QUICK, backend=CONGESTION_AWARE)
+    result, _ = planned(written(tmp_path, files), tmp_path / "plan", **ON_AWARE)
     idle = "ASTRA-sim's own Broadcast only waits, so 16 of its nodes move no data"
     assert result.best_native_ns is None and result.native.base is not None
     assert result.native.fastest is not None and result.before_end is not None
@@ -184,7 +182,7 @@ def test_a_run_that_only_waits_in_broadcasts_is_no_baseline(tmp_path: Path) -> N
 
 def test_a_best_native_run_of_too_many_messages_is_named_and_not_written(tmp_path: Path) -> None:
     files = replace(two_patterns(("FullyConnected",), (5,), 1 << 22), bandwidth=3.7)
-    result, _ = planned(written(tmp_path, files), tmp_path / "plan", options=QUICK, backend=CONGESTION_AWARE, most_messages=1)
+    result, _ = planned(written(tmp_path, files), tmp_path / "plan", **ON_AWARE, most_messages=1)
     best = result.native.fastest_possible
     assert best is not None and best.end.end_ns < result.after_ns and result.native.base is None
     text = f"the best native run has {best.num_messages:,} messages, more than the 1 of --max-messages: the planned run is slower"

@@ -107,14 +107,16 @@ def test_impossible_and_endless_problems(constraints: tuple[str, ...], total: fl
 
 
 def test_bad_numbers_and_missing_costs() -> None:
-    for options in ({"total_bandwidth": -1.0}, {"total_bandwidth": float("inf")}, {"min_bandwidth": 0.0}, {"objective": "speed"}):
-        with pytest.raises(ConfigError, match="expected"):
-            make_problem(SHAPE, WORK, Limits(cost_model=COSTS, **options))  # type: ignore[arg-type]
-    for options in ({"objective": "time-cost"}, {"budget_cost": 5.0}):
-        with pytest.raises(ConfigError, match="no cost model"):
-            make_problem(SHAPE, WORK, Limits(total_bandwidth=5.0, **options))  # type: ignore[arg-type]
     free = CostModel("cost.yml", {tier: dict.fromkeys(parts, 0.0) for tier, parts in COSTS.tiers.items()}, None)
-    with pytest.raises(ConfigError, match="every dimension is free"):
-        make_problem(SHAPE, WORK, Limits(cost_model=free, total_bandwidth=5.0, objective="time-cost"))
-    with pytest.raises(ConfigError, match="no communication"):
-        make_problem(SHAPE, job(profiles=((1.0, ()),)), Limits(total_bandwidth=5.0))
+    for work, limits, message in (
+        (WORK, Limits(cost_model=COSTS, total_bandwidth=-1.0), "expected"),
+        (WORK, Limits(cost_model=COSTS, total_bandwidth=float("inf")), "expected"),
+        (WORK, Limits(cost_model=COSTS, min_bandwidth=0.0), "expected"),
+        (WORK, Limits(cost_model=COSTS, objective="speed"), "expected"),
+        (WORK, Limits(total_bandwidth=5.0, objective="time-cost"), "no cost model"),
+        (WORK, Limits(total_bandwidth=5.0, budget_cost=5.0), "no cost model"),
+        (WORK, Limits(cost_model=free, total_bandwidth=5.0, objective="time-cost"), "every dimension is free"),
+        (job(profiles=((1.0, ()),)), Limits(total_bandwidth=5.0), "no communication"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            make_problem(SHAPE, work, limits)
