@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,15 +33,7 @@ PLANNED = ("workload", "collective", "comm_group.json", "per_node.yml", "system.
 
 def written(folder: Path, files: RunFiles) -> RunInputs:
     """The inputs of a run, written to a folder."""
-    arguments = files.write(folder)
-    return RunInputs(
-        arguments["workload"],
-        arguments["system"],
-        arguments["network"],
-        arguments.get("groups"),
-        arguments.get("remote_memory"),
-        folder,
-    )
+    return RunInputs(**files.write(folder))
 
 
 def generated_run(folder: Path, step: Step | LayeredStep, network: Path, device: Device | None = None) -> RunInputs:
@@ -103,7 +96,12 @@ def quickly_planned(inputs: RunInputs, output: Path, **options: Any) -> tuple[Pl
 
 def lint_plan(inputs: RunInputs) -> LintReport:
     """Findings in a run."""
-    return lint(RunInputs(inputs.workload, inputs.system, inputs.network, inputs.groups, inputs.remote_memory, inputs.directory))
+    return lint(replace(inputs, ns3=None))
+
+
+def read_json(path: Path) -> Any:
+    """What a JSON file says."""
+    return json.loads(path.read_text())
 
 
 def contents(folder: Path, names: tuple[str, ...] = PLANNED) -> dict[str, bytes]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 from helpers.command import run as command
 from helpers.generated import small_model, write_network
-from helpers.plans import generated_run, options_of
+from helpers.plans import generated_run, options_of, read_json
 
 from astra_tacos import (
     ConfigError,
@@ -114,6 +113,6 @@ def test_the_command_writes_and_prints(tmp_path: Path) -> None:
     done = command("plan", *files, "--output", "out", "--endpoint", "ace", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "reads per byte sent" in done.stdout
-    assert json.loads((tmp_path / "out" / "plan.json").read_text())["endpoint"]["written"]["endpoint"] == "ace"
+    assert read_json(tmp_path / "out" / "plan.json")["endpoint"]["written"]["endpoint"] == "ace"
     refused = command("plan", "--endpoint", "host", *files, "--output", "x", "--comm-cores", "4", cwd=tmp_path)
     assert refused.returncode == 2

@@ -97,7 +97,6 @@ def test_no_policy_exposes_less(kind: str, tmp_path: Path) -> None:
     graph = read_graph(candidates.workload, candidates.source, candidates.before)
     least_of = QuickestBytes(candidates.workload.run, candidates.backend, candidates.setting.duration_of)
     bound = least_exposed_ns(graph, least_of)
-    assert graph.programs is not None
     program = graph.programs.of_rank.tolist()
     assert sum(bound) > 0
     for schedule in ("fifo", *SCHEDULES, "reorder,pipeline:pieces=8,messages=yes,decouple:barrier=no,priority"):

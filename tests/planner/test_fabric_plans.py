@@ -11,7 +11,7 @@ import pytest
 from helpers.command import run
 from helpers.examples import examples
 from helpers.fabrics import TWO_LEVELS, WITH_DIRECT, fabrics
-from helpers.plans import golden_inputs, lint_plan, options_of, quickly_planned
+from helpers.plans import golden_inputs, lint_plan, options_of, quickly_planned, read_json
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,10 +41,9 @@ def run_on(folder: Path, kind: str, degrees: str) -> RunInputs:
 def test_the_replay_of_the_files_takes_what_the_plan_says(name: str, tmp_path: Path) -> None:
     inputs = run_on(tmp_path, *RUNS[name])
     result, after = quickly_planned(inputs, tmp_path / "plan")
-    plan = json.loads((tmp_path / "plan" / "plan.json").read_text())
+    plan = read_json(tmp_path / "plan" / "plan.json")
     outcome = replay_run(read_run(after), "congestion-aware")
     assert outcome.end_ns == plan["after_ns"] == result.after_ns
-    assert result.native.fastest_possible is not None
     assert result.bound.end_ns <= result.after_ns <= result.native.fastest_possible.end.counted_ns
     assert all(case.bound_ns is None or case.bound_ns <= (case.together_ns or 0) for case in result.cases)
     assert any("stock ASTRA-sim has no network with devices that forward" in note for note in result.notes)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 from helpers.lint_runs import RunFiles, coll, comp, recv, send
-from helpers.plans import QUICK, planned, written
+from helpers.plans import QUICK, planned, read_json, written
 
 from astra_tacos import read_run, replay_run
 from astra_tacos.planner.workload import DEFAULT_FACTOR, find_workload, limit_messages, native_messages
@@ -32,7 +31,7 @@ def test_messages_between_ranks_count(tmp_path: Path) -> None:
 def test_a_plan_keeps_to_the_limit_and_says_how_many_there_are(tmp_path: Path, most: int | None) -> None:
     result, after = planned(written(tmp_path, RING), tmp_path / "plan", options=QUICK, most_messages=most)
     limit = most or 48 * DEFAULT_FACTOR
-    figures = json.loads((tmp_path / "plan" / "plan.json").read_text())
+    figures = read_json(tmp_path / "plan" / "plan.json")
     assert (figures["max_messages"], figures["messages_before"]) == (limit, 48)
     assert figures["messages_after"] == result.messages.after == replay_run(read_run(after)).num_messages <= limit
 

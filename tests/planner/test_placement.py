@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from helpers.command import run as command
 from helpers.lint_runs import RunFiles, coll, comp, recv, send
-from helpers.plans import QUICK, attributes, lint_plan, messages, options_of, quickly_planned, written
+from helpers.plans import QUICK, attributes, lint_plan, messages, options_of, quickly_planned, read_json, written
 
 from astra_tacos import CommType, ConfigError, Dimension, PlanRequest, ReplayError, RunInputs, read_run, replay_run
 from astra_tacos.planner.permuted_run import write_permuted
@@ -81,7 +81,6 @@ def test_no_permutation_of_8_beats_the_best_matrix() -> None:
     fours = [Demand("all-gather", 1 << 18, tuple(range(first, first + 4)), 2) for first in (0, 4)]
     cost = PlacementCost([Dimension("FullyConnected", 2, 100.0, 100), Dimension("Switch", 4, 10.0, 500)], [*pairs, *fours])
     axes = find_axes(8, [demand.ranks for demand in cost.demands])
-    assert axes is not None
     by_matrix = min(cost.score_ns(npu_of_rank(matrix, axes)) for matrix in placements((4, 2), [axis.size for axis in axes]))
     rows = np.array(list(permutations(range(8))))
     rows = rows[rows[:, 0] == 0]  # NPUs are alike
@@ -113,7 +112,7 @@ def test_groups_that_talk_much_come_together(two: RunInputs, tmp_path: Path) -> 
     after = planned_inputs(tmp_path / "placed", two)
     assert replay_run(read_run(after)).end_ns == result.best.end_ns
     assert lint_plan(after).errors == {}
-    told = json.loads((tmp_path / "placed" / "place.json").read_text())
+    told = read_json(tmp_path / "placed" / "place.json")
     npu = told["npu_of_rank"]
     assert sorted(npu) == list(range(8))
     assert all(npu[first] // 4 == npu[first + 4] // 4 for first in range(4))
@@ -124,7 +123,7 @@ def test_peers_groups_and_roots_follow_and_all_else_stays(two: RunInputs, tmp_pa
     npu = np.array([3, 1, 4, 0, 5, 2, 7, 6])
     (tmp_path / "placed").mkdir()
     after = write_permuted(tmp_path / "placed", two, find_workload(two), npu)
-    groups = json.loads(after.groups.read_text()) if after.groups else {}
+    groups = read_json(after.groups) if after.groups else {}
     assert groups == {name: sorted(npu[ranks].tolist()) for name, ranks in GROUPS.items()}
     old, new = messages(two), messages(after)
     for rank in range(8):
@@ -167,15 +166,14 @@ def test_a_plan_of_the_placed_run_if_that_is_faster(two: RunInputs, tmp_path: Pa
     result = plan_placed(PlanRequest(two, options=QUICK), tmp_path / "plan")
     assert result.after_ns < own.after_ns
     assert any("ranks are placed as" in note for note in result.notes)
-    told = json.loads((tmp_path / "plan" / "place.json").read_text())
-    groups = json.loads((tmp_path / "plan" / "comm_group.json").read_text())
+    told = read_json(tmp_path / "plan" / "place.json")
+    groups = read_json(tmp_path / "plan" / "comm_group.json")
     assert groups["1"] == sorted(told["npu_of_rank"][rank] for rank in GROUPS["1"])
-    assert result.placement is not None
     assert tuple(told["npu_of_rank"]) == result.placement.npu_of_rank and not result.placement.kept_as_is
     assert (result.placement.before_ns, result.placement.as_is_planned_ns) == (own.before_ns, own.after_ns)
     assert result.before_ns == told["after"]["end_ns"] != own.before_ns
     assert result.placement.placed_planned_ns == result.after_ns
-    planned = json.loads((tmp_path / "plan" / "plan.json").read_text())
+    planned = read_json(tmp_path / "plan" / "plan.json")
     assert planned["placement"] == json.loads(json.dumps(result.to_json()["placement"]))
     with pytest.raises(ConfigError, match="to be placed before it is planned"):
         plan_placed(PlanRequest(planned_inputs(tmp_path / "plan", two), options=QUICK), tmp_path / "again")
@@ -185,7 +183,7 @@ def test_the_oracle_follows_a_placement(two: RunInputs, tmp_path: Path) -> None:
     """Ranks, the ends of the message and the roots of the broadcasts are elsewhere; a map that is not the plan's is none."""
     plan_placed(PlanRequest(two, options=QUICK), tmp_path / "plan")
     path = tmp_path / "plan" / "plan.json"
-    told = json.loads(path.read_text())
+    told = read_json(path)
     npus = told["placement"]["npu_of_rank"]
     for named, code, message in ((npus, 0, ""), (npus[::-1], 1, ""), ([99, *npus[1:]], 2, "names each NPU once")):
         told["placement"]["npu_of_rank"] = named
@@ -198,14 +196,13 @@ def test_a_plan_that_keeps_the_run_as_it_was_says_so(two: RunInputs, tmp_path: P
     """Of the native runs the placed one ends first, of the plans that of the run as it is."""
     monkeypatch.setattr("astra_tacos.planner.plan.earliest", lambda ends: len(list(ends)) - 2)
     result = plan_placed(PlanRequest(two, options=QUICK), tmp_path / "plan")
-    told = json.loads((tmp_path / "plan" / "place.json").read_text())
-    assert result.placement is not None and result.placement.placed_planned_ns is not None
+    told = read_json(tmp_path / "plan" / "place.json")
     assert told["npu_of_rank"] == list(range(8))
     assert told["after"] == told["before"] and told["speed_up"] == 1
     assert told["before"]["end_ns"] == result.before_ns == result.placement.before_ns
     assert result.placement.kept_as_is and result.placement.name == "as it was"
     assert result.placement.placed_planned_ns < result.placement.as_is_planned_ns == result.after_ns
-    assert json.loads((tmp_path / "plan" / "comm_group.json").read_text())["1"] == GROUPS["1"]
+    assert read_json(tmp_path / "plan" / "comm_group.json")["1"] == GROUPS["1"]
 
 
 def test_a_run_that_ends_in_no_placement_is_planned_where_it_is(tmp_path: Path) -> None:

@@ -260,7 +260,6 @@ def test_random_runs_are_never_slower(parallelism: Parallelism, block: str, laye
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_every_system_stands_for_policies(name: str) -> None:
     requests = parse_schedule(name)
-    assert requests is not None
     assert parse_schedule(describe(requests)) == requests
     for option, (policy, key) in SYSTEMS[name].options.items():
         assert key in POLICIES[policy].options, option

@@ -7,12 +7,12 @@ import tempfile
 from pathlib import Path
 
 from helpers.examples import examples
-from helpers.plans import lint_plan, planned, same_or_faster
+from helpers.plans import golden_inputs, lint_plan, planned, same_or_faster
 from helpers.runs import ONE_DIMENSION, SEVERAL_DIMENSIONS, Tastes, random_run, write_run
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from astra_tacos import ConfigError, RunInputs, SearchOptions, read_run
+from astra_tacos import ConfigError, SearchOptions, read_run
 from astra_tacos.replayer.run_replay import try_replay
 from astra_tacos.run.backend import CONGESTION_AWARE
 
@@ -35,15 +35,7 @@ def test_a_plan_of_a_random_run(seed: int) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         write_run(folder, files, dimensions)
-        groups, memory = folder / "comm_group.json", folder / "remote_memory.json"
-        inputs = RunInputs(
-            folder / "workload" / "w",
-            folder / "system.json",
-            folder / "network.yml",
-            groups if files.groups else None,
-            memory if files.remote_memory else None,
-            folder,
-        )
+        inputs = golden_inputs(folder)
         try:
             result, after = planned(inputs, folder / "plan", options=QUICK)
         except ConfigError as error:

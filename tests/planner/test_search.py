@@ -83,7 +83,7 @@ def test_an_iteration_is_the_period_of_a_long_loop(tmp_path: Path) -> None:
     assert candidates.cost_as_is_ns == pytest.approx(14 * unit_us * 1000, rel=1e-4)
     assert candidates.make(parse_schedule("priority")).cost_ns == pytest.approx(13 * unit_us * 1000, rel=1e-4)
     found = search(candidates, 10, lambda done, total: None)
-    assert found.best is not None and found.best.cost_ns == pytest.approx(12 * unit_us * 1000, rel=1e-2)
+    assert found.best.cost_ns == pytest.approx(12 * unit_us * 1000, rel=1e-2)
     in_time = [one for one in found.tried if one.cost_ns and (one.end_ns or 0) <= candidates.before.end_ns]
     assert found.best.cost_ns <= min(one.cost_ns for one in in_time)
 

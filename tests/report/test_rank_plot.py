@@ -11,7 +11,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex, to_rgb
 
 from astra_tacos.report.figure import timeline_plot
-from astra_tacos.report.figure.figure_style import WIDTHS, save_figure
+from astra_tacos.report.figure.figure_style import WIDTHS
 from astra_tacos.report.figure.timeline_plot import draw_rank_timeline
 from astra_tacos.report.rank_states import STATES, find_segments
 from astra_tacos.report.style import RANK_STATES, time_unit
@@ -61,7 +61,7 @@ def recording(ranks: int = 4, with_before: bool = True) -> Recording:
 
 def test_bars_are_what_ranks_do() -> None:
     made = recording()
-    figure = drawn(lambda: draw_rank_timeline(made))
+    figure = drawn(draw_rank_timeline, made)
     scale = time_unit(made.before.run_end_ns / 20)[1]
     assert len(figure.axes) == 2
     for axes, slowness in zip(figure.axes, (400, 150), strict=True):
@@ -86,7 +86,7 @@ def test_bars_are_what_ranks_do() -> None:
 def test_many_ranks_become_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timeline_plot, "MOST_RANKS", 3)
     made = recording(7)
-    figure = drawn(lambda: draw_rank_timeline(made))
+    figure = drawn(draw_rank_timeline, made)
     after = figure.axes[1]
     assert not after.collections
     image = np.asarray(after.images[0].get_array())
@@ -107,5 +107,5 @@ def test_many_ranks_become_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("width", WIDTHS)
 def test_nothing_is_cut_off_and_bytes_are_the_same(tmp_path: Path, width: str) -> None:
     made = recording(40)
-    check_nothing_is_cut(drawn(lambda: draw_rank_timeline(made, width)))
-    check_same_bytes(lambda path: save_figure(path, lambda: draw_rank_timeline(made, width)), tmp_path)
+    check_nothing_is_cut(drawn(draw_rank_timeline, made, width))
+    check_same_bytes(tmp_path, draw_rank_timeline, made, width)

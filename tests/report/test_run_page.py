@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from helpers.browser import DESKTOP, PHONE, opened
 from helpers.lint_runs import RunFiles, coll, comp, recv, send
-from helpers.plans import planned, written
+from helpers.plans import planned, read_json, written
 from helpers.recordings import random_recording, write_replay
 
 from astra_tacos import ConfigError
@@ -99,7 +99,6 @@ def test_above_the_budget_some_ranks_stand_for_all() -> None:
 def test_switches_are_called_by_their_device_number_everywhere(plan_folder: Path) -> None:
     recording = load_recording(plan_folder / "replay.npz")
     links = link_data(recording, [recording.after])
-    assert links is not None
     npus = [str(npu) for npu in range(8)]
     assert links["labels"] == [*npus, *(f"switch {device}" for device in range(8, 12))]
     ends = {end for name in links["busiest"]["link"] for end in name.split(" → ")}
@@ -109,7 +108,6 @@ def test_switches_are_called_by_their_device_number_everywhere(plan_folder: Path
 def test_matrices_of_large_networks_are_of_blocks() -> None:
     recording = random_recording(1000, 2)
     links = link_data(recording, [recording.after])
-    assert links is not None
     size = links["block_size"]
     assert len(links["labels"]) == -(-1000 // size) <= 64
     assert links["labels"][1] == f"{size}-{2 * size - 1}"
@@ -138,7 +136,7 @@ def test_a_thousand_ranks_that_all_differ_fit_into_a_page(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("size", [DESKTOP, PHONE])
 def test_a_plan_is_drawn(page_file: Path, plan_folder: Path, running: Any, size: tuple[int, int]) -> None:
-    result = json.loads((plan_folder / "plan.json").read_text())
+    result = read_json(plan_folder / "plan.json")
     with opened(running, page_file, size, touch=size == PHONE) as page:
         assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
         text = page.locator("#summary").inner_text()
@@ -241,7 +239,7 @@ def test_names_are_plain_text_to_plotly(tmp_path: Path, running: Any) -> None:
     """Traces may be called anything; Plotly makes links and bold letters of what looks like HTML."""
     nasty = "<a href='http://there'>x</a><b>y</b>"
     folder = write_replay(tmp_path / "replay", random_recording(4, 6))
-    result = json.loads((folder / "replay.json").read_text())
+    result = read_json(folder / "replay.json")
     result["collectives"] = [{"pattern": "ALL_REDUCE", "size_bytes": 1024, "algorithm": nasty, "nodes": 2, "total_ns": [5] * 4}]
     (folder / "replay.json").write_text(json.dumps(result))
     path = tmp_path / "report.html"

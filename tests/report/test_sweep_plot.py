@@ -73,7 +73,7 @@ def note_of(figure) -> str:
 
 def test_lines_are_the_best_of_what_shares_a_place() -> None:
     made = table()
-    figure = drawn(lambda: draw_sweep(made, choose(made)))
+    figure = drawn(draw_sweep, made, choose(made))
     best = defaultdict(lambda: -math.inf)
     for row in rows_of(made):
         if row["bus_bandwidth_gbps"] is not None:
@@ -96,14 +96,14 @@ def test_lines_are_the_best_of_what_shares_a_place() -> None:
 
 def test_tasks_have_panels_of_their_own() -> None:
     made = table(collectives=("all-reduce", "all-gather"))
-    figure = drawn(lambda: draw_sweep(made, choose(made)))
+    figure = drawn(draw_sweep, made, choose(made))
     assert [axes.get_title() for axes in figure.axes] == ["all-reduce", "all-gather"]
-    by_size = drawn(lambda: draw_sweep(made, choose(made, "lines", x="seed", by="size_bytes")))
+    by_size = drawn(draw_sweep, made, choose(made, "lines", x="seed", by="size_bytes"))
     assert [axes.get_title() for axes in by_size.axes] == ["all-reduce", "all-gather"]
     with pytest.raises(ConfigError, match=r"8 tasks \(by collective, size_bytes\) would be as many panels, expected at most 6"):
         draw_sweep(made, choose(made, "lines", x="seed"))
     one = table(sizes=SIZES[:2])
-    figure = drawn(lambda: draw_sweep(one, choose(one, "lines", x="seed")))
+    figure = drawn(draw_sweep, one, choose(one, "lines", x="seed"))
     assert [axes.get_title() for axes in figure.axes] == ["64 KiB", "1 MiB"]
 
 
@@ -115,7 +115,7 @@ def test_tasks_that_an_axis_tells_have_panels_too(kind: str) -> None:
     does = [told[name] for name in made.columns["synthesizer"]]
     columns = made.columns | {"collective": [name for name, _ in does], "root": [root for _, root in does]}
     tied = SweepColumns("tied", ("size_bytes", "synthesizer", "cost"), columns)
-    panels = drawn(lambda: draw_sweep(tied, choose(tied, kind, by=None if kind == "heatmap" else "synthesizer"))).axes
+    panels = drawn(draw_sweep, tied, choose(tied, kind, by=None if kind == "heatmap" else "synthesizer")).axes
     names = {"all-reduce": "tacos", "broadcast, root 2": "ring", "broadcast, root 3": "my-own"}
     assert {axes.get_title() for axes in panels if axes.get_title()} == set(names)
     if kind == "lines":
@@ -125,7 +125,7 @@ def test_tasks_that_an_axis_tells_have_panels_too(kind: str) -> None:
 def test_cells_of_a_heat_map_are_the_best_of_their_points() -> None:
     made = table()
     choice = choose(made, "heatmap", x="size_bytes", y="synthesizer", value="efficiency")
-    figure = drawn(lambda: draw_sweep(made, choice))
+    figure = drawn(draw_sweep, made, choice)
     panel, bar = figure.axes
     image = np.ma.filled(panel.images[0].get_array().astype(float), np.nan)
     assert image.shape == (3, 4)
@@ -148,7 +148,7 @@ def test_cells_of_a_heat_map_are_the_best_of_their_points() -> None:
 @pytest.mark.parametrize(("value", "best"), [("efficiency", np.nanmax), ("predicted_ns", np.nanmin)])
 def test_bright_is_better_in_a_heat_map(value: str, best) -> None:
     made = table(sizes=SIZES[1:3])
-    figure = drawn(lambda: draw_sweep(made, choose(made, "heatmap", x="seed", y="synthesizer", value=value)))
+    figure = drawn(draw_sweep, made, choose(made, "heatmap", x="seed", y="synthesizer", value=value))
     for panel in figure.axes[:-1]:
         image = panel.images[0]
         brightness = image.to_rgba(image.get_array())[..., :3].sum(axis=-1)
@@ -158,7 +158,7 @@ def test_bright_is_better_in_a_heat_map(value: str, best) -> None:
 
 def test_the_front_is_what_nothing_beats() -> None:
     made = table(sizes=SIZES[:2], costs=tuple(float(cost) for cost in range(100, 160, 10)))
-    figure = drawn(lambda: draw_sweep(made, choose(made, "pareto")))
+    figure = drawn(draw_sweep, made, choose(made, "pareto"))
     assert len(figure.axes) == 2
     for axes, size in zip(figure.axes, SIZES, strict=False):
         scale = {"collective time (ns)": 1, "collective time (µs)": 1e3}[axes.get_ylabel()]
@@ -238,13 +238,13 @@ def test_sweeps_in_which_nothing_varies_or_nothing_came_out() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_is_cut_off(kind: str, width: str) -> None:
     for made in (table(sizes=SIZES[:2]), table(("all-reduce", "all-gather"), SIZES[:2]), table(sizes=SIZES[:1], name="x" * 90)):
-        check_nothing_is_cut(drawn(lambda made=made: draw_sweep(made, choose(made, kind), width, "where cost > 1 and seed < 9")))
+        check_nothing_is_cut(drawn(draw_sweep, made, choose(made, kind), width, "where cost > 1 and seed < 9"))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_rows_give_the_same_bytes(tmp_path: Path, kind: str) -> None:
     made = table(sizes=SIZES[:2])
-    check_same_bytes(lambda path: save_figure(path, lambda: draw_sweep(made, choose(made, kind), "single")), tmp_path)
+    check_same_bytes(tmp_path, draw_sweep, made, choose(made, kind), "single")
 
 
 def test_large_sums_are_short() -> None:

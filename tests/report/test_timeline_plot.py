@@ -52,7 +52,7 @@ def test_every_send_is_a_bar_on_its_link_while_that_is_held(name: str, link_mode
     schedule = made(networks.ALL[name], link_model=link_model)
     topology, timing = schedule.topology, schedule.timing
     rows = link_rows(topology, with_down_links=False)
-    figure = drawn(lambda: draw_timeline(schedule))
+    figure = drawn(draw_timeline, schedule)
     axes = figure.axes[0]
     scale = time_unit(schedule.collective_time_ns / 20)[1]
     found = {}
@@ -120,7 +120,7 @@ def test_many_sends_become_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
     schedule = made(networks.TORUS)
     monkeypatch.setattr(bars_over_time, "MOST_BARS", 10)
     monkeypatch.setattr(timeline_plot, "MOST_ROWS", 16)
-    figure = drawn(lambda: draw_timeline(schedule))
+    figure = drawn(draw_timeline, schedule)
     axes = figure.axes[0]
     assert not axes.collections
     image = np.asarray(axes.images[0].get_array())
@@ -137,7 +137,7 @@ def test_a_chunk_stands_out_with_its_tree() -> None:
     schedule = made(networks.MIXED)
     chunk = 5
     own = sorted(np.flatnonzero(schedule.chunk == chunk).tolist(), key=lambda send: int(schedule.start_ns[send]))
-    figure = drawn(lambda chunk=chunk: draw_timeline(schedule, chunk=chunk))
+    figure = drawn(draw_timeline, schedule, chunk=chunk)
     axes = figure.axes[0]
     strong = [c for c in axes.collections if isinstance(c, PolyCollection) and to_hex(c.get_facecolor()[0]) in (REDUCE, COPY)]
     assert sum(len(c.get_paths()) for c in strong) == len(own)
@@ -157,14 +157,14 @@ def test_a_chunk_stands_out_with_its_tree() -> None:
 def test_nothing_is_cut_off(name: str, width: str) -> None:
     schedule = made(networks.ALL[name])
     for chunk in (None, 1):
-        check_nothing_is_cut(drawn(lambda chunk=chunk: draw_timeline(schedule, width, chunk)))
+        check_nothing_is_cut(drawn(draw_timeline, schedule, width, chunk))
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_same_schedule_gives_the_same_bytes(tmp_path: Path, width: str, monkeypatch: pytest.MonkeyPatch) -> None:
     schedule = made(networks.MIXED)
     monkeypatch.setattr(bars_over_time, "MOST_VECTOR_BARS", 100)  # bars as pixels, the tree as lines
-    check_same_bytes(lambda path: save_figure(path, lambda: draw_timeline(schedule, width, chunk=2)), tmp_path)
+    check_same_bytes(tmp_path, draw_timeline, schedule, width, chunk=2)
 
 
 def test_what_cannot_be_drawn(tmp_path: Path) -> None:

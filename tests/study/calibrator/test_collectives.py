@@ -176,7 +176,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert result["errors"]["median"] < 0.02 and "all" in result["left_out"]
     network = read_network(tmp_path / "out" / "network.yml")
     assert [dimension.size for dimension in network.dimensions] == [8, 4]
-    assert network.error is not None and network.error >= result["left_out"]["all"]["median"] - 1e-4
+    assert network.error >= result["left_out"]["all"]["median"] - 1e-4
     assert json.loads((tmp_path / "out" / "system.json").read_text())["all-reduce-implementation"] == ["ring"] * len(
         network.dimensions
     )

@@ -70,10 +70,9 @@ def test_planted_constants_are_found_again() -> None:
 def test_work_is_counted() -> None:
     """A bucket All-Gather moves (n - 1) / n of the data over as many links as it has ports; doubling exchanges in log n steps."""
     one, four = (work_of("all_gather", "bucket", TorusWork((4, 4), ports, 1.0), 0, 1 << 20) for ports in (1, 4))
-    assert one is not None and four is not None
     assert one["wire"] == pytest.approx(15 / 16 * (1 << 20)) and four["wire"] == pytest.approx(one["wire"] / 4)
     doubling = work_of("all_reduce", "recursive doubling", TorusWork((4, 4), 1, 1.0), 0, 1)
-    assert doubling is not None and doubling["step"] == 4 and doubling["wire"] == 2 * (1 + 2)
+    assert doubling["step"] == 4 and doubling["wire"] == 2 * (1 + 2)
     assert work_of("all_reduce", "trix6", TorusWork((4, 4), 1, 1.0), 0, 1) is None
 
 

@@ -46,7 +46,7 @@ def test_the_checked_results(libra_inputs: Path, workload: str) -> None:
     assert solution.objective / 1e6 == pytest.approx(time_ms, rel=1e-4)
     assert solution.split == pytest.approx(split, abs=0.06)
     equal = asked.equal_shares()
-    assert equal is not None and asked.model.time_ns(equal) / 1e6 == pytest.approx(equal_ms, rel=1e-4)
+    assert asked.model.time_ns(equal) / 1e6 == pytest.approx(equal_ms, rel=1e-4)
     assert asked.model.time_ns(equal) / solution.objective == pytest.approx(gain, abs=6e-4)
     assert solution.gap < 1e-8
 

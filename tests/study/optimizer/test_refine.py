@@ -111,7 +111,6 @@ def test_no_split_of_a_grid_is_better_than_the_one_by_replays(tmp_path: Path) ->
     step = TrainingStep(small_model(), Parallelism(4, 2, 4, order=("tp", "ep", "pp", "dp")), 4)
     generate(step, tmp_path / "run", network=tmp_path / "n.yml", compact=True)
     shape, work, current, run = ProblemFiles(tmp_path / "run", network=tmp_path / "n.yml").read()
-    assert run is not None and current is not None
     asked, timer = make_problem(shape, work, Limits(), current), Replays(run, shape, None)
     steps = refine(asked, asked.solve(asked.model, asked.space).split, timer, 10)
     best = next(step for step in reversed(steps) if step.is_best)

@@ -82,7 +82,7 @@ def test_a_budget_instead_of_a_total() -> None:
     solution = problem.solve(problem.model, problem.space)
     assert float(PRICES @ solution.split) == pytest.approx(1e5, rel=1e-6)
     equal = problem.equal_shares()
-    assert equal is not None and np.ptp(equal) < 1e-6 and float(PRICES @ equal) == pytest.approx(1e5, rel=1e-6)
+    assert np.ptp(equal) < 1e-6 and float(PRICES @ equal) == pytest.approx(1e5, rel=1e-6)
     assert solution.objective <= naive_time_ns(WORK, equal)
 
 

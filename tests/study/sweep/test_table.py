@@ -49,7 +49,7 @@ def test_rows_are_read_back(tmp_path: Path) -> None:
     assert (sweep.name, sweep.axes, sweep.num_rows) == ("n", ("b0", "fast"), 2)
     expected = {"key": [point.key for point in POINTS]} | yaml.safe_load(
         """{point: [0, 1], status: [ok, refused], error: [null, wants a ring], b0: [100.0, 99.5], what: ["1", two],
-        "n": [3, null], latency_ns: [[1.0, 2.5], [1.0, 2.5]], predicted_ns: [2000000000, null], 
+        "n": [3, null], latency_ns: [[1.0, 2.5], [1.0, 2.5]], predicted_ns: [2000000000, null],
         time_cost: [10.0, null], collective: [null, null]}"""
     )
     assert {name: sweep.columns[name] for name in expected} == expected
