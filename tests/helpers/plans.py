@@ -36,6 +36,14 @@ def written(folder: Path, files: RunFiles) -> RunInputs:
     return RunInputs(**files.write(folder))
 
 
+def put_on_links(inputs: RunInputs, links: dict[tuple[int, int], float]) -> RunInputs:
+    """Replace the network of a run by a list of links of these bandwidths."""
+    rows = [f"{src},{dst},{bandwidth},500" for (src, dst), bandwidth in links.items()]
+    inputs.network.with_name("links.csv").write_text("\n".join(["src,dst,bandwidth,latency", *rows]))
+    inputs.network.write_text("astra_tacos: {links: links.csv}\n")
+    return inputs
+
+
 def generated_run(folder: Path, step: Step | LayeredStep, network: Path, device: Device | None = None) -> RunInputs:
     """A generated run in `folder / "run"`, on a network elsewhere."""
     made = generate(step, folder / "run", device or Device(peak_tflops=20), network)

@@ -7,19 +7,19 @@ import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from helpers.lint_runs import RunFiles, coll, comp, recv, send
-from helpers.plans import QUICK, attributes, contents, lint_plan, messages, planned, quickly_planned, written
+from helpers.plans import QUICK, attributes, contents, lint_plan, messages, planned, put_on_links, quickly_planned, written
 
 from astra_tacos import (
     CommType,
     ConfigError,
     PlanRequest,
-    RunInputs,
     Schedule,
     SearchOptions,
     load_schedule,
@@ -222,11 +222,8 @@ def test_a_pipe_in_the_cache_is_not_written_to(tmp_path: Path, caplog: pytest.Lo
 
 
 def test_a_network_of_listed_links_takes_its_table_along(tmp_path: Path) -> None:
-    inputs = written(tmp_path, TWO_SIZES)
-    pairs = [(src, dst) for src in range(4) for dst in range(4) if src != dst]
-    rows = "".join(f"{src},{dst},{25 * (1 + (src ^ dst))},500\n" for src, dst in pairs)
-    (tmp_path / "links.csv").write_text("src,dst,bandwidth,latency\n" + rows)
-    inputs.network.write_text("astra_tacos:\n  links: links.csv\n")
+    links = {pair: 25 * (1 + (pair[0] ^ pair[1])) for pair in permutations(range(4), 2)}
+    inputs = put_on_links(written(tmp_path, TWO_SIZES), links)
     result, after = quickly_planned(inputs, tmp_path / "plan", baseline="ring")
     assert result.backend is CONGESTION_AWARE
     assert (tmp_path / "plan" / "links.csv").read_bytes() == (tmp_path / "links.csv").read_bytes()
@@ -317,22 +314,13 @@ def test_ids_that_are_the_same_in_32_bits(tmp_path: Path, low: int, sizes: tuple
     assert contents(tmp_path / "again") == contents(tmp_path / "plan")
 
 
-RING_OF_LINKS = [(0, 1), (1, 2), (2, 3), (3, 0)]
-
-
-def written_on_links(folder: Path, files: RunFiles) -> RunInputs:
-    """A run of four ranks, whose network is a list of links that make a ring."""
-    inputs = written(folder, files)
-    rows = [f"{src},{dst},50,500" for ends in RING_OF_LINKS for src, dst in (ends, ends[::-1])]
-    (folder / "links.csv").write_text("\n".join(["src,dst,bandwidth,latency", *rows]))
-    (folder / "network.yml").write_text("astra_tacos: {links: links.csv}\n")
-    return inputs
+RING = {ends[::way]: 50 for ends in ((0, 1), (1, 2), (2, 3), (3, 0)) for way in (1, -1)}
 
 
 def test_a_backend_without_routes_is_refused_before_anything_is_synthesized(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inputs = written_on_links(tmp_path, RunFiles(ranks=[[coll(0, size=1 << 16)] for _ in range(4)], topology=("Ring",)))
+    inputs = put_on_links(written(tmp_path, RunFiles([[coll(0)]] * 4)), RING)
     monkeypatch.setattr("astra_tacos.planner.plan.solve_case", lambda *_: pytest.fail("synthesized in vain"))
     with pytest.raises(ConfigError, match=r"network.yml: astra_tacos.links is beyond the congestion-unaware backend") as caught:
         plan(PlanRequest(inputs, backend="congestion-unaware"), tmp_path / "plan")
@@ -367,7 +355,9 @@ REFUSED = {
 @pytest.mark.parametrize("message", REFUSED)
 def test_runs_that_cannot_be_planned_are_refused(tmp_path: Path, message: str) -> None:
     files = REFUSED[message]
-    inputs = written_on_links(tmp_path, files) if files.topology == ("Ring",) else written(tmp_path, files)
+    inputs = written(tmp_path, files)
+    if files.topology == ("Ring",):
+        put_on_links(inputs, RING)
     with pytest.raises(ConfigError, match=message):
         plan(PlanRequest(inputs), tmp_path / "plan")
     assert not (tmp_path / "plan").exists()

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from conftest import INPUTS_VARIABLE
+from helpers.generated import small_model
 from helpers.lint_runs import RunFiles
-from helpers.plans import QUICK, attributes, contents, golden_inputs, lint_plan, messages, planned, read_json, written
+from helpers.plans import (
+    QUICK,
+    attributes,
+    contents,
+    generated_run,
+    golden_inputs,
+    lint_plan,
+    messages,
+    planned,
+    read_json,
+    written,
+)
 
-from astra_tacos import NodeType, RunInputs, read_run, replay_run
-from astra_tacos.cli.generate import generate
+from astra_tacos import NodeType, Parallelism, RunInputs, Step, read_run, replay_run
 from astra_tacos.planner.solution import PLAN_OPTIONS
 
 NETWORKS = {
@@ -101,24 +110,20 @@ def test_plans_are_no_slower_than_what_was_made_by_hand(golden: Path, golden_cas
     assert not lint_plan(after).errors
 
 
-@pytest.mark.parametrize(("topology", "split"), [("[ Ring, Ring ]", "--dp 4 --tp 2"), ("[ Mesh, Mesh ]", "--dp 8")])
+@pytest.mark.parametrize(("topology", "split"), [("[ Ring, Ring ]", (4, 2)), ("[ Mesh, Mesh ]", (8,))])
 @pytest.mark.parametrize("backend", ["congestion-unaware", "congestion-aware"])
-def test_a_generated_run_on_a_network_with_failed_links(tmp_path: Path, topology: str, split: str, backend: str) -> None:
+def test_a_generated_run_on_a_network_with_failed_links(
+    tmp_path: Path, topology: str, split: tuple[int, ...], backend: str
+) -> None:
     """What is planned is proven, ends as the replay of the written files says, and no later than the run before."""
-    options = f"{split} --layers 1 --hidden 128 --heads 8 --sequence 64 --vocab 512 --order dp,tp,pp"
-    result = CliRunner().invoke(generate, ["--output", str(tmp_path / "run"), *options.split()], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    folder = tmp_path / "run"
-    system = read_json(folder / "system.json")
-    for key in [key for key in system if key.endswith("-implementation")]:
-        system[key] = ["ring", "ring"]
-    (folder / "system.json").write_text(json.dumps(system))
-    (tmp_path / "n.yml").write_text(
+    network = tmp_path / "n.yml"
+    network.write_text(
         "topology: [ Ring, Ring ]\nnpus_count: [ 4, 2 ]\nbandwidth: [ 50, 25 ]\nlatency: [ 500, 500 ]\n"
         f"astra_tacos: {{ topology: {topology}, failed_links: [ [1, 2], [2, 1] ] }}\n"
     )
-    files = folder / "workload" / "w", folder / "system.json", tmp_path / "n.yml", folder / "comm_group.json"
-    plan, after = planned(RunInputs(*files, directory=folder), tmp_path / "plan", backend=backend, options=QUICK)
+    step = Step(small_model(layers=1, hidden=128), Parallelism(*split, order=("dp", "tp", "pp", "ep")))
+    inputs = generated_run(tmp_path, step, network)
+    plan, after = planned(inputs, tmp_path / "plan", backend=backend, options=QUICK)
     stored = read_json(tmp_path / "plan" / "plan.json")
     assert stored["verified"] and not stored["unchecked"]
     assert replay_run(read_run(after), plan.backend).end_ns == plan.after_ns

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from helpers.browser import DESKTOP, PHONE, opened
 from helpers.lint_runs import RunFiles, coll, comp, recv, send
-from helpers.plans import planned, read_json, written
+from helpers.plans import planned, put_on_links, read_json, written
 from helpers.recordings import random_recording, write_replay
 
 from astra_tacos import ConfigError
@@ -205,10 +206,7 @@ def test_odd_runs_are_drawn(tmp_path: Path, running: Any) -> None:
     crossed = [[coll(0, size=1 << 16, group=first), coll(1, size=1 << 16, group=3 - first)] for first in (1, 2)]
     stuck = written(tmp_path / "stuck", RunFiles(ranks=crossed, groups={"1": [0, 1], "2": [0, 1]}))
     listed = written(tmp_path / "listed", RunFiles(ranks=[[coll(0, size=1 << 20)] for _ in range(3)]))
-    pairs = [(src, dst) for src in range(3) for dst in range(3) if src != dst]
-    rows = "".join(f"{src},{dst},25,500\n" for src, dst in pairs)
-    (tmp_path / "listed" / "links.csv").write_text("src,dst,bandwidth,latency\n" + rows)
-    listed.network.write_text("astra_tacos:\n  links: links.csv\n")
+    put_on_links(listed, dict.fromkeys(permutations(range(3), 2), 25))
     silent = written(tmp_path / "silent", RunFiles(ranks=[[comp(0, us=3)] for _ in range(2)]))
     expected = {"stuck": "the run did not end: ", "listed": "a graph, 3 NPUs", "silent": "1.000x"}
     for inputs, (name, text) in zip((stuck, listed, silent), expected.items(), strict=True):

@@ -51,24 +51,23 @@ def test_networks_without_equal_dimensions_are_refused(tmp_path: Path) -> None:
         network_shape(read_network(tmp_path / "n.yml"))
 
 
-@pytest.mark.parametrize(
-    ("block", "members", "stride", "expected"),
-    [
-        ("Ring", 8, 1, ("Ring", 8, 0.5, 7.0)),
-        ("Ring", 4, 1, ("Mesh", 4, 0.5, 7.0)),
-        ("Ring", 4, 2, ("Ring", 4, 0.25, 14.0)),
-        ("Ring", 2, 4, ("Ring", 2, 0.25, 28.0)),
-        ("FullyConnected", 4, 2, ("FullyConnected", 4, 1 / 7, 7.0)),
-        ("Switch", 4, 2, ("Switch", 4, 1.0, 7.0)),
-        ("Mesh", 4, 1, ("Mesh", 4, 1.0, 7.0)),
-        ("Mesh", 4, 2, ("Mesh", 4, 0.5, 14.0)),
-    ],
-)
-def test_what_groups_have_of_a_dimension_of_eight(
-    block: str, members: int, stride: int, expected: tuple[str, int, float, float]
-) -> None:
+PARTS = """
+Ring 8 1: Ring 8 0.5 7
+Ring 4 1: Mesh 4 0.5 7
+Ring 4 2: Ring 4 0.25 14
+Ring 2 4: Ring 2 0.25 28
+FullyConnected 4 2: FullyConnected 4 0.142857 7
+Switch 4 2: Switch 4 1 7
+Mesh 4 1: Mesh 4 1 7
+Mesh 4 2: Mesh 4 0.5 14
+"""
+"""Members of a group and how far apart they are: what the group sees, GB/s per link if an NPU has 1, and ns."""
+
+
+@pytest.mark.parametrize("case", PARTS.strip().splitlines())
+def test_what_groups_have_of_a_dimension_of_eight(case: str) -> None:
+    block, members, stride, name, *figures = case.replace(":", "").split()
     shape = Shape("n.yml", (block,), (8,), (7.0,))
-    part = sub_dimension(shape, Demand("all-reduce", 1, (members,), (stride,)), 0, 1.0)
-    name, size, gbps_per_link, latency = expected
-    assert (part.block, part.size, part.latency_ns) == (name, size, latency)
-    assert part.bandwidth_gibps * 2**30 / 1e9 == pytest.approx(gbps_per_link)
+    part = sub_dimension(shape, Demand("all-reduce", 1, (int(members),), (int(stride),)), 0, 1.0)
+    gbps = part.bandwidth_gibps * 2**30 / 1e9
+    assert part.block == name and [part.size, gbps, part.latency_ns] == pytest.approx([*map(float, figures)], rel=1e-6)
