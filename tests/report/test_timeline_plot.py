@@ -15,7 +15,7 @@ from matplotlib.colors import to_hex, to_rgb
 
 from astra_tacos import ConfigError, Schedule, Topology, all_reduce, synthesize
 from astra_tacos.report.figure import bars_over_time, timeline_plot
-from astra_tacos.report.figure.figure_style import WIDTHS, save_figure
+from astra_tacos.report.figure.figure_style import FORMATS, WIDTHS, save_figure
 from astra_tacos.report.figure.timeline_plot import draw_timeline
 from astra_tacos.report.links_over_time import bars_of, link_rows
 from astra_tacos.report.style import COPY, REDUCE, time_unit
@@ -181,3 +181,20 @@ def test_what_cannot_be_drawn(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"x.bmp: expected a name that ends in .svg, .pdf, .png"):
         save_figure(tmp_path / "x.bmp", lambda: draw_timeline(schedule))
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_a_full_disk_is_one_error_in_every_format(suffix: str, tmp_path: Path) -> None:
+    """Whichever error matplotlib makes of it."""
+    from matplotlib.figure import Figure
+
+    def draw() -> Figure:
+        figure = Figure()
+        figure.add_subplot().imshow(np.random.default_rng(1).random((300, 300)), interpolation="none")
+        return figure
+
+    full = tmp_path / f"figure{suffix}"
+    full.symlink_to("/dev/full")
+    with pytest.raises(ConfigError, match=r"cannot be written \(No space left on device\)"):
+        save_figure(full, draw)

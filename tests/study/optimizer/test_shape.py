@@ -1,4 +1,4 @@
-"""Units: GB/s per NPU against the links that a network is built of."""
+"""Shapes and demands: GB/s per NPU against links that are built, and traffic against schedules, counted send by send."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from helpers.examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos import ConfigError, NetworkConfig, build_topology, read_network
+from astra_tacos import ConfigError, Dimension, NetworkConfig, Schedule, build_topology, make_collective, read_network, synthesize
 from astra_tacos.study.optimizer.model import sub_dimension
-from astra_tacos.study.optimizer.shape import Demand, Shape, network_shape
+from astra_tacos.study.optimizer.shape import Demand, Shape, network_shape, traffic
 from astra_tacos.support.units import bytes_per_ns
 
 BLOCKS = st.tuples(st.sampled_from(["Ring", "FullyConnected", "Switch"]), st.integers(2, 5))
@@ -71,3 +71,23 @@ def test_what_groups_have_of_a_dimension_of_eight(case: str) -> None:
     part = sub_dimension(shape, Demand("all-reduce", 1, (int(members),), (int(stride),)), 0, 1.0)
     gbps = part.bandwidth_gibps * 2**30 / 1e9
     assert part.block == name and [part.size, gbps, part.latency_ns] == pytest.approx([*map(float, figures)], rel=1e-6)
+
+
+def sent_per_dimension(schedule: Schedule) -> list[float]:
+    """Bytes that an NPU sends into each dimension, on average."""
+    topology = schedule.topology
+    first_link = topology.channel_link[schedule.channel]
+    sizes = schedule.collective.chunk_size_bytes[schedule.chunk].astype(np.float64)
+    return (np.bincount(topology.link_dimension[first_link], sizes) / topology.num_npus).tolist()
+
+
+@pytest.mark.parametrize("pattern", ["all-reduce", "reduce-scatter", "all-gather"])
+def test_bytes_of_hierarchical_schedules(pattern: str) -> None:
+    sizes = (4, 2, 3)
+    blocks = ("FullyConnected", "Ring", "FullyConnected")
+    network = NetworkConfig("n.yml", tuple(Dimension(block, size, 50.0, 10.0) for block, size in zip(blocks, sizes, strict=True)))
+    topology = build_topology(network)
+    collective = make_collective(pattern, topology.num_npus, 24 << 10)
+    schedule = synthesize(topology, collective, synthesizer="hierarchical")
+    demand = Demand(pattern, collective.size_bytes, sizes, (1, 1, 1))
+    assert sent_per_dimension(schedule) == pytest.approx(traffic(demand, (3, 1, 2)))

@@ -32,6 +32,14 @@ def points() -> list[Point]:
     return [collective_point(n, seed=n, synthesizer=names[n % 4], size_bytes=1 << n % 20) for n in range(32)]
 
 
+def swept(asked: list[Point], store: Store) -> SweepRun:
+    """A sweep by processes of this machine."""
+    with nothing_left_behind(), store.opened(b""), open_client(None, 2) as client:
+        run = SweepRun(asked, store, Conditions())
+        run.compute(client)
+    return run
+
+
 def test_a_worker_that_is_killed_loses_nothing(cluster: DaskCluster, tmp_path: Path) -> None:
     workers = [cluster.add_worker(), cluster.add_worker()]
     seen: list[Progress] = []
@@ -49,10 +57,7 @@ def test_a_worker_that_is_killed_loses_nothing(cluster: DaskCluster, tmp_path: P
     assert workers[0].returncode == -9
     assert (seen[0].threads, seen[-1].done, seen[-1].total) == (2, 32, 32)
 
-    alone = Store(tmp_path / "alone")
-    with alone.opened(b""), open_client(None, 2) as client:
-        local = SweepRun(points(), alone, Conditions())
-        local.compute(client)
+    local = swept(points(), Store(tmp_path / "alone"))
     for key, outcome in run.outcomes.items():
         alone_too = local.outcomes[key]
         assert (outcome.status, outcome.error, results(outcome)) == (alone_too.status, alone_too.error, results(alone_too))
@@ -107,21 +112,13 @@ def test_workers_of_another_version_are_an_error() -> None:
 
 def test_points_of_one_key_run_once(tmp_path: Path) -> None:
     store = Store(tmp_path / "sweep")
-    twins = [
-        collective_point(0),
-        collective_point(1, seed=1),
-        collective_point(2),
-        replace(collective_point(3), error="no network"),
-    ]
-    with nothing_left_behind(), store.opened(b""), open_client(None, 2) as client:
-        run = SweepRun(twins, store, Conditions())
-        assert list(run.missing) == [twins[0].key, twins[1].key]
-        run.compute(client)
-    results = list(run.results())
-    assert [point.index for point, _ in results] == [0, 1, 2, 3]
-    assert results[0][1] is results[2][1]
-    assert [outcome.status for _, outcome in results] == ["ok", "ok", "ok", "error"]
-    assert results[3][1].error == "no network"
+    twins = [*map(collective_point, (0, 2)), collective_point(1, seed=1), replace(collective_point(3), error="no network")]
+    assert list(SweepRun(twins, store, Conditions()).missing) == [twins[0].key, twins[2].key]
+    found, outcomes = zip(*swept(twins, store).results(), strict=True)
+    assert [point.index for point in found] == [0, 2, 1, 3]
+    assert outcomes[0] is outcomes[1]
+    assert [outcome.status for outcome in outcomes] == ["ok", "ok", "ok", "error"]
+    assert outcomes[3].error == "no network"
     assert len(list((tmp_path / "sweep" / "rows").rglob("*.json"))) == 2
 
 
@@ -131,9 +128,7 @@ def test_what_dask_gives_up_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr("astra_tacos.study.sweep.run_sweep.compute_points", lost)
     store = Store(tmp_path / "sweep")
-    with store.opened(b""), open_client(None, 1) as client:
-        run = SweepRun([collective_point()], store, Conditions())
-        run.compute(client)
+    run = swept([collective_point()], store)
     (outcome,) = run.outcomes.values()
     assert outcome.status == "died"
     assert outcome.error.startswith("KilledWorker: ")
@@ -153,9 +148,6 @@ def test_what_another_sweep_gave_up_is_computed_again(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(guard, "_compute", stopped_once)
     asked = [collective_point(n, seed=n) for n in range(3)]
-    store = Store(tmp_path / "sweep")
-    with nothing_left_behind(), store.opened(b""), open_client(None, 1) as client:
-        run = SweepRun(asked, store, Conditions())
-        run.compute(client)
-    assert given_up == [point.key for point in asked]
+    run = swept(asked, Store(tmp_path / "sweep"))
+    assert sorted(given_up) == sorted(point.key for point in asked)
     assert {outcome.status for outcome in run.outcomes.values()} == {"ok"}
