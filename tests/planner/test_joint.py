@@ -22,6 +22,7 @@ from astra_tacos.verifier.run_oracle import verify_run
 
 PAIRS = {"1": [0, 1], "2": [2, 3], "3": [4, 5], "4": [6, 7]}
 SIZE = 1 << 20
+Planned = tuple[RunInputs, PlanResult, RunInputs]
 
 
 def of_pairs(rank: int) -> list[Any]:
@@ -35,13 +36,13 @@ MOE = RunFiles(ranks=[of_pairs(rank) for rank in range(8)], groups=PAIRS, topolo
 
 
 @pytest.fixture(scope="module")
-def moe(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunInputs, PlanResult, RunInputs]:
+def moe(tmp_path_factory: pytest.TempPathFactory) -> Planned:
     folder = tmp_path_factory.mktemp("moe")
     inputs = written(folder, MOE)
     return inputs, *quickly_planned(inputs, folder / "plan")
 
 
-def test_pairs_use_the_links_of_all(moe: tuple[RunInputs, PlanResult, RunInputs]) -> None:
+def test_pairs_use_the_links_of_all(moe: Planned) -> None:
     _, result, after = moe
     assert result.speed_up_over_best_native > 2
     (joint,) = result.joint
@@ -53,7 +54,7 @@ def test_pairs_use_the_links_of_all(moe: tuple[RunInputs, PlanResult, RunInputs]
     assert (report.errors, report.warnings) == ({}, {})
 
 
-def test_nodes_keep_their_own_group_in_an_attribute(moe: tuple[RunInputs, PlanResult, RunInputs]) -> None:
+def test_nodes_keep_their_own_group_in_an_attribute(moe: Planned) -> None:
     inputs, _, after = moe
     groups = read_json(after.groups) if after.groups else {}
     for rank, (old, new) in enumerate(zip(messages(inputs), messages(after), strict=True)):
@@ -63,21 +64,21 @@ def test_nodes_keep_their_own_group_in_an_attribute(moe: tuple[RunInputs, PlanRe
             assert groups[named["pg_name"]] == list(range(8))
 
 
-def test_the_oracle_passes_what_relays_did(moe: tuple[RunInputs, PlanResult, RunInputs]) -> None:
+def test_the_oracle_passes_what_relays_did(moe: Planned) -> None:
     inputs, _, after = moe
     verdict = verify_run(read_run(after), read_trace_parts(after.system.parent / "plan.json"), read_run(inputs))
     assert verdict.proven
     assert verdict.violations == ()
 
 
-def test_a_plan_of_a_plan_is_the_same(moe: tuple[RunInputs, PlanResult, RunInputs], tmp_path: Path) -> None:
+def test_a_plan_of_a_plan_is_the_same(moe: Planned, tmp_path: Path) -> None:
     _, first, after = moe
     again, _ = quickly_planned(after, tmp_path / "again")
     assert (again.before_ns, again.after_ns, again.best_native_ns) == (first.after_ns, first.after_ns, first.best_native_ns)
     assert contents(tmp_path / "again") == contents(after.system.parent)
 
 
-def test_the_same_for_any_number_of_threads(moe: tuple[RunInputs, PlanResult, RunInputs], tmp_path: Path) -> None:
+def test_the_same_for_any_number_of_threads(moe: Planned, tmp_path: Path) -> None:
     inputs, _, after = moe
     planned(inputs, tmp_path / "plan", options=replace(QUICK, threads=1))
     assert contents(tmp_path / "plan") == contents(after.system.parent)
