@@ -12,7 +12,7 @@ import pytest
 import yaml
 from helpers.figures import check_nothing_is_cut, check_same_bytes, drawn
 from helpers.sweep_tables import naive_front
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos import ConfigError
@@ -170,7 +170,6 @@ def test_the_front_is_what_nothing_beats() -> None:
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["tacos", "ring", "my-own", "Pareto front"]
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(-5, 5)), min_size=1, unique_by=lambda pair: pair[0]))
 def test_one_stands_for_many(pairs: list[tuple[int, int]]) -> None:
     values = sorted(value for _, value in pairs)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from helpers.sweep_files import sweep
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos import ConfigError
@@ -30,7 +30,6 @@ def names(document: object) -> list[dict[str, Any]]:
     return [part.names for part in axes(document).combinations()]
 
 
-@settings(deadline=None)
 @given(GRIDS)
 def test_a_grid_is_a_product(document: dict[str, list[int]]) -> None:
     expected = [dict(zip(document, values, strict=True)) for values in itertools.product(*document.values())]
@@ -39,7 +38,6 @@ def test_a_grid_is_a_product(document: dict[str, list[int]]) -> None:
     assert axes(document).num_combinations == len(expected)
 
 
-@settings(deadline=None)
 @given(GRIDS, st.lists(st.tuples(*[st.integers(-9, 9)] * 3), min_size=1), VALUES)
 def test_blocks_multiply(grid: dict[str, list[int]], rows: list[tuple[int, ...]], entries: list[int]) -> None:
     """A zip goes side by side."""

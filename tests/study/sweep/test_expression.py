@@ -6,7 +6,7 @@ import math
 
 import pytest
 from helpers.examples import examples
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from astra_tacos import ConfigError
@@ -87,7 +87,6 @@ def test_they_mean_what_python_makes_of_them(text: str) -> None:
     assert repr(found) == repr(python(text))
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="ab12.()[]{}'\"+-*/%<>=!, :_lamdforinxeceval\n@~^&|", max_size=60))
 def test_any_text_is_an_expression_or_refused_in_one_line(text: str) -> None:
     try:

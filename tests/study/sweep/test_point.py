@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from helpers import networks
 from helpers.sweep_files import CONFIGS, sweep
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos import LinkSpec, NetworkConfig, SearchOptions, read_network
@@ -108,7 +108,6 @@ def test_the_key_follows_version_and_format(monkeypatch: pytest.MonkeyPatch) -> 
     assert len({key, changed, POINT.key}) == 3
 
 
-@settings(deadline=None)
 @given(
     st.integers(0, 1 << 40),
     st.dictionaries(

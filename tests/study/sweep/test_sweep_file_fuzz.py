@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from helpers.sweep_files import CONFIGS, read_text
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from astra_tacos import ConfigError
@@ -68,7 +68,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("fuzz")
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200)
 @given(st.sampled_from(places(WHOLE)), st.one_of(VALUES, st.just(...)))
 @example(("point", "network", "npus_count"), [2, 4, 10**30])
 @example(("axes", 0, "grid", "f"), [float("inf")])
