@@ -56,7 +56,7 @@ Ring 8 1: Ring 8 0.5 7
 Ring 4 1: Mesh 4 0.5 7
 Ring 4 2: Ring 4 0.25 14
 Ring 2 4: Ring 2 0.25 28
-FullyConnected 4 2: FullyConnected 4 0.142857 7
+FullyConnected 4 2: FullyConnected 4 0.14285714 7
 Switch 4 2: Switch 4 1 7
 Mesh 4 1: Mesh 4 1 7
 Mesh 4 2: Mesh 4 0.5 14
