@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import csv
+import io
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -117,3 +119,14 @@ def saved(page: Any, button: Any) -> bytes:
     with page.expect_download() as download:
         button.click()
     return Path(download.value.path()).read_bytes()
+
+
+def saved_rows(page: Any, element: str) -> list[list[str]]:
+    """The rows that the CSV button of an element saves."""
+    content = saved(page, page.locator(f"{element} [data-save=CSV]"))
+    return list(csv.reader(io.StringIO(content.decode())))
+
+
+def frames(page: Any) -> None:
+    """Wait until what was asked for is drawn."""
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")

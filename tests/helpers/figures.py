@@ -10,16 +10,16 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from astra_tacos.report.figure.figure_style import _RC
+from astra_tacos.report.figure.figure_style import _RC, save_figure
 
 CUT = 1.5
 """Pixels by which a text may leave the figure: its box has a rim."""
 
 
-def drawn(make):
+def drawn(draw, *arguments, **options):
     """A figure made in the house's style, and laid out."""
     with matplotlib.rc_context(_RC):
-        figure = make()
+        figure = draw(*arguments, **options)
         FigureCanvasAgg(figure).draw()
     return figure
 
@@ -51,12 +51,12 @@ def _out_of_view(figure: Figure) -> set[Text]:
     return hidden
 
 
-def check_same_bytes(save, tmp_path: Path) -> None:
-    """Whether `save(path)` writes the same bytes twice, in all formats, and nothing else."""
+def check_same_bytes(tmp_path: Path, draw, *arguments, **options) -> None:
+    """Whether the same figure has the same bytes twice, in all formats, and nothing else is written."""
     starts = {".svg": b"<?xml", ".pdf": b"%PDF", ".png": b"\x89PNG"}
     for suffix, start in starts.items():
         for name in ("one", "two"):
-            save(tmp_path / f"{name}{suffix}")
+            save_figure(tmp_path / f"{name}{suffix}", lambda: draw(*arguments, **options))
         data = (tmp_path / f"one{suffix}").read_bytes()
         assert data.startswith(start)
         assert data == (tmp_path / f"two{suffix}").read_bytes()

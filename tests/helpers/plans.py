@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from helpers.lint_runs import RunFiles
 
+from astra_tacos import Device, LayeredStep, ModelLayer, Step, generate, replay_run
 from astra_tacos.planner.plan import plan
 from astra_tacos.planner.plan_result import PlanResult
 from astra_tacos.planner.request import PlanRequest
+from astra_tacos.planner.retime.candidates import Candidates
+from astra_tacos.planner.retime.legality import violations
+from astra_tacos.planner.retime.request import parse_schedule
+from astra_tacos.planner.retime.written import write_scheduled
 from astra_tacos.planner.run_files import planned_inputs
 from astra_tacos.planner.solution import PLAN_OPTIONS
+from astra_tacos.planner.workload import find_workload
 from astra_tacos.run.run import RunInputs, read_run
 from astra_tacos.run.trace.node_bytes import load_rank, node_at
 from astra_tacos.run.trace.reader import read_trace
@@ -26,15 +33,50 @@ PLANNED = ("workload", "collective", "comm_group.json", "per_node.yml", "system.
 
 def written(folder: Path, files: RunFiles) -> RunInputs:
     """The inputs of a run, written to a folder."""
-    arguments = files.write(folder)
-    return RunInputs(
-        arguments["workload"],
-        arguments["system"],
-        arguments["network"],
-        arguments.get("groups"),
-        arguments.get("remote_memory"),
-        folder,
-    )
+    return RunInputs(**files.write(folder))
+
+
+def put_on_links(inputs: RunInputs, links: dict[tuple[int, int], float]) -> RunInputs:
+    """Replace the network of a run by a list of links of these bandwidths."""
+    rows = [f"{src},{dst},{bandwidth},500" for (src, dst), bandwidth in links.items()]
+    inputs.network.with_name("links.csv").write_text("\n".join(["src,dst,bandwidth,latency", *rows]))
+    inputs.network.write_text("astra_tacos: {links: links.csv}\n")
+    return inputs
+
+
+def generated_run(folder: Path, step: Step | LayeredStep, network: Path, device: Device | None = None) -> RunInputs:
+    """A generated run in `folder / "run"`, on a network elsewhere."""
+    made = generate(step, folder / "run", device or Device(peak_tflops=20), network)
+    return replace(RunInputs.in_folder(made.path, "w"), network=network)
+
+
+def timed_layer(values: int, *times_us: float) -> ModelLayer:
+    """A layer of so many values, with the times of its forward pass and of both its gradients."""
+    names = ("forward_us", "input_gradient_us", "weight_gradient_us")
+    return ModelLayer("layer", (values,), **dict(zip(names, times_us, strict=True)))
+
+
+def candidates_of(inputs: RunInputs, **options: Any) -> Candidates:
+    """What schedules of communication make of a run."""
+    workload = find_workload(inputs)
+    before = replay_run(workload.run)
+    return Candidates(workload, before, before.backend, **options)
+
+
+def write_candidate(candidates: Candidates, schedule: str, inputs: RunInputs, folder: Path) -> None:
+    """Write what a schedule makes of a run: the files are legal and take what was found."""
+    candidate = candidates.make(parse_schedule(schedule) or ())
+    folder.mkdir()
+    write_scheduled(folder, inputs, candidates.workload, candidates.source, candidate.new, candidates.backend)
+    after = planned_inputs(folder, inputs)
+    assert violations(candidates.workload, after.workload) == ()
+    assert replay_run(read_run(after)).end_ns == candidate.end_ns
+
+
+def options_of(inputs: RunInputs) -> tuple[str, ...]:
+    """The files of a run as options of a command."""
+    files = {"workload": inputs.workload, "system": inputs.system, "network": inputs.network, "comm-group": inputs.groups}
+    return tuple(text for name, path in files.items() if path is not None for text in (f"--{name}", str(path)))
 
 
 def golden_inputs(folder: Path) -> RunInputs:
@@ -62,7 +104,12 @@ def quickly_planned(inputs: RunInputs, output: Path, **options: Any) -> tuple[Pl
 
 def lint_plan(inputs: RunInputs) -> LintReport:
     """Findings in a run."""
-    return lint(RunInputs(inputs.workload, inputs.system, inputs.network, inputs.groups, inputs.remote_memory, inputs.directory))
+    return lint(replace(inputs, ns3=None))
+
+
+def read_json(path: Path) -> Any:
+    """What a JSON file says."""
+    return json.loads(path.read_text())
 
 
 def contents(folder: Path, names: tuple[str, ...] = PLANNED) -> dict[str, bytes]:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
+import json
 from typing import Any
 
 import numpy as np
+import yaml
 from helpers.networks import config
 
-from astra_tacos.bounds.certificate import certify
-from astra_tacos.collective import make_collective
-from astra_tacos.network.composition import build_topology
+from astra_tacos import AstraTacosError, build_topology, certify, make_collective, synthesize
 from astra_tacos.report.sweep_columns import SweepColumns
-from astra_tacos.solver.synthesize import synthesize
-from astra_tacos.support.errors import AstraTacosError
 from astra_tacos.support.units import BYTES_PER_GB, BYTES_PER_GIB
 
 _LINKS_PER_NPU = {"Ring": lambda size: 2, "FullyConnected": lambda size: size - 1, "Switch": lambda size: 1}
@@ -93,6 +90,15 @@ def as_columns(name: str, axes: tuple[str, ...], rows: list[dict[str, Any]]) -> 
     return SweepColumns(name, axes, {column: [row.get(column) for row in rows] for column in names})
 
 
+def naive_front(points: list[tuple[float, float]]) -> set[int]:
+    """Places of the points that no other one beats: less is better."""
+
+    def beats(one: tuple[float, float], other: tuple[float, float]) -> bool:
+        return one[0] <= other[0] and one[1] <= other[1] and one != other
+
+    return {place for place, point in enumerate(points) if not any(beats(other, point) for other in points)}
+
+
 def made_up_sweep(num_points: int, seed: int = 1) -> SweepColumns:
     """A sweep of that many points, ten axes and twelve results, a few of the points failed."""
     draw = np.random.default_rng(seed)
@@ -109,36 +115,37 @@ def made_up_sweep(num_points: int, seed: int = 1) -> SweepColumns:
     failed = draw.random(num_points) < 0.02
     status = np.where(failed, np.where(index % 3 == 0, "timeout", "refused"), "ok")
 
-    def results(values: np.ndarray) -> list[Any]:
-        return [None if bad else value for bad, value in zip(failed.tolist(), values.tolist(), strict=True)]
-
-    columns: dict[str, list[Any]] = {
-        "point": index.tolist(),
-        "status": status.tolist(),
-        "error": [f"{s}: too much <b>for</b> it" if s != "ok" else None for s in status.tolist()],
-        "kind": ["collective"] * num_points,
-        "b0": b0.tolist(),
-        "b1": b1.tolist(),
-        "network": [f"net{k}" for k in (index // 400 % 5).tolist()],
-        "num_npus": (16 * 2 ** (index // 16_000 % 3)).tolist(),
-        "cost": cost.tolist(),
-        "total_bandwidth_gbps": (b0 + b1).tolist(),
-        "failed_fraction": fraction.tolist(),
-        "size_bytes": sizes.tolist(),
-        "synthesizer": names.tolist(),
-        "chunks_per_npu": chunks.tolist(),
-        "seed": draw.integers(0, 5, num_points).tolist(),
-        "predicted_ns": results(time),
-        "bound_ns": results(bound),
-        "efficiency": results(bound / time),
-        "algorithm_bandwidth_gbps": results(sizes / time),
-        "bus_bandwidth_gbps": results(1.875 * sizes / time),
-        "num_sends": results(draw.integers(100, 100_000, num_points)),
-        "time_cost": results(time * 1e-9 * cost),
-        "synthesis_seconds": results(draw.exponential(0.3, num_points)),
-        "seconds": results(draw.exponential(0.4, num_points)),
+    figures = {
+        "predicted_ns": time,
+        "bound_ns": bound,
+        "efficiency": bound / time,
+        "algorithm_bandwidth_gbps": sizes / time,
+        "bus_bandwidth_gbps": 1.875 * sizes / time,
+        "num_sends": draw.integers(100, 100_000, num_points),
+        "time_cost": time * 1e-9 * cost,
+        "synthesis_seconds": draw.exponential(0.3, num_points),
+        "seconds": draw.exponential(0.4, num_points),
     }
-    return SweepColumns("made up", ("b0", "b1", "synthesizer", "chunks_per_npu", "size_bytes", "failed_fraction"), columns)
+    columns = {
+        "point": index,
+        "status": status,
+        "error": np.where(failed, np.char.add(status.astype(object).astype(str), ": too much <b>for</b> it"), None),
+        "kind": np.full(num_points, "collective"),
+        "b0": b0,
+        "b1": b1,
+        "network": np.char.add("net", (index // 400 % 5).astype(str)),
+        "num_npus": 16 * 2 ** (index // 16_000 % 3),
+        "cost": cost,
+        "total_bandwidth_gbps": b0 + b1,
+        "failed_fraction": fraction,
+        "size_bytes": sizes,
+        "synthesizer": names,
+        "chunks_per_npu": chunks,
+        "seed": draw.integers(0, 5, num_points),
+        **{name: np.where(failed, None, values) for name, values in figures.items()},
+    }
+    axes = ("b0", "b1", "synthesizer", "chunks_per_npu", "size_bytes", "failed_fraction")
+    return SweepColumns("made up", axes, {name: values.tolist() for name, values in columns.items()})
 
 
 def workload_sweep() -> SweepColumns:
@@ -149,57 +156,22 @@ def workload_sweep() -> SweepColumns:
         end = int(5e7 + exposed)
         before = int(5e7 + 2.5e8 / b0 + 4e8 / (600 - b0))
         cost = 16 * (b0 * 4 + (600 - b0) * 17)
-        row = {
-            "point": len(rows),
-            "status": "ok",
-            "error": None,
-            "kind": "workload",
-            "b0": b0,
-            "cost": cost,
-            "workload": "transformer_16",
-        }
-        row |= {"synthesizer": name, "chunks_per_npu": chunks, "predicted_ns": end, "before_ns": before, "speed_up": before / end}
-        row |= {
-            "exposed_before_ns": before - 50_000_000,
-            "exposed_ns": end - 50_000_000,
-            "num_collectives": 96,
-            "time_cost": end * 1e-9 * cost,
-        }
-        rows.append(row)
+        names = "point status error kind b0 cost workload synthesizer chunks_per_npu predicted_ns before_ns speed_up"
+        row = len(rows), "ok", None, "workload", b0, cost, "transformer_16", name, chunks, end, before, before / end
+        more = {"exposed_before_ns": before - 50_000_000, "exposed_ns": end - 50_000_000, "num_collectives": 96}
+        rows.append(dict(zip(names.split(), row, strict=True)) | more | {"time_cost": end * 1e-9 * cost})
     return as_columns("transformer", ("b0", "chunks_per_npu", "synthesizer"), rows)
 
 
 def odd_sweep() -> SweepColumns:
     """Names that are markup, numbers that are none, columns of one value or of nothing."""
     name = '<img src=x onerror="fail()"> & "quotes"'
-    rows = [
-        {
-            "point": 0,
-            "status": "ok",
-            "odd <i>axis</i>": 1,
-            "synthesizer": name,
-            "predicted_ns": math.nan,
-            "cost": 5.0,
-            "own": math.inf,
-        },
-        {
-            "point": 1,
-            "status": "ok",
-            "odd <i>axis</i>": 2,
-            "synthesizer": "b</script>",
-            "predicted_ns": 20,
-            "cost": math.inf,
-            "own": -1.0,
-        },
-        {"point": 2, "status": "ok", "odd <i>axis</i>": 3, "synthesizer": name, "predicted_ns": 10, "cost": 7.5, "own": 0.0},
-        {
-            "point": 3,
-            "status": "error",
-            "error": name,
-            "odd <i>axis</i>": 1,
-            "synthesizer": "b</script>",
-            "cost": 8.0,
-            "nothing": None,
-        },
-    ]
+    rows = yaml.safe_load(
+        """
+- {point: 0, status: ok, AXIS: 1, synthesizer: NAME, predicted_ns: .nan, cost: 5.0, own: .inf}
+- {point: 1, status: ok, AXIS: 2, synthesizer: b</script>, predicted_ns: 20, cost: .inf, own: -1.0}
+- {point: 2, status: ok, AXIS: 3, synthesizer: NAME, predicted_ns: 10, cost: 7.5, own: 0.0}
+- {point: 3, status: error, error: NAME, AXIS: 1, synthesizer: b</script>, cost: 8.0, nothing: null}
+""".replace("NAME", json.dumps(name)).replace("AXIS", "odd <i>axis</i>")
+    )
     return as_columns(f"odd {name}", ("odd <i>axis</i>", "synthesizer"), rows)

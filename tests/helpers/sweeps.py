@@ -11,6 +11,7 @@ from typing import Any
 import psutil
 
 from astra_tacos.network.network_config import Dimension, NetworkConfig
+from astra_tacos.study.sweep.outcome import Outcome
 from astra_tacos.study.sweep.point import CollectiveTask, Point
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 
@@ -25,6 +26,11 @@ def collective_point(index: int = 0, network: NetworkConfig = SMALL, **changes: 
     asked = {name: changes.pop(name) for name in SearchOptions.__slots__ if name in changes}
     task = replace(_TASK, options=replace(_TASK.options, **asked), **changes)
     return Point(index, network, task, inputs)
+
+
+def results(outcome: Outcome) -> dict[str, Any]:
+    """Figures of an outcome, but how long they took."""
+    return {name: value for name, value in outcome.results.items() if not name.endswith("seconds")}
 
 
 def long_point(index: int = 0) -> Point:

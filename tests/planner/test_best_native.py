@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import json
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 
 import numpy as np
 import pytest
 from helpers.lint_runs import RunFiles, coll, comp
-from helpers.plans import planned, written
+from helpers.plans import planned, read_json, written
 from numpy.typing import NDArray
 
+from astra_tacos import AstraTacosError, CommType, RunInputs, SearchOptions, read_run, replay_run
 from astra_tacos.planner import best_native as search
 from astra_tacos.planner import written_run as rewrite
 from astra_tacos.planner.best_native import BestNative, best_native
@@ -22,27 +23,20 @@ from astra_tacos.planner.workload import (
     find_workload,
 )
 from astra_tacos.replayer.native import NATIVE_ALGORITHMS
-from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import CONGESTION_AWARE, CONGESTION_UNAWARE, CUT_THROUGH
-from astra_tacos.run.run import RunInputs, read_run
 from astra_tacos.run.system import COMM_KEYS
-from astra_tacos.run.trace.schema import CommType
 from astra_tacos.solver.possibility import judge_end
-from astra_tacos.support.errors import AstraTacosError
-from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.verifier.run_oracle import verify_run
 
 QUICK = SearchOptions("ring", trials=1, threads=1, chunks_per_npu=1)
+ON_AWARE = {"options": QUICK, "backend": CONGESTION_AWARE}
 AG = CommType.ALL_GATHER
 
 
 def two_patterns(topology: tuple[str, ...] = ("Ring",), counts: tuple[int, ...] = (4,), size: int = 1 << 20) -> RunFiles:
     """An All-Reduce and an All-Gather of all ranks, with compute between them."""
-    num_ranks = 1
-    for count in counts:
-        num_ranks *= count
     nodes = [comp(0, us=3), coll(1, [0], size=size), comp(2, [1], us=5), coll(3, [2], AG, size=size)]
-    return RunFiles(ranks=[nodes] * num_ranks, topology=topology, npus=counts)
+    return RunFiles(ranks=[nodes] * prod(counts), topology=topology, npus=counts)
 
 
 def found(inputs: RunInputs, backend: object = CONGESTION_AWARE) -> BestNative:
@@ -62,7 +56,6 @@ def test_nothing_that_names_one_algorithm_a_pattern_is_faster(
 ) -> None:
     inputs = written(tmp_path, two_patterns(topology, counts))
     best = found(inputs)
-    assert best.fastest is not None
     dims = len(counts)
     for reduce, gather in itertools.product(NATIVE_ALGORITHMS, repeat=2):
         names = {"all-reduce": (reduce,) * dims, "all-gather": (gather,) * dims}
@@ -76,9 +69,7 @@ def test_nothing_that_names_one_algorithm_a_pattern_is_faster(
 def test_what_no_network_can_do_is_marked_and_counts_when_it_can(tmp_path: Path) -> None:
     inputs = written(tmp_path, two_patterns(("Ring",), (8,), 1 << 24))
     best = found(inputs, CONGESTION_UNAWARE)
-    assert best.fastest is not None and best.fastest_possible is not None
     assert "no queues" in best.fastest.end.impossible and "not physically possible" in str(best.fastest)
-    assert best.fastest_possible.end.possible_ns is not None
     assert best.fastest.end.end_ns < best.fastest_possible.end.possible_ns
     run = best.fastest_possible.configuration.run(read_run(inputs))
     queued = min(replay_run(run, model).end_ns for model in (CUT_THROUGH, CONGESTION_AWARE))
@@ -89,18 +80,17 @@ def test_no_configuration_ends_earlier_where_links_carry_one_message_at_a_time(t
     """Splits that end too early are the baseline when they can end, if that is before the others."""
     inputs = written(tmp_path, two_patterns(("Ring", "Switch"), (4, 2), 1 << 22))
     best = found(inputs, CONGESTION_UNAWARE)
-    assert best.fastest_possible is not None and best.fastest_possible.end.impossible
+    assert best.fastest_possible.end.impossible
     run = read_run(inputs)
     for name, splits in itertools.product(("ring", "direct", "halvingDoubling"), (1, 2, 4, 8, 16)):
-        other = NativeConfiguration(((name, name),) * 4, splits, splits, policy=best.fastest_possible.configuration.policy).run(
-            run
-        )
+        policy = best.fastest_possible.configuration.policy
+        other = NativeConfiguration(((name, name),) * 4, splits, splits, policy=policy).run(run)
         judged = judge_end(other, CONGESTION_UNAWARE, replay_run(other, CONGESTION_UNAWARE).end_ns)
         assert judged.possible_ns is None or judged.possible_ns >= best.fastest_possible.end.counted_ns
     result, after = planned(inputs, tmp_path / "plan", options=QUICK, backend=CONGESTION_UNAWARE)
     assert not best.fastest_possible.end.is_before(result.after_end)
     assert result.after_end == judge_end(read_run(after), CONGESTION_UNAWARE, result.after_ns)
-    told = json.loads((tmp_path / "plan" / "plan.json").read_text())
+    told = read_json(tmp_path / "plan" / "plan.json")
     assert told["best_native_ns"] == told["best_native"]["possible_ns"] == best.fastest_possible.end.counted_ns
     assert told["speed_up_over_best_native"] == pytest.approx(told["best_native_ns"] / told["after_possible_ns"])
 
@@ -115,7 +105,7 @@ def test_a_plan_of_native_collectives_is_the_best_native_run_itself(tmp_path: Pa
         return nodes.row, workload.run.workload.rank_first[nodes.rank]
 
     monkeypatch.setattr(rewrite, "order_dependencies", late)
-    result, after = planned(inputs, tmp_path / "plan", options=QUICK, backend=CONGESTION_AWARE)
+    result, after = planned(inputs, tmp_path / "plan", **ON_AWARE)
     assert result.after_ns == result.best_native_ns == 900_000
     assert replay_run(read_run(after), CONGESTION_AWARE).end_ns == result.after_ns
     assert [case.algorithm for case in result.cases] == ["native"]
@@ -125,15 +115,14 @@ def test_a_plan_of_native_collectives_is_the_best_native_run_itself(tmp_path: Pa
 def test_the_plan_is_the_best_native_run_where_nothing_is_faster(tmp_path: Path) -> None:
     """A plan that may only use rings, on a switch where they are slow: the system file is what changes."""
     inputs = written(tmp_path, two_patterns(("Switch",), (8,), 1 << 12))
-    result, after = planned(inputs, tmp_path / "plan", options=QUICK, backend=CONGESTION_AWARE)
-    assert result.best_native_ns is not None and result.before_ns is not None
+    result, after = planned(inputs, tmp_path / "plan", **ON_AWARE)
     assert result.after_ns <= result.best_native_ns < result.before_ns
     assert replay_run(read_run(after), CONGESTION_AWARE).end_ns == result.after_ns
-    plan = json.loads((tmp_path / "plan" / "plan.json").read_text())
+    plan = read_json(tmp_path / "plan" / "plan.json")
     assert plan["best_native_ns"] == result.best_native_ns
     assert plan["speed_up_over_best_native"] == result.best_native_ns / result.after_ns
     keys = plan["best_native"]["system"]
-    system = json.loads((tmp_path / "plan" / "system.json").read_text())
+    system = read_json(tmp_path / "plan" / "system.json")
     if all(case.algorithm == "native" for case in result.cases):
         assert system | keys == system
 
@@ -152,7 +141,7 @@ def test_runs_of_many_messages_have_a_best_native_run(tmp_path: Path, monkeypatc
     best = found(inputs, CONGESTION_UNAWARE)
     assert best.was_cut_off and best.num_replays == 2
     own_ns = replay_run(read_run(inputs), CONGESTION_UNAWARE).end_ns
-    assert best.fastest_possible is not None and best.fastest_possible.end.end_ns <= own_ns
+    assert best.fastest_possible.end.end_ns <= own_ns
 
 
 def test_groups_run_what_a_list_of_one_names(tmp_path: Path) -> None:
@@ -161,7 +150,6 @@ def test_groups_run_what_a_list_of_one_names(tmp_path: Path) -> None:
     files = RunFiles([rank] * 4 + [[comp(0)]] * 4, groups={"1": [0, 1, 2, 3]}, topology=("FullyConnected", "Ring"), npus=(4, 2))
     inputs = written(tmp_path, files)
     best = found(inputs, CONGESTION_UNAWARE)
-    assert best.fastest_possible is not None
     assert best.fastest_possible.configuration.algorithms[0] == ("direct",)
     run = read_run(inputs)
     listed = replace(best.fastest_possible.configuration, algorithms=(("direct", "direct"),) * 4)
@@ -177,10 +165,9 @@ def test_a_run_that_only_waits_in_broadcasts_is_no_baseline(tmp_path: Path) -> N
     """The planned Broadcast moves data, so the plan may take longer than what computes nothing, and says why."""
     rank = [coll(0, [], CommType.BROADCAST, size=1), coll(1, [0], size=4096), comp(2, [1], us=9)]
     files = RunFiles([rank] * 16, topology=("Switch", "Switch"), npus=(8, 2), bandwidth=3.7)
-    result, _ = planned(written(tmp_path, files), tmp_path / "plan", options=QUICK, backend=CONGESTION_AWARE)
+    result, _ = planned(written(tmp_path, files), tmp_path / "plan", **ON_AWARE)
     idle = "ASTRA-sim's own Broadcast only waits, so 16 of its nodes move no data"
     assert result.best_native_ns is None and result.native.base is not None
-    assert result.native.fastest is not None and result.before_end is not None
     assert result.native.fastest.end.impossible == result.before_end.impossible == idle
     assert result.after_end.impossible == ""
     assert result.to_json()["best_native"] is None
@@ -188,9 +175,9 @@ def test_a_run_that_only_waits_in_broadcasts_is_no_baseline(tmp_path: Path) -> N
 
 def test_a_best_native_run_of_too_many_messages_is_named_and_not_written(tmp_path: Path) -> None:
     files = replace(two_patterns(("FullyConnected",), (5,), 1 << 22), bandwidth=3.7)
-    result, _ = planned(written(tmp_path, files), tmp_path / "plan", options=QUICK, backend=CONGESTION_AWARE, most_messages=1)
+    result, _ = planned(written(tmp_path, files), tmp_path / "plan", **ON_AWARE, most_messages=1)
     best = result.native.fastest_possible
-    assert best is not None and best.end.end_ns < result.after_ns and result.native.base is None
+    assert best.end.end_ns < result.after_ns and result.native.base is None
     text = f"the best native run has {best.num_messages:,} messages, more than the 1 of --max-messages: the planned run is slower"
     assert text in result.notes
 
@@ -199,7 +186,6 @@ def test_an_algorithm_that_moves_too_little_is_no_baseline(tmp_path: Path) -> No
     """Trees are the fastest "All-Gather" of 64 ranks: a rank gets three shards of 63 at most."""
     files = RunFiles([[coll(0, [], AG, size=1 << 20)]] * 64, topology=("Switch",), npus=(64,))
     best = found(written(tmp_path, files))
-    assert best.fastest is not None and best.fastest_possible is not None
     assert best.fastest.configuration.algorithms[1] == ("doubleBinaryTree",)
     assert best.fastest.end.impossible.endswith("of what the pattern needs at most")
     assert best.fastest_possible.configuration.algorithms[1] != ("doubleBinaryTree",)
@@ -220,5 +206,5 @@ def test_a_planned_broadcast_of_all_ranks_is_in_reach_of_the_native_list(tmp_pat
     files = RunFiles(ranks=ranks, groups=groups, topology=("Ring", "Switch"), npus=(4, 2))
     _, after = planned(written(tmp_path, files), tmp_path / "plan", options=QUICK, compare_backends=False)
     best = found(after)
-    assert best.base is not None and best.fastest == best.fastest_possible == best.base
+    assert best.fastest == best.fastest_possible == best.base
     assert all(len(names) == 2 for names in best.base.configuration.algorithms[:1])

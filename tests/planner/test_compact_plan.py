@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -10,8 +11,24 @@ import numpy as np
 import pytest
 from helpers.compact_runs import random_compact_run
 from helpers.generated import small_model, write_network
+from helpers.plans import read_json
 
-from astra_tacos.network.network_config import Dimension, read_network
+from astra_tacos import (
+    BACKENDS,
+    AstraTacosError,
+    Backend,
+    ConfigError,
+    Dimension,
+    Parallelism,
+    RunInputs,
+    Step,
+    generate,
+    read_compact,
+    read_network,
+    read_run,
+    replay_classes,
+    replay_run,
+)
 from astra_tacos.planner.compact.bound import _rates, compact_bound
 from astra_tacos.planner.compact.cases import find_cases, with_schedules
 from astra_tacos.planner.compact.plan import plan_compact
@@ -20,18 +37,12 @@ from astra_tacos.planner.run_bound import run_bound
 from astra_tacos.planner.run_files import write_system
 from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.workload import find_workload
-from astra_tacos.replayer.run_replay import replay_classes, replay_run
-from astra_tacos.run.backend import BACKENDS, Backend
-from astra_tacos.run.compact_run import fixed_dimensions, read_compact
+from astra_tacos.run.compact_run import fixed_dimensions
 from astra_tacos.run.groups import ALL_RANKS, group_ids
-from astra_tacos.run.run import NATIVE, RunInputs, read_run
+from astra_tacos.run.run import NATIVE
 from astra_tacos.run.system import PER_NODE_KEY
-from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.support.units import bytes_per_ns
 from astra_tacos.synthesizer.symmetric.chunks import best_symmetric
-from astra_tacos.workload.generator.directory import generate
-from astra_tacos.workload.generator.parallelism import Parallelism
-from astra_tacos.workload.generator.step import Step
 
 DENSE = Step(small_model(), Parallelism(4, 2, 4, order=("tp", "ep", "pp", "dp")), 4)
 EXPERTS = Step(small_model(experts=4, top_k=2), Parallelism(8, 2, 2, 4, ("ep", "tp", "pp", "dp")), 2, buckets=2)
@@ -61,7 +72,6 @@ def test_the_planned_run_ends_as_all_its_ranks_do(
     for _ in range(2):  # a plan of its own is replaced
         planned.write(tmp_path / "planned", run, network)
     result = planned.result
-    assert result.before is not None and result.native is not None
     assert result.after.counted_ns <= result.native.counted_ns <= result.before.counted_ns
     assert result.bound.end_ns <= result.after.counted_ns
     some = read_compact(tmp_path / "planned", read_network(tmp_path / "planned/network.yml"))
@@ -71,7 +81,7 @@ def test_the_planned_run_ends_as_all_its_ranks_do(
     assert np.array_equal(replay_classes(some, backend).finish_ns[place], by_rank.finish_ns)
     ordinary = read_run(RunInputs.in_folder(tmp_path / "planned/ordinary", "w"))
     assert np.array_equal(replay_run(ordinary, backend).finish_ns, by_rank.finish_ns)
-    assert json.loads((tmp_path / "planned/plan.json").read_text())["after_ns"] == result.after.end_ns
+    assert read_json(tmp_path / "planned/plan.json")["after_ns"] == result.after.end_ns
 
 
 def test_a_plan_without_traces_names_none_of_those_of_its_run(tmp_path: Path) -> None:
@@ -79,7 +89,7 @@ def test_a_plan_without_traces_names_none_of_those_of_its_run(tmp_path: Path) ->
     custom = {"all-reduce-implementation-custom": ["collective/a"], PER_NODE_KEY: "per_node.yml"}
     source.write_text(json.dumps({"preferred-dataset-splits": 1, "all-reduce-implementation": ["ring"]} | custom))
     write_system(tmp_path, source, {}, {"all-reduce-implementation": ["direct"]})
-    written = json.loads((tmp_path / "system.json").read_text())
+    written = read_json(tmp_path / "system.json")
     assert written == {"preferred-dataset-splits": 1, "all-reduce-implementation": ["direct"]}
     assert not (tmp_path / "per_node.yml").exists()
 
@@ -131,10 +141,9 @@ def test_the_bound_is_below_that_of_all_ranks_or_as_true(shape: tuple[tuple[str,
     found = find_cases(some)
     alone = np.array([*(case.least_ns() or 0 for case in found.cases), 0], np.int64)[found.of_row]
     bound = compact_bound(some, alone)
-    assert bound.in_step_ns is not None and bound.end_ns <= bound.in_step_ns
+    assert bound.end_ns <= bound.in_step_ns
     ordinary = generate(DENSE, tmp_path / "ranks", network=network).path
-    inputs = RunInputs(ordinary / "workload/w", ordinary / "system.json", network, ordinary / "comm_group.json")
-    workload = find_workload(inputs)
+    workload = find_workload(replace(RunInputs.in_folder(ordinary, "w"), network=network))
     assert bound.parts_ns["compute"] == run_bound_compute(workload)
     for algorithm in ("ring", "direct"):
         configuration = NativeConfiguration(((algorithm,),) * 4, policy="FIFO")

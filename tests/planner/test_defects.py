@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from helpers.lint_runs import RunFiles, coll
-from helpers.plans import lint_plan, planned, written
+from helpers.plans import lint_plan, planned, read_json, written
 from helpers.schedules import changed, columns
 
-from astra_tacos.run.trace.schema import CommType
-from astra_tacos.synthesizer import SYNTHESIZERS, auto_synthesizers
-from astra_tacos.synthesizer.search.search_options import SearchOptions
+from astra_tacos import SYNTHESIZERS, CommType, SearchOptions
+from astra_tacos.synthesizer import auto_synthesizers
 
 HALVES = {"1": [0, 2, 4], "2": [1, 3, 5]}
 ONE_TRIAL = SearchOptions(chunks_per_npu="auto", trials=1, budget=300_000)
@@ -48,7 +46,7 @@ def test_the_next_best_schedule_is_taken(tmp_path: Path, monkeypatch: pytest.Mon
     note = result.notes[0]
     assert note.startswith("DEFECT of astra_tacos, please report it: the oracle refused a schedule of tacos for all_gather_")
     assert "incomplete: " in note
-    assert json.loads((tmp_path / "plan" / "plan.json").read_text())["notes"] == list(result.notes)
+    assert read_json(tmp_path / "plan" / "plan.json")["notes"] == list(result.notes)
     assert not list((tmp_path / "cache").rglob("*.npz"))  # another plan tells of it, too
 
 

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 from helpers.command import run as command
 from helpers.generated import small_model, write_network
+from helpers.plans import generated_run, options_of, read_json
 
-from astra_tacos.planner.endpoint.endpoint import divide_endpoint
+from astra_tacos import (
+    ConfigError,
+    Device,
+    Npu,
+    Parallelism,
+    Partition,
+    RunInputs,
+    Step,
+    divide_endpoint,
+    read_run,
+    replay_run,
+)
 from astra_tacos.planner.endpoint.npu import (
     Mode,
-    Npu,
-    Partition,
     Traffic,
     hierarchical_sent_bytes,
     needed_memory_gbps,
@@ -23,13 +32,6 @@ from astra_tacos.planner.endpoint.npu import (
     traffic_of,
 )
 from astra_tacos.planner.run_files import planned_inputs
-from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.run.run import RunInputs, read_run
-from astra_tacos.support.errors import ConfigError
-from astra_tacos.workload.generator.cost import Device
-from astra_tacos.workload.generator.directory import generate
-from astra_tacos.workload.generator.parallelism import Parallelism
-from astra_tacos.workload.generator.step import Step
 
 
 @pytest.mark.parametrize(("ranks", "without", "with_last"), [(4, 1.33, 1.67), (8, 1.43, 1.57), (16, 1.47, 1.53)])
@@ -60,10 +62,7 @@ def test_ace_needs_three_and_a_half_times_less_memory_bandwidth() -> None:
 def made(folder: Path, *, durations: bool = False) -> RunInputs:
     network = write_network(folder / "n.yml", ("Ring", 4), bandwidth=50)
     step = Step(small_model(hidden=512, ffn=2048), Parallelism(dp=4), batch=8, steps=2)
-    run = generate(step, folder / "run", Device(20.0, 900.0, writes_durations=durations), network)
-    return RunInputs(
-        run.path / "workload" / "w", run.path / "system.json", network, run.comm_group, run.path / "remote_memory.json"
-    )
+    return generated_run(folder, step, network, Device(20.0, 900.0, writes_durations=durations))
 
 
 def test_counts_are_those_of_the_run(tmp_path: Path) -> None:
@@ -96,30 +95,24 @@ def test_the_written_run_takes_what_was_found(durations: bool, tmp_path: Path) -
 
 def test_what_leaves_nothing_is_refused(tmp_path: Path) -> None:
     inputs = made(tmp_path)
-    for partition, message in (
-        (Partition(80, 10.0), "cores for communication: found 80"),
-        (Partition(1, 900.0), "found 900 GB/s"),
+    for mode, cores, gbps, message in (
+        ("host", 80, 10.0, "cores for communication: found 80"),
+        ("host", 1, 900.0, "found 900 GB/s"),
+        ("ace", 4, 10.0, "found 4, expected 0: an engine takes none"),
+        ("ideal", 0, 10.0, "found 0 cores, 10 GB/s, expected none"),
+        ("host", 0, 10.0, "no cores or no memory"),
     ):
         with pytest.raises(ConfigError, match=message):
-            divide_endpoint(inputs, tmp_path / "out", "host", partition=partition)
-    for mode, partition, message in (
-        ("ace", Partition(4, 10.0), "found 4, expected 0: an engine takes none"),
-        ("ideal", Partition(0, 10.0), "found 0 cores, 10 GB/s, expected none"),
-    ):
-        with pytest.raises(ConfigError, match=message):
-            divide_endpoint(inputs, tmp_path / "out", mode, partition=partition)
-    with pytest.raises(ConfigError, match="no cores or no memory"):
-        divide_endpoint(inputs, tmp_path / "out", "host", partition=Partition(0, 10.0))
+            divide_endpoint(inputs, tmp_path / "out", mode, partition=Partition(cores, gbps))
     assert not (tmp_path / "out").exists()
 
 
 def test_the_command_writes_and_prints(tmp_path: Path) -> None:
     inputs = made(tmp_path)
-    files = ("--workload", str(inputs.workload), "--system", str(inputs.system), "--network", str(inputs.network))
-    groups = ("--comm-group", str(inputs.groups)) if inputs.groups else ()
-    done = command("plan", *files, *groups, "--output", "out", "--endpoint", "ace", cwd=tmp_path)
+    files = options_of(inputs)
+    done = command("plan", *files, "--output", "out", "--endpoint", "ace", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "reads per byte sent" in done.stdout
-    assert json.loads((tmp_path / "out" / "plan.json").read_text())["endpoint"]["written"]["endpoint"] == "ace"
+    assert read_json(tmp_path / "out" / "plan.json")["endpoint"]["written"]["endpoint"] == "ace"
     refused = command("plan", "--endpoint", "host", *files, "--output", "x", "--comm-cores", "4", cwd=tmp_path)
     assert refused.returncode == 2

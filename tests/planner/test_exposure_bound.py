@@ -8,17 +8,15 @@ from pathlib import Path
 
 import pytest
 from helpers.examples import examples
+from helpers.plans import candidates_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos.planner.retime.candidates import Candidates
+from astra_tacos import CommType, NodeType
 from astra_tacos.planner.retime.exposure_bound import QuickestBytes, least_exposed_ns
 from astra_tacos.planner.retime.request import parse_schedule
 from astra_tacos.planner.retime.symmetry import read_graph
 from astra_tacos.planner.retime.tasks import Operation, Task, TaskGraph
-from astra_tacos.planner.workload import find_workload
-from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.run.trace.schema import CommType, NodeType
 
 from .test_policies import KINDS, SCHEDULES, made
 
@@ -70,9 +68,7 @@ def tiny(draw: st.DrawFn) -> tuple[list[bool], list[int], list[list[int]]]:
     count = draw(st.integers(1, 6))
     kinds = [draw(st.booleans()) for _ in range(count)]
     durations = [draw(st.integers(1, 3)) for _ in range(count)]
-    deps = []
-    for number in range(count):
-        deps.append(sorted(draw(st.sets(st.integers(0, number - 1), max_size=2))) if number else [])
+    deps = [sorted(draw(st.sets(st.integers(0, number - 1), max_size=2))) if number else [] for number in range(count)]
     return kinds, durations, deps
 
 
@@ -97,13 +93,10 @@ def test_the_bound_is_reached() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_policy_exposes_less(kind: str, tmp_path: Path) -> None:
     """With what the fastest collectives take a byte, in any size that a policy makes, and messages without latency."""
-    workload = find_workload(made(tmp_path, kind))
-    before = replay_run(workload.run)
-    candidates = Candidates(workload, before, before.backend)
-    graph = read_graph(workload, candidates.source, before)
-    least_of = QuickestBytes(workload.run, candidates.backend, candidates.setting.duration_of)
+    candidates = candidates_of(made(tmp_path, kind))
+    graph = read_graph(candidates.workload, candidates.source, candidates.before)
+    least_of = QuickestBytes(candidates.workload.run, candidates.backend, candidates.setting.duration_of)
     bound = least_exposed_ns(graph, least_of)
-    assert graph.programs is not None
     program = graph.programs.of_rank.tolist()
     assert sum(bound) > 0
     for schedule in ("fifo", *SCHEDULES, "reorder,pipeline:pieces=8,messages=yes,decouple:barrier=no,priority"):

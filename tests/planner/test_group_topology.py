@@ -9,9 +9,7 @@ from helpers.networks import config
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos.network.composition import build_topology
-from astra_tacos.network.network_config import NetworkConfig
-from astra_tacos.network.topology import Topology
+from astra_tacos import NetworkConfig, Topology, build_topology
 from astra_tacos.planner.group_topology import REACHES, GroupTopology, Reach, group_topology
 
 RING = config(("Ring", 16, 50.0, 500.0))

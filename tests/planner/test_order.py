@@ -11,9 +11,9 @@ from helpers.examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
+from astra_tacos import ConfigError
 from astra_tacos.planner import _order_kernels as kernels
 from astra_tacos.planner.assignment import tag_ranges
-from astra_tacos.support.errors import ConfigError
 
 Edges = list[tuple[int, int]]
 

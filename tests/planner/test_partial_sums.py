@@ -10,13 +10,9 @@ from click.testing import CliRunner
 from helpers.lint_runs import RunFiles, coll, comp
 from helpers.plans import lint_plan, planned, written
 
+from astra_tacos import SearchOptions, load_schedule, read_run, replay_run, verify
 from astra_tacos.cli.verify import verify as verify_command
-from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import CONGESTION_AWARE
-from astra_tacos.run.run import read_run
-from astra_tacos.schedule.storage import load_schedule
-from astra_tacos.synthesizer.search.search_options import SearchOptions
-from astra_tacos.verifier.schedule_oracle import verify
 
 SIZE = 1 << 14
 RING = RunFiles(

@@ -7,54 +7,58 @@ import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from helpers.lint_runs import RunFiles, coll, comp, recv, send
-from helpers.plans import QUICK, attributes, contents, lint_plan, messages, planned, quickly_planned, written
+from helpers.plans import (
+    QUICK,
+    attributes,
+    contents,
+    lint_plan,
+    messages,
+    planned,
+    put_on_links,
+    quickly_planned,
+    read_json,
+    written,
+)
 
+from astra_tacos import (
+    CommType,
+    ConfigError,
+    PlanRequest,
+    Schedule,
+    SearchOptions,
+    load_schedule,
+    read_run,
+    replay_run,
+)
 from astra_tacos.planner.plan import plan
-from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.solution import PLAN_OPTIONS
 from astra_tacos.planner.synthesis_cache import SynthesisCache
-from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.planner.workload import DEFAULT_FACTOR, find_workload, limit_messages, native_messages
 from astra_tacos.run.backend import CONGESTION_AWARE
 from astra_tacos.run.recording import load_recording
-from astra_tacos.run.run import NATIVE, RunInputs, read_run
-from astra_tacos.run.trace.schema import CommType
-from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.storage import load_schedule
-from astra_tacos.support.errors import ConfigError
-from astra_tacos.synthesizer.search.search_options import SearchOptions
-
-AG, RS = CommType.ALL_GATHER, CommType.REDUCE_SCATTER
+from astra_tacos.run.run import NATIVE
 
 
-def two_sizes(num_ranks: int = 4) -> RunFiles:
-    """Two groups, each with two sizes of All-Reduce; ranks number their nodes differently."""
-    half = num_ranks // 2
-    groups = {"1": list(range(half)), "2": list(range(half, num_ranks))}
-    ranks = []
-    for rank in range(num_ranks):
-        shift, group = (0 if rank % 2 else 1), 1 if rank < half else 2
-        ids = [shift + number for number in range(4)]
-        ranks.append(
-            [
-                comp(ids[0], us=3),
-                coll(ids[1], [ids[0]], size=1 << 20, group=group),
-                coll(ids[2], [ids[1]], size=1 << 16, group=group),
-                coll(ids[3], [ids[2]], AG, size=1 << 15),
-            ]
-        )
-    return RunFiles(ranks=ranks, groups=groups, topology=("Ring",))
+def of_two_sizes(rank: int) -> list[Any]:
+    """Two sizes of All-Reduce in one of two groups; ranks number their nodes differently."""
+    first, group = 1 - rank % 2, 1 + rank // 2
+    reduced = [coll(first + 1, [first], size=1 << 20, group=group), coll(first + 2, [first + 1], size=1 << 16, group=group)]
+    return [comp(first, us=3), *reduced, coll(first + 3, [first + 2], CommType.ALL_GATHER, size=1 << 15)]
+
+
+TWO_SIZES = RunFiles([of_two_sizes(rank) for rank in range(4)], groups={"1": [0, 1], "2": [2, 3]}, topology=("Ring",))
 
 
 def test_two_sizes_in_one_group(tmp_path: Path) -> None:
-    inputs = written(tmp_path, two_sizes())
+    inputs = written(tmp_path, TWO_SIZES)
     result, after = planned(inputs, tmp_path / "plan")
-    assert result.before_ns is not None
     assert result.after_ns < result.before_ns
     assert lint_plan(after).findings == ()
     nodes = messages(after)
@@ -70,24 +74,20 @@ def test_two_sizes_in_one_group(tmp_path: Path) -> None:
 
 
 def test_a_plan_of_a_plan_changes_nothing(tmp_path: Path) -> None:
-    inputs = written(tmp_path, two_sizes())
+    inputs = written(tmp_path, TWO_SIZES)
     first, after = quickly_planned(inputs, tmp_path / "plan")
     second, _ = quickly_planned(after, tmp_path / "again")
     assert contents(tmp_path / "again") == contents(tmp_path / "plan")
     assert second.before_ns == first.after_ns == second.after_ns
     one, other = (load_recording(tmp_path / name / "replay.npz") for name in ("plan", "again"))
-    assert one.before is not None
-    assert other.before is not None
     for column in ("finish_ns", "issue_ns", "end_ns", "link_bytes"):
-        values = [getattr(replay, column).tolist() for replay in (one.after, other.before, other.after)]
-        assert values[0] == values[1] == values[2]
+        assert len({tuple(getattr(replay, column)) for replay in (one.after, other.before, other.after)}) == 1
 
 
 def test_the_recording_has_the_runs_before_and_after(tmp_path: Path) -> None:
-    inputs = written(tmp_path, two_sizes())
+    inputs = written(tmp_path, TWO_SIZES)
     result, after = quickly_planned(inputs, tmp_path / "plan", baseline="ring")
     recording = load_recording(tmp_path / "plan" / "replay.npz")
-    assert recording.before is not None
     assert (recording.before.run_end_ns, recording.after.run_end_ns) == (result.before_ns, result.after_ns)
     exposed = [int(replay.exposed_comm_ns.max()) for replay in (recording.before, recording.after)]
     assert exposed == [result.exposed_before_ns, result.exposed_after_ns]
@@ -111,7 +111,6 @@ def test_a_case_that_fits_no_link_stays_and_the_others_are_planned(tmp_path: Pat
     assert (large.algorithm != "native", small.algorithm) == (True, "native")
     assert "of 6 B holds a link of network for less than 1 ns" in small.reason
     assert (small.first_group, small.first_node) == (tuple(range(8)), (0, 3))
-    assert result.before_ns is not None
     assert result.after_ns < result.before_ns
     assert not lint_plan(after).errors
 
@@ -122,13 +121,12 @@ def test_messages_of_less_than_a_nanosecond_are_planned(tmp_path: Path) -> None:
     ranks = [[coll(0, size=16, group=1 + rank % 2), coll(1, [0], size=1 << 16)] for rank in range(8)]
     result, after = planned(written(tmp_path, RunFiles(ranks=ranks, groups=groups, topology=("Ring",))), tmp_path / "plan")
     assert all(case.algorithm != "native" for case in result.cases)
-    assert result.before_ns is not None
     assert result.after_ns < result.before_ns
     assert not lint_plan(after).errors
 
 
 def test_the_same_bytes_for_any_number_of_threads_and_from_the_cache(tmp_path: Path) -> None:
-    inputs = written(tmp_path, two_sizes())
+    inputs = written(tmp_path, TWO_SIZES)
     outputs = [tmp_path / f"plan{number}" for number in range(3)]
     planned(inputs, outputs[0], options=replace(PLAN_OPTIONS, threads=1))
     planned(inputs, outputs[1], options=replace(PLAN_OPTIONS, threads=3), cache=tmp_path / "cache")
@@ -139,7 +137,7 @@ def test_the_same_bytes_for_any_number_of_threads_and_from_the_cache(tmp_path: P
 
 
 def test_an_interrupted_plan_goes_on_from_the_cache(tmp_path: Path) -> None:
-    inputs = written(tmp_path, two_sizes())
+    inputs = written(tmp_path, TWO_SIZES)
 
     def interrupt(done: int, total: int) -> None:
         if done == 2:
@@ -157,7 +155,7 @@ def test_an_interrupted_plan_goes_on_from_the_cache(tmp_path: Path) -> None:
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A plan, and the cache that it filled."""
     folder = tmp_path_factory.mktemp("sound")
-    quickly_planned(written(folder, two_sizes()), folder / "plan", cache=folder / "cache")
+    quickly_planned(written(folder, TWO_SIZES), folder / "plan", cache=folder / "cache")
     return folder
 
 
@@ -199,7 +197,7 @@ def keep_as_it_is(path: Path, schedule: Schedule) -> None:
 def test_a_damaged_cache_is_no_cache(
     sound: Path, tmp_path: Path, damage: Callable[[Path], None], caplog: pytest.LogCaptureFixture
 ) -> None:
-    inputs = written(tmp_path, two_sizes())
+    inputs = written(tmp_path, TWO_SIZES)
     shutil.copytree(sound / "cache", tmp_path / "cache")
     kept = sorted((tmp_path / "cache").rglob("*.npz"))
     before = {path: (path.read_bytes(), path.with_suffix(".json").read_bytes()) for path in kept}
@@ -220,7 +218,7 @@ def test_a_damaged_cache_is_no_cache(
 
 def test_a_pipe_in_the_cache_is_not_written_to(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """It would wait for a reader for ever; here is one."""
-    inputs = written(tmp_path, two_sizes())
+    inputs = written(tmp_path, TWO_SIZES)
     quickly_planned(inputs, tmp_path / "plan", cache=tmp_path / "cache")
     pipe = next((tmp_path / "cache").rglob("*.npz"))
     pipe.unlink()
@@ -236,11 +234,8 @@ def test_a_pipe_in_the_cache_is_not_written_to(tmp_path: Path, caplog: pytest.Lo
 
 
 def test_a_network_of_listed_links_takes_its_table_along(tmp_path: Path) -> None:
-    inputs = written(tmp_path, two_sizes())
-    pairs = [(src, dst) for src in range(4) for dst in range(4) if src != dst]
-    rows = "".join(f"{src},{dst},{25 * (1 + (src ^ dst))},500\n" for src, dst in pairs)
-    (tmp_path / "links.csv").write_text("src,dst,bandwidth,latency\n" + rows)
-    inputs.network.write_text("astra_tacos:\n  links: links.csv\n")
+    links = {pair: 25 * (1 + (pair[0] ^ pair[1])) for pair in permutations(range(4), 2)}
+    inputs = put_on_links(written(tmp_path, TWO_SIZES), links)
     result, after = quickly_planned(inputs, tmp_path / "plan", baseline="ring")
     assert result.backend is CONGESTION_AWARE
     assert (tmp_path / "plan" / "links.csv").read_bytes() == (tmp_path / "links.csv").read_bytes()
@@ -260,33 +255,6 @@ def test_ranks_that_would_deadlock_get_one_order(tmp_path: Path) -> None:
     assert result.before_ns is None
     assert "deadlock" in result.before_reason
     assert lint_plan(after).findings == ()
-
-
-def test_orders_that_contradict_one_another_are_refused(tmp_path: Path) -> None:
-    groups = {"1": [0, 1], "2": [0, 1]}
-    ranks = [
-        [coll(0, size=1 << 16, group=1), coll(1, [0], size=1 << 16, group=2)],
-        [coll(0, size=1 << 16, group=2), coll(1, [0], size=1 << 16, group=1)],
-    ]
-    with pytest.raises(ConfigError, match="deadlock: ranks order their collectives differently: the ALL_REDUCE of rank 0, node"):
-        plan(PlanRequest(written(tmp_path, RunFiles(ranks=ranks, groups=groups))), tmp_path / "plan")
-    assert not (tmp_path / "plan").exists()
-
-
-@pytest.mark.parametrize(
-    ("second", "message"),
-    [
-        (
-            [coll(7, size=4096), coll(8, [7], size=8192)],
-            r"all ranks, position 1: rank 0, node 2 .*4,096.*, but rank 1, node 8 .*8,192",
-        ),
-        ([coll(7, size=4096)], r"position 1: rank 0, node 2 \(.*\), but no node on rank 1"),
-    ],
-)
-def test_ranks_that_disagree_are_told(tmp_path: Path, second: list[Any], message: str) -> None:
-    ranks = [[coll(1, size=4096), coll(2, [1], size=4096)], second]
-    with pytest.raises(ConfigError, match=message):
-        plan(PlanRequest(written(tmp_path, RunFiles(ranks=ranks))), tmp_path / "plan")
 
 
 def test_what_is_not_ours_comes_out_as_it_went_in(tmp_path: Path) -> None:
@@ -322,7 +290,7 @@ def test_a_group_of_one_does_nothing(tmp_path: Path) -> None:
 
 
 def test_outputs_that_would_destroy_something_are_refused(tmp_path: Path) -> None:
-    inputs = written(tmp_path / "run", two_sizes())
+    inputs = written(tmp_path / "run", TWO_SIZES)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("precious")
     for output in (tmp_path / "full", tmp_path / "run"):
@@ -358,34 +326,18 @@ def test_ids_that_are_the_same_in_32_bits(tmp_path: Path, low: int, sizes: tuple
     assert contents(tmp_path / "again") == contents(tmp_path / "plan")
 
 
-RING_OF_LINKS = [(0, 1), (1, 2), (2, 3), (3, 0)]
-
-
-def written_on_links(folder: Path, files: RunFiles) -> RunInputs:
-    """A run of four ranks, whose network is a list of links that make a ring."""
-    inputs = written(folder, files)
-    rows = [f"{src},{dst},50,500" for ends in RING_OF_LINKS for src, dst in (ends, ends[::-1])]
-    (folder / "links.csv").write_text("\n".join(["src,dst,bandwidth,latency", *rows]))
-    (folder / "network.yml").write_text("astra_tacos: {links: links.csv}\n")
-    return inputs
+RING = {ends[::way]: 50 for ends in ((0, 1), (1, 2), (2, 3), (3, 0)) for way in (1, -1)}
 
 
 def test_a_backend_without_routes_is_refused_before_anything_is_synthesized(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inputs = written_on_links(tmp_path, RunFiles(ranks=[[coll(0, size=1 << 16)] for _ in range(4)], topology=("Ring",)))
+    inputs = put_on_links(written(tmp_path, RunFiles([[coll(0)]] * 4)), RING)
     monkeypatch.setattr("astra_tacos.planner.plan.solve_case", lambda *_: pytest.fail("synthesized in vain"))
     with pytest.raises(ConfigError, match=r"network.yml: astra_tacos.links is beyond the congestion-unaware backend") as caught:
         plan(PlanRequest(inputs, backend="congestion-unaware"), tmp_path / "plan")
     assert str(caught.value).startswith(str(tmp_path))
     assert not (tmp_path / "plan").exists()
-
-
-def test_a_group_that_only_others_connect_is_named(tmp_path: Path) -> None:
-    ranks = [[coll(0, size=1 << 16, group=1 + rank % 2)] for rank in range(4)]
-    files = RunFiles(ranks=ranks, groups={"1": [0, 2], "2": [1, 3]}, topology=("Ring",))
-    with pytest.raises(ConfigError, match=r"network.yml: the ranks of the group 0, 2 cannot reach one another without other"):
-        plan(PlanRequest(written_on_links(tmp_path, files)), tmp_path / "plan")
 
 
 def test_fewer_bytes_than_ranks_stay_as_they_are_and_the_rest_is_planned(tmp_path: Path) -> None:
@@ -395,3 +347,60 @@ def test_fewer_bytes_than_ranks_stay_as_they_are_and_the_rest_is_planned(tmp_pat
     assert (small.algorithm, small.first_group, small.first_node) == ("native", tuple(range(8)), (0, 1))
     assert small.reason == "reduce-scatter of 7 bytes in a group of 8: less than a byte per chunk, expected more"
     assert replay_run(read_run(after)).end_ns == result.after_ns
+
+
+BOTH = {"1": [0, 1], "2": [0, 1]}
+TWICE = [coll(1), coll(2, [1])]
+REFUSED = {
+    r"position 1: rank 0, node 2 .*4,096.*, but rank 1, node 8 .*8,192": RunFiles([TWICE, [coll(7), coll(8, [7], size=8192)]]),
+    r"position 1: rank 0, node 2 \(.*\), but no node on rank 1": RunFiles([TWICE, [coll(7)]]),
+    "rank 0, node 0: its root is rank 4, expected a rank of its group": RunFiles([[coll(0, (), CommType.REDUCE, root=4)]] * 4),
+    "deadlock: ranks order their collectives differently: the ALL_REDUCE of rank 0, node": RunFiles(
+        [[coll(0, group=first), coll(1, [0], group=3 - first)] for first in (1, 2)], groups=BOTH
+    ),
+    "network.yml: the ranks of the group 0, 2 cannot reach one another without other": RunFiles(
+        [[coll(0, group=1 + rank % 2)] for rank in range(4)], groups={"1": [0, 2], "2": [1, 3]}, topology=("Ring",)
+    ),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_runs_that_cannot_be_planned_are_refused(tmp_path: Path, message: str) -> None:
+    files = REFUSED[message]
+    inputs = written(tmp_path, files)
+    if files.topology == ("Ring",):
+        put_on_links(inputs, RING)
+    with pytest.raises(ConfigError, match=message):
+        plan(PlanRequest(inputs), tmp_path / "plan")
+    assert not (tmp_path / "plan").exists()
+
+
+REDUCES = RunFiles(ranks=[[comp(0, us=1), coll(1, [0], size=1 << 20), coll(2, [1], size=1 << 14)] for _ in range(4)], npus=(4,))
+
+
+def test_native_messages_are_those_of_the_replay(tmp_path: Path) -> None:
+    inputs = written(tmp_path, REDUCES)
+    workload = find_workload(inputs)
+    assert native_messages(workload).tolist() == [24, 24]
+    assert replay_run(workload.run).num_messages == 48  # the system's ring
+
+
+def test_messages_between_ranks_count(tmp_path: Path) -> None:
+    ranks = [[send(0, 1), coll(1, [0])], [recv(0, 0), coll(1, [0])], [coll(1)], [coll(1)]]
+    run = read_run(written(tmp_path, RunFiles(ranks=ranks, npus=(4,))))
+    assert replay_run(run).num_messages == 24 + 1
+
+
+@pytest.mark.parametrize("most", [48, 200, None])
+def test_a_plan_keeps_to_the_limit_and_says_how_many_there_are(tmp_path: Path, most: int | None) -> None:
+    result, after = planned(written(tmp_path, REDUCES), tmp_path / "plan", options=QUICK, most_messages=most)
+    limit = most or 48 * DEFAULT_FACTOR
+    figures = read_json(tmp_path / "plan" / "plan.json")
+    assert (figures["max_messages"], figures["messages_before"]) == (limit, 48)
+    assert figures["messages_after"] == result.messages.after == replay_run(read_run(after)).num_messages <= limit
+
+
+def test_every_collective_may_take_as_many_as_a_native_one(tmp_path: Path) -> None:
+    workload, limit = limit_messages(find_workload(written(tmp_path, REDUCES)), 1)
+    assert limit == 1
+    assert [case.most_messages for case in workload.cases] == [24, 24]

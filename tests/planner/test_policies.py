@@ -11,32 +11,35 @@ from typing import Any
 import pytest
 from helpers.examples import examples
 from helpers.generated import small_model, write_network
+from helpers.plans import candidates_of, generated_run, timed_layer, write_candidate
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos.planner.request import PlanRequest
-from astra_tacos.planner.retime.candidates import Candidates
+from astra_tacos import (
+    AstraTacosError,
+    CommType,
+    ConfigError,
+    Device,
+    LayeredModel,
+    LayeredStep,
+    NodeType,
+    Parallelism,
+    PlanRequest,
+    RunInputs,
+    Step,
+    read_run,
+    replay_run,
+)
 from astra_tacos.planner.retime.legality import violations
 from astra_tacos.planner.retime.policies import POLICIES
 from astra_tacos.planner.retime.request import SYSTEMS, Request, describe, parse_schedule
 from astra_tacos.planner.retime.schedule_run import schedule_run
 from astra_tacos.planner.retime.search import search
-from astra_tacos.planner.retime.written import write_scheduled
 from astra_tacos.planner.run_files import planned_inputs
 from astra_tacos.planner.workload import find_workload
-from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.chunks import shared_plans
-from astra_tacos.run.run import RunInputs, read_run
 from astra_tacos.run.trace.node_bytes import attribute, encode_messages, read_messages, set_attribute
 from astra_tacos.run.trace.reader import read_names
-from astra_tacos.run.trace.schema import CommType, NodeType
-from astra_tacos.support.errors import AstraTacosError, ConfigError
-from astra_tacos.workload.generator.cost import Device
-from astra_tacos.workload.generator.directory import generate
-from astra_tacos.workload.generator.layered_model import LayeredModel, ModelLayer
-from astra_tacos.workload.generator.layered_step import LayeredStep
-from astra_tacos.workload.generator.parallelism import Parallelism
-from astra_tacos.workload.generator.step import Step
 
 KINDS: dict[str, Any] = {
     "dp": {"parallelism": Parallelism(dp=4), "buckets": 2},
@@ -62,17 +65,13 @@ def made(folder: Path, kind: str, steps: int = 2) -> RunInputs:
     more = {"model": small_model(hidden=256, ffn=1024, layers=2)} | KINDS[kind]
     count = more["parallelism"].num_ranks
     network = write_network(folder / "n.yml", ("FullyConnected", count), bandwidth=5)
-    run = generate(Step(batch=8, steps=steps, **more), folder / "run", Device(peak_tflops=20), network)
-    return RunInputs(
-        run.path / "workload" / "w", run.path / "system.json", network, run.comm_group, run.path / "remote_memory.json"
-    )
+    return generated_run(folder, Step(batch=8, steps=steps, **more), network)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_written_is_legal_and_never_slower(kind: str, tmp_path: Path) -> None:
     inputs = made(tmp_path, kind)
-    workload = find_workload(inputs)
-    before = replay_run(workload.run)
+    before = replay_run(read_run(inputs))
     changed = 0
     for number, schedule in enumerate(SCHEDULES):
         folder = tmp_path / str(number)
@@ -90,18 +89,9 @@ def test_what_is_written_is_legal_and_never_slower(kind: str, tmp_path: Path) ->
 def test_policies_that_are_slower_are_legal_too(kind: str, tmp_path: Path) -> None:
     """Candidates are written whether or not they are faster, and judged by their files."""
     inputs = made(tmp_path, kind, steps=1)
-    workload = find_workload(inputs)
-    candidates = Candidates(workload, replay_run(workload.run), replay_run(workload.run).backend)
-    for number, schedule in enumerate(
-        ("split:partition=60KB,of=both", "decouple:barrier=no,priority", "reorder,pipeline:pieces=2")
-    ):
-        candidate = candidates.make(parse_schedule(schedule) or ())
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        write_scheduled(folder, inputs, workload, candidates.source, candidate.new, candidates.backend)
-        planned = planned_inputs(folder, inputs)
-        assert violations(workload, planned.workload) == ()
-        assert replay_run(read_run(planned)).end_ns == candidate.end_ns
+    candidates = candidates_of(inputs)
+    for schedule in ("split:partition=60KB,of=both", "decouple:barrier=no,priority", "reorder,pipeline:pieces=2"):
+        write_candidate(candidates, schedule, inputs, tmp_path / schedule)
 
 
 def damaged(name: str, nodes: list[Any]) -> list[Any]:
@@ -140,11 +130,8 @@ def damaged(name: str, nodes: list[Any]) -> list[Any]:
 
 def test_gradients_of_weights_wait_until_nothing_else_is_ready(tmp_path: Path) -> None:
     """On the last stage the next micro-batch is always ready, so the gradients of all of them come behind its backward passes."""
-    inputs = made(tmp_path, "pp", steps=1)
-    workload = find_workload(inputs)
-    before = replay_run(workload.run)
-    candidates = Candidates(workload, before, before.backend)
-    trace = workload.run.workload
+    candidates = candidates_of(made(tmp_path, "pp", steps=1))
+    trace = candidates.workload.run.workload
     name_of = read_names(trace, list(range(trace.num_nodes)))
 
     def order(schedule: str) -> list[str]:
@@ -175,11 +162,7 @@ def test_cheaper_halves_are_no_gain_of_the_order(tmp_path: Path) -> None:
         (folder := tmp_path / str(number)).mkdir()
         network = write_network(folder / "n.yml", *dimensions, bandwidth=5)
         step = Step(small_model(hidden=256, ffn=1024, layers=2), Parallelism(dp=4), batch=8, steps=2)
-        run = generate(step, folder / "run", Device(peak_tflops=20), network)
-        inputs = RunInputs(run.path / "workload" / "w", run.path / "system.json", network, run.comm_group)
-        workload = find_workload(inputs)
-        before = replay_run(workload.run)
-        candidate = Candidates(workload, before, before.backend).make(parse_schedule("decouple") or ())
+        candidate = candidates_of(generated_run(folder, step, network)).make(parse_schedule("decouple") or ())
         assert any("gained by another algorithm" in note for note in candidate.notes) == (len(dimensions) > 1)
 
 
@@ -187,18 +170,10 @@ def test_buckets_that_would_wait_for_one_another_are_halved(tmp_path: Path) -> N
     """Tensor parallel groups and data parallel ones reduce in turns, so two buckets can each have what the other waits for."""
     network = write_network(tmp_path / "n.yml", ("FullyConnected", 4), ("Ring", 2), bandwidth=5)
     step = Step(small_model(hidden=64, ffn=256, layers=2), Parallelism(dp=1, tp=4, pp=2), 4, batch=1, steps=2)
-    run = generate(step, tmp_path / "run", Device(peak_tflops=20), network)
-    inputs = RunInputs(run.path / "workload" / "w", run.path / "system.json", network, run.comm_group)
-    workload = find_workload(inputs)
-    before = replay_run(workload.run)
-    candidates = Candidates(workload, before, before.backend)
-    for number, schedule in enumerate(("fuse", "dear", "fuse:rule=mgwfbp", "horovod")):
-        candidate = candidates.make(parse_schedule(schedule) or ())
-        (folder := tmp_path / str(number)).mkdir()
-        write_scheduled(folder, inputs, workload, candidates.source, candidate.new, candidates.backend)
-        planned = planned_inputs(folder, inputs)
-        assert violations(workload, planned.workload) == ()
-        assert replay_run(read_run(planned)).end_ns == candidate.end_ns
+    inputs = generated_run(tmp_path, step, network)
+    candidates = candidates_of(inputs)
+    for schedule in ("fuse", "dear", "fuse:rule=mgwfbp", "horovod"):
+        write_candidate(candidates, schedule, inputs, tmp_path / schedule)
 
 
 def test_no_policy_makes_astra_sim_free_an_algorithm_twice(tmp_path: Path) -> None:
@@ -206,19 +181,15 @@ def test_no_policy_makes_astra_sim_free_an_algorithm_twice(tmp_path: Path) -> No
     network = write_network(tmp_path / "n.yml", ("FullyConnected", 4), bandwidth=5)
     model = small_model(hidden=256, ffn=1024, layers=2)
     step = Step(model, Parallelism(dp=2, tp=2), batch=8, sequence_parallel=True)
-    run = generate(step, tmp_path / "run", Device(peak_tflops=20), network)
-    inputs = RunInputs(run.path / "workload" / "w", run.path / "system.json", network, run.comm_group)
-    workload = find_workload(inputs)
-    before = replay_run(workload.run)
-    candidates = Candidates(workload, before, before.backend)
+    candidates = candidates_of(generated_run(tmp_path, step, network))
     # The loss is reduced in tensor parallel groups, gradients in others, so All-Reduces share plans already.
-    assert set(shared_plans(workload.run)) == {CommType.ALL_REDUCE}
+    assert set(shared_plans(candidates.workload.run)) == {CommType.ALL_REDUCE}
     candidates.make(parse_schedule("priority") or ())
     with pytest.raises(ConfigError, match=r"ASTRA-sim may abort at its end \(lint: G10\)"):
         candidates.make(parse_schedule("decouple") or ())
 
 
-FAULTS = ("gone", "smaller", "work", "early", "unused", "group", "order", "origin", "twice")
+FAULTS = ["gone", "smaller", "work", "early", "unused", "group", "order", "origin", "twice"]
 
 
 def test_the_judge_finds_every_fault(tmp_path: Path) -> None:
@@ -241,16 +212,7 @@ def test_the_judge_finds_every_fault(tmp_path: Path) -> None:
 def loops(draw: st.DrawFn) -> LayeredStep:
     count = draw(st.integers(2, 3))
     times = st.integers(1, 40)
-    layers = tuple(
-        ModelLayer(
-            f"l{number}",
-            (draw(times) * 10_000,),
-            forward_us=draw(times),
-            input_gradient_us=draw(times),
-            weight_gradient_us=draw(times),
-        )
-        for number in range(count)
-    )
+    layers = tuple(timed_layer(draw(times) * 10_000, draw(times), draw(times), draw(times)) for _ in range(count))
     return LayeredStep(LayeredModel("loop", layers), Parallelism(dp=2), steps=2)
 
 
@@ -260,13 +222,9 @@ def test_the_search_is_as_good_as_all_orders_and_as_every_policy(step: LayeredSt
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         network = write_network(folder / "n.yml", ("FullyConnected", 2), bandwidth=2)
-        run = generate(step, folder / "run", Device(1e6, 1e9, writes_durations=True), network)
-        inputs = RunInputs(run.path / "workload" / "w", run.path / "system.json", network, run.comm_group)
-        workload = find_workload(inputs)
-        before = replay_run(workload.run)
-        candidates = Candidates(workload, before, before.backend)
+        candidates = candidates_of(generated_run(folder, step, network, Device(1e6, 1e9, writes_durations=True)))
         found = search(candidates, 4, lambda done, total: None)
-        best = found.best.end_ns if found.best else before.end_ns
+        best = found.best.end_ns if found.best else candidates.before.end_ns
         assert best <= min(one.end_ns for one in found.tried if one.end_ns is not None)
         # What is written is a row of tables and figures, also in an order that no policy found.
         assert found.best is None or (found.best.name, best) in [(one.name, one.end_ns) for one in found.tried]
@@ -291,8 +249,7 @@ def test_random_runs_are_never_slower(parallelism: Parallelism, block: str, laye
         network = write_network(folder / "n.yml", (block, parallelism.num_ranks), bandwidth=gibps)
         model = small_model(hidden=256, ffn=1024, layers=2 * layers)
         step = Step(model, parallelism, 2, batch=8, steps=data.draw(st.integers(1, 2)))
-        run = generate(step, folder / "run", Device(peak_tflops=20), network)
-        inputs = RunInputs(run.path / "workload" / "w", run.path / "system.json", network, run.comm_group)
+        inputs = generated_run(folder, step, network)
         (folder / "out").mkdir()
         result = schedule_run(PlanRequest(inputs, schedule=",".join(names)), folder / "out")
         assert not any("DEFECT" in note for note in result.notes), result.notes
@@ -303,32 +260,31 @@ def test_random_runs_are_never_slower(parallelism: Parallelism, block: str, laye
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_every_system_stands_for_policies(name: str) -> None:
     requests = parse_schedule(name)
-    assert requests is not None
     assert parse_schedule(describe(requests)) == requests
     for option, (policy, key) in SYSTEMS[name].options.items():
         assert key in POLICIES[policy].options, option
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("fast", "schedule: found 'fast', expected as-is, search, fifo, reorder"),
-        ("split:size=4", "schedule: split: found option 'size', expected partition or of"),
-        ("split:partition=0", "schedule: split: partition"),
-        ("search,priority", "found 'search' in 'search,priority', expected it alone"),
-        ("decouple:barrier=maybe", "expected yes or no"),
-        ("partition=4MB", "expected a policy before its options"),
-        ("", "expected POLICY"),
-    ],
-)
-def test_what_is_no_schedule_is_refused(text: str, message: str) -> None:
+WRONG = """
+fast | schedule: found 'fast', expected as-is, search, fifo, reorder
+split:size=4 | schedule: split: found option 'size', expected partition or of
+split:partition=0 | schedule: split: partition
+search,priority | found 'search' in 'search,priority', expected it alone
+decouple:barrier=maybe | expected yes or no
+partition=4MB | expected a policy before its options
+ as-is | expected it alone
+ | expected POLICY
+"""
+
+
+@pytest.mark.parametrize("case", WRONG.strip("\n").splitlines())
+def test_what_is_no_schedule_is_refused(case: str) -> None:
+    text, message = case.split(" | ")
     with pytest.raises(ConfigError, match=message):
         parse_schedule(text)
 
 
 def test_options_of_several_policies_are_told_apart() -> None:
     assert parse_schedule("bytescheduler:partition=1MB,credit=3MB") == parse_schedule("split:partition=1MB,priority:credit=3MB")
-    with pytest.raises(ConfigError, match="expected it alone"):
-        parse_schedule(" as-is ")
     assert parse_schedule("wfbp") == ()
     assert isinstance(parse_schedule("tictac")[0], Request)

@@ -7,11 +7,9 @@ from pathlib import Path
 
 from helpers.command import run as command
 from helpers.generated import small_model, write_network
+from helpers.plans import generated_run, options_of, read_json
 
-from astra_tacos.workload.generator.cost import Device
-from astra_tacos.workload.generator.directory import generate
-from astra_tacos.workload.generator.parallelism import Parallelism
-from astra_tacos.workload.generator.step import Step
+from astra_tacos import Parallelism, Step
 
 QUICK = ("--no-cache", "--synthesizer", "ring", "--trials", "1", "--threads", "1")
 
@@ -20,16 +18,14 @@ def _run_of_two_steps(folder: Path) -> tuple[str, ...]:
     """Files of a data-parallel run, as options."""
     network = write_network(folder / "n.yml", ("Ring", 4), bandwidth=5)
     step = Step(small_model(hidden=256, ffn=1024, layers=2), Parallelism(dp=4), batch=8, steps=2)
-    generate(step, folder / "run", Device(peak_tflops=20), network)
-    groups = ("--comm-group", "run/comm_group.json") if (folder / "run" / "comm_group.json").is_file() else ()
-    return ("--workload", "run/workload/w", "--system", "run/system.json", "--network", "n.yml", *groups)
+    return options_of(generated_run(folder, step, network))
 
 
 def test_a_run_is_scheduled_and_planned(tmp_path: Path) -> None:
     given = _run_of_two_steps(tmp_path)
     done = command("plan", *given, "--output", "out", "--schedule", "dear:cap=1MB", "--verbose", *QUICK, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    result = json.loads((tmp_path / "out" / "plan.json").read_text())
+    result = read_json(tmp_path / "out" / "plan.json")
     assert result["schedule"]["policies"] in ("fuse:cap=1000000,decouple", "as-is")
     assert result["after_ns"] <= result["schedule"].get("as_is_planned_ns", result["after_ns"])
     assert result["schedule"]["policies"] != "as-is" or "(as it was) ->" in done.stdout
@@ -38,7 +34,7 @@ def test_a_run_is_scheduled_and_planned(tmp_path: Path) -> None:
     assert "exposed communication" in kept.stdout
     refused = command("verify", "kept", "--before", "run/workload/w", cwd=tmp_path)
     assert refused.returncode == 2 and "scheduled (priority), so its nodes are made of pieces" in refused.stderr
-    told = json.loads((tmp_path / "kept" / "plan.json").read_text())["schedule"]
+    told = read_json(tmp_path / "kept" / "plan.json")["schedule"]
     shown = command("report", "kept", "-o", "kept.html", cwd=tmp_path)
     assert shown.returncode == 0, shown.stderr
     page = (tmp_path / "kept.html").read_text()
@@ -54,7 +50,7 @@ def test_the_plan_of_a_scheduled_run_says_what_it_begins_with(tmp_path: Path) ->
     judged = command("replay", *given, "--json", cwd=tmp_path)
     end_ns = max(json.loads(judged.stdout)["finish_ns"])
     done = command("plan", *given, "--output", "out", "--schedule", "decouple", "--verbose", *QUICK, cwd=tmp_path)
-    result = json.loads((tmp_path / "out" / "plan.json").read_text())
+    result = read_json(tmp_path / "out" / "plan.json")
     schedule = result["schedule"]
     assert (schedule["policies"], schedule["kept_as_is"], schedule["before_ns"]) == ("decouple", False, end_ns)
     assert result["before_ns"] != end_ns, "a scheduled run with its own collectives is another run"

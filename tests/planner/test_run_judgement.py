@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from helpers.lint_runs import RunFiles, coll, comp
-from helpers.plans import planned, written
+from helpers.plans import planned, read_json, written
 
+from astra_tacos import BACKENDS, PlanResult, RunInputs, SearchOptions, read_network, read_run, replay_run
 from astra_tacos.cli.shared.plan_table import _native_rows
-from astra_tacos.network.network_config import read_network
 from astra_tacos.planner.best_native import best_native
-from astra_tacos.planner.plan_result import JudgedRun, PlanResult, fair_judges, notes_on_other_plan
+from astra_tacos.planner.plan_result import JudgedRun, fair_judges, notes_on_other_plan
 from astra_tacos.planner.workload import find_workload
-from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CONGESTION_UNAWARE
-from astra_tacos.run.run import RunInputs, read_run
+from astra_tacos.run.backend import CONGESTION_AWARE, CONGESTION_UNAWARE
 from astra_tacos.solver.judges import Judge
-from astra_tacos.synthesizer.search.search_options import THOROUGH, SearchOptions
+from astra_tacos.synthesizer.search.search_options import THOROUGH
 
 NETWORK = "topology: [FullyConnected, Switch]\nnpus_count: [4, 2]\nbandwidth: [100, 25]\nlatency: [300, 1000]\n"
 OPTIONS = SearchOptions(chunks_per_npu="auto", trials=1, budget=2_000_000, max_sends=20_000)
@@ -39,9 +36,9 @@ def test_the_speed_up_says_where_the_best_native_run_is_faster(inputs: RunInputs
     result, _ = planned(inputs, tmp_path / "plan", options=OPTIONS)
     stock, aware = result.judged
     there = best_native(find_workload(inputs), CONGESTION_AWARE).fastest_possible
-    assert there is not None and aware.native_ns == there.end.possible_ns
+    assert aware.native_ns == there.end.possible_ns
     assert stock.native_ns is None and aware.after_ns is not None
-    stored = json.loads((tmp_path / "plan" / "plan.json").read_text())
+    stored = read_json(tmp_path / "plan" / "plan.json")
     assert stored["congested_best_native_ns"] == aware.native_ns
     for native_ns, loses in ((aware.after_ns, False), (aware.after_ns * 2 // 3, True)):
         told = replace(result, judged=(stock, replace(aware, native_ns=native_ns)))
@@ -62,14 +59,14 @@ def test_a_plan_tells_what_it_takes_on_both_judges(inputs: RunInputs, tmp_path: 
         for figure, judge in (("stock_ns", CONGESTION_UNAWARE), ("congested_ns", CONGESTION_AWARE)):
             own = tuple(replay_run(read_run(files), judge).end_ns for files in (inputs, after))
             assert ends(result)[figure] == own
-        stored = json.loads((tmp_path / str(backend) / "plan.json").read_text())
+        stored = read_json(tmp_path / str(backend) / "plan.json")
         for figure, (before_ns, after_ns) in ends(result).items():
             assert (stored[figure.replace("_ns", "_before_ns")], stored[figure]) == (before_ns, after_ns)
         assert stored["notes"] == list(result.notes)
     default, aware = results[CONGESTION_UNAWARE], results[CONGESTION_AWARE]
     assert default.after_ns == default.judged[0].after_ns
     there = default.judged[1].after_ns
-    assert there is not None and aware.after_ns < there
+    assert aware.after_ns < there
     (note,) = default.notes
     assert note.startswith(f"on {BRANCH} a plan for the congestion-aware backend ends at ")
     assert note.endswith(f" instead of {there:,} ns: --backend congestion-aware makes such")

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.figures import check_same_bytes
 
-from astra_tacos.report.figure.figure_style import save_figure
+from astra_tacos import ConfigError
 from astra_tacos.report.figure.policy_plot import draw_policies
 from astra_tacos.report.html.run_bars import schedule_section
 from astra_tacos.report.policy_times import AS_IS, policy_times
-from astra_tacos.support.errors import ConfigError
 
 
 def tried(name: str, *uses: str, end_ns: int | None, exposed_ns: int = 10) -> dict[str, Any]:
@@ -54,9 +54,8 @@ def test_a_plan_without_a_schedule_is_refused() -> None:
 
 
 def test_figures_are_the_same_bytes(tmp_path: Path) -> None:
-    for name in ("a.svg", "b.svg"):
-        save_figure(tmp_path / name, lambda: draw_policies(policy_times(PLAN, "plan.json", 12), "single", "a run"))
-    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+    times = policy_times(PLAN, "plan.json", 12)
+    check_same_bytes(tmp_path, draw_policies, times, "single", "a run")
 
 
 def test_names_of_several_lines_do_not_overlap() -> None:
@@ -73,6 +72,5 @@ def test_names_of_several_lines_do_not_overlap() -> None:
 def test_the_section_shows_policies_and_collectives() -> None:
     assert schedule_section({}) is None
     section = schedule_section(PLAN)
-    assert section is not None
     assert "<b>fuse,<wbr>priority</b>" in section.html and "grad &lt;b&gt;" in section.html
     assert section.html.count("<svg") == 5 + 2

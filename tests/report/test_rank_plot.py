@@ -2,66 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from helpers.figures import check_nothing_is_cut, check_same_bytes, drawn
+from helpers.recordings import random_recording
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex, to_rgb
 
 from astra_tacos.report.figure import timeline_plot
-from astra_tacos.report.figure.figure_style import WIDTHS, save_figure
+from astra_tacos.report.figure.figure_style import WIDTHS
 from astra_tacos.report.figure.timeline_plot import draw_rank_timeline
 from astra_tacos.report.rank_states import STATES, find_segments
 from astra_tacos.report.style import RANK_STATES, time_unit
-from astra_tacos.run.recording import COLLECTIVE, COMPUTE, Nodes, RecordedReplay, Recording
+from astra_tacos.run.recording import RecordedReplay, Recording
 
 
-def replay(slowness: int, ranks: int) -> RecordedReplay:
-    """Rank r computes for 100 + r, communicates for `slowness`, and does both for 50, then only computes for another 10."""
-    rank = np.arange(ranks)
-    issue = np.stack((0 * rank, 100 + rank, 50 + rank + slowness), axis=1).ravel()
-    end = np.stack((100 + rank, 100 + rank + slowness, 110 + rank + slowness), axis=1).ravel()
-    nothing = np.zeros(0, np.int64)
-    return RecordedReplay(
-        finish_ns=110 + rank + slowness,
-        compute_ns=160 + 0 * rank,
-        sent_bytes=0 * rank,
-        issue_ns=issue,
-        end_ns=end,
-        cause=np.where(np.arange(3 * ranks) % 3, np.arange(3 * ranks) - 1, -1).astype(np.int32),
-        origin=np.arange(3 * ranks, dtype=np.int32),
-        algorithm=np.full(3 * ranks, -1, np.int32),
-        link_src=nothing.astype(np.int32),
-        link_dst=nothing.astype(np.int32),
-        link_dimension=nothing.astype(np.int16),
-        link_bytes=nothing,
-        link_busy_ns=nothing,
-        approximate=(),
-        links_are_routed=False,
-    )
+def recording(ranks: int = 4) -> Recording:
+    """Rank r computes for 100 + r, communicates for 400 before and 150 after, both for 50, then computes for another 10."""
+    made, rank = random_recording(ranks, 3, both=True), np.arange(ranks)
 
+    def replay(slowness: int) -> RecordedReplay:
+        issue = np.stack((0 * rank, 100 + rank, 50 + rank + slowness), axis=1).ravel()
+        end = np.stack((100 + rank, 100 + rank + slowness, 110 + rank + slowness), axis=1).ravel()
+        return replace(made.after, finish_ns=110 + rank + slowness, compute_ns=160 + 0 * rank, issue_ns=issue, end_ns=end)
 
-def recording(ranks: int = 4, with_before: bool = True) -> Recording:
-    count = 3 * ranks
-    blank = np.full(count, -1, np.int32)
-    nodes = Nodes(
-        rank_first=np.arange(0, count + 1, 3),
-        node_id=np.arange(count).astype(np.uint64),
-        kind=np.tile(np.array([COMPUTE, COLLECTIVE, COMPUTE], np.uint8), ranks),
-        pattern=np.full(count, -1, np.int8),
-        size_bytes=np.full(count, -1, np.int64),
-        group=blank,
-        name=blank,
-    )
-    before = replay(400, ranks) if with_before else None
-    return Recording("torus", f"Ring {ranks}", (ranks,), ranks, "congestion-aware", (), nodes, replay(150, ranks), before)
+    return replace(made, before=replay(400), after=replay(150))
 
 
 def test_bars_are_what_ranks_do() -> None:
     made = recording()
-    figure = drawn(lambda: draw_rank_timeline(made))
+    figure = drawn(draw_rank_timeline, made)
     scale = time_unit(made.before.run_end_ns / 20)[1]
     assert len(figure.axes) == 2
     for axes, slowness in zip(figure.axes, (400, 150), strict=True):
@@ -86,7 +59,7 @@ def test_bars_are_what_ranks_do() -> None:
 def test_many_ranks_become_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timeline_plot, "MOST_RANKS", 3)
     made = recording(7)
-    figure = drawn(lambda: draw_rank_timeline(made))
+    figure = drawn(draw_rank_timeline, made)
     after = figure.axes[1]
     assert not after.collections
     image = np.asarray(after.images[0].get_array())
@@ -107,5 +80,5 @@ def test_many_ranks_become_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("width", WIDTHS)
 def test_nothing_is_cut_off_and_bytes_are_the_same(tmp_path: Path, width: str) -> None:
     made = recording(40)
-    check_nothing_is_cut(drawn(lambda: draw_rank_timeline(made, width)))
-    check_same_bytes(lambda path: save_figure(path, lambda: draw_rank_timeline(made, width)), tmp_path)
+    check_nothing_is_cut(drawn(draw_rank_timeline, made, width))
+    check_same_bytes(tmp_path, draw_rank_timeline, made, width)

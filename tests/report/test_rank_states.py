@@ -10,7 +10,7 @@ from helpers.runs import ONE_DIMENSION, SEVERAL_DIMENSIONS, ending_runs, load_ru
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos import Run, replay_run
 from astra_tacos.report.rank_states import (
     COMPUTES,
     EXPOSED,
@@ -26,7 +26,6 @@ from astra_tacos.report.rank_states import (
     state_over_time,
 )
 from astra_tacos.run.recording import KINDS, Recording, record_run
-from astra_tacos.run.run import Run
 
 AWARE, UNAWARE = "congestion-aware", "congestion-unaware"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +11,15 @@ import numpy as np
 import pytest
 from helpers.browser import DESKTOP, PHONE, opened
 from helpers.lint_runs import RunFiles, coll, comp, recv, send
-from helpers.plans import planned, written
+from helpers.plans import planned, put_on_links, read_json, written
 from helpers.recordings import random_recording, write_replay
 
+from astra_tacos import ConfigError
 from astra_tacos.report.html.page import MOST_PAGE_BYTES
 from astra_tacos.report.html.run import plan_page, replay_page
 from astra_tacos.report.html.run_data import choose_rows, link_data
 from astra_tacos.report.rank_states import find_segments
 from astra_tacos.run.recording import Recording, load_recording
-from astra_tacos.support.errors import ConfigError
 
 
 def two_stages() -> RunFiles:
@@ -99,7 +100,6 @@ def test_above_the_budget_some_ranks_stand_for_all() -> None:
 def test_switches_are_called_by_their_device_number_everywhere(plan_folder: Path) -> None:
     recording = load_recording(plan_folder / "replay.npz")
     links = link_data(recording, [recording.after])
-    assert links is not None
     npus = [str(npu) for npu in range(8)]
     assert links["labels"] == [*npus, *(f"switch {device}" for device in range(8, 12))]
     ends = {end for name in links["busiest"]["link"] for end in name.split(" → ")}
@@ -109,7 +109,6 @@ def test_switches_are_called_by_their_device_number_everywhere(plan_folder: Path
 def test_matrices_of_large_networks_are_of_blocks() -> None:
     recording = random_recording(1000, 2)
     links = link_data(recording, [recording.after])
-    assert links is not None
     size = links["block_size"]
     assert len(links["labels"]) == -(-1000 // size) <= 64
     assert links["labels"][1] == f"{size}-{2 * size - 1}"
@@ -138,7 +137,7 @@ def test_a_thousand_ranks_that_all_differ_fit_into_a_page(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("size", [DESKTOP, PHONE])
 def test_a_plan_is_drawn(page_file: Path, plan_folder: Path, running: Any, size: tuple[int, int]) -> None:
-    result = json.loads((plan_folder / "plan.json").read_text())
+    result = read_json(plan_folder / "plan.json")
     with opened(running, page_file, size, touch=size == PHONE) as page:
         assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
         text = page.locator("#summary").inner_text()
@@ -207,10 +206,7 @@ def test_odd_runs_are_drawn(tmp_path: Path, running: Any) -> None:
     crossed = [[coll(0, size=1 << 16, group=first), coll(1, size=1 << 16, group=3 - first)] for first in (1, 2)]
     stuck = written(tmp_path / "stuck", RunFiles(ranks=crossed, groups={"1": [0, 1], "2": [0, 1]}))
     listed = written(tmp_path / "listed", RunFiles(ranks=[[coll(0, size=1 << 20)] for _ in range(3)]))
-    pairs = [(src, dst) for src in range(3) for dst in range(3) if src != dst]
-    rows = "".join(f"{src},{dst},25,500\n" for src, dst in pairs)
-    (tmp_path / "listed" / "links.csv").write_text("src,dst,bandwidth,latency\n" + rows)
-    listed.network.write_text("astra_tacos:\n  links: links.csv\n")
+    put_on_links(listed, dict.fromkeys(permutations(range(3), 2), 25))
     silent = written(tmp_path / "silent", RunFiles(ranks=[[comp(0, us=3)] for _ in range(2)]))
     expected = {"stuck": "the run did not end: ", "listed": "a graph, 3 NPUs", "silent": "1.000x"}
     for inputs, (name, text) in zip((stuck, listed, silent), expected.items(), strict=True):
@@ -241,7 +237,7 @@ def test_names_are_plain_text_to_plotly(tmp_path: Path, running: Any) -> None:
     """Traces may be called anything; Plotly makes links and bold letters of what looks like HTML."""
     nasty = "<a href='http://there'>x</a><b>y</b>"
     folder = write_replay(tmp_path / "replay", random_recording(4, 6))
-    result = json.loads((folder / "replay.json").read_text())
+    result = read_json(folder / "replay.json")
     result["collectives"] = [{"pattern": "ALL_REDUCE", "size_bytes": 1024, "algorithm": nasty, "nodes": 2, "total_ns": [5] * 4}]
     (folder / "replay.json").write_text(json.dumps(result))
     path = tmp_path / "report.html"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.sweep_tables import naive_front
 from hypothesis import given
 from hypothesis import strategies as st
 
+from astra_tacos import ConfigError
 from astra_tacos.report.sweep_columns import MEASURES, SweepColumns, measure_of, pareto_front
-from astra_tacos.support.errors import ConfigError
 
 
 def test_columns_have_one_length() -> None:
@@ -35,7 +36,5 @@ coordinates = st.one_of(st.integers(0, 6).map(float), st.just(float("nan")), st.
 def test_front_is_what_nothing_dominates(points: list[tuple[float, float]]) -> None:
     x, y = (np.array([point[i] for point in points], float) for i in (0, 1))
     valid = [i for i in range(len(points)) if not np.isnan(x[i]) and not np.isnan(y[i])]
-    front = {
-        i for i in valid if not any(x[j] <= x[i] and y[j] <= y[i] and (x[j] < x[i] or y[j] < y[i]) for j in valid)
-    }  # fmt: skip
+    front = {valid[place] for place in naive_front([points[i] for i in valid])}
     assert set(np.flatnonzero(pareto_front(x, y))) == front

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+import yaml
 from helpers.sweep_tables import as_columns, made_up_sweep
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,11 +42,11 @@ def test_what_a_browser_cannot_hold_is_text() -> None:
 
 
 def test_columns_that_vary_are_apart_from_those_that_do_not() -> None:
-    rows = [
-        {"point": 0, "status": "ok", "a": 1, "kind": "collective", "key": "x", "cost": 5.0, "verified": True, "error": None},
-        {"point": 1, "status": "ok", "a": 1, "kind": "collective", "key": "y", "cost": None, "verified": True, "error": None},
-        {"point": 2, "status": "error", "a": 1, "kind": "collective", "key": "z", "cost": None, "error": "bad", "root": None},
-    ]
+    rows = yaml.safe_load("""
+- {point: 0, status: ok, a: 1, kind: collective, key: x, cost: 5.0, verified: true, error: null}
+- {point: 1, status: ok, a: 1, kind: collective, key: "y", cost: null, verified: true, error: null}
+- {point: 2, status: error, a: 1, kind: collective, key: z, cost: null, error: bad, root: null}
+""")
     varying, constant = varying_columns(as_columns("s", ("a",), rows))
     assert varying == ["point", "status", "a", "cost", "error"]  # cost: a point that is ok lacks it
     assert constant == {"kind": "collective", "verified": "yes"}

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import statistics
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from helpers.browser import PHONE, opened, saved
-from helpers.sweep_tables import as_columns, made_up_sweep, odd_sweep, real_sweep, workload_sweep
+from helpers.browser import PHONE, opened, saved_rows
+from helpers.sweep_tables import as_columns, made_up_sweep, naive_front, odd_sweep, real_sweep, workload_sweep
 
+from astra_tacos import ConfigError
 from astra_tacos.report.html.page import MOST_PAGE_BYTES
 from astra_tacos.report.html.sweep import Best, best_points, render_sweep
 from astra_tacos.report.html.sweep_data import as_numbers, as_texts, round_to, varying_columns
 from astra_tacos.report.style import look_of
 from astra_tacos.report.sweep_columns import SweepColumns
-from astra_tacos.support.errors import ConfigError
 
 SIZE = 1 << 28
 """The largest of the real sweep, which pictures start with."""
@@ -46,22 +44,15 @@ def drawn(page: Any, count: int) -> None:
 
 def read_csv(page: Any, element: str) -> list[dict[str, str]]:
     """What the CSV button of an element saves."""
-    content = saved(page, page.locator(f"{element} button[data-save=CSV]"))
-    return list(csv.DictReader(io.StringIO(content.decode())))
+    header, *rows = saved_rows(page, element)
+    return [dict(zip(header, row, strict=True)) for row in rows]
 
 
-def choose(page: Any, picture: str, label: str, value: str) -> None:
-    page.locator(f"#{picture}-controls label", has=page.get_by_text(label, exact=True)).locator("select").select_option(value)
-    drawn(page, real_sweep().num_rows)
-
-
-def naive_front(rows: list[dict[str, Any]], x: str, y: str, goals: tuple[int, int]) -> set[int]:
-    valid = [(row["point"], -goals[0] * row[x], -goals[1] * row[y]) for row in rows if row["status"] == "ok"]
-    return {
-        point
-        for point, a, b in valid
-        if not any(c <= a and d <= b and (c < a or d < b) for _, c, d in valid)
-    }  # fmt: skip
+def choose(page: Any, picture: str, label: str, value: str, count: int = 240) -> None:
+    page.locator(f"#{picture}-controls label", has=page.get_by_text(label, exact=True)).locator("select").last.select_option(
+        value
+    )
+    drawn(page, count)
 
 
 def test_same_rows_same_bytes(real: Path) -> None:
@@ -122,8 +113,7 @@ def test_filter_of_the_table_drives_the_pictures(running: Any, real: Path) -> No
 def test_csv_of_the_table_has_what_the_rows_have(running: Any, real: Path) -> None:
     table = real_sweep()
     with opened(running, real) as page:
-        content = saved(page, page.locator("#sweep-table button[data-save=CSV]")).decode()
-    header, *lines = csv.reader(io.StringIO(content))
+        header, *lines = saved_rows(page, "#sweep-table")
     varying, _ = varying_columns(table)
     assert len(header) == len(varying) and len(lines) == table.num_rows
     for place, name in enumerate(varying):
@@ -146,7 +136,9 @@ def test_fronts_are_the_naive_ones(running: Any, real: Path) -> None:
                 choose(page, "front", f"{label} is", str(goal))
             listed = {int(row["point"]) for row in read_csv(page, "#front-table")}
             chart = read_csv(page, "#front-chart")
-            assert listed == naive_front(rows, x, y, goals)
+            valid = [row for row in rows if row["status"] == "ok"]
+            front = naive_front([(-goals[0] * row[x], -goals[1] * row[y]) for row in valid])
+            assert listed == {valid[place]["point"] for place in front}
             assert {int(row["point"]) for row in chart if row["on the front"] == "yes"} == listed
             assert {int(row["point"]) for row in chart} == {row["point"] for row in rows if row["status"] == "ok"}
 
@@ -229,9 +221,7 @@ def test_a_view_is_in_the_address(running: Any, real: Path, tmp_path: Path) -> N
     with opened(running, real) as page:
         page.get_by_label("Filter by synthesizer").fill("ring")
         drawn(page, 60)
-        page.locator("#heat-controls label", has=page.get_by_text("colour", exact=True)).locator("select").select_option(
-            "efficiency"
-        )
+        choose(page, "heat", "colour", "efficiency", 60)
         page.locator("#sweep-table tbody tr").nth(2).click()
         drawn(page, 60)
         page.locator("nav a", has_text="Lines").click()
@@ -265,7 +255,7 @@ def test_names_are_text_and_values_that_are_none_are_marked(running: Any, tmp_pa
             "1 of 1 point is on the front. 3 points without both figures are left out."
             in page.locator("#front-scope").inner_text()
         )
-        lines = saved(page, page.locator("#sweep-table button[data-save=CSV]")).decode()
+        lines = str(saved_rows(page, "#sweep-table"))
         assert "Infinity" in lines and "NaN" not in lines
         assert table.columns["error"][3] in page.locator("#failures").inner_text()
 
@@ -291,18 +281,9 @@ def test_a_sweep_of_little_says_what_it_lacks(running: Any, tmp_path: Path, rows
 
 def test_what_has_no_sensible_default_is_left_out(running: Any, tmp_path: Path) -> None:
     totals = {"torus": 600.0, "boxes": 599.99998, "switch": 600.0000001}
-    rows = [
-        {
-            "point": i,
-            "status": "ok",
-            "network": name,
-            "total_bandwidth_gbps": total,
-            "predicted_ns": 100 + i,
-            "efficiency": 0.5 + i / 10,
-        }
-        for i, (name, total) in enumerate(totals.items())
-    ]
-    with opened(running, written(tmp_path, as_columns("networks", ("network",), rows))) as page:
+    columns = {"point": [0, 1, 2], "status": ["ok"] * 3, "network": [*totals], "total_bandwidth_gbps": [*totals.values()]}
+    columns |= {"predicted_ns": [100, 101, 102], "efficiency": [0.5, 0.6, 0.7]}
+    with opened(running, written(tmp_path, SweepColumns("networks", ("network",), columns))) as page:
         said = [page.locator(f"#{picture}-scope").inner_text() for picture in ("front", "heat", "lines")]
         assert "none varies in this sweep" in said[0] and "has one, network" in said[1] and "one of names, network" in said[2]
         assert page.locator(".js-plotly-plot").count() == 0
@@ -331,10 +312,7 @@ def test_lines_do_not_mix_networks(running: Any, tmp_path: Path) -> None:
     table = made_up_sweep(2000)
     with opened(running, written(tmp_path, SweepColumns(table.name, (*table.axes, "network"), table.columns))) as page:
         assert "network net" in page.locator("#lines-chart .gtitle").text_content()
-        page.locator("#lines-controls label", has=page.get_by_text("network", exact=True)).locator("select").last.select_option(
-            "*"
-        )
-        drawn(page, 2000)
+        choose(page, "lines", "network", "*", 2000)
         assert "best of all networks" in page.locator("#lines-chart .gtitle").text_content()
 
 

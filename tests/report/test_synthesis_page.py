@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,18 +10,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.browser import PHONE, opened, saved
+from helpers.browser import PHONE, frames, opened, saved_rows
 from helpers.messages import grouped, one_shot
 from helpers.networks import MIXED, SWITCH, TORUS, graph, topology
 from helpers.pages import page_of
 from helpers.schedules import schedule
 
-from astra_tacos.bounds.certificate import certify
+from astra_tacos import Schedule, certify
 from astra_tacos.report.compare_rows import CompareRow
 from astra_tacos.report.html.page import MOST_PAGE_BYTES
 from astra_tacos.report.html.synthesis import synthesis_page
 from astra_tacos.schedule.link_use import link_use
-from astra_tacos.schedule.schedule import Schedule
 
 NASTY = "<script>alert(1)</script><b>\"net'&amp;"
 
@@ -49,10 +46,6 @@ def path(of: Schedule, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def page(running: Any, path: Path) -> Iterator[Any]:
     with opened(running, path) as opened_page:
         yield opened_page
-
-
-def frames(page: Any) -> None:
-    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
 
 def test_the_certificate_says_what_the_result_says(page: Any, of: Schedule) -> None:
@@ -153,7 +146,7 @@ def test_a_chunk_that_is_none_is_not_lit(page: Any, of: Schedule, asked: str) ->
 @pytest.mark.parametrize("npu", [0, 13, 23])
 def test_an_npu_lists_what_it_held_when(page: Any, of: Schedule, npu: int) -> None:
     page.get_by_label("What was held when by").select_option(str(npu))
-    rows = list(csv.reader(io.StringIO(saved(page, page.locator("#npu-held [data-save=CSV]")).decode())))
+    rows = saved_rows(page, "#npu-held")
     assert rows[0] == ["chunk", "when", "from", "what"]
     first = [[str(chunk), "0", "its own", "its contribution"] for chunk in range(of.collective.num_chunks)]
     assert rows[1 : len(first) + 1] == first
@@ -169,7 +162,7 @@ def test_an_npu_lists_what_it_held_when(page: Any, of: Schedule, npu: int) -> No
 
 def test_links_are_listed_with_their_use(page: Any, of: Schedule) -> None:
     page.locator("#links summary").click()
-    rows = list(csv.reader(io.StringIO(saved(page, page.locator("#link-table [data-save=CSV]")).decode())))
+    rows = saved_rows(page, "#link-table")
     assert len(rows) == of.topology.num_links + 1
     shares = of.link_busy_ns / of.collective_time_ns
     assert np.allclose([float(row[5]) for row in rows[1:]], shares, atol=1e-4)
@@ -184,14 +177,14 @@ def test_links_are_listed_with_their_use(page: Any, of: Schedule) -> None:
 
 
 def test_the_curves_end_with_everything(page: Any, of: Schedule) -> None:
-    rows = list(csv.reader(io.StringIO(saved(page, page.locator("#arrival-curves [data-save=CSV]")).decode())))[1:]
+    rows = saved_rows(page, "#arrival-curves")[1:]
     for label in {row[0] for row in rows}:
         own = [(int(row[1]), float(row[2])) for row in rows if row[0] == label]
         assert own == sorted(own) and own[-1] == (of.collective_time_ns, 1.0)
 
 
 def test_the_comparison_has_bars_and_refusals(page: Any, of: Schedule) -> None:
-    rows = list(csv.reader(io.StringIO(saved(page, page.locator("#comparison [data-save=CSV]")).decode())))
+    rows = saved_rows(page, "#comparison")
     assert [row[:3] for row in rows[1:]] == [
         [f"{of.synthesizer} (this schedule)", str(of.collective_time_ns), "1"],
         ["slow <b>one</b>", str(3 * of.collective_time_ns), "3"],
@@ -258,7 +251,7 @@ def test_too_many_sends_are_aggregated_and_the_page_says_so(running: Any, tmp_pa
     with opened(running, path) as page:
         text = page.locator("#timeline").inner_text()
         assert f"Aggregated: {of.num_sends:,} sends are more than a page holds one by one" in text
-        rows = list(csv.reader(io.StringIO(saved(page, page.locator("#links-over-time [data-save=CSV]")).decode())))[1:]
+        rows = saved_rows(page, "#links-over-time")[1:]
         busy = sum(int(row[1]) * (float(row[3]) - float(row[2])) * float(row[4]) for row in rows)
         assert busy == pytest.approx(float(of.link_busy_ns.sum()), rel=1e-3)
         assert page.locator("#npu-held").count() == 0
@@ -270,7 +263,7 @@ def test_large_networks_are_aggregated(running: Any, tmp_path: Path) -> None:
     with opened(running, page_of(of, tmp_path / "page.html"), PHONE) as page:
         assert "too large to draw device by device" in page.locator("#network").inner_text()
         assert f"{of.num_sends:,} sends are more than a page holds" in page.locator("#timeline").inner_text()
-        rows = list(csv.reader(io.StringIO(saved(page, page.locator("#matrix [data-save=CSV]")).decode())))[1:]
+        rows = saved_rows(page, "#matrix")[1:]
         assert sum(int(row[2]) for row in rows) == torus.num_links
         busy = sum(int(row[2]) * float(row[3]) for row in rows)
         assert busy == pytest.approx(float(of.link_busy_ns.sum() / of.collective_time_ns), rel=1e-3)

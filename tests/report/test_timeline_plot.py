@@ -13,15 +13,12 @@ from helpers.figures import check_nothing_is_cut, check_same_bytes, drawn
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import to_hex, to_rgb
 
-from astra_tacos import all_reduce, synthesize
-from astra_tacos.network.topology import Topology
+from astra_tacos import ConfigError, Schedule, Topology, all_reduce, synthesize
 from astra_tacos.report.figure import bars_over_time, timeline_plot
-from astra_tacos.report.figure.figure_style import WIDTHS, save_figure
+from astra_tacos.report.figure.figure_style import FORMATS, WIDTHS, save_figure
 from astra_tacos.report.figure.timeline_plot import draw_timeline
-from astra_tacos.report.links_over_time import bars_of, coverage, link_rows
+from astra_tacos.report.links_over_time import bars_of, link_rows
 from astra_tacos.report.style import COPY, REDUCE, time_unit
-from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.support.errors import ConfigError
 
 
 def made(dimensions, chunks: int = 2, link_model: str = "blocking") -> Schedule:
@@ -55,7 +52,7 @@ def test_every_send_is_a_bar_on_its_link_while_that_is_held(name: str, link_mode
     schedule = made(networks.ALL[name], link_model=link_model)
     topology, timing = schedule.topology, schedule.timing
     rows = link_rows(topology, with_down_links=False)
-    figure = drawn(lambda: draw_timeline(schedule))
+    figure = drawn(draw_timeline, schedule)
     axes = figure.axes[0]
     scale = time_unit(schedule.collective_time_ns / 20)[1]
     found = {}
@@ -104,16 +101,6 @@ def naive_coverage(line, start, end, shape):
     return covered
 
 
-def test_coverage_is_the_sum_of_overlaps() -> None:
-    random = np.random.default_rng(1)
-    for _ in range(50):
-        count, shape = int(random.integers(1, 30)), (3, int(random.integers(1, 9)))
-        ends = np.sort(random.choice([0.0, 1.0, shape[1], *random.uniform(0, shape[1], 6)], (count, 2)), axis=1)
-        line = random.integers(0, 3, count)
-        found = coverage(line, ends[:, 0], ends[:, 1], shape)
-        assert np.allclose(found, naive_coverage(line, ends[:, 0], ends[:, 1], shape))
-
-
 @pytest.mark.parametrize(("lines", "bins"), [(24, 50), (7, 11), (1, 1)])
 def test_shares_of_time_are_those_of_the_bars(lines: int, bins: int) -> None:
     schedule = made(networks.TORUS)
@@ -133,7 +120,7 @@ def test_many_sends_become_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
     schedule = made(networks.TORUS)
     monkeypatch.setattr(bars_over_time, "MOST_BARS", 10)
     monkeypatch.setattr(timeline_plot, "MOST_ROWS", 16)
-    figure = drawn(lambda: draw_timeline(schedule))
+    figure = drawn(draw_timeline, schedule)
     axes = figure.axes[0]
     assert not axes.collections
     image = np.asarray(axes.images[0].get_array())
@@ -150,7 +137,7 @@ def test_a_chunk_stands_out_with_its_tree() -> None:
     schedule = made(networks.MIXED)
     chunk = 5
     own = sorted(np.flatnonzero(schedule.chunk == chunk).tolist(), key=lambda send: int(schedule.start_ns[send]))
-    figure = drawn(lambda chunk=chunk: draw_timeline(schedule, chunk=chunk))
+    figure = drawn(draw_timeline, schedule, chunk=chunk)
     axes = figure.axes[0]
     strong = [c for c in axes.collections if isinstance(c, PolyCollection) and to_hex(c.get_facecolor()[0]) in (REDUCE, COPY)]
     assert sum(len(c.get_paths()) for c in strong) == len(own)
@@ -170,14 +157,14 @@ def test_a_chunk_stands_out_with_its_tree() -> None:
 def test_nothing_is_cut_off(name: str, width: str) -> None:
     schedule = made(networks.ALL[name])
     for chunk in (None, 1):
-        check_nothing_is_cut(drawn(lambda chunk=chunk: draw_timeline(schedule, width, chunk)))
+        check_nothing_is_cut(drawn(draw_timeline, schedule, width, chunk))
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_same_schedule_gives_the_same_bytes(tmp_path: Path, width: str, monkeypatch: pytest.MonkeyPatch) -> None:
     schedule = made(networks.MIXED)
     monkeypatch.setattr(bars_over_time, "MOST_VECTOR_BARS", 100)  # bars as pixels, the tree as lines
-    check_same_bytes(lambda path: save_figure(path, lambda: draw_timeline(schedule, width, chunk=2)), tmp_path)
+    check_same_bytes(tmp_path, draw_timeline, schedule, width, chunk=2)
 
 
 def test_what_cannot_be_drawn(tmp_path: Path) -> None:
@@ -194,3 +181,20 @@ def test_what_cannot_be_drawn(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"x.bmp: expected a name that ends in .svg, .pdf, .png"):
         save_figure(tmp_path / "x.bmp", lambda: draw_timeline(schedule))
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_a_full_disk_is_one_error_in_every_format(suffix: str, tmp_path: Path) -> None:
+    """Whichever error matplotlib makes of it."""
+    from matplotlib.figure import Figure
+
+    def draw() -> Figure:
+        figure = Figure()
+        figure.add_subplot().imshow(np.random.default_rng(1).random((300, 300)), interpolation="none")
+        return figure
+
+    full = tmp_path / f"figure{suffix}"
+    full.symlink_to("/dev/full")
+    with pytest.raises(ConfigError, match=r"cannot be written \(No space left on device\)"):
+        save_figure(full, draw)

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from helpers import networks
 from helpers.fabrics import fabrics
-from hypothesis import given, settings
+from hypothesis import given
 
-from astra_tacos.network.composition import build_topology
+from astra_tacos import Topology, build_topology
 from astra_tacos.network.fabric.kinds import KINDS, make_fabric
-from astra_tacos.network.topology import Topology
 from astra_tacos.report.topology_layout import curves, layout
 
 B = (50.0, 500.0)
@@ -43,7 +42,6 @@ def check(topology: Topology) -> None:
     assert again.controls.tobytes() == drawn.controls.tobytes()
 
 
-@settings(deadline=None)
 @given(networks.topologies())
 def test_every_device_has_a_place_of_its_own(topology: Topology) -> None:
     check(topology)
@@ -117,7 +115,6 @@ def test_neighbours_in_a_graph_are_near_one_another() -> None:
     assert distance[linked].mean() < distance[apart].mean()
 
 
-@settings(deadline=None)
 @given(fabrics())
 def test_devices_of_fabrics_have_places_of_their_own(topology: Topology) -> None:
     check(topology)

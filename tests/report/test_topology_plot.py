@@ -12,11 +12,8 @@ from helpers import networks
 from helpers.figures import check_nothing_is_cut, check_same_bytes, drawn
 from matplotlib.collections import LineCollection, PathCollection
 
-from astra_tacos import all_reduce, synthesize
-from astra_tacos.network.composition import build_topology
+from astra_tacos import LinkSpec, Topology, all_reduce, build_topology, synthesize
 from astra_tacos.network.fabric.kinds import make_fabric
-from astra_tacos.network.network_config import LinkSpec
-from astra_tacos.network.topology import Topology
 from astra_tacos.report.figure.figure_style import WIDTHS, save_figure
 from astra_tacos.report.figure.topology_plot import draw_topology
 from astra_tacos.report.topology_groups import MOST_DEVICES, MOST_LINKS, group
@@ -45,7 +42,7 @@ def texts_of(figure) -> list[str]:
 @pytest.mark.parametrize("name", networks.ALL)
 def test_every_link_and_device_is_drawn(name: str) -> None:
     topology = networks.topology(*networks.ALL[name])
-    figure = drawn(lambda: draw_topology(topology))
+    figure = drawn(draw_topology, topology)
     lines = links_of(figure)
     assert len(lines.get_segments()) == topology.num_links
     assert sorted(lines.get_array().tolist()) == sorted(topology.link_bandwidth_gibps.tolist())
@@ -60,7 +57,7 @@ def test_every_link_and_device_is_drawn(name: str) -> None:
 
 def test_curves_lead_from_device_to_device() -> None:
     topology = networks.topology(*networks.MIXED, link_overrides=(LinkSpec(0, 1, 5.0, None),))
-    figure = drawn(lambda: draw_topology(topology))
+    figure = drawn(draw_topology, topology)
     lines, places = links_of(figure), layout(topology)
     order = np.argsort(topology.link_bandwidth_gibps, kind="stable")
     assert order[0] == 0 and lines.get_array()[0] == 5.0
@@ -79,7 +76,7 @@ def test_utilisation_is_that_of_the_sends() -> None:
             if link >= 0:
                 busy[int(link)] += int(end - start)
     expected = np.array([busy[link] for link in range(topology.num_links)]) / schedule.collective_time_ns
-    figure = drawn(lambda: draw_topology(topology, busy=schedule.link_busy_ns / schedule.collective_time_ns))
+    figure = drawn(draw_topology, topology, busy=schedule.link_busy_ns / schedule.collective_time_ns)
     lines = links_of(figure)
     assert np.allclose(lines.get_array(), np.sort(expected))
     shades = lines.get_cmap()(lines.norm(np.sort(expected)))
@@ -91,11 +88,11 @@ def test_utilisation_is_that_of_the_sends() -> None:
 
 
 def test_every_bandwidth_has_a_colour_of_its_own() -> None:
-    figure = drawn(lambda: draw_topology(networks.topology(*networks.HIERARCHY)))
+    figure = drawn(draw_topology, networks.topology(*networks.HIERARCHY))
     assert [label.get_text() for label in figure.axes[1].get_xticklabels()] == ["50", "100", "200"]
     assert len({tuple(colour) for colour in links_of(figure).get_edgecolor().tolist()}) == 3
     many = networks.graph(*((a, b, 10.0 + a + 7 * b, 1.0) for a in range(6) for b in range(6) if a != b))
-    figure = drawn(lambda: draw_topology(many))
+    figure = drawn(draw_topology, many)
     assert len({tuple(colour) for colour in links_of(figure).get_edgecolor().tolist()}) > 8
 
 
@@ -149,7 +146,7 @@ def test_large_networks_are_drawn_by_groups_with_the_means_of_their_links(name: 
             kept[int(topology.link_dimension[link]), *ends].append(values[link])
     assert len(kept) == small.num_links
     assert np.allclose(np.sort(grouped.mean(values)), np.sort([np.mean(of) for of in kept.values()]))
-    figure = drawn(lambda: draw_topology(topology))
+    figure = drawn(draw_topology, topology)
     assert len(links_of(figure).get_segments()) == small.num_links
     said = " ".join(texts_of(figure))
     assert f"groups of up to {max(places.count(place) for place in set(places)):,} NPUs" in said
@@ -161,29 +158,27 @@ def test_large_networks_are_drawn_by_groups_with_the_means_of_their_links(name: 
 @pytest.mark.parametrize("name", [*networks.ALL, *LARGE])
 def test_nothing_is_cut_off(name: str, width: str) -> None:
     topology = networks.topology(*(networks.ALL | LARGE)[name])
-    check_nothing_is_cut(drawn(lambda: draw_topology(topology, width)))
+    check_nothing_is_cut(drawn(draw_topology, topology, width))
     busy = np.linspace(0, 1, topology.num_links)
-    check_nothing_is_cut(drawn(lambda: draw_topology(topology, width, busy)))
+    check_nothing_is_cut(drawn(draw_topology, topology, width, busy))
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_same_network_gives_the_same_bytes(tmp_path: Path, width: str) -> None:
     topology = networks.dgx1()
-    check_same_bytes(
-        lambda path: save_figure(path, lambda: draw_topology(topology, width, np.linspace(0, 1, topology.num_links))), tmp_path
-    )
+    check_same_bytes(tmp_path, draw_topology, topology, width, np.linspace(0, 1, topology.num_links))
 
 
 def test_dollars_in_a_name_are_no_formula(tmp_path: Path) -> None:
     """Between two of them matplotlib would set a formula, or fail."""
     topology = replace(networks.dgx1(), name=r"2$ \frac{x$")
     save_figure(tmp_path / "odd.svg", lambda: draw_topology(topology))
-    assert any(r"2$ \frac{x$" in text for text in texts_of(drawn(lambda: draw_topology(topology))))
+    assert any(r"2$ \frac{x$" in text for text in texts_of(drawn(draw_topology, topology)))
 
 
 def test_devices_that_forward_have_marks_of_their_kinds() -> None:
     topology = build_topology(make_fabric("dgx-a100", nodes=2), may_forward=True)
-    figure = drawn(lambda: draw_topology(topology))
+    figure = drawn(draw_topology, topology)
     kinds = Counter(device.kind for device in topology.forwarding)
     dots = [len(c.get_offsets()) for c in figure.axes[0].collections if isinstance(c, PathCollection)]
     assert dots == [topology.num_endpoints, kinds["switch"], kinds["nic"]]
@@ -201,4 +196,4 @@ def test_groups_of_a_large_fabric_keep_kinds_apart() -> None:
     assert 1 < grouped.npus <= topology.num_endpoints // grouped.topology.num_endpoints * 4
     bandwidth = grouped.mean(topology.link_bandwidth_gibps)
     assert set(np.unique(bandwidth).round(6)) <= set(np.unique(topology.link_bandwidth_gibps).round(6))
-    assert any(f"groups of up to {grouped.npus}" in text for text in texts_of(drawn(lambda: draw_topology(topology))))
+    assert any(f"groups of up to {grouped.npus}" in text for text in texts_of(drawn(draw_topology, topology)))

@@ -13,11 +13,10 @@ from helpers.lint_runs import RunFiles, coll, comp, send
 from hypothesis import given
 from hypothesis import strategies as st
 
+from astra_tacos import CommType, NodeType, read_trace
 from astra_tacos.cli.inspect import inspect
 from astra_tacos.report._path_kernels import NO_CHAIN, longest_chains
 from astra_tacos.report.trace_summary import collective_rows, summarise_trace
-from astra_tacos.run.trace.reader import read_trace
-from astra_tacos.run.trace.schema import CommType, NodeType
 
 AG = CommType.ALL_GATHER
 

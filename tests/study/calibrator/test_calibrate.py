@@ -11,7 +11,7 @@ from helpers.command import run
 from helpers.msccl_programs import direct_program, ring_all_reduce
 from helpers.peers import peers
 
-from astra_tacos.network.network_config import read_network
+from astra_tacos import ConfigError, read_network
 from astra_tacos.study.calibrator.machine import (
     Constants,
     Errors,
@@ -23,7 +23,6 @@ from astra_tacos.study.calibrator.machine import (
     points_of,
     read_measurements,
 )
-from astra_tacos.support.errors import ConfigError
 
 TIMES, WHY_NONE = peers("measured_rccl_8/time/ar_*simple*.csv")
 SIZES = [1 << power for power in range(14, 30, 2)]
@@ -70,7 +69,7 @@ def test_constants_are_found_again(tmp_path: Path) -> None:
     assert found.link_gbps == pytest.approx(MACHINE.link_gbps, rel=0.1)
     assert max(errors_of(found, points)) < 0.05
     half = cross_validated(points)
-    assert half is not None and Errors.of(half).median < 0.05
+    assert Errors.of(half).median < 0.05
     assert cross_validated([point for point in points if point.load.name == "ring.xml"]) is None
 
 
@@ -126,34 +125,22 @@ def test_the_command_takes_the_times_that_the_program_is_for(tmp_path: Path) -> 
         ]
         path.with_suffix(".log").write_text("\n".join(rows))
         arguments += [path.name, path.with_suffix(".log").name]
-    done = run("calibrate", *arguments, "--json", cwd=tmp_path)
+    done = run("calibrate", *arguments, "--from", "16KiB", "--output", "made", "--json", cwd=tmp_path)
     result = json.loads(done.stdout)
     assert result["errors"]["worst"] < 0.02 and set(result["placements"]) == {"in place", "out of place"}
-    assert "in place" in run("calibrate", *arguments, cwd=tmp_path).stdout
+    assert result == json.loads((tmp_path / "made" / "calibration.json").read_text())
+    for row in result["protocols"]:
+        assert read_network(tmp_path / "made" / f"network_{row['protocol']}.yml").num_npus == 4
+    assert run("calibrate", *arguments, "--output", "made", cwd=tmp_path).returncode == 2
+    assert "Expected pairs" in run("calibrate", *arguments[:1], cwd=tmp_path).stderr
+    told = run("calibrate", *arguments, cwd=tmp_path)
+    assert told.returncode == 0 and "in place" in told.stdout
     noise = Random(2)
     for path in programs(tmp_path):
         rows = [f"{size},{10 ** noise.uniform(0, 6)}" for size in SIZES]
         path.with_suffix(".log").write_text("\n".join(["size,time", *rows]))
     failed = run("calibrate", *arguments, "--output", "out", cwd=tmp_path)
     assert failed.returncode == 1 and "more than 50% off the fit" in failed.stdout and not (tmp_path / "out").exists()
-
-
-def test_the_command(tmp_path: Path) -> None:
-    arguments = []
-    for path in programs(tmp_path):
-        load = load_of(path)
-        rows = "\n".join(f"{size},{MACHINE.time_us(load, size)}" for size in SIZES)
-        path.with_suffix(".csv").write_text(f"size,time\n{rows}\n")
-        arguments += [path.name, path.with_suffix(".csv").name]
-    left = run("calibrate", *arguments, "--from", "16KiB", "--output", "out", "--json", cwd=tmp_path)
-    result = json.loads(left.stdout)
-    assert result["errors"]["worst"] < 0.02 and result == json.loads((tmp_path / "out" / "calibration.json").read_text())
-    for row in result["protocols"]:
-        network = read_network(tmp_path / "out" / f"network_{row['protocol']}.yml")
-        assert network.num_npus == 4
-    assert run("calibrate", *arguments, cwd=tmp_path).returncode == 0
-    assert "Expected pairs" in run("calibrate", *arguments[:1], cwd=tmp_path).stderr
-    assert run("calibrate", *arguments, "--output", "out", cwd=tmp_path).returncode == 2
 
 
 @pytest.mark.skipif(not TIMES, reason=WHY_NONE)

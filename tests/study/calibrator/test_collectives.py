@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import numpy as np
 import pytest
 from helpers.command import run
+from helpers.generated import write_network
 from helpers.peers import peers
 
-from astra_tacos.network.network_config import read_network
+from astra_tacos import ConfigError, read_network
 from astra_tacos.study.calibrator.collective_fit import errors_of_rows, fit_collectives
 from astra_tacos.study.calibrator.collective_model import PRIORS, CollectiveModel, Work
 from astra_tacos.study.calibrator.collective_times import CollectiveTime, read_collectives
-from astra_tacos.support.errors import ConfigError
 
 PEERS, WHY_NONE = peers("measured_h100/collectives.csv")
 LOGS, WHY_NO_LOGS = peers("measured_h100/raw/*.log")
@@ -45,10 +46,7 @@ def measured(model: CollectiveModel, noise: float, outliers: float) -> list[Coll
     ]
     times = model.predict(rows)[0]
     factors = [random.uniform(1 - noise, 1 + noise) * (random.uniform(2, 4) if random.random() < outliers else 1) for _ in rows]
-    return [
-        CollectiveTime(row.collective, "", row.nodes, row.gpus, row.size_bytes, float(time) * factor, "here")
-        for row, time, factor in zip(rows, times, factors, strict=True)
-    ]
+    return [replace(row, time_us=float(time) * factor) for row, time, factor in zip(rows, times, factors, strict=True)]
 
 
 @pytest.mark.parametrize(
@@ -65,14 +63,15 @@ def test_planted_constants_are_found_again() -> None:
     fitted = fit_collectives(measured(MACHINE, 0.02, 0.03))
     found = fitted.model
     assert found.has_nvls
-    for name, within in (
-        ("inside_gbps", 0.03),
-        ("between_gbps", 0.03),
-        ("channel_gbps", 0.05),
-        ("nvls_share", 0.03),
-        ("direct_share", 0.04),
-        ("launch_us", 0.3),
-    ):
+    near = {
+        "inside_gbps": 0.03,
+        "between_gbps": 0.03,
+        "channel_gbps": 0.05,
+        "nvls_share": 0.03,
+        "direct_share": 0.04,
+        "launch_us": 0.3,
+    }
+    for name, within in near.items():
         assert found.constants[name] == pytest.approx(PLANTED[name], rel=within), name
     assert fitted.uncertainty["inside_gbps"] < 0.02
     rows = [CollectiveTime("all_gather", "", 8, 8, size, 1.0, "here") for size in SIZES]
@@ -125,43 +124,32 @@ def test_a_log(tmp_path: Path) -> None:
 
 
 WRONG_LOGS = {
-    "no columns": (HEAD.replace("#       size", "#  bytes") + ROW, ":8: a time before the line that names columns"),
-    "no collective": (HEAD.replace("# Coll", "# coll") + ROW, ":8: a time before the line that names the collective"),
-    "cut row": (HEAD + ROW[:40] + "\n", ":8: has 6 fields, expected 13"),
-    "other unit": (HEAD.replace("(us)", "(ms)") + ROW, ":7: times are not in us"),
-    "wrong time": (HEAD + ROW.replace("12.5", "-3"), ":8: time is '-3', expected microseconds"),
-    "unknown": (HEAD.replace("all_gather", "gather") + ROW, ":1: collective 'gather', expected one of"),
-    "no ranks": (HEAD.replace("Rank ", "rank ") + ROW, ":8: no line of the log says the ranks"),
-    "uneven": (
-        HEAD.replace("2 Group  0 Pid 3 on node-2", "2 Group  0 Pid 3 on node-1") + ROW,
-        ":8: 4 ranks on 2 hosts, expected as many",
-    ),
-    "no times": (HEAD, "has no times"),
+    HEAD.replace("#       size", "#  bytes") + ROW: ":8: a time before the line that names columns",
+    HEAD.replace("# Coll", "# coll") + ROW: ":8: a time before the line that names the collective",
+    HEAD + ROW[:40] + "\n": ":8: has 6 fields, expected 13",
+    HEAD.replace("(us)", "(ms)") + ROW: ":7: times are not in us",
+    HEAD + ROW.replace("12.5", "-3"): ":8: time is '-3', expected microseconds",
+    HEAD.replace("all_gather", "gather") + ROW: ":1: collective 'gather', expected one of",
+    HEAD.replace("Rank ", "rank ") + ROW: ":8: no line of the log says the ranks",
+    HEAD.replace("Pid 3 on node-2", "Pid 3 on node-1") + ROW: ":8: 4 ranks on 2 hosts, expected as many",
+    HEAD: "has no times",
 }
 CSV = "machine,nodes,gpus_per_node,collective,algorithm,size_bytes,time_us,time_inplace_us\n"
+LINE = "a,1,8,all_reduce,,8,1,1\n"
 WRONG_TABLES = {
-    "columns": (
-        "collective,size_bytes\nall_reduce,8\n",
-        ":1: has no column time_us, nodes, gpus_per_node, only collective, size_bytes",
-    ),
-    "unit": (
-        CSV.replace("time_inplace_us", "time_ms") + "a,1,8,all_reduce,,8,1,1\n",
-        ":1: column time_ms, expected times in time_us",
-    ),
-    "fields": (CSV + "a,1,8,all_reduce,,8,1,1\na,1,8,all_reduce,,8\n", ":3: has 6 fields, the first line has 8"),
-    "size": (CSV + "a,1,8,all_reduce,,1.5,1,1\n", ":2: size_bytes is '1.5', expected a whole number"),
-    "time": (CSV + "a,1,8,all_reduce,,8,fast,1\n", ":2: time_us is 'fast', expected microseconds"),
-    "collective": (CSV + "a,1,8,gossip,,8,1,1\n", ":2: collective 'gossip', expected one of all_reduce"),
-    "algorithm": (CSV + "a,1,8,all_reduce,magic,8,1,1\n", ":2: algorithm 'magic', expected ring, tree, nvls"),
-    "machines": (
-        CSV + "a,1,8,all_reduce,,8,1,1\nb,1,8,all_reduce,,8,1,1\n",
-        ":3: machine is b, was a: --where machine=... takes one",
-    ),
-    "one GPU": (CSV + "a,1,1,all_reduce,,8,1,1\n", ":2: 1 nodes of 1 GPUs, expected two GPUs or more"),
+    "collective,size_bytes\nall_reduce,8\n": ":1: has no column time_us, nodes, gpus_per_node, only collective, size_bytes",
+    CSV.replace("time_inplace_us", "time_ms") + LINE: ":1: column time_ms, expected times in time_us",
+    CSV + LINE + "a,1,8,all_reduce,,8\n": ":3: has 6 fields, the first line has 8",
+    CSV + "a,1,8,all_reduce,,1.5,1,1\n": ":2: size_bytes is '1.5', expected a whole number",
+    CSV + "a,1,8,all_reduce,,8,fast,1\n": ":2: time_us is 'fast', expected microseconds",
+    CSV + "a,1,8,gossip,,8,1,1\n": ":2: collective 'gossip', expected one of all_reduce",
+    CSV + "a,1,8,all_reduce,magic,8,1,1\n": ":2: algorithm 'magic', expected ring, tree, nvls",
+    CSV + LINE + "b,1,8,all_reduce,,8,1,1\n": ":3: machine is b, was a: --where machine=... takes one",
+    CSV + "a,1,1,all_reduce,,8,1,1\n": ":2: 1 nodes of 1 GPUs, expected two GPUs or more",
 }
 
 
-@pytest.mark.parametrize(("text", "message"), (WRONG_LOGS | WRONG_TABLES).values(), ids=WRONG_LOGS | WRONG_TABLES)
+@pytest.mark.parametrize(("text", "message"), (WRONG_LOGS | WRONG_TABLES).items())
 def test_wrong_files_are_refused_by_line(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "times").write_text(text)
     with pytest.raises(ConfigError) as refused:
@@ -178,36 +166,30 @@ def test_rows_that_count(tmp_path: Path) -> None:
 def test_the_command(tmp_path: Path) -> None:
     """A fit and its check: files that say no shape take it from the network; errors beyond the limit fail."""
     rows = [row for row in measured(MACHINE, 0.01, 0.0) if row.nodes == 4]
-    fields = [f"{row.collective},{row.size_bytes},{row.time_us}" for row in rows]
-    (tmp_path / "times.csv").write_text("\n".join(["collective,size_bytes,time_us", *fields]))
-    network = "topology: [ Switch, Switch ]\nnpus_count: [ 8, 4 ]\nbandwidth: [ 1.0, 1.0 ]\nlatency: [ 1.0, 1.0 ]\n"
-    (tmp_path / "net.yml").write_text(network)
+    for name, slowness in (("times", 1), ("slow", 2)):
+        fields = [f"{row.collective},{row.size_bytes},{slowness * row.time_us}" for row in rows]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["collective,size_bytes,time_us", *fields]))
+    write_network(tmp_path / "net.yml", ("Switch", 8), ("Switch", 4), bandwidth=1.0, latency=1.0)
     done = run("calibrate", "times.csv", "--network", "net.yml", "--output", "out", "--json", cwd=tmp_path)
     result = json.loads(done.stdout)
     assert result == json.loads((tmp_path / "out" / "calibration.json").read_text())
     assert result["errors"]["median"] < 0.02 and "all" in result["left_out"]
-    assert [dimension.size for dimension in read_network(tmp_path / "out" / "network.yml").dimensions] == [8, 4]
     network = read_network(tmp_path / "out" / "network.yml")
-    assert network.error is not None and network.error >= json.loads(done.stdout)["left_out"]["all"]["median"] - 1e-4
+    assert [dimension.size for dimension in network.dimensions] == [8, 4]
+    assert network.error >= result["left_out"]["all"]["median"] - 1e-4
     assert json.loads((tmp_path / "out" / "system.json").read_text())["all-reduce-implementation"] == ["ring"] * len(
         network.dimensions
     )
     checked = json.loads(run("calibrate", "--check", "out", "times.csv", "--from", "1MiB", "--json", cwd=tmp_path).stdout)
     assert checked["median"] < 0.02 and checked["is_within"] and len(checked["rows"]) == checked["count"]
     assert set(checked["by_collective"]) == {row.collective for row in rows} and set(checked["by_nodes"]) == {"4 x 8 GPUs"}
-    slower = [f"{row.collective},{row.size_bytes},{2 * row.time_us}" for row in rows]
-    (tmp_path / "slow.csv").write_text("\n".join(["collective,size_bytes,time_us", *slower]))
     failed = run("calibrate", "--check", "out", "slow.csv", "--limit", "20", cwd=tmp_path)
     assert failed.returncode == 1 and "all_gather" in failed.stdout
     (tmp_path / "calibration.json").write_text("{}")
     assert "no calibration of collectives" in run("calibrate", "--check", ".", "slow.csv", cwd=tmp_path).stderr
-    assert "expected at least" in run("calibrate", "few.csv", cwd=write_few(tmp_path)).stderr
+    (tmp_path / "few.csv").write_text(CSV + LINE)
+    assert "expected at least" in run("calibrate", "few.csv", cwd=tmp_path).stderr
     assert "all left out" in run("calibrate", "times.csv", "--network", "net.yml", cwd=tmp_path).stdout
-
-
-def write_few(folder: Path) -> Path:
-    (folder / "few.csv").write_text(CSV + "a,1,8,all_reduce,,8,1,1\n")
-    return folder
 
 
 @pytest.mark.skipif(not PEERS, reason=WHY_NONE)

@@ -9,22 +9,26 @@ import pytest
 from helpers.generated import small_model, write_network
 from helpers.splits import DATA, EXPERTS, SHAPE, TENSOR, job
 
-from astra_tacos.bounds import chunked_lower_bound
-from astra_tacos.collective import make_collective
-from astra_tacos.network.composition import build_topology
-from astra_tacos.network.network_config import NetworkConfig
-from astra_tacos.schedule.timing import choose_link_model, compute_timing
+from astra_tacos import (
+    ConfigError,
+    NetworkConfig,
+    Parallelism,
+    SearchOptions,
+    SynthesisError,
+    build_topology,
+    chunked_lower_bound,
+    compute_timing,
+    generate,
+    make_collective,
+)
+from astra_tacos import Step as TrainingStep
+from astra_tacos.schedule.timing import choose_link_model
 from astra_tacos.study.optimizer.measure import BY_DIMENSION, MODEL, SCHEDULE, Measure, Replays, Synthesis, check_synthesis
 from astra_tacos.study.optimizer.model import subnetwork, subnetwork_model
 from astra_tacos.study.optimizer.problem import Limits, Problem, ProblemFiles, make_problem
 from astra_tacos.study.optimizer.result import REFINED, Step, refine
 from astra_tacos.study.optimizer.result import refined as refined_result
 from astra_tacos.study.optimizer.shape import Demand, Job
-from astra_tacos.support.errors import ConfigError, SynthesisError
-from astra_tacos.synthesizer.search.search_options import SearchOptions
-from astra_tacos.workload.generator.directory import generate
-from astra_tacos.workload.generator.parallelism import Parallelism
-from astra_tacos.workload.generator.step import Step as TrainingStep
 
 HALF = Demand("all-reduce", 16 << 20, (1, 1, 2), (1, 1, 2))
 
@@ -107,7 +111,6 @@ def test_no_split_of_a_grid_is_better_than_the_one_by_replays(tmp_path: Path) ->
     step = TrainingStep(small_model(), Parallelism(4, 2, 4, order=("tp", "ep", "pp", "dp")), 4)
     generate(step, tmp_path / "run", network=tmp_path / "n.yml", compact=True)
     shape, work, current, run = ProblemFiles(tmp_path / "run", network=tmp_path / "n.yml").read()
-    assert run is not None and current is not None
     asked, timer = make_problem(shape, work, Limits(), current), Replays(run, shape, None)
     steps = refine(asked, asked.solve(asked.model, asked.space).split, timer, 10)
     best = next(step for step in reversed(steps) if step.is_best)

@@ -1,4 +1,4 @@
-"""Units: GB/s per NPU against the links that a network is built of."""
+"""Shapes and demands: GB/s per NPU against links that are built, and traffic against schedules, counted send by send."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from helpers.examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos.network.composition import build_topology
-from astra_tacos.network.network_config import NetworkConfig, read_network
+from astra_tacos import ConfigError, Dimension, NetworkConfig, Schedule, build_topology, make_collective, read_network, synthesize
 from astra_tacos.study.optimizer.model import sub_dimension
-from astra_tacos.study.optimizer.shape import Demand, Shape, network_shape
-from astra_tacos.support.errors import ConfigError
+from astra_tacos.study.optimizer.shape import Demand, Shape, network_shape, traffic
 from astra_tacos.support.units import bytes_per_ns
 
 BLOCKS = st.tuples(st.sampled_from(["Ring", "FullyConnected", "Switch"]), st.integers(2, 5))
@@ -53,24 +51,43 @@ def test_networks_without_equal_dimensions_are_refused(tmp_path: Path) -> None:
         network_shape(read_network(tmp_path / "n.yml"))
 
 
-@pytest.mark.parametrize(
-    ("block", "members", "stride", "expected"),
-    [
-        ("Ring", 8, 1, ("Ring", 8, 0.5, 7.0)),
-        ("Ring", 4, 1, ("Mesh", 4, 0.5, 7.0)),
-        ("Ring", 4, 2, ("Ring", 4, 0.25, 14.0)),
-        ("Ring", 2, 4, ("Ring", 2, 0.25, 28.0)),
-        ("FullyConnected", 4, 2, ("FullyConnected", 4, 1 / 7, 7.0)),
-        ("Switch", 4, 2, ("Switch", 4, 1.0, 7.0)),
-        ("Mesh", 4, 1, ("Mesh", 4, 1.0, 7.0)),
-        ("Mesh", 4, 2, ("Mesh", 4, 0.5, 14.0)),
-    ],
-)
-def test_what_groups_have_of_a_dimension_of_eight(
-    block: str, members: int, stride: int, expected: tuple[str, int, float, float]
-) -> None:
+PARTS = """
+Ring 8 1: Ring 8 0.5 7
+Ring 4 1: Mesh 4 0.5 7
+Ring 4 2: Ring 4 0.25 14
+Ring 2 4: Ring 2 0.25 28
+FullyConnected 4 2: FullyConnected 4 0.14285714 7
+Switch 4 2: Switch 4 1 7
+Mesh 4 1: Mesh 4 1 7
+Mesh 4 2: Mesh 4 0.5 14
+"""
+"""Members of a group and how far apart they are: what the group sees, GB/s per link if an NPU has 1, and ns."""
+
+
+@pytest.mark.parametrize("case", PARTS.strip().splitlines())
+def test_what_groups_have_of_a_dimension_of_eight(case: str) -> None:
+    block, members, stride, name, *figures = case.replace(":", "").split()
     shape = Shape("n.yml", (block,), (8,), (7.0,))
-    part = sub_dimension(shape, Demand("all-reduce", 1, (members,), (stride,)), 0, 1.0)
-    name, size, gbps_per_link, latency = expected
-    assert (part.block, part.size, part.latency_ns) == (name, size, latency)
-    assert part.bandwidth_gibps * 2**30 / 1e9 == pytest.approx(gbps_per_link)
+    part = sub_dimension(shape, Demand("all-reduce", 1, (int(members),), (int(stride),)), 0, 1.0)
+    gbps = part.bandwidth_gibps * 2**30 / 1e9
+    assert part.block == name and [part.size, gbps, part.latency_ns] == pytest.approx([*map(float, figures)], rel=1e-6)
+
+
+def sent_per_dimension(schedule: Schedule) -> list[float]:
+    """Bytes that an NPU sends into each dimension, on average."""
+    topology = schedule.topology
+    first_link = topology.channel_link[schedule.channel]
+    sizes = schedule.collective.chunk_size_bytes[schedule.chunk].astype(np.float64)
+    return (np.bincount(topology.link_dimension[first_link], sizes) / topology.num_npus).tolist()
+
+
+@pytest.mark.parametrize("pattern", ["all-reduce", "reduce-scatter", "all-gather"])
+def test_bytes_of_hierarchical_schedules(pattern: str) -> None:
+    sizes = (4, 2, 3)
+    blocks = ("FullyConnected", "Ring", "FullyConnected")
+    network = NetworkConfig("n.yml", tuple(Dimension(block, size, 50.0, 10.0) for block, size in zip(blocks, sizes, strict=True)))
+    topology = build_topology(network)
+    collective = make_collective(pattern, topology.num_npus, 24 << 10)
+    schedule = synthesize(topology, collective, synthesizer="hierarchical")
+    demand = Demand(pattern, collective.size_bytes, sizes, (1, 1, 1))
+    assert sent_per_dimension(schedule) == pytest.approx(traffic(demand, (3, 1, 2)))

@@ -9,10 +9,10 @@ from helpers.splits import COSTS, DATA, EXPERTS, PARAMETERS, SHAPE, TENSOR, grid
 from hypothesis import given
 from hypothesis import strategies as st
 
+from astra_tacos import ConfigError
 from astra_tacos.study.optimizer.libra_files import CostModel
 from astra_tacos.study.optimizer.problem import Limits, Problem, make_problem
 from astra_tacos.study.optimizer.shape import Demand, Shape, traffic
-from astra_tacos.support.errors import ConfigError
 
 WORK = job(TENSOR, DATA, EXPERTS, PARAMETERS, profiles=((1e6, (6, 1, 2, 0)), (2e5, (2, 3, 0, 2))))
 PRICES = np.array(COSTS.prices(SHAPE)) * SHAPE.num_npus
@@ -82,7 +82,7 @@ def test_a_budget_instead_of_a_total() -> None:
     solution = problem.solve(problem.model, problem.space)
     assert float(PRICES @ solution.split) == pytest.approx(1e5, rel=1e-6)
     equal = problem.equal_shares()
-    assert equal is not None and np.ptp(equal) < 1e-6 and float(PRICES @ equal) == pytest.approx(1e5, rel=1e-6)
+    assert np.ptp(equal) < 1e-6 and float(PRICES @ equal) == pytest.approx(1e5, rel=1e-6)
     assert solution.objective <= naive_time_ns(WORK, equal)
 
 
@@ -107,14 +107,16 @@ def test_impossible_and_endless_problems(constraints: tuple[str, ...], total: fl
 
 
 def test_bad_numbers_and_missing_costs() -> None:
-    for options in ({"total_bandwidth": -1.0}, {"total_bandwidth": float("inf")}, {"min_bandwidth": 0.0}, {"objective": "speed"}):
-        with pytest.raises(ConfigError, match="expected"):
-            make_problem(SHAPE, WORK, Limits(cost_model=COSTS, **options))  # type: ignore[arg-type]
-    for options in ({"objective": "time-cost"}, {"budget_cost": 5.0}):
-        with pytest.raises(ConfigError, match="no cost model"):
-            make_problem(SHAPE, WORK, Limits(total_bandwidth=5.0, **options))  # type: ignore[arg-type]
     free = CostModel("cost.yml", {tier: dict.fromkeys(parts, 0.0) for tier, parts in COSTS.tiers.items()}, None)
-    with pytest.raises(ConfigError, match="every dimension is free"):
-        make_problem(SHAPE, WORK, Limits(cost_model=free, total_bandwidth=5.0, objective="time-cost"))
-    with pytest.raises(ConfigError, match="no communication"):
-        make_problem(SHAPE, job(profiles=((1.0, ()),)), Limits(total_bandwidth=5.0))
+    for work, limits, message in (
+        (WORK, Limits(cost_model=COSTS, total_bandwidth=-1.0), "expected"),
+        (WORK, Limits(cost_model=COSTS, total_bandwidth=float("inf")), "expected"),
+        (WORK, Limits(cost_model=COSTS, min_bandwidth=0.0), "expected"),
+        (WORK, Limits(cost_model=COSTS, objective="speed"), "expected"),
+        (WORK, Limits(total_bandwidth=5.0, objective="time-cost"), "no cost model"),
+        (WORK, Limits(total_bandwidth=5.0, budget_cost=5.0), "no cost model"),
+        (WORK, Limits(cost_model=free, total_bandwidth=5.0, objective="time-cost"), "every dimension is free"),
+        (job(profiles=((1.0, ()),)), Limits(total_bandwidth=5.0), "no communication"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            make_problem(SHAPE, work, limits)

@@ -11,11 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.run.run import Run, RunInputs, read_run
+from astra_tacos import ConfigError, Run, RunInputs, read_run, replay_run
 from astra_tacos.study.optimizer.shape import Demand, Shape, network_shape
 from astra_tacos.study.optimizer.trace_job import block_of, trace_job
-from astra_tacos.support.errors import ConfigError
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 TRANSFORMER = CONFIGS / "workload" / "transformer_16"

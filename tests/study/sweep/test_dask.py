@@ -2,29 +2,78 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import pytest
 from distributed import KilledWorker
-from helpers.dask_cluster import DaskCluster, dask_cluster
-from helpers.sweeps import collective_point, nothing_left_behind, wait_for
+from helpers.sweeps import collective_point, nothing_left_behind, results, wait_for
 
+from astra_tacos import ConfigError
 from astra_tacos.study.sweep.cluster import check_version, open_client
 from astra_tacos.study.sweep.outcome import Conditions, Outcome
 from astra_tacos.study.sweep.point import Point
 from astra_tacos.study.sweep.run_sweep import Progress, SweepRun
 from astra_tacos.study.sweep.store import Store
-from astra_tacos.support.errors import ConfigError
+
+_LOOPBACK = ("--host", "127.0.0.1", "--no-dashboard")
+
+
+class DaskCluster:
+    """Processes of `dask scheduler` and `dask worker`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._processes: list[subprocess.Popen[bytes]] = []
+        paths = os.pathsep.join(path for path in sys.path if path)
+        self._environment = os.environ | {"PYTHONPATH": paths, "TMPDIR": str(folder)}  # killed processes leave folders there
+        about = folder / "scheduler.json"
+        self._start("distributed.cli.dask_scheduler", *_LOOPBACK, "--port", "0", "--scheduler-file", str(about))
+        self.address: str = json.loads(wait_for(lambda: about.exists() and about.read_text().rstrip(), "a scheduler"))["address"]
+
+    def add_worker(self) -> subprocess.Popen[bytes]:
+        """One with one thread, and no nanny that would start it again."""
+        options = (*_LOOPBACK, "--nthreads", "1", "--no-nanny", "--local-directory", str(self._folder))
+        return self._start("distributed.cli.dask_worker", self.address, *options)
+
+    def stop(self) -> None:
+        """End all processes, and theirs."""
+        trees = [psutil.Process(process.pid) for process in self._processes if process.poll() is None]
+        trees += [child for process in trees for child in process.children(recursive=True)]
+        for process in trees:
+            process.kill()
+        for started in self._processes:
+            started.wait()
+        psutil.wait_procs(trees, timeout=300)
+
+    def _start(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
+        with (self._folder / f"log{len(self._processes)}.txt").open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", module, *arguments], stdout=log, stderr=log, env=self._environment, cwd=self._folder
+            )
+        self._processes.append(process)
+        return process
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[DaskCluster]:
-    with nothing_left_behind(), dask_cluster(tmp_path / "dask") as cluster:
-        yield cluster
+    """A scheduler without workers; nothing of it is there in the end."""
+    folder = tmp_path / "dask"
+    folder.mkdir()
+    with nothing_left_behind():
+        cluster = DaskCluster(folder)
+        try:
+            yield cluster
+        finally:
+            cluster.stop()
 
 
 def points() -> list[Point]:
@@ -32,11 +81,12 @@ def points() -> list[Point]:
     return [collective_point(n, seed=n, synthesizer=names[n % 4], size_bytes=1 << n % 20) for n in range(32)]
 
 
-def plain(outcomes: dict[str, Outcome]) -> dict[str, tuple[object, ...]]:
-    return {
-        key: (each.status, each.error, {name: each.results[name] for name in each.results if not name.endswith("seconds")})
-        for key, each in outcomes.items()
-    }
+def swept(asked: list[Point], store: Store) -> SweepRun:
+    """A sweep by processes of this machine."""
+    with nothing_left_behind(), store.opened(b""), open_client(None, 2) as client:
+        run = SweepRun(asked, store, Conditions())
+        run.compute(client)
+    return run
 
 
 def test_a_worker_that_is_killed_loses_nothing(cluster: DaskCluster, tmp_path: Path) -> None:
@@ -56,11 +106,10 @@ def test_a_worker_that_is_killed_loses_nothing(cluster: DaskCluster, tmp_path: P
     assert workers[0].returncode == -9
     assert (seen[0].threads, seen[-1].done, seen[-1].total) == (2, 32, 32)
 
-    alone = Store(tmp_path / "alone")
-    with alone.opened(b""), open_client(None, 2) as client:
-        local = SweepRun(points(), alone, Conditions())
-        local.compute(client)
-    assert plain(run.outcomes) == plain(local.outcomes)
+    local = swept(points(), Store(tmp_path / "alone"))
+    for key, outcome in run.outcomes.items():
+        alone_too = local.outcomes[key]
+        assert (outcome.status, outcome.error, results(outcome)) == (alone_too.status, alone_too.error, results(alone_too))
     assert {outcome.status for outcome in run.outcomes.values()} == {"ok", "error"}
     assert SweepRun(points(), store, Conditions()).missing == {}
 
@@ -112,38 +161,14 @@ def test_workers_of_another_version_are_an_error() -> None:
 
 def test_points_of_one_key_run_once(tmp_path: Path) -> None:
     store = Store(tmp_path / "sweep")
-    twins = [
-        collective_point(0),
-        collective_point(1, seed=1),
-        collective_point(2),
-        replace(collective_point(3), error="no network"),
-    ]
-    with nothing_left_behind(), store.opened(b""), open_client(None, 2) as client:
-        run = SweepRun(twins, store, Conditions())
-        assert list(run.missing) == [twins[0].key, twins[1].key]
-        run.compute(client)
-    results = list(run.results())
-    assert [point.index for point, _ in results] == [0, 1, 2, 3]
-    assert results[0][1] is results[2][1]
-    assert [outcome.status for _, outcome in results] == ["ok", "ok", "ok", "error"]
-    assert results[3][1].error == "no network"
+    twins = [*map(collective_point, (0, 2)), collective_point(1, seed=1), replace(collective_point(3), error="no network")]
+    assert list(SweepRun(twins, store, Conditions()).missing) == [twins[0].key, twins[2].key]
+    found, outcomes = zip(*swept(twins, store).results(), strict=True)
+    assert [point.index for point in found] == [0, 2, 1, 3]
+    assert outcomes[0] is outcomes[1]
+    assert [outcome.status for outcome in outcomes] == ["ok", "ok", "ok", "error"]
+    assert outcomes[3].error == "no network"
     assert len(list((tmp_path / "sweep" / "rows").rglob("*.json"))) == 2
-
-
-def test_torn_rows_are_computed_again(tmp_path: Path) -> None:
-    store = Store(tmp_path / "sweep")
-    asked = [collective_point(n, seed=n) for n in range(3)]
-    with store.opened(b""), open_client(None, 1) as client:
-        first = SweepRun(asked, store, Conditions())
-        first.compute(client)
-        files = [tmp_path / "sweep" / "rows" / point.key[:2] / f"{point.key}.json" for point in asked]
-        files[0].write_bytes(files[0].read_bytes()[:-5])
-        files[1].write_bytes(files[2].read_bytes())  # a row of another key
-        again = SweepRun(asked, store, Conditions())
-        assert list(again.missing) == [asked[0].key, asked[1].key]
-        again.compute(client)
-    assert plain(again.outcomes) == plain(first.outcomes)
-    assert SweepRun(asked, store, Conditions()).missing == {}
 
 
 def test_what_dask_gives_up_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,12 +177,10 @@ def test_what_dask_gives_up_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr("astra_tacos.study.sweep.run_sweep.compute_points", lost)
     store = Store(tmp_path / "sweep")
-    with store.opened(b""), open_client(None, 1) as client:
-        run = SweepRun([collective_point()], store, Conditions())
-        run.compute(client)
+    run = swept([collective_point()], store)
     (outcome,) = run.outcomes.values()
     assert outcome.status == "died"
-    assert (outcome.error or "").startswith("KilledWorker: ")
+    assert outcome.error.startswith("KilledWorker: ")
     assert list(SweepRun([collective_point()], store, Conditions()).missing) == list(run.outcomes)
 
 
@@ -174,9 +197,6 @@ def test_what_another_sweep_gave_up_is_computed_again(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(guard, "_compute", stopped_once)
     asked = [collective_point(n, seed=n) for n in range(3)]
-    store = Store(tmp_path / "sweep")
-    with nothing_left_behind(), store.opened(b""), open_client(None, 1) as client:
-        run = SweepRun(asked, store, Conditions())
-        run.compute(client)
-    assert given_up == [point.key for point in asked]
+    run = swept(asked, Store(tmp_path / "sweep"))
+    assert sorted(given_up) == sorted(point.key for point in asked)
     assert {outcome.status for outcome in run.outcomes.values()} == {"ok"}

@@ -5,21 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from helpers.sweep_files import CONFIGS, TORUS, sweep
+from helpers.sweep_files import CONFIGS, sweep
 from helpers.sweeps import collective_point, nothing_left_behind
 
 from astra_tacos.study.sweep.estimate import estimate, guess_seconds
 from astra_tacos.study.sweep.outcome import Conditions
 from astra_tacos.study.sweep.sweep_file import read_sweep_file
 
-AXES = [
-    {"list": [{"synthesizer": "tacos"}, {"synthesizer": "ring"}, {"synthesizer": "auto"}]},
-    {"grid": {"chunks_per_npu": [1, 4, "auto"]}},
-]
-
 
 def test_points_that_are_done_correct_the_guess(tmp_path: Path) -> None:
-    points = sweep(tmp_path, axes=AXES, point={"network": TORUS}).points
+    points = sweep(
+        tmp_path,
+        """
+        point: {network: *TORUS}
+        axes:
+        - list: [{synthesizer: tacos}, {synthesizer: ring}, {synthesizer: auto}]
+        - grid: {chunks_per_npu: [1, 4, auto]}""",
+    ).points
     alone = guess_seconds(points, {})
     assert alone > 0
     all_done = {point.key: 3.0 for point in points}
@@ -31,13 +33,9 @@ def test_points_that_are_done_correct_the_guess(tmp_path: Path) -> None:
 
 def test_kinds_are_corrected_by_themselves(tmp_path: Path) -> None:
     run = CONFIGS / "workload" / "transformer_16"
-    files = {
-        "workload": str(run / "workload" / "w"),
-        "system": str(run / "system.json"),
-        "comm_group": str(run / "comm_group.json"),
-    }
-    entries = [{"size": "1MiB"}, files]
-    points = sweep(tmp_path, axes=[{"list": entries}], point={"network": TORUS, "size": ...}).points
+    files = f"{{workload: {run}/workload/w, system: {run}/system.json, comm_group: {run}/comm_group.json}}"
+    text = f"{{point: {{network: *TORUS, size: ...}}, axes: [{{list: [{{size: 1MiB}}, {files}]}}]}}"
+    points = sweep(tmp_path, text).points
     assert [point.kind for point in points] == ["collective", "workload"]
     first, second = (guess_seconds([point], {}) for point in points)
     assert guess_seconds(points, {points[0].key: 5.0}) == pytest.approx(5.0 + second)
@@ -45,20 +43,20 @@ def test_kinds_are_corrected_by_themselves(tmp_path: Path) -> None:
 
 
 def test_more_work_takes_longer_and_a_budget_caps_it(tmp_path: Path) -> None:
-    points = sweep(tmp_path, axes={"chunks_per_npu": [1, 8, 64]}, point={"network": TORUS, "synthesizer": "tacos"}).points
+    points = sweep(tmp_path, "{point: {network: *TORUS, synthesizer: tacos}, axes: {chunks_per_npu: [1, 8, 64]}}").points
     times = [guess_seconds([point], {}) for point in points]
     assert times == sorted(times) and times[0] < times[2]
-    (capped,) = sweep(tmp_path, point={"network": TORUS, "synthesizer": "routed", "trials": 500, "budget": 2}).points
-    (free,) = sweep(tmp_path, point={"network": TORUS, "synthesizer": "routed", "trials": 500}).points
+    (capped,) = sweep(tmp_path, "point: {network: *TORUS, synthesizer: routed, trials: 500, budget: 2}").points
+    (free,) = sweep(tmp_path, "point: {network: *TORUS, synthesizer: routed, trials: 500}").points
     assert guess_seconds([capped], {}) < 4 < guess_seconds([free], {})
 
 
 def test_what_cannot_run_takes_next_to_nothing(tmp_path: Path) -> None:
-    refused = sweep(tmp_path, point={"synthesizer": "themis", "collective": "broadcast"}).points
+    refused = sweep(tmp_path, "point: {synthesizer: themis, collective: broadcast}").points
     assert guess_seconds(refused, {}) < 0.1
-    wrong = sweep(tmp_path, point={"collective": "broadcast", "root": 9}).points
+    wrong = sweep(tmp_path, "point: {collective: broadcast, root: 9}").points
     assert wrong[0].error and guess_seconds(wrong, {}) == 0
-    small = sweep(tmp_path, point={"size": 3, "chunks_per_npu": 7}).points
+    small = sweep(tmp_path, "point: {size: 3, chunks_per_npu: 7}").points
     assert guess_seconds(small, {}) < 0.1
 
 

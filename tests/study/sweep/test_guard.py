@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from helpers.sweeps import collective_point, long_point, nothing_left_behind, point_processes, wait_for
+from helpers.sweeps import collective_point, long_point, nothing_left_behind, point_processes, results, wait_for
 
 from astra_tacos.study.sweep.evaluate import evaluate
 from astra_tacos.study.sweep.guard import Guard
@@ -31,10 +31,6 @@ def guard() -> Iterator[Guard]:
 
 def compute(guard: Guard, point: Point, **limits: float | int) -> Outcome:
     return guard.compute(point.key, point, Conditions(**limits))  # type: ignore[arg-type]
-
-
-def results(outcome: Outcome) -> dict[str, object]:
-    return {name: value for name, value in outcome.results.items() if not name.endswith("seconds")}
 
 
 def test_a_guarded_point_has_the_outcome_of_an_unguarded_one_even_if_its_process_has_died(guard: Guard) -> None:
@@ -100,7 +96,6 @@ main()
 def test_stray_prints_stay_off_the_protocol(tmp_path: Path) -> None:
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     with subprocess.Popen([sys.executable, "-c", _NOISY, str(tmp_path / "scratch")], **pipes) as process:
-        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
         pickle.dump((collective_point(), Conditions()), process.stdin)
         process.stdin.flush()
         assert pickle.load(process.stdout) == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 import shutil
 from dataclasses import fields, replace
@@ -11,14 +10,13 @@ from pathlib import Path
 import pytest
 from helpers import networks
 from helpers.sweep_files import CONFIGS, sweep
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos.network.network_config import LinkSpec, NetworkConfig, read_network
+from astra_tacos import LinkSpec, NetworkConfig, SearchOptions, read_network
 from astra_tacos.network.node_table import ForwardingDevice
 from astra_tacos.network.reducing import ReducingDevice
 from astra_tacos.study.sweep.point import CollectiveTask, Point, WorkloadTask
-from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 NETWORK = networks.config(("Ring", 4, 50.0, 500.0), ("Switch", 2, 25.0, 300.0), failed_links=((0, 1), (1, 0)))
 GRAPH = read_network(CONFIGS / "network" / "dgx1_cube_mesh.yml")
@@ -78,15 +76,12 @@ def test_whatever_is_asked_of_the_search_changes_the_key_but_how_fast_it_is(task
 
 def test_whatever_the_network_is_changes_the_key() -> None:
     first, second = NETWORK.dimensions
+    changes = ({"block": "Mesh"}, {"size": 5}, {"bandwidth_gibps": 50.000000000000007}, {"latency_ns": 501.0})
     others = [
-        replace(NETWORK, dimensions=(replace(first, block="Mesh"), second)),
-        replace(NETWORK, dimensions=(replace(first, size=5), second)),
-        replace(NETWORK, dimensions=(replace(first, bandwidth_gibps=50.000000000000007), second)),
-        replace(NETWORK, dimensions=(replace(first, latency_ns=501.0), second)),
+        *(replace(NETWORK, dimensions=(replace(first, **change), second)) for change in changes),
         replace(NETWORK, dimensions=(second, first)),
         replace(NETWORK, failed_links=()),
-        replace(NETWORK, link_overrides=(LinkSpec(1, 2, None, 7.0),)),
-        replace(NETWORK, link_overrides=(LinkSpec(1, 2, 7.0, None),)),
+        *(replace(NETWORK, link_overrides=(LinkSpec(1, 2, *rate),)) for rate in ((None, 7.0), (7.0, None))),
         GRAPH,
         replace(GRAPH, links=GRAPH.links[1:]),
         *FABRICS,
@@ -113,7 +108,6 @@ def test_the_key_follows_version_and_format(monkeypatch: pytest.MonkeyPatch) -> 
     assert len({key, changed, POINT.key}) == 3
 
 
-@settings(deadline=None)
 @given(
     st.integers(0, 1 << 40),
     st.dictionaries(
@@ -140,10 +134,10 @@ def run(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def key_of(run: Path, **more: str) -> str:
-    files = {"workload": f"{run}/workload/w", "system": f"{run}/system.json", "comm_group": f"{run}/comm_group.json"}
-    point = {"network": f"{run.parent}/n.yml", "size": ..., "remote_memory": f"{run}/remote_memory.json"} | files | more
-    return sweep(run.parent, point=point).points[0].key
+def key_of(run: Path) -> str:
+    text = f"""point: {{network: {run.parent}/n.yml, size: ..., workload: {run}/workload/w, system: {run}/system.json,
+        comm_group: {run}/comm_group.json, remote_memory: {run}/remote_memory.json}}"""
+    return sweep(run.parent, text).points[0].key
 
 
 @pytest.mark.parametrize("name", ["workload/w.7.et", "system.json", "comm_group.json", "remote_memory.json"])
@@ -162,20 +156,21 @@ def test_the_key_of_a_run_follows_the_content_of_its_files(run: Path, name: str)
 
 
 def test_traces_that_the_system_names_count_too(run: Path) -> None:
+    system = (run / "system.json").read_text().rstrip().removesuffix("}")
+    first, second = ((run / "workload" / f"w.{rank}.et").read_bytes() for rank in range(2))
+    per_node = system + ', "per-node-custom-implementation": "nodes.yml"}'
     keys = [key_of(run)]
     (run / "made").mkdir()
-    for rank in range(2):
-        shutil.copy(run / "workload" / f"w.{rank}.et", run / "made" / f"c.{rank}.et")
-    system = json.loads((run / "system.json").read_text())
-    (run / "system.json").write_text(json.dumps(system | {"all-reduce-implementation-custom": ["made/c"]}))
-    keys.append(key_of(run))
-    (run / "made" / "c.1.et").write_bytes(b"")
-    keys.append(key_of(run))
-    (run / "system.json").write_text(json.dumps(system | {"per-node-custom-implementation": "nodes.yml"}))
-    (run / "nodes.yml").write_text("3: made/c\n")
-    keys.append(key_of(run))
-    (run / "nodes.yml").write_text("4: made/c\n")
-    keys.append(key_of(run))
-    shutil.copy(run / "made" / "c.0.et", run / "made" / "c.1.et")
-    keys.append(key_of(run))
+    (run / "made" / "c.0.et").write_bytes(first)
+    for table, trace, text in (
+        ("", second, system + ', "all-reduce-implementation-custom": ["made/c"]}'),
+        ("", b"", system + ', "all-reduce-implementation-custom": ["made/c"]}'),
+        ("3: made/c\n", b"", per_node),
+        ("4: made/c\n", b"", per_node),
+        ("4: made/c\n", first, per_node),
+    ):
+        (run / "nodes.yml").write_text(table)
+        (run / "made" / "c.1.et").write_bytes(trace)
+        (run / "system.json").write_text(text)
+        keys.append(key_of(run))
     assert len(set(keys)) == len(keys)

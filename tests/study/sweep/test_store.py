@@ -7,14 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 from helpers.damage import ANY_BYTES, damages
 from helpers.sweeps import collective_point
 from hypothesis import given
 
+from astra_tacos import ConfigError
 from astra_tacos.study.sweep.outcome import STATUSES, Conditions, Outcome
 from astra_tacos.study.sweep.store import TABLE_FILE, Store
 from astra_tacos.study.sweep.table import table_columns, table_row, write_table
-from astra_tacos.support.errors import ConfigError
 
 KEY = collective_point().key
 OTHER = collective_point(seed=1).key
@@ -38,17 +39,17 @@ def test_a_row_is_found_again(tmp_path: Path) -> None:
 
 def torn(text: str) -> list[str]:
     about = json.loads(text)
-    changes = (
-        {"key": OTHER},
-        {"format": "astra_tacos sweep 0"},
-        {"status": "fine"},
-        {"error": "but why"},
-        {"results": {"predicted_ns": "12"}},
-        {"results": {"predicted_ns": True}},
-        {"results": {"unheard": 1}},
-        {"results": None},
-        {"timeout_s": "long"},
-    )
+    changes = yaml.safe_load(f"""
+- {{key: {OTHER}}}
+- {{format: astra_tacos sweep 0}}
+- {{status: fine}}
+- {{error: but why}}
+- {{results: {{predicted_ns: "12"}}}}
+- {{results: {{predicted_ns: true}}}}
+- {{results: {{unheard: 1}}}}
+- {{results: null}}
+- {{timeout_s: long}}
+""")
     deep = ["[" * 100_000, text.replace("12", "1" * 40), text.replace("12", "1" * 5000), text.replace("0.25", "1e999")]
     return ["", "\x00" * 40, text[:10], text[:-3], "[]", "null", *deep, *(json.dumps(about | change) for change in changes)]
 
@@ -92,12 +93,15 @@ def test_what_is_computed_again(status: str, tmp_path: Path) -> None:
     error = None if status == "ok" else "why"
     store = Store(tmp_path)
     row = store.write(KEY, Outcome(status, error, {"verified": True} if status == "ok" else {}), Conditions(10.0, 1000))
-    assert row.stands(Conditions(10.0, 1000), False) == (status != "died")
-    assert row.stands(Conditions(5.0, 500), False) == (status != "died")
-    assert row.stands(Conditions(11.0, 1000), False) == (status not in ("died", "timeout"))
-    assert row.stands(Conditions(None, 1000), False) == (status not in ("died", "timeout"))
-    assert row.stands(Conditions(10.0, 1001), False) == (status not in ("died", "out-of-memory"))
-    assert row.stands(Conditions(10.0, None), False) == (status not in ("died", "out-of-memory"))
+    for seconds, memory, again in (
+        (10.0, 1000, "died"),
+        (5.0, 500, "died"),
+        (11.0, 1000, "timeout"),
+        (None, 1000, "timeout"),
+        (10.0, 1001, "out-of-memory"),
+        (10.0, None, "out-of-memory"),
+    ):
+        assert row.stands(Conditions(seconds, memory), False) == (status not in ("died", again))
     assert row.stands(Conditions(10.0, 1000), True) == (status in ("ok", "refused"))
 
 

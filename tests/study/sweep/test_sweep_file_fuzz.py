@@ -9,57 +9,40 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.sweep_files import CONFIGS, THREE, TORUS
-from hypothesis import HealthCheck, example, given, settings
+from helpers.sweep_files import CONFIGS, read_text
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from astra_tacos import ConfigError
 from astra_tacos.study.sweep.sweep_file import read_sweep_file
-from astra_tacos.support.errors import ConfigError
 
-WHOLE: dict[str, Any] = {
-    "name": "x",
-    "point": {
-        "network": THREE,
-        "failed_links": {"fraction": "= f", "seed": 1},
-        "size": "1MiB",
-        "collective": "all-gather",
-        "chunks_per_npu": "= n",
-        "trials": 2,
-        "budget": 1.5,
-    },
-    "axes": [
-        {"grid": {"b0": {"from": 100, "to": 200, "step": 100}, "f": [0, 0.1]}},
-        {"zip": {"b1": [100, 200], "n": [1, 2]}},
-        {"list": [{"network": TORUS | {"name": "t"}}, {"seed": 3}, {"failed_links": None, "size": "4KiB"}]},
-    ],
-    "define": {"b2": "600 - b0 - b1"},
-    "where": ["b2 >= 50", "num_npus > 3"],
-}
-PLAIN = (
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.sampled_from(
-        [
-            "",
-            "= b0",
-            "= [1, 2]",
-            "= 'x'",
-            "= b0 /",
-            "1e3",
-            "64MiB",
-            "ring",
-            "no.yml",
-            "b0 < 300",
-            "=",
-            "= 1 / 0",
-            "b2",
-            "grid",
-            "2 ** 62",
-        ]
-    )
-)
+WHOLE = read_text("""
+name: x
+point: {network: *THREE, failed_links: {fraction: = f, seed: 1}, size: 1MiB, collective: all-gather, chunks_per_npu: = n,
+        trials: 2, budget: 1.5}
+axes:
+- grid: {b0: {from: 100, to: 200, step: 100}, f: [0, 0.1]}
+- zip: {b1: [100, 200], n: [1, 2]}
+- list: [{network: {<<: *TORUS, name: t}}, {seed: 3}, {failed_links: null, size: 4KiB}]
+define: {b2: 600 - b0 - b1}
+where: [b2 >= 50, num_npus > 3]
+""")
+TEXTS = """
+= b0
+= [1, 2]
+= 'x'
+= b0 /
+1e3
+64MiB
+ring
+no.yml
+b0 < 300
+=
+= 1 / 0
+b2
+grid
+2 ** 62"""
+PLAIN = st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(TEXTS.split("\n"))
 VALUES = st.recursive(
     PLAIN,
     lambda inner: (
@@ -85,7 +68,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("fuzz")
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200)
 @given(st.sampled_from(places(WHOLE)), st.one_of(VALUES, st.just(...)))
 @example(("point", "network", "npus_count"), [2, 4, 10**30])
 @example(("axes", 0, "grid", "f"), [float("inf")])

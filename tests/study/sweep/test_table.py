@@ -1,20 +1,22 @@
-"""The table: typed columns whatever is in them, in the order of the points, the same bytes again."""
+"""The table: typed columns whatever is in them, in the order of the points, the same bytes again; and its summary."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
+import yaml
 from helpers.sweeps import collective_point
 from pyarrow import parquet
 
+from astra_tacos import ConfigError
 from astra_tacos.study.sweep.outcome import RESULT_COLUMNS, Outcome
 from astra_tacos.study.sweep.point import INPUT_COLUMNS
-from astra_tacos.study.sweep.table import read_sweep, table_columns, table_row, write_table
-from astra_tacos.support.errors import ConfigError
+from astra_tacos.study.sweep.table import best_table, read_sweep, summarize, table_columns, table_row, write_table
 
 KINDS = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "str": pa.string(), "floats": pa.list_(pa.float64())}
 VALUES = ({"b0": 100, "fast": True, "what": 1, "n": 3}, {"b0": 99.5, "fast": False, "what": "two", "n": None})
@@ -46,19 +48,11 @@ def test_rows_are_read_back(tmp_path: Path) -> None:
     written(tmp_path)
     sweep = read_sweep(tmp_path)
     assert (sweep.name, sweep.axes, sweep.num_rows) == ("n", ("b0", "fast"), 2)
-    expected = {
-        "point": [0, 1],
-        "key": [point.key for point in POINTS],
-        "status": ["ok", "refused"],
-        "error": [None, "wants a ring"],
-        "b0": [100.0, 99.5],
-        "what": ["1", "two"],
-        "n": [3, None],
-        "latency_ns": [[1.0, 2.5], [1.0, 2.5]],
-        "predicted_ns": [2_000_000_000, None],
-        "time_cost": [10.0, None],
-        "collective": [None, None],
-    }
+    expected = {"key": [point.key for point in POINTS]} | yaml.safe_load(
+        """{point: [0, 1], status: [ok, refused], error: [null, wants a ring], b0: [100.0, 99.5], what: ["1", two],
+        "n": [3, null], latency_ns: [[1.0, 2.5], [1.0, 2.5]], predicted_ns: [2000000000, null],
+        time_cost: [10.0, null], collective: [null, null]}"""
+    )
     assert {name: sweep.columns[name] for name in expected} == expected
 
 
@@ -80,3 +74,32 @@ def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
     parquet.write_table(pa.table({"a": [1]}), tmp_path / "sweep.parquet")
     with pytest.raises(ConfigError, match="not the table of a sweep"):
         read_sweep(tmp_path)
+
+
+def row(point: int, time_ns: int | None = 100, error: str | None = None, status: str = "ok", **values: Any) -> dict[str, Any]:
+    return {"point": point, "status": status, "error": error, "predicted_ns": time_ns, "efficiency": 0.5, **values}
+
+
+def test_axes_that_vary_are_columns_whatever_the_best_have() -> None:
+    rows = [row(i, 100 if i < 5 else 200, fraction=i // 5 * 0.1, draw=i % 5, kept=1) for i in range(10)]
+    header, lines = best_table(summarize(rows, 10, ["fraction", "draw", "kept"])["best_time"])
+    assert header == ("point", "fraction", "draw", "predicted_ns", "efficiency")
+    assert [line[:3] for line in lines] == [(str(i), "0", str(i)) for i in range(5)]
+
+
+def test_tasks_beyond_those_shown_are_counted() -> None:
+    rows = [row(i, size_bytes=1 << i, time_cost=2.0) for i in range(15)]
+    result = summarize(rows, 15, ["size_bytes"])
+    assert len(result["best_time"]) == len(result["best_time_cost"]) == 12
+    assert result["best_time_more"] == result["best_time_cost_more"] == 3
+    assert summarize(rows[:1] * 9, 9, [])["best_time_more"] == 0
+
+
+def test_refusals_are_told_after_failures() -> None:
+    rows = [row(i, None, "wants a ring", "refused") for i in range(3)] + [row(3, None, "wrong", "error"), row(4)]
+    result = summarize(rows, 5, [])
+    assert result["errors"] == [
+        {"status": "error", "error": "wrong", "points": 1},
+        {"status": "refused", "error": "wants a ring", "points": 3},
+    ]
+    assert result["more_errors"] == 0
