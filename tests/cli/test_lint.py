@@ -13,7 +13,7 @@ from astra_tacos.cli.main import BAD_INPUT, CHECK_FAILED, main
 from astra_tacos.workload.linter.lint import CHECKS
 from astra_tacos.workload.repairer.steps import STEPS
 
-FINE = RunFiles([[comp(0)], [comp(0)]])
+FINE = RunFiles("comp 0 | comp 0")
 BROKEN = RunFiles([[coll(id, group=9) for id in range(700)], [comp(0, [7])]], system={"boost-mode": 1})
 
 

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 from helpers.command import run
-from helpers.lint_runs import RunFiles, coll, comp
+from helpers.lint_runs import RunFiles
 
-BROKEN = RunFiles([[comp(0, [9]), coll(1, group=7)], [coll(1, group=7)]], system={"boost-mode": 0})
+BROKEN = RunFiles("comp 0 [9]; coll 1 group=7 | coll 1 group=7", system={"boost-mode": 0})
 
 
 def invoke(arguments: list[str], folder: Path) -> tuple[int, str, str]:

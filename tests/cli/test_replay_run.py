@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 from helpers.command import run
-from helpers.lint_runs import comp, recv, send
 from helpers.runs import make_run
 
 from astra_tacos.run.recording import load_recording
@@ -62,7 +61,7 @@ def test_prints_a_table_and_writes_csv(golden: Path, tmp_path: Path) -> None:
 
 def test_claims_no_exactness_where_lint_finds_errors(tmp_path: Path) -> None:
     """ASTRA-sim stalls: a COMP of 1 ns after 2**53 ns is lost."""
-    make_run(tmp_path, [[send(0, 1), comp(1, [0], us=0)], [recv(0, 0)]], ("FullyConnected", 2, 50.0, 1e16))
+    make_run(tmp_path, "send 0 1; comp 1 [0] us=0 | recv 0 0", ("FullyConnected", 2, 50.0, 1e16))
     done = run("replay", *files_of(tmp_path), "--json", cwd=tmp_path)
     result = json.loads(done.stdout)
     assert result["exact_to"] is None
@@ -156,7 +155,7 @@ def test_a_real_astra_sim_is_run_and_read(golden: Path, tmp_path: Path) -> None:
 
 
 def test_a_rank_that_astra_sim_leaves_behind_is_explained(tmp_path: Path) -> None:
-    ranks = [[comp(0)], [recv(4, 0, size=64, tag=1)], [send(7, 1, size=64, tag=1), recv(8, 1, deps=(7,))]]
+    ranks = "comp 0 | recv 4 0 size=64 tag=1 | send 7 1 size=64 tag=1; recv 8 1 [7]"
     make_run(tmp_path, ranks)
     program = stand_in(tmp_path, "sys[0] finished, 9 cycles, exposed communication 9 cycles.\n[critical] it broke\n")
     done = run("replay", *files_of(tmp_path), "--backend", "astra-sim", "--astra-sim-bin", program, cwd=tmp_path)
@@ -219,7 +218,7 @@ def test_outputs_that_cannot_be_written_are_refused(golden: Path, arguments: tup
 def test_packets(tmp_path: Path) -> None:
     """Of a run, as ns-3 would be configured for it; options that do not fit are named."""
     link = ("FullyConnected", 2, 4e11 / 8 / 2**30, 500.0)
-    make_run(tmp_path, [[send(0, 1, size=1000)], [recv(0, 0, size=1000)]], link)
+    make_run(tmp_path, "send 0 1 size=1000 | recv 0 0 size=1000", link)
     (tmp_path / "ns3.txt").write_text("PACKET_PAYLOAD_SIZE 500\n")
     files = (*files_of(tmp_path), "--backend", "packet")
     done = run("replay", *files, "--json", cwd=tmp_path)

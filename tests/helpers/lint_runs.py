@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from ast import literal_eval
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,6 +73,31 @@ def drop(message: Node, *names: str) -> Node:
     return message
 
 
+def nodes(text: str) -> list[Node]:
+    """Nodes as text, by kind, arguments in order, and named ones: `coll 1 group=1; send 2 1 [1] size=64; METADATA 3 -name`."""
+    return [_node(*part.split()) for part in text.split(";") if part.strip()]
+
+
+def _node(kind: str, *words: str) -> Node:
+    make: Any = {"comp": comp, "coll": coll, "send": send, "recv": recv}.get(kind)
+    named = dict(word.split("=", 1) for word in words if "=" in word)
+    given = [_value(word) for word in words if "=" not in word and word[0] != "-"]
+    if make is None:
+        make, given[1:1] = node, [NodeType[kind]]
+    left_out = (word[1:] for word in words if word[0] == "-")
+    return drop(make(*given, **{name: _value(word) for name, word in named.items()}), *left_out)
+
+
+def _value(word: str) -> object:
+    if word in CommType.__members__:
+        return CommType[word]
+    number, shifted, by = word.partition("<<")
+    try:
+        return int(number) << int(by) if shifted else literal_eval(word)
+    except ValueError:
+        return word
+
+
 def encode(nodes: Sequence[Node]) -> bytes:
     """A trace file."""
     return b"".join(_prefixed(message) for message in (_schema.GlobalMetadata(version="0.0.4"), *nodes))
@@ -86,7 +112,12 @@ def _prefixed(message: Any) -> bytes:
     return bytes(prefix) + bytes([size]) + body
 
 
-Traces = Sequence[Sequence[Node]]
+Traces = Sequence[Sequence[Node]] | str
+"""By rank; as text, ranks are parted by `|`."""
+
+
+def traces_of(ranks: Traces) -> Sequence[Sequence[Node]]:
+    return [nodes(rank) for rank in ranks.split("|")] if isinstance(ranks, str) else ranks
 
 
 @dataclass
@@ -105,13 +136,16 @@ class RunFiles:
     per_node: Mapping[int, str] | None = None
     remote_memory: Mapping[str, object] | None = None
 
+    def __post_init__(self) -> None:
+        self.ranks = traces_of(self.ranks)
+
     def write(self, folder: Path) -> dict[str, Any]:
         """Write it, and return the arguments of `RunInputs`."""
         (folder / "workload").mkdir(parents=True, exist_ok=True)
         for prefix, traces in {"workload/w": self.ranks, **self.collectives}.items():
             (folder / prefix).parent.mkdir(parents=True, exist_ok=True)
-            for rank, nodes in enumerate(traces):
-                Path(f"{folder / prefix}.{rank}.et").write_bytes(encode(nodes))
+            for rank, trace in enumerate(traces_of(traces)):
+                Path(f"{folder / prefix}.{rank}.et").write_bytes(encode(trace))
         system: dict[str, object] = {
             "scheduling-policy": "FIFO",
             "preferred-dataset-splits": 1,
@@ -161,6 +195,10 @@ def one_step_exchange(num_ranks: int = 2, size: int = 4096, tag: int = 0) -> lis
     ]
 
 
-def every(*nodes: Node, count: int = 2, **settings: Any) -> RunFiles:
+def run_of(run: RunFiles | str) -> RunFiles:
+    return RunFiles(run) if isinstance(run, str) else run
+
+
+def every(trace: Sequence[Node] | str, count: int = 2, **settings: Any) -> RunFiles:
     """A run in which every rank has these nodes."""
-    return RunFiles([list(nodes)] * count, **settings)
+    return RunFiles([nodes(trace) if isinstance(trace, str) else trace] * count, **settings)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from helpers.lint_runs import Node, RunFiles, coll, comp, node, recv, send
+from helpers.lint_runs import Node, RunFiles, Traces, coll, comp, node, recv, send
 from helpers.networks import sizes_of
 
 from astra_tacos.network.blocks import BUILDING_BLOCKS
@@ -45,10 +45,10 @@ def write_run(folder: Path, files: RunFiles, dimensions: Dimensions | None = Non
     return folder
 
 
-def make_run(folder: Path, ranks: Sequence[Sequence[Node]], *dimensions: tuple[str, int, float, float], **rest: Any) -> Run:
+def make_run(folder: Path, ranks: Traces, *dimensions: tuple[str, int, float, float], **rest: Any) -> Run:
     """A run of these nodes; by default its NPUs are fully connected, a byte takes a nanosecond, and the latency is 10 ns."""
     files = RunFiles(ranks=ranks, **rest)
-    network = dimensions or (("FullyConnected", len(ranks), BYTE_PER_NS, 10.0),)
+    network = dimensions or (("FullyConnected", len(files.ranks), BYTE_PER_NS, 10.0),)
     return load_run(write_run(folder, files, network))
 
 
