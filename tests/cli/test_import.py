@@ -36,11 +36,11 @@ def test_import_refuses_in_one_line(tmp_path: Path) -> None:
 
 def test_inspect(tmp_path: Path) -> None:
     name = write(tmp_path)[0]
-    left = run("inspect", name, cwd=tmp_path)
+    left = run(f"inspect {name}", cwd=tmp_path)
     assert left.returncode == 0
     text = " ".join(left.stdout.split())
     assert "compute nodes: 4, total_us: 38, most_us_of_a_rank: 38" in text and "critical path us: 43, rank: 0" in text
     assert "ALL_REDUCE all ranks 4 KiB 1 1 1 8" in text
-    shown = json.loads(run("inspect", name, "--json", cwd=tmp_path).stdout)
+    shown = json.loads(run(f"inspect {name} --json", cwd=tmp_path).stdout)
     assert shown["collectives"][0]["duration_us"] == 8 and shown["has_times"] is True
-    assert run("verify", name, cwd=tmp_path).returncode == 2
+    assert run(f"verify {name}", cwd=tmp_path).returncode == 2

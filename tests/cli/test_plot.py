@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import shutil
 from pathlib import Path
 
@@ -29,21 +28,21 @@ COARSER = {
 }
 """Values of shipped sweeps, and fewer ones: test_shipped_sweeps reads them as they are."""
 QUICKER = {
-    "sweep": ("--workers", "1"),
-    "plan": ("--trials", "1"),
-    "compare": ("--sizes", "64KiB,1MiB", "--max-sends", "2000"),
-    "synthesize": ("--backend", "congestion-unaware", "--chunks-per-npu", "1"),
+    "sweep": "--workers 1",
+    "plan": "--trials 1",
+    "compare": "--sizes 64KiB,1MiB --max-sends 2000",
+    "synthesize": "--backend congestion-unaware --chunks-per-npu 1",
 }
 """Options with which commands of the page take less: other schedules, pictures of the same kind."""
 TORUS = "topology: [ Ring, Ring ]\nnpus_count: [ 4, 4 ]\nbandwidth: [ 50.0, 50.0 ]\nlatency: [ 500.0, 500.0 ]\n"
 
 
-def invoke(*arguments: str) -> Result:
-    return CliRunner().invoke(cli, list(arguments))
+def invoke(command: str) -> Result:
+    return CliRunner().invoke(cli, command)
 
 
-def plot(*arguments: str) -> Result:
-    return invoke("report", *arguments)
+def plot(words: str) -> Result:
+    return invoke(f"report {words}")
 
 
 def write_sweep(directory: Path) -> None:
@@ -66,10 +65,11 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A network, a schedule of it, a comparison and a sweep."""
     folder = tmp_path_factory.mktemp("plot")
     (folder / "torus.yml").write_text(TORUS)
-    quick = ("--network", str(folder / "torus.yml"), "--synthesizer", "tacos", "--chunks-per-npu", "1")
-    assert invoke("synthesize", *quick, "--size", "1MiB", "--output", str(folder / "run")).exit_code == 0
-    options = ("--sizes", "64KiB,1MiB", "--synthesizers", "tacos,ring,halving-doubling", "--max-sends", "2000", "--trials", "1")
-    done = invoke("compare", "--network", quick[1], *options, "--output", str(folder / "compared"))
+    network = folder / "torus.yml"
+    quick = f"--network {network} --synthesizer tacos --chunks-per-npu 1"
+    assert invoke(f"synthesize {quick} --size 1MiB --output {folder / 'run'}").exit_code == 0
+    options = "--sizes 64KiB,1MiB --synthesizers tacos,ring,halving-doubling --max-sends 2000 --trials 1"
+    done = invoke(f"compare --network {network} {options} --output {folder / 'compared'}")
     assert done.exit_code == 0, done.output
     write_sweep(folder / "swept")
     return folder
@@ -101,7 +101,7 @@ def here(workspace: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Pa
 def test_every_kind_of_input_is_drawn(here: Path, what: str) -> None:
     for width, suffix in (("double", "svg"), ("single", "png")):
         output = here / f"figure.{suffix}"
-        done = plot(*shlex.split(what), "-o", str(output), "--width", width)
+        done = plot(f"{what} -o {output} --width {width}")
         assert done.exit_code == 0, done.output + str(done.exception)
         assert done.output.startswith(f"written: {output} (")
         assert output.stat().st_size > 2_000
@@ -117,7 +117,7 @@ def test_every_kind_of_input_is_drawn(here: Path, what: str) -> None:
     ],
 )
 def test_an_option_of_the_other_kind_of_output_is_refused(here: Path, what: str, expected: str) -> None:
-    done = invoke(*shlex.split(what))
+    done = invoke(what)
     assert done.exit_code == 2
     assert expected in done.output
     assert not Path("x.svg").exists()
@@ -168,7 +168,7 @@ def test_rows_of_a_comparison_come_back_as_they_were(here: Path) -> None:
 )
 def test_what_cannot_be_drawn_is_said_and_leaves_nothing(here: Path, what: str, expected: str) -> None:
     before = sorted(Path().rglob("*"))
-    done = plot(*shlex.split(what))
+    done = plot(what)
     assert done.exit_code != 0
     assert isinstance(done.exception, ConfigError), done.output
     assert expected in str(done.exception)
@@ -215,11 +215,11 @@ def test_json_that_is_no_comparison(tmp_path: Path) -> None:
 
 def test_replays_have_no_chunks(here: Path) -> None:
     (here / "replay.npz").write_bytes(b"nothing")
-    done = plot(str(here), "--chunk", "1", "-o", str(here / "x.svg"))
+    done = plot(f"{here} --chunk 1 -o {here / 'x.svg'}")
     assert "--chunk is for schedules" in done.output
-    done = plot(str(here), "-o", str(here / "x.svg"))
+    done = plot(f"{here} -o {here / 'x.svg'}")
     assert "not a recorded replay of astra_tacos" in str(done.exception)
-    done = plot(str(here), "--kind", "topology", "-o", str(here / "x.svg"))
+    done = plot(f"{here} --kind topology -o {here / 'x.svg'}")
     assert f"{here}: found a recorded replay, expected a network (.yml)" in str(done.exception)
     assert [path.name for path in here.iterdir()] == ["replay.npz"]
 
@@ -235,11 +235,11 @@ def test_the_examples_of_the_page_run_and_draw_its_pictures(tmp_path: Path, monk
             text = text.replace(values, fewer)
         path.write_text(text)
     monkeypatch.chdir(tmp_path)
-    commands = [shlex.split(line)[1:] for line in page.splitlines() if line.startswith(PROGRAM)]
+    commands = [line.removeprefix(PROGRAM) for line in page.splitlines() if line.startswith(PROGRAM)]
     assert len(commands) > 10
     for arguments in commands:
-        quicker = ("--no-compare",) if arguments[-1].endswith(".html") else QUICKER.get(arguments[0], ())
-        done = invoke(*arguments, *quicker)
+        quicker = "--no-compare" if arguments.endswith(".html") else QUICKER.get(arguments.split()[0], "")
+        done = invoke(f"{arguments} {quicker}")
         assert done.exit_code == 0, (arguments, done.output, done.exception)
     pictures = {name for word in page.split("](images/")[1:] if (name := word.split(")")[0]).endswith(".svg")}
     assert pictures == {path.name for path in tmp_path.glob("*.svg")}

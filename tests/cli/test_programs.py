@@ -20,27 +20,27 @@ def write(folder: Path) -> None:
 
 def test_import(tmp_path: Path) -> None:
     write(tmp_path)
-    left = run("import", "ring.xml", "--size", "1MiB", "--output", "out", "--verbose", cwd=tmp_path)
+    left = run("import ring.xml --size 1MiB --output out --verbose", cwd=tmp_path)
     assert (left.returncode, left.stderr) == (0, "")
     text = " ".join(left.stdout.split())
     assert "in 24 messages (ring.xml, seed 0)" in text or "24 sends (ring.xml, seed 0)" in text
     assert "program and schedule verified; the replay takes exactly the predicted time" in text
-    assert run("verify", "out", cwd=tmp_path).returncode == 0
+    assert run("verify out", cwd=tmp_path).returncode == 0
     result = json.loads((tmp_path / "out" / "result.json").read_text())
     assert result["file"] == "ring.xml" and result["in_thread_blocks_ns"] <= result["predicted_ns"]
-    replay = run("replay", "--workload", "out/workload/all_reduce", "--system", "out/system.json", "--network", "out/network.yml",
-                 "--directory", "out", "--json", cwd=tmp_path)  # fmt: skip
+    files = "--workload out/workload/all_reduce --system out/system.json --network out/network.yml --directory out"
+    replay = run(f"replay {files} --json", cwd=tmp_path)
     assert json.loads(replay.stdout)["end_ns"] == result["predicted_ns"]
 
 
 def test_import_refuses(tmp_path: Path) -> None:
     write(tmp_path)
     for arguments, message in (
-        (["ring.xml"], "Missing option '--size'"),
-        (["ring.xml", "gather.xml", "--size", "1MiB"], "is imported alone"),
-        (["ring.xml", "--size", "2B"], "2 bytes in 4 chunks"),
+        ("ring.xml", "Missing option '--size'"),
+        ("ring.xml gather.xml --size 1MiB", "is imported alone"),
+        ("ring.xml --size 2B", "2 bytes in 4 chunks"),
     ):
-        left = run("import", *arguments, "--output", "out", cwd=tmp_path)
+        left = run(f"import {arguments} --output out", cwd=tmp_path)
         assert left.returncode == 2 and message in left.stderr, left.stderr
         assert not (tmp_path / "out").exists()
 
@@ -48,7 +48,7 @@ def test_import_refuses(tmp_path: Path) -> None:
 def test_compare(tmp_path: Path) -> None:
     write(tmp_path)
     arguments = "compare --network net.yml --sizes 1MiB --synthesizers direct --candidate ring.xml --candidate gather.xml --json"
-    rows = json.loads(run(*arguments.split(), cwd=tmp_path).stdout)["rows"]
+    rows = json.loads(run(arguments, cwd=tmp_path).stdout)["rows"]
     ring, gather = rows[1:3]
     assert (ring["synthesizer"], ring["made_by"], ring["verified"]) == ("ring.xml", "ring.xml", True)
     assert rows[0]["time_ns"] < ring["time_ns"] and ring["num_sends"] == 24
@@ -58,32 +58,32 @@ def test_compare(tmp_path: Path) -> None:
 def test_plan(tmp_path: Path) -> None:
     """The program of a file is taken where a synthesizer's schedule is slower, and runs with the time of its own run."""
     write(tmp_path)
-    made = run("import", "gather.xml", "--size", "1MiB", "--network", "net.yml", "--output", "out", "--json", cwd=tmp_path)
+    made = run("import gather.xml --size 1MiB --network net.yml --output out --json", cwd=tmp_path)
     planning = "plan --workload out/workload/all_gather --system out/system.json --network net.yml --directory out --no-cache "
     planning += "--json --synthesizer ring --chunks-per-npu 1 --output"
-    found = json.loads(run(*planning.split(), "plan", "--candidate", "gather.xml", cwd=tmp_path).stdout)
+    found = json.loads(run(f"{planning} plan --candidate gather.xml", cwd=tmp_path).stdout)
     assert [case["algorithm"] for case in found["cases"]] == ["gather.xml"]
     assert json.loads(made.stdout)["predicted_ns"] == found["after_ns"]
 
 
 def test_frontier(tmp_path: Path) -> None:
     write(tmp_path)
-    asking = ["compare", "--frontier", "--network", "net.yml", "--collective", "all-gather"]
-    found = json.loads(run(*asking, "--chunks", "2", "--output", "front", "--json", cwd=tmp_path).stdout)
+    asking = "compare --frontier --network net.yml --collective all-gather"
+    found = json.loads(run(f"{asking} --chunks 2 --output front --json", cwd=tmp_path).stdout)
     assert [(row["chunks"], row["steps"], row["rounds"], row["proven"]) for row in found["points"]] == [(1, 1, 1, True)]
-    assert run("verify", "front/rounds_1_1_1", cwd=tmp_path).returncode == 0
-    left = run(*asking, "--point", "3,1,2", cwd=tmp_path)
+    assert run("verify front/rounds_1_1_1", cwd=tmp_path).returncode == 0
+    left = run(f"{asking} --point 3,1,2", cwd=tmp_path)
     assert left.returncode == 1
     assert left.stdout == "3 chunks, 1 steps, 2 rounds: infeasible (bound); 1 steps need at least 1 rounds per chunk\n"
-    assert run(*asking, "--point", "2,1,2", cwd=tmp_path).stdout.startswith("2 chunks, 1 steps, 2 rounds: feasible (solved)")
-    assert run(*asking, "--point", "2,1", cwd=tmp_path).returncode == 2
+    assert run(f"{asking} --point 2,1,2", cwd=tmp_path).stdout.startswith("2 chunks, 1 steps, 2 rounds: feasible (solved)")
+    assert run(f"{asking} --point 2,1", cwd=tmp_path).returncode == 2
 
 
 def test_plans(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(json.dumps(all_reduce(3)))
-    left = run("verify", "plan.json", cwd=tmp_path)
+    left = run("verify plan.json", cwd=tmp_path)
     assert (left.returncode, left.stdout) == (0, "plan.json: ok: all-reduce on 3 NPUs, 9 messages\n")
-    shown = json.loads(run("inspect", "plan.json", "--json", cwd=tmp_path).stdout)
+    shown = json.loads(run("inspect plan.json --json", cwd=tmp_path).stdout)
     assert (shown["collective"], shown["npus"], shown["operations"]["rres"], shown["proven"]) == ("all-reduce", 3, 3, True)
-    made = run("import", "plan.json", "--size", "1MiB", "--output", "out", "--json", cwd=tmp_path)
+    made = run("import plan.json --size 1MiB --output out --json", cwd=tmp_path)
     assert json.loads(made.stdout)["synthesizer"] == "plan.json"

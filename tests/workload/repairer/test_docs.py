@@ -29,7 +29,7 @@ def test_the_command_of_the_page_does_what_the_page_says(tmp_path: Path) -> None
     names = {name.rstrip("/") for name in re.findall(r"`([\w.]+/?)`", listed)}
     for number, taken in enumerate((files, {"--workload": files["--workload"]})):
         output = tmp_path / f"out{number}"
-        done = run("lint", "--fix", *(word for pair in taken.items() for word in pair), "--output", str(output), cwd=tmp_path)
+        done = run("lint --fix", *(word for pair in taken.items() for word in pair), "--output", str(output), cwd=tmp_path)
         assert (done.returncode, done.stderr) == (0, "")
         assert names == {path.name for path in output.iterdir()}
         linted = {"workload": "workload/w", "system": "system.json", "network": "network.yml", "comm-group": "comm_group.json"}
