@@ -68,8 +68,8 @@ def test_help_shows_what_people_set_and_help_all_the_rest() -> None:
 def test_a_former_name_is_answered_with_the_command_that_does_it(name: str, tmp_path: Path) -> None:
     done = run(f"{name} --help", cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    command = done.stderr.split("`")[1].split()[1:]
-    assert f"Usage: cli {command[0]}" in in_process(f"{command} --help").output
+    command = done.stderr.split("`")[1].removeprefix("astra-tacos ")
+    assert f"Usage: cli {command.split()[0]}" in in_process(f"{command} --help").output
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from astra_tacos.workload.linter.lint import CHECKS
 from astra_tacos.workload.repairer.steps import STEPS
 
 FINE = RunFiles("comp 0 | comp 0")
-BROKEN = RunFiles([[coll(id, group=9) for id in range(700)], [comp(0, [7])]], system={"boost-mode": 1})
+BROKEN = RunFiles([[coll(id, group=9) for id in range(700)], [comp(0, [7])]], system="boost-mode: 1")
 
 
 def lint(run: RunFiles, folder: Path, more: str = "") -> tuple[int, str, str]:

@@ -64,7 +64,6 @@ def test_json_of_libras_files() -> None:
 def test_tables() -> None:
     status, out, _ = invoke(
         f"{COMMAND} --budget-cost 50000 --objective time-cost --constraint 'total >= 20' --refine --refine-steps 1 --verbose",
-
     )
     assert status == 0
     for text in (

@@ -134,7 +134,7 @@ def test_a_plan_is_run_by_a_binary_of_ns3(folder: Path, monkeypatch: pytest.Monk
     program = folder / "AstraSimNetwork"
     (folder / "ns3.txt").write_text("PACKET_PAYLOAD_SIZE 512\n")
     ranks = [[comp(0, us=5), coll(1, [0], size=1 << 18), coll(2, [1], size=1 << 16, group=1)] for _ in range(4)]
-    files = RunFiles(ranks=ranks, topology=("Ring",), groups={"1": [0, 1, 2, 3]}).write(folder)
+    files = RunFiles(ranks=ranks, topology=("Ring",), groups="'1': [0, 1, 2, 3]").write(folder)
     given = options_of(files)
     asked = f"plan {given} --backend ns-3 --ns3-config ns3.txt {QUICK} --output"
     program.write_text(FAKE)

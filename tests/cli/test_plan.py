@@ -25,7 +25,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def invoke(folder: Path, options: str = "") -> Result:
     ranks = [[comp(0, us=5), coll(1, [0], size=1 << 18), coll(2, [1], size=1 << 16, group=1)] for _ in range(4)]
-    arguments = RunFiles(ranks=ranks, topology=("Ring",), groups={"1": [0, 1, 2, 3]}).write(folder)
+    arguments = RunFiles(ranks=ranks, topology=("Ring",), groups="'1': [0, 1, 2, 3]").write(folder)
     given = f"{options_of(arguments)} --output {folder / 'plan'} --synthesizer tacos --trials 1"
     return CliRunner().invoke(plan, f"{given} {options}", catch_exceptions=False)
 

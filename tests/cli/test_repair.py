@@ -8,7 +8,7 @@ from pathlib import Path
 from helpers.command import invoke
 from helpers.lint_runs import RunFiles
 
-BROKEN = RunFiles("comp 0 [9]; coll 1 group=7 | coll 1 group=7", system={"boost-mode": 0})
+BROKEN = RunFiles("comp 0 [9]; coll 1 group=7 | coll 1 group=7", system="boost-mode: 0")
 
 
 def arguments(folder: Path) -> str:

@@ -61,7 +61,7 @@ def test_prints_a_table_and_writes_csv(golden: Path, tmp_path: Path) -> None:
 
 def test_claims_no_exactness_where_lint_finds_errors(tmp_path: Path) -> None:
     """ASTRA-sim stalls: a COMP of 1 ns after 2**53 ns is lost."""
-    make_run(tmp_path, "send 0 1; comp 1 [0] us=0 | recv 0 0", ("FullyConnected", 2, 50.0, 1e16))
+    make_run(tmp_path, "send 0 1; comp 1 [0] us=0 | recv 0 0", "FullyConnected 2 50 1e+16")
     done = run(f"replay {files_of(tmp_path)} --json", cwd=tmp_path)
     result = json.loads(done.stdout)
     assert result["exact_to"] is None

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from astra_tacos.run.trace.schema import CommType, NodeType, schema_module
 
 Node = Any
@@ -126,18 +128,21 @@ class RunFiles:
 
     ranks: Traces
     collectives: Mapping[str, Traces] = field(default_factory=dict)
-    system: Mapping[str, object] = field(default_factory=dict)
+    system: Mapping[str, object] | str = field(default_factory=dict)
     """Put over a system that runs native rings; None takes a key away."""
-    groups: Mapping[str, Sequence[int]] | None = None
+    groups: Mapping[str, Sequence[int]] | str | None = None
     topology: Sequence[str] = ("FullyConnected",)
     npus: Sequence[int] | None = None
     bandwidth: float = 50
     latency: float = 500
-    per_node: Mapping[int, str] | None = None
-    remote_memory: Mapping[str, object] | None = None
+    per_node: Mapping[int, str] | str | None = None
+    remote_memory: Mapping[str, object] | str | None = None
 
     def __post_init__(self) -> None:
         self.ranks = traces_of(self.ranks)
+        for name in ("system", "groups", "per_node", "remote_memory"):
+            if isinstance(given := getattr(self, name), str):  # as YAML
+                setattr(self, name, yaml.safe_load(given))
 
     def write(self, folder: Path) -> dict[str, Any]:
         """Write it, and return the arguments of `RunInputs`."""

@@ -34,12 +34,23 @@ ALL = {
 }
 
 
-def config(*dimensions: tuple[str, int, float, float], **extension: object) -> NetworkConfig:
-    """A network of dimensions given as (block, size, GiB/s, ns)."""
-    return NetworkConfig("test.yml", tuple(Dimension(*d) for d in dimensions), **extension)  # type: ignore[arg-type]
+Row = tuple[str, int, float, float] | str
+"""A dimension as (block, size, GiB/s, ns), or as text, where 50 GiB/s and 500 ns may be left out."""
 
 
-def topology(*dimensions: tuple[str, int, float, float], **extension: object) -> Topology:
+def dimension_of(row: Row) -> Dimension:
+    if not isinstance(row, str):
+        return Dimension(*row)
+    block, size, *rates = row.split()
+    return Dimension(block, int(size), *map(float, rates or (50, 500)))
+
+
+def config(*dimensions: Row, **extension: object) -> NetworkConfig:
+    """A network of dimensions."""
+    return NetworkConfig("test.yml", tuple(map(dimension_of, dimensions)), **extension)  # type: ignore[arg-type]
+
+
+def topology(*dimensions: Row, **extension: object) -> Topology:
     return build_topology(config(*dimensions, **extension))
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from helpers.lint_runs import Node, RunFiles, Traces, coll, comp, node, recv, send
-from helpers.networks import sizes_of
+from helpers.networks import Row, dimension_of, sizes_of
 
 from astra_tacos.network.blocks import BUILDING_BLOCKS
-from astra_tacos.network.network_config import Dimension, NetworkConfig, write_network
+from astra_tacos.network.network_config import NetworkConfig, write_network
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.run import Run, RunInputs, read_run
 from astra_tacos.run.trace.schema import CommType, NodeType
@@ -21,7 +21,7 @@ from astra_tacos.support.errors import AstraTacosError
 
 BYTE_PER_NS = 1e9 / 2**30
 """A bandwidth in GiB/s at which a byte takes a nanosecond."""
-Dimensions = Sequence[tuple[str, int, float, float]]
+Dimensions = Sequence[Row]
 """Building block, NPUs, GiB/s, ns."""
 
 PATTERNS = {
@@ -41,7 +41,7 @@ def write_run(folder: Path, files: RunFiles, dimensions: Dimensions | None = Non
     """Write a run, with a network of its own for each dimension if any are given; returns the folder."""
     files.write(folder)
     if dimensions is not None:
-        write_network(NetworkConfig("", tuple(Dimension(*row) for row in dimensions)), folder / "network.yml")
+        write_network(NetworkConfig("", tuple(map(dimension_of, dimensions))), folder / "network.yml")
     return folder
 
 

@@ -105,7 +105,7 @@ TORUS = "topology: [Ring, Ring]\nnpus_count: [2, 2]\nbandwidth: [50, 50]\nlatenc
 def test_all_commands_take_the_same_networks_by_default(tmp_path: Path, text: str, backend: object) -> None:
     """None: no command takes it without another backend."""
     ranks = [[comp(0, us=3), coll(1, [0], size=1 << 16)] for _ in range(4)]
-    inputs = written(tmp_path, RunFiles(ranks=ranks, system={"all-reduce-implementation": ["oneRing"]}))
+    inputs = written(tmp_path, RunFiles(ranks=ranks, system="all-reduce-implementation: [oneRing]"))
     pairs = [(src, dst) for src in range(4) for dst in range(4) if src != dst]
     (tmp_path / "links.csv").write_text("src,dst,bandwidth,latency\n" + "".join(f"{src},{dst},50,500\n" for src, dst in pairs))
     inputs.network.write_text(text)

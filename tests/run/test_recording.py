@@ -33,7 +33,7 @@ def small_run(folder: Path) -> Run:
         comp 0 us=2; coll 1 [0] size=4096 group=1 |
         recv 7 0; coll 9 [7] size=1024 group=2 |
         coll 9 size=1024 group=2"""
-    return make_run(folder, ranks, groups={"1": [0, 1], "2": [2, 3]})
+    return make_run(folder, ranks, groups="{'1': [0, 1], '2': [2, 3]}")
 
 
 def recorded(folder: Path, backend: str = AWARE) -> tuple[Run, RunOutcome, Recording]:

@@ -18,7 +18,7 @@ from astra_tacos.workload.linter.lint import CHECKS, lint
 
 AG, RS, A2A = CommType.ALL_GATHER, CommType.REDUCE_SCATTER, CommType.ALL_TO_ALL
 CUSTOM = {"all-reduce-implementation-custom": ["collective/c"]}
-ROOFLINE = {"roofline-enabled": 1, "peak-perf": 900, "local-mem-bw": 1600}
+ROOFLINE = "{roofline-enabled: 1, peak-perf: 900, local-mem-bw: 1600}"
 MEMORY = {"memory-type": "PER_NPU_MEMORY_EXPANSION", "remote-mem-latency": 100, "remote-mem-bw": 50}
 
 
@@ -95,13 +95,13 @@ MESH = "astra_tacos: {topology: [Mesh]}\nnpus_count: [2]\nbandwidth: [50]\nlaten
 FILES = [
     Case("F01", FINE, "bandwidth[0] is 'tbd', expected a number", "network.yml", edit=rewrite("network.yml", TBD)),
     Case("F02", FINE, "line 1, column", "system.json", edit=rewrite("system.json", "{")),
-    Case("F02", RunFiles(FINE, system={"roofline-enabled": False}), "which ASTRA-sim takes for on", "system.json"),
+    Case("F02", RunFiles(FINE, system="roofline-enabled: false"), "which ASTRA-sim takes for on", "system.json"),
     Case("F03", in_group([0, 1], 2), "found [1] at the top", "group.json", edit=rewrite("comm_group.json", "[1]")),
     Case("F04", RunFiles(FINE, remote_memory={}), "memory-type is missing", "remote_memory.json"),
-    Case("F05", every("coll 0", per_node={0: "c"}), "cannot be read", "per_node.yml", edit=remove("per_node.yml")),
+    Case("F05", every("coll 0", per_node="0: c"), "cannot be read", "per_node.yml", edit=remove("per_node.yml")),
     Case(
         "F05",
-        every("coll 0", per_node={0: "c"}),
+        every("coll 0", per_node="0: c"),
         "there is one in",
         "per_node.yml",
         edit=per_node_beside,
@@ -119,7 +119,7 @@ FILES = [
     Case("F11", in_group([0, 1], 2), 'holds "empty"', "nonempty.json", edit=rename_groups, arguments={"groups": "nonempty.json"}),
     Case(
         "F11",
-        RunFiles(FINE, groups={"1": [0, 1]}),
+        RunFiles(FINE, groups="'1': [0, 1]"),
         'holds "empty"',
         "nonempty.json",
         WARNING,
@@ -164,7 +164,7 @@ NETWORKS = [
         "w.0.et node 0",
         count=2,
     ),
-    Case("N04", every("coll 0", system={"endpoint-delay": 0}), "endpoint-delay of 0", "w.0.et node 0", count=2),
+    Case("N04", every("coll 0", system="endpoint-delay: 0"), "endpoint-delay of 0", "w.0.et node 0", count=2),
     Case(
         "N04",
         every("MEM_LOAD 0 tensor_size=9", remote_memory={**MEMORY, "remote-mem-latency": 0}),
@@ -187,78 +187,78 @@ NETWORKS = [
 
 GRID = {"topology": ("FullyConnected", "FullyConnected"), "npus": (2, 2)}
 SYSTEMS = [
-    Case("S01", every("coll 0", system={"preferred-dataset-splits": None}), "is absent", "system.json"),
+    Case("S01", every("coll 0", system="preferred-dataset-splits: null"), "is absent", "system.json"),
     Case("S01", custom(system={**CUSTOM, "preferred-dataset-splits": 0}), "preferred-dataset-splits is 0", "system.json"),
     Case("S02", custom(system={**CUSTOM, "preferred-dataset-splits": 2}), "(collective/c) never finish", "system.json"),
-    Case("S03", every("coll 0", system={"active-chunks-per-dimension": 0}), "no collective ever", "system.json"),
+    Case("S03", every("coll 0", system="active-chunks-per-dimension: 0"), "no collective ever", "system.json"),
     Case(
         "S04",
-        every("coll 5", system={"all-reduce-implementation": None}),
+        every("coll 5", system="all-reduce-implementation: null"),
         "no implementation of ALL_REDUCE, which 2 nodes run",
         "w.0.et node 5",
     ),
     Case(
         "S05",
-        RunFiles(FINE, system={"all-gather-implementation": ["ring", "ring"]}),
+        RunFiles(FINE, system="all-gather-implementation: [ring, ring]"),
         "has 2 entries, the network 1",
         "system.json",
     ),
     Case(
         "S06",
-        every("coll 0", count=4, system={"all-reduce-implementation": ["ring"]}, **GRID),
+        every("coll 0", count=4, system="all-reduce-implementation: [ring]", **GRID),
         "has 1 of 2 dimensions",
         "system.json",
     ),
     Case(
         "S07",
-        every("coll 0", count=4, system={"collective-optimization": None}, **GRID),
+        every("coll 0", count=4, system="collective-optimization: null", **GRID),
         "collective-optimization is absent",
         "system.json",
     ),
-    Case("S08", RunFiles(FINE, system={"scheduling-policy": None}), "no default", "system.json", WARNING),
-    Case("S09", RunFiles(FINE, system={"boost-mode": 0}), "boost-mode has no effect", "system.json", WARNING),
-    Case("S10", RunFiles(FINE, system={"endpoint-dealy": 5}), "nobody reads 'endpoint-dealy'", "system.json", WARNING),
+    Case("S08", RunFiles(FINE, system="scheduling-policy: null"), "no default", "system.json", WARNING),
+    Case("S09", RunFiles(FINE, system="boost-mode: 0"), "boost-mode has no effect", "system.json", WARNING),
+    Case("S10", RunFiles(FINE, system="endpoint-dealy: 5"), "nobody reads 'endpoint-dealy'", "system.json", WARNING),
     Case("S11", every("comp 0 us=0 num_ops=1000000000 tensor_size=1000000"), "each takes 1 ns", "system.json", WARNING),
     Case(
         "S12",
-        every("comp 0 num_ops=1000000000 tensor_size=1000000", system={"roofline-enabled": 1, "peak-perf": 900}),
+        every("comp 0 num_ops=1000000000 tensor_size=1000000", system="{roofline-enabled: 1, peak-perf: 900}"),
         "local-mem-bw is 0 or absent",
         "system.json",
     ),
-    Case("S13", every("coll 0", system={"replay-only": 1}), "2 communication nodes take their duration", "system.json", WARNING),
+    Case("S13", every("coll 0", system="replay-only: 1"), "2 communication nodes take their duration", "system.json", WARNING),
     Case(
         "S14",
-        every("coll 0", count=3, system={"all-reduce-implementation": ["halvingDoubling"]}),
+        every("coll 0", count=3, system="all-reduce-implementation: [halvingDoubling]"),
         "on 3 ranks, which are no power of two",
         "w.0.et node 0",
     ),
     Case(
         "S14",
-        every("coll 0 comm_type=ALL_TO_ALL", count=4, system={"all-to-all-implementation": ["halvingDoubling"]}),
+        every("coll 0 comm_type=ALL_TO_ALL", count=4, system="all-to-all-implementation: [halvingDoubling]"),
         "crashes for this pattern",
         "w.0.et node 0",
     ),
     Case(
         "S14",
-        every("coll 0 comm_type=REDUCE_SCATTER", count=4, system={"reduce-scatter-implementation": ["doubleBinaryTree"]}),
+        every("coll 0 comm_type=REDUCE_SCATTER", count=4, system="reduce-scatter-implementation: [doubleBinaryTree]"),
         "runs an All-Reduce instead",
         "w.0.et node 0",
     ),
     Case(
         "S14",
-        in_group([0, 1], 3, system={"all-reduce-implementation": ["doubleBinaryTree"]}),
+        in_group([0, 1], 3, system="all-reduce-implementation: [doubleBinaryTree]"),
         "crashes in a group smaller than the network",
         "w.0.et node 0",
     ),
     Case(
         "S14",
-        every("coll 0", count=6, system={"all-reduce-implementation": ["doubleBinaryTree"]}),
+        every("coll 0", count=6, system="all-reduce-implementation: [doubleBinaryTree]"),
         "on 6 ranks, which are no power of two, crashes",
         "w.0.et node 0",
     ),
     Case(
         "S15",
-        in_group([0, 1], 4, system={"all-reduce-implementation": ["direct", "direct"]}, **GRID),
+        in_group([0, 1], 4, system="all-reduce-implementation: [direct, direct]", **GRID),
         "ALL_REDUCE runs as a ring in group 1",
         "system.json",
         WARNING,
@@ -268,7 +268,7 @@ SYSTEMS = [
         every(
             "coll 0 size=1<<20",
             count=9,
-            system={"collective-optimization": "localBWAware", "preferred-dataset-splits": 4, "active-chunks-per-dimension": 2},
+            system="{collective-optimization: localBWAware, preferred-dataset-splits: 4, active-chunks-per-dimension: 2}",
             topology=("Ring", "Ring"),
             npus=(3, 3),
         ),
@@ -282,7 +282,7 @@ SYSTEMS = [
         every(
             "coll 0 size=1<<20",
             count=8,
-            system={"collective-optimization": "localBWAware", "preferred-dataset-splits": 2},
+            system="{collective-optimization: localBWAware, preferred-dataset-splits: 2}",
             topology=("Ring", "Switch", "Ring"),
             npus=(2, 2, 2),
         ),
@@ -292,13 +292,13 @@ SYSTEMS = [
     ),
     Case(
         "S16",
-        RunFiles("comp 0 | comp 0 inputs='' outputs=''", system={"track-local-mem": 1}),
+        RunFiles("comp 0 | comp 0 inputs='' outputs=''", system="track-local-mem: 1"),
         "inputs and outputs",
         "w.0.et",
     ),
     Case(
         "S17",
-        every("coll 0", collectives={"collective/c": one_step_exchange()}, per_node={0: "collective/c", 9: "collective/c"}),
+        every("coll 0", collectives={"collective/c": one_step_exchange()}, per_node="{0: collective/c, 9: collective/c}"),
         "no rank has a collective node of id 9",
         "per_node.yml",
         WARNING,
@@ -322,7 +322,7 @@ SYSTEMS = [
     ),
     Case(
         "S18",
-        every("MEM_LOAD 4 tensor_size=64", remote_memory={"memory-type": "PER_NPU_MEMORY_EXPANSION"}),
+        every("MEM_LOAD 4 tensor_size=64", remote_memory="memory-type: PER_NPU_MEMORY_EXPANSION"),
         "transfers take no time",
         "remote_memory.json",
         WARNING,
@@ -339,25 +339,23 @@ def two_all_reduces(sizes: tuple[int, int]) -> list[list[Node]]:
 
 
 GROUPS = [
-    Case("G01", RunFiles(FINE, groups={"0": [0, 1]}), "group '0' is no whole number of 1 or more", "comm_group.json"),
-    Case("G01", RunFiles(FINE, groups={"1": [0], "01": [1]}), "group '01' is given twice", "comm_group.json"),
-    Case("G02", RunFiles(FINE, groups={"1": [0, 1, 1]}), "group 1 has rank 1 twice", "comm_group.json"),
+    Case("G01", RunFiles(FINE, groups="'0': [0, 1]"), "group '0' is no whole number of 1 or more", "comm_group.json"),
+    Case("G01", RunFiles(FINE, groups="{'1': [0], '01': [1]}"), "group '01' is given twice", "comm_group.json"),
+    Case("G02", RunFiles(FINE, groups="'1': [0, 1, 1]"), "group 1 has rank 1 twice", "comm_group.json"),
     Case(
         "G03",
-        every("coll 0 group=1", collectives={"collective/c": one_step_exchange()}, system=CUSTOM, groups={"1": [1, 0]}),
+        every("coll 0 group=1", collectives={"collective/c": one_step_exchange()}, system=CUSTOM, groups="'1': [1, 0]"),
         "group 1 is [1, 0]",
         "comm_group.json",
     ),
-    Case("G04", every("coll 5 group=7", groups={"1": [0]}), "group 7, which does not exist", "w.0.et node 5", count=2),
+    Case("G04", every("coll 5 group=7", groups="'1': [0]"), "group 7, which does not exist", "w.0.et node 5", count=2),
     Case("G05", "coll 5 pg_name=tp | coll 5 pg_name=tp", "pg_name is 'tp'", "w.0.et node 5", count=2),
-    Case("G06", every("coll 5 group=1", count=3, groups={"1": [0, 1]}), "uses group 1, whose ranks are 0, 1", "w.2.et node 5"),
+    Case("G06", every("coll 5 group=1", count=3, groups="'1': [0, 1]"), "uses group 1, whose ranks are 0, 1", "w.2.et node 5"),
     Case("G07", in_group([0, 1, 5], 2), "group 1 holds rank 5, the network has 2 NPUs", "comm_group.json"),
     Case("G08", in_group([0], 2), "ALL_REDUCE in group 1 of one rank never ends", "w.0.et node 0"),
     Case(
         "G09",
-        RunFiles(
-            two_all_reduces((4096, 8192)), TWO_TRACES, groups={"1": [0, 1]}, per_node={1: "collective/a", 2: "collective/b"}
-        ),
+        RunFiles(two_all_reduces((4096, 8192)), TWO_TRACES, groups="'1': [0, 1]", per_node="{1: collective/a, 2: collective/b}"),
         "runs collective/a, which node 1 names, not collective/b: made for 4 KiB, not 8 KiB",
         "w.0.et node 2",
         count=2,
@@ -365,7 +363,7 @@ GROUPS = [
     ),
     Case(
         "G09",
-        RunFiles(two_all_reduces((4096, 4096)), SAME_SIZE, groups={"1": [0, 1]}, per_node={1: "collective/a", 2: "collective/b"}),
+        RunFiles(two_all_reduces((4096, 4096)), SAME_SIZE, groups="'1': [0, 1]", per_node="{1: collective/a, 2: collective/b}"),
         "runs collective/a, which node 1 names, not collective/b",
         "w.1.et node 2",
         WARNING,
@@ -378,7 +376,7 @@ GROUPS = [
                 [coll(1, group=first), coll(2, [1], group=second)]
                 for first, second in ((1, 3), (1, 4), (2, 3), (2, 4))  # rows and columns of 2 x 2 ranks
             ],
-            groups={"1": [0, 1], "2": [2, 3], "3": [0, 2], "4": [1, 3]},
+            groups="{'1': [0, 1], '2': [2, 3], '3': [0, 2], '4': [1, 3]}",
         ),
         "rank 0 runs ALL_REDUCE in groups 1 and 3 by one algorithm, which is freed twice: ASTRA-sim may abort at its end",
         severity=WARNING,
@@ -570,14 +568,14 @@ CUSTOMS = [
     ),
     Case(
         "T05",
-        RunFiles("coll 1 | coll 2", TWO_TRACES, per_node={1: "collective/a", 2: "collective/b"}),
+        RunFiles("coll 1 | coll 2", TWO_TRACES, per_node="{1: collective/a, 2: collective/b}"),
         "rank 1 runs collective/b 1 times in the group of all ranks, rank 0 0 times",
         "w.1.et node 2",
         also=("T04",),
     ),
 ]
 
-CIRCLE = {"1": [0, 1], "2": [2, 3], "3": [0, 2], "4": [1, 3]}
+CIRCLE = "{'1': [0, 1], '2': [2, 3], '3': [0, 2], '4': [1, 3]}"
 ORDERS = [
     Case(
         "C01",
@@ -596,7 +594,7 @@ ORDERS = [
         RunFiles(
             "coll 1 size=8192; coll 2 [1] | coll 2; coll 3 [2] size=64",
             {"collective/c": one_step_exchange()},
-            per_node={2: "collective/c"},
+            per_node="2: collective/c",
         ),
         "rank 0 runs ALL_REDUCE of 8 KiB in all ranks, rank 1 this ALL_REDUCE of 64 B instead",
         "w.1.et node 3",
@@ -612,14 +610,14 @@ ORDERS = [
         "C04",
         RunFiles(
             "coll 1 group=1; coll 2 [1] group=2 | coll 2 group=2; coll 1 [2] group=1",
-            groups={"1": [0, 1], "2": [0, 1]},
+            groups="{'1': [0, 1], '2': [0, 1]}",
         ),
         "waits for itself: rank ",
     ),
     Case("C04", "coll 1; send 2 1 [1] | recv 1 0; coll 2 [1]", "(receive from rank 0)"),
     Case(
         "C05",
-        RunFiles("coll 1 group=1; coll 2 group=2 | coll 2 group=1; coll 1 group=2", groups={"1": [0, 1], "2": [0, 1]}),
+        RunFiles("coll 1 group=1; coll 2 group=2 | coll 2 group=1; coll 1 group=2", groups="{'1': [0, 1], '2': [0, 1]}"),
         "nothing orders node 1 (ALL_REDUCE of group 1) and node 2 (ALL_REDUCE of group 2), which both need ranks 0, 1",
         "w.0.et node 1",
         WARNING,
@@ -647,7 +645,7 @@ ORDERS = [
 ORDERS += [
     Case(
         "C08",
-        RunFiles("coll 1 group=1; coll 2 [1] | coll 2 | coll 1 group=1; coll 2 [1]", groups={"1": [0, 2]}),
+        RunFiles("coll 1 group=1; coll 2 [1] | coll 2 | coll 1 group=1; coll 2 [1]", groups="'1': [0, 2]"),
         "rank 0 has started 1 collectives before it, rank 1 has started 0, so they never meet",
         "w.1.et node 2",
     )
@@ -709,8 +707,8 @@ def test_a_fine_run_has_no_findings(tmp_path: Path) -> None:
             ]
         ),
         traces,
-        groups={"3": [0, 1]},
-        per_node={20: "collective/c", 30: "collective/d"},
+        groups="'3': [0, 1]",
+        per_node="{20: collective/c, 30: collective/d}",
     )
     report = lint(RunInputs(**run.write(tmp_path)))
     assert report.findings == ()

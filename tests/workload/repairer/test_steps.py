@@ -20,7 +20,7 @@ from astra_tacos.workload.repairer.reading import RepairInputs
 from astra_tacos.workload.repairer.repair import RepairResult, repair
 from astra_tacos.workload.repairer.steps import STEPS
 
-ROOFLINE = {"roofline-enabled": 1, "peak-perf": 900, "local-mem-bw": 1600}
+ROOFLINE = "{roofline-enabled: 1, peak-perf: 900, local-mem-bw: 1600}"
 GROUPS = '[{"pg_name": "7", "ranks": [0, 1], "group_size": 2}, {"pg_name": "0", "ranks": []}]'
 
 
@@ -76,18 +76,18 @@ CASES = [
     Case(
         "group-names", "coll 0 pg_name=('bytes_val',b'tp') | coll 0 pg_name=('bytes_val',b'tp')", ("pg_name 'tp' became '1'",) * 2
     ),
-    Case("group-names", every("comp 0", groups={"tp": [0, 1]}), ("group 'tp' became 1",)),
+    Case("group-names", every("comp 0", groups="tp: [0, 1]"), ("group 'tp' became 1",)),
     Case(
         "group-names",
         RunFiles(
             "coll 1 pg_name='0.0' | coll 1 pg_name='0.0' | coll 1 pg_name='4' | coll 1 pg_name='4'",
-            groups={"0": [0, 1], "4": [2, 3]},
+            groups="{'0': [0, 1], '4': [2, 3]}",
         ),
         ("pg_name '0.0' became '0'", "pg_name '0.0' became '0'", "group '0' became 1") + ("pg_name '0' became '1'",) * 2,
     ),
     Case("group-members", "coll 0 group=7 | coll 0 group=7", ("group 7 of ranks 0, 1 added",)),
-    Case("group-members", every("coll 0 group=1", count=3, groups={"1": [0, 1]}), ("added to group 1",)),
-    Case("group-members", every("coll 0 group=1", groups={"1": [0, 1, 1, 5]}), ("group 1: each", "group 1: without")),
+    Case("group-members", every("coll 0 group=1", count=3, groups="'1': [0, 1]"), ("added to group 1",)),
+    Case("group-members", every("coll 0 group=1", groups="'1': [0, 1, 1, 5]"), ("group 1: each", "group 1: without")),
     Case(
         "collective-patterns",
         "coll 3 comm_type=GATHER | coll 3 comm_type=GATHER",
@@ -103,7 +103,7 @@ CASES = [
         RunFiles([[with_tensor(drop(coll(3), "comm_size"), 1, 2, 0, 512, 4)], [coll(3, size=-1)]]),
         ("comm_size became 2,048",) * 2,
     ),
-    Case("lonely-collectives", RunFiles("coll 1 group=1; comp 2 [1] | comp 0", groups={"1": [0]}), ("removed ALL_RED",)),
+    Case("lonely-collectives", RunFiles("coll 1 group=1; comp 2 [1] | comp 0", groups="'1': [0]"), ("removed ALL_RED",)),
     Case("matching-collectives", "coll 1; coll 2 [1] | coll 1", ("removed ALL_REDUCE",)),
     Case("matching-collectives", "coll 1 | coll 1 size=8192", ("comm_size 4096 became 8192",)),
     Case("message-pairs", "comp 0 | recv 3 0; comp 4 [3]", ("removed COMM_RECV",)),
@@ -134,19 +134,19 @@ CASES = [
         every(
             "coll 1 group=1; coll 2 [1] size=8192 group=1",
             collectives={"collective/a": one_step_exchange(), "collective/b": one_step_exchange(size=8192, tag=10)},
-            groups={"1": [0, 1]},
-            per_node={1: "collective/a", 2: "collective/b"},
+            groups="'1': [0, 1]",
+            per_node="{1: collective/a, 2: collective/b}",
         ),
         ("group 2: a copy of group 1", "group 1 became 2", "group 1 became 2"),
     ),
     Case(
         "collective-order",
-        RunFiles("coll 1 group=1; coll 2 group=2 | coll 2 group=1; coll 1 group=2", groups={"1": [0, 1], "2": [0, 1]}),
+        RunFiles("coll 1 group=1; coll 2 group=2 | coll 2 group=1; coll 1 group=2", groups="{'1': [0, 1], '2': [0, 1]}"),
         ("waits for node 1", "waits for node 2"),
     ),
     Case(
         "stream-numbers",
-        RunFiles("coll 1 group=1; coll 2 [1] | coll 2 | coll 1 group=1; coll 2 [1]", groups={"1": [0, 2]}),
+        RunFiles("coll 1 group=1; coll 2 [1] | coll 2 | coll 1 group=1; coll 2 [1]", groups="'1': [0, 2]"),
         ("became a collective of group 2",) * 3,
     ),
     Case("first-nodes", "send 0 1 size=10 | recv 0 0 size=10", ("starts with a compute node",) * 2),
@@ -227,14 +227,14 @@ def test_every_step_is_shown() -> None:
         (
             RunFiles(
                 "coll 1 group=1; coll 2 [1] group=2 | coll 2 group=2; coll 1 [2] group=1",
-                groups={"1": [0, 1], "2": [0, 1]},
+                groups="{'1': [0, 1], '2': [0, 1]}",
             ),
             "deadlock: ranks order their collectives differently",
         ),
         ("comp 7; comp 7; comp 8 [7] | comp 0", "several nodes have the id 7, and others depend on it"),
         (every([coll(3, comm_size="4 KiB")]), "comm_size is '4 KiB'"),
         (RunFiles("comp 0", npus=(2,)), "--ranks N replicates it"),
-        (every("comp 3 us=0 num_ops=9 tensor_size=9", system={"roofline-enabled": 1}), "peak-perf is absent"),
+        (every("comp 3 us=0 num_ops=9 tensor_size=9", system="roofline-enabled: 1"), "peak-perf is absent"),
     ],
 )
 def test_what_nothing_tells_is_refused_in_one_line(run: RunFiles | str, says: str, tmp_path: Path) -> None:
