@@ -14,7 +14,7 @@ import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from helpers.command import PROGRAM, run, run_process
+from helpers.command import PROGRAM, answer, run, run_process
 
 from astra_tacos.cli.main import COMMANDS, cli
 from astra_tacos.cli.shared.command import _RARE, Command
@@ -121,8 +121,7 @@ def test_the_certificate_says_which_cut_binds(workspace: Path) -> None:
     text = NETWORK.replace("25.0", "5.0")
     (workspace / "slow.yml").write_text(text)
     common = "--network slow.yml --collective all-gather --size 1MiB --chunks-per-npu 8"
-    done = run(f"synthesize {common} --output slow --json", cwd=workspace)
-    result = json.loads(done.stdout)
+    result = answer(f"synthesize {common} --output slow", workspace)
     assert (result["bound"], result["bound_where"]) == ("cut", "2 NPUs behind 2 links, 10 GiB/s")
     assert result["bound_npus"] == [0, 1]
     assert result["bound_links"] == ["switch 8 -> 0", "switch 9 -> 1"]
@@ -131,8 +130,7 @@ def test_the_certificate_says_which_cut_binds(workspace: Path) -> None:
 
 
 def test_synthesize_as_json_is_one_object(workspace: Path) -> None:
-    done = run("synthesize --network ring.yml --size 1GB --seed 7 --output j --json", cwd=workspace)
-    result = json.loads(done.stdout)
+    result = answer("synthesize --network ring.yml --size 1GB --seed 7 --output j", workspace)
     assert result["num_npus"] == 4
     assert result["collective"] == "all-reduce"
     assert result["size_bytes"] == 10**9
@@ -176,7 +174,7 @@ def test_a_process_leaves_with_what_the_other_tests_see(workspace: Path, status:
 
 def test_a_search_says_when_the_wall_clock_cut_it_off(workspace: Path) -> None:
     command = "synthesize --network net.yml --size 1MiB --synthesizer tacos --trials 5 --time-limit 1e-9"
-    found = json.loads(run(f"{command} --json", cwd=workspace).stdout)["search"]
+    found = answer(command, workspace)["search"]
     assert (found["candidates_tried"], found["cut_off_by_time_limit"], found["cut_off_by_budget"]) == (1, True, False)
     assert "by --time-limit: the result depends on the machine" in run(command, cwd=workspace).stdout
     done = run(f"{command} --time-limit 0", cwd=workspace)
@@ -188,18 +186,14 @@ def test_a_search_says_when_the_wall_clock_cut_it_off(workspace: Path) -> None:
 def test_a_root_all_the_way_from_the_option_to_a_run(workspace: Path, collective: str) -> None:
     """The workload of All-Reduce nodes runs the rooted collective's traces, and takes the predicted time."""
     common = f"--network ring.yml --collective {collective} --chunks-per-npu 4 --link-model blocking"
-    done = run(f"synthesize {common} --size 1MiB --root 2 --output {collective} --json", cwd=workspace)
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
+    result = answer(f"synthesize {common} --size 1MiB --root 2 --output {collective}", workspace)
     assert (result["root"], result["num_chunks"], result["num_sends"]) == (2, 4, 12)
     printed = run(f"inspect {collective}", cwd=workspace).stdout
     assert "from NPU 2" in printed
-    verdict = json.loads(run(f"verify {collective} --json", cwd=workspace).stdout)
+    verdict = answer(f"verify {collective}", workspace)
     assert verdict["ok"] and len(verdict["checked"]) == 2
     files = f"--workload workload/{collective} --system system.json --network network.yml"
-    replayed = run(f"replay {files} --backend congestion-aware --json", cwd=workspace / collective)
-    assert replayed.returncode == 0, replayed.stderr
-    outcome = json.loads(replayed.stdout)
+    outcome = answer(f"replay {files} --backend congestion-aware", workspace / collective)
     assert outcome["end_ns"] == result["predicted_ns"]
     assert [finding for finding in outcome["findings"] if finding["severity"] == "error"] == []
 
@@ -233,14 +227,14 @@ def test_verify_never_calls_ok_what_it_could_not_check(workspace: Path) -> None:
     done = run("verify custom.xml", cwd=workspace)
     assert done.returncode == 1 and "custom.xml: not proven: no known collective on 2 NPUs, 2 messages" in done.stdout
     assert "result not checked: the file does not say what a custom collective has to compute" in done.stdout
-    result = json.loads(run("verify custom.xml --json", cwd=workspace).stdout)
+    result = answer("verify custom.xml", workspace, 1)
     assert not result["ok"] and not result["checked"][0]["proven"] and result["violations"] == []
     named = run("verify custom.xml --collective all-gather", cwd=workspace)
     assert named.returncode == 0 and "custom.xml: ok: all-gather on 2 NPUs" in named.stdout
     (workspace / "gather.xml").write_text(text.replace('coll="custom"', 'coll="allgather"'))
     assert run("verify gather.xml", cwd=workspace).returncode == 0
     for name, proven in (("custom.xml", False), ("gather.xml", True)):
-        shown = json.loads(run(f"inspect {name} --json", cwd=workspace).stdout)
+        shown = answer(f"inspect {name}", workspace)
         assert shown["proven"] is proven and shown["steps"] == {"s": 2, "r": 2} and shown["copies"] == 0
 
 
@@ -252,7 +246,7 @@ def test_verify_lists_violations_and_leaves_with_1(workspace: Path) -> None:
     assert done.returncode == 1
     assert "violations" in done.stdout
     assert "wrong-delay: send 3" in done.stdout
-    result = json.loads(run("verify bad.npz --json", cwd=workspace).stdout)
+    result = answer("verify bad.npz", workspace, 1)
     assert result["ok"] is False
     assert {violation["send"] for violation in result["violations"]} >= {3}
     wrong = run("verify net/collective/all_reduce --collective all-gather", cwd=workspace)
@@ -271,7 +265,7 @@ def test_verify_lists_violations_and_leaves_with_1(workspace: Path) -> None:
 @pytest.mark.parametrize("arguments", ["ring", "ring/schedule.npz", "ring/collective/all_reduce --network ring/network.yml"])
 def test_replay_agrees_with_the_prediction(workspace: Path, arguments: str) -> None:
     predicted = json.loads((workspace / "ring" / "result.json").read_text())["predicted_ns"]
-    result = json.loads(run(f"replay {arguments} --json", cwd=workspace).stdout)
+    result = answer(f"replay {arguments}", workspace)
     assert len(result["finish_ns"]) == 4
     assert predicted <= max(result["finish_ns"]) <= predicted * 1.001 + 10
     assert "collective time" in run(f"replay {arguments}", cwd=workspace).stdout
@@ -292,7 +286,7 @@ def test_inspect(workspace: Path, target: str, expected: str) -> None:
     done = run(f"inspect {target} --verbose", cwd=workspace)
     assert done.returncode == 0, done.stderr
     assert expected in done.stdout
-    assert json.loads(run(f"inspect {target} --json", cwd=workspace).stdout)["path"] == target
+    assert answer(f"inspect {target}", workspace)["path"] == target
 
 
 BAD = [

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from helpers.command import invoke
+from helpers.command import answer, invoke
 from helpers.generated import write_network
 
 from astra_tacos.cli.main import BAD_INPUT
@@ -28,8 +28,7 @@ def test_its_run_is_linted_and_replayed_at_once() -> None:
     assert (status, err) == (0, "")
     replay = re.search(r"^  replay +astra-tacos (.*)$", out.replace("\\\n", ""), re.MULTILINE)
     assert replay and "all-to-all expert" in out
-    status, out, _ = invoke(replay[1] + " --json")
-    assert status == 0 and len(json.loads(out)["finish_ns"]) == 16
+    assert len(answer(replay[1])["finish_ns"]) == 16
     status, out, _ = invoke(replay[1].replace("replay", "lint", 1))
     assert status == 0 and out.startswith("nothing found")
 
@@ -46,20 +45,19 @@ def test_answers_carry_the_error_of_the_network() -> None:
         assert (status, err) == (0, "")
         assert "plus or minus 6.3%" in next(line for line in out.splitlines()[1:] if line), arguments
         if not arguments.startswith("plan"):
-            assert json.loads(invoke(f"{arguments} --json")[1])["network_error"] == 0.063
+            assert answer(arguments)["network_error"] == 0.063
     arguments = f"compare {size} --sizes 1MiB"
     assert "plus or minus 6.3%" in invoke(arguments)[1]
-    assert json.loads(invoke(f"{arguments} --json")[1])["network_error"] == 0.063
+    assert answer(arguments)["network_error"] == 0.063
 
 
 def test_a_published_model_and_what_changes_it() -> None:
-    arguments = "generate --output run --json --model mixtral-8x7b --dp 2 --ep 2 --sequence 128 --layers 2"
-    status, out, _ = invoke(arguments)
-    model = json.loads(out)["step"]["model"]
-    assert status == 0 and json.loads(out)["num_ranks"] == 2
+    arguments = "generate --output run --model mixtral-8x7b --dp 2 --ep 2 --sequence 128 --layers 2"
+    made = answer(arguments)
+    model = made["step"]["model"]
+    assert made["num_ranks"] == 2
     assert (model["kv_heads"], model["ffn"], model["sequence"], model["layers"]) == (8, 14336, 128, 2)
-    _, out, _ = invoke(arguments + " --heads 64 --ffn 2x --no-gated")
-    model = json.loads(out)["step"]["model"]
+    model = answer(arguments + " --heads 64 --ffn 2x --no-gated")["step"]["model"]
     assert (model["kv_heads"], model["ffn"], model["is_gated"]) == (64, 8192, False)
 
 
@@ -115,8 +113,7 @@ def test_a_large_run_is_compact_and_replayed() -> None:
     command = f"generate --output run --dp 64 --tp 8 --pp 4 --order tp,pp,dp {sizes} --network n.yml"
     status, out, err = invoke(command)
     assert (status, err) == (0, "") and "astra-tacos replay run --network n.yml" in out
-    status, out, _ = invoke("replay run --network n.yml --json")
-    result = json.loads(out)
+    result = answer("replay run --network n.yml")
     assert (status, result["num_ranks"], result["ranks"]) == (0, 2048, [0, 8, 16, 24])
     assert result["end_ns"] == max(result["finish_ns"])
     status, out, _ = invoke("replay run --network n.yml --output replayed --csv ranks.csv")
@@ -145,11 +142,10 @@ def test_a_compact_run_is_written_rank_by_rank() -> None:
         status, out, err = invoke(f"export {name} --network n.yml --format run --output {output}")
         assert (status, err) == (0, "") and f"{output}/run_astra_sim.sh" in out
         inputs = f"--workload {output}/workload/w --system {output}/system.json --network {output}/network.yml"
-        inputs += f" --comm-group {output}/comm_group.json --directory {output} --json"
-        status, out, _ = invoke(f"lint {inputs}")
-        assert (status, [each["code"] for each in json.loads(out) if each["severity"] == "error"]) == (0, [])
-        whole = json.loads(invoke(f"replay {inputs} {slow}")[1])
-        compact = json.loads(invoke(f"replay {name} --network n.yml --json {slow}")[1])
+        inputs += f" --comm-group {output}/comm_group.json --directory {output}"
+        assert [each["code"] for each in answer(f"lint {inputs}") if each["severity"] == "error"] == []
+        whole = answer(f"replay {inputs} {slow}")
+        compact = answer(f"replay {name} --network n.yml {slow}")
         assert compact["end_ns"] == whole["end_ns"]
         assert compact["finish_ns"] == [whole["finish_ns"][rank] for rank in compact.get("ranks", range(32))]
         assert ("ranks" in compact) == (not slow) and len(compact["beyond_astra_sim"]) >= slow.count("--slow")
@@ -157,26 +153,22 @@ def test_a_compact_run_is_written_rank_by_rank() -> None:
     assert (status, err) == (0, "") and "nothing found in 32 ranks" in out
     system = json.loads(Path("run/system.json").read_text())
     Path("run/system.json").write_text(json.dumps(system | {"active-chunks-per-dimension": 0}))
-    found = json.loads(invoke("lint --workload run --network n.yml --json")[1])
+    found = answer("lint --workload run --network n.yml", status=1)
     assert found and {each["file"] for each in found if each["severity"] == "error"} == {"run/system.json"}
     assert invoke("lint --workload run")[0] == BAD_INPUT
     Path("run/system.json").write_text(json.dumps(system))
-    status, _, err = invoke("lint --fix --workload run --network n.yml --output fixed")
-    assert status == BAD_INPUT and "is a compact run, expected the ordinary one" in err
-    status, _, err = invoke("replay run --network n.yml --csv same --output same")
-    assert (status, err) == (BAD_INPUT, "astra-tacos: error: same: given twice, expected another directory (--output)\n")
-    status, _, err = invoke("replay run --network n.yml --slow 0:2 --slow 0:3")
-    assert status == BAD_INPUT and "expected one factor for each" in err
-    status, _, err = invoke("replay run --network n.yml --backend astra-sim")
-    assert status == BAD_INPUT and "`export run --format run` writes it" in err
-    status, _, err = invoke("export run --network n.yml --format run --output other -O a=b")
-    assert status == BAD_INPUT and "the format run has no options" in err
     Path("f.yml").write_text(Path("n.yml").read_text() + "astra_tacos: { failed_links: [[0, 1]] }\n")
-    status, _, err = invoke("plan --compact run --network f.yml --output failed")
-    assert status == BAD_INPUT and "f.yml: the network does not look the same" in err
+    for command, message in (
+        ("lint --fix --workload run --network n.yml --output fixed", "is a compact run, expected the ordinary one"),
+        ("replay run --network n.yml --csv same --output same", " same: given twice, expected another directory (--output)\n"),
+        ("replay run --network n.yml --slow 0:2 --slow 0:3", "expected one factor for each"),
+        ("replay run --network n.yml --backend astra-sim", "`export run --format run` writes it"),
+        ("export run --network n.yml --format run --output other -O a=b", "the format run has no options"),
+        ("plan --compact run --network f.yml --output failed", "f.yml: the network does not look the same"),
+        ("export run --network n.yml --format run --output all_run0", "astra-tacos: error: all_run0: "),
+        ("replay run --network n.yml --slow 32:2", "astra-tacos: error: --slow: found rank 32, expected one below 32\n"),
+    ):
+        status, _, err = invoke(command)
+        assert status == BAD_INPUT and message in err
     assert "--baseline" in invoke("plan --compact --help")[1]
     assert invoke("replay run --network n.yml --chrome-trace t.json")[0] == 0 and Path("t.json").is_file()
-    status, _, err = invoke("export run --network n.yml --format run --output all_run0")
-    assert status == BAD_INPUT and err.startswith("astra-tacos: error: all_run0: ")
-    status, _, err = invoke("replay run --network n.yml --slow 32:2")
-    assert (status, err) == (BAD_INPUT, "astra-tacos: error: --slow: found rank 32, expected one below 32\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from helpers.command import run
+from helpers.command import answer, run
 from helpers.pytorch_traces import training_step
 
 
@@ -41,6 +41,6 @@ def test_inspect(tmp_path: Path) -> None:
     text = " ".join(left.stdout.split())
     assert "compute nodes: 4, total_us: 38, most_us_of_a_rank: 38" in text and "critical path us: 43, rank: 0" in text
     assert "ALL_REDUCE all ranks 4 KiB 1 1 1 8" in text
-    shown = json.loads(run(f"inspect {name} --json", cwd=tmp_path).stdout)
+    shown = answer(f"inspect {name}", tmp_path)
     assert shown["collectives"][0]["duration_us"] == 8 and shown["has_times"] is True
     assert run(f"verify {name}", cwd=tmp_path).returncode == 2

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 import pytest
+from helpers.command import answer
 from helpers.command import run as run_in
 
 
@@ -25,9 +26,7 @@ def star(directory: Path) -> Path:
 
 def test_hosts_against_the_network(tmp_path: Path) -> None:
     network = star(tmp_path)
-    result = run(tmp_path, f"compare --offload --network {network} --npus 2,4,8 --sizes 16MiB --json")
-    assert result.returncode == 0
-    rows = json.loads(result.stdout)["rows"]
+    rows = answer(f"compare --offload --network {network} --npus 2,4,8 --sizes 16MiB")["rows"]
     assert [(row["npus"], round(row["gain"], 2)) for row in rows] == [
         (2, pytest.approx(1.0, abs=0.02)),
         (4, pytest.approx(1.5, abs=0.02)),

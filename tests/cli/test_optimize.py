@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers.command import invoke
+from helpers.command import answer, invoke
 from helpers.generated import write_network
 
 from astra_tacos.cli.main import BAD_INPUT
@@ -44,9 +44,7 @@ def started_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_json_of_libras_files() -> None:
-    status, out, err = invoke(f"{COMMAND} --total-bandwidth 100 --refine --chunks-per-npu 2 --output best.yml --json")
-    assert (status, err) == (0, "")
-    result = json.loads(out)
+    result = answer(f"{COMMAND} --total-bandwidth 100 --refine --chunks-per-npu 2 --output best.yml")
     best, equal = (result["splits"][name] for name in ("best", "equal shares"))
     # Two demands in a dimension each: bandwidths as the square roots of their bytes (4 x 4 MB, and 2 x 2 MB).
     assert best["bandwidth_gbps"] == pytest.approx([200 / 3, 100 / 3], rel=1e-3)
@@ -81,9 +79,8 @@ def test_a_run_of_astra_sim() -> None:
     workload = "configs/workload/transformer_16"
     files = f"--workload {workload}/workload/w --system {workload}/system.json"
     command = f"optimize --network configs/network/hetero_3d_16npus.yml {files}"
-    status, out, err = invoke(f"{command} --comm-group {workload}/comm_group.json --json")
-    result = json.loads(out)
-    assert (status, err, result["profiles"]) == (0, "", 2)
+    result = answer(f"{command} --comm-group {workload}/comm_group.json")
+    assert result["profiles"] == 2
     current, best = result["splits"]["input"], result["splits"]["best"]
     assert current["bandwidth_gbps"] == pytest.approx([200, 200, 200], rel=1e-6)
     assert best["total_gbps"] == pytest.approx(600, rel=1e-6) and best["cost"] is None
@@ -188,7 +185,7 @@ def test_replays_of_the_whole_step() -> None:
         assert one == other and one["backend"] == backend and one["num_replays"] > 6
         best = one["splits"]["refined"]
         assert best["time_ns"] == min(split["time_ns"] for split in one["splits"].values() if split["feasible"])
-        replayed = json.loads(invoke(f"replay run --network best.yml --backend {backend} --json")[1])
+        replayed = answer(f"replay run --network best.yml --backend {backend}")
         assert replayed["end_ns"] == pytest.approx(best["time_ns"], rel=1e-4)  # the file has six digits
     status, out, _ = invoke("optimize --workload run --network net.yml --refine replays")
     assert status == 0 and "replays of the step, congestion-aware" in out

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from helpers.command import options_of, run
+from helpers.command import answer, options_of, run
 from helpers.lint_runs import RunFiles, coll, comp
 
 QUICK = "--synthesizer tacos --trials 1 --chunks-per-npu 1"
@@ -26,16 +26,14 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(("network", "within"), [("torus", 0.01), ("switch", 0.03)])
 def test_a_schedule_for_packets_takes_what_is_predicted(folder: Path, network: str, within: float) -> None:
     arguments = f"--network {network}.yml --size 1MiB --backend packet {QUICK} --link-model blocking"
-    done = run(f"synthesize {arguments} --collective all-reduce --output made --json", cwd=folder)
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
+    result = answer(f"synthesize {arguments} --collective all-reduce --output made", folder)
     assert (result["backend"], result["link_model"], result["verified"]) == ("packet", "blocking", True)
     assert result["packets_ratio"] == pytest.approx(1, rel=within)
     assert result["packets_ns"] > result["predicted_ns"]
     native = result["native"]["fastest_possible"]
     assert native["backend"] == "packet" and (network != "torus" or native["time_ns"] > result["packets_ns"])
-    written = run(f"replay made/collective/all_reduce --network {network}.yml --backend packet --json", cwd=folder)
-    assert json.loads(written.stdout)["collective_time_ns"] == result["packets_ns"]
+    written = answer(f"replay made/collective/all_reduce --network {network}.yml --backend packet", folder)
+    assert written["collective_time_ns"] == result["packets_ns"]
     rows = run(f"synthesize {arguments} --collective all-reduce --verbose", cwd=folder).stdout
     assert "\npacket level " in rows and "\ncongestion-aware" in rows
 
@@ -61,8 +59,8 @@ def test_compact_schedules_have_no_packets(folder: Path) -> None:
 def test_what_the_packet_level_ends_first(folder: Path) -> None:
     """Through a switch, messages to all NPUs at once; never slower than ASTRA-sim's own algorithms, nor than one at a time."""
     asked = "synthesize --network switch.yml --collective all-to-all --size 64KiB --backend packet"
-    options = "--budget 20000 --trials 1 --json"
-    fastest, serial = (json.loads(run(f"{asked} {options} {more}", cwd=folder).stdout) for more in ("", "--link-model blocking"))
+    options = "--budget 20000 --trials 1"
+    fastest, serial = (answer(f"{asked} {options} {more}", folder) for more in ("", "--link-model blocking"))
     assert fastest["link_model"] == "pipelined"
     assert fastest["packets_ratio"] == pytest.approx(1, rel=0.1)
     assert fastest["packets_ns"] <= fastest["native"]["fastest"]["time_ns"]
@@ -103,18 +101,18 @@ def test_a_binary_of_ns3_gets_its_files(folder: Path) -> None:
 
 def test_the_certificate_has_both_levels(folder: Path) -> None:
     """Made for an analytical model, and replayed on the packet level, too; what is written takes both times."""
-    asked = "synthesize --network switch.yml --collective all-gather --size 1MiB --trials 1 --json"
+    asked = "synthesize --network switch.yml --collective all-gather --size 1MiB --trials 1"
     options = "--synthesizer symmetric --effort thorough"
-    result = json.loads(run(f"{asked} {options} --output made", cwd=folder).stdout)
+    result = answer(f"{asked} {options} --output made", folder)
     assert result["link_order"] == "tokens" and result["packets_ratio"] <= 1.1
     assert [label for label, _ in result["levels"]] == ["congestion-aware", "packet level"]
-    replay = "replay made/collective/all_gather --network switch.yml --json --backend"
+    replay = "replay made/collective/all_gather --network switch.yml --backend"
     for backend, figure in (("packet", "packets_ns"), ("congestion-aware", "congested_ns")):
-        assert json.loads(run(f"{replay} {backend}", cwd=folder).stdout)["collective_time_ns"] == result[figure]
+        assert answer(f"{replay} {backend}", folder)["collective_time_ns"] == result[figure]
     page = run("report made --no-compare --output page.html", cwd=folder)
     assert page.returncode == 0, page.stderr
     assert "packet level" in (folder / "page.html").read_text(encoding="utf-8")
-    named = json.loads(run(f"{asked} {options} --backend congestion-aware", cwd=folder).stdout)
+    named = answer(f"{asked} {options} --backend congestion-aware", folder)
     assert named["link_order"] == "window" and named["packets_ratio"] > 1.3
 
 

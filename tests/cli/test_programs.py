@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from helpers.command import run
+from helpers.command import answer, run
 from helpers.msccl_programs import direct_program, ring_all_reduce
 from helpers.mscclpp_plans import all_reduce
 
@@ -29,8 +29,7 @@ def test_import(tmp_path: Path) -> None:
     result = json.loads((tmp_path / "out" / "result.json").read_text())
     assert result["file"] == "ring.xml" and result["in_thread_blocks_ns"] <= result["predicted_ns"]
     files = "--workload out/workload/all_reduce --system out/system.json --network out/network.yml --directory out"
-    replay = run(f"replay {files} --json", cwd=tmp_path)
-    assert json.loads(replay.stdout)["end_ns"] == result["predicted_ns"]
+    assert answer(f"replay {files}", tmp_path)["end_ns"] == result["predicted_ns"]
 
 
 def test_import_refuses(tmp_path: Path) -> None:
@@ -47,8 +46,8 @@ def test_import_refuses(tmp_path: Path) -> None:
 
 def test_compare(tmp_path: Path) -> None:
     write(tmp_path)
-    arguments = "compare --network net.yml --sizes 1MiB --synthesizers direct --candidate ring.xml --candidate gather.xml --json"
-    rows = json.loads(run(arguments, cwd=tmp_path).stdout)["rows"]
+    arguments = "compare --network net.yml --sizes 1MiB --synthesizers direct --candidate ring.xml --candidate gather.xml"
+    rows = answer(arguments, tmp_path)["rows"]
     ring, gather = rows[1:3]
     assert (ring["synthesizer"], ring["made_by"], ring["verified"]) == ("ring.xml", "ring.xml", True)
     assert rows[0]["time_ns"] < ring["time_ns"] and ring["num_sends"] == 24
@@ -58,18 +57,18 @@ def test_compare(tmp_path: Path) -> None:
 def test_plan(tmp_path: Path) -> None:
     """The program of a file is taken where a synthesizer's schedule is slower, and runs with the time of its own run."""
     write(tmp_path)
-    made = run("import gather.xml --size 1MiB --network net.yml --output out --json", cwd=tmp_path)
+    made = answer("import gather.xml --size 1MiB --network net.yml --output out", tmp_path)
     planning = "plan --workload out/workload/all_gather --system out/system.json --network net.yml --directory out --no-cache "
-    planning += "--json --synthesizer ring --chunks-per-npu 1 --output"
-    found = json.loads(run(f"{planning} plan --candidate gather.xml", cwd=tmp_path).stdout)
+    planning += "--synthesizer ring --chunks-per-npu 1 --output"
+    found = answer(f"{planning} plan --candidate gather.xml", tmp_path)
     assert [case["algorithm"] for case in found["cases"]] == ["gather.xml"]
-    assert json.loads(made.stdout)["predicted_ns"] == found["after_ns"]
+    assert made["predicted_ns"] == found["after_ns"]
 
 
 def test_frontier(tmp_path: Path) -> None:
     write(tmp_path)
     asking = "compare --frontier --network net.yml --collective all-gather"
-    found = json.loads(run(f"{asking} --chunks 2 --output front --json", cwd=tmp_path).stdout)
+    found = answer(f"{asking} --chunks 2 --output front", tmp_path)
     assert [(row["chunks"], row["steps"], row["rounds"], row["proven"]) for row in found["points"]] == [(1, 1, 1, True)]
     assert run("verify front/rounds_1_1_1", cwd=tmp_path).returncode == 0
     left = run(f"{asking} --point 3,1,2", cwd=tmp_path)
@@ -83,7 +82,6 @@ def test_plans(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(json.dumps(all_reduce(3)))
     left = run("verify plan.json", cwd=tmp_path)
     assert (left.returncode, left.stdout) == (0, "plan.json: ok: all-reduce on 3 NPUs, 9 messages\n")
-    shown = json.loads(run("inspect plan.json --json", cwd=tmp_path).stdout)
+    shown = answer("inspect plan.json", tmp_path)
     assert (shown["collective"], shown["npus"], shown["operations"]["rres"], shown["proven"]) == ("all-reduce", 3, 3, True)
-    made = run("import plan.json --size 1MiB --output out --json", cwd=tmp_path)
-    assert json.loads(made.stdout)["synthesizer"] == "plan.json"
+    assert answer("import plan.json --size 1MiB --output out", tmp_path)["synthesizer"] == "plan.json"

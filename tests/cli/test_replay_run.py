@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers.command import run
+from helpers.command import answer, run
 from helpers.runs import make_run
 
 from astra_tacos.run.recording import load_recording
@@ -62,8 +62,7 @@ def test_prints_a_table_and_writes_csv(golden: Path, tmp_path: Path) -> None:
 def test_claims_no_exactness_where_lint_finds_errors(tmp_path: Path) -> None:
     """ASTRA-sim stalls: a COMP of 1 ns after 2**53 ns is lost."""
     make_run(tmp_path, "send 0 1; comp 1 [0] us=0 | recv 0 0", "FullyConnected 2 50 1e+16")
-    done = run(f"replay {files_of(tmp_path)} --json", cwd=tmp_path)
-    result = json.loads(done.stdout)
+    result = answer(f"replay {files_of(tmp_path)}", tmp_path)
     assert result["exact_to"] is None
     assert result["beyond_astra_sim"] == ["lint finds errors: N06"]
     assert "exact by this model, not to ASTRA-sim" in run(f"replay {files_of(tmp_path)}", cwd=tmp_path).stdout
@@ -72,9 +71,7 @@ def test_claims_no_exactness_where_lint_finds_errors(tmp_path: Path) -> None:
 def test_the_chrome_trace_has_every_node_and_no_overlaps(golden: Path, tmp_path: Path) -> None:
     case = golden / "e2e_p2p_pipeline_ring8"
     timeline = tmp_path / "trace.json"
-    done = run(f"replay {files_of(case)} --chrome-trace {timeline} --json", cwd=case)
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
+    result = answer(f"replay {files_of(case)} --chrome-trace {timeline}", case)
     events = json.loads(timeline.read_text())["traceEvents"]
     names = {event["args"]["name"] for event in events if event["ph"] == "M" and event["name"] == "thread_name"}
     assert {"NPU 0 compute", "NPU 7 compute", "NPU 0 communication", "NPU 1 receives", "0 -> 1"} - names <= {"0 -> 1"}
@@ -144,9 +141,7 @@ def test_a_real_astra_sim_is_run_and_read(golden: Path, tmp_path: Path) -> None:
     found_by = ({"arguments": f"--astra-sim-bin {program}"}, {"ASTRA_SIM_BIN": program}, {"PATH": f"{case}:{os.environ['PATH']}"})
     for how in found_by:
         arguments = how.pop("arguments", "")
-        done = run(f"replay {files_of(case)} --backend astra-sim {arguments} --json", cwd=case, **how)
-        assert done.returncode == 0, done.stderr
-        result = json.loads(done.stdout)
+        result = answer(f"replay {files_of(case)} --backend astra-sim {arguments}", case, **how)
         assert result["finish_ns"] == list(range(100, 108))
         assert result["exposed_comm_ns"] == list(range(95, 103))
         assert result["binary"] == program

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from helpers.command import answer
 
 from astra_tacos.cli.main import cli
 from astra_tacos.export import run_directory
@@ -42,20 +43,20 @@ def test_written_verified_inspected_and_replayed(tmp_path: Path, collective: str
     assert {path.name for path in output.iterdir()} == {"schedule.npz", "result.json"}
     assert "no traces" in " ".join(result["notes"])
     for path in (output, output / "schedule.npz"):
-        checked = json.loads(run(f"verify {path} --json").output)
+        checked = answer(f"verify {path}")
         assert checked["ok"] and checked["checked"][0]["predicted_ns"] == result["predicted_ns"]
-        assert json.loads(run(f"inspect {path} --json").output)["num_sends"] == result["num_sends"]
-        assert json.loads(run(f"replay {path} --json").output)["collective_time_ns"] == result["predicted_ns"]
+        assert answer(f"inspect {path}")["num_sends"] == result["num_sends"]
+        assert answer(f"replay {path}")["collective_time_ns"] == result["predicted_ns"]
     assert "verified, for all NPUs" in synthesize(network(tmp_path), collective, "--verbose").output
 
 
 def test_drawn_and_replayed_without_a_list_of_all_sends(tmp_path: Path) -> None:
     path, output = tmp_path / "network.yml", tmp_path / "out"
     path.write_text("topology: [ Ring, Switch ]\nnpus_count: [ 80, 60 ]\nbandwidth: [ 50.0, 25.0 ]\nlatency: [ 500.0, 500.0 ]\n")
-    more = f"--collective all-gather --size 1MiB --chunks-per-npu 1 --output {output} --json"
-    result = json.loads(run(f"synthesize --network {path} {more}").output)
+    more = f"--collective all-gather --size 1MiB --chunks-per-npu 1 --output {output}"
+    result = answer(f"synthesize --network {path} {more}")
     assert result["num_sends"] > 20_000_000
-    replayed = json.loads(run(f"replay {output} --json").output)
+    replayed = answer(f"replay {output}")
     assert (
         replayed["as_predicted"] and set(replayed["finish_ns"]) == {result["predicted_ns"]} and len(replayed["finish_ns"]) == 4800
     )
@@ -130,8 +131,7 @@ def test_a_violated_schedule_is_reported(tmp_path: Path) -> None:
 def test_thousands_of_npus_near_the_bound(tmp_path: Path) -> None:
     path = tmp_path / "network.yml"
     path.write_text("topology: [ Ring, Ring ]\nnpus_count: [ 100, 60 ]\nbandwidth: [ 50.0, 50.0 ]\nlatency: [ 500.0, 500.0 ]\n")
-    done = run(f"synthesize --network {path} --collective all-reduce --size 6000MiB --json")
-    result = json.loads(done.output)
+    result = answer(f"synthesize --network {path} --collective all-reduce --size 6000MiB")
     assert result["num_sends"] == 2 * result["chunks_per_npu"] * 6000 * 5999
     assert result["efficiency"] > 0.999
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,6 +32,13 @@ def run(command: str, *more: str, cwd: Path = Path(), **environment: str) -> sub
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(errors), pytest.raises(SystemExit) as left:
             main(arguments)
     return subprocess.CompletedProcess(arguments, int(left.value.code or 0), printed.getvalue(), errors.getvalue())
+
+
+def answer(command: str, cwd: Path = Path(), status: int = 0, **environment: str) -> Any:
+    """What such a command says as JSON."""
+    left = run(f"{command} --json", cwd=cwd, **environment)
+    assert left.returncode == status, left.stderr
+    return json.loads(left.stdout)
 
 
 def invoke(command: str, cwd: Path = Path()) -> tuple[int, str, str]:
