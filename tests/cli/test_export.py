@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from helpers.networks import ALL, topology
+from helpers.networks import topology
 from helpers.schedules import schedule
 
 from astra_tacos.cli.main import cli, main
@@ -20,7 +20,7 @@ from astra_tacos.export.run_directory import write_run_directory
 def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run directory `run` in the current directory."""
     monkeypatch.chdir(tmp_path)
-    write_run_directory(schedule(topology(*ALL["ring8"])), "run")
+    write_run_directory(schedule(topology("ring8")), "run")
     return tmp_path
 
 
@@ -93,7 +93,7 @@ def test_options(saved: Path) -> None:
     ],
 )
 def test_bad_input_is_one_line_and_exit_2(saved: Path, arguments: str, expected: str, capsys: pytest.CaptureFixture[str]) -> None:
-    write_run_directory(schedule(topology(*ALL["ring8"]), "broadcast"), "rooted")
+    write_run_directory(schedule(topology("ring8"), "broadcast"), "rooted")
     before = sorted(saved.rglob("*"))
     code, error = fails(capsys, f"{arguments}")
     assert code == 2 and expected in error

@@ -68,7 +68,7 @@ def test_the_trace_in_memory_is_what_is_read_of_the_files(tmp_path_factory: pyte
 
 def test_a_trace_is_of_the_schedule_that_is_given_now() -> None:
     """Traces are kept for the judges of one schedule, not for another one with some of its arrays."""
-    of = schedule(topology(*ALL["ring8"]), "all-gather")
+    of = schedule(topology("ring8"), "all-gather")
     first = schedule_trace(of, "x")
     added = schedule_trace(replace(of, reduces=~of.reduces), "x")
     assert added.num_nodes == first.num_nodes + of.num_messages
@@ -178,8 +178,8 @@ def test_refuses_a_window_of_another_order(link_order) -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_replayed_on_astra_sims_models(name: str, link_model: str, collective: str) -> None:
     """The trace, on the network that stands for the topology, takes the predicted time wherever that is said to be exact."""
-    network = config(*ALL[name])
-    of = schedule(topology(*ALL[name]), collective, 1 << 20, 2, link_model=link_model)
+    network = config(name)
+    of = schedule(topology(name), collective, 1 << 20, 2, link_model=link_model)
     stand_in = astra_sim_network(of.topology, of.timing.link_model)
     replayed = replay_trace(schedule_trace(of, "x"), NetworkConfig(network.source, stand_in.dimensions), stand_in.backend)
     if not stand_in.is_exact:
@@ -215,7 +215,7 @@ def test_chunks_that_reach_a_switch_port_together_may_pass_in_another_order() ->
 
 def test_tags_that_astra_sim_cannot_tell_apart(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="500,000,"):
-        export_chakra(schedule(topology(*ALL["ring8"])), tmp_path / "x", first_tag=499_999_999)
+        export_chakra(schedule(topology("ring8")), tmp_path / "x", first_tag=499_999_999)
     with pytest.raises(ConfigError, match="500,000,"):
-        schedule_trace(schedule(topology(*ALL["ring8"])), "x", first_tag=499_999_999)
+        schedule_trace(schedule(topology("ring8")), "x", first_tag=499_999_999)
     assert list(tmp_path.iterdir()) == []

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from helpers.examples import examples
-from helpers.networks import ALL, FULL, RING8, SWITCHES, TORUS, topology
+from helpers.networks import ALL, FULL, RING8, TORUS, topology
 from helpers.schedules import schedule, schedules
 from hypothesis import given
 
@@ -25,7 +25,7 @@ from astra_tacos.verifier.program import verify_msccl_xml
 @pytest.mark.parametrize("collective", sorted(set(COLLECTIVES) - ROOTED - PERSONALISED))
 @pytest.mark.parametrize("network", sorted(ALL))
 def test_every_schedule_verifies_as_a_program(tmp_path: Path, network: str, collective: str, chunks: int) -> None:
-    of = topology(*ALL[network])
+    of = topology(network)
     made = schedule(of, collective, of.num_npus * 6000, chunks)
     for dialect in ("executor", "msccl"):
         path = tmp_path / f"{dialect}.xml"
@@ -98,14 +98,6 @@ def test_the_dialects_differ_in_the_head_only(tmp_path: Path) -> None:
     assert 'coll="reduce_scatter"' in other and "minBytes" not in other and 'proto="LL128"' in other
 
 
-def test_the_same_schedule_gives_the_same_bytes_and_nothing_is_left_behind(tmp_path: Path) -> None:
-    of = schedule(topology(*SWITCHES), "all-reduce", 120_000, 2)
-    export_msccl_xml(of, tmp_path / "a.xml")
-    export_msccl_xml(of, tmp_path / "b.xml")
-    assert (tmp_path / "a.xml").read_bytes() == (tmp_path / "b.xml").read_bytes()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.xml", "b.xml"]
-
-
 def test_a_long_connection_goes_on_in_the_next_channel(tmp_path: Path) -> None:
     of = schedule(topology("Ring 4"), "all-reduce", 4 * 60_000, 60)
     report = export_msccl_xml(of, tmp_path / "a.xml")
@@ -152,9 +144,6 @@ def test_an_exchange_in_place_does_not_overwrite_what_is_still_to_be_sent(tmp_pa
     assert verdict.proven
 
 
-@pytest.mark.parametrize(
-    "options", ({"dialect": "nccl"}, {"protocol": "ll"}, {"min_bytes": -1}, {"min_bytes": 2, "max_bytes": 1})
-)
-def test_wrong_options_are_refused(tmp_path: Path, options: dict[str, object]) -> None:
+def test_sizes_the_wrong_way_round_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="MSCCL XML"):
-        export_msccl_xml(schedule(topology(*FULL), "all-gather"), tmp_path / "a.xml", **options)  # type: ignore[arg-type]
+        export_msccl_xml(schedule(topology(*FULL), "all-gather"), tmp_path / "a.xml", min_bytes=2, max_bytes=1)

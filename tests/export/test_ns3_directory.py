@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.command import run
-from helpers.networks import ALL, topology
+from helpers.networks import topology
 from helpers.schedules import schedule
 
 from astra_tacos.collective import make_collective
@@ -116,7 +116,7 @@ def test_what_is_synthesized_on_a_fabric_is_written_for_both_judges(options: str
 @pytest.mark.parametrize("order", [("serial", None), ("window", 2)])
 def test_every_export_keeps_the_link_order_that_was_saved(tmp_path: Path, order: tuple[LinkOrder, int | None]) -> None:
     """That of the run directory, whatever the format; an option overrides it."""
-    made = replace(schedule(topology(*ALL["ring8"])), link_order=None)
+    made = replace(schedule(topology("ring8")), link_order=None)
     link_order, in_flight = order
     run_directory = export_schedule(made, tmp_path / "run", "run-directory", link_order=link_order, in_flight=in_flight).path
     wanted = [path.read_bytes() for path in sorted((run_directory / "collective").iterdir())]
@@ -143,7 +143,7 @@ def test_devices_that_add_are_refused(tmp_path: Path) -> None:
 
 
 def test_the_script_starts_ns3_from_anywhere(tmp_path: Path) -> None:
-    exported = export_schedule(schedule(topology(*ALL["ring8"])), tmp_path / "run", "ns3-directory")
+    exported = export_schedule(schedule(topology("ring8")), tmp_path / "run", "ns3-directory")
     (tmp_path / "ns3").write_text(STAND_IN)
     (tmp_path / "ns3").chmod(0o755)
     environment = os.environ | {"ASTRA_SIM_BIN": "./ns3"}

@@ -46,8 +46,9 @@ def dimension_of(row: Row) -> Dimension:
 
 
 def config(*dimensions: Row, **extension: object) -> NetworkConfig:
-    """A network of dimensions."""
-    return NetworkConfig("test.yml", tuple(map(dimension_of, dimensions)), **extension)  # type: ignore[arg-type]
+    """A network of dimensions, or of those of one of `ALL`."""
+    rows = ALL.get(dimensions[0], dimensions)
+    return NetworkConfig("test.yml", tuple(map(dimension_of, rows)), **extension)  # type: ignore[arg-type]
 
 
 def topology(*dimensions: Row, **extension: object) -> Topology:

@@ -221,6 +221,13 @@ X = {"collective/x": one_step_exchange(2, size=64)}
 XY = {**X, "collective/y": one_step_exchange(2, size=32, tag=10)}
 RUNS_X = {"all-reduce-implementation-custom": ["collective/x"], "all-gather-implementation-custom": ["collective/x"]}
 RUNS_XY = {**RUNS_X, "all-gather-implementation-custom": ["collective/y"]}
+
+
+def of_x(ranks: str, **files: Any) -> dict[str, Any]:
+    """A run whose collectives are played by `collective/x`."""
+    return {"ranks": ranks, "collectives": X, "system": RUNS_X, **files}
+
+
 ROOFLINE = {"roofline-enabled": 1, "peak-perf": 0.001, "local-mem-bw": 1}
 """At most an operation a nanosecond, and a byte a nanosecond."""
 
@@ -386,7 +393,7 @@ STUCK = [
         "never finishes",
     ),
     (
-        {"ranks": "coll 1; send 2 1 | recv 1 0; coll 2 [1]", "collectives": X, "system": RUNS_X},
+        of_x("coll 1; send 2 1 | recv 1 0; coll 2 [1]"),
         "rank 0, node 1 is at node 1 of collective/x, which waits for the message of rank 1, node 0 of collective/x, begun "
         "by rank 1, node 2, which waits for rank 1, node 1, which waits for the message of rank 0, node 2, which waits for its "
         "slot, which is held by rank 0, node 1: a cycle; 1 more rank never finishes",
@@ -397,7 +404,7 @@ STUCK = [
         "event happens on its rank",
     ),
     (
-        {"ranks": "coll 1; coll 2 [1] | coll 1", "collectives": X, "system": RUNS_X},
+        of_x("coll 1; coll 2 [1] | coll 1"),
         "rank 0, node 2 is at node 1 of collective/x, which waits for a message from rank 1 (64 bytes, tag 1)",
     ),
     (
@@ -463,7 +470,7 @@ def with_group(name: str, **files: Any) -> dict[str, Any]:
 
 
 def alone(made: str, **files: Any) -> dict[str, Any]:
-    return {"ranks": f"{made} | comp 0", "collectives": X, "system": RUNS_X, **files}
+    return of_x(f"{made} | comp 0", **files)
 
 
 ROOFLINE_MISSING = {"roofline-enabled": 1, "peak-perf": 1}
@@ -569,7 +576,7 @@ def test_what_stops_astra_sim_is_refused(tmp_path: Path, files: dict[str, Any], 
 
 def test_traces_that_astra_sim_never_opens_make_no_difference(tmp_path: Path) -> None:
     """Of ranks past the network, and of positions past its NPUs, whatever is in them."""
-    files = {"ranks": "coll 1 | coll 1", "collectives": X, "system": RUNS_X}
+    files = of_x("coll 1 | coll 1")
     plain = replay_run(load_files(tmp_path / "plain", files, (("FullyConnected", 2, 50.0, 10.0),)), AWARE)
     run = write_run(tmp_path / "more", RunFiles(**files), (("FullyConnected", 2, 50.0, 10.0),))
     for stray in ("workload/w.2.et", "workload/w.7.et", "collective/x.2.et", "collective/x.9.et"):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
+from helpers.plans import attributes
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,10 +36,6 @@ def written(folder: Path, content: str) -> Path:
     path = folder / "workload.txt"
     path.write_text(content)
     return path
-
-
-def attributes(node: Any) -> dict[str, Any]:
-    return {entry.name: getattr(entry, entry.WhichOneof("value")) for entry in node.attr}
 
 
 def test_layers_become_a_run(tmp_path: Path) -> None:
