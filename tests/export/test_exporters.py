@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from google.protobuf.internal.decoder import _DecodeVarint32
 from helpers.examples import examples
+from helpers.lint_runs import bodies
 from helpers.networks import ALL, topology
 from helpers.schedules import changed, columns, schedule, schedules
 from hypothesis import HealthCheck, given, settings
@@ -171,14 +171,9 @@ def test_protobuf_reads_the_traces_and_the_oracle_finds_their_collective(tmp_pat
     schema = schema_module()
     sent = 0
     for npu in range(of.topology.num_npus):
-        data, at, messages = (tmp_path / "out" / f"{name}.{npu}.et").read_bytes(), 0, []
-        while at < len(data):
-            size, at = _DecodeVarint32(data, at)
-            message = schema.Node() if messages else schema.GlobalMetadata()
-            message.ParseFromString(data[at : at + size])
-            messages.append(message)
-            at += size
-        sent += sum(node.type == schema.COMM_SEND_NODE for node in messages[1:])
+        metadata, *nodes = bodies((tmp_path / "out" / f"{name}.{npu}.et").read_bytes())
+        schema.GlobalMetadata.FromString(metadata)
+        sent += sum(schema.Node.FromString(node).type == schema.COMM_SEND_NODE for node in nodes)
     assert sent == of.num_sends
     verdict = verify_trace(read_trace(tmp_path / "out" / name), collective, of.topology, of.collective.root)
     assert verdict.proven

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from google.protobuf.internal.decoder import _DecodeVarint32
+from helpers.lint_runs import bodies
 from hypothesis import strategies as st
 
 from astra_tacos.run.trace.schema import schema_module
@@ -63,14 +63,9 @@ class ParsedNode:
 
 def parse_rank(folder: Path, rank: int) -> list[ParsedNode]:
     """The nodes of a rank, in the order of the file."""
-    content = (folder / "workload" / f"w.{rank}.et").read_bytes()
-    messages, at = [], 0
-    while at < len(content):
-        size, at = _DecodeVarint32(content, at)
-        messages.append(content[at : at + size])
-        at += size
-    assert _schema.GlobalMetadata.FromString(messages[0]).version == "0.0.4"
-    return [_parsed(_schema.Node.FromString(message)) for message in messages[1:]]
+    metadata, *messages = bodies((folder / "workload" / f"w.{rank}.et").read_bytes())
+    assert _schema.GlobalMetadata.FromString(metadata).version == "0.0.4"
+    return [_parsed(_schema.Node.FromString(message)) for message in messages]
 
 
 def _parsed(node: Any) -> ParsedNode:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from google.protobuf.internal.decoder import _DecodeVarint32
 
 from astra_tacos.run.trace.schema import CommType, NodeType, schema_module
 
@@ -112,6 +113,16 @@ def _prefixed(message: Any) -> bytes:
         prefix.append(size & 127 | 128)
         size >>= 7
     return bytes(prefix) + bytes([size]) + body
+
+
+def bodies(data: bytes) -> list[bytes]:
+    """The messages of a file."""
+    found, at = [], 0
+    while at < len(data):
+        size, at = _DecodeVarint32(data, at)
+        found.append(data[at : at + size])
+        at += size
+    return found
 
 
 Traces = Sequence[Sequence[Node]] | str

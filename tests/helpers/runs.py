@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 from collections.abc import Iterator, Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from helpers.lint_runs import Node, RunFiles, Traces, coll, comp, node, recv, send
 from helpers.networks import Row, dimension_of, sizes_of
 
@@ -35,6 +37,19 @@ PATTERNS = {
 def load_run(folder: Path) -> Run:
     """The run in a folder laid out like those of `golden`."""
     return read_run(RunInputs.in_folder(folder, "w"))
+
+
+def stage_inputs(astra_sim_inputs: Path, folder: Path, block: str, policy: str) -> RunInputs:
+    """A dense transformer by the STAGE generator, with native rings and a roofline, on 16 NPUs of one dimension."""
+    made = astra_sim_inputs.parent / "stage_dense16"
+    if not made.is_dir():
+        pytest.skip(f"NOT TESTED on a whole training step: {made} is missing")
+    system = {"scheduling-policy": policy, "collective-optimization": "baseline", "preferred-dataset-splits": 1}
+    system |= {"roofline-enabled": 1, "peak-perf": 900, "local-mem-bw": 1600}
+    system |= {f"{key}-implementation": ["ring"] for key in PATTERNS}
+    (folder / "system.json").write_text(json.dumps(system))
+    (folder / "network.yml").write_text(f"topology: [{block}]\nnpus_count: [16]\nbandwidth: [50]\nlatency: [500]\n")
+    return RunInputs(made / "workload", folder / "system.json", folder / "network.yml", made / "workload.json", directory=folder)
 
 
 def write_run(folder: Path, files: RunFiles, dimensions: Dimensions | None = None) -> Path:

@@ -27,6 +27,7 @@ from helpers.runs import (
     load_run,
     make_run,
     random_run,
+    stage_inputs,
     write_run,
 )
 from hypothesis import given
@@ -88,20 +89,7 @@ STAGE_FINISH_NS = {
 @pytest.mark.parametrize(("block", "backend"), STAGE_FINISH_NS)
 def test_a_training_step_with_native_collectives(astra_sim_inputs: Path, tmp_path: Path, block: str, backend: str) -> None:
     """A dense transformer by the STAGE generator: data, tensor and pipeline parallel, with a roofline. Times are ASTRA-sim's."""
-    folder = astra_sim_inputs.parent / "stage_dense16"
-    if not folder.is_dir():
-        pytest.skip(f"NOT TESTED on a whole training step: {folder} is missing")
-    system: dict[str, object] = {
-        "scheduling-policy": "LIFO",
-        "collective-optimization": "baseline",
-        "preferred-dataset-splits": 1,
-    }
-    system |= {"roofline-enabled": 1, "peak-perf": 900, "local-mem-bw": 1600}
-    system |= {f"{key}-implementation": ["ring"] for key in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")}
-    (tmp_path / "system.json").write_text(json.dumps(system))
-    lines = (f"topology: [{block}]", "npus_count: [16]", "bandwidth: [50]", "latency: [500]", "")
-    (tmp_path / "network.yml").write_text("\n".join(lines))
-    run = read_run(RunInputs(folder / "workload", tmp_path / "system.json", tmp_path / "network.yml", folder / "workload.json"))
+    run = read_run(stage_inputs(astra_sim_inputs, tmp_path, block, "LIFO"))
     outcome = replay_run(run, backend)
     assert outcome.finish_ns.tolist() == STAGE_FINISH_NS[block, backend]
     assert outcome.compute_ns.tolist() == [168076] * 8 + [169384] * 8

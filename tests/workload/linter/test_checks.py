@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -111,7 +112,6 @@ FILES = [
     Case("F06", FINE, "no such file, nor one of any other rank", "v.0.et", arguments={"workload": "workload/v"}),
     Case("F07", every("comp 0", count=3, npus=(2,)), "files of rank 2 are never read", "w.2.et", WARNING),
     Case("F08", FINE, "byte", "w.1.et", edit=shorten("workload/w.1.et")),
-    Case("F08", "comp 0 | comp 7; comp 7", "a second node has the id 7", "w.1.et"),
     Case("F08", custom([one_step_exchange()[0], []]), "no nodes", "collective/c.1.et"),
     Case("F09", FINE, "gzip", "w.1.et", edit=compress("workload/w.1.et")),
     Case("F10", every("coll 0", system=CUSTOM), "no such file in", "collective/c.0.et"),
@@ -172,13 +172,6 @@ NETWORKS = [
         "w.0.et node 0",
         count=2,
         also=("A14",),
-    ),
-    Case(
-        "N05",
-        "comp 3; send 0 1 [3] size=10 | recv 0 0 size=10",
-        "10 B take a link no time",
-        "w.0.et node 0",
-        WARNING,
     ),
     Case("N06", every("coll 0", count=8, latency=1e15, topology=("Ring",)), "rank 0 takes 1.4e+16 ns", "w.0.et"),
     Case("N06", RunFiles("send 0 1 | recv 0 0", latency=1e19), "rank 0 takes 1e+19 ns or more", "w.0.et"),
@@ -349,7 +342,6 @@ GROUPS = [
         "comm_group.json",
     ),
     Case("G04", every("coll 5 group=7", groups="'1': [0]"), "group 7, which does not exist", "w.0.et node 5", count=2),
-    Case("G05", "coll 5 pg_name=tp | coll 5 pg_name=tp", "pg_name is 'tp'", "w.0.et node 5", count=2),
     Case("G06", every("coll 5 group=1", count=3, groups="'1': [0, 1]"), "uses group 1, whose ranks are 0, 1", "w.2.et node 5"),
     Case("G07", in_group([0, 1, 5], 2), "group 1 holds rank 5, the network has 2 NPUs", "comm_group.json"),
     Case("G08", in_group([0], 2), "ALL_REDUCE in group 1 of one rank never ends", "w.0.et node 0"),
@@ -384,7 +376,6 @@ GROUPS = [
 ]
 
 NODES = [
-    Case("A01", "coll 3 -comm_size | coll 3 -comm_size", "ALL_REDUCE without comm_size", "w.0.et node 3", count=2),
     Case("A01", every("comp 3 tensor_size=64", system=ROOFLINE), "COMP without num_ops", "w.0.et node 3", count=2),
     Case(
         "A01",
@@ -394,43 +385,18 @@ NODES = [
         also=("T04",),
     ),
     Case(
-        "A02",
-        "coll 3 comm_size='4096' | coll 3 comm_size='4096'",
-        "comm_size has a value of a wrong type",
-        "w.0.et node 3",
-        count=2,
-    ),
-    Case("A03", "coll 3 comm_size=None | coll 3 comm_size=None", "comm_size has no value", "w.0.et node 3", count=2),
-    Case("A04", "send 3 1 size=0 | comp 0", "COMM_SEND of 0 bytes", "w.0.et node 3"),
-    Case(
-        "A04",
-        "coll 3 comm_type=ALL_GATHER size=0 | coll 3 comm_type=ALL_GATHER size=0",
-        "ALL_GATHER of 0 bytes",
-        "w.1.et node 3",
-        count=2,
-    ),
-    Case("A05", "coll 3 size=0 | coll 3 size=0", "0 bytes runs as one of 2", "w.0.et node 3", WARNING, count=2),
-    Case(
         "A06",
         "send 3 1 size=1<<60 | comp 0",
         "comm_size is 1,152,921,504,606,846,976",
         "w.0.et node 3",
         also=("M02",),
     ),
-    Case("A06", "comp 3 us=1<<53 | comp 0", "more than ASTRA-sim's clock counts", "w.0.et node 3"),
-    Case("A06", "comp 3 us=1<<43; comp 4 [3] us=1<<43 | comp 0", "for more than 2**53 ns", "w.0.et"),
-    Case("A07", "send 3 1 tag=-5 | recv 0 0 tag=-5", "comm_tag is -5", "w.0.et node 3", count=2),
-    Case("A08", "send 3 5 | comp 0", "sends to rank 5, there are 2", "w.0.et node 3"),
     Case(
         "A08",
         custom([[send(0, 4), recv(1, 1, tag=1)], one_step_exchange()[1]]),
         "sends to position 4, there are 2",
         "collective/c.0.et node 0",
     ),
-    Case("A09", "send 3 0; recv 4 0 | comp 0", "sends to rank 0: itself", "w.0.et node 3", count=2),
-    Case("A10", "send 3 1 comm_src=1 | recv 0 0", "comm_src is 1, in the file of rank 0", "w.0.et node 3"),
-    Case("A11", "coll 3 is_cpu_op=True | coll 3 is_cpu_op=True", "ALL_REDUCE with is_cpu_op", "w.0.et node 3", count=2),
-    Case("A12", "METADATA 3 | comp 0", "METADATA", "w.0.et node 3"),
     Case("A13", "INVALID 3; comp 4 [3] | comp 0", "the rank stalls", "w.0.et node 3", also=("A14",)),
     Case(
         "A13",
@@ -449,16 +415,6 @@ NODES = [
         "COMP of tensor_size 0",
         "w.0.et node 3",
     ),
-    Case("A14", "comp 3 is_cpu_op=True | comp 0", "gets no statistics", "w.0.et node 3", WARNING),
-    Case(
-        "A14",
-        "comp 3 is_cpu_op=True; send 4 1 [3] | recv 0 0",
-        "ASTRA-sim aborts as the rank ends",
-        "w.0.et node 3",
-    ),
-    Case("A15", "coll 3 comm_type=REDUCE | coll 3 comm_type=REDUCE", "REDUCE is not supported", "w.0.et node 3", count=2),
-    Case("A16", "coll 3 comm_type=BROADCAST | coll 3 comm_type=BROADCAST", "takes 1 ns", "w.0.et node 3", WARNING, count=2),
-    Case("A17", "coll 3 involved_dim=[False] | coll 3 involved_dim=[False]", "involves no dimension", "w.0.et node 3", count=2),
     Case("A17", every("coll 3 involved_dim=[True]", count=4, **GRID), "shorter than the 2 dimensions", "w.0.et node 3", count=4),
     Case(
         "A17",
@@ -470,40 +426,9 @@ NODES = [
     Case("A18", every("comp 3 num_ops=0 tensor_size=9", system=ROOFLINE), "num_ops is 0", "w.0.et node 3", count=2),
 ]
 
-DEPENDENCIES = [
-    Case("D01", "comp 3 [9] | comp 0", "depends on a node that does not exist", "w.0.et node 3"),
-    Case("D02", "comp 3 [4]; comp 4 [3] | comp 0", "no node can start", "w.0.et node 4"),
-    Case(
-        "D03",
-        "comp 2; comp 3 [4]; comp 4 [3]; comp 5 [4] | comp 0",
-        "3 of 4 nodes never run",
-        "w.0.et node 4",
-    ),
-    Case("D03", "comp 2; comp 3 [3] | comp 0", "waits for itself (3 -> 3)", "w.0.et node 3"),
-]
+DEPENDENCIES = []
 
 MESSAGES = [
-    Case("M01", "comp 0 | recv 3 0 size=64 tag=7", "64 bytes, tag 7: nothing from rank 0 comes", "w.1.et node 3"),
-    Case("M02", "send 3 1 | comp 0", "rank 1 receives nothing like it", "w.0.et node 3", WARNING),
-    Case(
-        "M03",
-        "send 3 1 size=64 | recv 4 0 size=65",
-        "waits for 65 bytes, tag 0; rank 0, node 3 sends 64 bytes",
-        "w.1.et node 4",
-    ),
-    Case(
-        "M04",
-        "send 3 1 tag=1 | recv 4 0 tag=2",
-        "tag 2; rank 0, node 3 sends 4,096 bytes, tag 1",
-        "w.1.et node 4",
-    ),
-    Case(
-        "M05",
-        "send 3 1; send 4 1 [3] | recv 5 0; recv 6 0",
-        "nodes 5 and 6 receive from rank 0 the same",
-        "w.1.et node 5",
-        WARNING,
-    ),
     Case(
         "M06",
         RunFiles("coll 0; send 1 1 [0] | coll 0; recv 1 0", {"collective/c": one_step_exchange()}, CUSTOM),
@@ -614,7 +539,6 @@ ORDERS = [
         ),
         "waits for itself: rank ",
     ),
-    Case("C04", "coll 1; send 2 1 [1] | recv 1 0; coll 2 [1]", "(receive from rank 0)"),
     Case(
         "C05",
         RunFiles("coll 1 group=1; coll 2 group=2 | coll 2 group=1; coll 1 group=2", groups="{'1': [0, 1], '2': [0, 1]}"),
@@ -650,7 +574,61 @@ ORDERS += [
         "w.1.et node 2",
     )
 ]
-CASES = [*FILES, *NETWORKS, *SYSTEMS, *GROUPS, *NODES, *DEPENDENCIES, *MESSAGES, *CUSTOMS, *ORDERS]
+SHORT = """
+F08!1 comp 0 | comp 7; comp 7 => w.1.et: a second node has the id 7
+N05?1 comp 3; send 0 1 [3] size=10 | recv 0 0 size=10 => w.0.et node 0: 10 B take a link no time
+G05!2 coll 5 pg_name=tp | coll 5 pg_name=tp => w.0.et node 5: pg_name is 'tp'
+A01!2 coll 3 -comm_size | coll 3 -comm_size => w.0.et node 3: ALL_REDUCE without comm_size
+A02!2 coll 3 comm_size='4096' | coll 3 comm_size='4096' => w.0.et node 3: comm_size has a value of a wrong type
+A03!2 coll 3 comm_size=None | coll 3 comm_size=None => w.0.et node 3: comm_size has no value
+A04!1 send 3 1 size=0 | comp 0 => w.0.et node 3: COMM_SEND of 0 bytes
+A04!2 coll 3 comm_type=ALL_GATHER size=0 | coll 3 comm_type=ALL_GATHER size=0 => w.1.et node 3: ALL_GATHER of 0 bytes
+A05?2 coll 3 size=0 | coll 3 size=0 => w.0.et node 3: 0 bytes runs as one of 2
+A06!1 comp 3 us=1<<53 | comp 0 => w.0.et node 3: more than ASTRA-sim's clock counts
+A06!1 comp 3 us=1<<43; comp 4 [3] us=1<<43 | comp 0 => w.0.et: for more than 2**53 ns
+A07!2 send 3 1 tag=-5 | recv 0 0 tag=-5 => w.0.et node 3: comm_tag is -5
+A08!1 send 3 5 | comp 0 => w.0.et node 3: sends to rank 5, there are 2
+A09!2 send 3 0; recv 4 0 | comp 0 => w.0.et node 3: sends to rank 0: itself
+A10!1 send 3 1 comm_src=1 | recv 0 0 => w.0.et node 3: comm_src is 1, in the file of rank 0
+A11!2 coll 3 is_cpu_op=True | coll 3 is_cpu_op=True => w.0.et node 3: ALL_REDUCE with is_cpu_op
+A12!1 METADATA 3 | comp 0 => w.0.et node 3: METADATA
+A14?1 comp 3 is_cpu_op=True | comp 0 => w.0.et node 3: gets no statistics
+A14!1 comp 3 is_cpu_op=True; send 4 1 [3] | recv 0 0 => w.0.et node 3: ASTRA-sim aborts as the rank ends
+A15!2 coll 3 comm_type=REDUCE | coll 3 comm_type=REDUCE => w.0.et node 3: REDUCE is not supported
+A16?2 coll 3 comm_type=BROADCAST | coll 3 comm_type=BROADCAST => w.0.et node 3: takes 1 ns
+A17!2 coll 3 involved_dim=[False] | coll 3 involved_dim=[False] => w.0.et node 3: involves no dimension
+D01!1 comp 3 [9] | comp 0 => w.0.et node 3: depends on a node that does not exist
+D02!1 comp 3 [4]; comp 4 [3] | comp 0 => w.0.et node 4: no node can start
+D03!1 comp 2; comp 3 [4]; comp 4 [3]; comp 5 [4] | comp 0 => w.0.et node 4: 3 of 4 nodes never run
+D03!1 comp 2; comp 3 [3] | comp 0 => w.0.et node 3: waits for itself (3 -> 3)
+M01!1 comp 0 | recv 3 0 size=64 tag=7 => w.1.et node 3: 64 bytes, tag 7: nothing from rank 0 comes
+M02?1 send 3 1 | comp 0 => w.0.et node 3: rank 1 receives nothing like it
+M03!1 send 3 1 size=64 | recv 4 0 size=65 => w.1.et node 4: waits for 65 bytes, tag 0; rank 0, node 3 sends 64 bytes
+M04!1 send 3 1 tag=1 | recv 4 0 tag=2 => w.1.et node 4: tag 2; rank 0, node 3 sends 4,096 bytes, tag 1
+M05?1 send 3 1; send 4 1 [3] | recv 5 0; recv 6 0 => w.1.et node 5: nodes 5 and 6 receive from rank 0 the same
+C04!1 coll 1; send 2 1 [1] | recv 1 0; coll 2 [1] => : (receive from rank 0)
+"""
+"""Code, error or warning (?), how many, the run, how the place ends, and what is said there."""
+
+
+def case_of(line: str) -> Case:
+    head, run, where, says = re.fullmatch(r"(\S+) (.*) => (.*?): (.*)", line).groups()  # type: ignore[union-attr]
+    code, is_warning, count = head[:3], head[3] == "?", int(head[4:])
+    return Case(code, run, says, where, WARNING if is_warning else Severity.ERROR, count=count)
+
+
+CASES = [
+    *FILES,
+    *NETWORKS,
+    *SYSTEMS,
+    *GROUPS,
+    *NODES,
+    *DEPENDENCIES,
+    *MESSAGES,
+    *CUSTOMS,
+    *ORDERS,
+    *map(case_of, SHORT.strip().splitlines()),
+]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.code}-{case.says[:40]}")
