@@ -22,7 +22,7 @@ def started_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_its_run_is_linted_and_replayed_at_once() -> None:
-    write_network(Path("n.yml"), ("Ring", 4), ("Switch", 4))
+    write_network(Path("n.yml"), "Ring 4", "Switch 4")
     arguments = f"generate --output run --network n.yml --dp 4 --tp 2 --pp 2 --ep 2 --experts 4 --top-k 2 {SMALL}"
     status, out, err = invoke(arguments)
     assert (status, err) == (0, "")
@@ -34,7 +34,7 @@ def test_its_run_is_linted_and_replayed_at_once() -> None:
 
 
 def test_answers_carry_the_error_of_the_network() -> None:
-    write_network(Path("n.yml"), ("Ring", 4))
+    write_network(Path("n.yml"), "Ring 4")
     Path("n.yml").write_text("astra_tacos: { error: 0.063 }\n" + Path("n.yml").read_text())
     _, out, _ = invoke(f"generate --output run --network n.yml --dp 4 {SMALL}")
     found = re.search(r"^  replay +astra-tacos replay (.*)$", out.replace("\\\n", ""), re.MULTILINE)
@@ -102,13 +102,13 @@ def test_the_shipped_workloads_are_generated_as_their_readme_says(name: str) -> 
     ],
 )
 def test_bad_input_gets_one_line(more: str, message: str) -> None:
-    write_network(Path("n.yml"), ("Ring", 4))
+    write_network(Path("n.yml"), "Ring 4")
     assert invoke(f"generate --output run {more}") == (BAD_INPUT, "", f"astra-tacos: error: {message}\n")
     assert [path.name for path in Path().iterdir()] == ["n.yml"]
 
 
 def test_a_large_run_is_compact_and_replayed() -> None:
-    write_network(Path("n.yml"), ("FullyConnected", 8), ("Ring", 4), ("Switch", 64))
+    write_network(Path("n.yml"), "FullyConnected 8", "Ring 4", "Switch 64")
     sizes = "--layers 4 --hidden 128 --heads 8 --sequence 512 --vocab 512 --batch 2 --micro-batches 2"
     command = f"generate --output run --dp 64 --tp 8 --pp 4 --order tp,pp,dp {sizes} --network n.yml"
     status, out, err = invoke(command)
@@ -133,7 +133,7 @@ def test_a_large_run_is_compact_and_replayed() -> None:
 
 
 def test_a_compact_run_is_written_rank_by_rank() -> None:
-    write_network(Path("n.yml"), ("FullyConnected", 4), ("Ring", 2), ("Switch", 4))
+    write_network(Path("n.yml"), "FullyConnected 4", "Ring 2", "Switch 4")
     command = f"generate --output run --dp 4 --tp 4 --pp 2 --order tp,pp,dp {SMALL} --micro-batches 2 --network n.yml --compact"
     assert invoke(command)[0] == 0
     assert invoke("plan --compact run --network n.yml --output planned")[0] == 0

@@ -169,7 +169,7 @@ def test_help_is_light() -> None:
 
 def test_replays_of_the_whole_step() -> None:
     """Splits by replays of classes are those by replays of all ranks, and a split takes what `replay` says of its network."""
-    write_network(Path("net.yml"), ("FullyConnected", 4), ("Ring", 2), ("Switch", 4))
+    write_network(Path("net.yml"), "FullyConnected 4", "Ring 2", "Switch 4")
     sizes = "--dp 4 --tp 4 --pp 2 --order tp,pp,dp --layers 4 --hidden 512 --heads 8 --sequence 128 --vocab 512 --micro-batches 2"
     assert invoke(f"generate --output run {sizes} --network net.yml --compact")[0] == 0
     assert invoke("export run --network net.yml --format run --output all")[0] == 0

@@ -77,11 +77,12 @@ def _parsed(node: Any) -> ParsedNode:
     )
 
 
-def write_network(path: Path, *dimensions: tuple[str, int], bandwidth: float = 10.0, latency: float = 500.0) -> Path:
-    """A network of these building blocks."""
+def write_network(path: Path, *dimensions: tuple[str, int] | str, bandwidth: float = 10.0, latency: float = 500.0) -> Path:
+    """A network of these building blocks, each with its size, as a pair or as text."""
+    pairs = [row.split() if isinstance(row, str) else row for row in dimensions]
     columns: dict[str, Sequence[object]] = {
-        "topology": [block for block, _ in dimensions],
-        "npus_count": [size for _, size in dimensions],
+        "topology": [block for block, _ in pairs],
+        "npus_count": [size for _, size in pairs],
         "bandwidth": [bandwidth] * len(dimensions),
         "latency": [latency] * len(dimensions),
     }

@@ -30,8 +30,10 @@ BYTE_PER_NS = 1e9 / 2**30
 """A bandwidth in GiB/s at which a byte takes a nanosecond."""
 
 
-def network(*dimensions: tuple[str, int], bandwidth: float = BYTE_PER_NS, latency: float = 10.0, **rest: Any) -> NetworkConfig:
-    return NetworkConfig("net.yml", tuple(Dimension(block, size, bandwidth, latency) for block, size in dimensions), **rest)
+def network(*dimensions: str, bandwidth: float = BYTE_PER_NS, latency: float = 10.0, **rest: Any) -> NetworkConfig:
+    return NetworkConfig(
+        "net.yml", tuple(Dimension(block, int(size), bandwidth, latency) for block, size in map(str.split, dimensions)), **rest
+    )
 
 
 def read_nodes(directory: str | Path, ranks: Traces) -> Trace:
@@ -71,7 +73,7 @@ def test_nodes_set_free_together_are_issued_as_in_astra_sim(tmp_path: Path) -> N
     sends = [send(node_id, 1 + i, [100], 10_000) for i, node_id in enumerate(FREE_IDS)]
     sends += [send(node_id, 15 + i, [200], 10_000) for i, node_id in enumerate((5, 18, 31, 44, 57))]
     ranks = [[comp(100), comp(200, us=50), *sends]] + [[recv(0, 0, size=10_000)] for _ in range(19)]
-    replay = replay_trace(read_nodes(tmp_path, ranks), network(("Switch", 20), bandwidth=10.0, latency=100.0), AWARE)
+    replay = replay_trace(read_nodes(tmp_path, ranks), network("Switch 20", bandwidth=10.0, latency=100.0), AWARE)
     first = [12372, 3993, 4924, 5855, 7717, 8648, 10510, 11441, 13303, 14234, 9579, 15165, 3062, 6786]
     assert replay.finish_ns.tolist() == [55786, *first, 52062, 52993, 53924, 54855, 55786]
 
@@ -80,7 +82,7 @@ def test_first_nodes_are_issued_as_in_astra_sim(tmp_path: Path) -> None:
     # Finish times are ASTRA-sim's. The first node of the file waits for later ones, and so brings them forward.
     sends = [send(node_id, 1 + i, size=10_000) for i, node_id in enumerate(FREE_IDS)]
     ranks = [[comp(500, [1, 20, 42], us=0), *sends]] + [[recv(0, 0, size=10_000)] for _ in range(14)]
-    replay = replay_trace(read_nodes(tmp_path, ranks), network(("Switch", 15), bandwidth=10.0, latency=100.0), AWARE)
+    replay = replay_trace(read_nodes(tmp_path, ranks), network("Switch 15", bandwidth=10.0, latency=100.0), AWARE)
     rest = [13234, 5786, 6717, 4855, 8579, 7648, 11372, 12303, 14165, 9510, 10441, 2062, 2993, 3924]
     assert replay.finish_ns.tolist() == [14165, *rest]
 
@@ -116,7 +118,7 @@ def two_hops_and_a_queue(directory: Path) -> Trace:
 
 
 def test_congestion_aware_by_hand(tmp_path: Path) -> None:
-    replay = replay_trace(two_hops_and_a_queue(tmp_path), network(("Ring", 4)), AWARE)
+    replay = replay_trace(two_hops_and_a_queue(tmp_path), network("Ring 4"), AWARE)
     # The 100 bytes reach 1 at 110 and 2 at 220 (a tie goes clockwise); the 50 bytes start at 100 and arrive at 160.
     assert replay.finish_ns.tolist() == [220, 1160, 1220, 3000]
     assert replay.node_issue_ns.tolist() == [0, 0, 0, 160, 0, 220, 0, 0, 1]
@@ -134,7 +136,7 @@ def link_rows(replay: TraceReplay) -> list[tuple[int, ...]]:
 
 
 def test_congestion_unaware_by_hand(tmp_path: Path) -> None:
-    replay = replay_trace(two_hops_and_a_queue(tmp_path), network(("Ring", 4)), UNAWARE)
+    replay = replay_trace(two_hops_and_a_queue(tmp_path), network("Ring 4"), UNAWARE)
     assert replay.finish_ns.tolist() == [120, 1060, 1120, 3000]
     assert replay.link_src.size == replay.link_bytes.size == 0
 
@@ -144,11 +146,11 @@ def test_congestion_unaware_by_hand(tmp_path: Path) -> None:
 
 def test_overrides_and_failures_count(tmp_path: Path) -> None:
     trace = read_nodes(tmp_path, "send 0 1 size=100 | |")
-    slow = network(("Ring", 3), link_overrides=(LinkSpec(0, 1, None, 500.0),))
+    slow = network("Ring 3", link_overrides=(LinkSpec(0, 1, None, 500.0),))
     assert replay_trace(trace, slow, AWARE).finish_ns[0] == 600
     with pytest.raises(ConfigError, match=r"net\.yml: astra_tacos\.link_overrides is beyond the congestion-unaware backend"):
         replay_trace(trace, slow, UNAWARE)
-    failed = network(("Ring", 3), failed_links=((0, 1),))
+    failed = network("Ring 3", failed_links=((0, 1),))
     assert replay_trace(trace, failed, AWARE).finish_ns[0] == 220  # over rank 2
     assert replay_trace(trace, failed, UNAWARE).finish_ns[0] == 110
 
@@ -207,7 +209,7 @@ BAD_INPUT = [
 @pytest.mark.parametrize(("ranks", "message"), STUCK + BAD_INPUT)
 def test_errors(tmp_path: Path, ranks: str, message: str, backend: str) -> None:
     error = ReplayError if (ranks, message) in STUCK else ConfigError
-    said = refusal(replay_trace, read_nodes(tmp_path, ranks), network(("FullyConnected", 2)), backend, error=error)
+    said = refusal(replay_trace, read_nodes(tmp_path, ranks), network("FullyConnected 2"), backend, error=error)
     assert said.startswith(f"{tmp_path / 't'}: ") and message in said
 
 
@@ -215,18 +217,18 @@ def test_a_long_chain_of_waits_is_shortened(tmp_path: Path) -> None:
     nodes = [comp(i, [i + 1]) for i in range(50)]
     ranks = [[recv(0, 1)], [send(60, 0, [0]), *nodes, recv(50, 0)]]
     with pytest.raises(ReplayError, match=r"rank 0, node 0 waits for .* through 50 more, .* waits for a message") as caught:
-        replay_trace(read_nodes(tmp_path, ranks), network(("FullyConnected", 2)), AWARE)
+        replay_trace(read_nodes(tmp_path, ranks), network("FullyConnected 2"), AWARE)
     assert len(str(caught.value)) < 600
 
 
 def test_a_replay_of_many_years_is_refused(tmp_path: Path) -> None:
     nodes = "comp 0 us=1<<50; comp 1 [0] us=1<<50; comp 2 [1] us=1<<50 |"
     with pytest.raises(ConfigError, match=r"beyond 2\*\*61 ns, expected less"):
-        replay_trace(read_nodes(tmp_path, nodes), network(("FullyConnected", 2)), AWARE)
+        replay_trace(read_nodes(tmp_path, nodes), network("FullyConnected 2"), AWARE)
 
 
 def test_a_send_under_1_ns_at_time_0_stops(tmp_path: Path) -> None:
-    fast = network(("Ring", 4), bandwidth=100.0, latency=500.0)
+    fast = network("Ring 4", bandwidth=100.0, latency=500.0)
     with pytest.raises(ConfigError, match=r"rank 0, node 0 sends 10 bytes at time 0 in under 1 ns of net"):
         replay_trace(read_nodes(tmp_path, "send 0 1 size=10 | | |"), fast, AWARE)
     late = read_nodes(tmp_path, "comp 0 us=0; send 1 1 [0] size=10 | | |")
@@ -236,21 +238,21 @@ def test_a_send_under_1_ns_at_time_0_stops(tmp_path: Path) -> None:
 def test_unknown_backend(tmp_path: Path) -> None:
     trace = read_nodes(tmp_path, "|")
     with pytest.raises(ConfigError, match="backend: found 'ns3', expected congestion-aware or congestion-unaware"):
-        replay_trace(trace, network(("Ring", 2)), "ns3")
+        replay_trace(trace, network("Ring 2"), "ns3")
 
 
 # ---- Against the twin ----
 
 NETWORKS = [
-    network(("Ring", 2)),
-    network(("Ring", 6), bandwidth=0.7, latency=0.0),
-    network(("Ring", 5), bandwidth=3.3, latency=12.3),
-    network(("Switch", 4)),
-    network(("FullyConnected", 4), latency=0.5),
-    network(("Mesh", 5)),
-    network(("Ring", 3), ("Switch", 2)),
-    network(("Switch", 2), ("Ring", 4), bandwidth=1.7, latency=7.9),
-    network(("Mesh", 2), ("FullyConnected", 2), ("Ring", 3)),
+    network("Ring 2"),
+    network("Ring 6", bandwidth=0.7, latency=0.0),
+    network("Ring 5", bandwidth=3.3, latency=12.3),
+    network("Switch 4"),
+    network("FullyConnected 4", latency=0.5),
+    network("Mesh 5"),
+    network("Ring 3", "Switch 2"),
+    network("Switch 2", "Ring 4", bandwidth=1.7, latency=7.9),
+    network("Mesh 2", "FullyConnected 2", "Ring 3"),
 ]
 
 
@@ -309,7 +311,7 @@ def test_equals_the_twin(case: tuple[NetworkConfig, list[list[Any]]], backend: s
 
 
 @pytest.mark.parametrize("wide", [False, True])
-@pytest.mark.parametrize("net", [*NETWORKS, network(("Ring", 8), latency=0.0), network(("Switch", 6), latency=0.0)])
+@pytest.mark.parametrize("net", [*NETWORKS, network("Ring 8", latency=0.0), network("Switch 6", latency=0.0)])
 def test_equals_the_twin_when_crowded(tmp_path: Path, net: NetworkConfig, wide: bool) -> None:
     """Many equal messages and computations: only the order of events at one instant tells who queues first.
 

@@ -61,7 +61,7 @@ def test_a_longer_node_of_the_path_ends_the_run_later(backend: str, tmp_path: Pa
     for number, parallelism in enumerate(every if backend == "congestion-unaware" else every[:1]):
         folder = tmp_path / str(number)
         folder.mkdir()
-        network = write_network(folder / "n.yml", ("Ring", 4), bandwidth=5)
+        network = write_network(folder / "n.yml", "Ring 4", bandwidth=5)
         step = Step(small_model(hidden=256, ffn=1024, layers=2), parallelism, micro_batches=2, batch=4)
         device = Device(peak_tflops=20, writes_durations=True)
         made = generate(step, folder / "run", device, network)

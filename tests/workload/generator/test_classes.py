@@ -25,9 +25,9 @@ DENSE = Step(small_model(), Parallelism(4, 2, 4), 4)
 EXPERTS = Step(small_model(experts=4, top_k=2), Parallelism(8, 2, 2, 4, ("ep", "tp", "pp", "dp")), 2, buckets=2)
 INTERLEAVED = Step(small_model(), Parallelism(4, 4, 2), 4, virtual_stages=2)
 SHAPES = {
-    "of the axes": (("FullyConnected", 2), ("Ring", 4), ("Switch", 4)),
-    "one": (("Ring", 32),),
-    "other": (("Switch", 8), ("Ring", 4)),
+    "of the axes": ("FullyConnected 2", "Ring 4", "Switch 4"),
+    "one": ("Ring 32",),
+    "other": ("Switch 8", "Ring 4"),
 }
 
 
@@ -36,7 +36,7 @@ def written(tmp_path: Path) -> CompactRun:
     return make(DENSE, SHAPES["of the axes"], tmp_path)
 
 
-def make(step: Step, shape: tuple[tuple[str, int], ...], folder: Path) -> CompactRun:
+def make(step: Step, shape: tuple[str, ...], folder: Path) -> CompactRun:
     """A small run, written as a large one is."""
     network = folder / "n.yml"
     write_network(network, *shape)
@@ -77,7 +77,7 @@ def test_ranks_end_as_in_the_ordinary_run(step: Step, shape: str, tmp_path: Path
 
 def test_a_run_of_more_than_1024_ranks_is_compact(tmp_path: Path) -> None:
     network = tmp_path / "n.yml"
-    write_network(network, ("FullyConnected", 8), ("Ring", 4), ("Switch", 64))
+    write_network(network, "FullyConnected 8", "Ring 4", "Switch 64")
     step = Step(small_model(sequence=512, hidden=128, ffn=512), Parallelism(64, 8, 4, 1, ("tp", "pp", "ep", "dp")), 2, 2)
     run = generate(step, tmp_path / "run", network=network)
     assert sorted(path.name for path in (run.path / "classes").iterdir()) == [f"w.{number}.et" for number in range(4)]

@@ -59,7 +59,7 @@ def test_ddp_makes_these_buckets(
 
 
 def test_dlrm_exchanges_vectors_and_reduces_its_mlps(tmp_path: Path) -> None:
-    network = write_network(tmp_path / "n.yml", ("Ring", 4))
+    network = write_network(tmp_path / "n.yml", "Ring 4")
     generate(LayeredStep(LAYERED_MODELS["dlrm"](), Parallelism(dp=4), batch=64, steps=2), tmp_path / "run", network=network)
     nodes = {node.name: node for node in parse_rank(tmp_path / "run", 0)}
     assert nodes["step0_mb0_tables_forward_all_to_all_layer0"]["comm_size"] == 64 * 26 * 128 * 4
@@ -71,7 +71,7 @@ def test_dlrm_exchanges_vectors_and_reduces_its_mlps(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sharded", [False, True])
 def test_several_steps_of_a_transformer_end(sharded: bool, tmp_path: Path) -> None:
-    network = write_network(tmp_path / "n.yml", ("FullyConnected", 8))
+    network = write_network(tmp_path / "n.yml", "FullyConnected 8")
     times = []
     for count in (1, 3):
         step = Step(

@@ -30,7 +30,7 @@ def generated(folder: Path, *options: str) -> RunInputs:
 
 
 def test_a_placed_run_is_the_same_run_elsewhere(tmp_path: Path) -> None:
-    write_network(tmp_path / "network.yml", ("Ring", 4), ("Ring", 4))
+    write_network(tmp_path / "network.yml", "Ring 4", "Ring 4")
     own, placed = generated(tmp_path / "own"), generated(tmp_path / "placed", "--placement", ROWS)
     npu = Parallelism(4, 2, 2, 1, placement=read_placement(ROWS)).npu
     assert sorted(npu.tolist()) == list(range(16))
@@ -64,7 +64,7 @@ def test_matrices_of_other_degrees_are_refused(text: str) -> None:
 
 
 def test_bad_placements_are_one_line(tmp_path: Path) -> None:
-    write_network(tmp_path / "network.yml", ("Ring", 2), ("Ring", 8))
+    write_network(tmp_path / "network.yml", "Ring 2", "Ring 8")
     for text, found in (("tp=2", "expected an axis and its parts"), (ROWS, "levels of 4 x 4, outermost first, expected 8 x 2")):
         options = ["--output", "run", *SIZES, "--network", "network.yml", "--placement", text]
         done = command("generate", *options, cwd=tmp_path)

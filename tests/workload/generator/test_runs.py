@@ -114,7 +114,7 @@ def test_a_pipeline_takes_as_long_as_its_bubble_says(schedule: str, tmp_path: Pa
 
 def test_durations_are_those_of_the_roofline(tmp_path: Path) -> None:
     step = Step(small_model(hidden=512, ffn=2048), Parallelism(tp=4), micro_batches=2, batch=4)
-    network = write_network(tmp_path / "n.yml", ("Ring", 4))
+    network = write_network(tmp_path / "n.yml", "Ring 4")
     times = []
     for writes_durations in (False, True):
         device = Device(peak_tflops=0.5, memory_gbps=20, writes_durations=writes_durations)

@@ -1,4 +1,4 @@
-"""YAML means what it means to ASTRA-sim, which reads it by yaml-cpp; what yaml-cpp says was recorded from its release 0.7."""
+"""YAML means what it means to ASTRA-sim, which reads it by yaml-cpp; what yaml-cpp says was recorded from its release 0.7. And XML."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from astra_tacos.network.network_config import read_network
 from astra_tacos.run.system import read_per_node
 from astra_tacos.support import text_files as yaml_text
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import read_yaml_mapping
+from astra_tacos.support.text_files import read_xml, read_yaml_mapping
 
 NUMBERS = """
 8 8 8.0
@@ -170,3 +170,26 @@ def test_values_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert len(read(tmp_path, f"v: [{'1,' * 997}]")["v"]) == 997
     with pytest.raises(ConfigError, match=r"line 1, column \d+: more than 1,000 values"):
         read(tmp_path, f"v: [{'1,' * 998}]")
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    (
+        ("", "not XML"),
+        ("<a", "not XML"),
+        ('<?xml version="1.0" encoding="klingon"?><a/>', "not XML (unknown encoding"),
+        ('<?xml version="1.0"?><!DOCTYPE a><a/>', "document type or entities"),
+        ("<b/>", "found element 'b', expected 'a'"),
+        (f"<a>{'x' * 200}</a>", "larger than 100 bytes, expected an example"),
+    ),
+)
+def test_bad_xml_gets_one_line(tmp_path: Path, text: str, expected: str) -> None:
+    path = tmp_path / "some.xml"
+    path.write_text(text, encoding="utf-8")
+    assert expected in refusal(read_xml, path, 100, "an example", "a")
+
+
+def test_the_root_element_is_returned(tmp_path: Path) -> None:
+    path = tmp_path / "some.xml"
+    path.write_text("<a><b at='1'/></a>", encoding="utf-8")
+    assert read_xml(path, 100, "an example", "a")[0].get("at") == "1"
