@@ -126,11 +126,14 @@ def bodies(data: bytes) -> list[bytes]:
 
 
 Traces = Sequence[Sequence[Node]] | str
-"""By rank; as text, ranks are parted by `|`."""
+"""By rank; as text, ranks are parted by `|`, and `3 * comp 0` are three of them."""
 
 
 def traces_of(ranks: Traces) -> Sequence[Sequence[Node]]:
-    return [nodes(rank) for rank in ranks.split("|")] if isinstance(ranks, str) else ranks
+    if not isinstance(ranks, str):
+        return ranks
+    parts = [part.rpartition(" * ") for part in ranks.split("|")]
+    return [nodes(text) for count, _, text in parts for _ in range(int(count or 1))]
 
 
 @dataclass
@@ -150,6 +153,10 @@ class RunFiles:
     remote_memory: Mapping[str, object] | str | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.ranks, str):  # with settings as YAML behind ##
+            self.ranks, _, settings = self.ranks.partition(" ## ")
+            for name, value in yaml.safe_load(settings or "{}").items():
+                setattr(self, name, value)
         self.ranks = traces_of(self.ranks)
         for name in ("system", "groups", "per_node", "remote_memory"):
             if isinstance(given := getattr(self, name), str):  # as YAML

@@ -1,4 +1,4 @@
-"""YAML means what it means to ASTRA-sim, which reads it by yaml-cpp; what yaml-cpp says was recorded from its release 0.7. And XML."""
+"""YAML means what it means to ASTRA-sim, which reads it by yaml-cpp (what that says was recorded from its release 0.7); XML."""
 
 from __future__ import annotations
 
