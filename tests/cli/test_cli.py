@@ -74,12 +74,12 @@ def test_a_former_name_is_answered_with_the_command_that_does_it(name: str, tmp_
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [
-        ("compare --frontier --csv x", "--csv is an option of `compare`, not of `compare --frontier`."),
-        ("compare --point 1,1,1", "--point is an option of `compare --frontier`, not of `compare`."),
-        ("compare --frontier --offload", "Got --frontier and --offload, expected at most one of them."),
-        ("plan --only-place --schedule", "--schedule is an option of `plan`, not of `plan --only-place`."),
-    ],
+    {
+        "compare --frontier --csv x": "--csv is an option of `compare`, not of `compare --frontier`.",
+        "compare --point 1,1,1": "--point is an option of `compare --frontier`, not of `compare`.",
+        "compare --frontier --offload": "Got --frontier and --offload, expected at most one of them.",
+        "plan --only-place --schedule": "--schedule is an option of `plan`, not of `plan --only-place`.",
+    }.items(),
 )
 def test_options_of_another_mode_are_refused(arguments: str, message: str, tmp_path: Path) -> None:
     done = run(arguments, cwd=tmp_path)
@@ -160,11 +160,11 @@ def test_the_same_command_gives_the_same_bytes(workspace: Path) -> None:
 
 @pytest.mark.parametrize(
     ("status", "arguments"),
-    [
-        (0, f"synthesize --network ring.yml --size 64KiB {QUICK}"),
-        (1, "verify net/collective/all_reduce --network ring.yml --json"),
-        (2, "synthesize --network none.yml --size 1MiB"),
-    ],
+    {
+        0: f"synthesize --network ring.yml --size 64KiB {QUICK}",
+        1: "verify net/collective/all_reduce --network ring.yml --json",
+        2: "synthesize --network none.yml --size 1MiB",
+    }.items(),
 )
 def test_a_process_leaves_with_what_the_other_tests_see(workspace: Path, status: int, arguments: str) -> None:
     alone, here = run_process(f"{arguments}", cwd=workspace), run(arguments, cwd=workspace)
@@ -273,14 +273,14 @@ def test_replay_agrees_with_the_prediction(workspace: Path, arguments: str) -> N
 
 @pytest.mark.parametrize(
     ("target", "expected"),
-    [
-        ("net.yml", "Ring 2 x Switch 4"),
-        ("net", "predicted ns"),
-        ("net/schedule.npz", "num sends"),
-        ("net/collective/all_reduce", "COMM_SEND"),
-        ("net/workload/all_reduce", "COMM_COLL: 8"),
-        ("net/all_reduce.xml", "all-reduce"),
-    ],
+    {
+        "net.yml": "Ring 2 x Switch 4",
+        "net": "predicted ns",
+        "net/schedule.npz": "num sends",
+        "net/collective/all_reduce": "COMM_SEND",
+        "net/workload/all_reduce": "COMM_COLL: 8",
+        "net/all_reduce.xml": "all-reduce",
+    }.items(),
 )
 def test_inspect(workspace: Path, target: str, expected: str) -> None:
     done = run(f"inspect {target} --verbose", cwd=workspace)
@@ -289,27 +289,27 @@ def test_inspect(workspace: Path, target: str, expected: str) -> None:
     assert answer(f"inspect {target}", workspace)["path"] == target
 
 
-BAD = [
-    ("synthesize --network none.yml --size 1MiB", "none.yml: cannot be read"),
-    ("synthesize --network net.yml --size lots", "size: found 'lots', expected bytes such as"),
-    ("synthesize --network net.yml", "Missing option '--size'"),
-    ("synthesize --network net.yml --size 1MiB --reduce-bandwidth nan", "reduce bandwidth: found nan"),
-    ("synthesize --network net.yml --size 1MiB --output precious", "choose another output"),
-    ("synthesize --network ring.yml --size 64 --chunks-per-npu 8 --synthesizer ring", "less than 1 ns"),
-    ("synthesize --network net.yml --size 1MiB --root 1", "--root is for broadcast, gather, reduce, scatter"),
-    ("verify none", "no such file or trace prefix"),
-    ("verify ring/schedule.npz --network ring.yml", "--network is for traces and XML"),
-    ("replay ring --backend congestion-aware", "--network and --backend are for traces"),
-    ("replay precious/rows.npz", "channel 9999, expected 0 to 7"),
-    ("verify precious/text.txt", "not recognised"),
-    ("replay ring/all_reduce.xml", "a MSCCL XML, expected"),
-    ("replay ring/collective/all_reduce --network net.yml", "traces of 4 ranks, but net.yml has 8 NPUs"),
-    ("inspect precious/no.npz", "not a schedule of astra_tacos"),
-    ("fly", "No such command 'fly'"),
-]
+BAD = {
+    "synthesize --network none.yml --size 1MiB": "none.yml: cannot be read",
+    "synthesize --network net.yml --size lots": "size: found 'lots', expected bytes such as",
+    "synthesize --network net.yml": "Missing option '--size'",
+    "synthesize --network net.yml --size 1MiB --reduce-bandwidth nan": "reduce bandwidth: found nan",
+    "synthesize --network net.yml --size 1MiB --output precious": "choose another output",
+    "synthesize --network ring.yml --size 64 --chunks-per-npu 8 --synthesizer ring": "less than 1 ns",
+    "synthesize --network net.yml --size 1MiB --root 1": "--root is for broadcast, gather, reduce, scatter",
+    "verify none": "no such file or trace prefix",
+    "verify ring/schedule.npz --network ring.yml": "--network is for traces and XML",
+    "replay ring --backend congestion-aware": "--network and --backend are for traces",
+    "replay precious/rows.npz": "channel 9999, expected 0 to 7",
+    "verify precious/text.txt": "not recognised",
+    "replay ring/all_reduce.xml": "a MSCCL XML, expected",
+    "replay ring/collective/all_reduce --network net.yml": "traces of 4 ranks, but net.yml has 8 NPUs",
+    "inspect precious/no.npz": "not a schedule of astra_tacos",
+    "fly": "No such command 'fly'",
+}
 
 
-@pytest.mark.parametrize(("arguments", "expected"), BAD)
+@pytest.mark.parametrize(("arguments", "expected"), BAD.items())
 def test_bad_input_is_one_line_and_exit_2(workspace: Path, arguments: str, expected: str) -> None:
     precious = workspace / "precious"
     precious.mkdir(exist_ok=True)

@@ -124,11 +124,11 @@ def test_every_schedule_is_checked_unless_told_otherwise(network: str, monkeypat
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [
-        ("1KiB", (1024,)),
-        ("64KiB:1MiB", (1 << 16, 1 << 18, 1 << 20)),
-        ("1KiB:20KiB,7", (7, 1024, 4096, 16384)),
-    ],
+    {
+        "1KiB": (1024,),
+        "64KiB:1MiB": (1 << 16, 1 << 18, 1 << 20),
+        "1KiB:20KiB,7": (7, 1024, 4096, 16384),
+    }.items(),
 )
 def test_sizes(text: str, expected: tuple[int, ...]) -> None:
     assert Sizes().convert(text, None, None) == expected
@@ -136,18 +136,15 @@ def test_sizes(text: str, expected: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
-    [
-        ("--sizes lots", "sizes: found 'lots'"),
-        ("--sizes 1MiB:1KiB", "expected the smaller size first"),
-        (f"--sizes {','.join(map(str, range(1, 80)))}", "sizes: found 79, expected at most 64"),
-        (
-            "--sizes 1MiB --synthesizers ring-of-fire",
-            "'ring-of-fire', expected names out of auto, symmetric, tacos",
-        ),
-        ("--sizes 1MiB --csv figure.svg --plot figure.svg", "name the same file twice"),
-        ("--sizes 1MiB --output ring.yml", "ring.yml/compare.csv: cannot be written"),
-        ("--sizes 1MiB --plot figure.bmp", "figure.bmp: expected a name that ends in .svg, .pdf, .png"),
-    ],
+    {
+        "--sizes lots": "sizes: found 'lots'",
+        "--sizes 1MiB:1KiB": "expected the smaller size first",
+        f"--sizes {','.join(map(str, range(1, 80)))}": "sizes: found 79, expected at most 64",
+        "--sizes 1MiB --synthesizers ring-of-fire": "'ring-of-fire', expected names out of auto, symmetric, tacos",
+        "--sizes 1MiB --csv figure.svg --plot figure.svg": "name the same file twice",
+        "--sizes 1MiB --output ring.yml": "ring.yml/compare.csv: cannot be written",
+        "--sizes 1MiB --plot figure.bmp": "figure.bmp: expected a name that ends in .svg, .pdf, .png",
+    }.items(),
 )
 def test_bad_options(network: str, arguments: str, expected: str) -> None:
     done = compare(f"--network {network} {arguments}")

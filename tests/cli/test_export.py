@@ -81,16 +81,16 @@ def test_options(saved: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
-    [
-        ("run --format pdf", "'pdf' is not one of 'run-directory', 'chakra'"),
-        ("missing --format csv", "missing: no such file or trace prefix"),
-        ("run/network.yml --format csv", "run/network.yml: a network, expected a run directory or a schedule"),
-        ("run --format csv -O link-order=serial", "options of csv: found 'link-order', expected none"),
-        ("run --format chakra -O first-tag=499999999", "500,000,111 tags, expected at most 500,000,000"),
-        ("rooted --format msccl-xml -o x", "msccl-xml: found a schedule of broadcast, but the format has no root"),
-        ("run --format csv -o run", "run: is a directory, expected a file to write"),
-        ("run --format chakra -o run", "run: exists and is not a chakra directory of astra_tacos"),
-    ],
+    {
+        "run --format pdf": "'pdf' is not one of 'run-directory', 'chakra'",
+        "missing --format csv": "missing: no such file or trace prefix",
+        "run/network.yml --format csv": "run/network.yml: a network, expected a run directory or a schedule",
+        "run --format csv -O link-order=serial": "options of csv: found 'link-order', expected none",
+        "run --format chakra -O first-tag=499999999": "500,000,111 tags, expected at most 500,000,000",
+        "rooted --format msccl-xml -o x": "msccl-xml: found a schedule of broadcast, but the format has no root",
+        "run --format csv -o run": "run: is a directory, expected a file to write",
+        "run --format chakra -o run": "run: exists and is not a chakra directory of astra_tacos",
+    }.items(),
 )
 def test_bad_input_is_one_line_and_exit_2(saved: Path, arguments: str, expected: str, capsys: pytest.CaptureFixture[str]) -> None:
     write_run_directory(schedule(topology("ring8"), "broadcast"), "rooted")

@@ -158,16 +158,16 @@ def test_a_compact_run_is_written_rank_by_rank() -> None:
     assert invoke("lint --workload run")[0] == BAD_INPUT
     Path("run/system.json").write_text(json.dumps(system))
     Path("f.yml").write_text(Path("n.yml").read_text() + "astra_tacos: { failed_links: [[0, 1]] }\n")
-    for command, message in (
-        ("lint --fix --workload run --network n.yml --output fixed", "is a compact run, expected the ordinary one"),
-        ("replay run --network n.yml --csv same --output same", " same: given twice, expected another directory (--output)\n"),
-        ("replay run --network n.yml --slow 0:2 --slow 0:3", "expected one factor for each"),
-        ("replay run --network n.yml --backend astra-sim", "`export run --format run` writes it"),
-        ("export run --network n.yml --format run --output other -O a=b", "the format run has no options"),
-        ("plan --compact run --network f.yml --output failed", "f.yml: the network does not look the same"),
-        ("export run --network n.yml --format run --output all_run0", "astra-tacos: error: all_run0: "),
-        ("replay run --network n.yml --slow 32:2", "astra-tacos: error: --slow: found rank 32, expected one below 32\n"),
-    ):
+    for command, message in {
+        "lint --fix --workload run --network n.yml --output fixed": "is a compact run, expected the ordinary one",
+        "replay run --network n.yml --csv same --output same": " same: given twice, expected another directory (--output)\n",
+        "replay run --network n.yml --slow 0:2 --slow 0:3": "expected one factor for each",
+        "replay run --network n.yml --backend astra-sim": "`export run --format run` writes it",
+        "export run --network n.yml --format run --output other -O a=b": "the format run has no options",
+        "plan --compact run --network f.yml --output failed": "f.yml: the network does not look the same",
+        "export run --network n.yml --format run --output all_run0": "astra-tacos: error: all_run0: ",
+        "replay run --network n.yml --slow 32:2": "astra-tacos: error: --slow: found rank 32, expected one below 32\n",
+    }.items():
         status, _, err = invoke(command)
         assert status == BAD_INPUT and message in err
     assert "--baseline" in invoke("plan --compact --help")[1]

@@ -73,7 +73,7 @@ def test_files_that_are_not_there_are_findings(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("more", "says"),
-    [("--backend garnet", "garnet"), ("--directory nowhere", "nowhere"), ("--explain Z99", "No such code: Z99")],
+    {"--backend garnet": "garnet", "--directory nowhere": "nowhere", "--explain Z99": "No such code: Z99"}.items(),
 )
 def test_bad_options(tmp_path: Path, more: str, says: str) -> None:
     status, _, err = lint(FINE, tmp_path, more)

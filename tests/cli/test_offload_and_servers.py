@@ -72,12 +72,12 @@ def test_helpers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [
-        ("synthesize --size 1MiB --helpers 9", "helpers: found NPU 9"),
-        ("synthesize --size 1MiB --helpers 0:6", "helpers: found 7 of 8 NPUs"),
-        ("compare --offload --npus 9", "found 9 NPUs to take part, expected 2 to 8"),
-        ("compare --offload --npus 2:1", "from the lower to the higher"),
-    ],
+    {
+        "synthesize --size 1MiB --helpers 9": "helpers: found NPU 9",
+        "synthesize --size 1MiB --helpers 0:6": "helpers: found 7 of 8 NPUs",
+        "compare --offload --npus 9": "found 9 NPUs to take part, expected 2 to 8",
+        "compare --offload --npus 2:1": "from the lower to the higher",
+    }.items(),
 )
 def test_bad_options(arguments: str, message: str, tmp_path: Path) -> None:
     result = run(tmp_path, f"{arguments} --network {star(tmp_path)}")

@@ -122,22 +122,19 @@ def test_the_tutorial() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [
-        ("", "nothing limits B0, expected --total-bandwidth, --budget-cost or a --constraint"),
-        ("--total-bandwidth 10 --constraint 'B0 >= 11'", "no split of at least 0.1 GB/s each satisfies total == 10.0; B0 >= 11"),
-        (
-            "--total-bandwidth 10 --constraint 'B2 <= 1'",
-            "constraint 'B2 <= 1': found the name B2, which has no value here",
-        ),
-        ("--total-bandwidth nan", "total bandwidth: found nan, expected a number above 0"),
-        ("--total-bandwidth 10 --min-bandwidth -1", "least bandwidth: found -1, expected a number above 0"),
-        ("--total-bandwidth 10 --latency -1", "latency: found -1, expected"),
-        ("--total-bandwidth 10 --synthesizer magic", "synthesizer: found 'magic', expected symmetric or "),
-        ("--total-bandwidth 10 --output n.yml", "n.yml is given twice"),
-        ("--total-bandwidth 10 --output .", "is a directory, expected a file"),
-        ("--network n.yml", "Expected one of '--libra-network' and '--network'"),
-        ("--system s.json --total-bandwidth 10", "--system, --comm-group and --remote-memory are for traces"),
-    ],
+    {
+        "": "nothing limits B0, expected --total-bandwidth, --budget-cost or a --constraint",
+        "--total-bandwidth 10 --constraint 'B0 >= 11'": "no split of at least 0.1 GB/s each satisfies total == 10.0; B0 >= 11",
+        "--total-bandwidth 10 --constraint 'B2 <= 1'": "constraint 'B2 <= 1': found the name B2, which has no value here",
+        "--total-bandwidth nan": "total bandwidth: found nan, expected a number above 0",
+        "--total-bandwidth 10 --min-bandwidth -1": "least bandwidth: found -1, expected a number above 0",
+        "--total-bandwidth 10 --latency -1": "latency: found -1, expected",
+        "--total-bandwidth 10 --synthesizer magic": "synthesizer: found 'magic', expected symmetric or ",
+        "--total-bandwidth 10 --output n.yml": "n.yml is given twice",
+        "--total-bandwidth 10 --output .": "is a directory, expected a file",
+        "--network n.yml": "Expected one of '--libra-network' and '--network'",
+        "--system s.json --total-bandwidth 10": "--system, --comm-group and --remote-memory are for traces",
+    }.items(),
 )
 def test_bad_options(arguments: str, message: str) -> None:
     status, out, err = invoke(f"{COMMAND} {arguments}")

@@ -110,12 +110,12 @@ def test_every_kind_of_input_is_drawn(here: Path, what: str) -> None:
 
 @pytest.mark.parametrize(
     ("what", "expected"),
-    [
-        ("report run -o x.svg --title a", "--title is for pages (.html)."),
-        ("report run -o x.html --width single", "--width is for figures."),
-        ("report torus.yml -o x.svg --chunk 0", "--chunk is not for figures of the kind topology."),
-        ("plot topology torus.yml -o x.svg", "plot is gone: `astra-tacos report INPUT -o x.svg` does the same."),
-    ],
+    {
+        "report run -o x.svg --title a": "--title is for pages (.html).",
+        "report run -o x.html --width single": "--width is for figures.",
+        "report torus.yml -o x.svg --chunk 0": "--chunk is not for figures of the kind topology.",
+        "plot topology torus.yml -o x.svg": "plot is gone: `astra-tacos report INPUT -o x.svg` does the same.",
+    }.items(),
 )
 def test_an_option_of_the_other_kind_of_output_is_refused(here: Path, what: str, expected: str) -> None:
     done = invoke(what)
@@ -137,35 +137,28 @@ def test_rows_of_a_comparison_come_back_as_they_were(here: Path) -> None:
 
 @pytest.mark.parametrize(
     ("what", "expected"),
-    [
-        ("torus.yml --kind topology -o x.bmp", "x.bmp: expected a name that ends in .html, .svg, .pdf, .png"),
-        (
-            "none.yml --kind topology -o x.svg",
-            "none.yml: no such file or directory, expected a network (.yml), a schedule (.npz)",
+    {
+        "torus.yml --kind topology -o x.bmp": "x.bmp: expected a name that ends in .html, .svg, .pdf, .png",
+        "none.yml --kind topology -o x.svg": "none.yml: no such file or directory, expected a network (.yml), a schedule (.npz)",
+        "compared --kind topology -o x.svg": "compared: a directory without schedule.npz, expected a network",
+        "torus.yml --kind timeline -o x.svg": (
+            "torus.yml: found a network, expected a schedule (.npz), or the directory of synthesize"
         ),
-        ("compared --kind topology -o x.svg", "compared: a directory without schedule.npz, expected a network"),
-        (
-            "torus.yml --kind timeline -o x.svg",
-            "torus.yml: found a network, expected a schedule (.npz), or the directory of synthesize",
+        "run --kind timeline --chunk 16 -o x.svg": "chunk: found 16, expected 0 to 15",
+        "run --kind compare -o x.svg": "run: has no compare.csv or compare.json",
+        "run --kind lines -o x.svg": "run: has no sweep.parquet, expected the output of `astra-tacos sweep`",
+        "swept --where sise>1 -o x.svg": (
+            "--where 'sise>1': found 'sise', expected a column of the sweep, such as size_bytes, synthesizer; texts need quotes"
         ),
-        ("run --kind timeline --chunk 16 -o x.svg", "chunk: found 16, expected 0 to 15"),
-        ("run --kind compare -o x.svg", "run: has no compare.csv or compare.json"),
-        ("run --kind lines -o x.svg", "run: has no sweep.parquet, expected the output of `astra-tacos sweep`"),
-        (
-            "swept --where sise>1 -o x.svg",
-            "--where 'sise>1': found 'sise', expected a column of the sweep, such as size_bytes, synthesizer; texts need quotes",
+        "swept --where 'collective == all-reduce' -o x.svg": (
+            "found the text all-reduce without quotes, expected collective == 'all-reduce'"
         ),
-        (
-            "swept --where 'collective == all-reduce' -o x.svg",
-            "found the text all-reduce without quotes, expected collective == 'all-reduce'",
+        "swept --where 'size_bytes == 64KiB' -o x.svg": (
+            "expected one such as size_bytes >= 65536 and collective == 'all-reduce'; sizes are in bytes, and texts in quotes"
         ),
-        (
-            "swept --where 'size_bytes == 64KiB' -o x.svg",
-            "expected one such as size_bytes >= 65536 and collective == 'all-reduce'; sizes are in bytes, and texts in quotes",
-        ),
-        ("swept --where point>9 -o x.svg", "--where: 'point>9' holds for none of 4 points"),
-        ("swept --where point -o x.svg", "--where 'point' is 0, expected true or false"),
-    ],
+        "swept --where point>9 -o x.svg": "--where: 'point>9' holds for none of 4 points",
+        "swept --where point -o x.svg": "--where 'point' is 0, expected true or false",
+    }.items(),
 )
 def test_what_cannot_be_drawn_is_said_and_leaves_nothing(here: Path, what: str, expected: str) -> None:
     before = sorted(Path().rglob("*"))

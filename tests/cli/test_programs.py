@@ -35,11 +35,11 @@ def test_import(tmp_path: Path) -> None:
 
 def test_import_refuses(tmp_path: Path) -> None:
     write(tmp_path)
-    for arguments, message in (
-        ("ring.xml", "Missing option '--size'"),
-        ("ring.xml gather.xml --size 1MiB", "is imported alone"),
-        ("ring.xml --size 2B", "2 bytes in 4 chunks"),
-    ):
+    for arguments, message in {
+        "ring.xml": "Missing option '--size'",
+        "ring.xml gather.xml --size 1MiB": "is imported alone",
+        "ring.xml --size 2B": "2 bytes in 4 chunks",
+    }.items():
         left = run(f"import {arguments} --output out", cwd=tmp_path)
         assert left.returncode == 2 and message in left.stderr, left.stderr
         assert not (tmp_path / "out").exists()

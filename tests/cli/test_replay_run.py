@@ -170,21 +170,17 @@ def test_a_rank_that_astra_sim_leaves_behind_is_explained(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [
-        ("--workload w", "Missing option '--system'"),
-        ("", "Missing PATH"),
-        ("x --workload w --system s --network n.yml", "expected one of them"),
-        ("workload/w --csv f.csv", "need a whole run"),
-        ("--workload w --system system.json --network network.yml", "w.0.et: no such file"),
-        (
-            "--workload workload/w --system system.json --network network.yml --backend astra-sim",
-            "AstraSim_Analytical_Congestion_Aware: not on PATH",
+    {
+        "--workload w": "Missing option '--system'",
+        "": "Missing PATH",
+        "x --workload w --system s --network n.yml": "expected one of them",
+        "workload/w --csv f.csv": "need a whole run",
+        "--workload w --system system.json --network network.yml": "w.0.et: no such file",
+        "--workload workload/w --system system.json --network network.yml --backend astra-sim": (
+            "AstraSim_Analytical_Congestion_Aware: not on PATH"
         ),
-        (
-            "--workload workload/w --system system.json --network network.yml --directory workload",
-            "--directory",
-        ),
-    ],
+        "--workload workload/w --system system.json --network network.yml --directory workload": "--directory",
+    }.items(),
 )
 def test_bad_command_lines_get_one_line(golden: Path, arguments: str, message: str) -> None:
     done = run(f"replay {arguments}", cwd=golden / "e2e_overlap_ring8", ASTRA_SIM_BIN="")
@@ -195,11 +191,11 @@ def test_bad_command_lines_get_one_line(golden: Path, arguments: str, message: s
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [
-        ("--csv .", "is a directory, expected a file"),
-        ("--csv network.yml", "would replace another file"),
-        ("--csv network.yml/a.csv", "cannot be written"),
-    ],
+    {
+        "--csv .": "is a directory, expected a file",
+        "--csv network.yml": "would replace another file",
+        "--csv network.yml/a.csv": "cannot be written",
+    }.items(),
 )
 def test_outputs_that_cannot_be_written_are_refused(golden: Path, arguments: str, message: str) -> None:
     case = golden / "e2e_overlap_ring8"

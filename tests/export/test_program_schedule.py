@@ -48,7 +48,7 @@ def test_direct_programs(coll: str, in_place: bool, tmp_path: Path) -> None:
     path.write_text(direct_program(coll, 4, 2, in_place=in_place, root=root))
     proven = prove_msccl_xml(path)
     assert (proven.collective, proven.root) == (NAMES[coll], 2 if NAMES[coll] in ROOTED else None)
-    for block, model in (("FullyConnected", "pipelined"), ("Ring", "blocking"), ("Switch", "pipelined")):
+    for block, model in {"FullyConnected": "pipelined", "Ring": "blocking", "Switch": "pipelined"}.items():
         check(convert(proven, topology((block, 4, 50.0, 500.0)), 1 << 20, model, 100.0).schedule)
 
 

@@ -277,12 +277,12 @@ def test_reads_a_configuration(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [
-        ("", "no key of a configuration of the ns-3 backend"),
-        ("PACKET_PAYLOAD_SIZE 0", "PACKET_PAYLOAD_SIZE is '0', expected a whole number from 1 to 9,000"),
-        ("BUFFER_SIZE 1.5", "BUFFER_SIZE is '1.5', expected a whole number from 1 to 2,047"),
-        ("ERROR_RATE_PER_LINK x", "ERROR_RATE_PER_LINK is 'x', expected a number from 0"),
-    ],
+    {
+        "": "no key of a configuration of the ns-3 backend",
+        "PACKET_PAYLOAD_SIZE 0": "PACKET_PAYLOAD_SIZE is '0', expected a whole number from 1 to 9,000",
+        "BUFFER_SIZE 1.5": "BUFFER_SIZE is '1.5', expected a whole number from 1 to 2,047",
+        "ERROR_RATE_PER_LINK x": "ERROR_RATE_PER_LINK is 'x', expected a number from 0",
+    }.items(),
 )
 def test_a_wrong_configuration_is_one_line(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "config.txt"

@@ -229,7 +229,7 @@ def test_a_bomb_is_not_unpacked(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(("size", "ids"), [(0, 1), (2, 128), (3, 128**2)])
+@pytest.mark.parametrize(("size", "ids"), {0: 1, 2: 128, 3: 128**2}.items())
 def test_no_room_is_made_for_nodes_that_cannot_have_ids_of_their_own(size: int, ids: int) -> None:
     body = b"" if size == 0 else b"\x08" + b"\x80" * (size - 2) + b"\x01"
     extent = measure(file_bytes(framed(*[body] * (ids + 1000))))

@@ -115,16 +115,16 @@ def test_a_per_node_file_beside_the_system_says_where_to_start(tmp_path: Path) -
     assert expected in refusal(read_system, path, "elsewhere")
 
 
-PER_NODE_BAD = [
-    ("a: b", "found the key 'a', expected the id of a workload node"),
-    ("-1: b", "found the key '-1'"),
-    ("1: a\n1: b", "key '1' is given twice"),
-    ("1: [a]", "node 1 is ['a'], expected the prefix of a trace"),
-    ("- 1", "expected a YAML mapping"),
-]
+PER_NODE_BAD = {
+    "a: b": "found the key 'a', expected the id of a workload node",
+    "-1: b": "found the key '-1'",
+    "1: a\n1: b": "key '1' is given twice",
+    "1: [a]": "node 1 is ['a'], expected the prefix of a trace",
+    "- 1": "expected a YAML mapping",
+}
 
 
-@pytest.mark.parametrize(("text", "message"), PER_NODE_BAD)
+@pytest.mark.parametrize(("text", "message"), PER_NODE_BAD.items())
 def test_bad_per_node_files(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "p.yml").write_text(text)
     said = refusal(read, tmp_path, '{"per-node-custom-implementation": "p.yml"}')
@@ -170,23 +170,23 @@ def test_members_keep_their_order(tmp_path: Path) -> None:
     assert groups.members == {2: (3, 1), 10: (0,), 7: ()} and groups.source == str(path)
 
 
-BAD_GROUPS = [
-    ('{"0": [1]}', "found the group '0', expected a whole number, 1 or more"),
-    ('{"tp": [1]}', "found the group 'tp'"),
-    ('{"-1": [1]}', "found the group '-1'"),
-    ('{"1.5": [1]}', "found the group '1.5'"),
-    ('{"2147483648": [1]}', "expected a whole number"),
-    ('{"1": [0], "01": [1]}', "group 1 is given again as '01'"),
-    ('{"1": 4}', "group 1 is 4, expected a list of ranks"),
-    ('{"1": ["0"]}', "group 1 has '0' at 0, expected a rank"),
-    ('{"1": [true]}', "group 1 has True at 0"),
-    ('{"1": [0, -1]}', "group 1 has -1 at 1"),
-    ('{"1": [0, 2, 0]}', "group 1 has rank 0 twice"),
-    ("[1]", "expected a JSON object"),
-]
+BAD_GROUPS = {
+    '{"0": [1]}': "found the group '0', expected a whole number, 1 or more",
+    '{"tp": [1]}': "found the group 'tp'",
+    '{"-1": [1]}': "found the group '-1'",
+    '{"1.5": [1]}': "found the group '1.5'",
+    '{"2147483648": [1]}': "expected a whole number",
+    '{"1": [0], "01": [1]}': "group 1 is given again as '01'",
+    '{"1": 4}': "group 1 is 4, expected a list of ranks",
+    '{"1": ["0"]}': "group 1 has '0' at 0, expected a rank",
+    '{"1": [true]}': "group 1 has True at 0",
+    '{"1": [0, -1]}': "group 1 has -1 at 1",
+    '{"1": [0, 2, 0]}': "group 1 has rank 0 twice",
+    "[1]": "expected a JSON object",
+}
 
 
-@pytest.mark.parametrize(("text", "message"), BAD_GROUPS)
+@pytest.mark.parametrize(("text", "message"), BAD_GROUPS.items())
 def test_bad_groups_get_one_line(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "groups.json"
     path.write_text(text)
@@ -219,16 +219,16 @@ def test_numbers_are_cut_off_as_astra_sim_does(tmp_path: Path) -> None:
     assert memory.keys == set(json.loads(text))
 
 
-BAD_MEMORIES = [
-    ("{}", "memory-type is missing, expected NO_MEMORY_EXPANSION or"),
-    ('{"memory-type": "DISK"}', "memory-type is 'DISK'"),
-    ('{"memory-type": "MEMORY_POOL", "remote-mem-bw": "50"}', "remote-mem-bw is '50', expected a whole number"),
-    ('{"memory-type": "MEMORY_POOL", "remote-mem-latency": -1}', "remote-mem-latency is -1"),
-    ('{"memory-type": "MEMORY_POOL", "num-nodes": true}', "num-nodes is True"),
-    ('{"memory-type": "MEMORY_POOL", "num-nodes": 2147483648}', "num-nodes is 2147483648"),
-]
+BAD_MEMORIES = {
+    "{}": "memory-type is missing, expected NO_MEMORY_EXPANSION or",
+    '{"memory-type": "DISK"}': "memory-type is 'DISK'",
+    '{"memory-type": "MEMORY_POOL", "remote-mem-bw": "50"}': "remote-mem-bw is '50', expected a whole number",
+    '{"memory-type": "MEMORY_POOL", "remote-mem-latency": -1}': "remote-mem-latency is -1",
+    '{"memory-type": "MEMORY_POOL", "num-nodes": true}': "num-nodes is True",
+    '{"memory-type": "MEMORY_POOL", "num-nodes": 2147483648}': "num-nodes is 2147483648",
+}
 
 
-@pytest.mark.parametrize(("text", "message"), BAD_MEMORIES)
+@pytest.mark.parametrize(("text", "message"), BAD_MEMORIES.items())
 def test_bad_files_get_one_line(tmp_path: Path, text: str, message: str) -> None:
     assert message in refusal(read_memory, tmp_path, text)

@@ -145,7 +145,7 @@ class Toy:
         (self.package / "toy").mkdir()
         (self.package / "support" / "__init__.py").write_text("", encoding="utf-8")
         shutil.copy(shared.parent / "errors.py", self.package / "support")
-        for name, text in (("__init__", ""), ("toy/__init__", ""), ("toy/_toy_kernels", KERNEL), ("toy/_part_kernels", PART)):
+        for name, text in {"__init__": "", "toy/__init__": "", "toy/_toy_kernels": KERNEL, "toy/_part_kernels": PART}.items():
             (self.package / f"{name}.py").write_text(text, encoding="utf-8")
 
     def run(self, before: str = "", **environment: str) -> list[str]:

@@ -138,11 +138,11 @@ def test_prefixes_of_nodes_are_read_as_they_are_written(tmp_path: Path) -> None:
     path = tmp_path / "nodes.yml"
     path.write_text("1: 0123\n+2: true\n3: 1_000\n4: 2001-01-01\n")
     assert read_per_node(path) == {1: "0123", 2: "true", 3: "1_000", 4: "2001-01-01"}
-    for text, expected in (
-        ("010: a", "the id of a workload node"),
-        ("5: a\n+5: b", "node 5 is given again"),
-        ("5: ~", "nothing"),
-    ):
+    for text, expected in {
+        "010: a": "the id of a workload node",
+        "5: a\n+5: b": "node 5 is given again",
+        "5: ~": "nothing",
+    }.items():
         path.write_text(text)
         with pytest.raises(ConfigError, match=expected):
             read_per_node(path)

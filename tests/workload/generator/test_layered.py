@@ -124,14 +124,14 @@ def test_a_model_comes_from_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [
-        ("", "no header"),
-        ("name,parameters\na,1\n", "line 1: found name,parameters"),
-        ("name,parameters,forward_us,backward_us\na,x,1,1\n", "line 2: parameters: found 'x'"),
-        ("name,parameters,forward_us,backward_us\na,1,nan,1\n", "line 2: forward_us: found 'nan'"),
-        ("name,parameters,forward_us,backward_us\na,1,1\n", "line 2: found 3 values, expected 4"),
-        ("name,parameters,forward_us,backward_us\n", "found 0 layers"),
-    ],
+    {
+        "": "no header",
+        "name,parameters\na,1\n": "line 1: found name,parameters",
+        "name,parameters,forward_us,backward_us\na,x,1,1\n": "line 2: parameters: found 'x'",
+        "name,parameters,forward_us,backward_us\na,1,nan,1\n": "line 2: forward_us: found 'nan'",
+        "name,parameters,forward_us,backward_us\na,1,1\n": "line 2: found 3 values, expected 4",
+        "name,parameters,forward_us,backward_us\n": "found 0 layers",
+    }.items(),
 )
 def test_wrong_files_are_refused_with_their_line(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "m.csv"
