@@ -156,7 +156,7 @@ def test_bad_options(network: str, arguments: str, expected: str) -> None:
 def test_a_directory_with_tables_of_others_stays_as_it_is(network: str, tmp_path: Path) -> None:
     common = f"--network {network} --sizes 64KiB --synthesizers ring --output out"
     (tmp_path / "out").mkdir()
-    mine = tmp_path / "out" / "compare.csv"
+    mine = tmp_path / "out/compare.csv"
     mine.write_text("size,seconds\n1,2\n")
     result = compare(f"{common}")
     assert isinstance(result.exception, ConfigError)

@@ -98,7 +98,7 @@ def test_files_are_written_in_utf_8_whatever_the_locale(tmp_path: Path) -> None:
     for path in (tmp_path / "here").rglob("*"):
         if path.suffix in (".yml", ".json", ".sh"):
             path.read_text(encoding="utf-8")
-    json.loads((tmp_path / "there" / "system.json").read_text(encoding="utf-8"))
+    json.loads((tmp_path / "there/system.json").read_text(encoding="utf-8"))
 
 
 @pytest.mark.skipif(os.name != "posix", reason="closes streams by a shell")

@@ -12,7 +12,7 @@ from helpers.generated import write_network
 
 from astra_tacos.cli.main import BAD_INPUT
 
-SHIPPED = Path(__file__).parents[2] / "configs" / "workload"
+SHIPPED = Path(__file__).parents[2] / "configs/workload"
 SMALL = "--layers 4 --hidden 64 --heads 8 --sequence 64 --vocab 512"
 
 

@@ -116,7 +116,7 @@ def test_the_first_change_of_each_step(tmp_path: Path) -> None:
 
 def test_json_is_what_the_file_says(tmp_path: Path) -> None:
     status, out, _ = invoke(f"lint --fix {arguments(tmp_path)} --json", tmp_path)
-    assert status == 0 and json.loads(out) == json.loads((tmp_path / "out" / "repair.json").read_text())
+    assert status == 0 and json.loads(out) == json.loads((tmp_path / "out/repair.json").read_text())
 
 
 def test_a_step_that_is_switched_off(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_options_of_a_repair_need_fix_and_fix_an_output(tmp_path: Path) -> None:
 
 def test_another_directory_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "mine.txt").write_text("keep")
+    (tmp_path / "out/mine.txt").write_text("keep")
     status, _, err = invoke(f"lint --fix {arguments(tmp_path)}", tmp_path)
     assert status == 2 and "is not a repaired or imported run of astra_tacos" in err
-    assert (tmp_path / "out" / "mine.txt").read_text() == "keep"
+    assert (tmp_path / "out/mine.txt").read_text() == "keep"

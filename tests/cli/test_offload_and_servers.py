@@ -40,7 +40,7 @@ def test_what_is_written_has_a_rank_that_adds(tmp_path: Path) -> None:
     options = f"--synthesizer in-network --chunks-per-npu 2 --output {out}"
     result = run(tmp_path, f"synthesize --network {network} --size 1MiB {options}")
     assert result.returncode == 0 and "verified" in result.stdout
-    ranks = json.loads((out / "stand_in" / "rank_map.json").read_text())["ranks"]
+    ranks = json.loads((out / "stand_in/rank_map.json").read_text())["ranks"]
     assert [rank["rank"] for rank in ranks if rank.get("adds")] == [8]
     assert run(tmp_path, f"verify {out}").returncode == 0
     assert "reducing" in run(tmp_path, f"inspect {network}").stdout
@@ -67,7 +67,7 @@ def test_helpers(tmp_path: Path) -> None:
     options = f"--helpers 4,5 --chunks-per-npu 8 --synthesizer parameter-server --output {out}"
     result = run(tmp_path, f"synthesize --network {network} --size 1MiB {options}")
     assert result.returncode == 0, result.stderr
-    assert (out / "stand_in" / "run_astra_sim.sh").exists()
+    assert (out / "stand_in/run_astra_sim.sh").exists()
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_a_run_of_astra_sim() -> None:
 
 
 def test_the_tutorial() -> None:
-    text = (REPOSITORY / "docs" / "optimize.md").read_text()
+    text = (REPOSITORY / "docs/optimize.md").read_text()
     blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
     commands = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
     assert len(commands) == 6

@@ -142,9 +142,9 @@ def test_a_plan_is_run_by_a_binary_of_ns3(folder: Path, monkeypatch: pytest.Monk
     result = json.loads(done.stdout)
     assert result["astra_sim"] == {"binary": str(program), "after": 130, "before": 130}
     assert result["backend"] == "packet" and result["after_ns"] == result["packets_ns"]
-    arguments = [path.read_text().splitlines() for path in (folder / "plan" / "arguments.txt", folder / "arguments.txt")]
+    arguments = [path.read_text().splitlines() for path in (folder / "plan/arguments.txt", folder / "arguments.txt")]
     assert [len(lines) for lines in arguments] == [1, 1]
-    for (line,), groups in zip(arguments, (folder / "plan" / "comm_group.json", files["groups"]), strict=True):
+    for (line,), groups in zip(arguments, (folder / "plan/comm_group.json", files["groups"]), strict=True):
         assert f"--comm-group-configuration={groups}" in line and "--logical-topology-configuration=" in line
     stalls = FAKE.replace("for rank in 0 1 2 3; do echo", "for rank in 0 1 3; do echo")
     program.write_text(stalls)

@@ -20,7 +20,7 @@ from astra_tacos.support.files import replaced_file
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "astra_tacos"
+    return tmp_path / "cache/astra_tacos"
 
 
 def invoke(folder: Path, options: str = "") -> Result:
@@ -42,13 +42,13 @@ def test_it_prints_before_and_after_and_every_case(tmp_path: Path, cache: Path) 
     assert any(line.startswith("all-reduce 256 KiB") for line in lines)
     assert any(line.startswith("all-reduce 64 KiB") for line in lines)
     assert len(list(cache.rglob("*.npz"))) == 2
-    assert (tmp_path / "plan" / "run_astra_sim.sh").stat().st_mode & stat.S_IXUSR
+    assert (tmp_path / "plan/run_astra_sim.sh").stat().st_mode & stat.S_IXUSR
 
 
 def test_json_has_what_plan_json_has_but_the_nodes(tmp_path: Path, cache: Path) -> None:
     result = invoke(tmp_path, "--json --no-cache --baseline direct --threads 2 --chunks-per-npu auto")
     printed = json.loads(result.stdout)
-    written = json.loads((tmp_path / "plan" / "plan.json").read_text())
+    written = json.loads((tmp_path / "plan/plan.json").read_text())
     assert printed["speed_up"] == written["speed_up"] == written["before_ns"] / written["after_ns"]
     assert len(written["nodes"]) == written["num_nodes"] == 8
     assert all(len(row) == len(written["node_columns"]) for row in written["nodes"])

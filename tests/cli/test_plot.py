@@ -16,7 +16,7 @@ from astra_tacos.study.sweep.table import write_table
 from astra_tacos.support.errors import ConfigError
 
 REPOSITORY = Path(__file__).parents[2]
-PAGE = REPOSITORY / "docs" / "report.md"
+PAGE = REPOSITORY / "docs/report.md"
 PROGRAM = "    astra-tacos "
 MOST_PICTURE_BYTES = 300_000
 COARSER = {
@@ -218,7 +218,7 @@ def test_the_examples_of_the_page_run_and_draw_its_pictures(tmp_path: Path, monk
     page = PAGE.read_text()
     shutil.copytree(REPOSITORY / "configs", tmp_path / "configs")
     for name, replaced in COARSER.items():
-        path = tmp_path / "configs" / "sweep" / name
+        path = tmp_path / "configs/sweep" / name
         text = path.read_text()
         for values, fewer in replaced.items():
             assert values in text

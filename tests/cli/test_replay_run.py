@@ -97,7 +97,7 @@ def test_a_directory_for_reports(golden: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in output.iterdir()) == ["replay.json", "replay.npz"]
     assert json.loads((output / "replay.json").read_text()) == json.loads(done.stdout)
-    mine = tmp_path / "mine" / "replay.json"
+    mine = tmp_path / "mine/replay.json"
     mine.parent.mkdir()
     mine.write_text("mine")
     refused = run(f"replay {files_of(case)} --output {mine.parent}", cwd=case)

@@ -40,7 +40,7 @@ def test_a_directory_of_synthesize_is_reported_on(tmp_path: Path, capsys: pytest
     assert run(f"synthesize {asked} --output {tmp_path / 'run'}") == 0
     capsys.readouterr()
     assert run(f"report {tmp_path / 'run'} -o {tmp_path / 'new' / 'page.html'} --title 'A <title>'") == 0
-    page = (tmp_path / "new" / "page.html").read_bytes()
+    page = (tmp_path / "new/page.html").read_bytes()
     assert page.startswith(b"<!DOCTYPE html>")
     assert b"A &lt;title&gt;" in page
     assert b"Algorithms that refuse" in page, "four NPUs: at least the double binary tree refuses"

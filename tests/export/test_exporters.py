@@ -171,7 +171,7 @@ def test_protobuf_reads_the_traces_and_the_oracle_finds_their_collective(tmp_pat
     schema = schema_module()
     sent = 0
     for npu in range(of.topology.num_npus):
-        metadata, *nodes = bodies((tmp_path / "out" / f"{name}.{npu}.et").read_bytes())
+        metadata, *nodes = bodies((tmp_path / f"out/{name}.{npu}.et").read_bytes())
         schema.GlobalMetadata.FromString(metadata)
         sent += sum(schema.Node.FromString(node).type == schema.COMM_SEND_NODE for node in nodes)
     assert sent == of.num_sends
@@ -182,7 +182,7 @@ def test_protobuf_reads_the_traces_and_the_oracle_finds_their_collective(tmp_pat
 def test_the_schedule_in_a_file_and_in_a_run_directory_is_the_same(tmp_path: Path, made: Schedule) -> None:
     export_schedule(made, tmp_path / "a.npz", "npz")
     export_schedule(made, tmp_path / "run", "run-directory")
-    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "run" / "schedule.npz").read_bytes()
+    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "run/schedule.npz").read_bytes()
     found = load_schedule(tmp_path / "a.npz")
     assert all(np.array_equal(column, getattr(found, name)) for name, column in columns(made).items())
 

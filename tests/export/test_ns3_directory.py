@@ -57,7 +57,7 @@ def test_has_what_ns3_reads(tmp_path: Path) -> None:
     assert "KMAX_MAP 2 200000000000 2400 800000000000 3200\n" in text
     assert "KMIN_MAP 2 200000000000 600 800000000000 800\n" in text
     assert json.loads((folder / "logical.json").read_text()) == {"logical-dims": ["2", "3"]}
-    assert read_trace(folder / "collective" / "all_reduce").num_ranks == 6
+    assert read_trace(folder / "collective/all_reduce").num_ranks == 6
 
 
 FABRICS: dict[str, dict[str, float]] = {
@@ -93,7 +93,7 @@ def test_a_fabric_is_written_and_read_back(kind: str, tmp_path: Path) -> None:
     assert words[1] == [str(node) for node in range(nodes - switches, nodes)]
     assert len(words) == 2 + links == 2 + graph.num_links // 2
     assert all(len(row) == 5 and row[2].endswith("bps") and row[3].endswith("ns") and row[4] == "0" for row in words[2:])
-    trace = read_trace(folder / "collective" / "all_gather")
+    trace = read_trace(folder / "collective/all_gather")
     assert trace.num_ranks == graph.num_endpoints
     replayed = replay_trace(trace, network, "packet")
     level = packet_level(made, network)
@@ -110,7 +110,7 @@ def test_what_is_synthesized_on_a_fabric_is_written_for_both_judges(options: str
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["packets_ns"] > 0
     assert run("export out --format ns3-directory --output ns3", cwd=tmp_path).returncode == 0
-    assert (tmp_path / "ns3" / "run_ns3.sh").exists()
+    assert (tmp_path / "ns3/run_ns3.sh").exists()
 
 
 @pytest.mark.parametrize("order", [("serial", None), ("window", 2)])

@@ -72,7 +72,7 @@ def test_the_script_starts_astra_sim_from_anywhere(tmp_path: Path) -> None:
     run = write_run_directory(schedule(topology("ring8")), tmp_path / "run")
     script = run.path / "run_astra_sim.sh"
     assert script.stat().st_mode & stat.S_IXUSR
-    fake = tmp_path / "bin" / "fake"
+    fake = tmp_path / "bin/fake"
     fake.parent.mkdir()
     fake.write_text('#!/bin/sh\necho "in $(pwd)"\nfor a in "$@"; do echo "$a"; done\n')
     fake.chmod(0o755)
@@ -122,12 +122,12 @@ def test_only_its_own_directories_are_replaced(tmp_path: Path, monkeypatch: pyte
     of = schedule(topology("ring8"))
     write_run_directory(of, tmp_path / "run", {"run": 1})
     write_run_directory(of, tmp_path / "run", {"run": 2})
-    assert json.loads((tmp_path / "run" / "result.json").read_text())["run"] == 2
-    (tmp_path / "run" / "log").mkdir()  # ASTRA-sim's own
+    assert json.loads((tmp_path / "run/result.json").read_text())["run"] == 2
+    (tmp_path / "run/log").mkdir()  # ASTRA-sim's own
     (tmp_path / "link").symlink_to(tmp_path / "run")
     write_run_directory(of, tmp_path / "link", {"run": 3})
     assert (tmp_path / "link").is_symlink()
-    assert json.loads((tmp_path / "run" / "result.json").read_text())["run"] == 3
+    assert json.loads((tmp_path / "run/result.json").read_text())["run"] == 3
     (tmp_path / "empty").mkdir()
     write_run_directory(of, tmp_path / "empty")
     mine = tmp_path / "mine"
@@ -137,7 +137,7 @@ def test_only_its_own_directories_are_replaced(tmp_path: Path, monkeypatch: pyte
     named_alike = tmp_path / "alike"
     named_alike.mkdir()
     (named_alike / "result.json").write_text("{}")
-    (tmp_path / "run" / "thesis.tex").write_text("precious")
+    (tmp_path / "run/thesis.tex").write_text("precious")
     for path in (mine, named_alike, tmp_path / "run", tmp_path / "file"):
         with pytest.raises(ConfigError, match="choose another output"):
             write_run_directory(of, path)

@@ -73,7 +73,7 @@ def test_files_are_those_ranks_and_say_who_they_are(tmp_path) -> None:
     ]
     network = read_network(written.path / "network.yml")
     assert network.num_npus == 7
-    traces = read_trace(written.path / "collective" / "broadcast")
+    traces = read_trace(written.path / "collective/broadcast")
     assert replay_trace(traces, network, "congestion-aware").collective_time_ns == replayed_ns(of)
 
 

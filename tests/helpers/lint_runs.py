@@ -191,7 +191,7 @@ class RunFiles:
         }
         (folder / "network.yml").write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in dimensions.items()))
         arguments: dict[str, Any] = {
-            "workload": folder / "workload" / "w",
+            "workload": folder / "workload/w",
             "system": folder / "system.json",
             "network": folder / "network.yml",
             "directory": folder,

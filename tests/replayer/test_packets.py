@@ -32,7 +32,7 @@ from astra_tacos.run.run import Run, RunInputs, read_run
 from astra_tacos.support.errors import ConfigError, ReplayError
 
 VARIABLE = "ASTRA_TACOS_NS3_RUNS"
-_BESIDE = Path(__file__).resolve().parents[3] / "shared" / "golden_ns3"
+_BESIDE = Path(__file__).resolve().parents[3] / "shared/golden_ns3"
 RECORDED = Path(os.environ.get(VARIABLE) or _BESIDE)
 NAMES = sorted(path.parent.name for path in RECORDED.glob("*/expected.json"))
 GBPS_400 = 4e11 / 8 / 2**30

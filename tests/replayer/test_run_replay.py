@@ -61,11 +61,11 @@ def test_equals_astra_sim(golden: Path, golden_case: str) -> None:
 
 def test_equals_astra_sim_on_its_own_inputs(astra_sim_inputs: Path, tmp_path: Path) -> None:
     files = (
-        astra_sim_inputs / "workload" / "all_reduce_8npus_1MB" / "all_reduce",
-        astra_sim_inputs / "system" / "custom_collective.json",
-        astra_sim_inputs / "network" / "Ring_8npus.yml",
+        astra_sim_inputs / "workload/all_reduce_8npus_1MB/all_reduce",
+        astra_sim_inputs / "system/custom_collective.json",
+        astra_sim_inputs / "network/Ring_8npus.yml",
     )
-    collectives = tmp_path / "examples" / "system" / "custom_collectives"
+    collectives = tmp_path / "examples/system/custom_collectives"
     with pytest.raises(ConfigError, match=r"custom_ring_allreduce_8npus_1MB/custom_allreduce\.0\.et: no such file"):
         read_run(RunInputs(*files, directory=tmp_path))
     collectives.mkdir(parents=True)

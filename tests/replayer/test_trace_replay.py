@@ -58,8 +58,8 @@ def test_equals_astra_sim(golden: Path, golden_case: str) -> None:
 
 
 def test_equals_astra_sim_on_its_own_inputs(astra_sim_inputs: Path) -> None:
-    trace = read_trace(astra_sim_inputs / "custom_ring_allreduce_8npus_1MB" / "custom_allreduce", chunks=False)
-    replay = replay_trace(trace, read_network(astra_sim_inputs / "network" / "Ring_8npus.yml"), AWARE)
+    trace = read_trace(astra_sim_inputs / "custom_ring_allreduce_8npus_1MB/custom_allreduce", chunks=False)
+    replay = replay_trace(trace, read_network(astra_sim_inputs / "network/Ring_8npus.yml"), AWARE)
     assert replay.finish_ns.tolist() == [90174] * 8
 
 

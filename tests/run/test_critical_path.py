@@ -65,7 +65,7 @@ def test_a_longer_node_of_the_path_ends_the_run_later(backend: str, tmp_path: Pa
         step = Step(small_model(hidden=256, ffn=1024, layers=2), parallelism, micro_batches=2, batch=4)
         device = Device(peak_tflops=20, writes_durations=True)
         made = generate(step, folder / "run", device, network)
-        prefix = made.path / "workload" / "w"
+        prefix = made.path / "workload/w"
         run = read_run(RunInputs(prefix, made.path / "system.json", network, made.comm_group, made.path / "remote_memory.json"))
         outcome = replay_run(run, backend)
         path = path_of(run, outcome)

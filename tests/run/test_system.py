@@ -100,7 +100,7 @@ def test_bad_systems_get_one_line(tmp_path: Path, text: str, message: str) -> No
 def test_paths_of_per_node_files_start_where_astra_sim_does(tmp_path: Path) -> None:
     (tmp_path / "config").mkdir()
     (tmp_path / "per_node.yml").write_text("3: collective/a\n")
-    path = tmp_path / "config" / "system.json"
+    path = tmp_path / "config/system.json"
     path.write_text('{"per-node-custom-implementation": "per_node.yml"}')
     assert read_system(path, tmp_path).per_node == {3: "collective/a"}
     with pytest.raises(ConfigError, match="cannot be read"):

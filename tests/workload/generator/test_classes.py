@@ -130,7 +130,7 @@ def test_a_period_of_a_mesh_is_refused(written: CompactRun, tmp_path: Path) -> N
 
 
 def test_collectives_that_depend_on_numbers_are_refused(written: CompactRun, tmp_path: Path) -> None:
-    path = tmp_path / "classes" / "system.json"
+    path = tmp_path / "classes/system.json"
     system = json.loads(path.read_text())
     path.write_text(json.dumps(system | {"all-reduce-implementation": ["halvingDoubling"]}))
     with pytest.raises(ConfigError, match="collectives treat ranks by their numbers, expected as period of dimension"):

@@ -87,11 +87,11 @@ def test_refuses_what_cannot_be(tmp_path: Path) -> None:
         generate(STEP, tmp_path / "run", Device(1e-300, writes_durations=True))
     assert not [*tmp_path.iterdir()]
     (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "thesis.tex").write_text("x")
+    (tmp_path / "run/thesis.tex").write_text("x")
     with pytest.raises(ConfigError, match="exists and is not a generated run"):
         generate(STEP, tmp_path / "run")
     with pytest.raises(ConfigError, match="exists and is not a directory"):
-        generate(STEP, tmp_path / "run" / "thesis.tex")
+        generate(STEP, tmp_path / "run/thesis.tex")
     assert content(tmp_path / "run") == {"thesis.tex": b"x"}
 
 

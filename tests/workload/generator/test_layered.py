@@ -27,7 +27,7 @@ MIB = 1 << 20
 
 def end_ns(folder: Path, network: Path, *, is_realistic: bool = True) -> int:
     groups = folder / "comm_group.json"
-    files = (folder / "workload" / "w", folder / "system.json", network, groups if groups.is_file() else None)
+    files = (folder / "workload/w", folder / "system.json", network, groups if groups.is_file() else None)
     memory = folder / "remote_memory.json"
     found = {finding.code for finding in lint(RunInputs(*files, memory)).findings}
     assert not is_realistic or found <= {"G10"}  # what ASTRA-sim does at its end with native collectives in one dimension

@@ -25,7 +25,7 @@ def generated(folder: Path, *options: str) -> RunInputs:
     done = command("generate", "--output", str(folder), *SIZES, *options, cwd=folder.parent)
     assert done.returncode == 0, done.stderr
     return RunInputs(
-        folder / "workload" / "w", folder / "system.json", folder.parent / "network.yml", folder / "comm_group.json", None, folder
+        folder / "workload/w", folder / "system.json", folder.parent / "network.yml", folder / "comm_group.json", None, folder
     )
 
 

@@ -36,7 +36,7 @@ def write_steps(folder: Path) -> list[Path]:
 
 def nodes_of(folder: Path, rank: int = 0) -> dict[str, Any]:
     """Nodes by their names' first words; of several of a name the last one."""
-    return {node.name.split("(")[0]: node for node in read_messages(folder / "workload" / f"w.{rank}.et")[1]}
+    return {node.name.split("(")[0]: node for node in read_messages(folder / f"workload/w.{rank}.et")[1]}
 
 
 def test_kernels_keep_their_durations_and_order(tmp_path: Path) -> None:
@@ -95,11 +95,9 @@ def test_messages_pair_by_groups_and_order(tmp_path: Path) -> None:
                 )
         documents[f"step_{rank}"] = step.document()
     import_run(write(tmp_path, **documents), tmp_path / "out")
-    sends = [
-        attributes(node) for node in read_messages(tmp_path / "out" / "workload" / "w.0.et")[1] if node.type == NodeType.COMM_SEND
-    ]
+    sends = [attributes(node) for node in read_messages(tmp_path / "out/workload/w.0.et")[1] if node.type == NodeType.COMM_SEND]
     receives = [
-        attributes(node) for node in read_messages(tmp_path / "out" / "workload" / "w.2.et")[1] if node.type == NodeType.COMM_RECV
+        attributes(node) for node in read_messages(tmp_path / "out/workload/w.2.et")[1] if node.type == NodeType.COMM_RECV
     ]
     assert [(node["comm_dst"], node["comm_size"], node["comm_tag"]) for node in sends] == [(2, 1024, 0), (2, 1024, 1)]
     assert [(node["comm_src"], node["comm_size"], node["comm_tag"]) for node in receives] == [(0, 1024, 0), (0, 1024, 1)]
@@ -186,7 +184,7 @@ def test_errors_name_the_files_that_are_imported(tmp_path: Path) -> None:
 def test_what_is_imported_is_not_replaced(tmp_path: Path) -> None:
     files = write_steps(tmp_path)
     import_run(files, tmp_path / "out")
-    (inside,) = write(tmp_path / "out" / "workload", rank0=training_step(0).document())
+    (inside,) = write(tmp_path / "out/workload", rank0=training_step(0).document())
     with pytest.raises(OutputError, match=f"{inside.name} is inside"):
         import_run([inside], tmp_path / "out")
 

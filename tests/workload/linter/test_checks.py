@@ -413,7 +413,7 @@ CUSTOMS = [
         "made for 6 positions, used by the group of all ranks of 2",
         "c.5.et",
         WARNING,
-        edit=lambda folder: (folder / "collective" / "c.5.et").write_bytes(b"no trace"),
+        edit=lambda folder: (folder / "collective/c.5.et").write_bytes(b"no trace"),
     ),
     Case(
         "F07",
@@ -421,7 +421,7 @@ CUSTOMS = [
         "files of rank 9 are never read",
         "w.9.et",
         WARNING,
-        edit=lambda folder: (folder / "workload" / "w.9.et").write_bytes(b"no trace"),
+        edit=lambda folder: (folder / "workload/w.9.et").write_bytes(b"no trace"),
     ),
     Case("T02", custom(one_step_exchange(3), 2), "messages of its ranks go beyond the group", "collective/c.2.et"),
     Case(

@@ -17,8 +17,8 @@ from astra_tacos.workload.linter.run_order import Pairs, circles
 def test_ranks_that_can_be_read_are_checked_although_others_cannot(tmp_path: Path) -> None:
     run = RunFiles("comp 0 | comp 1 [9] | coll 2 group=5 | comp 3; comp 4 [3]", npus=(5,), groups="'7': [0]")
     arguments = run.write(tmp_path)
-    (tmp_path / "workload" / "w.0.et").write_bytes(b"\xff")
-    files = read_trace_files("w", tmp_path / "workload" / "w")
+    (tmp_path / "workload/w.0.et").write_bytes(b"\xff")
+    files = read_trace_files("w", tmp_path / "workload/w")
     assert files.ranks == (0, 1, 2, 3) and set(files.unreadable) == {0} and files.trace is not None
     assert np.diff(files.trace.rank_first).tolist() == [0, 1, 1, 2]
     assert files.trace.node_id.tolist() == [1, 2, 3, 4]

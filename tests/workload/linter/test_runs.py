@@ -35,11 +35,11 @@ def test_the_order_of_a_generated_workload_is_left_to_timing(astra_sim_inputs: P
 
 
 def test_inputs_that_ship_with_astra_sim(astra_sim_inputs: Path, tmp_path: Path) -> None:
-    workload = astra_sim_inputs / "workload" / "all_reduce_8npus_1MB" / "all_reduce"
+    workload = astra_sim_inputs / "workload/all_reduce_8npus_1MB/all_reduce"
     system, network = astra_sim_inputs / "system", astra_sim_inputs / "network"
     missing = lint(RunInputs(workload, system / "custom_collective.json", network / "Ring_8npus.yml", directory=tmp_path))
     assert missing.errors == {"F10": 1}
-    examples = tmp_path / "examples" / "system" / "custom_collectives"
+    examples = tmp_path / "examples/system/custom_collectives"
     examples.mkdir(parents=True)
     (examples / "custom_ring_allreduce_8npus_1MB").symlink_to(astra_sim_inputs / "custom_ring_allreduce_8npus_1MB")
     found = lint(RunInputs(workload, system / "custom_collective.json", network / "Ring_8npus.yml", directory=tmp_path))

@@ -8,7 +8,7 @@ from pathlib import Path
 from helpers.command import run
 from helpers.lint_runs import RunFiles
 
-DOCS = Path(__file__).parents[3] / "docs" / "lint.md"
+DOCS = Path(__file__).parents[3] / "docs/lint.md"
 
 
 def test_the_command_of_the_page_does_what_the_page_says(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def with_tensor(message: Node, *tensor: int) -> Node:
 
 
 def compress(folder: Path) -> None:
-    file = folder / "workload" / "w.1.et"
+    file = folder / "workload/w.1.et"
     file.write_bytes(gzip.compress(file.read_bytes()))
 
 
@@ -159,7 +159,7 @@ def lint_again(out: Path) -> dict[str, int]:
     groups = out / "comm_group.json"
     report = lint(
         RunInputs(
-            out / "workload" / "w",
+            out / "workload/w",
             out / "system.json",
             out / "network.yml",
             groups if groups.exists() else None,
@@ -178,7 +178,7 @@ def test_step(case: Case, tmp_path: Path) -> None:
     assert all(change.what.startswith(text) and change.reason for change, text in zip(made, case.says, strict=True)), made
     assert lint_again(tmp_path / "out") == {}
     assert (result.outcome.finish_ns > 0).all()
-    written = json.loads((tmp_path / "out" / "repair.json").read_text())
+    written = json.loads((tmp_path / "out/repair.json").read_text())
     assert [change["what"] for change in written["changes"]] == [change.what for change in result.changes]
 
 
