@@ -14,7 +14,7 @@ import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from helpers.command import PROGRAM, answer, run, run_process
+from helpers.command import PROGRAM, answer, read_json, run, run_process
 
 from astra_tacos.cli.main import COMMANDS, cli
 from astra_tacos.cli.shared.command import _RARE, Command
@@ -140,7 +140,7 @@ def test_synthesize_as_json_is_one_object(workspace: Path) -> None:
     assert result["chunked_bound_ns"] <= result["predicted_ns"]
     assert {"bound", "num_sends", "seed", "synthesizer", "output", "link_model"} <= set(result)
     assert result["output"] == "j"
-    stored = json.loads((workspace / "j/result.json").read_text())
+    stored = read_json(workspace / "j/result.json")
     assert stored.items() <= result.items()
 
 
@@ -264,7 +264,7 @@ def test_verify_lists_violations_and_leaves_with_1(workspace: Path) -> None:
 
 @pytest.mark.parametrize("arguments", ["ring", "ring/schedule.npz", "ring/collective/all_reduce --network ring/network.yml"])
 def test_replay_agrees_with_the_prediction(workspace: Path, arguments: str) -> None:
-    predicted = json.loads((workspace / "ring/result.json").read_text())["predicted_ns"]
+    predicted = read_json(workspace / "ring/result.json")["predicted_ns"]
     result = answer(f"replay {arguments}", workspace)
     assert len(result["finish_ns"]) == 4
     assert predicted <= max(result["finish_ns"]) <= predicted * 1.001 + 10
@@ -354,7 +354,7 @@ def test_a_network_whose_name_is_not_utf8(tmp_path: Path) -> None:
     (tmp_path / name).write_text("topology: [ Ring ]\nnpus_count: [ 4 ]\nbandwidth: [ 50 ]\nlatency: [ 500 ]\n")
     arguments = "--size 64KiB --synthesizer ring --output out"
     assert run(f"synthesize --network {name} {arguments}", cwd=tmp_path).returncode == 0
-    assert json.loads((tmp_path / "out/result.json").read_text())["network"] == r"n\xff"
+    assert read_json(tmp_path / "out/result.json")["network"] == r"n\xff"
     for command in ("verify out", "replay out", "inspect out", "report out --output r.html"):
         done = run(command, cwd=tmp_path)
         assert done.returncode == 0, done.stderr

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import subprocess
@@ -10,7 +9,7 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from helpers.command import PROGRAM
+from helpers.command import PROGRAM, read_json
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -98,7 +97,7 @@ def test_files_are_written_in_utf_8_whatever_the_locale(tmp_path: Path) -> None:
     for path in (tmp_path / "here").rglob("*"):
         if path.suffix in (".yml", ".json", ".sh"):
             path.read_text(encoding="utf-8")
-    json.loads((tmp_path / "there/system.json").read_text(encoding="utf-8"))
+    read_json(tmp_path / "there/system.json")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="closes streams by a shell")

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from helpers.command import answer, invoke
+from helpers.command import answer, invoke, read_json
 from helpers.generated import write_network
 
 from astra_tacos.cli.main import BAD_INPUT
@@ -151,7 +151,7 @@ def test_a_compact_run_is_written_rank_by_rank() -> None:
         assert ("ranks" in compact) == (not slow) and len(compact["beyond_astra_sim"]) >= slow.count("--slow")
     status, out, err = invoke("lint --workload run --network n.yml")
     assert (status, err) == (0, "") and "nothing found in 32 ranks" in out
-    system = json.loads(Path("run/system.json").read_text())
+    system = read_json(Path("run/system.json"))
     Path("run/system.json").write_text(json.dumps(system | {"active-chunks-per-dimension": 0}))
     found = answer("lint --workload run --network n.yml", status=1)
     assert found and {each["file"] for each in found if each["severity"] == "error"} == {"run/system.json"}

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from helpers.command import invoke
+from helpers.command import invoke, read_json
 from helpers.lint_runs import RunFiles, coll, comp
 
 from astra_tacos.cli.main import BAD_INPUT, CHECK_FAILED
@@ -116,7 +116,7 @@ def test_the_first_change_of_each_step(tmp_path: Path) -> None:
 
 def test_json_is_what_the_file_says(tmp_path: Path) -> None:
     status, out, _ = invoke(f"lint --fix {arguments(tmp_path)} --json", tmp_path)
-    assert status == 0 and json.loads(out) == json.loads((tmp_path / "out/repair.json").read_text())
+    assert status == 0 and json.loads(out) == read_json(tmp_path / "out/repair.json")
 
 
 def test_a_step_that_is_switched_off(tmp_path: Path) -> None:

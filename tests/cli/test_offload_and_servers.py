@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 import pytest
-from helpers.command import answer
+from helpers.command import answer, read_json
 from helpers.command import run as run_in
 
 
@@ -40,7 +40,7 @@ def test_what_is_written_has_a_rank_that_adds(tmp_path: Path) -> None:
     options = f"--synthesizer in-network --chunks-per-npu 2 --output {out}"
     result = run(tmp_path, f"synthesize --network {network} --size 1MiB {options}")
     assert result.returncode == 0 and "verified" in result.stdout
-    ranks = json.loads((out / "stand_in/rank_map.json").read_text())["ranks"]
+    ranks = read_json(out / "stand_in/rank_map.json")["ranks"]
     assert [rank["rank"] for rank in ranks if rank.get("adds")] == [8]
     assert run(tmp_path, f"verify {out}").returncode == 0
     assert "reducing" in run(tmp_path, f"inspect {network}").stdout

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from helpers.command import options_of
+from helpers.command import options_of, read_json
 from helpers.lint_runs import RunFiles, coll, comp
 
 from astra_tacos.cli.plan import plan
@@ -48,7 +48,7 @@ def test_it_prints_before_and_after_and_every_case(tmp_path: Path, cache: Path) 
 def test_json_has_what_plan_json_has_but_the_nodes(tmp_path: Path, cache: Path) -> None:
     result = invoke(tmp_path, "--json --no-cache --baseline direct --threads 2 --chunks-per-npu auto")
     printed = json.loads(result.stdout)
-    written = json.loads((tmp_path / "plan/plan.json").read_text())
+    written = read_json(tmp_path / "plan/plan.json")
     assert printed["speed_up"] == written["speed_up"] == written["before_ns"] / written["after_ns"]
     assert len(written["nodes"]) == written["num_nodes"] == 8
     assert all(len(row) == len(written["node_columns"]) for row in written["nodes"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from helpers.command import answer, run
+from helpers.command import answer, read_json, run
 from helpers.msccl_programs import direct_program, ring_all_reduce
 from helpers.mscclpp_plans import all_reduce
 from helpers.pytorch_traces import training_step
@@ -27,7 +27,7 @@ def test_import(tmp_path: Path) -> None:
     assert "in 24 messages (ring.xml, seed 0)" in text or "24 sends (ring.xml, seed 0)" in text
     assert "program and schedule verified; the replay takes exactly the predicted time" in text
     assert run("verify out", cwd=tmp_path).returncode == 0
-    result = json.loads((tmp_path / "out/result.json").read_text())
+    result = read_json(tmp_path / "out/result.json")
     assert result["file"] == "ring.xml" and result["in_thread_blocks_ns"] <= result["predicted_ns"]
     files = "--workload out/workload/all_reduce --system out/system.json --network out/network.yml --directory out"
     assert answer(f"replay {files}", tmp_path)["end_ns"] == result["predicted_ns"]
@@ -100,7 +100,7 @@ def test_import_of_traces(tmp_path: Path) -> None:
     lines = [" ".join(line.split()) for line in left.stdout.splitlines()]
     assert "trace rank 0: rank0.json" in lines and "end of the run 43,000 ns by congestion-aware" in lines
     assert "default system.json: native rings, one chunk per collective" in lines
-    written = json.loads((tmp_path / "out/repair.json").read_text())
+    written = read_json(tmp_path / "out/repair.json")
     assert written["notes"] == ["rank 0: rank0.json", "rank 1: rank1.json"] and written["finish_ns"] == [43_000] * 2
     again = run("import", *write_traces(tmp_path), "--output", "out", "--json", cwd=tmp_path)
     assert json.loads(again.stdout) == written

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers.command import answer, run
+from helpers.command import answer, read_json, run
 from helpers.runs import make_run
 
 from astra_tacos.run.recording import load_recording
@@ -33,7 +33,7 @@ def files_of(case: Path) -> str:
 @pytest.mark.golden_cases("e2e_*")
 def test_prints_what_astra_sim_prints(golden: Path, golden_case: str) -> None:
     case = golden / golden_case
-    expected = json.loads((case / "expected.json").read_text())
+    expected = read_json(case / "expected.json")
     done = run(f"replay {files_of(case)} --backend", expected["backend"].replace("_", "-"), "--json", cwd=case)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
@@ -72,7 +72,7 @@ def test_the_chrome_trace_has_every_node_and_no_overlaps(golden: Path, tmp_path:
     case = golden / "e2e_p2p_pipeline_ring8"
     timeline = tmp_path / "trace.json"
     result = answer(f"replay {files_of(case)} --chrome-trace {timeline}", case)
-    events = json.loads(timeline.read_text())["traceEvents"]
+    events = read_json(timeline)["traceEvents"]
     names = {event["args"]["name"] for event in events if event["ph"] == "M" and event["name"] == "thread_name"}
     assert {"NPU 0 compute", "NPU 7 compute", "NPU 0 communication", "NPU 1 receives", "0 -> 1"} - names <= {"0 -> 1"}
     assert any("->" in name for name in names)
@@ -96,7 +96,7 @@ def test_a_directory_for_reports(golden: Path, tmp_path: Path) -> None:
     done = run(f"replay {files_of(case)} --output {output} --json", cwd=case)
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in output.iterdir()) == ["replay.json", "replay.npz"]
-    assert json.loads((output / "replay.json").read_text()) == json.loads(done.stdout)
+    assert read_json(output / "replay.json") == json.loads(done.stdout)
     mine = tmp_path / "mine/replay.json"
     mine.parent.mkdir()
     mine.write_text("mine")

@@ -144,6 +144,9 @@ def test_an_exchange_in_place_does_not_overwrite_what_is_still_to_be_sent(tmp_pa
     assert verdict.proven
 
 
-def test_sizes_the_wrong_way_round_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "options", ({"dialect": "nccl"}, {"protocol": "ll"}, {"min_bytes": -1}, {"min_bytes": 2, "max_bytes": 1})
+)
+def test_wrong_options_are_refused(tmp_path: Path, options: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match="MSCCL XML"):
-        export_msccl_xml(schedule(topology(*FULL), "all-gather"), tmp_path / "a.xml", min_bytes=2, max_bytes=1)
+        export_msccl_xml(schedule(topology(*FULL), "all-gather"), tmp_path / "a.xml", **options)  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.command import run
+from helpers.command import read_json, run
 from helpers.networks import topology
 from helpers.schedules import schedule
 
@@ -56,7 +56,7 @@ def test_has_what_ns3_reads(tmp_path: Path) -> None:
     text = (folder / "ns3_config.txt").read_text()
     assert "KMAX_MAP 2 200000000000 2400 800000000000 3200\n" in text
     assert "KMIN_MAP 2 200000000000 600 800000000000 800\n" in text
-    assert json.loads((folder / "logical.json").read_text()) == {"logical-dims": ["2", "3"]}
+    assert read_json(folder / "logical.json") == {"logical-dims": ["2", "3"]}
     assert read_trace(folder / "collective/all_reduce").num_ranks == 6
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import stat
 import subprocess
 from dataclasses import replace
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from helpers.command import read_json
 from helpers.networks import ALL, graph, topology
 from helpers.schedules import schedule
 
@@ -42,10 +42,10 @@ def test_layout(tmp_path: Path, collective: str) -> None:
     workload = read_trace(run.path / "workload" / name)
     assert workload.kind.tolist() == [NodeType.COMM_COLL] * 12
     assert set(workload.size_bytes.tolist()) == {1 << 20}
-    system = json.loads((run.path / "system.json").read_text())
+    system = read_json(run.path / "system.json")
     assert system[f"{collective}-implementation-custom"] == [f"collective/{name}"]
     assert system["preferred-dataset-splits"] == 1
-    result = json.loads((run.path / "result.json").read_text())
+    result = read_json(run.path / "result.json")
     assert (result["answer"], result["predicted_ns"], result["num_npus"]) == (42, of.collective_time_ns, 12)
     assert read_network(run.path / "network.yml").num_npus == 12
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
@@ -56,13 +56,13 @@ def test_what_astra_sim_lacks_runs_as_an_all_reduce(tmp_path: Path, collective: 
     of = schedule(topology("torus"), collective, chunks=4, root=7)
     run = write_run_directory(of, tmp_path / "run")
     assert not list(run.path.glob("*.xml"))
-    system = json.loads((run.path / "system.json").read_text())
+    system = read_json(run.path / "system.json")
     assert system["all-reduce-implementation-custom"] == [f"collective/{collective}"]
     workload = read_trace(run.path / "workload" / collective, workload=True)
     assert set(workload.workload.comm_type.tolist()) == {CommType.ALL_REDUCE}
     assert run.is_exact
     assert [note.split(":")[0] for note in run.notes[-2:]] == [f"ASTRA-sim has no custom {collective}", "no MSCCL XML"]
-    result = json.loads((run.path / "result.json").read_text())
+    result = read_json(run.path / "result.json")
     assert (result["collective"], result["root"], result["chunks_per_npu"]) == (collective, 7, 4)
     assert result["bus_bandwidth_gbps"] == result["algorithm_bandwidth_gbps"]
 
@@ -122,12 +122,12 @@ def test_only_its_own_directories_are_replaced(tmp_path: Path, monkeypatch: pyte
     of = schedule(topology("ring8"))
     write_run_directory(of, tmp_path / "run", {"run": 1})
     write_run_directory(of, tmp_path / "run", {"run": 2})
-    assert json.loads((tmp_path / "run/result.json").read_text())["run"] == 2
+    assert read_json(tmp_path / "run/result.json")["run"] == 2
     (tmp_path / "run/log").mkdir()  # ASTRA-sim's own
     (tmp_path / "link").symlink_to(tmp_path / "run")
     write_run_directory(of, tmp_path / "link", {"run": 3})
     assert (tmp_path / "link").is_symlink()
-    assert json.loads((tmp_path / "run/result.json").read_text())["run"] == 3
+    assert read_json(tmp_path / "run/result.json")["run"] == 3
     (tmp_path / "empty").mkdir()
     write_run_directory(of, tmp_path / "empty")
     mine = tmp_path / "mine"

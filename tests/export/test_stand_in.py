@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from helpers.command import run
+from helpers.command import read_json, run
 from helpers.examples import examples
 from helpers.fabrics import PARALLEL, TWO_LEVELS, both_ways, fabric, fabrics
 from helpers.networks import SWITCH, graph, topology
@@ -67,7 +67,7 @@ def test_other_latencies_are_off_by_no_more_than_is_said(name: str) -> None:
 def test_files_are_those_ranks_and_say_who_they_are(tmp_path) -> None:
     of = on(TWO_LEVELS, "broadcast")
     written = export_schedule(of, tmp_path / "run", "stand-in")
-    ranks = json.loads((written.path / "rank_map.json").read_text())["ranks"]
+    ranks = read_json(written.path / "rank_map.json")["ranks"]
     assert [(each["rank"], each["device"], each["kind"]) for each in ranks] == [
         (n, n, "npu" if n < 4 else "switch") for n in range(7)
     ]

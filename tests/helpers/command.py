@@ -57,3 +57,7 @@ def options_of(files: dict[str, Path]) -> str:
     """Files of a run as options."""
     names = {"groups": "comm-group", "remote_memory": "remote-memory"}
     return " ".join(f"--{names.get(name, name)} {file}" for name, file in files.items())
+
+
+def read_json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))

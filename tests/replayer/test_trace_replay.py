@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import tempfile
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.command import read_json
 from helpers.damage import refusal
 from helpers.examples import examples
 from helpers.lint_runs import Traces, comp, encode, recv, send, traces_of
@@ -49,8 +49,8 @@ def read_nodes(directory: str | Path, ranks: Traces) -> Trace:
 @pytest.mark.golden_cases("*_ag_*", "*_rs_*", "*_ar_*", "direct_*")
 def test_equals_astra_sim(golden: Path, golden_case: str) -> None:
     folder = golden / golden_case
-    expected = json.loads((folder / "expected.json").read_text())
-    system = json.loads((folder / "system.json").read_text())
+    expected = read_json(folder / "expected.json")
+    system = read_json(folder / "system.json")
     (prefix,) = next(value for key, value in system.items() if key.endswith("-implementation-custom"))
     backend = expected["backend"].replace("_", "-")
     replay = replay_trace(read_trace(folder / prefix, chunks=False), read_network(folder / "network.yml"), backend)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.command import read_json
 from helpers.generated import small_model, write_network
 from helpers.networks import config
 
@@ -81,7 +82,7 @@ def test_a_run_of_more_than_1024_ranks_is_compact(tmp_path: Path) -> None:
     step = Step(small_model(sequence=512, hidden=128, ffn=512), Parallelism(64, 8, 4, 1, ("tp", "pp", "ep", "dp")), 2, 2)
     run = generate(step, tmp_path / "run", network=network)
     assert sorted(path.name for path in (run.path / "classes").iterdir()) == [f"w.{number}.et" for number in range(4)]
-    content = json.loads((run.path / RANKS).read_text())
+    content = read_json(run.path / RANKS)
     assert (content["sizes"], content["periods"]) == ([8, 4, 64], [1, 4, 1])
     some = read_compact(run.path, read_network(network))
     whole = some.expand()
@@ -118,7 +119,7 @@ def test_it_needs_a_network(tmp_path: Path) -> None:
 )
 def test_a_file_of_ranks_that_is_wrong(key: str, value: object, message: str, written: CompactRun, tmp_path: Path) -> None:
     path = tmp_path / "classes" / RANKS
-    path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
+    path.write_text(json.dumps(read_json(path) | {key: value}))
     with pytest.raises(ConfigError, match=re.escape(message)):
         read_compact(tmp_path / "classes", written.run.network)
 
@@ -131,7 +132,7 @@ def test_a_period_of_a_mesh_is_refused(written: CompactRun, tmp_path: Path) -> N
 
 def test_collectives_that_depend_on_numbers_are_refused(written: CompactRun, tmp_path: Path) -> None:
     path = tmp_path / "classes/system.json"
-    system = json.loads(path.read_text())
+    system = read_json(path)
     path.write_text(json.dumps(system | {"all-reduce-implementation": ["halvingDoubling"]}))
     with pytest.raises(ConfigError, match="collectives treat ranks by their numbers, expected as period of dimension"):
         read_compact(tmp_path / "classes", written.run.network)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.command import read_json
 from helpers.command import run as command
 from helpers.generated import write_network
 from helpers.plans import attributes, messages
@@ -35,7 +35,7 @@ def test_a_placed_run_is_the_same_run_elsewhere(tmp_path: Path) -> None:
     npu = Parallelism(4, 2, 2, 1, placement=read_placement(ROWS)).npu
     assert sorted(npu.tolist()) == list(range(16))
     assert not np.array_equal(npu, np.arange(16))
-    groups = [json.loads((tmp_path / name / "comm_group.json").read_text()) for name in ("own", "placed")]
+    groups = [read_json(tmp_path / name / "comm_group.json") for name in ("own", "placed")]
     assert groups[1] == {group: sorted(npu[ranks].tolist()) for group, ranks in groups[0].items()}
     old, new = messages(own), messages(placed)
     for rank in range(16):
