@@ -96,6 +96,7 @@ def test_no_field_goes_unchecked_by_accident() -> None:
             lambda: synthesize(build_topology(RING), all_reduce(4, 100), seed=1.5),
             "seed: found 1.5, expected a whole number",
         ),
+        (lambda: synthesize(build_topology(RING), all_reduce(4, 100), on_progress=3), "on_progress is 3, expected a function"),
         (lambda: all_reduce(8, 10**5000), "all_reduce: size_bytes is a whole number of over 128 bits"),
         (lambda: all_reduce(10**9, 10**12), "all-reduce: found 1000000000 NPUs, expected at most 2,000,000"),
         (lambda: make_collective("all-reduce", 8, 100, members=[1, "2"]), "members[1] is '2', expected a whole number"),
