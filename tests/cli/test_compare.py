@@ -38,30 +38,21 @@ def proud(monkeypatch: pytest.MonkeyPatch) -> str:
     return "proud"
 
 
-def compare(*arguments: str) -> Result:
-    return CliRunner().invoke(cli, ["compare", "--max-sends", "2000", "--trials", "2", *arguments])
+def compare(options: str) -> Result:
+    return CliRunner().invoke(cli, f"compare --max-sends 2000 --trials 2 {options}")
 
 
 def test_who_stays_out_of_auto_is_compared_only_by_name(network: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SYNTHESIZERS, "shy", replace(SYNTHESIZERS["ring"], in_auto=False))
-    common = ("--network", network, "--sizes", "64KiB", "--json")
-    for names, expected in ((), set(auto_synthesizers()) - {"shy"}), (("--synthesizers", "shy,auto"), {"shy", "auto"}):
-        rows = json.loads(compare(*common, *names).output)["rows"]
+    common = f"--network {network} --sizes 64KiB --json"
+    for names, expected in ("", set(auto_synthesizers()) - {"shy"}), ("--synthesizers shy,auto", {"shy", "auto"}):
+        rows = json.loads(compare(f"{common} {names}").output)["rows"]
         assert {row["synthesizer"] for row in rows} == expected | {NATIVE}
 
 
 def test_table_csv_and_json_agree_and_show_refusals(network: str, proud: str) -> None:
-    common = (
-        "--network",
-        network,
-        "--collective",
-        "all-gather",
-        "--sizes",
-        "64KiB:1MiB",
-        "--synthesizers",
-        f"tacos,{proud},auto",
-    )
-    done = compare(*common, "--csv", "out/rows.csv")
+    common = f"--network {network} --collective all-gather --sizes 64KiB:1MiB --synthesizers tacos,{proud},auto"
+    done = compare(f"{common} --csv out/rows.csv")
     assert done.exit_code == 0, done.output
     assert done.output.splitlines()[1].startswith("all-gather on ring: Ring 4, 4 NPUs")
     for text in ("64 KiB", "256 KiB", "1 MiB", "bound", "*", f"- {proud}: wants another network", "written: out/rows.csv"):
@@ -91,31 +82,31 @@ def test_table_csv_and_json_agree_and_show_refusals(network: str, proud: str) ->
         assert (row["network"], row["topology"], row["num_npus"], row["collective"]) == ("ring", "Ring 4", "4", "all-gather")
     assert {row["is_best"] for row in rows if row["synthesizer"] == "auto"} == {"true"}
 
-    printed = json.loads(compare(*common, "--json").output)
+    printed = json.loads(compare(f"{common} --json").output)
     assert (printed["network"], printed["num_npus"], printed["collective"]) == ("ring", 4, "all-gather")
     assert [row["time_ns"] for row in printed["rows"]] == [int(row["time_ns"]) if row["time_ns"] else None for row in rows]
 
 
 def test_output_directory_and_reproducible_figures(network: str) -> None:
     for name in ("one", "two"):
-        done = compare("--network", network, "--sizes", "64KiB,1MiB", "--synthesizers", "tacos", "--output", name)
+        done = compare(f"--network {network} --sizes 64KiB,1MiB --synthesizers tacos --output {name}")
         assert done.exit_code == 0, done.output
         assert {path.name for path in Path(name).iterdir()} == {"compare.csv", "compare.json", "compare.svg", "compare.pdf"}
     for name in ("compare.svg", "compare.pdf"):
         assert (Path("one") / name).read_bytes() == (Path("two") / name).read_bytes()
     assert len(json.loads(Path("one/compare.json").read_text())["rows"]) == 4
-    assert compare("--network", network, "--sizes", "1MiB", "--plot", "x.png", "--plot-width", "single").exit_code == 0
+    assert compare(f"--network {network} --sizes 1MiB --plot x.png --plot-width single").exit_code == 0
     assert Path("x.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_sizes_out_of_reach_are_refusals_too(network: str) -> None:
-    done = compare("--network", network, "--sizes", "2,1MiB", "--synthesizers", "tacos", "--json")
+    done = compare(f"--network {network} --sizes 2,1MiB --synthesizers tacos --json")
     rows = [row for row in json.loads(done.output)["rows"] if row["synthesizer"] == "tacos"]
     assert "2 bytes in 4 chunks" in rows[0]["refusal"]
     assert rows[1]["refusal"] == ""
-    table = compare("--network", network, "--sizes", "2,1MiB", "--synthesizers", "tacos", "--verbose").output
+    table = compare(f"--network {network} --sizes 2,1MiB --synthesizers tacos --verbose").output
     assert "- tacos at 2 B: all-reduce: 2 bytes in 4 chunks" in table
-    assert compare("--network", network, "--sizes", "2", "--synthesizers", "tacos", "--plot", "none.svg").exit_code == 0
+    assert compare(f"--network {network} --sizes 2 --synthesizers tacos --plot none.svg").exit_code == 0
 
 
 def test_every_schedule_is_checked_unless_told_otherwise(network: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,19 +116,19 @@ def test_every_schedule_is_checked_unless_told_otherwise(network: str, monkeypat
 
     entry = SYNTHESIZERS["tacos"]
     monkeypatch.setitem(SYNTHESIZERS, "broken", replace(entry, make=breaks))
-    common = ("--network", network, "--sizes", "1MiB", "--synthesizers", "broken")
-    assert isinstance(compare(*common).exception, VerificationError)
-    done = compare(*common, "--no-verify", "--json")
+    common = f"--network {network} --sizes 1MiB --synthesizers broken"
+    assert isinstance(compare(f"{common}").exception, VerificationError)
+    done = compare(f"{common} --no-verify --json")
     assert json.loads(done.output)["rows"][0]["verified"] is False
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [
-        ("1KiB", (1024,)),
-        ("64KiB:1MiB", (1 << 16, 1 << 18, 1 << 20)),
-        ("1KiB:20KiB,7", (7, 1024, 4096, 16384)),
-    ],
+    {
+        "1KiB": (1024,),
+        "64KiB:1MiB": (1 << 16, 1 << 18, 1 << 20),
+        "1KiB:20KiB,7": (7, 1024, 4096, 16384),
+    }.items(),
 )
 def test_sizes(text: str, expected: tuple[int, ...]) -> None:
     assert Sizes().convert(text, None, None) == expected
@@ -145,39 +136,36 @@ def test_sizes(text: str, expected: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
-    [
-        (("--sizes", "lots"), "sizes: found 'lots'"),
-        (("--sizes", "1MiB:1KiB"), "expected the smaller size first"),
-        (("--sizes", ",".join(map(str, range(1, 80)))), "sizes: found 79, expected at most 64"),
-        (
-            ("--sizes", "1MiB", "--synthesizers", "ring-of-fire"),
-            "'ring-of-fire', expected names out of auto, symmetric, tacos",
-        ),
-        (("--sizes", "1MiB", "--csv", "figure.svg", "--plot", "figure.svg"), "name the same file twice"),
-        (("--sizes", "1MiB", "--output", "ring.yml"), "ring.yml/compare.csv: cannot be written"),
-        (("--sizes", "1MiB", "--plot", "figure.bmp"), "figure.bmp: expected a name that ends in .svg, .pdf, .png"),
-    ],
+    {
+        "--sizes lots": "sizes: found 'lots'",
+        "--sizes 1MiB:1KiB": "expected the smaller size first",
+        f"--sizes {','.join(map(str, range(1, 80)))}": "sizes: found 79, expected at most 64",
+        "--sizes 1MiB --synthesizers ring-of-fire": "'ring-of-fire', expected names out of auto, symmetric, tacos",
+        "--sizes 1MiB --csv figure.svg --plot figure.svg": "name the same file twice",
+        "--sizes 1MiB --output ring.yml": "ring.yml/compare.csv: cannot be written",
+        "--sizes 1MiB --plot figure.bmp": "figure.bmp: expected a name that ends in .svg, .pdf, .png",
+    }.items(),
 )
-def test_bad_options(network: str, arguments: tuple[str, ...], expected: str) -> None:
-    done = compare("--network", network, *arguments)
+def test_bad_options(network: str, arguments: str, expected: str) -> None:
+    done = compare(f"--network {network} {arguments}")
     assert done.exit_code != 0
     assert expected in done.output + str(done.exception)
     assert [path.name for path in Path().iterdir()] == [network]
 
 
 def test_a_directory_with_tables_of_others_stays_as_it_is(network: str, tmp_path: Path) -> None:
-    common = ("--network", network, "--sizes", "64KiB", "--synthesizers", "ring", "--output", "out")
+    common = f"--network {network} --sizes 64KiB --synthesizers ring --output out"
     (tmp_path / "out").mkdir()
-    mine = tmp_path / "out" / "compare.csv"
+    mine = tmp_path / "out/compare.csv"
     mine.write_text("size,seconds\n1,2\n")
-    result = compare(*common)
+    result = compare(f"{common}")
     assert isinstance(result.exception, ConfigError)
     assert str(result.exception).startswith("out/compare.csv: exists, and out is no comparison of astra_tacos (")
     assert mine.read_text() == "size,seconds\n1,2\n" and [path.name for path in mine.parent.iterdir()] == [mine.name]
     mine.unlink()
     for _ in range(2):
-        assert compare(*common).exit_code == 0
-    root = compare(*common[:-1], "/")
+        assert compare(f"{common}").exit_code == 0
+    root = compare(f"{common} --output /")
     assert str(root.exception) == "/: is the root directory, which cannot be replaced: choose another output"
 
 
@@ -186,8 +174,8 @@ def test_files_appear_together_or_not_at_all(network: str, tmp_path: Path, monke
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("astra_tacos.report.compare_rows.write_json", full)
-    common = ("--network", network, "--sizes", "64KiB", "--synthesizers", "ring", "--csv", "rows.csv", "--output", "out")
-    result = compare(*common)
+    common = f"--network {network} --sizes 64KiB --synthesizers ring --csv rows.csv --output out"
+    result = compare(f"{common}")
     assert str(result.exception) == "out/compare.json: cannot be written (No space left on device)"
     assert [path.name for path in tmp_path.iterdir()] == [network]
 
@@ -201,7 +189,7 @@ def test_networks_with_too_many_sends_to_list_are_refused_before_the_work(
     monkeypatch.setattr("astra_tacos.network.composition.build_topology", build)
     path = tmp_path / "n.yml"
     path.write_text("topology: [Ring, Ring]\nnpus_count: [1000, 1000]\nbandwidth: [50, 50]\nlatency: [500, 500]\n")
-    result = compare("--network", str(path), "--sizes", "1GiB")
+    result = compare(f"--network {path} --sizes 1GiB")
     assert str(result.exception) == (
         f"{path}: 1,000,000 NPUs, for which all-reduce has more than 50,000,000 sends, too many to list: use at most 5,000 "
         "NPUs, or `synthesize --synthesizer symmetric`, which makes NPU 0's chunks for all"

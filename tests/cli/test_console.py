@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
+import shlex
 import subprocess
-import sys
 import unicodedata
 from pathlib import Path
 
 import pytest
+from helpers.command import PROGRAM, read_json
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,9 +21,9 @@ EVIL = "a\x1b]0;owned\x07\x1b[2J\r\u202eb\u200bc\u2028d\x9b1m\udcff"
 NETWORK = "topology: [ Ring ]\nnpus_count: [ 4 ]\nbandwidth: [ 50.0 ]\nlatency: [ 500.0 ] # \u00e4\u00f6\u00fc\n"
 
 
-def run(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-c", "from astra_tacos.cli.main import main; main()", *arguments]
-    return subprocess.run(command, cwd=cwd, capture_output=True, check=False, env=os.environ | environment)
+def run(command: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    arguments = [*PROGRAM, *shlex.split(command)]
+    return subprocess.run(arguments, cwd=cwd, capture_output=True, check=False, env=os.environ | environment)
 
 
 def harmless(text: str) -> bool:
@@ -50,16 +50,18 @@ def test_tables_rows_and_lines(capsys: pytest.CaptureFixture[str]) -> None:
     assert "[bold]1[/bold]" in printed.out  # names are no markup
 
 
-@pytest.mark.parametrize("command", ["inspect", "synthesize", "lint"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "inspect NAME.yml",
+        "synthesize --network NAME.yml --size 1MB --synthesizer ring --output NAME",
+        "lint --network NAME.yml --workload NAME --system NAME",
+    ],
+)
 def test_names_of_files_do_nothing(tmp_path: Path, command: str) -> None:
     name = "a\x1b]0;owned\x07\x1b[2J\r\u202eb"
     (tmp_path / f"{name}.yml").write_text(NETWORK, encoding="utf-8")
-    given = {
-        "inspect": [f"{name}.yml"],
-        "synthesize": ["--network", f"{name}.yml", "--size", "1MB", "--synthesizer", "ring", "--output", name],
-        "lint": ["--network", f"{name}.yml", "--workload", name, "--system", name],
-    }
-    done = run(command, *given[command], cwd=tmp_path)
+    done = run(command.replace("NAME", shlex.quote(name)), cwd=tmp_path)
     assert harmless(done.stdout.decode()) and harmless(done.stderr.decode())
     assert b"\\x1b]0;owned\\x07" in done.stdout + done.stderr
     assert b"Traceback" not in done.stderr
@@ -77,32 +79,32 @@ def test_names_of_files_do_nothing(tmp_path: Path, command: str) -> None:
 def test_other_locales_read_and_print_the_same(tmp_path: Path, locale: dict[str, str]) -> None:
     name = "n\u00e4tz\u202e.yml"
     (tmp_path / name).write_text(NETWORK, encoding="utf-8")
-    done = run("inspect", name, cwd=tmp_path, PYTHONUTF8="0", **locale)
+    done = run(f"inspect {name}", cwd=tmp_path, PYTHONUTF8="0", **locale)
     assert done.returncode == 0, done.stderr.decode()
     assert b"Traceback" not in done.stderr
     assert b"Ring 4" in done.stdout
-    done = run("inspect", "missing-\u00e4\u20ac.yml", cwd=tmp_path, PYTHONUTF8="0", **locale)
+    done = run("inspect missing-ä€.yml", cwd=tmp_path, PYTHONUTF8="0", **locale)
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1 and b"no such file" in done.stderr
 
 
 def test_files_are_written_in_utf_8_whatever_the_locale(tmp_path: Path) -> None:
     (tmp_path / "n\u00e4tz.yml").write_text(NETWORK, encoding="utf-8")
-    command = ("synthesize", "--network", "n\u00e4tz.yml", "--size", "1MB", "--synthesizer", "ring", "--output")
+    command = "synthesize --network n\u00e4tz.yml --size 1MB --synthesizer ring --output"
     for output, environment in (("here", {}), ("there", {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"})):
-        done = run(*command, output, cwd=tmp_path, **environment)
+        done = run(f"{command} {output}", cwd=tmp_path, **environment)
         assert done.returncode == 0, done.stderr.decode()
     for path in (tmp_path / "here").rglob("*"):
         if path.suffix in (".yml", ".json", ".sh"):
             path.read_text(encoding="utf-8")
-    json.loads((tmp_path / "there" / "system.json").read_text(encoding="utf-8"))
+    read_json(tmp_path / "there/system.json")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="closes streams by a shell")
 @pytest.mark.parametrize("closed", (">&-", "2>&-", ">&- 2>&-"))
 def test_a_closed_stream_ends_no_command(tmp_path: Path, closed: str) -> None:
-    (tmp_path / "net.yml").write_text("topology: [ Ring ]\nnpus_count: [ 4 ]\nbandwidth: [ 50.0 ]\nlatency: [ 500.0 ]\n", "utf-8")
-    command = f"{sys.executable} -c 'from astra_tacos.cli.main import main; main()' inspect net.yml {closed}"
+    (tmp_path / "net.yml").write_text(NETWORK, "utf-8")
+    command = f"{shlex.join(PROGRAM)} inspect net.yml {closed}"
     done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, check=False)
     assert (done.returncode, b"Traceback" in done.stderr) == (0, False)
 
@@ -110,9 +112,8 @@ def test_a_closed_stream_ends_no_command(tmp_path: Path, closed: str) -> None:
 def test_an_error_that_nobody_can_read_has_its_exit_code(tmp_path: Path) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full")
-    command = [sys.executable, "-c", "from astra_tacos.cli.main import main; main()", "inspect", "nofile"]
     with Path("/dev/full").open("w") as full:
-        assert subprocess.run(command, cwd=tmp_path, stderr=full, check=False).returncode == 2
+        assert subprocess.run([*PROGRAM, "inspect", "nofile"], cwd=tmp_path, stderr=full, check=False).returncode == 2
 
 
 def test_long_errors_are_shortened_in_the_middle(capsys: pytest.CaptureFixture[str]) -> None:

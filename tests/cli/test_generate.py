@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from pathlib import Path
 
 import pytest
+from helpers.command import answer, invoke, read_json
 from helpers.generated import write_network
 
-from astra_tacos.cli.main import BAD_INPUT, main
+from astra_tacos.cli.main import BAD_INPUT
 
-SHIPPED = Path(__file__).parents[2] / "configs" / "workload"
+SHIPPED = Path(__file__).parents[2] / "configs/workload"
 SMALL = "--layers 4 --hidden 64 --heads 8 --sequence 64 --vocab 512"
-
-
-def invoke(arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as left:
-        main(shlex.split(arguments))
-    captured = capsys.readouterr()
-    return int(left.value.code or 0), captured.out, captured.err
 
 
 @pytest.fixture(autouse=True)
@@ -28,54 +21,52 @@ def started_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def test_its_run_is_linted_and_replayed_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    write_network(Path("n.yml"), ("Ring", 4), ("Switch", 4))
+def test_its_run_is_linted_and_replayed_at_once() -> None:
+    write_network(Path("n.yml"), "Ring 4", "Switch 4")
     arguments = f"generate --output run --network n.yml --dp 4 --tp 2 --pp 2 --ep 2 --experts 4 --top-k 2 {SMALL}"
-    status, out, err = invoke(arguments, capsys)
+    status, out, err = invoke(arguments)
     assert (status, err) == (0, "")
     replay = re.search(r"^  replay +astra-tacos (.*)$", out.replace("\\\n", ""), re.MULTILINE)
     assert replay and "all-to-all expert" in out
-    status, out, _ = invoke(replay[1] + " --json", capsys)
-    assert status == 0 and len(json.loads(out)["finish_ns"]) == 16
-    status, out, _ = invoke(replay[1].replace("replay", "lint", 1), capsys)
+    assert len(answer(replay[1])["finish_ns"]) == 16
+    status, out, _ = invoke(replay[1].replace("replay", "lint", 1))
     assert status == 0 and out.startswith("nothing found")
 
 
-def test_answers_carry_the_error_of_the_network(capsys: pytest.CaptureFixture[str]) -> None:
-    write_network(Path("n.yml"), ("Ring", 4))
+def test_answers_carry_the_error_of_the_network() -> None:
+    write_network(Path("n.yml"), "Ring 4")
     Path("n.yml").write_text("astra_tacos: { error: 0.063 }\n" + Path("n.yml").read_text())
-    _, out, _ = invoke(f"generate --output run --network n.yml --dp 4 {SMALL}", capsys)
+    _, out, _ = invoke(f"generate --output run --network n.yml --dp 4 {SMALL}")
     found = re.search(r"^  replay +astra-tacos replay (.*)$", out.replace("\\\n", ""), re.MULTILINE)
     assert found
     size = "--network n.yml --collective all-reduce"
     for arguments in (f"replay {found[1]}", f"plan {found[1]} --output plan", f"synthesize {size} --size 1MiB"):
-        status, out, err = invoke(arguments, capsys)
+        status, out, err = invoke(arguments)
         assert (status, err) == (0, "")
         assert "plus or minus 6.3%" in next(line for line in out.splitlines()[1:] if line), arguments
         if not arguments.startswith("plan"):
-            assert json.loads(invoke(f"{arguments} --json", capsys)[1])["network_error"] == 0.063
+            assert answer(arguments)["network_error"] == 0.063
     arguments = f"compare {size} --sizes 1MiB"
-    assert "plus or minus 6.3%" in invoke(arguments, capsys)[1]
-    assert json.loads(invoke(f"{arguments} --json", capsys)[1])["network_error"] == 0.063
+    assert "plus or minus 6.3%" in invoke(arguments)[1]
+    assert answer(arguments)["network_error"] == 0.063
 
 
-def test_a_published_model_and_what_changes_it(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = "generate --output run --json --model mixtral-8x7b --dp 2 --ep 2 --sequence 128 --layers 2"
-    status, out, _ = invoke(arguments, capsys)
-    model = json.loads(out)["step"]["model"]
-    assert status == 0 and json.loads(out)["num_ranks"] == 2
+def test_a_published_model_and_what_changes_it() -> None:
+    arguments = "generate --output run --model mixtral-8x7b --dp 2 --ep 2 --sequence 128 --layers 2"
+    made = answer(arguments)
+    model = made["step"]["model"]
+    assert made["num_ranks"] == 2
     assert (model["kv_heads"], model["ffn"], model["sequence"], model["layers"]) == (8, 14336, 128, 2)
-    _, out, _ = invoke(arguments + " --heads 64 --ffn 2x --no-gated", capsys)
-    model = json.loads(out)["step"]["model"]
+    model = answer(arguments + " --heads 64 --ffn 2x --no-gated")["step"]["model"]
     assert (model["kv_heads"], model["ffn"], model["is_gated"]) == (64, 8192, False)
 
 
 @pytest.mark.parametrize("name", [path.name for path in sorted(SHIPPED.iterdir()) if path.is_dir()])
-def test_the_shipped_workloads_are_generated_as_their_readme_says(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_shipped_workloads_are_generated_as_their_readme_says(name: str) -> None:
     readme = (SHIPPED / "README.md").read_text().replace("\\\n", " ")
     command = re.search(rf"astra-tacos (generate --output configs/workload/{name} .*)", readme)
     assert command
-    status, _, err = invoke(command[1], capsys)
+    status, _, err = invoke(command[1])
     assert (status, err) == (0, "")
     generated = Path("configs/workload") / name
     files = sorted(path.relative_to(generated) for path in generated.rglob("*") if path.is_file())
@@ -110,80 +101,74 @@ def test_the_shipped_workloads_are_generated_as_their_readme_says(name: str, cap
         ("--dp 2 --layers 4", "Missing option '--hidden' (or '--model')."),
     ],
 )
-def test_bad_input_gets_one_line(more: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    write_network(Path("n.yml"), ("Ring", 4))
-    assert invoke(f"generate --output run {more}", capsys) == (BAD_INPUT, "", f"astra-tacos: error: {message}\n")
+def test_bad_input_gets_one_line(more: str, message: str) -> None:
+    write_network(Path("n.yml"), "Ring 4")
+    assert invoke(f"generate --output run {more}") == (BAD_INPUT, "", f"astra-tacos: error: {message}\n")
     assert [path.name for path in Path().iterdir()] == ["n.yml"]
 
 
-def test_a_large_run_is_compact_and_replayed(capsys: pytest.CaptureFixture[str]) -> None:
-    write_network(Path("n.yml"), ("FullyConnected", 8), ("Ring", 4), ("Switch", 64))
+def test_a_large_run_is_compact_and_replayed() -> None:
+    write_network(Path("n.yml"), "FullyConnected 8", "Ring 4", "Switch 64")
     sizes = "--layers 4 --hidden 128 --heads 8 --sequence 512 --vocab 512 --batch 2 --micro-batches 2"
     command = f"generate --output run --dp 64 --tp 8 --pp 4 --order tp,pp,dp {sizes} --network n.yml"
-    status, out, err = invoke(command, capsys)
+    status, out, err = invoke(command)
     assert (status, err) == (0, "") and "astra-tacos replay run --network n.yml" in out
-    status, out, _ = invoke("replay run --network n.yml --json", capsys)
-    result = json.loads(out)
+    result = answer("replay run --network n.yml")
     assert (status, result["num_ranks"], result["ranks"]) == (0, 2048, [0, 8, 16, 24])
     assert result["end_ns"] == max(result["finish_ns"])
-    status, out, _ = invoke("replay run --network n.yml --output replayed --csv ranks.csv", capsys)
+    status, out, _ = invoke("replay run --network n.yml --output replayed --csv ranks.csv")
     assert status == 0 and "2,048 ranks of 4 classes" in out and "512 do the same at the same times" in " ".join(out.split())
     assert [line.split(",")[0] for line in Path("ranks.csv").read_text().splitlines()] == ["rank", "0", "8", "16", "24"]
-    assert invoke("report replayed -o page.html", capsys)[0] == 0 and "2,048 ranks of 4 classes" in Path("page.html").read_text()
-    status, _, err = invoke("replay run", capsys)
+    assert invoke("report replayed -o page.html")[0] == 0 and "2,048 ranks of 4 classes" in Path("page.html").read_text()
+    status, _, err = invoke("replay run")
     assert status != 0 and "Missing option '--network': a compact run does not say which network it runs on." in err
-    status, out, _ = invoke("plan --compact run --network n.yml --output planned", capsys)
+    status, out, _ = invoke("plan --compact run --network n.yml --output planned")
     assert status == 0 and "2,048 ranks of 4 classes" in out and "best native" in out and "where the time goes" in out
-    assert invoke("report planned -o plan.html", capsys)[0] == 0 and "512 ranks" in Path("plan.html").read_text()
-    assert invoke("report planned -o plan.svg", capsys)[0] == 0
-    status, out, _ = invoke("replay planned", capsys)
+    assert invoke("report planned -o plan.html")[0] == 0 and "512 ranks" in Path("plan.html").read_text()
+    assert invoke("report planned -o plan.svg")[0] == 0
+    status, out, _ = invoke("replay planned")
     assert status == 0 and "2,048 ranks of 4 classes" in out
-    status, _, err = invoke("plan --compact run --network n.yml --output run", capsys)
+    status, _, err = invoke("plan --compact run --network n.yml --output run")
     assert status == BAD_INPUT and err.startswith("astra-tacos: error: run: ")
 
 
-def test_a_compact_run_is_written_rank_by_rank(capsys: pytest.CaptureFixture[str]) -> None:
-    write_network(Path("n.yml"), ("FullyConnected", 4), ("Ring", 2), ("Switch", 4))
+def test_a_compact_run_is_written_rank_by_rank() -> None:
+    write_network(Path("n.yml"), "FullyConnected 4", "Ring 2", "Switch 4")
     command = f"generate --output run --dp 4 --tp 4 --pp 2 --order tp,pp,dp {SMALL} --micro-batches 2 --network n.yml --compact"
-    assert invoke(command, capsys)[0] == 0
-    assert invoke("plan --compact run --network n.yml --output planned", capsys)[0] == 0
+    assert invoke(command)[0] == 0
+    assert invoke("plan --compact run --network n.yml --output planned")[0] == 0
     for name, slow in (("run", ""), ("planned", ""), ("planned", "--slow 5:1.5 --slow 9:3")):
         output = f"all_{name}{len(slow)}"
-        status, out, err = invoke(f"export {name} --network n.yml --format run --output {output}", capsys)
+        status, out, err = invoke(f"export {name} --network n.yml --format run --output {output}")
         assert (status, err) == (0, "") and f"{output}/run_astra_sim.sh" in out
         inputs = f"--workload {output}/workload/w --system {output}/system.json --network {output}/network.yml"
-        inputs += f" --comm-group {output}/comm_group.json --directory {output} --json"
-        status, out, _ = invoke(f"lint {inputs}", capsys)
-        assert (status, [each["code"] for each in json.loads(out) if each["severity"] == "error"]) == (0, [])
-        whole = json.loads(invoke(f"replay {inputs} {slow}", capsys)[1])
-        compact = json.loads(invoke(f"replay {name} --network n.yml --json {slow}", capsys)[1])
+        inputs += f" --comm-group {output}/comm_group.json --directory {output}"
+        assert [each["code"] for each in answer(f"lint {inputs}") if each["severity"] == "error"] == []
+        whole = answer(f"replay {inputs} {slow}")
+        compact = answer(f"replay {name} --network n.yml {slow}")
         assert compact["end_ns"] == whole["end_ns"]
         assert compact["finish_ns"] == [whole["finish_ns"][rank] for rank in compact.get("ranks", range(32))]
         assert ("ranks" in compact) == (not slow) and len(compact["beyond_astra_sim"]) >= slow.count("--slow")
-    status, out, err = invoke("lint --workload run --network n.yml", capsys)
+    status, out, err = invoke("lint --workload run --network n.yml")
     assert (status, err) == (0, "") and "nothing found in 32 ranks" in out
-    system = json.loads(Path("run/system.json").read_text())
+    system = read_json(Path("run/system.json"))
     Path("run/system.json").write_text(json.dumps(system | {"active-chunks-per-dimension": 0}))
-    found = json.loads(invoke("lint --workload run --network n.yml --json", capsys)[1])
+    found = answer("lint --workload run --network n.yml", status=1)
     assert found and {each["file"] for each in found if each["severity"] == "error"} == {"run/system.json"}
-    assert invoke("lint --workload run", capsys)[0] == BAD_INPUT
+    assert invoke("lint --workload run")[0] == BAD_INPUT
     Path("run/system.json").write_text(json.dumps(system))
-    status, _, err = invoke("lint --fix --workload run --network n.yml --output fixed", capsys)
-    assert status == BAD_INPUT and "is a compact run, expected the ordinary one" in err
-    status, _, err = invoke("replay run --network n.yml --csv same --output same", capsys)
-    assert (status, err) == (BAD_INPUT, "astra-tacos: error: same: given twice, expected another directory (--output)\n")
-    status, _, err = invoke("replay run --network n.yml --slow 0:2 --slow 0:3", capsys)
-    assert status == BAD_INPUT and "expected one factor for each" in err
-    status, _, err = invoke("replay run --network n.yml --backend astra-sim", capsys)
-    assert status == BAD_INPUT and "`export run --format run` writes it" in err
-    status, _, err = invoke("export run --network n.yml --format run --output other -O a=b", capsys)
-    assert status == BAD_INPUT and "the format run has no options" in err
     Path("f.yml").write_text(Path("n.yml").read_text() + "astra_tacos: { failed_links: [[0, 1]] }\n")
-    status, _, err = invoke("plan --compact run --network f.yml --output failed", capsys)
-    assert status == BAD_INPUT and "f.yml: the network does not look the same" in err
-    assert "--baseline" in invoke("plan --compact --help", capsys)[1]
-    assert invoke("replay run --network n.yml --chrome-trace t.json", capsys)[0] == 0 and Path("t.json").is_file()
-    status, _, err = invoke("export run --network n.yml --format run --output all_run0", capsys)
-    assert status == BAD_INPUT and err.startswith("astra-tacos: error: all_run0: ")
-    status, _, err = invoke("replay run --network n.yml --slow 32:2", capsys)
-    assert (status, err) == (BAD_INPUT, "astra-tacos: error: --slow: found rank 32, expected one below 32\n")
+    for command, message in {
+        "lint --fix --workload run --network n.yml --output fixed": "is a compact run, expected the ordinary one",
+        "replay run --network n.yml --csv same --output same": " same: given twice, expected another directory (--output)\n",
+        "replay run --network n.yml --slow 0:2 --slow 0:3": "expected one factor for each",
+        "replay run --network n.yml --backend astra-sim": "`export run --format run` writes it",
+        "export run --network n.yml --format run --output other -O a=b": "the format run has no options",
+        "plan --compact run --network f.yml --output failed": "f.yml: the network does not look the same",
+        "export run --network n.yml --format run --output all_run0": "astra-tacos: error: all_run0: ",
+        "replay run --network n.yml --slow 32:2": "astra-tacos: error: --slow: found rank 32, expected one below 32\n",
+    }.items():
+        status, _, err = invoke(command)
+        assert status == BAD_INPUT and message in err
+    assert "--baseline" in invoke("plan --compact --help")[1]
+    assert invoke("replay run --network n.yml --chrome-trace t.json")[0] == 0 and Path("t.json").is_file()

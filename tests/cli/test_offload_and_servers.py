@@ -7,11 +7,12 @@ from pathlib import Path
 
 import click
 import pytest
+from helpers.command import answer, read_json
 from helpers.command import run as run_in
 
 
-def run(directory: Path, *arguments: object):
-    return run_in(*map(str, arguments), cwd=directory)
+def run(directory: Path, command: str):
+    return run_in(command, cwd=directory)
 
 
 STAR = "topology: [ Switch ]\nnpus_count: [ 8 ]\nbandwidth: [ 100 ]\nlatency: [ 500 ]\nastra_tacos: { reducing: all }\n"
@@ -24,9 +25,8 @@ def star(directory: Path) -> Path:
 
 
 def test_hosts_against_the_network(tmp_path: Path) -> None:
-    result = run(tmp_path, "compare", "--offload", "--network", star(tmp_path), "--npus", "2,4,8", "--sizes", "16MiB", "--json")
-    assert result.returncode == 0
-    rows = json.loads(result.stdout)["rows"]
+    network = star(tmp_path)
+    rows = answer(f"compare --offload --network {network} --npus 2,4,8 --sizes 16MiB")["rows"]
     assert [(row["npus"], round(row["gain"], 2)) for row in rows] == [
         (2, pytest.approx(1.0, abs=0.02)),
         (4, pytest.approx(1.5, abs=0.02)),
@@ -36,49 +36,26 @@ def test_hosts_against_the_network(tmp_path: Path) -> None:
 
 
 def test_what_is_written_has_a_rank_that_adds(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    options = ("--synthesizer", "in-network", "--chunks-per-npu", "2", "--output", out)
-    result = run(tmp_path, "synthesize", "--network", star(tmp_path), "--size", "1MiB", *options)
+    network, out = star(tmp_path), tmp_path / "out"
+    options = f"--synthesizer in-network --chunks-per-npu 2 --output {out}"
+    result = run(tmp_path, f"synthesize --network {network} --size 1MiB {options}")
     assert result.returncode == 0 and "verified" in result.stdout
-    ranks = json.loads((out / "stand_in" / "rank_map.json").read_text())["ranks"]
+    ranks = read_json(out / "stand_in/rank_map.json")["ranks"]
     assert [rank["rank"] for rank in ranks if rank.get("adds")] == [8]
-    assert run(tmp_path, "verify", out).returncode == 0
-    assert "reducing" in run(tmp_path, "inspect", star(tmp_path)).stdout
+    assert run(tmp_path, f"verify {out}").returncode == 0
+    assert "reducing" in run(tmp_path, f"inspect {network}").stdout
 
 
 def test_the_crossover_of_servers(tmp_path: Path) -> None:
     result = run(
         tmp_path,
-        "compare",
-        "--workers",
-        "4",
-        "--servers",
-        "0:2",
-        "--size",
-        "4MiB",
-        "--chunks-per-npu",
-        "32",
-        "--box",
-        "4",
-        "--json",
+        "compare --workers 4 --servers 0:2 --size 4MiB --chunks-per-npu 32 --box 4 --json",
     )
     rows = json.loads(result.stdout)["rows"]
     assert [row["kind"] for row in rows] == ["colocated", "dedicated", "mixed", "dedicated", "mixed", "box"]
     text = run(
         tmp_path,
-        "compare",
-        "--workers",
-        "4",
-        "--servers",
-        "1",
-        "--size",
-        "1MiB",
-        "--chunks-per-npu",
-        "8",
-        "--racks",
-        "4",
-        "--uplink",
-        "1",
+        "compare --workers 4 --servers 1 --size 1MiB --chunks-per-npu 8 --racks 4 --uplink 1",
     )
     assert "dedicated servers alone win from 3 on" in text.stdout and "servers above racks" in text.stdout
 
@@ -87,30 +64,30 @@ def test_helpers(tmp_path: Path) -> None:
     network = tmp_path / "switch.yml"
     network.write_text(STAR.split("astra_tacos")[0].replace("8", "6"))
     out = tmp_path / "out"
-    options = ("--helpers", "4,5", "--chunks-per-npu", "8", "--synthesizer", "parameter-server", "--output", out)
-    result = run(tmp_path, "synthesize", "--network", network, "--size", "1MiB", *options)
+    options = f"--helpers 4,5 --chunks-per-npu 8 --synthesizer parameter-server --output {out}"
+    result = run(tmp_path, f"synthesize --network {network} --size 1MiB {options}")
     assert result.returncode == 0, result.stderr
-    assert (out / "stand_in" / "run_astra_sim.sh").exists()
+    assert (out / "stand_in/run_astra_sim.sh").exists()
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [
-        (("synthesize", "--size", "1MiB", "--helpers", "9"), "helpers: found NPU 9"),
-        (("synthesize", "--size", "1MiB", "--helpers", "0:6"), "helpers: found 7 of 8 NPUs"),
-        (("compare", "--offload", "--npus", "9"), "found 9 NPUs to take part, expected 2 to 8"),
-        (("compare", "--offload", "--npus", "2:1"), "from the lower to the higher"),
-    ],
+    {
+        "synthesize --size 1MiB --helpers 9": "helpers: found NPU 9",
+        "synthesize --size 1MiB --helpers 0:6": "helpers: found 7 of 8 NPUs",
+        "compare --offload --npus 9": "found 9 NPUs to take part, expected 2 to 8",
+        "compare --offload --npus 2:1": "from the lower to the higher",
+    }.items(),
 )
-def test_bad_options(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
-    result = run(tmp_path, arguments[0], "--network", star(tmp_path), *arguments[1:])
+def test_bad_options(arguments: str, message: str, tmp_path: Path) -> None:
+    result = run(tmp_path, f"{arguments} --network {star(tmp_path)}")
     assert result.returncode == 2 and message in result.stderr
 
 
 def test_bad_numbers_of_servers(tmp_path: Path) -> None:
-    assert "--racks and --uplink go together" in run(tmp_path, "compare", "--servers", "--racks", "4").stderr
-    assert "expected at most 28" in run(tmp_path, "compare", "--workers", "100", "--servers", "60").stderr
-    assert "bandwidth[0] is nan" in run(tmp_path, "compare", "--servers", "--bandwidth", "nan").stderr
+    assert "--racks and --uplink go together" in run(tmp_path, "compare --servers --racks 4").stderr
+    assert "expected at most 28" in run(tmp_path, "compare --workers 100 --servers 60").stderr
+    assert "bandwidth[0] is nan" in run(tmp_path, "compare --servers --bandwidth nan").stderr
 
 
 @pytest.mark.parametrize("text", ["3,3", "1:4,4"])
@@ -123,5 +100,5 @@ def test_numbers_that_are_given_twice_are_refused(text: str) -> None:
 
 
 def test_a_box_that_is_too_fast_is_refused_with_the_limit(tmp_path: Path) -> None:
-    done = run(tmp_path, "compare", "--servers", "--box", "1e308")
+    done = run(tmp_path, "compare --servers --box 1e308")
     assert done.returncode == 2 and "--box: found 1e+308, expected a number above 0 and below 1,000,000" in done.stderr

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from helpers.command import answer, invoke
 from helpers.generated import write_network
 
-from astra_tacos.cli.main import BAD_INPUT, main
+from astra_tacos.cli.main import BAD_INPUT
 from astra_tacos.network.network_config import read_network
 from astra_tacos.study.optimizer.shape import network_shape
 
@@ -35,13 +35,6 @@ FEWER = {" --refine": " --refine-steps 1", "sweep splits.yml": " --workers 1"}
 """By part of a command, an option with which it takes less. One step times the three splits that the refinement starts from."""
 
 
-def invoke(arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as left:
-        main(shlex.split(arguments))
-    captured = capsys.readouterr()
-    return int(left.value.code or 0), captured.out, captured.err
-
-
 @pytest.fixture(autouse=True)
 def started_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -50,10 +43,8 @@ def started_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / name).write_text(text)
 
 
-def test_json_of_libras_files(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, err = invoke(f"{COMMAND} --total-bandwidth 100 --refine --chunks-per-npu 2 --output best.yml --json", capsys)
-    assert (status, err) == (0, "")
-    result = json.loads(out)
+def test_json_of_libras_files() -> None:
+    result = answer(f"{COMMAND} --total-bandwidth 100 --refine --chunks-per-npu 2 --output best.yml")
     best, equal = (result["splits"][name] for name in ("best", "equal shares"))
     # Two demands in a dimension each: bandwidths as the square roots of their bytes (4 x 4 MB, and 2 x 2 MB).
     assert best["bandwidth_gbps"] == pytest.approx([200 / 3, 100 / 3], rel=1e-3)
@@ -68,10 +59,9 @@ def test_json_of_libras_files(capsys: pytest.CaptureFixture[str]) -> None:
     assert split == pytest.approx(refined["bandwidth_gbps"]) and shape.blocks == ("Ring", "Switch")
 
 
-def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
+def test_tables() -> None:
     status, out, _ = invoke(
         f"{COMMAND} --budget-cost 50000 --objective time-cost --constraint 'total >= 20' --refine --refine-steps 1 --verbose",
-        capsys,
     )
     assert status == 0
     for text in (
@@ -85,23 +75,22 @@ def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
     assert re.search(r"gain over best by bytes +1\.\d{3} x", out)
 
 
-def test_a_run_of_astra_sim(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_of_astra_sim() -> None:
     workload = "configs/workload/transformer_16"
     files = f"--workload {workload}/workload/w --system {workload}/system.json"
     command = f"optimize --network configs/network/hetero_3d_16npus.yml {files}"
-    status, out, err = invoke(f"{command} --comm-group {workload}/comm_group.json --json", capsys)
-    result = json.loads(out)
-    assert (status, err, result["profiles"]) == (0, "", 2)
+    result = answer(f"{command} --comm-group {workload}/comm_group.json")
+    assert result["profiles"] == 2
     current, best = result["splits"]["input"], result["splits"]["best"]
     assert current["bandwidth_gbps"] == pytest.approx([200, 200, 200], rel=1e-6)
     assert best["total_gbps"] == pytest.approx(600, rel=1e-6) and best["cost"] is None
     assert result["gain"]["input"] == pytest.approx(current["time_ns"] / best["time_ns"]) and result["gain"]["input"] > 1.05
-    status, _, err = invoke(f"{command} --json", capsys)  # groups are missing
+    status, _, err = invoke(f"{command} --json")  # groups are missing
     assert status == BAD_INPUT and "pg_name '1', expected a group of no file (--comm-group)" in err
 
 
-def test_the_tutorial(capsys: pytest.CaptureFixture[str]) -> None:
-    text = (REPOSITORY / "docs" / "optimize.md").read_text()
+def test_the_tutorial() -> None:
+    text = (REPOSITORY / "docs/optimize.md").read_text()
     blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
     commands = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
     assert len(commands) == 6
@@ -114,7 +103,7 @@ def test_the_tutorial(capsys: pytest.CaptureFixture[str]) -> None:
     printed = []
     for command in commands:
         fewer = "".join(option for part, option in FEWER.items() if part in command)
-        status, out, err = invoke(command.removeprefix("astra-tacos ") + fewer, capsys)
+        status, out, err = invoke(command.removeprefix("astra-tacos ") + fewer)
         assert status == 0
         assert all(" points done, " in line for line in err.splitlines())  # where it takes longer
         printed.append(out)
@@ -133,25 +122,22 @@ def test_the_tutorial(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [
-        ("", "nothing limits B0, expected --total-bandwidth, --budget-cost or a --constraint"),
-        ("--total-bandwidth 10 --constraint 'B0 >= 11'", "no split of at least 0.1 GB/s each satisfies total == 10.0; B0 >= 11"),
-        (
-            "--total-bandwidth 10 --constraint 'B2 <= 1'",
-            "constraint 'B2 <= 1': found the name B2, which has no value here",
-        ),
-        ("--total-bandwidth nan", "total bandwidth: found nan, expected a number above 0"),
-        ("--total-bandwidth 10 --min-bandwidth -1", "least bandwidth: found -1, expected a number above 0"),
-        ("--total-bandwidth 10 --latency -1", "latency: found -1, expected"),
-        ("--total-bandwidth 10 --synthesizer magic", "synthesizer: found 'magic', expected symmetric or "),
-        ("--total-bandwidth 10 --output n.yml", "n.yml is given twice"),
-        ("--total-bandwidth 10 --output .", "is a directory, expected a file"),
-        ("--network n.yml", "Expected one of '--libra-network' and '--network'"),
-        ("--system s.json --total-bandwidth 10", "--system, --comm-group and --remote-memory are for traces"),
-    ],
+    {
+        "": "nothing limits B0, expected --total-bandwidth, --budget-cost or a --constraint",
+        "--total-bandwidth 10 --constraint 'B0 >= 11'": "no split of at least 0.1 GB/s each satisfies total == 10.0; B0 >= 11",
+        "--total-bandwidth 10 --constraint 'B2 <= 1'": "constraint 'B2 <= 1': found the name B2, which has no value here",
+        "--total-bandwidth nan": "total bandwidth: found nan, expected a number above 0",
+        "--total-bandwidth 10 --min-bandwidth -1": "least bandwidth: found -1, expected a number above 0",
+        "--total-bandwidth 10 --latency -1": "latency: found -1, expected",
+        "--total-bandwidth 10 --synthesizer magic": "synthesizer: found 'magic', expected symmetric or ",
+        "--total-bandwidth 10 --output n.yml": "n.yml is given twice",
+        "--total-bandwidth 10 --output .": "is a directory, expected a file",
+        "--network n.yml": "Expected one of '--libra-network' and '--network'",
+        "--system s.json --total-bandwidth 10": "--system, --comm-group and --remote-memory are for traces",
+    }.items(),
 )
-def test_bad_options(capsys: pytest.CaptureFixture[str], arguments: str, message: str) -> None:
-    status, out, err = invoke(f"{COMMAND} {arguments}", capsys)
+def test_bad_options(arguments: str, message: str) -> None:
+    status, out, err = invoke(f"{COMMAND} {arguments}")
     assert (status, out) == (BAD_INPUT, "") and message in err and err.count("\n") == 1
 
 
@@ -166,8 +152,8 @@ def test_bad_options(capsys: pytest.CaptureFixture[str], arguments: str, message
         (COMMAND.replace("w.txt", "none.txt") + " --total-bandwidth 9", "none.txt: cannot be read"),
     ],
 )
-def test_missing_options_and_files(capsys: pytest.CaptureFixture[str], command: str, message: str) -> None:
-    status, _, err = invoke(command, capsys)
+def test_missing_options_and_files(command: str, message: str) -> None:
+    status, _, err = invoke(command)
     assert status == BAD_INPUT and message in err and err.count("\n") == 1
 
 
@@ -178,33 +164,33 @@ def test_help_is_light() -> None:
     assert "--refine" in out and not {"numpy", "scipy", "numba", "yaml", "rich"} & set(out.split())
 
 
-def test_replays_of_the_whole_step(capsys: pytest.CaptureFixture[str]) -> None:
+def test_replays_of_the_whole_step() -> None:
     """Splits by replays of classes are those by replays of all ranks, and a split takes what `replay` says of its network."""
-    write_network(Path("net.yml"), ("FullyConnected", 4), ("Ring", 2), ("Switch", 4))
+    write_network(Path("net.yml"), "FullyConnected 4", "Ring 2", "Switch 4")
     sizes = "--dp 4 --tp 4 --pp 2 --order tp,pp,dp --layers 4 --hidden 512 --heads 8 --sequence 128 --vocab 512 --micro-batches 2"
-    assert invoke(f"generate --output run {sizes} --network net.yml --compact", capsys)[0] == 0
-    assert invoke("export run --network net.yml --format run --output all", capsys)[0] == 0
+    assert invoke(f"generate --output run {sizes} --network net.yml --compact")[0] == 0
+    assert invoke("export run --network net.yml --format run --output all")[0] == 0
     ranks = "--workload all/workload/w --system all/system.json --comm-group all/comm_group.json"
     for backend in ("congestion-unaware", "congestion-aware"):
         found = []
         for files in ("--workload run", ranks):
             command = f"optimize {files} --network net.yml --refine replays --backend {backend} --output best.yml --json"
-            status, out, err = invoke(command, capsys)
+            status, out, err = invoke(command)
             assert (status, err) == (0, "")
             found.append(json.loads(out)["refine"])
         one, other = found
         assert one == other and one["backend"] == backend and one["num_replays"] > 6
         best = one["splits"]["refined"]
         assert best["time_ns"] == min(split["time_ns"] for split in one["splits"].values() if split["feasible"])
-        replayed = json.loads(invoke(f"replay run --network best.yml --backend {backend} --json", capsys)[1])
+        replayed = answer(f"replay run --network best.yml --backend {backend}")
         assert replayed["end_ns"] == pytest.approx(best["time_ns"], rel=1e-4)  # the file has six digits
-    status, out, _ = invoke("optimize --workload run --network net.yml --refine replays", capsys)
+    status, out, _ = invoke("optimize --workload run --network net.yml --refine replays")
     assert status == 0 and "replays of the step, congestion-aware" in out
     for more, message in (
         ("--workload run --network net.yml --system all/system.json", "run is a compact run, which has all files"),
         ("--workload run --network net.yml --backend congestion-aware", "--backend is for --refine replays"),
     ):
-        status, _, err = invoke(f"optimize {more}", capsys)
+        status, _, err = invoke(f"optimize {more}")
         assert status == BAD_INPUT and message in err
-    status, _, err = invoke(f"{COMMAND} --total-bandwidth 100 --refine replays", capsys)
+    status, _, err = invoke(f"{COMMAND} --total-bandwidth 100 --refine replays")
     assert status == BAD_INPUT and "--refine replays needs a run" in err

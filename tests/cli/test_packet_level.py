@@ -7,11 +7,10 @@ import json
 from pathlib import Path
 
 import pytest
-from helpers.command import run
+from helpers.command import answer, options_of, run
 from helpers.lint_runs import RunFiles, coll, comp
 
-QUICK = ("--synthesizer", "tacos", "--trials", "1", "--chunks-per-npu", "1")
-SERIAL = (*QUICK, "--link-model", "blocking")
+QUICK = "--synthesizer tacos --trials 1 --chunks-per-npu 1"
 
 
 @pytest.fixture
@@ -26,37 +25,22 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(("network", "within"), [("torus", 0.01), ("switch", 0.03)])
 def test_a_schedule_for_packets_takes_what_is_predicted(folder: Path, network: str, within: float) -> None:
-    arguments = (
-        "--network",
-        f"{network}.yml",
-        "--size",
-        "1MiB",
-        "--backend",
-        "packet",
-        *QUICK,
-        "--link-model",
-        "blocking",
-        "--json",
-    )
-    done = run("synthesize", *arguments, "--collective", "all-reduce", "--output", "made", cwd=folder)
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
+    arguments = f"--network {network}.yml --size 1MiB --backend packet {QUICK} --link-model blocking"
+    result = answer(f"synthesize {arguments} --collective all-reduce --output made", folder)
     assert (result["backend"], result["link_model"], result["verified"]) == ("packet", "blocking", True)
     assert result["packets_ratio"] == pytest.approx(1, rel=within)
     assert result["packets_ns"] > result["predicted_ns"]
     native = result["native"]["fastest_possible"]
     assert native["backend"] == "packet" and (network != "torus" or native["time_ns"] > result["packets_ns"])
-    written = run(
-        "replay", "made/collective/all_reduce", "--network", f"{network}.yml", "--backend", "packet", "--json", cwd=folder
-    )
-    assert json.loads(written.stdout)["collective_time_ns"] == result["packets_ns"]
-    rows = run("synthesize", *arguments[:-1], "--collective", "all-reduce", "--verbose", cwd=folder).stdout
+    written = answer(f"replay made/collective/all_reduce --network {network}.yml --backend packet", folder)
+    assert written["collective_time_ns"] == result["packets_ns"]
+    rows = run(f"synthesize {arguments} --collective all-reduce --verbose", cwd=folder).stdout
     assert "\npacket level " in rows and "\ncongestion-aware" in rows
 
 
 def test_comparisons_on_packets(folder: Path) -> None:
-    options = ("--sizes", "64KiB", "--synthesizers", "ring,tacos", *SERIAL[2:], "--backend", "packet", "--csv", "rows.csv")
-    done = run("compare", "--network", "torus.yml", "--collective", "all-gather", *options, cwd=folder)
+    options = "--sizes 64KiB --synthesizers ring,tacos --trials 1 --chunks-per-npu 1 --link-model blocking"
+    done = run(f"compare --network torus.yml --collective all-gather {options} --backend packet --csv rows.csv", cwd=folder)
     assert done.returncode == 0, done.stderr
     with (folder / "rows.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -67,16 +51,16 @@ def test_comparisons_on_packets(folder: Path) -> None:
 
 
 def test_compact_schedules_have_no_packets(folder: Path) -> None:
-    asked = ("synthesize", "--network", "torus.yml", "--size", "256KiB", "--max-sends", "50", "--backend", "packet")
-    refused = run(*asked, cwd=folder)
+    asked = "synthesize --network torus.yml --size 256KiB --max-sends 50 --backend packet"
+    refused = run(asked, cwd=folder)
     assert refused.returncode == 2 and "too many sends for its messages to be timed" in refused.stderr
 
 
 def test_what_the_packet_level_ends_first(folder: Path) -> None:
     """Through a switch, messages to all NPUs at once; never slower than ASTRA-sim's own algorithms, nor than one at a time."""
-    asked = ("synthesize", "--network", "switch.yml", "--collective", "all-to-all", "--size", "64KiB", "--backend", "packet")
-    options = ("--budget", "20000", "--trials", "1", "--json")
-    fastest, serial = (json.loads(run(*asked, *options, *more, cwd=folder).stdout) for more in ((), ("--link-model", "blocking")))
+    asked = "synthesize --network switch.yml --collective all-to-all --size 64KiB --backend packet"
+    options = "--budget 20000 --trials 1"
+    fastest, serial = (answer(f"{asked} {options} {more}", folder) for more in ("", "--link-model blocking"))
     assert fastest["link_model"] == "pipelined"
     assert fastest["packets_ratio"] == pytest.approx(1, rel=0.1)
     assert fastest["packets_ns"] <= fastest["native"]["fastest"]["time_ns"]
@@ -103,38 +87,38 @@ def test_a_binary_of_ns3_gets_its_files(folder: Path) -> None:
     program.chmod(0o755)
     (folder / "ns3.txt").write_text("PACKET_PAYLOAD_SIZE 512\n")
     files = RunFiles(ranks=[[comp(0, us=5), coll(1, [0], size=1 << 18)] for _ in range(4)], topology=("Ring",)).write(folder)
-    given = [part for name, value in files.items() for part in (f"--{name.replace('groups', 'comm-group')}", str(value))]
-    asked = ("replay", *given, "--backend", "ns-3", "--ns3-config", "ns3.txt", "--json")
-    done = run(*asked, "--astra-sim-bin", str(program), cwd=folder)
+    given = options_of(files)
+    asked = f"replay {given} --backend ns-3 --ns3-config ns3.txt --json"
+    done = run(f"{asked} --astra-sim-bin {program}", cwd=folder)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert (result["backend"], result["finish_ns"]) == ("ns-3", [100, 110, 120, 130])
     arguments = next(folder.rglob("arguments.txt")).read_text()
     assert "--logical-topology-configuration=" in arguments and "--comm-group-configuration=empty" in arguments
-    missing = run(*asked, cwd=folder, PATH="", ASTRA_SIM_BIN="")
+    missing = run(asked, cwd=folder, PATH="", ASTRA_SIM_BIN="")
     assert missing.returncode == 2 and "AstraSimNetwork: not on PATH" in missing.stderr
 
 
 def test_the_certificate_has_both_levels(folder: Path) -> None:
     """Made for an analytical model, and replayed on the packet level, too; what is written takes both times."""
-    asked = ("synthesize", "--network", "switch.yml", "--collective", "all-gather", "--size", "1MiB", "--trials", "1", "--json")
-    options = ("--synthesizer", "symmetric", "--effort", "thorough", "--output", "made")
-    result = json.loads(run(*asked, *options, cwd=folder).stdout)
+    asked = "synthesize --network switch.yml --collective all-gather --size 1MiB --trials 1"
+    options = "--synthesizer symmetric --effort thorough"
+    result = answer(f"{asked} {options} --output made", folder)
     assert result["link_order"] == "tokens" and result["packets_ratio"] <= 1.1
     assert [label for label, _ in result["levels"]] == ["congestion-aware", "packet level"]
-    replay = ("replay", "made/collective/all_gather", "--network", "switch.yml", "--json", "--backend")
+    replay = "replay made/collective/all_gather --network switch.yml --backend"
     for backend, figure in (("packet", "packets_ns"), ("congestion-aware", "congested_ns")):
-        assert json.loads(run(*replay, backend, cwd=folder).stdout)["collective_time_ns"] == result[figure]
-    page = run("report", "made", "--no-compare", "--output", "page.html", cwd=folder)
+        assert answer(f"{replay} {backend}", folder)["collective_time_ns"] == result[figure]
+    page = run("report made --no-compare --output page.html", cwd=folder)
     assert page.returncode == 0, page.stderr
     assert "packet level" in (folder / "page.html").read_text(encoding="utf-8")
-    named = json.loads(run(*asked, *options[:4], "--backend", "congestion-aware", cwd=folder).stdout)
+    named = answer(f"{asked} {options} --backend congestion-aware", folder)
     assert named["link_order"] == "window" and named["packets_ratio"] > 1.3
 
 
 def test_comparisons_have_both_levels(folder: Path) -> None:
-    options = ("--sizes", "64KiB", "--synthesizers", "tacos", *QUICK[2:], "--effort", "thorough", "--csv", "rows.csv")
-    done = run("compare", "--network", "switch.yml", "--collective", "all-gather", *options, cwd=folder)
+    options = "--sizes 64KiB --synthesizers tacos --trials 1 --chunks-per-npu 1 --effort thorough --csv rows.csv"
+    done = run(f"compare --network switch.yml --collective all-gather {options}", cwd=folder)
     assert done.returncode == 0, done.stderr
     with (folder / "rows.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -148,24 +132,24 @@ def test_a_plan_is_run_by_a_binary_of_ns3(folder: Path, monkeypatch: pytest.Monk
     program = folder / "AstraSimNetwork"
     (folder / "ns3.txt").write_text("PACKET_PAYLOAD_SIZE 512\n")
     ranks = [[comp(0, us=5), coll(1, [0], size=1 << 18), coll(2, [1], size=1 << 16, group=1)] for _ in range(4)]
-    files = RunFiles(ranks=ranks, topology=("Ring",), groups={"1": [0, 1, 2, 3]}).write(folder)
-    given = [part for name, value in files.items() for part in (f"--{name.replace('groups', 'comm-group')}", str(value))]
-    asked = ("plan", *given, "--backend", "ns-3", "--ns3-config", "ns3.txt", *QUICK, "--output")
+    files = RunFiles(ranks=ranks, topology=("Ring",), groups="'1': [0, 1, 2, 3]").write(folder)
+    given = options_of(files)
+    asked = f"plan {given} --backend ns-3 --ns3-config ns3.txt {QUICK} --output"
     program.write_text(FAKE)
     program.chmod(0o755)
-    done = run(*asked, "plan", "--json", cwd=folder, PATH=f"{folder}:/usr/bin:/bin", ASTRA_SIM_BIN="")
+    done = run(f"{asked} plan --json", cwd=folder, PATH=f"{folder}:/usr/bin:/bin", ASTRA_SIM_BIN="")
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert result["astra_sim"] == {"binary": str(program), "after": 130, "before": 130}
     assert result["backend"] == "packet" and result["after_ns"] == result["packets_ns"]
-    arguments = [path.read_text().splitlines() for path in (folder / "plan" / "arguments.txt", folder / "arguments.txt")]
+    arguments = [path.read_text().splitlines() for path in (folder / "plan/arguments.txt", folder / "arguments.txt")]
     assert [len(lines) for lines in arguments] == [1, 1]
-    for (line,), groups in zip(arguments, (folder / "plan" / "comm_group.json", files["groups"]), strict=True):
+    for (line,), groups in zip(arguments, (folder / "plan/comm_group.json", files["groups"]), strict=True):
         assert f"--comm-group-configuration={groups}" in line and "--logical-topology-configuration=" in line
     stalls = FAKE.replace("for rank in 0 1 2 3; do echo", "for rank in 0 1 3; do echo")
     program.write_text(stalls)
-    again = run(*asked, "again", cwd=folder, ASTRA_SIM_BIN=str(program))
+    again = run(f"{asked} again", cwd=folder, ASTRA_SIM_BIN=str(program))
     assert again.returncode == 0 and "ASTRA-sim, after" in again.stdout and "stalls" in again.stdout, again.stderr
-    missing = run(*asked, "other", cwd=folder, PATH="", ASTRA_SIM_BIN="")
+    missing = run(f"{asked} other", cwd=folder, PATH="", ASTRA_SIM_BIN="")
     assert missing.returncode == 2 and "AstraSimNetwork: not on PATH" in missing.stderr
     assert not (folder / "other").exists()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from helpers.command import options_of, read_json
 from helpers.lint_runs import RunFiles, coll, comp
 
 from astra_tacos.cli.plan import plan
@@ -19,17 +20,14 @@ from astra_tacos.support.files import replaced_file
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "astra_tacos"
+    return tmp_path / "cache/astra_tacos"
 
 
-def invoke(folder: Path, *options: str) -> Result:
+def invoke(folder: Path, options: str = "") -> Result:
     ranks = [[comp(0, us=5), coll(1, [0], size=1 << 18), coll(2, [1], size=1 << 16, group=1)] for _ in range(4)]
-    arguments = RunFiles(ranks=ranks, topology=("Ring",), groups={"1": [0, 1, 2, 3]}).write(folder)
-    given = []
-    for name in ("workload", "system", "network", "groups", "directory"):
-        given += [f"--{name.replace('groups', 'comm-group')}", str(arguments[name])]
-    given += ["--output", str(folder / "plan"), "--synthesizer", "tacos", "--trials", "1"]
-    return CliRunner().invoke(plan, [*given, *options], catch_exceptions=False)
+    arguments = RunFiles(ranks=ranks, topology=("Ring",), groups="'1': [0, 1, 2, 3]").write(folder)
+    given = f"{options_of(arguments)} --output {folder / 'plan'} --synthesizer tacos --trials 1"
+    return CliRunner().invoke(plan, f"{given} {options}", catch_exceptions=False)
 
 
 def test_it_prints_before_and_after_and_every_case(tmp_path: Path, cache: Path) -> None:
@@ -44,13 +42,13 @@ def test_it_prints_before_and_after_and_every_case(tmp_path: Path, cache: Path) 
     assert any(line.startswith("all-reduce 256 KiB") for line in lines)
     assert any(line.startswith("all-reduce 64 KiB") for line in lines)
     assert len(list(cache.rglob("*.npz"))) == 2
-    assert (tmp_path / "plan" / "run_astra_sim.sh").stat().st_mode & stat.S_IXUSR
+    assert (tmp_path / "plan/run_astra_sim.sh").stat().st_mode & stat.S_IXUSR
 
 
 def test_json_has_what_plan_json_has_but_the_nodes(tmp_path: Path, cache: Path) -> None:
-    result = invoke(tmp_path, "--json", "--no-cache", "--baseline", "direct", "--threads", "2", "--chunks-per-npu", "auto")
+    result = invoke(tmp_path, "--json --no-cache --baseline direct --threads 2 --chunks-per-npu auto")
     printed = json.loads(result.stdout)
-    written = json.loads((tmp_path / "plan" / "plan.json").read_text())
+    written = read_json(tmp_path / "plan/plan.json")
     assert printed["speed_up"] == written["speed_up"] == written["before_ns"] / written["after_ns"]
     assert len(written["nodes"]) == written["num_nodes"] == 8
     assert all(len(row) == len(written["node_columns"]) for row in written["nodes"])
@@ -60,7 +58,7 @@ def test_json_has_what_plan_json_has_but_the_nodes(tmp_path: Path, cache: Path) 
 
 def test_a_cache_is_a_directory(tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("")
-    result = invoke(tmp_path, "--cache", str(tmp_path / "kept"))
+    result = invoke(tmp_path, f"--cache {tmp_path / 'kept'}")
     assert result.exit_code == 2 and "is a file" in result.output
     assert not (tmp_path / "plan").exists()
 
@@ -70,18 +68,8 @@ def test_what_is_left_as_it_is_has_pattern_size_group_and_nodes(tmp_path: Path) 
     groups = {"1": [0, 1, 2, 3], "2": [4, 5, 6, 7]}
     dimensions = {"topology": ("Switch", "FullyConnected"), "npus": (4, 2), "latency": 0}
     files = RunFiles(ranks=ranks, groups=groups, **dimensions).write(tmp_path)
-    given = [part for name, value in files.items() for part in (f"--{name.replace('groups', 'comm-group')}", str(value))]
-    arguments = [
-        *given,
-        "--output",
-        str(tmp_path / "plan"),
-        "--no-cache",
-        "--threads",
-        "1",
-        "--backend",
-        "congestion-unaware",
-        "--verbose",
-    ]
+    more = "--no-cache --threads 1 --backend congestion-unaware --verbose"
+    arguments = f"{options_of(files)} --output {tmp_path / 'plan'} {more}"
     printed = CliRunner().invoke(plan, arguments, catch_exceptions=False).stdout.splitlines()
     (left,) = [line for line in printed if line.startswith("left as it is")]
     which = "all-reduce of 24 B, group of ranks 0, 1, 2, 3 and 1 more (8 nodes, the first rank 0, node 5)"
@@ -91,13 +79,10 @@ def test_what_is_left_as_it_is_has_pattern_size_group_and_nodes(tmp_path: Path) 
 
 def test_errors_of_the_run_point_to_lint(tmp_path: Path) -> None:
     """Those of the output do not."""
-    files = [tmp_path / name for name in ("w", "system.json", "network.yml")]
-    given = [
-        text for option, file in zip(("--workload", "--system", "--network"), files, strict=True) for text in (option, str(file))
-    ]
+    given = f"--workload {tmp_path / 'w'} --system {tmp_path / 'system.json'} --network {tmp_path / 'network.yml'}"
     for output, has_hint in ((tmp_path / "plan", True), (tmp_path, False)):
         (tmp_path / "other").touch()
-        result = CliRunner().invoke(plan, [*given, "--output", str(output)])
+        result = CliRunner().invoke(plan, f"{given} --output {output}")
         assert isinstance(result.exception, ConfigError)
         assert str(result.exception).endswith("; for details, run `astra-tacos lint` on the same files") is has_hint
 
@@ -114,5 +99,5 @@ def test_astra_sim_runs_before_and_after(tmp_path: Path) -> None:
     lines = "\n".join(f"echo 'sys[{rank}] finished, 1000 cycles, exposed communication 10 cycles.'" for rank in range(4))
     binary.write_text(f"#!/bin/sh\n{lines}\n")
     binary.chmod(0o755)
-    result = invoke(tmp_path, "--backend", "astra-sim", "--astra-sim-bin", str(binary), "--json")
+    result = invoke(tmp_path, f"--backend astra-sim --astra-sim-bin {binary} --json")
     assert json.loads(result.stdout)["astra_sim"] == {"binary": str(binary), "after": 1000, "before": 1000}

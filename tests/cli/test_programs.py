@@ -1,13 +1,14 @@
-"""Programs of others on the command line: `import FILE.xml`, and `--candidate` of `compare` and `plan`."""
+"""Files of others on the command line: `import` of programs and traces, and `--candidate` of `compare` and `plan`."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-from helpers.command import run
+from helpers.command import answer, read_json, run
 from helpers.msccl_programs import direct_program, ring_all_reduce
 from helpers.mscclpp_plans import all_reduce
+from helpers.pytorch_traces import training_step
 
 NETWORK = "topology: [ FullyConnected ]\nnpus_count: [ 4 ]\nbandwidth: [ 50.0 ]\nlatency: [ 500.0 ]\n"
 
@@ -20,35 +21,34 @@ def write(folder: Path) -> None:
 
 def test_import(tmp_path: Path) -> None:
     write(tmp_path)
-    left = run("import", "ring.xml", "--size", "1MiB", "--output", "out", "--verbose", cwd=tmp_path)
+    left = run("import ring.xml --size 1MiB --output out --verbose", cwd=tmp_path)
     assert (left.returncode, left.stderr) == (0, "")
     text = " ".join(left.stdout.split())
     assert "in 24 messages (ring.xml, seed 0)" in text or "24 sends (ring.xml, seed 0)" in text
     assert "program and schedule verified; the replay takes exactly the predicted time" in text
-    assert run("verify", "out", cwd=tmp_path).returncode == 0
-    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert run("verify out", cwd=tmp_path).returncode == 0
+    result = read_json(tmp_path / "out/result.json")
     assert result["file"] == "ring.xml" and result["in_thread_blocks_ns"] <= result["predicted_ns"]
-    replay = run("replay", "--workload", "out/workload/all_reduce", "--system", "out/system.json", "--network", "out/network.yml",
-                 "--directory", "out", "--json", cwd=tmp_path)  # fmt: skip
-    assert json.loads(replay.stdout)["end_ns"] == result["predicted_ns"]
+    files = "--workload out/workload/all_reduce --system out/system.json --network out/network.yml --directory out"
+    assert answer(f"replay {files}", tmp_path)["end_ns"] == result["predicted_ns"]
 
 
 def test_import_refuses(tmp_path: Path) -> None:
     write(tmp_path)
-    for arguments, message in (
-        (["ring.xml"], "Missing option '--size'"),
-        (["ring.xml", "gather.xml", "--size", "1MiB"], "is imported alone"),
-        (["ring.xml", "--size", "2B"], "2 bytes in 4 chunks"),
-    ):
-        left = run("import", *arguments, "--output", "out", cwd=tmp_path)
+    for arguments, message in {
+        "ring.xml": "Missing option '--size'",
+        "ring.xml gather.xml --size 1MiB": "is imported alone",
+        "ring.xml --size 2B": "2 bytes in 4 chunks",
+    }.items():
+        left = run(f"import {arguments} --output out", cwd=tmp_path)
         assert left.returncode == 2 and message in left.stderr, left.stderr
         assert not (tmp_path / "out").exists()
 
 
 def test_compare(tmp_path: Path) -> None:
     write(tmp_path)
-    arguments = "compare --network net.yml --sizes 1MiB --synthesizers direct --candidate ring.xml --candidate gather.xml --json"
-    rows = json.loads(run(*arguments.split(), cwd=tmp_path).stdout)["rows"]
+    arguments = "compare --network net.yml --sizes 1MiB --synthesizers direct --candidate ring.xml --candidate gather.xml"
+    rows = answer(arguments, tmp_path)["rows"]
     ring, gather = rows[1:3]
     assert (ring["synthesizer"], ring["made_by"], ring["verified"]) == ("ring.xml", "ring.xml", True)
     assert rows[0]["time_ns"] < ring["time_ns"] and ring["num_sends"] == 24
@@ -58,32 +58,68 @@ def test_compare(tmp_path: Path) -> None:
 def test_plan(tmp_path: Path) -> None:
     """The program of a file is taken where a synthesizer's schedule is slower, and runs with the time of its own run."""
     write(tmp_path)
-    made = run("import", "gather.xml", "--size", "1MiB", "--network", "net.yml", "--output", "out", "--json", cwd=tmp_path)
+    made = answer("import gather.xml --size 1MiB --network net.yml --output out", tmp_path)
     planning = "plan --workload out/workload/all_gather --system out/system.json --network net.yml --directory out --no-cache "
-    planning += "--json --synthesizer ring --chunks-per-npu 1 --output"
-    found = json.loads(run(*planning.split(), "plan", "--candidate", "gather.xml", cwd=tmp_path).stdout)
+    planning += "--synthesizer ring --chunks-per-npu 1 --output"
+    found = answer(f"{planning} plan --candidate gather.xml", tmp_path)
     assert [case["algorithm"] for case in found["cases"]] == ["gather.xml"]
-    assert json.loads(made.stdout)["predicted_ns"] == found["after_ns"]
+    assert made["predicted_ns"] == found["after_ns"]
 
 
 def test_frontier(tmp_path: Path) -> None:
     write(tmp_path)
-    asking = ["compare", "--frontier", "--network", "net.yml", "--collective", "all-gather"]
-    found = json.loads(run(*asking, "--chunks", "2", "--output", "front", "--json", cwd=tmp_path).stdout)
+    asking = "compare --frontier --network net.yml --collective all-gather"
+    found = answer(f"{asking} --chunks 2 --output front", tmp_path)
     assert [(row["chunks"], row["steps"], row["rounds"], row["proven"]) for row in found["points"]] == [(1, 1, 1, True)]
-    assert run("verify", "front/rounds_1_1_1", cwd=tmp_path).returncode == 0
-    left = run(*asking, "--point", "3,1,2", cwd=tmp_path)
+    assert run("verify front/rounds_1_1_1", cwd=tmp_path).returncode == 0
+    left = run(f"{asking} --point 3,1,2", cwd=tmp_path)
     assert left.returncode == 1
     assert left.stdout == "3 chunks, 1 steps, 2 rounds: infeasible (bound); 1 steps need at least 1 rounds per chunk\n"
-    assert run(*asking, "--point", "2,1,2", cwd=tmp_path).stdout.startswith("2 chunks, 1 steps, 2 rounds: feasible (solved)")
-    assert run(*asking, "--point", "2,1", cwd=tmp_path).returncode == 2
+    assert run(f"{asking} --point 2,1,2", cwd=tmp_path).stdout.startswith("2 chunks, 1 steps, 2 rounds: feasible (solved)")
+    assert run(f"{asking} --point 2,1", cwd=tmp_path).returncode == 2
 
 
 def test_plans(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(json.dumps(all_reduce(3)))
-    left = run("verify", "plan.json", cwd=tmp_path)
+    left = run("verify plan.json", cwd=tmp_path)
     assert (left.returncode, left.stdout) == (0, "plan.json: ok: all-reduce on 3 NPUs, 9 messages\n")
-    shown = json.loads(run("inspect", "plan.json", "--json", cwd=tmp_path).stdout)
+    shown = answer("inspect plan.json", tmp_path)
     assert (shown["collective"], shown["npus"], shown["operations"]["rres"], shown["proven"]) == ("all-reduce", 3, 3, True)
-    made = run("import", "plan.json", "--size", "1MiB", "--output", "out", "--json", cwd=tmp_path)
-    assert json.loads(made.stdout)["synthesizer"] == "plan.json"
+    assert answer("import plan.json --size 1MiB --output out", tmp_path)["synthesizer"] == "plan.json"
+
+
+def write_traces(folder: Path) -> list[str]:
+    for rank in range(2):
+        (folder / f"rank{rank}.json").write_text(json.dumps(training_step(rank).document()))
+    return [f"rank{rank}.json" for rank in range(2)]
+
+
+def test_import_of_traces(tmp_path: Path) -> None:
+    left = run("import", *write_traces(tmp_path), "--output", "out", "--verbose", cwd=tmp_path)
+    assert (left.returncode, left.stderr) == (0, "")
+    lines = [" ".join(line.split()) for line in left.stdout.splitlines()]
+    assert "trace rank 0: rank0.json" in lines and "end of the run 43,000 ns by congestion-aware" in lines
+    assert "default system.json: native rings, one chunk per collective" in lines
+    written = read_json(tmp_path / "out/repair.json")
+    assert written["notes"] == ["rank 0: rank0.json", "rank 1: rank1.json"] and written["finish_ns"] == [43_000] * 2
+    again = run("import", *write_traces(tmp_path), "--output", "out", "--json", cwd=tmp_path)
+    assert json.loads(again.stdout) == written
+
+
+def test_import_of_traces_refuses_in_one_line(tmp_path: Path) -> None:
+    left = run("import", *write_traces(tmp_path)[:1] * 2, "--output", "out", cwd=tmp_path)
+    assert left.returncode == 2 and left.stdout == ""
+    assert "rank0.json: a second trace of rank 0" in left.stderr and left.stderr.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_inspect_of_traces(tmp_path: Path) -> None:
+    name = write_traces(tmp_path)[0]
+    left = run(f"inspect {name}", cwd=tmp_path)
+    assert left.returncode == 0
+    text = " ".join(left.stdout.split())
+    assert "compute nodes: 4, total_us: 38, most_us_of_a_rank: 38" in text and "critical path us: 43, rank: 0" in text
+    assert "ALL_REDUCE all ranks 4 KiB 1 1 1 8" in text
+    shown = answer(f"inspect {name}", tmp_path)
+    assert shown["collectives"][0]["duration_us"] == 8 and shown["has_times"] is True
+    assert run(f"verify {name}", cwd=tmp_path).returncode == 2

@@ -6,6 +6,7 @@ import base64
 import gzip
 import json
 import re
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -21,38 +22,38 @@ from astra_tacos.schedule.symmetric_schedule import load_rows
 from astra_tacos.synthesizer import SYNTHESIZERS, auto_synthesizers
 
 
-def run(*arguments: object) -> int:
+def run(command: str, *more: object) -> int:
     with pytest.raises(SystemExit) as stopped:
-        main([str(argument) for argument in arguments])
+        main([*shlex.split(command), *map(str, more)])
     return int(stopped.value.code or 0)
 
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return written(schedule(topology(*TORUS)), tmp_path_factory.mktemp("report") / "torus <run>")
+    return written(schedule(topology(*TORUS)), tmp_path_factory.mktemp("report") / "torus<run>")
 
 
 def test_a_directory_of_synthesize_is_reported_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     network = tmp_path / "net.yml"
     network.write_text("topology: [Ring]\nnpus_count: [4]\nbandwidth: [50]\nlatency: [500]\n")
-    asked = ("--network", network, "--collective", "all-gather", "--size", "1MiB", "--trials", 1, "--synthesizer", "tacos")
-    assert run("synthesize", *asked, "--output", tmp_path / "run") == 0
+    asked = f"--network {network} --collective all-gather --size 1MiB --trials 1 --synthesizer tacos"
+    assert run(f"synthesize {asked} --output {tmp_path / 'run'}") == 0
     capsys.readouterr()
-    assert run("report", tmp_path / "run", "-o", tmp_path / "new" / "page.html", "--title", "A <title>") == 0
-    page = (tmp_path / "new" / "page.html").read_bytes()
+    assert run(f"report {tmp_path / 'run'} -o {tmp_path / 'new' / 'page.html'} --title 'A <title>'") == 0
+    page = (tmp_path / "new/page.html").read_bytes()
     assert page.startswith(b"<!DOCTYPE html>")
     assert b"A &lt;title&gt;" in page
     assert b"Algorithms that refuse" in page, "four NPUs: at least the double binary tree refuses"
     assert capsys.readouterr().out.startswith(f"written: {tmp_path / 'new' / 'page.html'} (schedule, ")
     # The report is no part of the directory, which synthesize may replace as before.
-    assert run("synthesize", *asked, "--output", tmp_path / "run") == 0
+    assert run(f"synthesize {asked} --output {tmp_path / 'run'}") == 0
 
 
 def test_a_fabric_is_reported_on_with_the_names_of_its_devices(tmp_path: Path) -> None:
-    assert run("network", "dgx-a100", "--nodes", 1, "-o", tmp_path / "net") == 0
-    asked = ("--collective", "all-gather", "--size", "1MiB", "--synthesizer", "direct", "--chunks-per-npu", 1)
-    assert run("synthesize", "--network", tmp_path / "net" / "network.yml", *asked, "--output", tmp_path / "run") == 0
-    assert run("report", tmp_path / "run", "--no-compare", "-o", tmp_path / "page.html") == 0
+    assert run(f"network dgx-a100 --nodes 1 -o {tmp_path / 'net'}") == 0
+    asked = "--collective all-gather --size 1MiB --synthesizer direct --chunks-per-npu 1"
+    assert run(f"synthesize --network {tmp_path / 'net' / 'network.yml'} {asked} --output {tmp_path / 'run'}") == 0
+    assert run(f"report {tmp_path / 'run'} --no-compare -o {tmp_path / 'page.html'}") == 0
     encoded = re.search(r'id="at-data">([^<]*)<', (tmp_path / "page.html").read_text(encoding="utf-8"))
     assert encoded
     block = gzip.decompress(base64.b64decode(encoded[1]))
@@ -63,7 +64,7 @@ def test_a_fabric_is_reported_on_with_the_names_of_its_devices(tmp_path: Path) -
 
 
 def test_the_comparison_can_be_left_out(directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("report", directory, "-o", tmp_path / "page.html", "--no-compare", "--json") == 0
+    assert run(f"report {directory} -o {tmp_path / 'page.html'} --no-compare --json") == 0
     assert json.loads(capsys.readouterr().out) == {
         "kind": "schedule",
         "path": str(tmp_path / "page.html"),
@@ -83,7 +84,7 @@ def test_every_predefined_algorithm_is_in_the_comparison(directory: Path) -> Non
 def test_a_comparison_that_would_take_long_is_left_out(directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report_page, "COMPARISON_SECONDS", 0.001)
     monkeypatch.setattr(report_page, "_MOST_SENDS", 10)
-    assert run("report", directory, "-o", tmp_path / "page.html") == 0
+    assert run(f"report {directory} -o {tmp_path / 'page.html'}") == 0
     assert b"Left out: " in (tmp_path / "page.html").read_bytes()
 
 
@@ -119,7 +120,7 @@ def edited(without: str = "", **new: object) -> Any:
 def test_what_is_no_such_directory_is_refused(
     directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], change: Any, said: str
 ) -> None:
-    assert run("report", broken(directory, tmp_path, change), "-o", tmp_path / "page.html") == 2
+    assert run(f"report {shlex.quote(str(broken(directory, tmp_path, change)))} -o {tmp_path / 'page.html'}") == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and said in error
     assert not (tmp_path / "page.html").exists()
@@ -128,12 +129,12 @@ def test_what_is_no_such_directory_is_refused(
 def test_an_output_that_is_an_input_is_refused(directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     copy = shutil.copytree(directory, tmp_path / "copy")
     before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
-    commands = (["report", copy], ["report", copy], ["export", copy, "--format", "csv"])
+    commands = (f"report {copy}", f"report {copy}", f"export {copy} --format csv")
     names = ("page.html", "schedule.svg", "schedule.npz")
     (copy / "page.html").symlink_to("result.json")
     (copy / "schedule.svg").symlink_to("schedule.npz")
     for command, name in zip(commands, names, strict=True):
-        assert run(*command, "-o", copy / name) == 2
+        assert run(f"{command} -o {copy / name}") == 2
         said = capsys.readouterr().err
         assert (
             said

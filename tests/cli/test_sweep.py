@@ -18,6 +18,7 @@ from typing import Any
 import psutil
 import pytest
 from click.testing import CliRunner, Result
+from helpers.command import PROGRAM
 from helpers.sweeps import nothing_left_behind, point_processes, wait_for
 
 from astra_tacos.cli.main import cli
@@ -49,15 +50,15 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def sweep(*arguments: str) -> Result:
-    return CliRunner().invoke(cli, ["sweep", *arguments])
+def sweep(words: str) -> Result:
+    return CliRunner().invoke(cli, f"sweep {words}")
 
 
 @contextmanager
-def started(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+def started(words: str) -> Iterator[subprocess.Popen[str]]:
     """The command in a process of its own."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    command = [sys.executable, "-c", "from astra_tacos.cli.main import main; main()", "sweep", *arguments]
+    command = [*PROGRAM, "sweep", *words.split()]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     try:
         yield process
@@ -78,7 +79,7 @@ def content(folder: str) -> dict[str, list[Any]]:
 
 
 def test_a_sweep_becomes_a_table_and_a_summary() -> None:
-    done = sweep("small.yml", "--output", "out", "--workers", "2", "--cache", "cache")
+    done = sweep("small.yml --output out --workers 2 --cache cache")
     assert done.exit_code == 0, done.output
     for text in ("points 4 4 ok", "0 results reused", "out/sweep.parquet", "shortest times", "predicted_ns"):
         assert text in " ".join(done.output.split())
@@ -92,7 +93,7 @@ def test_a_sweep_becomes_a_table_and_a_summary() -> None:
     assert len(list(Path("cache").rglob("*.npz"))) == 4
 
     before = row_files("out")
-    again = sweep("small.yml", "--output", "out", "--json")
+    again = sweep("small.yml --output out --json")
     result = json.loads(again.stdout)
     assert {name: result[name] for name in ("points", "statuses", "reused", "interrupted", "errors")} == {
         "points": 4,
@@ -102,21 +103,21 @@ def test_a_sweep_becomes_a_table_and_a_summary() -> None:
         "errors": [],
     }
     assert row_files("out") == before
-    dry = sweep("small.yml", "--output", "out", "--dry-run").output
+    dry = sweep("small.yml --output out --dry-run").output
     assert "time none everything is computed points 4 results 4 distinct, 4 of them already computed" in " ".join(dry.split())
     assert result["best_time"][0]["predicted_ns"] == min(table.columns["predicted_ns"])
 
 
 def test_failures_are_rows_and_told() -> None:
     Path("bad.yml").write_text(SMALL.replace("size: 1MiB", "size: '= 4 + (up - 25) * 1000'"))
-    done = sweep("bad.yml", "--output", "out", "--workers", "1")
+    done = sweep("bad.yml --output out --workers 1")
     assert done.exit_code == 0, done.output
     assert "points 4 2 ok, 2 error" in " ".join(done.output.split())
     assert "2 x error: all-reduce: 4 bytes in 8 chunks, expected at least one byte per chunk" in done.output
     assert read_sweep(Path("out")).columns["status"] == ["error", "error", "ok", "ok"]
     before = row_files("out")
-    assert "4 results reused" in sweep("bad.yml", "--output", "out").output
-    assert "2 results reused" in sweep("bad.yml", "--output", "out", "--retry-failed", "--workers", "1").output
+    assert "4 results reused" in sweep("bad.yml --output out").output
+    assert "2 results reused" in sweep("bad.yml --output out --retry-failed --workers 1").output
     assert len(before.items() - row_files("out").items()) == 2
 
 
@@ -125,14 +126,14 @@ def test_what_is_wrong_with_every_point_is_told_once(change: str, what: str) -> 
     key = change.split(":")[0]
     lines = [change.rjust(len(change) + 2) if line.strip().startswith(f"{key}:") else line for line in SMALL.splitlines()]
     Path("bad.yml").write_text("\n".join(lines).replace("[tacos, ring]", "[themis]"))
-    done = sweep("bad.yml", "--output", "out", "--workers", "1")
+    done = sweep("bad.yml --output out --workers 1")
     assert done.exit_code == 0, done.output
     assert done.output.count("every point ") == 1
     assert f"\nevery point {what}" in done.output
 
 
 def test_a_dry_run_writes_nothing() -> None:
-    done = sweep("many.yml", "--output", "out", "--dry-run", "--workers", "2", "--json")
+    done = sweep("many.yml --output out --dry-run --workers 2 --json")
     result = json.loads(done.stdout)
     assert (result["points"], result["results"], result["reused"], result["sampled"]) == (50, 50, 0, 12)
     assert 0 < result["seconds"] < 600
@@ -140,12 +141,12 @@ def test_a_dry_run_writes_nothing() -> None:
 
 
 def test_a_killed_sweep_goes_on_where_it_was() -> None:
-    whole = sweep("many.yml", "--output", "whole", "--workers", "1")
+    whole = sweep("many.yml --output whole --workers 1")
     assert whole.exit_code == 0, whole.output
     chance = random.Random(20261121)
     kept: dict[str, tuple[int, int]] = {}
     for _ in range(2):
-        with started("many.yml", "--output", "out", "--workers", "2") as process:
+        with started("many.yml --output out --workers 2") as process:
             target = len(kept) + chance.randrange(1, 14)
             wait_for(lambda target=target: len(row_files("out")) >= target, f"{target} rows")
             children = point_processes(process.pid)
@@ -157,7 +158,7 @@ def test_a_killed_sweep_goes_on_where_it_was() -> None:
         assert kept.items() <= found.items()  # nothing was written again
         assert len(kept) < len(found) < 50
         kept = found
-    done = sweep("many.yml", "--output", "out", "--workers", "1", "--json")
+    done = sweep("many.yml --output out --workers 1 --json")
     assert json.loads(done.stdout)["reused"] == len(kept)
     assert kept.items() <= row_files("out").items()
     assert content("out") == content("whole")
@@ -169,7 +170,7 @@ def test_nothing_listens_beyond_this_machine_and_nothing_is_left_in_its_scratch(
 ) -> None:
     (tmp_path / "scratch").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "scratch"))
-    with started("many.yml", "--output", "out", "--workers", "2") as process:
+    with started("many.yml --output out --workers 2") as process:
         wait_for(lambda: len(row_files("out")) >= 5, "5 rows")
         everybody = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
         assert len(everybody) == 3
@@ -189,7 +190,7 @@ def test_an_address_without_a_scheduler_leaves_nothing(monkeypatch: pytest.Monke
     monkeypatch.setattr("sys.unraisablehook", lost.append)
     monkeypatch.setattr(cluster, "CONNECT_S", 1)
     with socket.create_server(("127.0.0.1", 0)) as other:
-        done = sweep("small.yml", "--output", "out", "--dask", f"{protocol}://127.0.0.1:{other.getsockname()[1]}")
+        done = sweep(f"small.yml --output out --dask {protocol}://127.0.0.1:{other.getsockname()[1]}")
     assert isinstance(done.exception, ConfigError)
     assert "no Dask scheduler (" in str(done.exception) and "\n" not in str(done.exception)
     assert not Path("out").exists()
@@ -199,7 +200,7 @@ def test_an_address_without_a_scheduler_leaves_nothing(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize(("cause", "workers"), [(signal.SIGINT, "2"), (signal.SIGTERM, "1")])
 def test_an_interrupted_sweep_keeps_what_is_done(cause: signal.Signals, workers: str) -> None:
-    with started("many.yml", "--output", "out", "--workers", workers) as process:
+    with started(f"many.yml --output out --workers {workers}") as process:
         wait_for(lambda: len(row_files("out")) >= 5, "5 rows")
         children = point_processes(process.pid)
         process.send_signal(cause)
@@ -221,7 +222,7 @@ def test_a_signal_after_the_last_point_waits_for_the_summary(cause: signal.Signa
         write_table(*arguments)
 
     monkeypatch.setattr("astra_tacos.study.sweep.table.write_table", write)
-    done = sweep("small.yml", "--output", "out", "--workers", "1")
+    done = sweep("small.yml --output out --workers 1")
     assert done.exit_code == 128 + cause
     assert "points 4 4 ok" in " ".join(done.output.split()) and "shortest times" in done.output
     assert done.stderr.strip() == "interrupted: finished points are kept, and the same command resumes the sweep"
@@ -231,11 +232,11 @@ def test_a_signal_after_the_last_point_waits_for_the_summary(cause: signal.Signa
 def test_limits_are_kept_and_lifted() -> None:
     large = SMALL.replace("npus_count: [4, 2]", "npus_count: [128, 2]").replace("chunks_per_npu: 1", "chunks_per_npu: 200")
     Path("large.yml").write_text(large.replace("[tacos, ring]", "[tacos]").replace("up: [25, 50]", "up: [25]"))
-    assert "1 timeout" in sweep("large.yml", "--output", "out", "--workers", "1", "--timeout", "0.2").output
+    assert "1 timeout" in sweep("large.yml --output out --workers 1 --timeout 0.2").output
     first = row_files("out")
-    assert "1 timeout" in sweep("large.yml", "--output", "out", "--workers", "1", "--timeout", "0.1").output
+    assert "1 timeout" in sweep("large.yml --output out --workers 1 --timeout 0.1").output
     assert row_files("out") == first
-    assert "1 timeout" in sweep("large.yml", "--output", "out", "--workers", "1", "--timeout", "0.3").output
+    assert "1 timeout" in sweep("large.yml --output out --workers 1 --timeout 0.3").output
     assert row_files("out") != first
     assert read_sweep(Path("out")).columns["error"] == ["took longer than 0.3 s"]
 
@@ -245,16 +246,16 @@ def test_what_is_wrong_ends_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     Path("thesis").mkdir()
     Path("thesis/chapter1.tex").touch()
     cases = {
-        ("none.yml", "--output", "out"): "none.yml",
-        ("small.yml", "--output", "thesis"): "thesis: exists and is not a sweep of astra_tacos",
-        ("small.yml", "--output", "out", "--memory", "100MiB"): "100 MiB is too little, expected 256 MiB or more",
-        ("small.yml", "--output", "small.yml"): "small.yml: exists and is not a directory",
-        ("small.yml", "--output", "out", "--dask", "tcp://127.0.0.1:9"): "tcp://127.0.0.1:9: no Dask scheduler",
-        ("small.yml", "--output", "out", "--timeout", "nan"): "nan is not a number of seconds above 0",
-        ("small.yml", "--output", "out", "--dask", "tcp://127.0.0.1:9", "--workers", "2"): "has workers of its own",
+        "none.yml --output out": "none.yml",
+        "small.yml --output thesis": "thesis: exists and is not a sweep of astra_tacos",
+        "small.yml --output out --memory 100MiB": "100 MiB is too little, expected 256 MiB or more",
+        "small.yml --output small.yml": "small.yml: exists and is not a directory",
+        "small.yml --output out --dask tcp://127.0.0.1:9": "tcp://127.0.0.1:9: no Dask scheduler",
+        "small.yml --output out --timeout nan": "nan is not a number of seconds above 0",
+        "small.yml --output out --dask tcp://127.0.0.1:9 --workers 2": "has workers of its own",
     }
     for arguments, message in cases.items():
-        done = sweep(*arguments)
+        done = sweep(arguments)
         assert done.exit_code != 0
         assert message in (done.output + str(done.exception)), arguments
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from helpers.command import answer
 
 from astra_tacos.cli.main import cli
 from astra_tacos.export import run_directory
@@ -16,8 +17,8 @@ from astra_tacos.support.errors import ConfigError
 NETWORK = "topology: [ Ring, {} ]\nnpus_count: [ 4, 3 ]\nbandwidth: [ 50.0, 50.0 ]\nlatency: [ 500.0, 500.0 ]\n"
 
 
-def run(*arguments: object):
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
+def run(command: str):
+    return CliRunner().invoke(cli, command)
 
 
 def network(directory: Path, block: str = "Ring") -> Path:
@@ -26,15 +27,15 @@ def network(directory: Path, block: str = "Ring") -> Path:
     return path
 
 
-def arguments(path: Path, collective: str, *more: object) -> tuple[object, ...]:
-    return "synthesize", "--network", path, "--collective", collective, "--size", "12MiB", "--max-sends", 100, *more
+def synthesize(path: Path, collective: str, more: str = ""):
+    return run(f"synthesize --network {path} --collective {collective} --size 12MiB --max-sends 100 {more}")
 
 
 @pytest.mark.parametrize("collective", ["all-gather", "reduce-scatter", "all-reduce", "all-to-all"])
 def test_written_verified_inspected_and_replayed(tmp_path: Path, collective: str) -> None:
     output = tmp_path / "out"
     for _ in range(2):  # the second run replaces what the first one wrote
-        done = run(*arguments(network(tmp_path), collective, "--output", output, "--json"))
+        done = synthesize(network(tmp_path), collective, f"--output {output} --json")
         assert done.exit_code == 0, done.output
     result = json.loads(done.output)
     assert result["synthesizer"] == "symmetric" and result["verified"]
@@ -42,74 +43,74 @@ def test_written_verified_inspected_and_replayed(tmp_path: Path, collective: str
     assert {path.name for path in output.iterdir()} == {"schedule.npz", "result.json"}
     assert "no traces" in " ".join(result["notes"])
     for path in (output, output / "schedule.npz"):
-        checked = json.loads(run("verify", path, "--json").output)
+        checked = answer(f"verify {path}")
         assert checked["ok"] and checked["checked"][0]["predicted_ns"] == result["predicted_ns"]
-        assert json.loads(run("inspect", path, "--json").output)["num_sends"] == result["num_sends"]
-        assert json.loads(run("replay", path, "--json").output)["collective_time_ns"] == result["predicted_ns"]
-    assert "verified, for all NPUs" in run(*arguments(network(tmp_path), collective), "--verbose").output
+        assert answer(f"inspect {path}")["num_sends"] == result["num_sends"]
+        assert answer(f"replay {path}")["collective_time_ns"] == result["predicted_ns"]
+    assert "verified, for all NPUs" in synthesize(network(tmp_path), collective, "--verbose").output
 
 
 def test_drawn_and_replayed_without_a_list_of_all_sends(tmp_path: Path) -> None:
     path, output = tmp_path / "network.yml", tmp_path / "out"
     path.write_text("topology: [ Ring, Switch ]\nnpus_count: [ 80, 60 ]\nbandwidth: [ 50.0, 25.0 ]\nlatency: [ 500.0, 500.0 ]\n")
-    more = ("--collective", "all-gather", "--size", "1MiB", "--chunks-per-npu", 1, "--output", output, "--json")
-    result = json.loads(run("synthesize", "--network", path, *more).output)
+    more = f"--collective all-gather --size 1MiB --chunks-per-npu 1 --output {output}"
+    result = answer(f"synthesize --network {path} {more}")
     assert result["num_sends"] > 20_000_000
-    replayed = json.loads(run("replay", output, "--json").output)
+    replayed = answer(f"replay {output}")
     assert (
         replayed["as_predicted"] and set(replayed["finish_ns"]) == {result["predicted_ns"]} and len(replayed["finish_ns"]) == 4800
     )
     assert len(replayed["class_busy_ns"]) == 3  # two directions of the ring, and the ports of the switch
     for figure in ("timeline", "topology"):
-        drawn = run("report", output, "--kind", figure, "--output", tmp_path / f"{figure}.svg")
+        drawn = run(f"report {output} --kind {figure} --output {tmp_path / f'{figure}.svg'}")
         assert drawn.exit_code == 0, drawn.output
-    refused = run("report", output, "--kind", "tree", "--output", tmp_path / "tree.svg")
+    refused = run(f"report {output} --kind tree --output {tmp_path / 'tree.svg'}")
     assert "4,800 NPUs, expected at most 4,096 to draw" in str(refused.exception)
-    listed = run("export", output, "--format", "chakra", "--output", tmp_path / "traces")
+    listed = run(f"export {output} --format chakra --output {tmp_path / 'traces'}")
     assert "inspect, verify, replay and report" in str(listed.exception)
 
 
 @pytest.mark.parametrize("collective", ["all-gather", "reduce-scatter", "all-to-all"])
 def test_a_tree_is_drawn_the_same_each_time(tmp_path: Path, collective: str) -> None:
     output, figure = tmp_path / "out", tmp_path / "tree.svg"
-    assert run(*arguments(network(tmp_path, "Switch"), collective, "--output", output)).exit_code == 0
-    assert run("report", output, "--kind", "tree", "--output", figure, "--chunk", 1).exit_code == 0
+    assert synthesize(network(tmp_path, "Switch"), collective, f"--output {output}").exit_code == 0
+    assert run(f"report {output} --kind tree --output {figure} --chunk 1").exit_code == 0
     first = figure.read_bytes()
-    assert run("report", output, "--kind", "tree", "--output", figure, "--chunk", 1).exit_code == 0
+    assert run(f"report {output} --kind tree --output {figure} --chunk 1").exit_code == 0
     assert figure.read_bytes() == first
-    assert "expected 0 to" in str(run("report", output, "--kind", "tree", "--output", figure, "--chunk", 100_000).exception)
-    refused = run("report", network(tmp_path), "--kind", "tree", "--output", figure)
+    assert "expected 0 to" in str(run(f"report {output} --kind tree --output {figure} --chunk 100000").exception)
+    refused = run(f"report {network(tmp_path)} --kind tree --output {figure}")
     assert "found a network, expected a symmetric schedule" in str(refused.exception)
 
 
 def test_exported_with_every_send(tmp_path: Path) -> None:
     output, traces = tmp_path / "out", tmp_path / "traces"
-    assert run(*arguments(network(tmp_path), "all-gather", "--output", output)).exit_code == 0
-    done = run("export", output, "--format", "chakra", "--output", traces)
+    assert synthesize(network(tmp_path), "all-gather", f"--output {output}").exit_code == 0
+    done = run(f"export {output} --format chakra --output {traces}")
     assert done.exit_code == 0, done.output
     assert len(list(traces.glob("*.et"))) == 12
-    assert run("report", output, "--output", tmp_path / "timeline.svg").exit_code == 0
-    page = run("report", output, "--output", tmp_path / "report.html")
+    assert run(f"report {output} --output {tmp_path / 'timeline.svg'}").exit_code == 0
+    page = run(f"report {output} --output {tmp_path / 'report.html'}")
     assert page.exit_code == 0, page.output
 
 
 @pytest.mark.parametrize("name", ["auto", "symmetric"])
 def test_few_sends_are_listed(tmp_path: Path, name: str) -> None:
     path, output = network(tmp_path, "Switch"), tmp_path / "out"
-    more = ("--synthesizer", name, "--chunks-per-npu", 1, "--output", output, "--json")
-    done = run("synthesize", "--network", path, "--collective", "all-gather", "--size", "1MiB", *more)
+    more = f"--synthesizer {name} --chunks-per-npu 1 --output {output} --json"
+    done = run(f"synthesize --network {path} --collective all-gather --size 1MiB {more}")
     assert done.exit_code == 0, done.output
     assert (output / "workload").is_dir() or any(output.rglob("*.et"))
 
 
 def test_other_networks_keep_their_rows(tmp_path: Path) -> None:
-    done = run(*arguments(network(tmp_path, "Ring"), "broadcast", "--trials", 1, "--json"))
+    done = synthesize(network(tmp_path, "Ring"), "broadcast", "--trials 1 --json")
     assert done.exit_code == 0 and json.loads(done.output)["synthesizer"] != "symmetric"
     path = tmp_path / "mesh.yml"
     path.write_text("astra_tacos: { topology: [ Mesh ] }\nnpus_count: [ 12 ]\nbandwidth: [ 50.0 ]\nlatency: [ 500.0 ]\n")
-    done = run(*arguments(path, "all-gather", "--trials", 1, "--json"))
+    done = synthesize(path, "all-gather", "--trials 1 --json")
     assert done.exit_code == 0 and json.loads(done.output)["synthesizer"] != "symmetric"
-    refused = run(*arguments(path, "all-gather", "--synthesizer", "symmetric"))
+    refused = synthesize(path, "all-gather", "--synthesizer symmetric")
     assert refused.exit_code != 0 and "Mesh 12 has ends or corners" in str(refused.exception)
 
 
@@ -119,19 +120,18 @@ def test_a_violated_schedule_is_reported(tmp_path: Path) -> None:
     from astra_tacos.schedule.symmetric_schedule import load_symmetric_schedule, save_symmetric_schedule
 
     output = tmp_path / "out"
-    assert run(*arguments(network(tmp_path), "all-gather", "--output", output)).exit_code == 0
+    assert synthesize(network(tmp_path), "all-gather", f"--output {output}").exit_code == 0
     path = output / "schedule.npz"
     schedule = load_symmetric_schedule(path)
     save_symmetric_schedule(replace(schedule, end_ns=schedule.end_ns + 1), path)
-    done = run("verify", path)
+    done = run(f"verify {path}")
     assert done.exit_code == 1 and "delay: row 0 takes" in done.output
 
 
 def test_thousands_of_npus_near_the_bound(tmp_path: Path) -> None:
     path = tmp_path / "network.yml"
     path.write_text("topology: [ Ring, Ring ]\nnpus_count: [ 100, 60 ]\nbandwidth: [ 50.0, 50.0 ]\nlatency: [ 500.0, 500.0 ]\n")
-    done = run("synthesize", "--network", path, "--collective", "all-reduce", "--size", "6000MiB", "--json")
-    result = json.loads(done.output)
+    result = answer(f"synthesize --network {path} --collective all-reduce --size 6000MiB")
     assert result["num_sends"] == 2 * result["chunks_per_npu"] * 6000 * 5999
     assert result["efficiency"] > 0.999
 
@@ -146,14 +146,14 @@ def test_too_many_sends_to_list_are_refused(tmp_path: Path, monkeypatch: pytest.
     if synthesizer == "auto":
         path.write_text(path.read_text() + "astra_tacos:\n  topology: [ Ring, Mesh ]\n")
         instead = ""
-    more = "--synthesizer", synthesizer, "--trials", 1, "--output", tmp_path / "out"
-    asked = "synthesize", "--network", path, "--collective", "all-gather", "--size", "1MiB", *more
+    more = f"--synthesizer {synthesizer} --trials 1 --output {tmp_path / 'out'}"
+    asked = f"synthesize --network {path} --collective all-gather --size 1MiB {more}"
     monkeypatch.setattr(symmetric, "MOST_ROWS", 131)
-    done = run(*asked)
+    done = run(asked)
     text = f"{path}: 12 NPUs, for which all-gather has more than 131 sends, too many to list: use at most 11 NPUs{instead}"
     assert isinstance(done.exception, ConfigError) and str(done.exception) == text and not (tmp_path / "out").exists()
     monkeypatch.setattr(symmetric, "MOST_ROWS", 132)
-    assert run(*asked).exit_code == 0
+    assert run(asked).exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -163,20 +163,21 @@ def test_too_many_sends_to_list_are_refused(tmp_path: Path, monkeypatch: pytest.
 def test_lockstep_schedules_of_version_2_are_refused(tmp_path: Path, command: str) -> None:
     for name in ("schedule.json", "chunk.npy", "result.json"):
         (tmp_path / name).touch()
-    done = run(*command.split(), tmp_path)
+    done = run(f"{command} {tmp_path}")
     text = f"{tmp_path}: a lockstep schedule of version 2, which is no longer read: make another one by `synthesize`"
     assert isinstance(done.exception, ConfigError) and str(done.exception) == text
 
 
 def test_the_msccl_xml_is_optional(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    arguments = "synthesize", "--network", network(tmp_path), "--collective", "all-gather", "--size", "1MiB", "--trials", 1
-    assert run(*arguments, "--output", tmp_path / "with").exit_code == 0
-    assert run(*arguments, "--output", tmp_path / "without", "--no-msccl-xml").exit_code == 0
+    path = network(tmp_path)
+    asked = f"synthesize --network {path} --collective all-gather --size 1MiB --trials 1"
+    assert run(f"{asked} --output {tmp_path / 'with'}").exit_code == 0
+    assert run(f"{asked} --output {tmp_path / 'without'} --no-msccl-xml").exit_code == 0
     assert [path.name for path in (tmp_path / "with").glob("*.xml")] == ["all_gather.xml"]
     assert not [*(tmp_path / "without").glob("*.xml")]
     monkeypatch.setattr(run_directory, "MOST_SENDS_OF_XML", 10)
-    skipped = run(*arguments, "--output", tmp_path / "skipped", "--json")
+    skipped = run(f"{asked} --output {tmp_path / 'skipped'} --json")
     assert "no MSCCL XML" in " ".join(json.loads(skipped.output)["notes"])
     assert not [*(tmp_path / "skipped").glob("*.xml")]
-    assert run(*arguments, "--output", tmp_path / "anyway", "--msccl-xml").exit_code == 0
+    assert run(f"{asked} --output {tmp_path / 'anyway'} --msccl-xml").exit_code == 0
     assert [*(tmp_path / "anyway").glob("*.xml")]

@@ -68,7 +68,7 @@ def test_the_trace_in_memory_is_what_is_read_of_the_files(tmp_path_factory: pyte
 
 def test_a_trace_is_of_the_schedule_that_is_given_now() -> None:
     """Traces are kept for the judges of one schedule, not for another one with some of its arrays."""
-    of = schedule(topology(*ALL["ring8"]), "all-gather")
+    of = schedule(topology("ring8"), "all-gather")
     first = schedule_trace(of, "x")
     added = schedule_trace(replace(of, reduces=~of.reduces), "x")
     assert added.num_nodes == first.num_nodes + of.num_messages
@@ -79,7 +79,7 @@ def test_a_trace_is_of_the_schedule_that_is_given_now() -> None:
 def test_messages_name_their_chunks_for_later_versions_of_astra_sim(tmp_path: Path, synthesizer: str) -> None:
     """Neighbouring chunks by three attributes, lists and places with -1 for two of them, as protobuf's parser reads them."""
     collective = {"bruck": "all-to-all", "direct": "all-to-all"}.get(synthesizer, "all-reduce")
-    made = schedule(topology(("Switch", 5, 50.0, 500.0)), collective, 1 << 16, synthesizer=synthesizer)
+    made = schedule(topology("Switch 5"), collective, 1 << 16, synthesizer=synthesizer)
     export_chakra(made, tmp_path / "x")
     for npu in range(5):
         for _, node in naive_messages((tmp_path / f"x.{npu}.et").read_bytes()):
@@ -95,13 +95,13 @@ def test_messages_name_their_chunks_for_later_versions_of_astra_sim(tmp_path: Pa
 def test_npus_without_a_part_in_the_collective_have_a_node(tmp_path: Path) -> None:
     """ASTRA-sim throws at a trace without nodes; the one in memory is that of the files, and each judge replays it."""
     parts = np.array([[0, 9000, 0, 800], [700, 0, 0, 600], [0, 0, 0, 0], [500, 6000, 0, 0]])
-    graph = topology(("FullyConnected", 4, 50.0, 500.0))
+    graph = topology("FullyConnected 4")
     made = synthesize(graph, all_to_allv(parts), synthesizer="direct")
     export_chakra(made, tmp_path / "x", first_tag=7)
     found = schedule_trace(made, str(tmp_path / "x"), first_tag=7)
     assert_equal(found, read_trace(tmp_path / "x"))
     assert np.diff(found.rank_first).min() == 1
-    network = config(("FullyConnected", 4, 50.0, 500.0))
+    network = config("FullyConnected 4")
     assert replay_trace(found, network, "congestion-aware").collective_time_ns == made.collective_time_ns
     assert replay_trace(found, network, "packet").finish_ns[2] == 1
     assert judge_schedule(made, network, beside=True).to_json()["packets_ns"] > 0
@@ -154,10 +154,10 @@ def test_a_send_waits_for_its_chunk_and_its_link(tmp_path: Path, dimensions, lin
 
 def test_so_many_in_flight() -> None:
     """One at a time is serial; any number are tokens; by default what the schedule has, which costs nothing where links queue."""
-    of = schedule(topology(("Ring", 5, 50.0, 500.0)), "all-reduce", 16 << 20, 8, link_model="pipelined")
+    of = schedule(topology("Ring 5"), "all-reduce", 16 << 20, 8, link_model="pipelined")
     assert_equal(schedule_trace(of, "x", in_flight=1), schedule_trace(of, "x", "serial"))
     assert_equal(schedule_trace(of, "x", in_flight=of.num_sends), schedule_trace(of, "x", "tokens"))
-    network = config(("Ring", 5, 50.0, 500.0))
+    network = config("Ring 5")
     times = {order: replay_trace(schedule_trace(of, "x", order), network).finish_ns.tolist() for order in LINK_ORDERS}
     assert times["window"] == times["tokens"]
     assert max(times["serial"]) > of.collective_time_ns
@@ -168,7 +168,7 @@ def test_so_many_in_flight() -> None:
 
 @pytest.mark.parametrize("link_order", ["serial", "tokens", None])
 def test_refuses_a_window_of_another_order(link_order) -> None:
-    of = schedule(topology(("Ring", 5, 50.0, 500.0)))
+    of = schedule(topology("Ring 5"))
     with pytest.raises(ConfigError, match="in flight: found 0 with link order"):
         schedule_trace(of, "x", link_order, in_flight=0)
 
@@ -178,8 +178,8 @@ def test_refuses_a_window_of_another_order(link_order) -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_replayed_on_astra_sims_models(name: str, link_model: str, collective: str) -> None:
     """The trace, on the network that stands for the topology, takes the predicted time wherever that is said to be exact."""
-    network = config(*ALL[name])
-    of = schedule(topology(*ALL[name]), collective, 1 << 20, 2, link_model=link_model)
+    network = config(name)
+    of = schedule(topology(name), collective, 1 << 20, 2, link_model=link_model)
     stand_in = astra_sim_network(of.topology, of.timing.link_model)
     replayed = replay_trace(schedule_trace(of, "x"), NetworkConfig(network.source, stand_in.dimensions), stand_in.backend)
     if not stand_in.is_exact:
@@ -215,7 +215,7 @@ def test_chunks_that_reach_a_switch_port_together_may_pass_in_another_order() ->
 
 def test_tags_that_astra_sim_cannot_tell_apart(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="500,000,"):
-        export_chakra(schedule(topology(*ALL["ring8"])), tmp_path / "x", first_tag=499_999_999)
+        export_chakra(schedule(topology("ring8")), tmp_path / "x", first_tag=499_999_999)
     with pytest.raises(ConfigError, match="500,000,"):
-        schedule_trace(schedule(topology(*ALL["ring8"])), "x", first_tag=499_999_999)
+        schedule_trace(schedule(topology("ring8")), "x", first_tag=499_999_999)
     assert list(tmp_path.iterdir()) == []

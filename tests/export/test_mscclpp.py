@@ -17,8 +17,8 @@ from astra_tacos.verifier.proven_program import prove
 from astra_tacos.verifier.schedule_oracle import verify
 
 NETWORKS = {
-    "ring": topology(("Ring", 6, 50.0, 500.0)),
-    "full": topology(("FullyConnected", 4, 50.0, 500.0)),
+    "ring": topology("Ring 6"),
+    "full": topology("FullyConnected 4"),
     "dgx1": dgx1(),
 }
 
@@ -37,7 +37,7 @@ def test_round_trip(name: str, collective: str, tmp_path: Path) -> None:
 
 
 def test_many_chunks_share_thread_blocks(tmp_path: Path) -> None:
-    of = schedule(topology(("FullyConnected", 4, 50.0, 500.0)), "all-gather", 1 << 16, 40, synthesizer="direct")
+    of = schedule(topology("FullyConnected 4"), "all-gather", 1 << 16, 40, synthesizer="direct")
     export_schedule(of, tmp_path / "plan.json", "mscclpp")
     blocks = json.loads((tmp_path / "plan.json").read_text())["gpus"][0]["threadblocks"]
     assert len(blocks) < 160 and all(len(block["ops"]) <= 64 for block in blocks)
@@ -45,10 +45,10 @@ def test_many_chunks_share_thread_blocks(tmp_path: Path) -> None:
 
 
 def test_what_plans_cannot_say_is_refused(tmp_path: Path) -> None:
-    of = schedule(topology(("FullyConnected", 4, 50.0, 500.0)), "broadcast", 1 << 16, 2)
+    of = schedule(topology("FullyConnected 4"), "broadcast", 1 << 16, 2)
     with pytest.raises(ConfigError, match="the format has no broadcast"):
         export_schedule(of, tmp_path / "plan.json", "mscclpp")
-    of = schedule(topology(("FullyConnected", 20, 50.0, 500.0)), "all-gather", 1 << 16, 1, synthesizer="direct")
+    of = schedule(topology("FullyConnected 20"), "all-gather", 1 << 16, 1, synthesizer="direct")
     with pytest.raises(ConfigError, match="with 19 peers in a thread block, the executor has 64 and 16"):
         export_schedule(of, tmp_path / "plan.json", "mscclpp")
     assert not list(tmp_path.iterdir())

@@ -48,7 +48,7 @@ def test_direct_programs(coll: str, in_place: bool, tmp_path: Path) -> None:
     path.write_text(direct_program(coll, 4, 2, in_place=in_place, root=root))
     proven = prove_msccl_xml(path)
     assert (proven.collective, proven.root) == (NAMES[coll], 2 if NAMES[coll] in ROOTED else None)
-    for block, model in (("FullyConnected", "pipelined"), ("Ring", "blocking"), ("Switch", "pipelined")):
+    for block, model in {"FullyConnected": "pipelined", "Ring": "blocking", "Switch": "pipelined"}.items():
         check(convert(proven, topology((block, 4, 50.0, 500.0)), 1 << 20, model, 100.0).schedule)
 
 
@@ -56,7 +56,7 @@ def test_a_ring_takes_what_a_ring_takes(tmp_path: Path) -> None:
     """2 (N - 1) steps of one chunk each; thread blocks that have one thing to do at a time cost nothing."""
     path = tmp_path / "ring.xml"
     path.write_text(ring_all_reduce(8))
-    converted = convert(prove_msccl_xml(path), topology(("Ring", 8, 50.0, 500.0)), 8 << 20, "pipelined")
+    converted = convert(prove_msccl_xml(path), topology("Ring 8"), 8 << 20, "pipelined")
     check(converted.schedule)
     step = int(500 + (1 << 20) / (50 * (1 << 30) / 1e9))
     assert converted.in_blocks_ns == 14 * step
@@ -67,7 +67,7 @@ def test_what_does_not_fit_is_refused_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "ring.xml"
     path.write_text(ring_all_reduce(4))
     with pytest.raises(ConfigError, match=r"has 4 ranks, .* has 8 NPUs"):
-        convert(prove_msccl_xml(path), topology(("Ring", 8, 50.0, 500.0)), 1 << 20, "pipelined")
+        convert(prove_msccl_xml(path), topology("Ring 8"), 1 << 20, "pipelined")
     path.write_text(ring_all_reduce(4).replace('type="rrcs"', 'type="rcs"'))
     with pytest.raises(VerificationError, match="violations, the first: "):
         read_candidate(path)

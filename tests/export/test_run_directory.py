@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import stat
 import subprocess
 from dataclasses import replace
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from helpers.command import read_json
 from helpers.networks import ALL, graph, topology
 from helpers.schedules import schedule
 
@@ -24,7 +24,7 @@ from astra_tacos.support.errors import ConfigError
 
 @pytest.mark.parametrize("collective", ["all-reduce", "all-gather", "reduce-scatter"])
 def test_layout(tmp_path: Path, collective: str) -> None:
-    of = schedule(topology(*ALL["torus"]), collective)
+    of = schedule(topology("torus"), collective)
     run = write_run_directory(of, tmp_path / "run", {"answer": 42})
     name = collective.replace("-", "_")
     assert {path.name for path in run.path.iterdir()} == {
@@ -42,10 +42,10 @@ def test_layout(tmp_path: Path, collective: str) -> None:
     workload = read_trace(run.path / "workload" / name)
     assert workload.kind.tolist() == [NodeType.COMM_COLL] * 12
     assert set(workload.size_bytes.tolist()) == {1 << 20}
-    system = json.loads((run.path / "system.json").read_text())
+    system = read_json(run.path / "system.json")
     assert system[f"{collective}-implementation-custom"] == [f"collective/{name}"]
     assert system["preferred-dataset-splits"] == 1
-    result = json.loads((run.path / "result.json").read_text())
+    result = read_json(run.path / "result.json")
     assert (result["answer"], result["predicted_ns"], result["num_npus"]) == (42, of.collective_time_ns, 12)
     assert read_network(run.path / "network.yml").num_npus == 12
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
@@ -53,26 +53,26 @@ def test_layout(tmp_path: Path, collective: str) -> None:
 
 @pytest.mark.parametrize("collective", ["broadcast", "reduce"])
 def test_what_astra_sim_lacks_runs_as_an_all_reduce(tmp_path: Path, collective: str) -> None:
-    of = schedule(topology(*ALL["torus"]), collective, chunks=4, root=7)
+    of = schedule(topology("torus"), collective, chunks=4, root=7)
     run = write_run_directory(of, tmp_path / "run")
     assert not list(run.path.glob("*.xml"))
-    system = json.loads((run.path / "system.json").read_text())
+    system = read_json(run.path / "system.json")
     assert system["all-reduce-implementation-custom"] == [f"collective/{collective}"]
     workload = read_trace(run.path / "workload" / collective, workload=True)
     assert set(workload.workload.comm_type.tolist()) == {CommType.ALL_REDUCE}
     assert run.is_exact
     assert [note.split(":")[0] for note in run.notes[-2:]] == [f"ASTRA-sim has no custom {collective}", "no MSCCL XML"]
-    result = json.loads((run.path / "result.json").read_text())
+    result = read_json(run.path / "result.json")
     assert (result["collective"], result["root"], result["chunks_per_npu"]) == (collective, 7, 4)
     assert result["bus_bandwidth_gbps"] == result["algorithm_bandwidth_gbps"]
 
 
 def test_the_script_starts_astra_sim_from_anywhere(tmp_path: Path) -> None:
     """A stand-in for ASTRA-sim prints where it was started and with what."""
-    run = write_run_directory(schedule(topology(*ALL["ring8"])), tmp_path / "run")
+    run = write_run_directory(schedule(topology("ring8")), tmp_path / "run")
     script = run.path / "run_astra_sim.sh"
     assert script.stat().st_mode & stat.S_IXUSR
-    fake = tmp_path / "bin" / "fake"
+    fake = tmp_path / "bin/fake"
     fake.parent.mkdir()
     fake.write_text('#!/bin/sh\necho "in $(pwd)"\nfor a in "$@"; do echo "$a"; done\n')
     fake.chmod(0o755)
@@ -85,16 +85,13 @@ def test_the_script_starts_astra_sim_from_anywhere(tmp_path: Path) -> None:
             name, value = option.removeprefix("--").split("=")
             assert name.endswith(("configuration", "folder"))
             assert value == "log" or (run.path / value).exists() or (run.path / f"{value}.0.et").exists()
-    unset = subprocess.run([script], env={}, capture_output=True, text=True)
-    assert unset.returncode != 0
-    assert "AstraSim_Analytical_Congestion_Aware" in unset.stderr
 
 
 def test_network_files() -> None:
     def of(*arguments, **options):
         return astra_sim_network(topology(*arguments, **options), "blocking")
 
-    torus = astra_sim_network(topology(*ALL["torus"]), "pipelined")
+    torus = astra_sim_network(topology("torus"), "pipelined")
     assert (torus.backend, torus.is_exact) == (CONGESTION_AWARE, True)
     assert torus.note.startswith("network.yml is FullyConnected 12, an exact stand-in")
     assert yaml.safe_load(torus.to_yaml()) == {
@@ -103,9 +100,9 @@ def test_network_files() -> None:
         "bandwidth": [50.0],
         "latency": [500.0],
     }
-    ring = astra_sim_network(topology(*ALL["ring8"]), "pipelined")
+    ring = astra_sim_network(topology("ring8"), "pipelined")
     assert [d.block for d in ring.dimensions] == ["Ring"]
-    pair = astra_sim_network(topology(*ALL["pair"]), "pipelined")
+    pair = astra_sim_network(topology("pair"), "pipelined")
     assert [d.block for d in pair.dimensions] == ["FullyConnected"]  # ASTRA-sim aborts on a ring of two
     mesh = of(*ALL["mesh"])
     assert (mesh.backend, mesh.is_exact, [d.block for d in mesh.dimensions]) == (CONGESTION_UNAWARE, True, ["Ring", "Ring"])
@@ -122,15 +119,15 @@ def test_network_files() -> None:
 
 
 def test_only_its_own_directories_are_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    of = schedule(topology(*ALL["ring8"]))
+    of = schedule(topology("ring8"))
     write_run_directory(of, tmp_path / "run", {"run": 1})
     write_run_directory(of, tmp_path / "run", {"run": 2})
-    assert json.loads((tmp_path / "run" / "result.json").read_text())["run"] == 2
-    (tmp_path / "run" / "log").mkdir()  # ASTRA-sim's own
+    assert read_json(tmp_path / "run/result.json")["run"] == 2
+    (tmp_path / "run/log").mkdir()  # ASTRA-sim's own
     (tmp_path / "link").symlink_to(tmp_path / "run")
     write_run_directory(of, tmp_path / "link", {"run": 3})
     assert (tmp_path / "link").is_symlink()
-    assert json.loads((tmp_path / "run" / "result.json").read_text())["run"] == 3
+    assert read_json(tmp_path / "run/result.json")["run"] == 3
     (tmp_path / "empty").mkdir()
     write_run_directory(of, tmp_path / "empty")
     mine = tmp_path / "mine"
@@ -140,7 +137,7 @@ def test_only_its_own_directories_are_replaced(tmp_path: Path, monkeypatch: pyte
     named_alike = tmp_path / "alike"
     named_alike.mkdir()
     (named_alike / "result.json").write_text("{}")
-    (tmp_path / "run" / "thesis.tex").write_text("precious")
+    (tmp_path / "run/thesis.tex").write_text("precious")
     for path in (mine, named_alike, tmp_path / "run", tmp_path / "file"):
         with pytest.raises(ConfigError, match="choose another output"):
             write_run_directory(of, path)
@@ -153,7 +150,7 @@ def test_only_its_own_directories_are_replaced(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_link_order_that_is_not_the_models_is_noted(tmp_path: Path) -> None:
-    of = schedule(topology(*ALL["ring8"]), link_model="blocking")
+    of = schedule(topology("ring8"), link_model="blocking")
     assert write_run_directory(of, tmp_path / "a").is_exact
     other = write_run_directory(replace(of, link_order="tokens"), tmp_path / "b")
     assert not other.is_exact

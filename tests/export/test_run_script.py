@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from helpers.networks import ALL, topology
+from helpers.networks import topology
 from helpers.schedules import schedule
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -63,7 +63,7 @@ def test_a_note_stays_a_comment(tmp_path: Path, note: str) -> None:
 
 def test_a_networks_name_is_no_command(tmp_path: Path) -> None:
     """The note of a stand-in names the network, which may be called anything."""
-    of = schedule(replace(topology(*ALL["torus"]), name="net\ntouch injected\n#"))
+    of = schedule(replace(topology("torus"), name="net\ntouch injected\n#"))
     run = write_run_directory(of, tmp_path / "run")
     assert "touch injected" in run.network.note
     subprocess.run(

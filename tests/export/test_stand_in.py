@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from helpers.command import run
+from helpers.command import read_json, run
 from helpers.examples import examples
 from helpers.fabrics import PARALLEL, TWO_LEVELS, both_ways, fabric, fabrics
 from helpers.networks import SWITCH, graph, topology
@@ -67,13 +67,13 @@ def test_other_latencies_are_off_by_no_more_than_is_said(name: str) -> None:
 def test_files_are_those_ranks_and_say_who_they_are(tmp_path) -> None:
     of = on(TWO_LEVELS, "broadcast")
     written = export_schedule(of, tmp_path / "run", "stand-in")
-    ranks = json.loads((written.path / "rank_map.json").read_text())["ranks"]
+    ranks = read_json(written.path / "rank_map.json")["ranks"]
     assert [(each["rank"], each["device"], each["kind"]) for each in ranks] == [
         (n, n, "npu" if n < 4 else "switch") for n in range(7)
     ]
     network = read_network(written.path / "network.yml")
     assert network.num_npus == 7
-    traces = read_trace(written.path / "collective" / "broadcast")
+    traces = read_trace(written.path / "collective/broadcast")
     assert replay_trace(traces, network, "congestion-aware").collective_time_ns == replayed_ns(of)
 
 
@@ -98,18 +98,18 @@ def test_synthesize_writes_it_beside_the_schedule(tmp_path) -> None:
     rows = "".join(f"{src},{dst},{speed},500\n" for npu in range(3) for src, dst, speed in ((npu, 3, 50), (3, npu, 25)))
     (tmp_path / "links.csv").write_text("src,dst,bandwidth,latency\n" + rows)
     (tmp_path / "f.yml").write_text("npus_count: [ 3 ]\nastra_tacos: { links: links.csv, switches: 1 }\n")
-    command = ("synthesize", "--network", "f.yml", "--collective", "all-gather", "--size", "64KiB", "--output", "out")
-    done = run(*command, "--max-sends", "200", "--json", cwd=tmp_path)
+    command = "synthesize --network f.yml --collective all-gather --size 64KiB --output out"
+    done = run(f"{command} --max-sends 200 --json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert result["astra_sim_exact"] and result["verified"] and result["num_npus"] == 3 and result["num_forwarding"] == 1
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"schedule.npz", "result.json", "stand_in"}
-    assert "all-gather on 3 NPUs" in run("verify", "out", cwd=tmp_path).stdout
-    assert run(*command, "--max-sends", "200", cwd=tmp_path).returncode == 0  # replaces what it wrote
-    told = run("inspect", "f.yml", "--verbose", cwd=tmp_path).stdout
+    assert "all-gather on 3 NPUs" in run("verify out", cwd=tmp_path).stdout
+    assert run(f"{command} --max-sends 200", cwd=tmp_path).returncode == 0  # replaces what it wrote
+    told = run("inspect f.yml --verbose", cwd=tmp_path).stdout
     assert "switch: 1" in told and "3 to 3" in told
     for other in ("compare", "plan"):
-        refused = run(other, "--network", "f.yml", "--size", "1MiB", cwd=tmp_path)
+        refused = run(f"{other} --network f.yml --size 1MiB", cwd=tmp_path)
         assert refused.returncode == 2
 
 

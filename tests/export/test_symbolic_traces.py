@@ -34,7 +34,7 @@ def write(of, prefix: Path) -> None:
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
 def test_they_become_schedules(collective: str, tmp_path: Path) -> None:
-    network = topology(("FullyConnected", 4, 50.0, 500.0))
+    network = topology("FullyConnected 4")
     of = schedule(network, collective, 1 << 16, 2, root=1 if collective in ROOTED else None)
     write(of, tmp_path / "t")
     candidate = read_candidate(tmp_path / "t", collective)
@@ -46,7 +46,7 @@ def test_they_become_schedules(collective: str, tmp_path: Path) -> None:
 
 
 def test_messages_of_several_chunks_stay_messages(tmp_path: Path) -> None:
-    network = topology(("Ring", 4, 50.0, 500.0))
+    network = topology("Ring 4")
     of = schedule(network, "all-reduce", 1 << 12, 1, synthesizer="auto")
     write(of, tmp_path / "t")
     again = convert(read_candidate(tmp_path / "t").proven, network, 1 << 12, of.timing.link_model).schedule
@@ -54,7 +54,7 @@ def test_messages_of_several_chunks_stay_messages(tmp_path: Path) -> None:
 
 
 def test_wrong_ones_are_refused(tmp_path: Path) -> None:
-    of = schedule(topology(("FullyConnected", 4, 50.0, 500.0)), "all-gather", 1 << 16, 1)
+    of = schedule(topology("FullyConnected 4"), "all-gather", 1 << 16, 1)
     write(of, tmp_path / "t")
     (tmp_path / "t.0.et").write_bytes((tmp_path / "t.1.et").read_bytes())
     with pytest.raises(VerificationError):

@@ -1,13 +1,24 @@
-"""Bytes that were damaged somewhere, for tests of what reads them."""
+"""Damaged inputs, and the one line that says why they are refused."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
+from astra_tacos.support.errors import ConfigError
+
 ANY_BYTES = settings(max_examples=75, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def refusal(function: Callable[..., object], *arguments: object, error: type[Exception] = ConfigError) -> str:
+    """The one line that says why something is refused."""
+    with pytest.raises(error) as caught:
+        function(*arguments)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
 
 
 @st.composite

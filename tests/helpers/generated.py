@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from google.protobuf.internal.decoder import _DecodeVarint32
+from helpers.lint_runs import bodies
 from hypothesis import strategies as st
 
 from astra_tacos.run.trace.schema import schema_module
@@ -63,14 +63,9 @@ class ParsedNode:
 
 def parse_rank(folder: Path, rank: int) -> list[ParsedNode]:
     """The nodes of a rank, in the order of the file."""
-    content = (folder / "workload" / f"w.{rank}.et").read_bytes()
-    messages, at = [], 0
-    while at < len(content):
-        size, at = _DecodeVarint32(content, at)
-        messages.append(content[at : at + size])
-        at += size
-    assert _schema.GlobalMetadata.FromString(messages[0]).version == "0.0.4"
-    return [_parsed(_schema.Node.FromString(message)) for message in messages[1:]]
+    metadata, *messages = bodies((folder / "workload" / f"w.{rank}.et").read_bytes())
+    assert _schema.GlobalMetadata.FromString(metadata).version == "0.0.4"
+    return [_parsed(_schema.Node.FromString(message)) for message in messages]
 
 
 def _parsed(node: Any) -> ParsedNode:
@@ -82,11 +77,12 @@ def _parsed(node: Any) -> ParsedNode:
     )
 
 
-def write_network(path: Path, *dimensions: tuple[str, int], bandwidth: float = 10.0, latency: float = 500.0) -> Path:
-    """A network of these building blocks."""
+def write_network(path: Path, *dimensions: tuple[str, int] | str, bandwidth: float = 10.0, latency: float = 500.0) -> Path:
+    """A network of these building blocks, each with its size, as a pair or as text."""
+    pairs = [row.split() if isinstance(row, str) else row for row in dimensions]
     columns: dict[str, Sequence[object]] = {
-        "topology": [block for block, _ in dimensions],
-        "npus_count": [size for _, size in dimensions],
+        "topology": [block for block, _ in pairs],
+        "npus_count": [size for _, size in pairs],
         "bandwidth": [bandwidth] * len(dimensions),
         "latency": [latency] * len(dimensions),
     }

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from ast import literal_eval
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import yaml
+from google.protobuf.internal.decoder import _DecodeVarint32
 
 from astra_tacos.run.trace.schema import CommType, NodeType, schema_module
 
@@ -72,6 +76,31 @@ def drop(message: Node, *names: str) -> Node:
     return message
 
 
+def nodes(text: str) -> list[Node]:
+    """Nodes as text, by kind, arguments in order, and named ones: `coll 1 group=1; send 2 1 [1] size=64; METADATA 3 -name`."""
+    return [_node(*part.split()) for part in text.split(";") if part.strip()]
+
+
+def _node(kind: str, *words: str) -> Node:
+    make: Any = {"comp": comp, "coll": coll, "send": send, "recv": recv}.get(kind)
+    named = dict(word.split("=", 1) for word in words if "=" in word)
+    given = [_value(word) for word in words if "=" not in word and word[0] != "-"]
+    if make is None:
+        make, given[1:1] = node, [NodeType[kind]]
+    left_out = (word[1:] for word in words if word[0] == "-")
+    return drop(make(*given, **{name: _value(word) for name, word in named.items()}), *left_out)
+
+
+def _value(word: str) -> object:
+    if word in CommType.__members__:
+        return CommType[word]
+    number, shifted, by = word.partition("<<")
+    try:
+        return int(number) << int(by) if shifted else literal_eval(word)
+    except ValueError:
+        return word
+
+
 def encode(nodes: Sequence[Node]) -> bytes:
     """A trace file."""
     return b"".join(_prefixed(message) for message in (_schema.GlobalMetadata(version="0.0.4"), *nodes))
@@ -86,7 +115,25 @@ def _prefixed(message: Any) -> bytes:
     return bytes(prefix) + bytes([size]) + body
 
 
-Traces = Sequence[Sequence[Node]]
+def bodies(data: bytes) -> list[bytes]:
+    """The messages of a file."""
+    found, at = [], 0
+    while at < len(data):
+        size, at = _DecodeVarint32(data, at)
+        found.append(data[at : at + size])
+        at += size
+    return found
+
+
+Traces = Sequence[Sequence[Node]] | str
+"""By rank; as text, ranks are parted by `|`, and `3 * comp 0` are three of them."""
+
+
+def traces_of(ranks: Traces) -> Sequence[Sequence[Node]]:
+    if not isinstance(ranks, str):
+        return ranks
+    parts = [part.rpartition(" * ") for part in ranks.split("|")]
+    return [nodes(text) for count, _, text in parts for _ in range(int(count or 1))]
 
 
 @dataclass
@@ -95,23 +142,33 @@ class RunFiles:
 
     ranks: Traces
     collectives: Mapping[str, Traces] = field(default_factory=dict)
-    system: Mapping[str, object] = field(default_factory=dict)
+    system: Mapping[str, object] | str = field(default_factory=dict)
     """Put over a system that runs native rings; None takes a key away."""
-    groups: Mapping[str, Sequence[int]] | None = None
+    groups: Mapping[str, Sequence[int]] | str | None = None
     topology: Sequence[str] = ("FullyConnected",)
     npus: Sequence[int] | None = None
     bandwidth: float = 50
     latency: float = 500
-    per_node: Mapping[int, str] | None = None
-    remote_memory: Mapping[str, object] | None = None
+    per_node: Mapping[int, str] | str | None = None
+    remote_memory: Mapping[str, object] | str | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.ranks, str):  # with settings as YAML behind ##
+            self.ranks, _, settings = self.ranks.partition(" ## ")
+            for name, value in yaml.safe_load(settings or "{}").items():
+                setattr(self, name, value)
+        self.ranks = traces_of(self.ranks)
+        for name in ("system", "groups", "per_node", "remote_memory"):
+            if isinstance(given := getattr(self, name), str):  # as YAML
+                setattr(self, name, yaml.safe_load(given))
 
     def write(self, folder: Path) -> dict[str, Any]:
         """Write it, and return the arguments of `RunInputs`."""
         (folder / "workload").mkdir(parents=True, exist_ok=True)
         for prefix, traces in {"workload/w": self.ranks, **self.collectives}.items():
             (folder / prefix).parent.mkdir(parents=True, exist_ok=True)
-            for rank, nodes in enumerate(traces):
-                Path(f"{folder / prefix}.{rank}.et").write_bytes(encode(nodes))
+            for rank, trace in enumerate(traces_of(traces)):
+                Path(f"{folder / prefix}.{rank}.et").write_bytes(encode(trace))
         system: dict[str, object] = {
             "scheduling-policy": "FIFO",
             "preferred-dataset-splits": 1,
@@ -134,7 +191,7 @@ class RunFiles:
         }
         (folder / "network.yml").write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in dimensions.items()))
         arguments: dict[str, Any] = {
-            "workload": folder / "workload" / "w",
+            "workload": folder / "workload/w",
             "system": folder / "system.json",
             "network": folder / "network.yml",
             "directory": folder,
@@ -161,6 +218,10 @@ def one_step_exchange(num_ranks: int = 2, size: int = 4096, tag: int = 0) -> lis
     ]
 
 
-def every(*nodes: Node, count: int = 2, **settings: Any) -> RunFiles:
+def run_of(run: RunFiles | str) -> RunFiles:
+    return RunFiles(run) if isinstance(run, str) else run
+
+
+def every(trace: Sequence[Node] | str, count: int = 2, **settings: Any) -> RunFiles:
     """A run in which every rank has these nodes."""
-    return RunFiles([list(nodes)] * count, **settings)
+    return RunFiles([nodes(trace) if isinstance(trace, str) else trace] * count, **settings)

@@ -93,6 +93,10 @@ class _Wreck:
         rank = draw(st.sampled_from(ranks))
         return rank, draw(st.sampled_from([at for at, message in enumerate(self.ranks[rank]) if message.type in kinds]))
 
+    def node(self, draw: st.DrawFn, *kinds: NodeType) -> Node | None:
+        at = self.pick(draw, *kinds)
+        return at and self.ranks[at[0]][at[1]]
+
 
 _COMM = (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV)
 _ANY = (NodeType.COMP, *_COMM)
@@ -104,21 +108,20 @@ def _attribute(message: Node, name: str, kind: str, value: object) -> None:
 
 
 def _lose_an_attribute(draw: st.DrawFn, run: _Wreck) -> None:
-    if at := run.pick(draw, *_COMM):
+    if message := run.node(draw, *_COMM):
         names = ("comm_type", "comm_size", "comm_tag", "comm_src", "comm_dst", "is_cpu_op", "pg_name")
-        drop(run.ranks[at[0]][at[1]], draw(st.sampled_from(names)))
+        drop(message, draw(st.sampled_from(names)))
 
 
 def _change_a_number(draw: st.DrawFn, run: _Wreck) -> None:
-    if at := run.pick(draw, *_COMM):
+    if message := run.node(draw, *_COMM):
         name = draw(st.sampled_from(("comm_type", "comm_size", "comm_tag", "comm_src", "comm_dst")))
         value = draw(st.sampled_from((-1, 0, 1, 2, 3, 5, 9, 8192)))
-        _attribute(run.ranks[at[0]][at[1]], name, "int64_val", value)
+        _attribute(message, name, "int64_val", value)
 
 
 def _change_a_type(draw: st.DrawFn, run: _Wreck) -> None:
-    if at := run.pick(draw, *_COMM):
-        message = run.ranks[at[0]][at[1]]
+    if message := run.node(draw, *_COMM):
         for entry in list(message.attr):
             if entry.name == "comm_size" and entry.WhichOneof("value") == "int64_val":
                 kind, value = draw(
@@ -129,13 +132,13 @@ def _change_a_type(draw: st.DrawFn, run: _Wreck) -> None:
 
 
 def _put_on_the_cpu(draw: st.DrawFn, run: _Wreck) -> None:
-    if at := run.pick(draw, *_ANY):
-        _attribute(run.ranks[at[0]][at[1]], "is_cpu_op", "bool_val", True)
+    if message := run.node(draw, *_ANY):
+        _attribute(message, "is_cpu_op", "bool_val", True)
 
 
 def _give_another_id(draw: st.DrawFn, run: _Wreck) -> None:
-    if (at := run.pick(draw, *_ANY)) and (other := run.pick(draw, *_ANY)):
-        run.ranks[at[0]][at[1]].id = run.ranks[other[0]][other[1]].id
+    if (message := run.node(draw, *_ANY)) and (other := run.node(draw, *_ANY)):
+        message.id = other.id
 
 
 def _depend(draw: st.DrawFn, run: _Wreck) -> None:
@@ -210,14 +213,15 @@ def _change_a_group(draw: st.DrawFn, run: _Wreck) -> None:
 
 
 def _name_another_group(draw: st.DrawFn, run: _Wreck) -> None:
-    if at := run.pick(draw, NodeType.COMM_COLL):
-        _attribute(run.ranks[at[0]][at[1]], "pg_name", "string_val", draw(st.sampled_from(("0", "1", "2", "7", "0.0", "tp"))))
+    if message := run.node(draw, NodeType.COMM_COLL):
+        _attribute(message, "pg_name", "string_val", draw(st.sampled_from(("0", "1", "2", "7", "0.0", "tp"))))
 
 
 def _name_dimensions(draw: st.DrawFn, run: _Wreck) -> None:
-    if at := run.pick(draw, NodeType.COMM_COLL):
-        message = drop(run.ranks[at[0]][at[1]], "involved_dim")
-        message.attr.add(name="involved_dim").bool_list.values.extend(draw(st.lists(st.booleans(), max_size=3)))
+    if message := run.node(draw, NodeType.COMM_COLL):
+        drop(message, "involved_dim").attr.add(name="involved_dim").bool_list.values.extend(
+            draw(st.lists(st.booleans(), max_size=3))
+        )
 
 
 def _change_the_system(draw: st.DrawFn, run: _Wreck) -> None:

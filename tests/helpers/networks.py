@@ -43,8 +43,8 @@ ALL = {
 
 
 def config(*dimensions: Rows, **extension: object) -> NetworkConfig:
-    """A network of dimensions given in words, or as (block, size, GiB/s, ns)."""
-    rows = [row for each in dimensions for row in (dims_of(each) if isinstance(each, str) else [each])]
+    """A network of dimensions given in words, as (block, size, GiB/s, ns), or by a name in `ALL`."""
+    rows = [row for each in dimensions for row in (ALL.get(each) or dims_of(each) if isinstance(each, str) else [each])]
     return NetworkConfig("test.yml", tuple(Dimension(*row) for row in rows), **extension)  # type: ignore[arg-type]
 
 

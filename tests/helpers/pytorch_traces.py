@@ -64,21 +64,20 @@ class Kineto:
         self.correlation += 1
         self.call("cudaLaunchKernel", launch, correlation=self.correlation)
         args |= {"stream": stream, "correlation": self.correlation}
-        self.events.append(
-            {"ph": "X", "cat": "kernel", "name": name, "ts": begin, "dur": us, "pid": 0, "tid": stream, "args": args}
-        )
+        self.event("kernel", name, begin, us, args, stream)
 
     def call(self, name: str, begin: float, us: float = 1, **args: object) -> None:
         """A call of the runtime."""
-        self.events.append(
-            {"ph": "X", "cat": "cuda_runtime", "name": name, "ts": begin, "dur": us, "pid": 1, "tid": 1, "args": args}
-        )
+        self.event("cuda_runtime", name, begin, us, args)
 
     def annotation(self, name: str, begin: float, us: float, **args: object) -> None:
         """An annotation of the host."""
-        self.events.append(
-            {"ph": "X", "cat": "user_annotation", "name": name, "ts": begin, "dur": us, "pid": 1, "tid": 1, "args": args}
-        )
+        self.event("user_annotation", name, begin, us, args)
+
+    def event(self, kind: str, name: str, begin: float, us: float, args: object, stream: int | None = None) -> None:
+        """Of the host, if it is on no stream."""
+        where = {"pid": 1, "tid": 1} if stream is None else {"pid": 0, "tid": stream}
+        self.events.append({"ph": "X", "cat": kind, "name": name, "ts": begin, "dur": us, "args": args, **where})
 
     def document(self) -> dict[str, Any]:
         """The trace."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 from collections.abc import Iterator, Sequence
@@ -9,11 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from helpers.lint_runs import Node, RunFiles, coll, comp, node, recv, send
-from helpers.networks import sizes_of
+import pytest
+from helpers.lint_runs import Node, RunFiles, Traces, coll, comp, node, recv, send
+from helpers.networks import Rows, config, sizes_of
 
 from astra_tacos.network.blocks import BUILDING_BLOCKS
-from astra_tacos.network.network_config import Dimension, NetworkConfig, write_network
+from astra_tacos.network.network_config import write_network
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.run import Run, RunInputs, read_run
 from astra_tacos.run.trace.schema import CommType, NodeType
@@ -21,7 +23,7 @@ from astra_tacos.support.errors import AstraTacosError
 
 BYTE_PER_NS = 1e9 / 2**30
 """A bandwidth in GiB/s at which a byte takes a nanosecond."""
-Dimensions = Sequence[tuple[str, int, float, float]]
+Dimensions = Sequence[Rows]
 """Building block, NPUs, GiB/s, ns."""
 
 PATTERNS = {
@@ -37,18 +39,31 @@ def load_run(folder: Path) -> Run:
     return read_run(RunInputs.in_folder(folder, "w"))
 
 
+def stage_inputs(astra_sim_inputs: Path, folder: Path, block: str, policy: str) -> RunInputs:
+    """A dense transformer by the STAGE generator, with native rings and a roofline, on 16 NPUs of one dimension."""
+    made = astra_sim_inputs.parent / "stage_dense16"
+    if not made.is_dir():
+        pytest.skip(f"NOT TESTED on a whole training step: {made} is missing")
+    system = {"scheduling-policy": policy, "collective-optimization": "baseline", "preferred-dataset-splits": 1}
+    system |= {"roofline-enabled": 1, "peak-perf": 900, "local-mem-bw": 1600}
+    system |= {f"{key}-implementation": ["ring"] for key in PATTERNS}
+    (folder / "system.json").write_text(json.dumps(system))
+    (folder / "network.yml").write_text(f"topology: [{block}]\nnpus_count: [16]\nbandwidth: [50]\nlatency: [500]\n")
+    return RunInputs(made / "workload", folder / "system.json", folder / "network.yml", made / "workload.json", directory=folder)
+
+
 def write_run(folder: Path, files: RunFiles, dimensions: Dimensions | None = None) -> Path:
     """Write a run, with a network of its own for each dimension if any are given; returns the folder."""
     files.write(folder)
     if dimensions is not None:
-        write_network(NetworkConfig("", tuple(Dimension(*row) for row in dimensions)), folder / "network.yml")
+        write_network(config(*dimensions), folder / "network.yml")
     return folder
 
 
-def make_run(folder: Path, ranks: Sequence[Sequence[Node]], *dimensions: tuple[str, int, float, float], **rest: Any) -> Run:
+def make_run(folder: Path, ranks: Traces, *dimensions: tuple[str, int, float, float], **rest: Any) -> Run:
     """A run of these nodes; by default its NPUs are fully connected, a byte takes a nanosecond, and the latency is 10 ns."""
     files = RunFiles(ranks=ranks, **rest)
-    network = dimensions or (("FullyConnected", len(ranks), BYTE_PER_NS, 10.0),)
+    network = dimensions or (("FullyConnected", len(files.ranks), BYTE_PER_NS, 10.0),)
     return load_run(write_run(folder, files, network))
 
 

@@ -43,14 +43,14 @@ class Builder:
     """Bytes drawn from a source of randomness; what protobuf refuses only if `bad`."""
 
     def __init__(self, source: random.Random, bad: bool) -> None:
-        self.source = source
+        self.source, self.choice, self.below = source, source.choice, source.randrange
         self.bad = bad
 
     def chance(self, percent: int) -> bool:
-        return self.source.randrange(100) < percent
+        return self.below(100) < percent
 
     def number(self) -> int:
-        return self.source.choice(NUMBERS) if self.chance(60) else self.source.getrandbits(self.source.randrange(1, 65))
+        return self.choice(NUMBERS) if self.chance(60) else self.source.getrandbits(self.below(1, 65))
 
     def varint(self, value: int, longest: int = 10) -> bytes:
         value &= (1 << 64) - 1
@@ -61,51 +61,51 @@ class Builder:
         out.append(value)
         if self.chance(8) and len(out) < longest:
             out[-1] |= 128
-            out += b"\x80" * self.source.randrange(longest - len(out)) + b"\0"
+            out += b"\x80" * self.below(longest - len(out)) + b"\0"
         if len(out) == 10 and self.chance(20):
-            out[-1] |= self.source.randrange(64) << 1  # beyond 64 bits
+            out[-1] |= self.below(64) << 1  # beyond 64 bits
         if self.bad and self.chance(1):
             out[-1] |= 128
         return bytes(out)
 
     def tag(self, field: int, wire: int) -> bytes:
         if self.bad and self.chance(1):
-            field = self.source.choice([0, 1 << 29, 1 << 32])
+            field = self.choice([0, 1 << 29, 1 << 32])
         return self.varint(field << 3 | wire, 6 if self.bad else 5)
 
     def span(self, field: int, body: bytes) -> bytes:
         size = len(body)
         if self.bad and self.chance(1):
-            size = self.source.choice([size + 1, max(size - 1, 0), 1 << 31, (1 << 31) - 1, 1 << 60])
+            size = self.choice([size + 1, max(size - 1, 0), 1 << 31, (1 << 31) - 1, 1 << 60])
         return self.tag(field, SPAN) + self.varint(size, 6 if self.bad else 5) + body
 
     def text(self) -> bytes:
-        return self.source.choice(BAD_TEXTS if self.bad and self.chance(2) else TEXTS)
+        return self.choice(BAD_TEXTS if self.bad and self.chance(2) else TEXTS)
 
     def bare(self, wire: int) -> bytes:
         """A value of a wire type without its tag."""
         if wire == VARINT:
             return self.varint(self.number())
         if wire == SPAN:
-            body = self.source.randbytes(self.source.randrange(12))
+            body = self.source.randbytes(self.below(12))
             return self.varint(len(body), 5) + body
         return self.source.randbytes(8 if wire == FIXED64 else 4)
 
     def unknown(self, depth: int = 0) -> bytes:
         """A field that the schema does not have, or not in this wire type."""
-        field = self.source.choice([self.source.randrange(1, 40), self.source.randrange(33, 2048), (1 << 29) - 1])
-        wire = self.source.choice([VARINT, FIXED64, SPAN, OPEN, FIXED32])
+        field = self.choice([self.below(1, 40), self.below(33, 2048), (1 << 29) - 1])
+        wire = self.choice([VARINT, FIXED64, SPAN, OPEN, FIXED32])
         if self.bad and self.chance(2):
-            wire = self.source.choice([CLOSE, 6, 7])
+            wire = self.choice([CLOSE, 6, 7])
             return self.tag(field, wire)
         if (wire == SPAN and field < 40) or (wire == VARINT and field == 1):
             field += 40  # a text or message that means something would have to be sound, and ids are to be different
         if wire != OPEN:
             return self.tag(field, wire) + self.bare(wire)
         if depth == 0 and self.chance(3):
-            levels = self.source.randrange(96, 103) if self.bad else self.source.randrange(50, 98)
+            levels = self.below(96, 103) if self.bad else self.below(50, 98)
             return self.tag(field, OPEN) * levels + self.tag(field, CLOSE) * levels
-        inner = b"".join(self.unknown(depth + 1) for _ in range(self.source.randrange(3))) if depth < 4 else b""
+        inner = b"".join(self.unknown(depth + 1) for _ in range(self.below(3))) if depth < 4 else b""
         close = field + 1 if self.bad and self.chance(2) else field
         return self.tag(field, OPEN) + inner + self.tag(close, CLOSE)
 
@@ -114,7 +114,7 @@ class Builder:
         if self.chance(20):
             parts.append(self.unknown())
         if parts and self.chance(10):
-            parts.append(self.source.choice(parts))
+            parts.append(self.choice(parts))
         if self.chance(30):
             self.source.shuffle(parts)
         return b"".join(parts)
@@ -123,11 +123,11 @@ class Builder:
         """The message of a list whose elements are of the type with that field number."""
         wire = WIRE_OF[field]
         parts = []
-        for _ in range(self.source.randrange(4)):
+        for _ in range(self.below(4)):
             if field == 29:
                 parts.append(self.span(1, self.text()))
             elif wire != SPAN and self.chance(60):
-                body = b"".join(self.bare(wire) for _ in range(self.source.choice([0, 1, 3, 9, 70])))
+                body = b"".join(self.bare(wire) for _ in range(self.choice([0, 1, 3, 9, 70])))
                 parts.append(self.span(1, body[:-1] if self.bad and self.chance(3) else body))
             else:
                 parts.append(self.tag(1, wire) + self.bare(wire))
@@ -137,17 +137,17 @@ class Builder:
         """A value of an attribute, most often of a type that fits its name."""
         if self.chance(75):
             usual = {"pg_name": 29, "involved_dim": 28, "is_cpu_op": 27, "is_rrc": 27, "msg_chunk_list": 8, "place_list": 8}
-            field = usual.get(name, self.source.choice([7, 9, 13]))
+            field = usual.get(name, self.choice([7, 9, 13]))
         else:
-            field = self.source.randrange(3, 33)
+            field = self.below(3, 33)
         if field % 2 == 0:
             return self.span(field, self.listed(field - 1))
         if field == 29 or field == 31:
-            return self.span(field, self.source.choice(GROUP_NAMES).encode() if self.chance(90) else self.text())
+            return self.span(field, self.choice(GROUP_NAMES).encode() if self.chance(90) else self.text())
         return self.tag(field, WIRE_OF[field]) + self.bare(WIRE_OF[field])
 
     def attribute(self) -> bytes:
-        name = self.source.choice(NAMES) if self.chance(85) else self.source.choice(NEAR)
+        name = self.choice(NAMES) if self.chance(85) else self.choice(NEAR)
         parts = [self.span(1, name.encode())] if self.chance(95) else []
         parts += [self.value(name) for _ in range(self.source.choices([0, 1, 2, 3], [10, 75, 10, 5])[0])]
         if self.chance(5):
@@ -155,9 +155,7 @@ class Builder:
         return self.mixed(parts)
 
     def dependencies(self, field: int, ids: list[int]) -> list[bytes]:
-        known = [
-            self.source.choice(ids) if self.chance(80) else self.number() for _ in range(self.source.choice([0, 0, 1, 2, 20]))
-        ]
+        known = [self.choice(ids) if self.chance(80) else self.number() for _ in range(self.choice([0, 0, 1, 2, 20]))]
         if self.chance(70):
             body = b"".join(self.varint(one) for one in known)
             return [self.span(field, body)] if known or self.chance(10) else []
@@ -168,24 +166,24 @@ class Builder:
         if self.chance(80):
             parts.append(self.span(2, self.text()))
         if self.chance(95):
-            kind = self.source.randrange(8) if self.chance(90) else self.number()
+            kind = self.below(8) if self.chance(90) else self.number()
             parts.append(self.tag(3, VARINT) + self.varint(kind))
         parts += self.dependencies(4, ids) + self.dependencies(5, ids)
         if self.chance(30):
-            parts.append(self.tag(self.source.choice([6, 7]), VARINT) + self.varint(self.number()))
+            parts.append(self.tag(self.choice([6, 7]), VARINT) + self.varint(self.number()))
         if self.chance(10):
-            inner = [self.span(self.source.randrange(1, 5), self.text()) for _ in range(3)]
-            parts.append(self.span(self.source.choice([8, 9]), self.mixed(inner)))
-        parts += [self.span(10, self.attribute()) for _ in range(self.source.randrange(7))]
+            inner = [self.span(self.below(1, 5), self.text()) for _ in range(3)]
+            parts.append(self.span(self.choice([8, 9]), self.mixed(inner)))
+        parts += [self.span(10, self.attribute()) for _ in range(self.below(7))]
         return self.mixed(parts)
 
     def metadata(self) -> bytes:
-        return self.mixed([self.span(1, b"0.0.4"), *(self.span(2, self.attribute()) for _ in range(self.source.randrange(2)))])
+        return self.mixed([self.span(1, b"0.0.4"), *(self.span(2, self.attribute()) for _ in range(self.below(2)))])
 
     def messages(self) -> list[bytes]:
         """Bodies of a file's messages."""
-        count = self.source.choice([1, 2, 3, 8, 30])
-        first, step = self.source.choice([(0, 1), (5, 1), (3, 7), (1 << 63, 1), (1 << 40, 1 << 20)])
+        count = self.choice([1, 2, 3, 8, 30])
+        first, step = self.choice([(0, 1), (5, 1), (3, 7), (1 << 63, 1), (1 << 40, 1 << 20)])
         ids = [(first + step * place) % (1 << 64) for place in range(count)]
         if self.chance(30):
             ids = [self.source.getrandbits(64) for _ in ids]

@@ -85,7 +85,7 @@ def test_the_lowest_of_the_nodes_that_become_ready_at_once_may_be_another_on_ano
         (NodeType.COMP, 2, ABSENT, ABSENT, ABSENT, ABSENT, 0, NATIVE),
         (NodeType.COMP, 2, ABSENT, ABSENT, ABSENT, ABSENT, 0, NATIVE),
     ]
-    network = config(("Ring", 8, 50.0, 100.0))
+    network = config("Ring 8 50 100")
     run = run_of([rows], np.zeros(1, np.int64), network, SystemConfig("system.json"), {}, [], Random(0))
     columns = replace(run.columns, is_cpu_op=np.zeros(4, np.bool_))
     trace = replace(run.workload, workload=columns, dep_first=np.array([0, 0, 0, 2, 3]), dep=np.array([0, 1, 1]))

@@ -60,7 +60,7 @@ def test_routes_around_failed_links(shape: tuple[tuple[str, int, float, float], 
 
 def test_a_graph_has_no_routes_around_anything() -> None:
     """Only neighbours exchange messages there."""
-    whole = config(("Ring", 4, 50.0, 500.0))
+    whole = config("Ring 4")
     topology = build_topology(whole)
     ends = zip(topology.link_src.tolist(), topology.link_dst.tolist(), strict=True)
     graph = NetworkConfig("n.yml", (), tuple(LinkSpec(*each, 50.0, 500.0) for each in ends), ((0, 1),))

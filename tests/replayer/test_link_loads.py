@@ -65,7 +65,7 @@ def test_a_message_across_two_dimensions(tmp_path: Path) -> None:
         *([recv(0, 0, size=700)] if rank == 5 else [coll(9, size=8, group=1)] for rank in range(1, 6)),
     ]
     dimensions = (("Ring", 3, BYTE_PER_NS, 10.0), ("Switch", 2, BYTE_PER_NS / 2, 10.0))
-    run = make_run(tmp_path, ranks, *dimensions, groups={"1": [1, 2, 3, 4]})
+    run = make_run(tmp_path, ranks, *dimensions, groups="'1': [1, 2, 3, 4]")
     loads = replay_run(run, UNAWARE, route_loads=True).loads
     assert loads is not None
     crossed = np.flatnonzero(loads.size_bytes >= 700)

@@ -32,7 +32,7 @@ from astra_tacos.run.run import Run, RunInputs, read_run
 from astra_tacos.support.errors import ConfigError, ReplayError
 
 VARIABLE = "ASTRA_TACOS_NS3_RUNS"
-_BESIDE = Path(__file__).resolve().parents[3] / "shared" / "golden_ns3"
+_BESIDE = Path(__file__).resolve().parents[3] / "shared/golden_ns3"
 RECORDED = Path(os.environ.get(VARIABLE) or _BESIDE)
 NAMES = sorted(path.parent.name for path in RECORDED.glob("*/expected.json"))
 GBPS_400 = 4e11 / 8 / 2**30
@@ -206,7 +206,7 @@ def test_one_message_takes_its_packets_and_a_round_trip(tmp_path: Path, size: in
 
 
 def test_what_links_carry(tmp_path: Path) -> None:
-    run = make_run(tmp_path, [[send(0, 1, size=2000)], [recv(0, 0, size=2000)]], ("FullyConnected", 2, GBPS_400, 500.0))
+    run = make_run(tmp_path, "send 0 1 size=2000 | recv 0 0 size=2000", ("FullyConnected", 2, GBPS_400, 500.0))
     outcome = replay_run(run, "packet")
     assert dict(zip(outcome.link_src.tolist(), outcome.link_bytes.tolist(), strict=True)) == {0: 2000, 1: 0}
     assert dict(zip(outcome.link_src.tolist(), outcome.link_busy_ns.tolist(), strict=True)) == {0: 42, 1: 2}
@@ -235,18 +235,18 @@ def test_refuses_configurations_that_it_does_not_time(
 
 def test_congestion_control_of_switches_does_nothing_without_switches(tmp_path: Path) -> None:
     """HPCC's headers are longer: 78 bytes of headers, and 76 of an acknowledgement."""
-    run = make_run(tmp_path, [[send(0, 1, size=1000)], [recv(0, 0, size=1000)]], ("FullyConnected", 2, GBPS_400, 500.0))
+    run = make_run(tmp_path, "send 0 1 size=1000 | recv 0 0 size=1000", ("FullyConnected", 2, GBPS_400, 500.0))
     assert replay_run(with_ns3(run, cc_mode=3), "packet").finish_ns.tolist() == [22 + 500 + 2 + 500] * 2
 
 
 def test_refuses_a_message_that_npus_would_relay(tmp_path: Path) -> None:
-    run = make_run(tmp_path, [[send(0, 2, size=8)], [comp(0)], [recv(0, 0, size=8)], [comp(0)]], ("Ring", 4, GBPS_400, 500.0))
+    run = make_run(tmp_path, "send 0 2 size=8 | comp 0 | recv 0 0 size=8 | comp 0", ("Ring", 4, GBPS_400, 500.0))
     with pytest.raises(ConfigError, match="rank 0 sends to rank 2, which is no neighbour of it and shares no switch with it"):
         replay_run(run, "packet")
 
 
 def test_refuses_a_message_that_ns3_cannot_count(tmp_path: Path) -> None:
-    run = make_run(tmp_path, [[send(0, 1, size=1 << 31)], [recv(0, 0, size=1 << 31)]])
+    run = make_run(tmp_path, "send 0 1 size=1<<31 | recv 0 0 size=1<<31")
     with pytest.raises(ConfigError, match="a message of 2,147,483,648 bytes, expected at most 2,147,483,647"):
         replay_run(run, "packet")
 
@@ -277,12 +277,12 @@ def test_reads_a_configuration(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [
-        ("", "no key of a configuration of the ns-3 backend"),
-        ("PACKET_PAYLOAD_SIZE 0", "PACKET_PAYLOAD_SIZE is '0', expected a whole number from 1 to 9,000"),
-        ("BUFFER_SIZE 1.5", "BUFFER_SIZE is '1.5', expected a whole number from 1 to 2,047"),
-        ("ERROR_RATE_PER_LINK x", "ERROR_RATE_PER_LINK is 'x', expected a number from 0"),
-    ],
+    {
+        "": "no key of a configuration of the ns-3 backend",
+        "PACKET_PAYLOAD_SIZE 0": "PACKET_PAYLOAD_SIZE is '0', expected a whole number from 1 to 9,000",
+        "BUFFER_SIZE 1.5": "BUFFER_SIZE is '1.5', expected a whole number from 1 to 2,047",
+        "ERROR_RATE_PER_LINK x": "ERROR_RATE_PER_LINK is 'x', expected a number from 0",
+    }.items(),
 )
 def test_a_wrong_configuration_is_one_line(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "config.txt"

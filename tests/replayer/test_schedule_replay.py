@@ -34,7 +34,7 @@ def test_replay_equals_prediction(of) -> None:
 @pytest.mark.parametrize("link_model", ["blocking", "pipelined"])
 @pytest.mark.parametrize("name", ALL)
 def test_replay_equals_prediction_everywhere(name: str, link_model: str, collective: str) -> None:
-    assert_as_predicted(schedule(topology(*ALL[name]), collective, 777_777, 3, link_model=link_model))
+    assert_as_predicted(schedule(topology(name), collective, 777_777, 3, link_model=link_model))
 
 
 @examples(20)
@@ -50,7 +50,7 @@ def test_replay_of_other_times_keeps_only_the_order(of) -> None:
 
 def test_a_circle_is_an_error() -> None:
     """Two sends of one link, of which the first forwards what the second one's answer brings."""
-    of = schedule(topology(("Ring", 2, 50.0, 0.0)), "all-reduce", 1 << 20, link_model="blocking")
+    of = schedule(topology("Ring 2 50 0"), "all-reduce", 1 << 20, link_model="blocking")
     order = np.argsort(-of.start_ns, kind="stable")  # gather before scatter on each link, times as they were
     reversed_rows = {name: column[order] for name, column in columns(of).items()}
     with pytest.raises(ReplayError, match="never starts: sends wait for one another in a circle"):

@@ -35,8 +35,8 @@ from astra_tacos.workload.linter.lint import lint
 BLOCKS = ("Ring", "FullyConnected", "Switch", "Mesh")
 
 
-def network(*blocks: tuple[str, int]) -> NetworkConfig:
-    return NetworkConfig("net.yml", tuple(Dimension(block, size, 50.0, 500.0) for block, size in blocks))
+def network(*blocks: str) -> NetworkConfig:
+    return NetworkConfig("net.yml", tuple(Dimension(block, int(size), 50.0, 500.0) for block, size in map(str.split, blocks)))
 
 
 GRAPH = NetworkConfig("graph.yml", (), (LinkSpec(0, 1, 50.0, 500.0), LinkSpec(1, 0, 50.0, 500.0)))
@@ -46,12 +46,12 @@ def test_every_backend_has_its_network_model() -> None:
     assert set(NETWORK_MODELS) == {*MODELS.values(), CUT_THROUGH}
     for backend in NETWORK_MODELS:
         assert pickle.loads(pickle.dumps(backend)) == backend
-        assert bool(len(NETWORK_MODELS[backend](network(("Ring", 4))).link_src)) is backend.models_congestion
+        assert bool(len(NETWORK_MODELS[backend](network("Ring 4")).link_src)) is backend.models_congestion
 
 
 def test_default() -> None:
-    assert default_backend(None) is default_backend(GRAPH) is default_backend(network(("Ring", 4))) is CONGESTION_AWARE
-    assert default_backend(network(("Ring", 4), ("Switch", 2))) is CONGESTION_UNAWARE
+    assert default_backend(None) is default_backend(GRAPH) is default_backend(network("Ring 4")) is CONGESTION_AWARE
+    assert default_backend(network("Ring 4", "Switch 2")) is CONGESTION_UNAWARE
     assert choose_backend(None, GRAPH) is CONGESTION_AWARE
     for name, backend in MODELS.items():
         assert choose_backend(name, GRAPH) is choose_backend(backend, GRAPH) is backend
@@ -61,7 +61,7 @@ def test_default() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from(BLOCKS), st.integers(2, 5)), min_size=1, max_size=3))
 def test_stock_astra_sim_runs_what_no_reason_speaks_against(blocks: list[tuple[str, int]]) -> None:
-    net = network(*blocks)
+    net = network(*(f"{block} {size}" for block, size in blocks))
     has_mesh = any(block == "Mesh" for block, _ in blocks)
     assert bool(CONGESTION_UNAWARE.refusals(net)) is has_mesh
     small_ring, several = blocks == [("Ring", 2)], len(blocks) > 1
@@ -81,7 +81,7 @@ def test_a_binary_is_known_by_its_name() -> None:
     for backend in BACKENDS.values():
         for name in (backend.binary, backend.binary.lower(), f"my-{backend.name}.sh"):
             assert backend_of(Path("/opt") / name, GRAPH) is backend
-    assert backend_of(Path("astra"), network(("Ring", 4), ("Ring", 4))) is CONGESTION_UNAWARE
+    assert backend_of(Path("astra"), network("Ring 4", "Ring 4")) is CONGESTION_UNAWARE
 
 
 LISTED = "astra_tacos:\n  links: links.csv\n"
@@ -105,7 +105,7 @@ TORUS = "topology: [Ring, Ring]\nnpus_count: [2, 2]\nbandwidth: [50, 50]\nlatenc
 def test_all_commands_take_the_same_networks_by_default(tmp_path: Path, text: str, backend: object) -> None:
     """None: no command takes it without another backend."""
     ranks = [[comp(0, us=3), coll(1, [0], size=1 << 16)] for _ in range(4)]
-    inputs = written(tmp_path, RunFiles(ranks=ranks, system={"all-reduce-implementation": ["oneRing"]}))
+    inputs = written(tmp_path, RunFiles(ranks=ranks, system="all-reduce-implementation: [oneRing]"))
     pairs = [(src, dst) for src in range(4) for dst in range(4) if src != dst]
     (tmp_path / "links.csv").write_text("src,dst,bandwidth,latency\n" + "".join(f"{src},{dst},50,500\n" for src, dst in pairs))
     inputs.network.write_text(text)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from helpers.compact_runs import random_compact_run
+from helpers.damage import refusal
 from helpers.networks import config
 
 from astra_tacos.run.compact_run import CompactRun, compact
@@ -65,20 +67,13 @@ def changed(run: Run, row: int, other: int, what: str) -> Run:
     return replace(run, workload=replace(trace, workload=replace(run.columns, group=group)))
 
 
-@pytest.mark.parametrize("what", ["size", "duration", "order"])
-def test_what_is_known_of_a_run_is_not_taken_for_a_changed_one(what: str) -> None:
-    """Plans change some arrays of a run and keep the others (`plan --endpoint`: durations)."""
-    run = random_compact_run(1).expand()
-    assert compact(run).lattice.period == (1,)
-    first = int(run.workload.rank_first[1])
-    with pytest.raises(ConfigError, match=r"rank 1, node .* differs"):
-        compact(changed(run, first, first + 1, what))
-
-
 @pytest.mark.parametrize("seed", range(60))
 @pytest.mark.parametrize("what", ["size", "duration", "group", "order"])
 def test_one_rank_that_differs_is_found(seed: int, what: str) -> None:
+    """Also where the run is known that was changed: plans change some arrays of a run (`plan --endpoint`: durations)."""
     run = random_compact_run(seed).expand()
+    with suppress(ConfigError):
+        compact(run)
     trace = run.workload
     rank = seed % trace.num_ranks
     rows = np.arange(trace.rank_first[rank], trace.rank_first[rank + 1])
@@ -92,11 +87,9 @@ def test_one_rank_that_differs_is_found(seed: int, what: str) -> None:
         return
     row = int(rows[seed % len(rows)])
     other = int(rows[(seed + 1) % len(rows)])
-    with pytest.raises(ConfigError) as caught:
-        compact(changed(run, row, other, what))
-    assert f"rank {rank}, node" in str(caught.value) or f"that of rank {rank}," in str(caught.value)
-    if what != "order":
-        assert f"node {trace.node_id[row]} differs" in str(caught.value)
+    said = refusal(compact, changed(run, row, other, what))
+    assert f"rank {rank}, node" in said or f"that of rank {rank}," in said
+    assert what == "order" or f"node {trace.node_id[row]} differs" in said
 
 
 def test_algorithms_that_depend_on_numbers_are_not_turned() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.generated import small_model, write_network
-from helpers.lint_runs import coll, comp, recv, send
+from helpers.lint_runs import coll, comp
 from helpers.runs import EVERY_BLOCK, ONE_DIMENSION, SEVERAL_DIMENSIONS, Dimensions, ending_runs, make_run
 
 from astra_tacos.replayer.run_replay import replay_run
@@ -61,11 +61,11 @@ def test_a_longer_node_of_the_path_ends_the_run_later(backend: str, tmp_path: Pa
     for number, parallelism in enumerate(every if backend == "congestion-unaware" else every[:1]):
         folder = tmp_path / str(number)
         folder.mkdir()
-        network = write_network(folder / "n.yml", ("Ring", 4), bandwidth=5)
+        network = write_network(folder / "n.yml", "Ring 4", bandwidth=5)
         step = Step(small_model(hidden=256, ffn=1024, layers=2), parallelism, micro_batches=2, batch=4)
         device = Device(peak_tflops=20, writes_durations=True)
         made = generate(step, folder / "run", device, network)
-        prefix = made.path / "workload" / "w"
+        prefix = made.path / "workload/w"
         run = read_run(RunInputs(prefix, made.path / "system.json", network, made.comm_group, made.path / "remote_memory.json"))
         outcome = replay_run(run, backend)
         path = path_of(run, outcome)
@@ -94,13 +94,7 @@ def test_a_collective_counts_from_its_last_member(tmp_path: Path) -> None:
 def test_a_message_in_a_queue_counts_from_what_it_queued_behind(tmp_path: Path) -> None:
     """Rank 0's long message holds the only link to rank 1, on which one of rank 3, sent later, comes by."""
     ring = ("Ring", 4, 1.0, 10.0)
-    ranks = [
-        [send(0, 1, size=1 << 24)],
-        [recv(0, 0, size=1 << 24)],
-        [comp(0)],
-        [comp(0, us=5), send(1, 1, [0], size=4096, tag=7)],
-    ]
-    ranks[1].append(recv(1, 3, size=4096, tag=7))
+    ranks = "send 0 1 size=1<<24 | recv 0 0 size=1<<24; recv 1 3 tag=7 | comp 0 | comp 0 us=5; send 1 1 [0] tag=7"
     run = make_run(tmp_path, ranks, ring)
     outcome = replay_run(run, "congestion-aware")
     path = path_of(run, outcome)
@@ -110,7 +104,7 @@ def test_a_message_in_a_queue_counts_from_what_it_queued_behind(tmp_path: Path) 
 
 
 def test_a_damaged_recording_is_no_chain(tmp_path: Path) -> None:
-    run = make_run(tmp_path, [[comp(0, us=1), comp(1, [0], us=2)], [comp(0, us=1)]])
+    run = make_run(tmp_path, "comp 0 us=1; comp 1 [0] us=2 | comp 0 us=1")
     replay = record_run(run, replay_run(run)).after
     for cause in ([1, 0, -1], [-1, -1, -1], [-1, 1, -1]):
         with pytest.raises(ValueError, match="issued by"):

@@ -30,7 +30,7 @@ from astra_tacos.support.errors import ConfigError
 def test_group_of_a_name(tmp_path: Path) -> None:
     names = ["", "0", "1", "01", "00", "-1", "tp", "2"]
     nodes = [coll(number, pg_name=name) for number, name in enumerate(names)] + [coll(len(names))]
-    run = make_run(tmp_path, [nodes, nodes], groups={"1": [1, 0], "2": [1]})
+    run = make_run(tmp_path, [nodes, nodes], groups="{'1': [1, 0], '2': [1]}")
     ids = group_ids(run.columns)[: len(nodes)].tolist()
     assert ids == [ALL_RANKS, ALL_RANKS, 1, 1, UNKNOWN, UNKNOWN, UNKNOWN, 2, ALL_RANKS]
     rows = np.array([0, 2, 8])

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from google.protobuf.internal.encoder import _VarintBytes
+from helpers.damage import refusal
 from helpers.examples import examples
 from helpers.naive_trace import assert_equal, naive_columns, naive_messages, naive_trace
 from helpers.trace_bytes import Builder
@@ -23,7 +24,7 @@ from astra_tacos.run.trace.ranks import read_ranks
 from astra_tacos.run.trace.reader import read_names, read_trace, trace_files
 from astra_tacos.run.trace.scan import FREE_UNPACKED_BYTES, FileBytes, measure
 from astra_tacos.run.trace.schema import NodeType
-from astra_tacos.run.trace.trace import ABSENT, DANGLING, WORKLOAD_ATTRIBUTES, Trace, WorkloadColumns
+from astra_tacos.run.trace.trace import DANGLING, WORKLOAD_ATTRIBUTES, Trace
 from astra_tacos.support.errors import ConfigError
 
 METADATA = b"\x07\x0a\x050.0.4"
@@ -43,12 +44,10 @@ def read(directory: Path, data: bytes, **wanted: bool) -> Trace:
     return read_trace(directory / "t", **wanted)
 
 
-def refusal(directory: Path, data: bytes) -> str:
+def refused(directory: Path, data: bytes) -> str:
     """The one line."""
-    with pytest.raises(ConfigError) as caught:
-        read(directory, data)
-    text = str(caught.value)
-    assert text.startswith(str(directory / "t.0.et")) and "\n" not in text
+    text = refusal(read, directory, data)
+    assert text.startswith(str(directory / "t.0.et"))
     return text.removeprefix(str(directory / "t.0.et: "))
 
 
@@ -110,46 +109,13 @@ def test_columns_that_are_not_wanted_are_left_out(tmp_path: Path) -> None:
 # ---- What counts ----
 
 
-def attributes(directory: Path, *named: tuple[str, dict], kind: int = NodeType.COMM_SEND) -> tuple[Trace, WorkloadColumns]:
-    node = schema.Node(id=1, type=kind)
-    for name, value in named:
-        attribute = node.attr.add(name=name)
-        for field, of in value.items():
-            if field.endswith("_list"):
-                getattr(attribute, field).values.extend(of)
-                getattr(attribute, field).SetInParent()
-            else:
-                setattr(attribute, field, of)
-    trace = read(directory, message(node), workload=True)
-    assert_equal(trace, naive_trace(directory / "t"))
-    assert trace.workload is not None
-    return trace, trace.workload
-
-
-def marks(*names: str) -> list[int]:
-    return [sum(1 << WORKLOAD_ATTRIBUTES.index(name) for name in names)]
-
-
-def test_groups_dimensions_and_own_rank(tmp_path: Path) -> None:
-    dims = [True, False, True]
-    trace, of = attributes(
-        tmp_path, ("pg_name", {"string_val": "7"}), ("involved_dim", {"bool_list": dims}), ("comm_src", {"int32_val": 4})
-    )
-    assert (of.group.tolist(), of.group_names, of.involved_dims.tolist(), of.involved_count.tolist()) == ([0], ("7",), [5], [3])
-    assert (of.own.tolist(), trace.peer.tolist()) == ([4], [ABSENT])
-    # In C++, string and bytes are one type; invalid UTF-8 there is shown somehow.
-    assert attributes(tmp_path, ("pg_name", {"bytes_val": b"a\xff"}))[1].group_names == ("a\\xff",)
-    _, of = attributes(tmp_path, ("pg_name", {"int64_val": 7}), ("involved_dim", {"bool_val": True}))
-    assert (of.group.tolist(), of.involved_dims.tolist()) == ([ABSENT], [ABSENT])
-    assert of.wrong_type.tolist() == marks("pg_name", "involved_dim")
-    _, of = attributes(tmp_path, ("involved_dim", {"bool_list": []}))
-    assert (of.involved_dims.tolist(), of.involved_count.tolist(), of.no_value.tolist()) == ([0], [0], [0])
-    _, of = attributes(tmp_path, ("involved_dim", {"bool_list": [True] * 70}))
-    assert (of.involved_dims.tolist(), of.involved_count.tolist()) == ([(1 << 63) - 1], [70])
-    trace, of = attributes(tmp_path, ("comm_src", {"int32_val": 4}), ("comm_dst", {"int32_val": 5}), kind=NodeType.COMM_RECV)
-    assert (of.own.tolist(), trace.peer.tolist()) == ([5], [4])
-    trace, of = attributes(tmp_path, ("comm_src", {"int32_val": 4}), ("comm_dst", {"int32_val": 5}), kind=NodeType.COMP)
-    assert (of.own.tolist(), trace.peer.tolist()) == ([ABSENT], [ABSENT])
+def test_what_is_no_utf_8_in_the_name_of_a_group_is_shown_somehow(tmp_path: Path) -> None:
+    """In C++, string and bytes are one type."""
+    node = schema.Node(id=1, type=NodeType.COMM_COLL)
+    node.attr.add(name="pg_name", bytes_val=b"a\xff")
+    trace = read(tmp_path, message(node), workload=True)
+    assert_equal(trace, naive_trace(tmp_path / "t"))
+    assert trace.workload.group_names == ("a\\xff",)
 
 
 def test_the_kernels_names_are_the_traces() -> None:
@@ -212,43 +178,42 @@ def test_missing_ranks(tmp_path: Path) -> None:
 
 GOOD = message(schema.Node(id=1, type=NodeType.COMP))
 AT = len(GOOD)
-REFUSALS = {
-    "empty": (b"", "file is empty, expected a Chakra trace"),
-    "truncated": (GOOD[:-1], "byte 8: a message of 4 bytes, but 3 are left: truncated?"),
-    "only metadata": (METADATA, "no nodes, expected at least one (ASTRA-sim needs it)"),
-    "a length of 2**60": (_VarintBytes(1 << 60), "byte 0: a message of 1152921504606846976 bytes, but 0 are left: truncated?"),
-    "a list's length": (
+REFUSALS = [
+    (b"", "file is empty, expected a Chakra trace"),
+    (GOOD[:-1], "byte 8: a message of 4 bytes, but 3 are left: truncated?"),
+    (METADATA, "no nodes, expected at least one (ASTRA-sim needs it)"),
+    (_VarintBytes(1 << 60), "byte 0: a message of 1152921504606846976 bytes, but 0 are left: truncated?"),
+    (
         framed(b"\x2a\x05\x01"),
         "byte 8: not a Chakra message (at byte 10: a length that reaches beyond the end)",
     ),
-    "a length without end": (b"\xff" * 40, "byte 0: not the length of a message, expected a Chakra trace"),
-    "field 0": (GOOD + b"\x03\x00\x01\x01", f"byte {AT}: not a Chakra message (at byte {AT + 1}: no field begins like this)"),
-    "wire type 6": (framed(b"\x0e\x01"), "byte 8: not a Chakra message (at byte 10: a field of wire type 6 or 7)"),
-    "a number without end": (
+    (b"\xff" * 40, "byte 0: not the length of a message, expected a Chakra trace"),
+    (GOOD + b"\x03\x00\x01\x01", f"byte {AT}: not a Chakra message (at byte {AT + 1}: no field begins like this)"),
+    (framed(b"\x0e\x01"), "byte 8: not a Chakra message (at byte 10: a field of wire type 6 or 7)"),
+    (
         framed(b"\x08" + b"\x80" * 10),
         "byte 8: not a Chakra message (at byte 10: a number that does not end)",
     ),
-    "no UTF-8": (framed(b"\x12\x02a\xff"), "byte 8: not a Chakra message (at byte 11: text that is not UTF-8)"),
-    "a group's end": (framed(b"\x0c"), "byte 8: not a Chakra message (at byte 10: a group without beginning or end)"),
-    "half a packed list": (framed(b"\x52\x06\xa2\x01\x03\x0a\x01\x01"), "a packed list whose last number is cut off)"),
-    "one id twice": (
+    (framed(b"\x12\x02a\xff"), "byte 8: not a Chakra message (at byte 11: text that is not UTF-8)"),
+    (framed(b"\x0c"), "byte 8: not a Chakra message (at byte 10: a group without beginning or end)"),
+    (framed(b"\x52\x06\xa2\x01\x03\x0a\x01\x01"), "a packed list whose last number is cut off)"),
+    (
         message(schema.Node(id=7), schema.Node(id=7)),
         "byte 11: a second node has the id 7, expected ids to be unique",
     ),
-    "a million levels": (framed(b"\x7b" * 1_000_000), "groups that are nested too deep)"),
-    "a million levels in an attribute": (framed(b"\x52" + _VarintBytes(1_000_000) + b"\x7b" * 1_000_000), "nested too deep)"),
-    "truncated gzip": (gzip.compress(GOOD)[:-9], "cannot be read (Compressed file ended before"),
-    "damaged gzip": (gzip.compress(GOOD)[:-5] + bytes(5), "cannot be read ("),
-    "gzip of nothing": (gzip.compress(b""), "file is empty"),
-    "gzip of a truncated one": (gzip.compress(GOOD[:-1]), "byte 8 of what it unpacks to: a message of 4 bytes, but 3 are left"),
-    "zeros": (bytes(3_000_000), "byte 2: a second node has the id 0, expected ids to be unique"),
-}
+    (framed(b"\x7b" * 1_000_000), "groups that are nested too deep)"),
+    (framed(b"\x52" + _VarintBytes(1_000_000) + b"\x7b" * 1_000_000), "nested too deep)"),
+    (gzip.compress(GOOD)[:-9], "cannot be read (Compressed file ended before"),
+    (gzip.compress(GOOD)[:-5] + bytes(5), "cannot be read ("),
+    (gzip.compress(b""), "file is empty"),
+    (gzip.compress(GOOD[:-1]), "byte 8 of what it unpacks to: a message of 4 bytes, but 3 are left"),
+    (bytes(3_000_000), "byte 2: a second node has the id 0, expected ids to be unique"),
+]
 
 
-@pytest.mark.parametrize("case", REFUSALS)
-def test_a_bad_file_gets_one_line_with_file_and_offset(tmp_path: Path, case: str) -> None:
-    data, expected = REFUSALS[case]
-    assert expected in refusal(tmp_path, data)
+@pytest.mark.parametrize(("data", "expected"), REFUSALS, ids=range(len(REFUSALS)))
+def test_a_bad_file_gets_one_line_with_file_and_offset(tmp_path: Path, data: bytes, expected: str) -> None:
+    assert expected in refused(tmp_path, data)
 
 
 def test_compressed_files_are_read(tmp_path: Path) -> None:
@@ -260,11 +225,11 @@ def test_compressed_files_are_read(tmp_path: Path) -> None:
 def test_a_bomb_is_not_unpacked(tmp_path: Path) -> None:
     data = gzip.compress(bytes(FREE_UNPACKED_BYTES + 1))
     assert (
-        refusal(tmp_path, data) == f"{len(data)} bytes that unpack to more than {FREE_UNPACKED_BYTES}, expected a trace, of less"
+        refused(tmp_path, data) == f"{len(data)} bytes that unpack to more than {FREE_UNPACKED_BYTES}, expected a trace, of less"
     )
 
 
-@pytest.mark.parametrize(("size", "ids"), [(0, 1), (2, 128), (3, 128**2)])
+@pytest.mark.parametrize(("size", "ids"), {0: 1, 2: 128, 3: 128**2}.items())
 def test_no_room_is_made_for_nodes_that_cannot_have_ids_of_their_own(size: int, ids: int) -> None:
     body = b"" if size == 0 else b"\x08" + b"\x80" * (size - 2) + b"\x01"
     extent = measure(file_bytes(framed(*[body] * (ids + 1000))))

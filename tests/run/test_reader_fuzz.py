@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 from conftest import ARCHIVE
 from google.protobuf.internal import api_implementation
+from helpers.lint_runs import bodies
 from helpers.naive_trace import NoTrace, assert_equal, naive_columns, naive_messages
 from helpers.trace_bytes import Builder, mutate
 from hypothesis import given, settings
@@ -89,19 +90,6 @@ def bodies_of_recorded_runs() -> list[list[bytes]]:
     with tarfile.open(ARCHIVE) as archive:
         names = [name for name in archive.getnames() if name.endswith(".0.et")]
         return [bodies(archive.extractfile(name).read())[:40] for name in names]
-
-
-def bodies(data: bytes) -> list[bytes]:
-    found, at = [], 0
-    while at < len(data):
-        size, shift = 0, 0
-        while True:
-            size, shift, at = size | (data[at] & 127) << shift, shift + 7, at + 1
-            if data[at - 1] < 128:
-                break
-        found.append(data[at : at + size])
-        at += size
-    return found
 
 
 def one_built(source: random.Random) -> bytes:

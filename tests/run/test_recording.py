@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.lint_runs import coll, comp, recv, send
 from helpers.runs import ONE_DIMENSION, SEVERAL_DIMENSIONS, ending_runs, load_run, make_run
 
 from astra_tacos.replayer.run_replay import replay_run
@@ -30,13 +29,11 @@ def equal(one: Any, other: Any) -> bool:
 
 
 def small_run(folder: Path) -> Run:
-    ranks = [
-        [comp(0, us=3), coll(1, [0], size=4096, group=1), send(2, 2, [1]), comp(3, [0], us=1, is_cpu_op=True)],
-        [comp(0, us=2), coll(1, [0], size=4096, group=1)],
-        [recv(7, 0), coll(9, [7], size=1024, group=2)],
-        [coll(9, size=1024, group=2)],
-    ]
-    return make_run(folder, ranks, groups={"1": [0, 1], "2": [2, 3]})
+    ranks = """comp 0 us=3; coll 1 [0] size=4096 group=1; send 2 2 [1]; comp 3 [0] us=1 is_cpu_op=True |
+        comp 0 us=2; coll 1 [0] size=4096 group=1 |
+        recv 7 0; coll 9 [7] size=1024 group=2 |
+        coll 9 size=1024 group=2"""
+    return make_run(folder, ranks, groups="{'1': [0, 1], '2': [2, 3]}")
 
 
 def recorded(folder: Path, backend: str = AWARE) -> tuple[Run, RunOutcome, Recording]:

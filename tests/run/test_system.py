@@ -1,4 +1,4 @@
-"""Reading system files: what ASTRA-sim takes is read, what would go wrong there gets one line."""
+"""Files of a run: what ASTRA-sim takes is read, what would go wrong there gets one line."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.damage import refusal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos.run.system import READ_KEYS, SystemConfig, read_system
+from astra_tacos.run.groups import group_id, read_communicator_groups
+from astra_tacos.run.system import KINDS, READ_KEYS, RemoteMemory, SystemConfig, read_remote_memory, read_system
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.text_files import read_json_object
 
 
-def read(tmp_path: Path, document: dict[str, Any] | str | bytes) -> SystemConfig:
+def read(tmp_path: Path, text: str) -> SystemConfig:
     path = tmp_path / "system.json"
-    text = json.dumps(document) if isinstance(document, dict) else document
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    path.write_text(text)
     return read_system(path, tmp_path)
 
 
 def test_defaults_are_astra_sims(tmp_path: Path) -> None:
-    system = read(tmp_path, {})
+    system = read(tmp_path, "{}")
     assert system == SystemConfig(str(tmp_path / "system.json"))
     assert (system.endpoint_delay_ns, system.local_reduction_delay_ns, system.active_chunks_per_dimension) == (10, 1, 1)
     assert system.preferred_dataset_splits is None and not system.roofline_enabled
@@ -31,37 +32,21 @@ def test_defaults_are_astra_sims(tmp_path: Path) -> None:
 
 def test_reads_every_key(tmp_path: Path) -> None:
     (tmp_path / "per_node.yml").write_text("3: collective/a\n7: collective/b\n")
-    document = {
-        "scheduling-policy": "EXPLICIT",
-        "collective-optimization": "localBWAware",
-        "local-reduction-delay": 2,
-        "active-chunks-per-dimension": 4,
-        "L": 1.5,
-        "o": 0,
-        "g": 0,
-        "G": 0.25,
-        "endpoint-delay": 12.7,
-        "model-shared-bus": 1,
-        "preferred-dataset-splits": 2,
-        "peak-perf": 900,
-        "local-mem-bw": 1600.5,
-        "roofline-enabled": 1,
-        "trace-enabled": 0,
-        "replay-only": True,
-        "track-local-mem": 1.0,
-        "local-mem-trace-filename": "mem",
-        "all-reduce-implementation": ["ring", "direct4", "oneDirect16", "halvingDoubling"],
-        "all-gather-implementation": ["oneHalvingDoubling"],
-        "reduce-scatter-implementation": ["doubleBinaryTree", "oneRing"],
-        "all-to-all-implementation": ["direct"],
-        "all-reduce-implementation-custom": ["collective/ar"],
-        "all-gather-implementation-custom": ["collective/ag"],
-        "reduce-scatter-implementation-custom": ["collective/rs"],
-        "all-to-all-implementation-custom": ["../a2a"],
-        "per-node-custom-implementation": "per_node.yml",
-    }
+    text = """
+        {"scheduling-policy": "EXPLICIT", "collective-optimization": "localBWAware", "local-reduction-delay": 2,
+        "active-chunks-per-dimension": 4, "L": 1.5, "o": 0, "g": 0, "G": 0.25, "endpoint-delay": 12.7,
+        "model-shared-bus": 1, "preferred-dataset-splits": 2, "peak-perf": 900, "local-mem-bw": 1600.5,
+        "roofline-enabled": 1, "trace-enabled": 0, "replay-only": true, "track-local-mem": 1.0,
+        "local-mem-trace-filename": "mem", "all-reduce-implementation": ["ring", "direct4", "oneDirect16",
+        "halvingDoubling"], "all-gather-implementation": ["oneHalvingDoubling"], "reduce-scatter-implementation":
+        ["doubleBinaryTree", "oneRing"], "all-to-all-implementation": ["direct"], "all-reduce-implementation-custom":
+        ["collective/ar"], "all-gather-implementation-custom": ["collective/ag"],
+        "reduce-scatter-implementation-custom": ["collective/rs"], "all-to-all-implementation-custom": ["../a2a"],
+        "per-node-custom-implementation": "per_node.yml"}
+    """
+    document = json.loads(text)
     assert set(document) == set(READ_KEYS)
-    system = read(tmp_path, {**document, "boost-mode": 0})
+    system = read(tmp_path, json.dumps(document | {"boost-mode": 0}))
     assert system.keys == {*document, "boost-mode"}
     assert system.scheduling_policy == "EXPLICIT" and system.collective_optimization == "localBWAware"
     assert (system.local_reduction_delay_ns, system.endpoint_delay_ns) == (2, 12)
@@ -78,47 +63,44 @@ def test_reads_every_key(tmp_path: Path) -> None:
     assert system.per_node == {3: "collective/a", 7: "collective/b"} and system.per_node_source == "per_node.yml"
 
 
-BAD: dict[str, tuple[dict[str, Any] | str, str]] = {
-    "a list": ("[]", "found an empty list at the top, expected a JSON object"),
-    "nothing": ("", "file is empty"),
-    "not JSON": ('{"a": 1,}', "not valid JSON: line 1, column"),
-    "twice": ('{"L": 1, "L": 2}', "key 'L' is given twice"),
-    "nan": ('{"L": NaN}', "NaN is no JSON number"),
-    "infinite": ('{"L": 1e999}', "'1e999' is too large"),
-    "digits": ('{"L": 1' + "0" * 5000 + "}", "too many digits"),
-    "deep": ("[" * 100_000, "nested too deeply"),
-    "surrogate": ('{"\\ud800": 1}', "half a surrogate pair"),
-    "policy": ({"scheduling-policy": "SJF"}, "scheduling-policy is 'SJF', expected LIFO or FIFO or EXPLICIT"),
-    "optimization": ({"collective-optimization": "best"}, "expected baseline or localBWAware"),
-    "splits": ({"preferred-dataset-splits": "1"}, "preferred-dataset-splits is '1', expected a whole number"),
-    "chunks": ({"active-chunks-per-dimension": True}, "is True, expected a whole number"),
-    "delay": ({"endpoint-delay": -1}, "endpoint-delay is -1, expected a number, 0 or more"),
-    "delay large": ({"endpoint-delay": 1 << 31}, "below 2**31"),
-    "peak": ({"peak-perf": "900"}, "peak-perf is '900', expected a number"),
-    "roofline": ({"roofline-enabled": False}, "is False, which ASTRA-sim takes for on, expected 0 or 1"),
-    "memory trace": ({"local-mem-trace-filename": 3}, "expected a path"),
-    "native": ({"all-reduce-implementation": "ring"}, "is 'ring', expected a list of one algorithm per dimension"),
-    "algorithm": ({"all-reduce-implementation": ["ring", "tree"]}, "all-reduce-implementation[1] is 'tree', expected ring"),
-    "custom": ({"all-gather-implementation-custom": ["a", "b"]}, "has 2 entries, expected a list of exactly one prefix"),
-    "zero byte": ({"all-gather-implementation-custom": ["a\0b"]}, "expected a path"),
-    "per node": ({"per-node-custom-implementation": 3}, "per-node-custom-implementation is 3, expected a path"),
-    "per node missing": ({"per-node-custom-implementation": "nowhere.yml"}, "nowhere.yml: cannot be read"),
-}
+BAD = [
+    ("[]", "found an empty list at the top, expected a JSON object"),
+    ("", "file is empty"),
+    ('{"a": 1,}', "not valid JSON: line 1, column"),
+    ('{"L": 1, "L": 2}', "key 'L' is given twice"),
+    ('{"L": NaN}', "NaN is no JSON number"),
+    ('{"L": 1e999}', "'1e999' is too large"),
+    ('{"L": 1' + "0" * 5000 + "}", "too many digits"),
+    ("[" * 100_000, "nested too deeply"),
+    ('{"\\ud800": 1}', "half a surrogate pair"),
+    ('{"scheduling-policy": "SJF"}', "scheduling-policy is 'SJF', expected LIFO or FIFO or EXPLICIT"),
+    ('{"collective-optimization": "best"}', "expected baseline or localBWAware"),
+    ('{"preferred-dataset-splits": "1"}', "preferred-dataset-splits is '1', expected a whole number"),
+    ('{"active-chunks-per-dimension": true}', "is True, expected a whole number"),
+    ('{"endpoint-delay": -1}', "endpoint-delay is -1, expected a number, 0 or more"),
+    ('{"endpoint-delay": 2147483648}', "below 2**31"),
+    ('{"peak-perf": "900"}', "peak-perf is '900', expected a number"),
+    ('{"roofline-enabled": false}', "is False, which ASTRA-sim takes for on, expected 0 or 1"),
+    ('{"local-mem-trace-filename": 3}', "expected a path"),
+    ('{"all-reduce-implementation": "ring"}', "is 'ring', expected a list of one algorithm per dimension"),
+    ('{"all-reduce-implementation": ["ring", "tree"]}', "all-reduce-implementation[1] is 'tree', expected ring"),
+    ('{"all-gather-implementation-custom": ["a", "b"]}', "has 2 entries, expected a list of exactly one prefix"),
+    ('{"all-gather-implementation-custom": ["a\\u0000b"]}', "expected a path"),
+    ('{"per-node-custom-implementation": 3}', "per-node-custom-implementation is 3, expected a path"),
+    ('{"per-node-custom-implementation": "nowhere.yml"}', "nowhere.yml: cannot be read"),
+]
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_bad_systems_get_one_line(tmp_path: Path, name: str) -> None:
-    document, message = BAD[name]
-    with pytest.raises(ConfigError) as error:
-        read(tmp_path, document)
-    assert message in str(error.value) and "\n" not in str(error.value)
-    assert str(error.value).startswith(str(tmp_path))
+@pytest.mark.parametrize(("text", "message"), BAD)
+def test_bad_systems_get_one_line(tmp_path: Path, text: str, message: str) -> None:
+    said = refusal(read, tmp_path, text)
+    assert message in said and said.startswith(str(tmp_path))
 
 
 def test_paths_of_per_node_files_start_where_astra_sim_does(tmp_path: Path) -> None:
     (tmp_path / "config").mkdir()
     (tmp_path / "per_node.yml").write_text("3: collective/a\n")
-    path = tmp_path / "config" / "system.json"
+    path = tmp_path / "config/system.json"
     path.write_text('{"per-node-custom-implementation": "per_node.yml"}')
     assert read_system(path, tmp_path).per_node == {3: "collective/a"}
     with pytest.raises(ConfigError, match="cannot be read"):
@@ -129,27 +111,24 @@ def test_a_per_node_file_beside_the_system_says_where_to_start(tmp_path: Path) -
     (tmp_path / "per_node.yml").write_text("3: collective/a\n")
     path = tmp_path / "system.json"
     path.write_text('{"per-node-custom-implementation": "per_node.yml"}')
-    with pytest.raises(ConfigError) as error:
-        read_system(path, "elsewhere")
-    assert f"but elsewhere has none: it is in {tmp_path}, expected --directory {tmp_path}" in str(error.value)
+    expected = f"but elsewhere has none: it is in {tmp_path}, expected --directory {tmp_path}"
+    assert expected in refusal(read_system, path, "elsewhere")
 
 
 PER_NODE_BAD = {
-    "text key": ("a: b", "found the key 'a', expected the id of a workload node"),
-    "negative": ("-1: b", "found the key '-1'"),
-    "twice": ("1: a\n1: b", "key '1' is given twice"),
-    "list": ("1: [a]", "node 1 is ['a'], expected the prefix of a trace"),
-    "not a mapping": ("- 1", "expected a YAML mapping"),
+    "a: b": "found the key 'a', expected the id of a workload node",
+    "-1: b": "found the key '-1'",
+    "1: a\n1: b": "key '1' is given twice",
+    "1: [a]": "node 1 is ['a'], expected the prefix of a trace",
+    "- 1": "expected a YAML mapping",
 }
 
 
-@pytest.mark.parametrize("name", PER_NODE_BAD)
-def test_bad_per_node_files(tmp_path: Path, name: str) -> None:
-    text, message = PER_NODE_BAD[name]
+@pytest.mark.parametrize(("text", "message"), PER_NODE_BAD.items())
+def test_bad_per_node_files(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "p.yml").write_text(text)
-    with pytest.raises(ConfigError) as error:
-        read(tmp_path, {"per-node-custom-implementation": "p.yml"})
-    assert message in str(error.value) and str(error.value).startswith(str(tmp_path / "p.yml"))
+    said = refusal(read, tmp_path, '{"per-node-custom-implementation": "p.yml"}')
+    assert message in said and said.startswith(str(tmp_path / "p.yml"))
 
 
 @given(st.binary(max_size=64))
@@ -182,3 +161,74 @@ def test_any_values_are_read_or_get_one_line(tmp_path_factory: pytest.TempPathFa
 def test_systems_that_ship_with_astra_sim(astra_sim_inputs: Path) -> None:
     for path in sorted((astra_sim_inputs / "system").glob("*.json")):
         assert read_system(path).preferred_dataset_splits in (1, 4)
+
+
+def test_members_keep_their_order(tmp_path: Path) -> None:
+    path = tmp_path / "groups.json"
+    path.write_text('{"2": [3, 1], "10": [0], "7": []}')
+    groups = read_communicator_groups(path)
+    assert groups.members == {2: (3, 1), 10: (0,), 7: ()} and groups.source == str(path)
+
+
+BAD_GROUPS = {
+    '{"0": [1]}': "found the group '0', expected a whole number, 1 or more",
+    '{"tp": [1]}': "found the group 'tp'",
+    '{"-1": [1]}': "found the group '-1'",
+    '{"1.5": [1]}': "found the group '1.5'",
+    '{"2147483648": [1]}': "expected a whole number",
+    '{"1": [0], "01": [1]}': "group 1 is given again as '01'",
+    '{"1": 4}': "group 1 is 4, expected a list of ranks",
+    '{"1": ["0"]}': "group 1 has '0' at 0, expected a rank",
+    '{"1": [true]}': "group 1 has True at 0",
+    '{"1": [0, -1]}': "group 1 has -1 at 1",
+    '{"1": [0, 2, 0]}': "group 1 has rank 0 twice",
+    "[1]": "expected a JSON object",
+}
+
+
+@pytest.mark.parametrize(("text", "message"), BAD_GROUPS.items())
+def test_bad_groups_get_one_line(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "groups.json"
+    path.write_text(text)
+    said = refusal(read_communicator_groups, path)
+    assert message in said and said.startswith(f"{path}: ")
+
+
+def test_group_names() -> None:
+    assert [group_id(name) for name in ("1", "007", "2147483647")] == [1, 7, 2147483647]
+    assert [group_id(name) for name in ("", "0", "-1", "+1", " 1", "1 ", "1a", "1e3", "٣", "9" * 5000)] == [None] * 10
+
+
+def read_memory(tmp_path: Path, text: str) -> RemoteMemory:
+    path = tmp_path / "memory.json"
+    path.write_text(text)
+    return read_remote_memory(path)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_kinds(tmp_path: Path, name: str) -> None:
+    memory = read_memory(tmp_path, json.dumps({"memory-type": name}))
+    assert (memory.kind, memory.latency_ns, memory.bytes_per_ns) == (KINDS[name], 0, 0)
+
+
+def test_numbers_are_cut_off_as_astra_sim_does(tmp_path: Path) -> None:
+    text = """{"memory-type": "PER_NODE_MEMORY_EXPANSION", "remote-mem-latency": 100.9, "remote-mem-bw": 50.5,
+        "num-nodes": 2, "num-npus-per-node": 8, "more": "is ignored"}"""
+    memory = read_memory(tmp_path, text)
+    assert (memory.latency_ns, memory.bytes_per_ns, memory.num_nodes, memory.npus_per_node) == (100, 50, 2, 8)
+    assert memory.keys == set(json.loads(text))
+
+
+BAD_MEMORIES = {
+    "{}": "memory-type is missing, expected NO_MEMORY_EXPANSION or",
+    '{"memory-type": "DISK"}': "memory-type is 'DISK'",
+    '{"memory-type": "MEMORY_POOL", "remote-mem-bw": "50"}': "remote-mem-bw is '50', expected a whole number",
+    '{"memory-type": "MEMORY_POOL", "remote-mem-latency": -1}': "remote-mem-latency is -1",
+    '{"memory-type": "MEMORY_POOL", "num-nodes": true}': "num-nodes is True",
+    '{"memory-type": "MEMORY_POOL", "num-nodes": 2147483648}': "num-nodes is 2147483648",
+}
+
+
+@pytest.mark.parametrize(("text", "message"), BAD_MEMORIES.items())
+def test_bad_files_get_one_line(tmp_path: Path, text: str, message: str) -> None:
+    assert message in refusal(read_memory, tmp_path, text)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.damage import ANY_BYTES, damages
-from helpers.networks import ALL, topology
+from helpers.networks import topology
 from helpers.recordings import random_recording
 from helpers.schedules import schedule
 from hypothesis import given
@@ -50,7 +50,7 @@ def refusal(load: Load, path: Path) -> str:
 def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a schedule and a recording."""
     folder = tmp_path_factory.mktemp("good")
-    save_schedule(schedule(topology(*ALL["ring8"])), folder / "schedule.npz")
+    save_schedule(schedule(topology("ring8")), folder / "schedule.npz")
     save_recording(random_recording(3, 4, both=True), folder / "replay.npz")
     return folder
 

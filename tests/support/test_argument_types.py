@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pytest
+from helpers.damage import refusal
 
 import astra_tacos
 from astra_tacos import (
@@ -34,6 +35,7 @@ from astra_tacos.support.errors import ConfigError
 FUNCTIONS = sorted(name for name in astra_tacos.__all__ if inspect.isfunction(getattr(astra_tacos, name)))
 UNCHECKED = {("Backend", "link_model")}
 """Fields whose type is only imported for type checkers."""
+MODEL = Transformer(layers=2, hidden=8, ffn=8, heads=2, vocab=8, sequence=8, kv_heads=2)
 RING = NetworkConfig("ring", (Dimension("Ring", 4, 50.0, 500.0),))
 
 
@@ -90,15 +92,11 @@ def test_no_field_goes_unchecked_by_accident() -> None:
 @pytest.mark.parametrize(
     ("call", "expected"),
     [
-        (lambda: synthesize(None, all_reduce(4, 100)), "synthesize: topology is None, expected a Topology"),
         (
             lambda: synthesize(build_topology(RING), all_reduce(4, 100), seed=1.5),
             "seed: found 1.5, expected a whole number",
         ),
-        (
-            lambda: synthesize(build_topology(RING), all_reduce(4, 100), on_progress=3),
-            "on_progress is 3, expected a function",
-        ),
+        (lambda: synthesize(build_topology(RING), all_reduce(4, 100), on_progress=3), "on_progress is 3, expected a function"),
         (lambda: all_reduce(8, 10**5000), "all_reduce: size_bytes is a whole number of over 128 bits"),
         (lambda: all_reduce(10**9, 10**12), "all-reduce: found 1000000000 NPUs, expected at most 2,000,000"),
         (lambda: make_collective("all-reduce", 8, 100, members=[1, "2"]), "members[1] is '2', expected a whole number"),
@@ -116,10 +114,7 @@ def test_no_field_goes_unchecked_by_accident() -> None:
     ],
 )
 def test_what_is_wrong_is_named(call: Any, expected: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        call()
-    assert expected in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert expected in refusal(call)
 
 
 @pytest.mark.parametrize(
@@ -128,8 +123,8 @@ def test_what_is_wrong_is_named(call: Any, expected: str) -> None:
         SearchOptions(),
         Device(),
         Parallelism(dp=2),
-        Transformer(layers=2, hidden=8, ffn=8, heads=2, vocab=8, sequence=8, kv_heads=2),
-        Step(Transformer(layers=2, hidden=8, ffn=8, heads=2, vocab=8, sequence=8, kv_heads=2), Parallelism(dp=2)),
+        MODEL,
+        Step(MODEL, Parallelism(dp=2)),
     ],
     ids=lambda record: type(record).__name__,
 )

@@ -141,11 +141,11 @@ class Toy:
         self.environment = os.environ | {"PYTHONPATH": str(path)}
         self.environment.pop("NUMBA_CACHE_DIR", None)
         shared = Path(astra_tacos.support.kernels.__file__).parent
-        shutil.copytree(shared, self.package / "support" / "kernels", ignore=lambda *_: ["__pycache__"])
+        shutil.copytree(shared, self.package / "support/kernels", ignore=lambda *_: ["__pycache__"])
         (self.package / "toy").mkdir()
-        (self.package / "support" / "__init__.py").write_text("", encoding="utf-8")
+        (self.package / "support/__init__.py").write_text("", encoding="utf-8")
         shutil.copy(shared.parent / "errors.py", self.package / "support")
-        for name, text in (("__init__", ""), ("toy/__init__", ""), ("toy/_toy_kernels", KERNEL), ("toy/_part_kernels", PART)):
+        for name, text in {"__init__": "", "toy/__init__": "", "toy/_toy_kernels": KERNEL, "toy/_part_kernels": PART}.items():
             (self.package / f"{name}.py").write_text(text, encoding="utf-8")
 
     def run(self, before: str = "", **environment: str) -> list[str]:
@@ -161,7 +161,7 @@ class Toy:
         path.write_text(text.replace(old, new), encoding="utf-8")
 
     def kept(self) -> list[Path]:
-        return sorted((self.package / "toy" / "__pycache__").glob("*.nb?"))
+        return sorted((self.package / "toy/__pycache__").glob("*.nb?"))
 
 
 def test_a_change_of_a_file_that_a_kernel_uses_has_it_compiled_anew(tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_kernels_are_kept_where_the_environment_says(tmp_path: Path) -> None:
 def test_a_package_that_nobody_may_write_uses_the_users_cache_or_none(tmp_path: Path) -> None:
     toy = Toy(tmp_path / "package")
     # A file where the directory would be: that stops even a superuser.
-    (toy.package / "toy" / "__pycache__").write_bytes(b"")
+    (toy.package / "toy/__pycache__").write_bytes(b"")
     home = tmp_path / "home"
     home.mkdir()
     user = {"HOME": str(home), "XDG_CACHE_HOME": str(home / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}

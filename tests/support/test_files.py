@@ -127,7 +127,7 @@ def test_names_are_exchanged_in_one_step(tmp_path: Path) -> None:
         (tmp_path / name / name).touch()
     if not exchange(tmp_path / "one", tmp_path / "other"):
         pytest.skip("NOT TESTED: this file system cannot exchange two names in one step")
-    assert (tmp_path / "one" / "other").exists() and (tmp_path / "other" / "one").exists()
+    assert (tmp_path / "one/other").exists() and (tmp_path / "other/one").exists()
     with pytest.raises(FileNotFoundError, match="nothing"):
         exchange(tmp_path / "one", tmp_path / "nothing")
 
@@ -241,7 +241,7 @@ def test_a_directory_with_an_unknown_file_in_a_folder_is_not_replaced(tmp_path: 
 
 
 def test_no_output_takes_the_place_of_what_the_command_has_read(tmp_path: Path) -> None:
-    file = tmp_path / "run" / "links.csv"
+    file = tmp_path / "run/links.csv"
     file.parent.mkdir()
     file.write_text("input")
     (tmp_path / "link").symlink_to(file)
@@ -266,7 +266,7 @@ def test_no_output_takes_the_place_of_what_the_command_has_read(tmp_path: Path) 
 
 
 def test_outputs_written_together_appear_together_or_not_at_all(tmp_path: Path) -> None:
-    old, new, folder = tmp_path / "old.csv", tmp_path / "made" / "new.csv", tmp_path / "folder"
+    old, new, folder = tmp_path / "old.csv", tmp_path / "made/new.csv", tmp_path / "folder"
 
     old.write_text("old")
     with pytest.raises(ConfigError, match="no space left"), together():

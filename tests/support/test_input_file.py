@@ -17,16 +17,6 @@ from astra_tacos.support.input_file import open_regular, read_bounded
 from astra_tacos.verifier.msccl_file import read_msccl_xml
 
 
-def test_a_device_that_never_ends_is_refused() -> None:
-    with pytest.raises(ConfigError, match="/dev/zero: is a device, expected a letter"):
-        read_bounded(Path("/dev/zero"), 10, "a letter")
-
-
-def test_a_directory_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"cannot be read \(Is a directory\), expected a letter"):
-        read_bounded(tmp_path, 10, "a letter")
-
-
 def test_a_pipe_that_nobody_writes_is_empty(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.yml")
     with pytest.raises(ConfigError, match="file is empty"):

@@ -70,8 +70,8 @@ room.main(["fake", sys.argv[1]])
 def ended_by(number: signal.Signals, how: str, folder: Path) -> tuple[int, float, str]:
     """Exit code, seconds of CPU after the signal and standard error of a command that is interrupted while it does something."""
     (folder / "scratch").mkdir()
-    (folder / "cwd" / "out").mkdir(parents=True)
-    (folder / "cwd" / "out" / "old").touch()
+    (folder / "cwd/out").mkdir(parents=True)
+    (folder / "cwd/out/old").touch()
     environment = os.environ | {"TMPDIR": str(folder / "scratch"), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     with subprocess.Popen(
         [sys.executable, "-c", CHILD, how],

@@ -173,12 +173,12 @@ def test_any_text_is_read_or_gets_one_line(tmp_path_factory: pytest.TempPathFact
 
 @pytest.mark.parametrize(
     ("text", "parse"),
-    [
-        (b"10 <= b[1] + 2 * B0 / 3 <= total - 1.5e2", lambda text: parse_constraint(text, 3)),
-        (b"cost == (B0 + B2) * 0.5", lambda text: parse_constraint(text, 3, (1.0, 2.0, 3.0))),
-        (b"max(b0, 2 ** 3) // 3 if b0 in [1, 2] and not x[-1] else 'a' + \"b\"", lambda text: value(text)),
-        (b"64KiB:1GiB,1MB, 4096", parse_sizes),
-    ],
+    {
+        b"10 <= b[1] + 2 * B0 / 3 <= total - 1.5e2": lambda text: parse_constraint(text, 3),
+        b"cost == (B0 + B2) * 0.5": lambda text: parse_constraint(text, 3, (1.0, 2.0, 3.0)),
+        b"max(b0, 2 ** 3) // 3 if b0 in [1, 2] and not x[-1] else 'a' + \"b\"": lambda text: value(text),
+        b"64KiB:1GiB,1MB, 4096": parse_sizes,
+    }.items(),
     ids=["constraint", "constraint of cost", "sweep", "sizes"],
 )
 def test_any_expression_is_read_or_gets_one_line(text: bytes, parse: Callable[[str], Any]) -> None:

@@ -11,17 +11,17 @@ from astra_tacos.support.units import bytes_per_ns, format_size, format_time, pa
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [
-        ("4096", 4096),
-        ("64MiB", 64 << 20),
-        ("1GB", 10**9),
-        ("1 GiB", 1 << 30),
-        ("1.5KiB", 1536),
-        ("0.1GB", 10**8),
-        ("17b", 17),
-        ("2kb", 2000),
-        ("9007199254740992", 1 << 53),
-    ],
+    {
+        "4096": 4096,
+        "64MiB": 64 << 20,
+        "1GB": 10**9,
+        "1 GiB": 1 << 30,
+        "1.5KiB": 1536,
+        "0.1GB": 10**8,
+        "17b": 17,
+        "2kb": 2000,
+        "9007199254740992": 1 << 53,
+    }.items(),
 )
 def test_parse_size(text: str, size: int) -> None:
     assert parse_size(text) == size

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.command import read_json
 from helpers.generated import small_model, write_network
 from helpers.networks import config
 
@@ -25,9 +26,9 @@ DENSE = Step(small_model(), Parallelism(4, 2, 4), 4)
 EXPERTS = Step(small_model(experts=4, top_k=2), Parallelism(8, 2, 2, 4, ("ep", "tp", "pp", "dp")), 2, buckets=2)
 INTERLEAVED = Step(small_model(), Parallelism(4, 4, 2), 4, virtual_stages=2)
 SHAPES = {
-    "of the axes": (("FullyConnected", 2), ("Ring", 4), ("Switch", 4)),
-    "one": (("Ring", 32),),
-    "other": (("Switch", 8), ("Ring", 4)),
+    "of the axes": ("FullyConnected 2", "Ring 4", "Switch 4"),
+    "one": ("Ring 32",),
+    "other": ("Switch 8", "Ring 4"),
 }
 
 
@@ -36,7 +37,7 @@ def written(tmp_path: Path) -> CompactRun:
     return make(DENSE, SHAPES["of the axes"], tmp_path)
 
 
-def make(step: Step, shape: tuple[tuple[str, int], ...], folder: Path) -> CompactRun:
+def make(step: Step, shape: tuple[str, ...], folder: Path) -> CompactRun:
     """A small run, written as a large one is."""
     network = folder / "n.yml"
     write_network(network, *shape)
@@ -77,11 +78,11 @@ def test_ranks_end_as_in_the_ordinary_run(step: Step, shape: str, tmp_path: Path
 
 def test_a_run_of_more_than_1024_ranks_is_compact(tmp_path: Path) -> None:
     network = tmp_path / "n.yml"
-    write_network(network, ("FullyConnected", 8), ("Ring", 4), ("Switch", 64))
+    write_network(network, "FullyConnected 8", "Ring 4", "Switch 64")
     step = Step(small_model(sequence=512, hidden=128, ffn=512), Parallelism(64, 8, 4, 1, ("tp", "pp", "ep", "dp")), 2, 2)
     run = generate(step, tmp_path / "run", network=network)
     assert sorted(path.name for path in (run.path / "classes").iterdir()) == [f"w.{number}.et" for number in range(4)]
-    content = json.loads((run.path / RANKS).read_text())
+    content = read_json(run.path / RANKS)
     assert (content["sizes"], content["periods"]) == ([8, 4, 64], [1, 4, 1])
     some = read_compact(run.path, read_network(network))
     whole = some.expand()
@@ -118,7 +119,7 @@ def test_it_needs_a_network(tmp_path: Path) -> None:
 )
 def test_a_file_of_ranks_that_is_wrong(key: str, value: object, message: str, written: CompactRun, tmp_path: Path) -> None:
     path = tmp_path / "classes" / RANKS
-    path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
+    path.write_text(json.dumps(read_json(path) | {key: value}))
     with pytest.raises(ConfigError, match=re.escape(message)):
         read_compact(tmp_path / "classes", written.run.network)
 
@@ -130,8 +131,8 @@ def test_a_period_of_a_mesh_is_refused(written: CompactRun, tmp_path: Path) -> N
 
 
 def test_collectives_that_depend_on_numbers_are_refused(written: CompactRun, tmp_path: Path) -> None:
-    path = tmp_path / "classes" / "system.json"
-    system = json.loads(path.read_text())
+    path = tmp_path / "classes/system.json"
+    system = read_json(path)
     path.write_text(json.dumps(system | {"all-reduce-implementation": ["halvingDoubling"]}))
     with pytest.raises(ConfigError, match="collectives treat ranks by their numbers, expected as period of dimension"):
         read_compact(tmp_path / "classes", written.run.network)

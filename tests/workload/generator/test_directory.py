@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from helpers.generated import parse_rank, small_model, write_network
+from helpers.generated import parse_rank, small_model
 
 from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.run.trace.schema import CommType, NodeType
@@ -40,30 +40,16 @@ def test_the_same_bytes_each_time(tmp_path: Path) -> None:
 def test_a_layer_in_order(tmp_path: Path) -> None:
     step = Step(small_model(layers=1), Parallelism(dp=2, tp=2))
     nodes = parse_rank(generate(step, tmp_path / "run").path, 0)
-    assert [node.name for node in nodes] == [
-        "embedding_forward_mb0",
-        "embedding_forward_all_reduce_mb0",
-        "mb0_attention_forward_layer0",
-        "mb0_attention_forward_all_reduce_layer0",
-        "mb0_mlp_forward_layer0",
-        "mb0_mlp_forward_all_reduce_layer0",
-        "head_forward_mb0",
-        "loss_all_reduce_mb0",
-        "head_input_gradient_mb0",
-        "head_backward_all_reduce_mb0",
-        "head_weight_gradient_mb0",
-        "head_gradient_bucket0",
-        "mb0_mlp_input_gradient_layer0",
-        "mb0_mlp_backward_all_reduce_layer0",
-        "mb0_mlp_weight_gradient_layer0",
-        "mb0_attention_input_gradient_layer0",
-        "mb0_attention_backward_all_reduce_layer0",
-        "mb0_attention_weight_gradient_layer0",
-        "layer0_gradient_bucket0",
-        "embedding_backward_mb0",
-        "embedding_gradient_bucket0",
-        "optimizer_step0",
-    ]
+    expected = """
+        embedding_forward_mb0 embedding_forward_all_reduce_mb0 mb0_attention_forward_layer0
+        mb0_attention_forward_all_reduce_layer0 mb0_mlp_forward_layer0 mb0_mlp_forward_all_reduce_layer0
+        head_forward_mb0 loss_all_reduce_mb0 head_input_gradient_mb0 head_backward_all_reduce_mb0
+        head_weight_gradient_mb0 head_gradient_bucket0 mb0_mlp_input_gradient_layer0
+        mb0_mlp_backward_all_reduce_layer0 mb0_mlp_weight_gradient_layer0 mb0_attention_input_gradient_layer0
+        mb0_attention_backward_all_reduce_layer0 mb0_attention_weight_gradient_layer0 layer0_gradient_bucket0
+        embedding_backward_mb0 embedding_gradient_bucket0 optimizer_step0
+    """
+    assert [node.name for node in nodes] == expected.split()
     by_name = {node.name: node for node in nodes}
     gradient = by_name["mb0_attention_input_gradient_layer0"]
     assert [nodes[id].name for id in gradient.data] == ["mb0_attention_forward_layer0", "mb0_mlp_backward_all_reduce_layer0"]
@@ -89,8 +75,6 @@ def test_a_collective_of_fewer_bytes_than_ranks_gets_a_byte_per_rank_as_in_astra
 
 
 def test_refuses_what_cannot_be(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"n\.yml: found 8 NPUs, expected dp x tp x pp = 16"):
-        generate(STEP, tmp_path / "run", network=write_network(tmp_path / "n.yml", ("Ring", 8)))
     with pytest.raises(ConfigError, match=r"embedding_forward_mb0: .* are too many"):
         generate(Step(small_model(sequence=1 << 24), Parallelism(2), batch=1 << 40), tmp_path / "run")
     with pytest.raises(ConfigError, match="found 98,304,000 nodes in all or more, expected at most 50,000,000: choose fewer"):
@@ -99,17 +83,15 @@ def test_refuses_what_cannot_be(tmp_path: Path) -> None:
         generate(Step(small_model(layers=1 << 24), Parallelism(2), 4000), tmp_path / "run")
     with pytest.raises(ConfigError, match="buckets: found 1,000,000,000, expected 1 to 1,024"):
         Step(small_model(), Parallelism(2), buckets=10**9)
-    with pytest.raises(ConfigError, match="peak-tflops: found 0, expected a number above 0"):
-        Device(0)
     with pytest.raises(ConfigError, match=r"takes .* s, expected less than ASTRA-sim's clock"):
         generate(STEP, tmp_path / "run", Device(1e-300, writes_durations=True))
-    assert [path.name for path in tmp_path.iterdir()] == ["n.yml"]
+    assert not [*tmp_path.iterdir()]
     (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "thesis.tex").write_text("x")
+    (tmp_path / "run/thesis.tex").write_text("x")
     with pytest.raises(ConfigError, match="exists and is not a generated run"):
         generate(STEP, tmp_path / "run")
     with pytest.raises(ConfigError, match="exists and is not a directory"):
-        generate(STEP, tmp_path / "run" / "thesis.tex")
+        generate(STEP, tmp_path / "run/thesis.tex")
     assert content(tmp_path / "run") == {"thesis.tex": b"x"}
 
 

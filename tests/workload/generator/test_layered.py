@@ -27,7 +27,7 @@ MIB = 1 << 20
 
 def end_ns(folder: Path, network: Path, *, is_realistic: bool = True) -> int:
     groups = folder / "comm_group.json"
-    files = (folder / "workload" / "w", folder / "system.json", network, groups if groups.is_file() else None)
+    files = (folder / "workload/w", folder / "system.json", network, groups if groups.is_file() else None)
     memory = folder / "remote_memory.json"
     found = {finding.code for finding in lint(RunInputs(*files, memory)).findings}
     assert not is_realistic or found <= {"G10"}  # what ASTRA-sim does at its end with native collectives in one dimension
@@ -59,7 +59,7 @@ def test_ddp_makes_these_buckets(
 
 
 def test_dlrm_exchanges_vectors_and_reduces_its_mlps(tmp_path: Path) -> None:
-    network = write_network(tmp_path / "n.yml", ("Ring", 4))
+    network = write_network(tmp_path / "n.yml", "Ring 4")
     generate(LayeredStep(LAYERED_MODELS["dlrm"](), Parallelism(dp=4), batch=64, steps=2), tmp_path / "run", network=network)
     nodes = {node.name: node for node in parse_rank(tmp_path / "run", 0)}
     assert nodes["step0_mb0_tables_forward_all_to_all_layer0"]["comm_size"] == 64 * 26 * 128 * 4
@@ -71,7 +71,7 @@ def test_dlrm_exchanges_vectors_and_reduces_its_mlps(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sharded", [False, True])
 def test_several_steps_of_a_transformer_end(sharded: bool, tmp_path: Path) -> None:
-    network = write_network(tmp_path / "n.yml", ("FullyConnected", 8))
+    network = write_network(tmp_path / "n.yml", "FullyConnected 8")
     times = []
     for count in (1, 3):
         step = Step(
@@ -124,14 +124,14 @@ def test_a_model_comes_from_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [
-        ("", "no header"),
-        ("name,parameters\na,1\n", "line 1: found name,parameters"),
-        ("name,parameters,forward_us,backward_us\na,x,1,1\n", "line 2: parameters: found 'x'"),
-        ("name,parameters,forward_us,backward_us\na,1,nan,1\n", "line 2: forward_us: found 'nan'"),
-        ("name,parameters,forward_us,backward_us\na,1,1\n", "line 2: found 3 values, expected 4"),
-        ("name,parameters,forward_us,backward_us\n", "found 0 layers"),
-    ],
+    {
+        "": "no header",
+        "name,parameters\na,1\n": "line 1: found name,parameters",
+        "name,parameters,forward_us,backward_us\na,x,1,1\n": "line 2: parameters: found 'x'",
+        "name,parameters,forward_us,backward_us\na,1,nan,1\n": "line 2: forward_us: found 'nan'",
+        "name,parameters,forward_us,backward_us\na,1,1\n": "line 2: found 3 values, expected 4",
+        "name,parameters,forward_us,backward_us\n": "found 0 layers",
+    }.items(),
 )
 def test_wrong_files_are_refused_with_their_line(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "m.csv"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.command import read_json
 from helpers.command import run as command
 from helpers.generated import write_network
 from helpers.plans import attributes, messages
@@ -25,17 +25,17 @@ def generated(folder: Path, *options: str) -> RunInputs:
     done = command("generate", "--output", str(folder), *SIZES, *options, cwd=folder.parent)
     assert done.returncode == 0, done.stderr
     return RunInputs(
-        folder / "workload" / "w", folder / "system.json", folder.parent / "network.yml", folder / "comm_group.json", None, folder
+        folder / "workload/w", folder / "system.json", folder.parent / "network.yml", folder / "comm_group.json", None, folder
     )
 
 
 def test_a_placed_run_is_the_same_run_elsewhere(tmp_path: Path) -> None:
-    write_network(tmp_path / "network.yml", ("Ring", 4), ("Ring", 4))
+    write_network(tmp_path / "network.yml", "Ring 4", "Ring 4")
     own, placed = generated(tmp_path / "own"), generated(tmp_path / "placed", "--placement", ROWS)
     npu = Parallelism(4, 2, 2, 1, placement=read_placement(ROWS)).npu
     assert sorted(npu.tolist()) == list(range(16))
     assert not np.array_equal(npu, np.arange(16))
-    groups = [json.loads((tmp_path / name / "comm_group.json").read_text()) for name in ("own", "placed")]
+    groups = [read_json(tmp_path / name / "comm_group.json") for name in ("own", "placed")]
     assert groups[1] == {group: sorted(npu[ranks].tolist()) for group, ranks in groups[0].items()}
     old, new = messages(own), messages(placed)
     for rank in range(16):
@@ -64,7 +64,7 @@ def test_matrices_of_other_degrees_are_refused(text: str) -> None:
 
 
 def test_bad_placements_are_one_line(tmp_path: Path) -> None:
-    write_network(tmp_path / "network.yml", ("Ring", 2), ("Ring", 8))
+    write_network(tmp_path / "network.yml", "Ring 2", "Ring 8")
     for text, found in (("tp=2", "expected an axis and its parts"), (ROWS, "levels of 4 x 4, outermost first, expected 8 x 2")):
         options = ["--output", "run", *SIZES, "--network", "network.yml", "--placement", text]
         done = command("generate", *options, cwd=tmp_path)

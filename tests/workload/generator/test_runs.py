@@ -26,7 +26,7 @@ from astra_tacos.workload.linter.lint import lint
 
 def replayed(run: GeneratedRun, network: Path, backend: str) -> RunOutcome:
     system, memory = run.path / "system.json", run.path / "remote_memory.json"
-    return replay_run(read_run(RunInputs(run.path / "workload" / "w", system, network, run.comm_group, memory)), backend)
+    return replay_run(read_run(RunInputs(run.path / "workload/w", system, network, run.comm_group, memory)), backend)
 
 
 def split_in_two(count: int) -> int:
@@ -89,7 +89,7 @@ def test_any_step_is_sound_and_ends(step: Step, block: str, with_durations: bool
 
 def check(run: GeneratedRun, network: Path, backend: str) -> None:
     """Lint finds nothing in the traces, and every rank finishes."""
-    workload, system, memory = run.path / "workload" / "w", run.path / "system.json", run.path / "remote_memory.json"
+    workload, system, memory = run.path / "workload/w", run.path / "system.json", run.path / "remote_memory.json"
     found = lint(RunInputs(workload, system, network, run.comm_group, memory), backend=backend).findings
     assert [finding for finding in found if finding.code != "G10"] == []  # one dimension: ASTRA-sim frees algorithms twice
     assert (replayed(run, network, backend).finish_ns > 0).all()
@@ -114,7 +114,7 @@ def test_a_pipeline_takes_as_long_as_its_bubble_says(schedule: str, tmp_path: Pa
 
 def test_durations_are_those_of_the_roofline(tmp_path: Path) -> None:
     step = Step(small_model(hidden=512, ffn=2048), Parallelism(tp=4), micro_batches=2, batch=4)
-    network = write_network(tmp_path / "n.yml", ("Ring", 4))
+    network = write_network(tmp_path / "n.yml", "Ring 4")
     times = []
     for writes_durations in (False, True):
         device = Device(peak_tflops=0.5, memory_gbps=20, writes_durations=writes_durations)

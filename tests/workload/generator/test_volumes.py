@@ -142,7 +142,7 @@ def test_operations(case: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "billions"),
-    [("gpt3-6.7b", 6.7), ("gpt3-175b", 175), ("llama-7b", 6.7), ("llama-65b", 65.2), ("mixtral-8x7b", 46.7)],
+    {"gpt3-6.7b": 6.7, "gpt3-175b": 175, "llama-7b": 6.7, "llama-65b": 65.2, "mixtral-8x7b": 46.7}.items(),
 )
 def test_published_models_have_their_published_size(name: str, billions: float) -> None:
     """Without the output head where the model shares it with the embedding, as GPT-3 does."""

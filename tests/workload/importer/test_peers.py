@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(not (_HOST and len(_DLRM) == 2), reason=_WHY_NOT
 
 
 def collectives(folder: Path, rank: int) -> Counter[str]:
-    nodes = [node for node in read_messages(folder / "workload" / f"w.{rank}.et")[1] if node.type == NodeType.COMM_COLL]
+    nodes = [node for node in read_messages(folder / f"workload/w.{rank}.et")[1] if node.type == NodeType.COMM_COLL]
     kinds = (next(entry.int64_val for entry in node.attr if entry.name == "comm_type") for node in nodes)
     return Counter(CommType(kind).name for kind in kinds)
 

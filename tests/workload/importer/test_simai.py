@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
+from helpers.plans import attributes
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,10 +38,6 @@ def written(folder: Path, content: str) -> Path:
     return path
 
 
-def attributes(node: Any) -> dict[str, Any]:
-    return {entry.name: getattr(entry, entry.WhichOneof("value")) for entry in node.attr}
-
-
 def test_layers_become_a_run(tmp_path: Path) -> None:
     path = written(tmp_path, text(*ROWS))
     assert is_simai_workload(path)
@@ -49,7 +45,7 @@ def test_layers_become_a_run(tmp_path: Path) -> None:
     # 1.5 + 2 + 2 + 0.7 + 0.001 + 0.8 us of phases, 3 x 0.1 us after collectives that others wait for; 2 x 0.1 us after the
     # others are less than half a us. The real ASTRA-sim ends this run at the same time.
     assert result.compute_us == (8 * 7, 8 * 7)
-    nodes = read_messages(tmp_path / "out" / "workload" / "w.0.et")[1]
+    nodes = read_messages(tmp_path / "out/workload/w.0.et")[1]
     found = [(node.name, attributes(node)["comm_type"], attributes(node)["comm_size"]) for node in nodes if node.type == 7]
     assert found == [
         ("embedding forward", CommType.ALL_REDUCE, 65536),
@@ -146,5 +142,5 @@ def test_sizes_that_are_rounded_are_told(tmp_path: Path) -> None:
     row = "a -1 1000 ALLGATHER 4097 1000 NONE 0 1000 NONE 0 0"
     result = import_run([written(tmp_path, text(row))], tmp_path / "out")
     assert any("1 All-Gathers" in change.what for change in result.changes)
-    nodes = read_messages(tmp_path / "out" / "workload" / "w.0.et")[1]
+    nodes = read_messages(tmp_path / "out/workload/w.0.et")[1]
     assert next(attributes(node)["comm_size"] for node in nodes if node.type == NodeType.COMM_COLL) == 2049

@@ -7,7 +7,7 @@ from pathlib import Path
 from astra_tacos.workload.linter.lint import CHECKS
 from astra_tacos.workload.repairer.steps import STEPS
 
-DOCS = Path(__file__).parents[3] / "docs" / "lint.md"
+DOCS = Path(__file__).parents[3] / "docs/lint.md"
 
 
 def code_table() -> str:

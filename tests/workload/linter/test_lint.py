@@ -15,10 +15,10 @@ from astra_tacos.workload.linter.run_order import Pairs, circles
 
 
 def test_ranks_that_can_be_read_are_checked_although_others_cannot(tmp_path: Path) -> None:
-    run = RunFiles([[comp(0)], [comp(1, [9])], [coll(2, group=5)], [comp(3), comp(4, [3])]], npus=(5,), groups={"7": [0]})
+    run = RunFiles("comp 0 | comp 1 [9] | coll 2 group=5 | comp 3; comp 4 [3]", npus=(5,), groups="'7': [0]")
     arguments = run.write(tmp_path)
-    (tmp_path / "workload" / "w.0.et").write_bytes(b"\xff")
-    files = read_trace_files("w", tmp_path / "workload" / "w")
+    (tmp_path / "workload/w.0.et").write_bytes(b"\xff")
+    files = read_trace_files("w", tmp_path / "workload/w")
     assert files.ranks == (0, 1, 2, 3) and set(files.unreadable) == {0} and files.trace is not None
     assert np.diff(files.trace.rank_first).tolist() == [0, 1, 1, 2]
     assert files.trace.node_id.tolist() == [1, 2, 3, 4]
@@ -31,7 +31,7 @@ def test_ranks_that_can_be_read_are_checked_although_others_cannot(tmp_path: Pat
 
 
 def test_a_tab_separates_in_yaml_as_in_astra_sim(tmp_path: Path) -> None:
-    files = RunFiles([[comp(0)], [comp(0)]], per_node={7: "collective/c"}).write(tmp_path)
+    files = RunFiles("comp 0 | comp 0", per_node="7: collective/c").write(tmp_path)
     files["network"].write_text(files["network"].read_text().replace(": ", ":\t"))
     (tmp_path / "per_node.yml").write_text("7:\tcollective/c\n")
     assert not {"F01", "F05"} & set(lint(RunInputs(**files)).errors)
@@ -60,12 +60,12 @@ def test_an_order_by_way_of_another_rank_is_an_order(tmp_path: Path) -> None:
 
 def test_a_custom_collective_that_does_not_synchronise_makes_no_circle(tmp_path: Path) -> None:
     """Rank 0 only sends: it can go on to the next collective although rank 1 waits to start the first."""
-    one_way = [[send(0, 1)], [recv(0, 0)]]
-    back = [[recv(0, 1, tag=5)], [send(0, 0, tag=5)]]
+    one_way = "send 0 1 | recv 0 0"
+    back = "recv 0 1 tag=5 | send 0 0 tag=5"
     run = RunFiles(
-        [[coll(1), coll(2, [1])], [coll(2), coll(1, [2])]],
+        "coll 1; coll 2 [1] | coll 2; coll 1 [2]",
         {"collective/a": one_way, "collective/b": back},
-        per_node={1: "collective/a", 2: "collective/b"},
+        per_node="{1: collective/a, 2: collective/b}",
     )
     assert "C04" not in lint(RunInputs(**run.write(tmp_path))).errors
 

@@ -6,15 +6,15 @@ import re
 from pathlib import Path
 
 from helpers.command import run
-from helpers.lint_runs import RunFiles, coll, comp
+from helpers.lint_runs import RunFiles
 
-DOCS = Path(__file__).parents[3] / "docs" / "lint.md"
+DOCS = Path(__file__).parents[3] / "docs/lint.md"
 
 
 def test_the_command_of_the_page_does_what_the_page_says(tmp_path: Path) -> None:
     """With every file given and with none: DIR has what the page lists, `lint` finds no errors, and the inputs are as before."""
     page = DOCS.read_text(encoding="utf-8")
-    run_files = RunFiles([[coll(1, group=7), comp(2, [9])], [coll(1, group=7), comp(2, [1])]], groups={})
+    run_files = RunFiles("coll 1 group=7; comp 2 [9] | coll 1 group=7; comp 2 [1]", groups={})
     given = run_files.write(tmp_path / "in")
     before = {path: path.read_bytes() for path in (tmp_path / "in").rglob("*") if path.is_file()}
     command = (
@@ -29,7 +29,7 @@ def test_the_command_of_the_page_does_what_the_page_says(tmp_path: Path) -> None
     names = {name.rstrip("/") for name in re.findall(r"`([\w.]+/?)`", listed)}
     for number, taken in enumerate((files, {"--workload": files["--workload"]})):
         output = tmp_path / f"out{number}"
-        done = run("lint", "--fix", *(word for pair in taken.items() for word in pair), "--output", str(output), cwd=tmp_path)
+        done = run("lint --fix", *(word for pair in taken.items() for word in pair), "--output", str(output), cwd=tmp_path)
         assert (done.returncode, done.stderr) == (0, "")
         assert names == {path.name for path in output.iterdir()}
         linted = {"workload": "workload/w", "system": "system.json", "network": "network.yml", "comm-group": "comm_group.json"}

@@ -42,19 +42,19 @@ def test_every_run_is_mended_or_refused(run: RunFiles) -> None:
             assert "\n" not in str(error) and not (folder / "out").exists()
             return
         most = len(result.outcome.finish_ns)
-        before, after = (compute_us(prefix, most) for prefix in (inputs.workload, folder / "out" / "workload" / "w"))
+        before, after = (compute_us(prefix, most) for prefix in (inputs.workload, folder / "out/workload/w"))
         assert after - before == sum(change.compute_us for change in result.changes)
         again = repair(inputs, folder / "again")
-        for file in sorted((folder / "out" / "workload").iterdir()):
-            assert file.read_bytes() == (folder / "again" / "workload" / file.name).read_bytes()
+        for file in sorted((folder / "out/workload").iterdir()):
+            assert file.read_bytes() == (folder / "again/workload" / file.name).read_bytes()
         assert again.changes == result.changes
         third = repair(
             RepairInputs(
-                folder / "out" / "workload" / "w",
-                folder / "out" / "system.json",
-                folder / "out" / "network.yml",
-                groups if (groups := folder / "out" / "comm_group.json").exists() else None,
-                folder / "out" / "remote_memory.json",
+                folder / "out/workload/w",
+                folder / "out/system.json",
+                folder / "out/network.yml",
+                groups if (groups := folder / "out/comm_group.json").exists() else None,
+                folder / "out/remote_memory.json",
                 folder / "out",
             ),
             folder / "third",
@@ -73,7 +73,7 @@ def test_a_few_faults_change_no_computation_silently(run: RunFiles) -> None:
 def test_faults_in_a_published_run() -> None:
     folder = _PUBLISHED[0]
     inputs = folder / "inputs"
-    sound = published_run(folder / "trace" / "trace", inputs / "sys.json", inputs / "network.yml", inputs / "comm_group.json")
+    sound = published_run(folder / "trace/trace", inputs / "sys.json", inputs / "network.yml", inputs / "comm_group.json")
 
     @settings(deadline=None, max_examples=5, suppress_health_check=list(HealthCheck))
     @given(run=mutated_runs(st.just(sound)))
@@ -92,4 +92,4 @@ def mended_or_refused(run: RunFiles) -> None:
         except AstraTacosError as error:
             assert "\n" not in str(error) and not (folder / "out").exists()
             return
-        assert not unexplained(inputs.workload, folder / "out" / "workload" / "w", result.changes, len(result.outcome.finish_ns))
+        assert not unexplained(inputs.workload, folder / "out/workload/w", result.changes, len(result.outcome.finish_ns))

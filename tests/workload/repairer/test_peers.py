@@ -54,7 +54,7 @@ def test_a_run_that_is_sound_keeps_its_cycles(name: str, end_ns: int, tmp_path: 
     path = folder("tutorial_mlp_32")
     inputs = path / "inputs"
     run = RepairInputs(
-        path / "workload" / "MLP_ModelParallel",
+        path / "workload/MLP_ModelParallel",
         inputs / f"{name}.json",
         inputs / f"{name}-32.yml",
         remote_memory=inputs / "RemoteMemory.json",
@@ -66,7 +66,7 @@ def test_a_run_that_is_sound_keeps_its_cycles(name: str, end_ns: int, tmp_path: 
 def test_a_single_rank_is_replicated_where_that_is_asked_for(tmp_path: Path) -> None:
     with tarfile.open(folder("chakra_feeder") / "feeder_tests_trace.tar.gz") as archive:
         archive.extractall(tmp_path, filter="data")
-    inputs = RepairInputs(tmp_path / "tests" / "data" / "chakra")
+    inputs = RepairInputs(tmp_path / "tests/data/chakra")
     with pytest.raises(ConfigError, match="--ranks N replicates the rank"):
         repair(inputs, tmp_path / "out")
     result = repair(inputs, tmp_path / "out", num_ranks=2)

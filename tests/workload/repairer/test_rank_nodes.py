@@ -64,4 +64,4 @@ def test_few_nodes_become_messages_and_others_keep_their_bytes(tmp_path: Path, m
     result = repair(RepairInputs(tmp_path / "w"), tmp_path / "out")
     assert [(change.step, change.node) for change in result.changes] == [("dangling-dependencies", 500)] * 2
     assert len(set(looked_at)) <= 4
-    assert (tmp_path / "out" / "workload" / "w.1.et").read_bytes().endswith(odd)
+    assert (tmp_path / "out/workload/w.1.et").read_bytes().endswith(odd)

@@ -1,61 +1,61 @@
-"""YAML means what it means to ASTRA-sim, which reads it by yaml-cpp; what yaml-cpp says was recorded from its release 0.7."""
+"""YAML means what it means to ASTRA-sim, which reads it by yaml-cpp (what that says was recorded from its release 0.7); XML."""
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.damage import refusal
 
 from astra_tacos.network.network_config import read_network
 from astra_tacos.run.system import read_per_node
 from astra_tacos.support import text_files as yaml_text
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import read_yaml_mapping
+from astra_tacos.support.text_files import read_xml, read_yaml_mapping
 
-NUMBERS: list[tuple[str, int | None, float | None]] = [
-    ("8", 8, 8.0),
-    ("+8", 8, 8.0),
-    ("-8", -8, -8.0),
-    ("08", None, 8.0),
-    ("010", 8, 10.0),
-    ("0x10", 16, None),
-    ("0o10", None, None),
-    ("0b11", None, None),
-    ("1_000", None, None),
-    ("190:20:30", None, None),
-    ("1:30.5", None, None),
-    ("8.0", None, 8.0),
-    ("8.", None, 8.0),
-    ("1e3", None, 1000.0),
-    ("1E3", None, 1000.0),
-    ("1e+3", None, 1000.0),
-    (".5", None, 0.5),
-    ("-.5", None, -0.5),
-    ("+.5", None, 0.5),
-    (".inf", None, math.inf),
-    ("inf", None, None),
-    (".nan", None, math.nan),
-    ("nan", None, None),
-    ("1e-400", None, 0.0),
-    ("1.0e-320", None, 1e-320),
-    ("1_0.5", None, None),
-    ("true", None, None),
-    ("!!int 8", 8, 8.0),
-    ("99999999999", None, 99999999999.0),
-    ("1.5.2", None, None),
-    ("00.5", None, 0.5),
-    ("007.5", None, 7.5),
-    ("-0", 0, -0.0),
-    ("\u0663", None, None),
-    ("\uff11", None, None),
-    ("1e", None, None),
-    ("0x1p3", None, None),
-    ("infinity", None, None),
-    ("2001-01-01", None, None),
-    ("1f", None, None),
-]
+NUMBERS = """
+8 8 8.0
++8 8 8.0
+-8 -8 -8.0
+08 None 8.0
+010 8 10.0
+0x10 16 None
+0o10 None None
+0b11 None None
+1_000 None None
+190:20:30 None None
+1:30.5 None None
+8.0 None 8.0
+8. None 8.0
+1e3 None 1000.0
+1E3 None 1000.0
+1e+3 None 1000.0
+.5 None 0.5
+-.5 None -0.5
++.5 None 0.5
+.inf None inf
+inf None None
+.nan None nan
+nan None None
+1e-400 None 0.0
+1.0e-320 None 1e-320
+1_0.5 None None
+true None None
+!!int 8 8 8.0
+99999999999 None 99999999999.0
+1.5.2 None None
+00.5 None 0.5
+007.5 None 7.5
+-0 0 -0.0
+\u0663 None None
+\uff11 None None
+1e None None
+0x1p3 None None
+infinity None None
+2001-01-01 None None
+1f None None
+"""
 """A text, and the `int` and the `double` that yaml-cpp reads; None if it refuses."""
 
 
@@ -65,8 +65,10 @@ def read(folder: Path, text: str) -> Any:
     return read_yaml_mapping(path)
 
 
-@pytest.mark.parametrize(("text", "whole", "number"), NUMBERS)
-def test_numbers_are_those_of_yaml_cpp_or_none(tmp_path: Path, text: str, whole: int | None, number: float | None) -> None:
+@pytest.mark.parametrize("line", NUMBERS.strip().splitlines())
+def test_numbers_are_those_of_yaml_cpp_or_none(tmp_path: Path, line: str) -> None:
+    text, *read_as = line.rsplit(maxsplit=2)
+    whole, number = (None if said == "None" else kind(said) for kind, said in zip((int, float), read_as, strict=True))
     found = read(tmp_path, f"v: [ {text} ]")["v"][0]
     if isinstance(found, float):
         assert number is not None
@@ -136,11 +138,11 @@ def test_prefixes_of_nodes_are_read_as_they_are_written(tmp_path: Path) -> None:
     path = tmp_path / "nodes.yml"
     path.write_text("1: 0123\n+2: true\n3: 1_000\n4: 2001-01-01\n")
     assert read_per_node(path) == {1: "0123", 2: "true", 3: "1_000", 4: "2001-01-01"}
-    for text, expected in (
-        ("010: a", "the id of a workload node"),
-        ("5: a\n+5: b", "node 5 is given again"),
-        ("5: ~", "nothing"),
-    ):
+    for text, expected in {
+        "010: a": "the id of a workload node",
+        "5: a\n+5: b": "node 5 is given again",
+        "5: ~": "nothing",
+    }.items():
         path.write_text(text)
         with pytest.raises(ConfigError, match=expected):
             read_per_node(path)
@@ -159,11 +161,8 @@ def test_prefixes_of_nodes_are_read_as_they_are_written(tmp_path: Path) -> None:
     ids=lambda text: text[:12],
 )
 def test_what_would_take_too_long_gets_one_line(tmp_path: Path, text: str, expected: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        read(tmp_path, text)
-    assert expected in str(caught.value)
-    assert "\n" not in str(caught.value)
-    assert len(str(caught.value)) < 300
+    said = refusal(read, tmp_path, text)
+    assert expected in said and len(said) < 300
 
 
 def test_values_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,3 +170,26 @@ def test_values_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert len(read(tmp_path, f"v: [{'1,' * 997}]")["v"]) == 997
     with pytest.raises(ConfigError, match=r"line 1, column \d+: more than 1,000 values"):
         read(tmp_path, f"v: [{'1,' * 998}]")
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    (
+        ("", "not XML"),
+        ("<a", "not XML"),
+        ('<?xml version="1.0" encoding="klingon"?><a/>', "not XML (unknown encoding"),
+        ('<?xml version="1.0"?><!DOCTYPE a><a/>', "document type or entities"),
+        ("<b/>", "found element 'b', expected 'a'"),
+        (f"<a>{'x' * 200}</a>", "larger than 100 bytes, expected an example"),
+    ),
+)
+def test_bad_xml_gets_one_line(tmp_path: Path, text: str, expected: str) -> None:
+    path = tmp_path / "some.xml"
+    path.write_text(text, encoding="utf-8")
+    assert expected in refusal(read_xml, path, 100, "an example", "a")
+
+
+def test_the_root_element_is_returned(tmp_path: Path) -> None:
+    path = tmp_path / "some.xml"
+    path.write_text("<a><b at='1'/></a>", encoding="utf-8")
+    assert read_xml(path, 100, "an example", "a")[0].get("at") == "1"
