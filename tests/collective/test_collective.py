@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from helpers.examples import examples, refused
 from helpers.schedules import root_of
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED, cut_into, make_collective
@@ -128,6 +128,7 @@ def matrices(draw: st.DrawFn) -> np.ndarray:
     return np.array(draw(st.lists(st.lists(cells, min_size=count, max_size=count), min_size=count, max_size=count))) * unit
 
 
+@example(np.array([[0, 3], [0, 0]]), 2)  # sizes have no common part as small as the chunks
 @given(matrices(), st.integers(1, 9))
 @examples(20)
 def test_chunks_make_up_the_parts(parts: np.ndarray, chunks: int) -> None:

@@ -100,6 +100,7 @@ BAD = [
     *((GOOD.replace(*change.split(" -> ")), expected) for change, expected in rows(REPLACED)),
     *((f"{GOOD}astra_tacos: {extension}", expected) for extension, expected in rows(EXTENSIONS)),
     ("topology:\n\t- Ring", "not valid YAML"),
+    ("topology: [ Ring ]\u2028", "expected lines that end in a newline"),
     ("a: &a [x,x,x]\nb: &b [*a,*a,*a]\nc: &c [*b,*b,*b]\ntopology: *c", "aliases"),
     (b"topology: [ Ring\xff ]", "not UTF-8"),
     (GOOD + "latency: [1, 2]", "key 'latency' is given twice"),

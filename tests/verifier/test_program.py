@@ -355,6 +355,7 @@ def test_the_parsers_rules(tmp_path: Path, steps: str, code: str) -> None:
         (('cnt="1"', 'cnt="0"'), "bad-count"),
         ((' s="0"', ' s="1"'), "step-ids"),
         (('send="-1" recv="1"', 'send="-1" recv="-1"'), "bad-peer"),
+        (('recv="7"', 'recv="0"'), "bad-peer"),
         (('<tb id="1" send="-1" recv="7"', '<tb id="1" send="-1" recv="1"'), "duplicate-connection"),
     ),
 )
