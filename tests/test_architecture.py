@@ -49,17 +49,17 @@ HEAVY = (
 
 
 @functools.cache
-def nodes(path: Path) -> tuple[ast.AST, ...]:
+def nodes(path):
     """All parts of a file's syntax."""
     return tuple(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
 
 
-def level(room: str) -> int:
+def level(room):
     return next(index for index, rooms in enumerate(LEVELS) if room in rooms)
 
 
 @functools.cache
-def imported_modules(path: Path) -> set[str]:
+def imported_modules(path):
     modules = set()
     for node in nodes(path):
         names = [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
@@ -68,11 +68,11 @@ def imported_modules(path: Path) -> set[str]:
     return modules
 
 
-def imported_rooms(path: Path) -> set[str]:
+def imported_rooms(path):
     return {module.split(".")[0] for module in imported_modules(path)}
 
 
-def test_imports_go_one_way() -> None:
+def test_imports_go_one_way():
     for path in PACKAGE.rglob("*.py"):
         place = path.relative_to(PACKAGE)
         if place.name == "__init__.py" and len(place.parts) == 1:
@@ -82,7 +82,7 @@ def test_imports_go_one_way() -> None:
             assert other == room or level(other) < level(room), f"{place} imports {other}"
 
 
-def test_text_files_have_an_encoding() -> None:
+def test_text_files_have_an_encoding():
     """Without one they are read and written in that of the user's locale."""
     for path in PACKAGE.rglob("*.py"):
         for node in nodes(path):
@@ -101,24 +101,24 @@ def test_text_files_have_an_encoding() -> None:
                 assert "encoding" in keywords, f"{path}:{node.lineno}: {ast.unparse(node)[:80]}"
 
 
-def test_every_room_has_its_level() -> None:
+def test_every_room_has_its_level():
     rooms = {path.name.removesuffix(".py") for path in PACKAGE.iterdir() if path.name[0] != "_" and path.name != "py.typed"}
     assert rooms == set().union(*LEVELS)
 
 
-def test_the_oracle_shares_no_code_with_what_it_judges() -> None:
+def test_the_oracle_shares_no_code_with_what_it_judges():
     for path in (PACKAGE / "verifier").rglob("*.py"):
         assert not imported_rooms(path) & {"synthesizer", "replayer", "export"}
         assert not imported_modules(path) & {"schedule.settle", "schedule.dependencies", "schedule._settle_kernels"}
 
 
-def folder(module: str) -> str:
+def folder(module):
     """Of a module, by its name within the package; a package is a folder itself."""
     place = PACKAGE.joinpath(*module.split("."))
     return module if place.is_dir() else module.rpartition(".")[0]
 
 
-def private_imports(path: Path) -> set[str]:
+def private_imports(path):
     """What a file imports of another folder although its name begins with an underscore."""
     own = ".".join(path.relative_to(PACKAGE).parts[:-1])
     found = set()
@@ -135,7 +135,7 @@ def private_imports(path: Path) -> set[str]:
     return found
 
 
-def test_what_is_private_stays_in_its_folder() -> None:
+def test_what_is_private_stays_in_its_folder():
     for path in PACKAGE.rglob("*.py"):
         assert private_imports(path) == set(), path.relative_to(PACKAGE)
 
@@ -144,7 +144,7 @@ PARTS = {"parts", "matching", "columns", "routing", "exchange", "symmetric"}
 """Of synthesizers: what algorithms are made of."""
 
 
-def test_algorithms_are_made_of_parts_and_the_search_knows_the_registry_only() -> None:
+def test_algorithms_are_made_of_parts_and_the_search_knows_the_registry_only():
     synthesizer = PACKAGE / "synthesizer"
     assert {path.name for path in synthesizer.iterdir() if path.is_dir() and path.name[0] != "_"} == PARTS | {
         "algorithms",
@@ -165,11 +165,11 @@ def test_algorithms_are_made_of_parts_and_the_search_knows_the_registry_only() -
             assert "search" not in rooms, path
 
 
-def run(code: str) -> str:
+def run(code):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
 
-def test_importing_the_package_loads_nothing_heavy() -> None:
+def test_importing_the_package_loads_nothing_heavy():
     loaded = run("import astra_tacos, astra_tacos.cli.main, sys; print(*sys.modules)").split()
     assert not [name for name in HEAVY if name in loaded]
 
@@ -180,7 +180,7 @@ NAMES_OF_OTHER_THINGS = {
 """Text that only looks like the name of a building block, and what it is."""
 
 
-def test_only_a_blocks_own_file_knows_it_by_name() -> None:
+def test_only_a_blocks_own_file_knows_it_by_name():
     """Whoever asks for a name forgets the next block: the questions are methods of `BuildingBlock`."""
     found = set()
     for path in PACKAGE.rglob("*.py"):
@@ -192,12 +192,12 @@ def test_only_a_blocks_own_file_knows_it_by_name() -> None:
     assert found == set(NAMES_OF_OTHER_THINGS)
 
 
-def is_kernel_file(path: Path) -> bool:
+def is_kernel_file(path):
     return path.parent.name == "kernels" or (path.name.startswith("_") and path.name.endswith("_kernels.py"))
 
 
 @functools.cache
-def compiled_functions(path: Path) -> list[tuple[str, ast.FunctionDef]]:
+def compiled_functions(path):
     """Functions of a file that numba compiles, and by which decorator."""
     return [
         (decorator.id, node)
@@ -208,7 +208,7 @@ def compiled_functions(path: Path) -> list[tuple[str, ast.FunctionDef]]:
     ]
 
 
-def test_every_folder_is_a_package() -> None:
+def test_every_folder_is_a_package():
     """One without `__init__.py` imports here, and is missing from what is installed."""
     folders = {path.parent for path in PACKAGE.rglob("*.py")}
     assert not [folder for folder in folders if not (folder / "__init__.py").is_file()]
@@ -218,7 +218,7 @@ MOST_FILES = 25
 """In a folder: more than that is several ideas."""
 
 
-def test_a_folder_is_one_idea() -> None:
+def test_a_folder_is_one_idea():
     folders = Counter(path.parent for path in PACKAGE.rglob("*.py"))
     crowded = {folder.relative_to(PACKAGE).as_posix(): count for folder, count in folders.items() if count > MOST_FILES}
     assert not crowded
@@ -228,14 +228,14 @@ MOST_PARAMETERS = {"kernel": 8, "helper": 8, "inlined": 12}
 MOST_LINES = 200
 
 
-def test_kernels_keep_to_their_files() -> None:
+def test_kernels_keep_to_their_files():
     for path in PACKAGE.rglob("*.py"):
         if not is_kernel_file(path):
             assert not compiled_functions(path), path
             assert "njit" not in path.read_text("utf-8"), path
 
 
-def test_kernels_have_few_parameters_and_a_readable_size() -> None:
+def test_kernels_have_few_parameters_and_a_readable_size():
     for path in PACKAGE.rglob("*.py"):
         for decorator, node in compiled_functions(path):
             parameters = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
@@ -245,7 +245,7 @@ def test_kernels_have_few_parameters_and_a_readable_size() -> None:
                 assert all(parameter.annotation is not None for parameter in parameters), f"{path}: {node.name}"
 
 
-def test_kernels_use_only_files_whose_change_has_them_compiled_anew() -> None:
+def test_kernels_use_only_files_whose_change_has_them_compiled_anew():
     for path in PACKAGE.rglob("_*_kernels.py"):
         room = ".".join(path.parent.relative_to(PACKAGE).parts)
         for module in imported_modules(path):
@@ -253,7 +253,7 @@ def test_kernels_use_only_files_whose_change_has_them_compiled_anew() -> None:
             assert shared or (module.startswith(f"{room}._") and module.endswith("_kernels")), f"{path} imports {module}"
 
 
-def test_one_module_prints() -> None:
+def test_one_module_prints():
     """`cli/shared/console.py` makes what others named harmless for a terminal; a print elsewhere would not."""
     for path in PACKAGE.rglob("*.py"):
         if path.relative_to(PACKAGE) == Path("cli/shared/console.py"):
@@ -265,7 +265,7 @@ def test_one_module_prints() -> None:
                 assert not prints, f"{path}:{node.lineno}: {name}, expected what cli.shared.console has"
 
 
-def test_one_module_spells_backends() -> None:
+def test_one_module_spells_backends():
     spelled = {}
     for path in PACKAGE.rglob("*.py"):
         words = [node.value for node in nodes(path) if isinstance(node, ast.Constant)]
@@ -273,7 +273,7 @@ def test_one_module_spells_backends() -> None:
     assert {place: names for place, names in spelled.items() if names} == {"run/backend.py": set(MODELS)}
 
 
-def test_names_of_groups_are_read_in_one_place() -> None:
+def test_names_of_groups_are_read_in_one_place():
     """The oracle reads for itself; nobody else makes a group of a name, or counts tags."""
     readers, counters = set(), set()
     for path in PACKAGE.rglob("*.py"):

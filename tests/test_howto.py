@@ -31,7 +31,7 @@ PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_command_of_the_page_runs_and_prints_one_screen(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_command_of_the_page_runs_and_prints_one_screen(page, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     lines = [line for line in (ROOT / f"{page}.md").read_text(encoding="utf-8").splitlines() if line.startswith(PROGRAM)]
@@ -49,7 +49,7 @@ def test_every_command_of_the_page_runs_and_prints_one_screen(page: str, tmp_pat
             assert all(len(row) <= WIDTH or any(name in row for name in own) for row in printed), (line, done.output)
 
 
-def test_custom_collectives_are_where_the_page_says(tmp_path: Path) -> None:
+def test_custom_collectives_are_where_the_page_says(tmp_path):
     """The traces that its second command writes have the name that the page gives the system file."""
     page = (ROOT / "docs" / "custom-collectives.md").read_text(encoding="utf-8")
     (export,) = (shlex.split(line)[1:] for line in page.splitlines() if line.startswith(f"{PROGRAM}export"))
@@ -57,7 +57,7 @@ def test_custom_collectives_are_where_the_page_says(tmp_path: Path) -> None:
     assert prefix == f"{export[-1]}/all_reduce" and len(page.split()) <= 400
 
 
-def test_the_program_of_the_readme_runs(tmp_path: Path) -> None:
+def test_the_program_of_the_readme_runs(tmp_path):
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     (program,) = PYTHON.findall((ROOT / "README.md").read_text(encoding="utf-8"))
     with contextlib.chdir(tmp_path):

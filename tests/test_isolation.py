@@ -11,7 +11,7 @@ from helpers.isolation import isolated
 from astra_tacos.planner.synthesis_cache import default_cache
 
 
-def test_home_cache_and_astra_sim_are_not_those_of_the_user(tmp_path: Path) -> None:
+def test_home_cache_and_astra_sim_are_not_those_of_the_user(tmp_path):
     user, binaries, home = tmp_path / "user", tmp_path / "bin", tmp_path / "home"
     for folder in (user / ".cache" / "matplotlib", binaries, home):
         folder.mkdir(parents=True)
@@ -27,7 +27,7 @@ def test_home_cache_and_astra_sim_are_not_those_of_the_user(tmp_path: Path) -> N
     assert shutil.which("git", path=found["PATH"]) is not None
 
 
-def test_so_is_this_process() -> None:
+def test_so_is_this_process():
     assert default_cache().is_relative_to(os.environ["HOME"])
     assert Path.home().name.startswith("astra_tacos_home.")
     assert "ASTRA_SIM_BIN" not in os.environ

@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 import tomllib
-from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -43,17 +42,17 @@ for place, arguments in json.loads(sys.argv[1]):
 """Commands, each in a folder, where the packages MISSING are not installed."""
 
 
-def without(packages: tuple[str, ...], *commands: tuple[Path, Sequence[str]]) -> subprocess.CompletedProcess[str]:
+def without(packages, *commands):
     code = f"MISSING = {packages!r}\n{WITHOUT}"
     listed = json.dumps([[str(place), list(arguments)] for place, arguments in commands])
     return subprocess.run([sys.executable, "-c", code, listed], capture_output=True, text=True, check=False)
 
 
-def names(requirements: list[str]) -> set[str]:
+def names(requirements):
     return {requirement.split(">=")[0].lower() for requirement in requirements}
 
 
-def test_extras_are_those_of_the_project_file() -> None:
+def test_extras_are_those_of_the_project_file():
     optional = PROJECT["optional-dependencies"]
     for extra, packages in EXTRAS.items():
         assert names(optional[extra]) == set(packages)
@@ -61,19 +60,19 @@ def test_extras_are_those_of_the_project_file() -> None:
     assert optional["all"] == [f"astra-tacos[{','.join(EXTRAS)}]"]
 
 
-def test_one_version_everywhere() -> None:
+def test_one_version_everywhere():
     released = PROJECT["version"]
     assert yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))["version"] == released
     assert f"## {released}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert version("astra-tacos") == released, "the installed package is older than the sources: install it again"
 
 
-def test_what_is_installed_is_not_missing() -> None:
+def test_what_is_installed_is_not_missing():
     for extra in EXTRAS:
         require(extra)
 
 
-def test_the_core_needs_no_extra(tmp_path: Path) -> None:
+def test_the_core_needs_no_extra(tmp_path):
     every = tuple(package for packages in EXTRAS.values() for package in packages)
     (tmp_path / "net.yml").write_text("topology: [ Ring ]\nnpus_count: [ 4 ]\nbandwidth: [ 50.0 ]\nlatency: [ 500.0 ]\n")
     quick = ("--network", "net.yml", "--size", "1MiB", "--chunks-per-npu", "1")
@@ -101,7 +100,7 @@ def test_the_core_needs_no_extra(tmp_path: Path) -> None:
         ("sweep", "sweep sweep.yml --output rows"),
     ],
 )
-def test_a_missing_extra_is_named_before_any_work(extra: str, arguments: str, tmp_path: Path) -> None:
+def test_a_missing_extra_is_named_before_any_work(extra, arguments, tmp_path):
     (tmp_path / "net.yml").write_text("topology: [ Ring ]\nnpus_count: [ 4 ]\nbandwidth: [ 50.0 ]\nlatency: [ 500.0 ]\n")
     (tmp_path / "run").mkdir()
     for name in ("schedule.npz", "result.json"):
@@ -116,7 +115,7 @@ def test_a_missing_extra_is_named_before_any_work(extra: str, arguments: str, tm
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_an_unknown_extra_is_a_mistake_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_extra_is_a_mistake_of_ours(monkeypatch):
     monkeypatch.setitem(EXTRAS, "none", ("no_such_package_at_all",))
     with pytest.raises(MissingExtraError, match="no_such_package_at_all"):
         require("none")

@@ -7,7 +7,6 @@ import inspect
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from helpers.public_api import PAGE, ROOT, STUB, docstring, page, public, stub_contents
@@ -23,18 +22,18 @@ CALLED = "verify, replay, synthesize, export_schedule, lint, make_plan, generate
 every = pytest.mark.parametrize("name", sorted(PLACES))
 
 
-def run(code: str) -> str:
+def run(code):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
 
 @every
-def test_is_there_and_documented(name: str) -> None:
+def test_is_there_and_documented(name):
     assert name in astra_tacos.__all__ and name in dir(astra_tacos)
     assert docstring(*PLACES[name])
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_the_parameters_of_functions_are_documented(name: str) -> None:
+def test_the_parameters_of_functions_are_documented(name):
     text, parameters = docstring(*PLACES[name]), inspect.signature(getattr(astra_tacos, name)).parameters
     section = re.search(r"^Parameters\n-+\n(.*?)(?=^\w+\n-+\n|\Z)", text, re.MULTILINE | re.DOTALL)
     assert section or len(parameters) < 4
@@ -42,7 +41,7 @@ def test_the_parameters_of_functions_are_documented(name: str) -> None:
     assert {word for line in described for word in line.split(", ")} <= set(parameters)
 
 
-def test_what_readme_promises_is_exported() -> None:
+def test_what_readme_promises_is_exported():
     promised = {name.replace("-", "_") for name in COLLECTIVES}
     promised |= {
         "solve",
@@ -64,7 +63,7 @@ def test_what_readme_promises_is_exported() -> None:
         assert set(names.split(", ")) <= set(astra_tacos.__all__)
 
 
-def test_examples_import_what_is_public_from_the_package() -> None:
+def test_examples_import_what_is_public_from_the_package():
     """What they have to take from elsewhere is no public name."""
     places = set(PLACES.values())
     for program in (ROOT / "examples").glob("*.py"):
@@ -73,13 +72,13 @@ def test_examples_import_what_is_public_from_the_package() -> None:
                 assert not {(node.module, alias.name) for alias in node.names} & places, program.name
 
 
-def test_stub_and_page_are_those_of_the_list() -> None:
+def test_stub_and_page_are_those_of_the_list():
     imported, listed = stub_contents(STUB.read_text(encoding="utf-8"))
     assert (imported, sorted(listed)) == (PLACES, astra_tacos.__all__), "the list of names has changed: run 'make api'"
     assert PAGE.read_text(encoding="utf-8") == page(), "a name or its docstring has changed: run 'make api'"
 
 
-def test_type_checkers_know_every_name(tmp_path: Path) -> None:
+def test_type_checkers_know_every_name(tmp_path):
     """A program of a user, with the types that it asks for; nothing is Any."""
     program = tmp_path / "program.py"
     lines = ["import astra_tacos", *(f"reveal_type(astra_tacos.{name})" for name in [*astra_tacos.__all__, "__version__"])]
@@ -107,20 +106,20 @@ def test_type_checkers_know_every_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "first", ["verifier.schedule_oracle", "replayer.schedule_replay", "synthesizer", "export", "support.errors"]
 )
-def test_names_are_there_whatever_was_imported_before(first: str) -> None:
+def test_names_are_there_whatever_was_imported_before(first):
     """No package is called like a public name: it would take its place."""
     code = f"import astra_tacos.{first}\nfrom astra_tacos import *\nprint(all(map(callable, ({CALLED}))))"
     assert run(code).strip() == "True"
 
 
-def test_every_package_and_name_is_told_apart() -> None:
+def test_every_package_and_name_is_told_apart():
     packages = {path.name for path in (ROOT / "astra_tacos").iterdir() if path.is_dir()} | {
         path.stem for path in (ROOT / "astra_tacos").glob("*.py")
     }
     assert not packages & set(astra_tacos.__all__)
 
 
-def test_nothing_else_is_there() -> None:
+def test_nothing_else_is_there():
     with pytest.raises(AttributeError, match="module 'astra_tacos' has no attribute 'no_such_name'"):
         astra_tacos.no_such_name  # noqa: B018
     assert re.fullmatch(r"\d+\.\d+.*", astra_tacos.__version__)

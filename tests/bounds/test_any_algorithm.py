@@ -17,9 +17,6 @@ from astra_tacos.bounds import BOUNDS, CHUNKED_BOUNDS, all_bounds, chunked_lower
 from astra_tacos.bounds.any_algorithm.carrying import smallest_times_ns, whole_ns
 from astra_tacos.bounds.certificate import below_bound, certify, efficiency_of, is_optimal
 from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED, make_collective
-from astra_tacos.collective.collective import Collective
-from astra_tacos.network.topology import Topology
-from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
 from astra_tacos.solver.synthesize import synthesize
 from astra_tacos.support.errors import SynthesisError
@@ -28,12 +25,12 @@ from astra_tacos.synthesizer import SYNTHESIZERS
 GIB = 1 << 30
 
 
-def bound_of(network: Topology, collective: str, size: int, model: str = "pipelined", **options: object):
+def bound_of(network, collective, size, model="pipelined", **options):
     what = make_collective(collective, network.num_npus, size, **options)
     return lower_bound(network, what, compute_timing(network, what, model))
 
 
-def check_above(of: Schedule) -> None:
+def check_above(of):
     """The documented slack: what truncation leaves of the chunks, and 1 ns."""
     kept = kept_by_truncation(of.topology, of.timing, of.collective.class_size_bytes)
     assert 0 < kept <= 1
@@ -45,7 +42,7 @@ def check_above(of: Schedule) -> None:
 
 @examples(20)
 @given(schedules(most_npus=16))
-def test_no_schedule_is_faster_than_any_bound(of: Schedule) -> None:
+def test_no_schedule_is_faster_than_any_bound(of):
     check_above(of)
     certificate = certify(of)
     assert certificate["efficiency"] is None or 0 < certificate["efficiency"] <= 1
@@ -53,7 +50,7 @@ def test_no_schedule_is_faster_than_any_bound(of: Schedule) -> None:
 
 @examples(20)
 @given(data=st.data())
-def test_nor_is_any_synthesizer_on_small_messages_and_groups(data: st.DataObject) -> None:
+def test_nor_is_any_synthesizer_on_small_messages_and_groups(data):
     """Also where chunks are so small that truncation takes a large part of them."""
     network = data.draw(topologies(most_npus=9))
     name = data.draw(st.sampled_from(sorted(COLLECTIVES)))
@@ -77,7 +74,7 @@ def test_nor_is_any_synthesizer_on_small_messages_and_groups(data: st.DataObject
 @pytest.mark.parametrize("model", LINK_MODELS)
 @examples(20)
 @given(network=topologies(), data=st.data())
-def test_the_bound_does_not_depend_on_chunks(model: str, network: Topology, data: st.DataObject) -> None:
+def test_the_bound_does_not_depend_on_chunks(model, network, data):
     name = data.draw(st.sampled_from(sorted(COLLECTIVES)))
     size = network.num_npus * 6 * data.draw(st.integers(1_000, 100_000))
     times = {bound_of(network, name, size, model, chunks_per_npu=chunks).time_ns for chunks in (1, 2, 6)}
@@ -100,7 +97,7 @@ PIPELINED = [
 
 
 @pytest.mark.parametrize("dimensions, collective, size, time", PIPELINED)
-def test_by_hand(dimensions: str, collective: str, size: int, time: float) -> None:
+def test_by_hand(dimensions, collective, size, time):
     network = topology(dimensions)
     assert bound_of(network, collective, size).time_ns == int(time)
     assert bound_of(network, collective, size, "blocking").time_ns >= int(time)
@@ -108,7 +105,7 @@ def test_by_hand(dimensions: str, collective: str, size: int, time: float) -> No
 
 @examples(20)
 @given(data=st.data())
-def test_what_links_carry_by_that_time_is_the_amount(data: st.DataObject) -> None:
+def test_what_links_carry_by_that_time_is_the_amount(data):
     count = data.draw(st.integers(1, 12))
     number = st.floats(0.1, 1e3)
     rate, offset = (np.array(data.draw(st.lists(number, min_size=count, max_size=count))) for _ in range(2))
@@ -123,7 +120,7 @@ def test_what_links_carry_by_that_time_is_the_amount(data: st.DataObject) -> Non
         assert (rate[mine] * np.maximum(times[which] - offset[mine], 0)).sum() == pytest.approx(amount[which])
 
 
-def test_times_are_rounded_down_but_not_below_whole_numbers() -> None:
+def test_times_are_rounded_down_but_not_below_whole_numbers():
     assert [whole_ns(time) for time in (0.0, 1.9, 2.0, 3 - 1e-13, 3 + 1e-13, 1e12 - 0.5)] == [0, 1, 2, 3, 3, 999_999_999_999]
 
 
@@ -148,7 +145,7 @@ FLUID = """
 
 
 @pytest.mark.parametrize("line", FLUID.strip().splitlines())
-def test_optima_that_are_known(line: str) -> None:
+def test_optima_that_are_known(line):
     dimensions, optima = line.strip().split(": ")
     network = dgx1(50.0, 0.0) if dimensions == "dgx1" else topology(dimensions)
     for optimum in optima.split(", "):
@@ -168,7 +165,7 @@ def test_optima_that_are_known(line: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(BOUNDS))
-def test_bounds_say_where(name: str) -> None:
+def test_bounds_say_where(name):
     for dimensions in ALL.values():
         network = topology(*dimensions)
         for collective in COLLECTIVES:
@@ -182,7 +179,7 @@ def test_bounds_say_where(name: str) -> None:
 # Information, exactly: who can know what when, by brute force over sets.
 
 
-def naive_rounds(network: Topology, what: Collective) -> float:
+def naive_rounds(network, what):
     """The least time by which messages through single ports let every NPU know of all, without limits of bandwidth.
 
     Breadth-first over what every NPU knows, one exchange of any disjoint messages at a time: for networks of equal latency.
@@ -194,7 +191,7 @@ def naive_rounds(network: Topology, what: Collective) -> float:
     states = {tuple(1 << npu for npu in range(network.num_npus))}
     count = 0
 
-    def exchanges(at: int, busy: frozenset[int], known: list[int], new: list[int]) -> set[tuple[int, ...]]:
+    def exchanges(at, busy, known, new):
         if at == len(senders):
             return {tuple(new)}
         found = exchanges(at + 1, busy, known, new)
@@ -213,7 +210,7 @@ def naive_rounds(network: Topology, what: Collective) -> float:
 @pytest.mark.parametrize(
     "dimensions, count", [("Switch 4", 2), ("Switch 3", 2), ("Ring 4 50 1000", 2), ("FullyConnected 3 50 1000", 1)]
 )
-def test_rounds_of_brute_force(dimensions: str, count: int) -> None:
+def test_rounds_of_brute_force(dimensions, count):
     network = topology(dimensions)
     what = make_collective("all-reduce", network.num_npus, 4096)
     assert naive_rounds(network, what) == count
@@ -222,10 +219,10 @@ def test_rounds_of_brute_force(dimensions: str, count: int) -> None:
     assert BOUNDS["rounds"](network, what, compute_timing(network, what, "pipelined")).time_ns == 0
 
 
-def test_rounds_over_links_of_unequal_latency() -> None:
+def test_rounds_over_links_of_unequal_latency():
     """One port of 600 ns and one of 2,000: K(3000) = 33, and no sooner 32."""
 
-    def known(time: float) -> int:
+    def known(time):
         later = [known(time - times * hold) for hold in (600.0, 2000.0) for times in range(1, int(time // hold) + 1)]
         return 1 + sum(later)
 
@@ -235,14 +232,14 @@ def test_rounds_over_links_of_unequal_latency() -> None:
     assert time == 3000 and known(time) >= 32 > known(time - 1)
 
 
-def test_one_switch_under_blocking_takes_rounds() -> None:
+def test_one_switch_under_blocking_takes_rounds():
     network = topology("Switch 72 900")
     assert bound_of(network, "all-reduce", 1 << 16, "blocking").time_ns == 7000
     assert bound_of(network, "all-reduce", 1 << 18, "blocking").time_ns == 7000
     assert bound_of(network, "all-reduce", 1 << 18, "pipelined").time_ns < 1600
 
 
-def worst_cut_of_group(network: Topology, members: list[int], *, reduces: bool) -> float:
+def worst_cut_of_group(network, members, *, reduces):
     """The least bandwidth per member outside, over all sets with a member: from outside into it, or the other way."""
     worst = np.inf
     for chosen in product((False, True), repeat=network.num_devices):
@@ -257,7 +254,7 @@ def worst_cut_of_group(network: Topology, members: list[int], *, reduces: bool) 
 
 @examples(20)
 @given(network=topologies(most_npus=7), data=st.data())
-def test_the_cut_of_a_group_is_the_worst_of_all_relays_included(network: Topology, data: st.DataObject) -> None:
+def test_the_cut_of_a_group_is_the_worst_of_all_relays_included(network, data):
     if network.num_npus < 3 or network.num_devices > 11:
         return
     some = st.lists(st.integers(0, network.num_npus - 1), min_size=2, max_size=network.num_npus - 1, unique=True)
@@ -270,7 +267,7 @@ def test_the_cut_of_a_group_is_the_worst_of_all_relays_included(network: Topolog
     assert bound.time_ns == pytest.approx(fluid, rel=1e-5)
 
 
-def test_a_prediction_below_the_bound_has_no_efficiency_past_truncation() -> None:
+def test_a_prediction_below_the_bound_has_no_efficiency_past_truncation():
     assert efficiency_of(100_000, 50_000) == 0.5
     assert efficiency_of(99_600, 100_000) == 1.0
     assert efficiency_of(99_000, 100_000) is None
@@ -279,7 +276,7 @@ def test_a_prediction_below_the_bound_has_no_efficiency_past_truncation() -> Non
     assert not is_optimal(100_002, 100_000) and not is_optimal(99_990, 100_000)
 
 
-def test_tiny_chunks_that_beat_light_are_found_out() -> None:
+def test_tiny_chunks_that_beat_light_are_found_out():
     """85 bytes take 1.59 ns of a link of 50 GiB/s, which ASTRA-sim truncates to 1: more than both links could bring."""
     network = topology("Ring 16")
     what = make_collective("all-gather", 16, 1 << 16, 768)
@@ -290,7 +287,7 @@ def test_tiny_chunks_that_beat_light_are_found_out() -> None:
     assert certificate["bus_bandwidth_gbps"] <= 2 * 50 * 1.073742 * 1.001  # of both links
 
 
-def test_optimal_where_nothing_is_faster() -> None:
+def test_optimal_where_nothing_is_faster():
     network = graph(*((a, b, 53.0, 0.0) for a, b in product(range(4), repeat=2) if a != b))
     what = make_collective("all-gather", 4, 1 << 24, 1)
     certificate = certify(synthesize(network, what, synthesizer="direct", link_model="pipelined"))
@@ -299,7 +296,7 @@ def test_optimal_where_nothing_is_faster() -> None:
     assert not slower["optimal"]
 
 
-def test_a_time_below_the_bound_says_why() -> None:
+def test_a_time_below_the_bound_says_why():
     """16 messages of 3,355,443 B at 0.5 GB/s: the fraction of a nanosecond of each is lost, 12 ns in all."""
     assert below_bound(25_000_488, 25_000_500) == "12 ns less than the bound, as ASTRA-sim truncates the time of each message"
     assert below_bound(25_000_500, 25_000_500) == ""

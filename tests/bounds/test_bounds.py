@@ -25,7 +25,7 @@ GIB = 1 << 30
 
 @examples(20)
 @given(data=st.data())
-def test_nor_on_one_way_links(data: st.DataObject) -> None:
+def test_nor_on_one_way_links(data):
     npus = data.draw(st.integers(2, 7))
     ends = [(npu, (npu + 1) % npus) for npu in range(npus)]
     others = sorted({(a, b) for a in range(npus) for b in range(npus) if a != b} - set(ends))
@@ -49,7 +49,7 @@ def test_nor_on_one_way_links(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("name", CHUNKED_BOUNDS)
 @given(network=topologies())
-def test_bounds_are_positive_and_say_where(name: str, network) -> None:
+def test_bounds_are_positive_and_say_where(name, network):
     for make in COLLECTIVES.values():
         collective = make(network.num_npus, 1 << 20, 2)
         bound = CHUNKED_BOUNDS[name](network, collective, compute_timing(network, collective, "pipelined"))
@@ -58,13 +58,13 @@ def test_bounds_are_positive_and_say_where(name: str, network) -> None:
         assert bound.where
 
 
-def hand(dimensions: str, collective: str, model: str, size: int) -> float:
+def hand(dimensions, collective, model, size):
     network = topology(dimensions)
     what = COLLECTIVES[collective](network.num_npus, size, 1)
     return chunked_lower_bound(network, what, compute_timing(network, what, model)).time_ns
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     """Ring of 8 at 1 GiB/s and 100 ns: a chunk of 2,000 bytes takes int(1862.6) ns of a link and int(1962.6) to arrive."""
     ring = "Ring 8 1 100"
     assert hand(ring, "all-gather", "blocking", 2000) == 4 * 1962  # 7 chunks through two links
@@ -81,7 +81,7 @@ def test_by_hand() -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_diameter_is_the_longest_of_the_shortest_ways(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_diameter_is_the_longest_of_the_shortest_ways(name, monkeypatch):
     network = topology(*ALL[name])
     what = COLLECTIVES["all-gather"](network.num_npus, 1 << 20, 1)
     timing = compute_timing(network, what, "blocking")
@@ -96,7 +96,7 @@ def test_diameter_is_the_longest_of_the_shortest_ways(name: str, monkeypatch: py
     assert 0 < CHUNKED_BOUNDS["diameter"](network, what, timing).time_ns <= longest
 
 
-def test_the_hierarchies_bind_at_their_slow_switches() -> None:
+def test_the_hierarchies_bind_at_their_slow_switches():
     network = topology("Switch 8 300 0, Switch 4 25 0")
     what = make_collective("all-gather", 32, GIB // 32, 16)
     bound = chunked_lower_bound(network, what, compute_timing(network, what, "pipelined"))
@@ -105,7 +105,7 @@ def test_the_hierarchies_bind_at_their_slow_switches() -> None:
     assert all(network.link_src[link] >= 32 and network.link_dst[link] < 8 for link in bound.links)
 
 
-def test_every_link_waits_for_its_first_arrival() -> None:
+def test_every_link_waits_for_its_first_arrival():
     """The torus of 64 with 64 KiB per NPU: 63 messages of 1,220 ns and 500 ns through four links.
 
     With one chunk per NPU a link has sent it after 1,220 ns, and the next one is there after 1,720.
@@ -119,7 +119,7 @@ def test_every_link_waits_for_its_first_arrival() -> None:
 
 @examples(20)
 @given(network=topologies(8), data=st.data())
-def test_the_cut_is_no_more_than_what_must_cross_it(network, data: st.DataObject) -> None:
+def test_the_cut_is_no_more_than_what_must_cross_it(network, data):
     """In the fluid limit: its time is that of its chunks over the narrowest border of its set, with switches on either side."""
     name = data.draw(st.sampled_from(sorted(PERSONALISED)))
     root = root_of(data, name, range(network.num_npus))
@@ -144,7 +144,7 @@ def test_the_cut_is_no_more_than_what_must_cross_it(network, data: st.DataObject
 
 @examples(20)
 @given(network=topologies(10), data=st.data())
-def test_crossings_are_shortest_ways(network, data: st.DataObject) -> None:
+def test_crossings_are_shortest_ways(network, data):
     name = data.draw(st.sampled_from(sorted(PERSONALISED)))
     what = make_collective(name, network.num_npus, GIB, 2)
     graph = networkx.DiGraph(ends_of(network))
@@ -152,14 +152,14 @@ def test_crossings_are_shortest_ways(network, data: st.DataObject) -> None:
     assert fewest_crossings(network, what) == sum(networkx.shortest_path_length(graph, *pair) for pair in ends)
 
 
-def test_sides_come_with_their_complements() -> None:
+def test_sides_come_with_their_complements():
     for network in (topology("Ring 5, Switch 4 25"), topology("Mesh 3")):
         sides = chosen_sides(network)
         assert 0 < sides.sum(axis=1).min() <= sides.sum(axis=1).max() < network.num_npus
         assert {side.tobytes() for side in sides} == {(~side).tobytes() for side in sides}
 
 
-def test_a_slow_dimension_binds() -> None:
+def test_a_slow_dimension_binds():
     """Links of 50 GiB/s along x and 25 along y: those along y alone take 40 ms, all together less."""
     network = topology("Ring 8 50 0, Ring 8 25 0")
     what = make_collective("all-to-all", 64, GIB)

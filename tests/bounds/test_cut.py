@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from itertools import product
 
 import numpy as np
@@ -18,16 +17,14 @@ from astra_tacos.bounds.cut import cut, tightest_sides
 from astra_tacos.bounds.delivery import Deliveries
 from astra_tacos.bounds.partition import is_symmetric, is_transitive, partition
 from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED, make_collective
-from astra_tacos.collective.collective import Collective
 from astra_tacos.network.network_config import LinkSpec
-from astra_tacos.network.topology import Topology
-from astra_tacos.schedule.timing import LINK_MODELS, Timing, compute_timing
+from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
 
 SPEEDS = (5.0, 12.5, 50.0, 77.7)
 
 
 @st.composite
-def small_networks(draw: st.DrawFn) -> Topology:
+def small_networks(draw):
     """Few devices: composed ones, some with a slow or failed link, and graphs of one-way links."""
     if draw(st.booleans()):
         npus = draw(st.integers(2, 6))
@@ -39,7 +36,7 @@ def small_networks(draw: st.DrawFn) -> Topology:
 
 
 @st.composite
-def questions(draw: st.DrawFn) -> tuple[Topology, Collective, Timing]:
+def questions(draw):
     network = draw(small_networks())
     name = draw(st.sampled_from(sorted(COLLECTIVES.keys() - PERSONALISED)))
     root = draw(st.integers(0, network.num_npus - 1)) if name in ROOTED else None
@@ -48,14 +45,14 @@ def questions(draw: st.DrawFn) -> tuple[Topology, Collective, Timing]:
     return network, what, compute_timing(network, what, draw(st.sampled_from(LINK_MODELS)), reduce_bandwidth)
 
 
-def sets(network: Topology) -> Iterator[np.ndarray]:
+def sets(network):
     """All sets of devices that hold some NPUs, but not all."""
     for chosen in product((False, True), repeat=network.num_devices):
         if 0 < sum(chosen[: network.num_npus]) < network.num_npus:
             yield np.array(chosen)
 
 
-def must_cross(network: Topology, what: Collective, side: np.ndarray, *, inward: bool) -> int:
+def must_cross(network, what, side, *, inward):
     """Chunks that have to enter (leave) a set."""
     if what.reduces and what.gathers:
         return what.num_chunks
@@ -64,12 +61,12 @@ def must_cross(network: Topology, what: Collective, side: np.ndarray, *, inward:
     return sum(not side[owner] for owner in what.chunk_owner.tolist())
 
 
-def border(network: Topology, side: np.ndarray, *, inward: bool) -> list[int]:
+def border(network, side, *, inward):
     ends = [(bool(side[a]), bool(side[b])) for a, b in zip(network.link_src, network.link_dst, strict=True)]
     return [link for link, (src, dst) in enumerate(ends) if (src, dst) == ((False, True) if inward else (True, False))]
 
 
-def naive_distance(network: Topology, what: Collective, timing: Timing) -> list[float]:
+def naive_distance(network, what, timing):
     """From the root, or to it with a reduction after every hop (Bellman and Ford)."""
     columns = network.channel_src, network.channel_dst, timing.channel_delay_ns[:, 0]
     hops = list(zip(*(column.tolist() for column in columns), strict=True))
@@ -83,7 +80,7 @@ def naive_distance(network: Topology, what: Collective, timing: Timing) -> list[
     return distance
 
 
-def naive_time(network: Topology, what: Collective, timing: Timing, links: list[int], messages: int) -> int:
+def naive_time(network, what, timing, links, messages):
     """When links have delivered so many messages, one delivery after the other."""
     distance = naive_distance(network, what, timing)
     ends = network.channel_dst if what.gathers else network.channel_src
@@ -107,7 +104,7 @@ def naive_time(network: Topology, what: Collective, timing: Timing, links: list[
 
 @examples(20)
 @given(questions())
-def test_the_cut_is_one_of_all_and_has_the_least_bandwidth_of_all(question) -> None:
+def test_the_cut_is_one_of_all_and_has_the_least_bandwidth_of_all(question):
     network, what, timing = question
     directions = [inward for inward, has in ((True, what.gathers), (False, what.reduces)) if has]
     worst, least = 0, {True: np.inf, False: np.inf}
@@ -137,7 +134,7 @@ def test_the_cut_is_one_of_all_and_has_the_least_bandwidth_of_all(question) -> N
 
 @examples(10)
 @given(questions())
-def test_the_partition_is_one_of_all_and_without_switches_the_weakest(question) -> None:
+def test_the_partition_is_one_of_all_and_without_switches_the_weakest(question):
     """A message between parts uses a link between them, or one into and one out of a switch: of these, the fewest are counted."""
     network, what, timing = question
     bound = partition(network, what, timing)
@@ -170,7 +167,7 @@ def test_the_partition_is_one_of_all_and_without_switches_the_weakest(question) 
         assert bound.time_ns >= weakest_time
 
 
-def test_parts_that_neither_nodes_nor_dimensions_show() -> None:
+def test_parts_that_neither_nodes_nor_dimensions_show():
     """Two poor NPUs beside a full connection of six: as parts of their own, with the rest as one, they cost most."""
     rich = [(a, b, 100.0, 0.0) for a, b in product(range(6), repeat=2) if a != b]
     poor = [(a, b, 1.0, 0.0) for one, other in ((6, 0), (7, 1), (6, 7)) for a, b in ((one, other), (other, one))]
@@ -181,7 +178,7 @@ def test_parts_that_neither_nodes_nor_dimensions_show() -> None:
     assert bound.time_ns > 1.3 * cut(network, what, compute_timing(network, what, "pipelined")).time_ns
 
 
-def test_what_is_regular() -> None:
+def test_what_is_regular():
     regular = {name: is_transitive(topology(*dimensions)) for name, dimensions in ALL.items()}
     assert regular == {name: name != "mesh" for name in ALL}
     torus = ALL["torus"]
@@ -194,7 +191,7 @@ def test_what_is_regular() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(COLLECTIVES))
-def test_regular_networks_are_not_treated_otherwise(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_regular_networks_are_not_treated_otherwise(name, monkeypatch):
     """One flow for all NPUs, which are alike, finds what a flow for each finds."""
     module = sys.modules["astra_tacos.bounds.cut"]
     for dimensions in ALL.values():
@@ -207,7 +204,7 @@ def test_regular_networks_are_not_treated_otherwise(name: str, monkeypatch: pyte
             assert cut(topology(*dimensions), what, timing).time_ns == first
 
 
-def delivered(first: int, period: int, own: int, stall: int, time: int) -> int:
+def delivered(first, period, own, stall, time):
     """Counts arrivals one by one: after its own chunks a link may have to wait."""
     count, arrival = 0, first
     while arrival <= time:
@@ -223,7 +220,7 @@ LINK = st.tuples(st.integers(0, 9), st.integers(1, 7), st.integers(1, 5), st.int
     st.lists(LINK, min_size=1, max_size=6),
     st.lists(st.integers(0, 12), min_size=3, max_size=3),
 )
-def test_naive_twin(rows: list[tuple[int, int, int, int, int]], messages: list[int]) -> None:
+def test_naive_twin(rows, messages):
     first, period, own, stall, group = (np.array(column) for column in zip(*rows, strict=True))
     times = Deliveries(first, period, own, stall).smallest_times(np.arange(len(rows)), group, np.array(messages))
     for one in set(group.tolist()):
@@ -233,7 +230,7 @@ def test_naive_twin(rows: list[tuple[int, int, int, int, int]], messages: list[i
         assert times[one] == time
 
 
-def test_links_that_no_channel_uses_deliver_nothing() -> None:
+def test_links_that_no_channel_uses_deliver_nothing():
     unused, used = np.array([0, 0]), np.array([0, 4])
     links, group = np.arange(2), np.zeros(2, np.int64)
     deliveries = Deliveries(unused, used, np.array([9, 9]), unused)

@@ -11,14 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.collective import make_collective
-from astra_tacos.network.topology import Topology
 from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 BYTE_NS = 1e9 / (50 << 30)
 
 
-def optimum_ns(network: Topology, size: int, chunks: int = 1) -> float:
+def optimum_ns(network, size, chunks=1):
     found = all_gather(network, make_collective("all-gather", network.num_npus, size, chunks), 60.0)
     assert found.is_proven and found.schedule is not None
     return found.time_ns
@@ -36,14 +35,14 @@ def optimum_ns(network: Topology, size: int, chunks: int = 1) -> float:
         ("Mesh", 3, 1, 2, 2),
     ],
 )
-def test_known_optima(block: str, npus: int, chunks: int, latencies: int, kib: float) -> None:
+def test_known_optima(block, npus, chunks, latencies, kib):
     expected = latencies * 500 + kib * 1024 * BYTE_NS
     assert optimum_ns(dims((block, npus)), 1024, chunks) == pytest.approx(expected, abs=0.01)
 
 
 @examples(12)
 @given(npus=st.integers(3, 5), seed=st.integers(0, 1000), chunks=st.integers(1, 2), size=st.sampled_from((512, 1024, 3000)))
-def test_no_schedule_is_faster_and_no_bound_is_higher(npus: int, seed: int, chunks: int, size: int) -> None:
+def test_no_schedule_is_faster_and_no_bound_is_higher(npus, seed, chunks, size):
     network = random_graph(npus, seed)
     optimum = optimum_ns(network, size, chunks)
     what = make_collective("all-gather", npus, size, chunks)
@@ -52,7 +51,7 @@ def test_no_schedule_is_faster_and_no_bound_is_higher(npus: int, seed: int, chun
     assert bound_of(network, what).time_ns <= optimum + 1
 
 
-def test_what_the_model_does_not_have_is_refused() -> None:
+def test_what_the_model_does_not_have_is_refused():
     with refused("expected chunks of one size"):
         all_gather(dims(("Ring", 4)), make_collective("all-gather", 4, 1024, 3), 1.0)
     network = topology("Ring 4, Ring 2 50 100")

@@ -18,7 +18,6 @@ from astra_tacos.bounds import BOUNDS, lower_bound
 from astra_tacos.bounds.certificate import certify
 from astra_tacos.collective import make_collective
 from astra_tacos.network.network_config import LinkSpec
-from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.solver.synthesize import synthesize
 
@@ -27,17 +26,17 @@ MODULE = sys.modules["astra_tacos.bounds.any_algorithm.flow"]  # the package has
 GIB = 1 << 30
 
 
-def fluid_ms(network: Topology, collective: str, size: int = GIB, **options: object) -> float:
+def fluid_ms(network, collective, size=GIB, **options):
     what = make_collective(collective, network.num_npus, size, **options)
     return BOUNDS["flow"](network, what, compute_timing(network, what, "pipelined")).time_ns / 1e6
 
 
-def random_regular(npus: int, degree: int, seed: int, latency: float = 0.0) -> Topology:
+def random_regular(npus, degree, seed, latency=0.0):
     edges = networkx.random_regular_graph(degree, npus, seed=seed).edges
     return graph(*((a, b, 50.0, latency) for x, y in edges for a, b in ((x, y), (y, x))))
 
 
-def naive_optimum_ms(network: Topology, size: int) -> float:
+def naive_optimum_ms(network, size):
     """All-to-All with an unknown for every pair and link, in scipy's dense form."""
     npus, links = network.num_npus, network.num_links
     pairs = [(a, b) for a in range(npus) for b in range(npus) if a != b]
@@ -62,7 +61,7 @@ def naive_optimum_ms(network: Topology, size: int) -> float:
 
 
 @given(network=topologies(most_npus=5))
-def test_it_is_the_optimum_of_all_flows(network: Topology) -> None:
+def test_it_is_the_optimum_of_all_flows(network):
     if network.num_npus * (network.num_npus - 1) * network.num_links > 400:
         return
     size = GIB * network.num_npus
@@ -72,7 +71,7 @@ def test_it_is_the_optimum_of_all_flows(network: Topology) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_symmetry_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_symmetry_changes_nothing(name, monkeypatch):
     """One source's flow for all, where all NPUs are alike."""
     size = GIB // 1000 * 1000 // 840 * 840
     first = fluid_ms(topology(*ALL[name]), "all-to-all", size)
@@ -82,7 +81,7 @@ def test_symmetry_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) ->
 
 @examples(20)
 @given(network=topologies(most_npus=10), data=st.data())
-def test_gather_and_scatter_are_maximum_flows(network: Topology, data: st.DataObject) -> None:
+def test_gather_and_scatter_are_maximum_flows(network, data):
     name = data.draw(st.sampled_from(("gather", "scatter")))
     root = data.draw(st.integers(0, network.num_npus - 1))
     shard = 1 << 30
@@ -104,7 +103,7 @@ def test_gather_and_scatter_are_maximum_flows(network: Topology, data: st.DataOb
     assert high * 1e3 * (1 - 1e-6) <= found + 1e-5 and found <= high * 1e3 * (1 + 1e-6) + latency
 
 
-def test_lengths_that_are_not_the_best_still_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lengths_that_are_not_the_best_still_bound(monkeypatch):
     """A solver that answers anything at all cannot make the bound wrong: only weaker."""
     network = topology("Ring 4 50 0, Ring 3 25 0")
     right = fluid_ms(network, "all-to-all")
@@ -117,7 +116,7 @@ def test_lengths_that_are_not_the_best_still_bound(monkeypatch: pytest.MonkeyPat
         assert 0 < fluid_ms(network, "all-to-all") <= right * (1 + 1e-9)
 
 
-def test_too_many_unknowns_leave_the_simple_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_unknowns_leave_the_simple_lengths(monkeypatch):
     network = topology("Mesh 4 50 0, Mesh 4 50 0")
     monkeypatch.setattr(MODULE, "MOST_UNKNOWNS", 10)
     what = make_collective("all-to-all", 16, GIB)
@@ -126,7 +125,7 @@ def test_too_many_unknowns_leave_the_simple_lengths(monkeypatch: pytest.MonkeyPa
     assert lower_bound(network, what, timing).time_ns == pytest.approx(20e6, rel=1e-6)  # by a cut
 
 
-def test_what_is_at_the_optimum_is_certified() -> None:
+def test_what_is_at_the_optimum_is_certified():
     """On a random graph, and on a torus of links of four speeds, where ports, cuts and volumes are loose."""
     torus = "Ring 4, Ring 4"
     whole, random = topology(torus), Random(1)

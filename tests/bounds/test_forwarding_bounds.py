@@ -19,7 +19,7 @@ from astra_tacos.synthesizer.columns.demand import Demands
 from astra_tacos.synthesizer.columns.programme import solve
 
 
-def gathering_ns(topology, size: int) -> float:
+def gathering_ns(topology, size):
     """The least time in which a flow of every NPU's shard to every other fits the links, where flows of one shard may overlap.
 
     Unknowns: by shard and NPU the flow on each link; by shard what each link carries, at least that of every flow; the time.
@@ -55,7 +55,7 @@ def gathering_ns(topology, size: int) -> float:
 
 @examples(5)
 @given(fabrics(3, latency_ns=0.0))
-def test_an_all_gathers_bound_is_the_optimum_of_flows(network) -> None:
+def test_an_all_gathers_bound_is_the_optimum_of_flows(network):
     """Where devices take in what they give out, trees of sends reach it; where they do not, they may not."""
     size = 1 << 30
     what = make_collective("all-gather", network.num_npus, size, 1, members=network.endpoints)
@@ -71,7 +71,7 @@ def test_an_all_gathers_bound_is_the_optimum_of_flows(network) -> None:
 @pytest.mark.parametrize("name", ["all-gather", "reduce-scatter", "all-reduce", "all-to-all", "broadcast", "reduce"])
 @examples(8)
 @given(topology=st.sampled_from(sorted(FABRICS)).map(FABRICS.get) | fabrics(4))
-def test_no_programme_beats_the_bound(topology, name: str) -> None:
+def test_no_programme_beats_the_bound(topology, name):
     what = make_collective(name, topology.num_npus, 1 << 40, 1, members=topology.endpoints)
     bound = bound_of(topology, what).time_ns
     solution = solve(Demands(topology, what, 0))
@@ -79,7 +79,7 @@ def test_no_programme_beats_the_bound(topology, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["all-gather", "reduce-scatter", "all-reduce", "all-to-all"])
-def test_two_levels_by_hand(name: str) -> None:
+def test_two_levels_by_hand(name):
     """Two pairs of NPUs, 100 GiB/s each, 50 GiB/s between the pairs. Gathered: half of everything comes over the slow link."""
     what = make_collective(name, 7, 1 << (38 if name == "all-gather" else 40), 1, members=[0, 1, 2, 3])
     expected = 1024 / 50 / (2 if name in ("all-gather", "reduce-scatter") else 1)
@@ -90,7 +90,7 @@ def test_two_levels_by_hand(name: str) -> None:
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("name", COLLECTIVES)
-def test_switches_that_nothing_reaches_change_no_bound(name: str) -> None:
+def test_switches_that_nothing_reaches_change_no_bound(name):
     """One switch has no links, another one only links to NPUs, over which nothing comes."""
     links = both_ways(*((npu, 3, 25.0, 100.0) for npu in range(3)))
     found = []

@@ -8,7 +8,6 @@ import os
 import re
 import shlex
 import subprocess
-from pathlib import Path
 
 import click
 import numpy as np
@@ -26,7 +25,7 @@ QUICK = "--synthesizer tacos --chunks-per-npu 1"
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def workspace(tmp_path_factory):
     """A directory with two networks and a run directory for each."""
     directory = tmp_path_factory.mktemp("cli")
     for name, text in (("net.yml", NETWORK), ("ring.yml", RING)):
@@ -36,11 +35,11 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def in_process(command: str):
+def in_process(command):
     return CliRunner().invoke(cli, command)
 
 
-def test_help_names_every_command() -> None:
+def test_help_names_every_command():
     text = in_process("--help").output
     for name, summary in COMMANDS.items():
         assert name in text
@@ -49,7 +48,7 @@ def test_help_names_every_command() -> None:
     assert "astra-tacos, version" in in_process("--version").output
 
 
-def test_help_shows_what_people_set_and_help_all_the_rest() -> None:
+def test_help_shows_what_people_set_and_help_all_the_rest():
     rare = {option for options in _RARE.values() for option in options.split()}
     for name in COMMANDS:
         command = cli.get_command(click.Context(cli), name)
@@ -65,7 +64,7 @@ def test_help_shows_what_people_set_and_help_all_the_rest() -> None:
 
 
 @pytest.mark.parametrize("name", ["pareto", "offload", "servers", "place", "endpoint", "fabric"])
-def test_a_former_name_is_answered_with_the_command_that_does_it(name: str, tmp_path: Path) -> None:
+def test_a_former_name_is_answered_with_the_command_that_does_it(name, tmp_path):
     done = run(f"{name} --help", cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     command = done.stderr.split("`")[1].removeprefix("astra-tacos ")
@@ -81,12 +80,12 @@ def test_a_former_name_is_answered_with_the_command_that_does_it(name: str, tmp_
         "plan --only-place --schedule": "--schedule is an option of `plan`, not of `plan --only-place`.",
     }.items(),
 )
-def test_options_of_another_mode_are_refused(arguments: str, message: str, tmp_path: Path) -> None:
+def test_options_of_another_mode_are_refused(arguments, message, tmp_path):
     done = run(arguments, cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"astra-tacos: error: {message}\n")
 
 
-def test_synthesize_prints_the_answer_in_one_screen(workspace: Path) -> None:
+def test_synthesize_prints_the_answer_in_one_screen(workspace):
     size = "--collective all-gather --size 64KiB"
     done = run(f"synthesize --network net.yml {size} --budget 100k", cwd=workspace)
     lines = done.stdout.splitlines()
@@ -97,7 +96,7 @@ def test_synthesize_prints_the_answer_in_one_screen(workspace: Path) -> None:
     assert ", verified" in lines[2] and "--output DIR" in done.stdout
 
 
-def test_synthesize_prints_the_certificate(workspace: Path) -> None:
+def test_synthesize_prints_the_certificate(workspace):
     size = "--collective all-gather --size 64KiB"
     done = run(f"synthesize --network net.yml {size} --budget 100k --verbose", cwd=workspace)
     assert done.returncode == 0
@@ -117,7 +116,7 @@ def test_synthesize_prints_the_certificate(workspace: Path) -> None:
     assert "--output DIR" in done.stdout
 
 
-def test_the_certificate_says_which_cut_binds(workspace: Path) -> None:
+def test_the_certificate_says_which_cut_binds(workspace):
     text = NETWORK.replace("25.0", "5.0")
     (workspace / "slow.yml").write_text(text)
     common = "--network slow.yml --collective all-gather --size 1MiB --chunks-per-npu 8"
@@ -129,7 +128,7 @@ def test_the_certificate_says_which_cut_binds(workspace: Path) -> None:
     assert "2 NPUs behind 2 links" in run("inspect slow --verbose", cwd=workspace).stdout
 
 
-def test_synthesize_as_json_is_one_object(workspace: Path) -> None:
+def test_synthesize_as_json_is_one_object(workspace):
     result = answer("synthesize --network ring.yml --size 1GB --seed 7 --output j", workspace)
     assert result["num_npus"] == 4
     assert result["collective"] == "all-reduce"
@@ -144,7 +143,7 @@ def test_synthesize_as_json_is_one_object(workspace: Path) -> None:
     assert stored.items() <= result.items()
 
 
-def test_the_same_command_gives_the_same_bytes(workspace: Path) -> None:
+def test_the_same_command_gives_the_same_bytes(workspace):
     """On another number of threads, in a process that has another order of sets."""
     for name, threads, start in (("one", "1", run), ("two", "2", run_process)):
         done = start(
@@ -166,13 +165,13 @@ def test_the_same_command_gives_the_same_bytes(workspace: Path) -> None:
         2: "synthesize --network none.yml --size 1MiB",
     }.items(),
 )
-def test_a_process_leaves_with_what_the_other_tests_see(workspace: Path, status: int, arguments: str) -> None:
+def test_a_process_leaves_with_what_the_other_tests_see(workspace, status, arguments):
     alone, here = run_process(f"{arguments}", cwd=workspace), run(arguments, cwd=workspace)
     assert (alone.returncode, alone.stdout, alone.stderr) == (status, here.stdout, here.stderr)
     assert here.returncode == status
 
 
-def test_a_search_says_when_the_wall_clock_cut_it_off(workspace: Path) -> None:
+def test_a_search_says_when_the_wall_clock_cut_it_off(workspace):
     command = "synthesize --network net.yml --size 1MiB --synthesizer tacos --trials 5 --time-limit 1e-9"
     found = answer(command, workspace)["search"]
     assert (found["candidates_tried"], found["cut_off_by_time_limit"], found["cut_off_by_budget"]) == (1, True, False)
@@ -183,7 +182,7 @@ def test_a_search_says_when_the_wall_clock_cut_it_off(workspace: Path) -> None:
 
 
 @pytest.mark.parametrize("collective", ["broadcast", "reduce"])
-def test_a_root_all_the_way_from_the_option_to_a_run(workspace: Path, collective: str) -> None:
+def test_a_root_all_the_way_from_the_option_to_a_run(workspace, collective):
     """The workload of All-Reduce nodes runs the rooted collective's traces, and takes the predicted time."""
     common = f"--network ring.yml --collective {collective} --chunks-per-npu 4 --link-model blocking"
     result = answer(f"synthesize {common} --size 1MiB --root 2 --output {collective}", workspace)
@@ -199,7 +198,7 @@ def test_a_root_all_the_way_from_the_option_to_a_run(workspace: Path, collective
 
 
 @pytest.mark.parametrize("target", ["net", "net/schedule.npz", "net/collective/all_reduce", "net/all_reduce.xml"])
-def test_verify_passes_all_that_was_written(workspace: Path, target: str) -> None:
+def test_verify_passes_all_that_was_written(workspace, target):
     done = run(f"verify {target} --json", cwd=workspace)
     assert done.returncode == 0, done.stdout + done.stderr
     result = json.loads(done.stdout)
@@ -210,7 +209,7 @@ def test_verify_passes_all_that_was_written(workspace: Path, target: str) -> Non
     assert "ok: all-reduce on 8 NPUs" in run(f"verify {target} {options}", cwd=workspace).stdout
 
 
-def test_verify_never_calls_ok_what_it_could_not_check(workspace: Path) -> None:
+def test_verify_never_calls_ok_what_it_could_not_check(workspace):
     steps = "".join(
         f'<gpu id="{npu}" i_chunks="0" o_chunks="2" s_chunks="0"><tb id="0" send="{1 - npu}" recv="{1 - npu}" chan="0">'
         + "".join(
@@ -238,7 +237,7 @@ def test_verify_never_calls_ok_what_it_could_not_check(workspace: Path) -> None:
         assert shown["proven"] is proven and shown["steps"] == {"s": 2, "r": 2} and shown["copies"] == 0
 
 
-def test_verify_lists_violations_and_leaves_with_1(workspace: Path) -> None:
+def test_verify_lists_violations_and_leaves_with_1(workspace):
     arrays = dict(np.load(workspace / "ring/schedule.npz"))
     arrays["start_ns"][3] += 1
     np.savez(workspace / "bad.npz", **arrays)
@@ -263,7 +262,7 @@ def test_verify_lists_violations_and_leaves_with_1(workspace: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", ["ring", "ring/schedule.npz", "ring/collective/all_reduce --network ring/network.yml"])
-def test_replay_agrees_with_the_prediction(workspace: Path, arguments: str) -> None:
+def test_replay_agrees_with_the_prediction(workspace, arguments):
     predicted = read_json(workspace / "ring/result.json")["predicted_ns"]
     result = answer(f"replay {arguments}", workspace)
     assert len(result["finish_ns"]) == 4
@@ -282,7 +281,7 @@ def test_replay_agrees_with_the_prediction(workspace: Path, arguments: str) -> N
         "net/all_reduce.xml": "all-reduce",
     }.items(),
 )
-def test_inspect(workspace: Path, target: str, expected: str) -> None:
+def test_inspect(workspace, target, expected):
     done = run(f"inspect {target} --verbose", cwd=workspace)
     assert done.returncode == 0, done.stderr
     assert expected in done.stdout
@@ -310,7 +309,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("arguments", "expected"), BAD.items())
-def test_bad_input_is_one_line_and_exit_2(workspace: Path, arguments: str, expected: str) -> None:
+def test_bad_input_is_one_line_and_exit_2(workspace, arguments, expected):
     precious = workspace / "precious"
     precious.mkdir(exist_ok=True)
     (precious / "text.txt").write_text("mine")
@@ -327,13 +326,13 @@ def test_bad_input_is_one_line_and_exit_2(workspace: Path, arguments: str, expec
     assert sorted(workspace.rglob("*")) == before
 
 
-def test_a_reader_that_stops_is_no_error(workspace: Path) -> None:
+def test_a_reader_that_stops_is_no_error(workspace):
     command = f"{shlex.join(PROGRAM)} inspect net.yml | head -c 1"
     done = subprocess.run(command, shell=True, cwd=workspace, capture_output=True, text=True, check=False)
     assert done.stderr == ""
 
 
-def test_every_network_of_astra_sim(astra_sim_inputs: Path, tmp_path: Path) -> None:
+def test_every_network_of_astra_sim(astra_sim_inputs, tmp_path):
     collectives = itertools.cycle(("all-reduce", "all-gather", "reduce-scatter"))
     for network, collective in zip(sorted((astra_sim_inputs / "network").glob("*.yml")), collectives, strict=False):
         output = tmp_path / network.stem / collective
@@ -348,7 +347,7 @@ def test_every_network_of_astra_sim(astra_sim_inputs: Path, tmp_path: Path) -> N
         assert in_process(f"verify {output}").exit_code == 0
 
 
-def test_a_network_whose_name_is_not_utf8(tmp_path: Path) -> None:
+def test_a_network_whose_name_is_not_utf8(tmp_path):
     """Its bytes are escapes in what is written, which is then read as any other."""
     name = os.fsdecode(b"n\xff.yml")
     (tmp_path / name).write_text("topology: [ Ring ]\nnpus_count: [ 4 ]\nbandwidth: [ 50 ]\nlatency: [ 500 ]\n")

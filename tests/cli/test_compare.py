@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from astra_tacos.cli.main import cli
 from astra_tacos.cli.shared.options import Sizes
@@ -24,25 +24,25 @@ KIB, MIB = 1 << 10, 1 << 20
 
 
 @pytest.fixture
-def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def network(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "ring.yml").write_text(RING)
     return "ring.yml"
 
 
 @pytest.fixture
-def proud(monkeypatch: pytest.MonkeyPatch) -> str:
+def proud(monkeypatch):
     """A synthesizer that refuses every network."""
     entry = replace(SYNTHESIZERS["tacos"], refusal=lambda *_: "wants another network")
     monkeypatch.setitem(SYNTHESIZERS, "proud", entry)
     return "proud"
 
 
-def compare(options: str) -> Result:
+def compare(options):
     return CliRunner().invoke(cli, f"compare --max-sends 2000 --trials 2 {options}")
 
 
-def test_who_stays_out_of_auto_is_compared_only_by_name(network: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_stays_out_of_auto_is_compared_only_by_name(network, monkeypatch):
     monkeypatch.setitem(SYNTHESIZERS, "shy", replace(SYNTHESIZERS["ring"], in_auto=False))
     common = f"--network {network} --sizes 64KiB --json"
     for names, expected in ("", set(auto_synthesizers()) - {"shy"}), ("--synthesizers shy,auto", {"shy", "auto"}):
@@ -50,7 +50,7 @@ def test_who_stays_out_of_auto_is_compared_only_by_name(network: str, monkeypatc
         assert {row["synthesizer"] for row in rows} == expected | {NATIVE}
 
 
-def test_table_csv_and_json_agree_and_show_refusals(network: str, proud: str) -> None:
+def test_table_csv_and_json_agree_and_show_refusals(network, proud):
     common = f"--network {network} --collective all-gather --sizes 64KiB:1MiB --synthesizers tacos,{proud},auto"
     done = compare(f"{common} --csv out/rows.csv")
     assert done.exit_code == 0, done.output
@@ -87,7 +87,7 @@ def test_table_csv_and_json_agree_and_show_refusals(network: str, proud: str) ->
     assert [row["time_ns"] for row in printed["rows"]] == [int(row["time_ns"]) if row["time_ns"] else None for row in rows]
 
 
-def test_output_directory_and_reproducible_figures(network: str) -> None:
+def test_output_directory_and_reproducible_figures(network):
     for name in ("one", "two"):
         done = compare(f"--network {network} --sizes 64KiB,1MiB --synthesizers tacos --output {name}")
         assert done.exit_code == 0, done.output
@@ -99,7 +99,7 @@ def test_output_directory_and_reproducible_figures(network: str) -> None:
     assert Path("x.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_sizes_out_of_reach_are_refusals_too(network: str) -> None:
+def test_sizes_out_of_reach_are_refusals_too(network):
     done = compare(f"--network {network} --sizes 2,1MiB --synthesizers tacos --json")
     rows = [row for row in json.loads(done.output)["rows"] if row["synthesizer"] == "tacos"]
     assert "2 bytes in 4 chunks" in rows[0]["refusal"]
@@ -109,7 +109,7 @@ def test_sizes_out_of_reach_are_refusals_too(network: str) -> None:
     assert compare(f"--network {network} --sizes 2 --synthesizers tacos --plot none.svg").exit_code == 0
 
 
-def test_every_schedule_is_checked_unless_told_otherwise(network: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_schedule_is_checked_unless_told_otherwise(network, monkeypatch):
     def breaks(*arguments):
         schedule = entry.make(*arguments)
         return replace(schedule, start_ns=schedule.start_ns + 1)
@@ -130,7 +130,7 @@ def test_every_schedule_is_checked_unless_told_otherwise(network: str, monkeypat
         "1KiB:20KiB,7": (7, 1024, 4096, 16384),
     }.items(),
 )
-def test_sizes(text: str, expected: tuple[int, ...]) -> None:
+def test_sizes(text, expected):
     assert Sizes().convert(text, None, None) == expected
 
 
@@ -146,14 +146,14 @@ def test_sizes(text: str, expected: tuple[int, ...]) -> None:
         "--sizes 1MiB --plot figure.bmp": "figure.bmp: expected a name that ends in .svg, .pdf, .png",
     }.items(),
 )
-def test_bad_options(network: str, arguments: str, expected: str) -> None:
+def test_bad_options(network, arguments, expected):
     done = compare(f"--network {network} {arguments}")
     assert done.exit_code != 0
     assert expected in done.output + str(done.exception)
     assert [path.name for path in Path().iterdir()] == [network]
 
 
-def test_a_directory_with_tables_of_others_stays_as_it_is(network: str, tmp_path: Path) -> None:
+def test_a_directory_with_tables_of_others_stays_as_it_is(network, tmp_path):
     common = f"--network {network} --sizes 64KiB --synthesizers ring --output out"
     (tmp_path / "out").mkdir()
     mine = tmp_path / "out/compare.csv"
@@ -169,8 +169,8 @@ def test_a_directory_with_tables_of_others_stays_as_it_is(network: str, tmp_path
     assert str(root.exception) == "/: is the root directory, which cannot be replaced: choose another output"
 
 
-def test_files_appear_together_or_not_at_all(network: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*arguments: object) -> None:
+def test_files_appear_together_or_not_at_all(network, tmp_path, monkeypatch):
+    def full(*arguments):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("astra_tacos.report.compare_rows.write_json", full)
@@ -180,10 +180,8 @@ def test_files_appear_together_or_not_at_all(network: str, tmp_path: Path, monke
     assert [path.name for path in tmp_path.iterdir()] == [network]
 
 
-def test_networks_with_too_many_sends_to_list_are_refused_before_the_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def build(*arguments: object, **options: object) -> None:
+def test_networks_with_too_many_sends_to_list_are_refused_before_the_work(tmp_path, monkeypatch):
+    def build(*arguments, **options):
         raise AssertionError("the topology was built")
 
     monkeypatch.setattr("astra_tacos.network.composition.build_topology", build)

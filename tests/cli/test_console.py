@@ -21,17 +21,17 @@ EVIL = "a\x1b]0;owned\x07\x1b[2J\r\u202eb\u200bc\u2028d\x9b1m\udcff"
 NETWORK = "topology: [ Ring ]\nnpus_count: [ 4 ]\nbandwidth: [ 50.0 ]\nlatency: [ 500.0 ] # \u00e4\u00f6\u00fc\n"
 
 
-def run(command: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[bytes]:
+def run(command, cwd, **environment):
     arguments = [*PROGRAM, *shlex.split(command)]
     return subprocess.run(arguments, cwd=cwd, capture_output=True, check=False, env=os.environ | environment)
 
 
-def harmless(text: str) -> bool:
+def harmless(text):
     return all(unicodedata.category(char)[0] not in "CZ" or char in " \n" for char in text)
 
 
 @given(st.text(st.characters()))
-def test_no_character_but_those_that_are_seen_gets_through(text: str) -> None:
+def test_no_character_but_those_that_are_seen_gets_through(text):
     shown = printable(text)
     assert harmless(shown) and "\n" not in shown
     shown.encode()
@@ -39,7 +39,7 @@ def test_no_character_but_those_that_are_seen_gets_through(text: str) -> None:
         assert shown == text
 
 
-def test_tables_rows_and_lines(capsys: pytest.CaptureFixture[str]) -> None:
+def test_tables_rows_and_lines(capsys):
     print_rows([(EVIL, EVIL)])
     print_table(EVIL, (EVIL, "b"), [(EVIL, "[bold]1[/bold]")])
     echo(f"{EVIL}\n{EVIL}")
@@ -58,7 +58,7 @@ def test_tables_rows_and_lines(capsys: pytest.CaptureFixture[str]) -> None:
         "lint --network NAME.yml --workload NAME --system NAME",
     ],
 )
-def test_names_of_files_do_nothing(tmp_path: Path, command: str) -> None:
+def test_names_of_files_do_nothing(tmp_path, command):
     name = "a\x1b]0;owned\x07\x1b[2J\r\u202eb"
     (tmp_path / f"{name}.yml").write_text(NETWORK, encoding="utf-8")
     done = run(command.replace("NAME", shlex.quote(name)), cwd=tmp_path)
@@ -76,7 +76,7 @@ def test_names_of_files_do_nothing(tmp_path: Path, command: str) -> None:
         {"LANG": "de_DE.ISO-8859-1"},
     ],
 )
-def test_other_locales_read_and_print_the_same(tmp_path: Path, locale: dict[str, str]) -> None:
+def test_other_locales_read_and_print_the_same(tmp_path, locale):
     name = "n\u00e4tz\u202e.yml"
     (tmp_path / name).write_text(NETWORK, encoding="utf-8")
     done = run(f"inspect {name}", cwd=tmp_path, PYTHONUTF8="0", **locale)
@@ -88,7 +88,7 @@ def test_other_locales_read_and_print_the_same(tmp_path: Path, locale: dict[str,
     assert len(done.stderr.splitlines()) == 1 and b"no such file" in done.stderr
 
 
-def test_files_are_written_in_utf_8_whatever_the_locale(tmp_path: Path) -> None:
+def test_files_are_written_in_utf_8_whatever_the_locale(tmp_path):
     (tmp_path / "n\u00e4tz.yml").write_text(NETWORK, encoding="utf-8")
     command = "synthesize --network n\u00e4tz.yml --size 1MB --synthesizer ring --output"
     for output, environment in (("here", {}), ("there", {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"})):
@@ -102,21 +102,21 @@ def test_files_are_written_in_utf_8_whatever_the_locale(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.name != "posix", reason="closes streams by a shell")
 @pytest.mark.parametrize("closed", (">&-", "2>&-", ">&- 2>&-"))
-def test_a_closed_stream_ends_no_command(tmp_path: Path, closed: str) -> None:
+def test_a_closed_stream_ends_no_command(tmp_path, closed):
     (tmp_path / "net.yml").write_text(NETWORK, "utf-8")
     command = f"{shlex.join(PROGRAM)} inspect net.yml {closed}"
     done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, check=False)
     assert (done.returncode, b"Traceback" in done.stderr) == (0, False)
 
 
-def test_an_error_that_nobody_can_read_has_its_exit_code(tmp_path: Path) -> None:
+def test_an_error_that_nobody_can_read_has_its_exit_code(tmp_path):
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full")
     with Path("/dev/full").open("w") as full:
         assert subprocess.run([*PROGRAM, "inspect", "nofile"], cwd=tmp_path, stderr=full, check=False).returncode == 2
 
 
-def test_long_errors_are_shortened_in_the_middle(capsys: pytest.CaptureFixture[str]) -> None:
+def test_long_errors_are_shortened_in_the_middle(capsys):
     for message, expected in (
         ("n.yml: " + "ab " * 999 + "expected less", 580),
         ("trials: found " + "9" * 300 + ", expected less", 90),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 from helpers.networks import topology
 from helpers.schedules import schedule
 
@@ -17,18 +17,18 @@ from astra_tacos.export.run_directory import write_run_directory
 
 
 @pytest.fixture
-def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def saved(tmp_path, monkeypatch):
     """A run directory `run` in the current directory."""
     monkeypatch.chdir(tmp_path)
     write_run_directory(schedule(topology("ring8")), "run")
     return tmp_path
 
 
-def export(arguments: str) -> Result:
+def export(arguments):
     return CliRunner().invoke(cli, f"export {arguments}")
 
 
-def fails(capsys: pytest.CaptureFixture[str], arguments: str) -> tuple[object, str]:
+def fails(capsys, arguments):
     """Exit code of a command that prints nothing but one line on standard error, and that line."""
     with pytest.raises(SystemExit) as ended:
         main(f"export {arguments}".split())
@@ -37,7 +37,7 @@ def fails(capsys: pytest.CaptureFixture[str], arguments: str) -> tuple[object, s
     return ended.value.code, err
 
 
-def test_help_lists_formats_and_options() -> None:
+def test_help_lists_formats_and_options():
     text = " ".join(export("--help").output.split())
     for name, exporter in EXPORTERS.items():
         assert exporter.summary in text
@@ -46,7 +46,7 @@ def test_help_lists_formats_and_options() -> None:
 
 @pytest.mark.parametrize("name", EXPORTERS)
 @pytest.mark.parametrize("source", ["run", "run/schedule.npz"])
-def test_every_format_from_a_directory_and_from_a_file(saved: Path, source: str, name: str) -> None:
+def test_every_format_from_a_directory_and_from_a_file(saved, source, name):
     done = export(f"{source} --format {name} -o out")
     assert done.exit_code == 0 and "out" in done.output
     assert (saved / "out").is_file() == (EXPORTERS[name].writes == "file")
@@ -56,7 +56,7 @@ def test_every_format_from_a_directory_and_from_a_file(saved: Path, source: str,
 
 
 @pytest.mark.parametrize("name", EXPORTERS)
-def test_without_a_path_the_name_is_the_collectives(saved: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_path_the_name_is_the_collectives(saved, name, capsys):
     assert export(f"run --format {name}").exit_code == 0
     path = f"all_reduce{EXPORTERS[name].suffix}"
     assert sorted(entry.name for entry in saved.iterdir()) == sorted(["run", path])
@@ -64,7 +64,7 @@ def test_without_a_path_the_name_is_the_collectives(saved: Path, name: str, caps
     assert fails(capsys, f"run --format {name}") == (2, error)
 
 
-def test_what_is_written_is_what_synthesize_writes(saved: Path) -> None:
+def test_what_is_written_is_what_synthesize_writes(saved):
     assert export("run --format run-directory -o again").exit_code == 0
     files = [path.relative_to("run") for path in Path("run").rglob("*") if path.is_file()]
     assert files and len(files) == sum(path.is_file() for path in Path("again").rglob("*"))
@@ -72,7 +72,7 @@ def test_what_is_written_is_what_synthesize_writes(saved: Path) -> None:
     assert CliRunner().invoke(cli, ["verify", "again"]).exit_code == 0
 
 
-def test_options(saved: Path) -> None:
+def test_options(saved):
     text = export("run --format chakra -o a -O link-order=serial -O first-tag=9 --verbose").output
     assert "note" in text and "link order 'serial' is not that of the timing model" in text
     assert export("run --format chakra -o b").exit_code == 0
@@ -92,7 +92,7 @@ def test_options(saved: Path) -> None:
         "run --format chakra -o run": "run: exists and is not a chakra directory of astra_tacos",
     }.items(),
 )
-def test_bad_input_is_one_line_and_exit_2(saved: Path, arguments: str, expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_is_one_line_and_exit_2(saved, arguments, expected, capsys):
     write_run_directory(schedule(topology("ring8"), "broadcast"), "rooted")
     before = sorted(saved.rglob("*"))
     code, error = fails(capsys, f"{arguments}")
@@ -101,7 +101,7 @@ def test_bad_input_is_one_line_and_exit_2(saved: Path, arguments: str, expected:
 
 
 @pytest.mark.parametrize("name", EXPORTERS)
-def test_illegal_schedules_are_refused_with_1(saved: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_illegal_schedules_are_refused_with_1(saved, name, capsys):
     arrays = dict(np.load("run/schedule.npz"))
     arrays["start_ns"] = arrays["start_ns"] - 1
     np.savez("bad.npz", **arrays)

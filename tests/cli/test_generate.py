@@ -17,11 +17,11 @@ SMALL = "--layers 4 --hidden 64 --heads 8 --sequence 64 --vocab 512"
 
 
 @pytest.fixture(autouse=True)
-def started_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def started_elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def test_its_run_is_linted_and_replayed_at_once() -> None:
+def test_its_run_is_linted_and_replayed_at_once():
     write_network(Path("n.yml"), "Ring 4", "Switch 4")
     arguments = f"generate --output run --network n.yml --dp 4 --tp 2 --pp 2 --ep 2 --experts 4 --top-k 2 {SMALL}"
     status, out, err = invoke(arguments)
@@ -33,7 +33,7 @@ def test_its_run_is_linted_and_replayed_at_once() -> None:
     assert status == 0 and out.startswith("nothing found")
 
 
-def test_answers_carry_the_error_of_the_network() -> None:
+def test_answers_carry_the_error_of_the_network():
     write_network(Path("n.yml"), "Ring 4")
     Path("n.yml").write_text("astra_tacos: { error: 0.063 }\n" + Path("n.yml").read_text())
     _, out, _ = invoke(f"generate --output run --network n.yml --dp 4 {SMALL}")
@@ -51,7 +51,7 @@ def test_answers_carry_the_error_of_the_network() -> None:
     assert answer(arguments)["network_error"] == 0.063
 
 
-def test_a_published_model_and_what_changes_it() -> None:
+def test_a_published_model_and_what_changes_it():
     arguments = "generate --output run --model mixtral-8x7b --dp 2 --ep 2 --sequence 128 --layers 2"
     made = answer(arguments)
     model = made["step"]["model"]
@@ -62,7 +62,7 @@ def test_a_published_model_and_what_changes_it() -> None:
 
 
 @pytest.mark.parametrize("name", [path.name for path in sorted(SHIPPED.iterdir()) if path.is_dir()])
-def test_the_shipped_workloads_are_generated_as_their_readme_says(name: str) -> None:
+def test_the_shipped_workloads_are_generated_as_their_readme_says(name):
     readme = (SHIPPED / "README.md").read_text().replace("\\\n", " ")
     command = re.search(rf"astra-tacos (generate --output configs/workload/{name} .*)", readme)
     assert command
@@ -101,13 +101,13 @@ def test_the_shipped_workloads_are_generated_as_their_readme_says(name: str) -> 
         ("--dp 2 --layers 4", "Missing option '--hidden' (or '--model')."),
     ],
 )
-def test_bad_input_gets_one_line(more: str, message: str) -> None:
+def test_bad_input_gets_one_line(more, message):
     write_network(Path("n.yml"), "Ring 4")
     assert invoke(f"generate --output run {more}") == (BAD_INPUT, "", f"astra-tacos: error: {message}\n")
     assert [path.name for path in Path().iterdir()] == ["n.yml"]
 
 
-def test_a_large_run_is_compact_and_replayed() -> None:
+def test_a_large_run_is_compact_and_replayed():
     write_network(Path("n.yml"), "FullyConnected 8", "Ring 4", "Switch 64")
     sizes = "--layers 4 --hidden 128 --heads 8 --sequence 512 --vocab 512 --batch 2 --micro-batches 2"
     command = f"generate --output run --dp 64 --tp 8 --pp 4 --order tp,pp,dp {sizes} --network n.yml"
@@ -132,7 +132,7 @@ def test_a_large_run_is_compact_and_replayed() -> None:
     assert status == BAD_INPUT and err.startswith("astra-tacos: error: run: ")
 
 
-def test_a_compact_run_is_written_rank_by_rank() -> None:
+def test_a_compact_run_is_written_rank_by_rank():
     write_network(Path("n.yml"), "FullyConnected 4", "Ring 2", "Switch 4")
     command = f"generate --output run --dp 4 --tp 4 --pp 2 --order tp,pp,dp {SMALL} --micro-batches 2 --network n.yml --compact"
     assert invoke(command)[0] == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 from helpers.command import invoke, read_json
@@ -18,23 +17,23 @@ FINE = RunFiles("comp 0 | comp 0")
 BROKEN = RunFiles([[coll(id, group=9) for id in range(700)], [comp(0, [7])]], system="boost-mode: 1")
 
 
-def lint(run: RunFiles, folder: Path, more: str = "") -> tuple[int, str, str]:
+def lint(run, folder, more=""):
     run.write(folder)
     return invoke(f"lint --workload workload/w --system system.json --network network.yml {more}")
 
 
 @pytest.fixture(autouse=True)
-def started_in_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def started_in_the_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def test_nothing_found(tmp_path: Path) -> None:
+def test_nothing_found(tmp_path):
     status, out, err = lint(FINE, tmp_path)
     assert (status, err) == (0, "")
     assert out == "nothing found in 2 ranks of 2 nodes on 2 NPUs, congestion-aware\n"
 
 
-def test_the_first_finding_of_a_code(tmp_path: Path) -> None:
+def test_the_first_finding_of_a_code(tmp_path):
     status, out, _ = lint(BROKEN, tmp_path)
     assert status == CHECK_FAILED
     assert all(len(line) <= 100 for line in out.splitlines())
@@ -49,7 +48,7 @@ def test_the_first_finding_of_a_code(tmp_path: Path) -> None:
     assert words.endswith("in 2 ranks of 701 nodes on 2 NPUs, congestion-aware; --explain D01 says more about D01")
 
 
-def test_json(tmp_path: Path) -> None:
+def test_json(tmp_path):
     status, out, _ = lint(BROKEN, tmp_path, "--json")
     findings = json.loads(out)
     assert status == CHECK_FAILED and len(findings) == 702
@@ -65,7 +64,7 @@ def test_json(tmp_path: Path) -> None:
     }
 
 
-def test_files_that_are_not_there_are_findings(tmp_path: Path) -> None:
+def test_files_that_are_not_there_are_findings(tmp_path):
     status, out, err = invoke("lint --workload w --system s.json --network n.yml")
     assert (status, err) == (CHECK_FAILED, "")
     assert re.findall(r"^(F\d\d) error +(\S+):", out, re.M) == [("F01", "n.yml"), ("F02", "s.json"), ("F06", "w.0.et")]
@@ -75,20 +74,20 @@ def test_files_that_are_not_there_are_findings(tmp_path: Path) -> None:
     ("more", "says"),
     {"--backend garnet": "garnet", "--directory nowhere": "nowhere", "--explain Z99": "No such code: Z99"}.items(),
 )
-def test_bad_options(tmp_path: Path, more: str, says: str) -> None:
+def test_bad_options(tmp_path, more, says):
     status, _, err = lint(FINE, tmp_path, more)
     assert status == BAD_INPUT and says in err
 
 
 @pytest.mark.parametrize("code", CHECKS)
-def test_explain(code: str) -> None:
+def test_explain(code):
     status, out, _ = invoke(f"lint --explain {code.lower()}")
     assert status == 0
     assert out.startswith(f"{code}, {CHECKS[code].severity}: {CHECKS[code].title}\n\n")
     assert "\nRemedy: " in out and max(map(len, out.splitlines())) <= 100
 
 
-def test_list() -> None:
+def test_list():
     status, out, _ = invoke("lint --list")
     assert status == 0
     codes, steps = out.split("\n\nsteps of --fix:\n")
@@ -99,12 +98,12 @@ def test_list() -> None:
 FAULTY = RunFiles("comp 0 [9]; coll 1 group=7 | coll 1 group=7", system="boost-mode: 0")
 
 
-def arguments(folder: Path) -> str:
+def arguments(folder):
     FAULTY.write(folder)
     return "--workload workload/w --system system.json --network network.yml --output out"
 
 
-def test_the_first_change_of_each_step(tmp_path: Path) -> None:
+def test_the_first_change_of_each_step(tmp_path):
     status, out, err = invoke(f"lint --fix {arguments(tmp_path)}", tmp_path)
     assert (status, err) == (0, "")
     words = " ".join(out.split())
@@ -114,19 +113,19 @@ def test_the_first_change_of_each_step(tmp_path: Path) -> None:
     assert "group 7 of ranks 0, 1 added" in out
 
 
-def test_json_is_what_the_file_says(tmp_path: Path) -> None:
+def test_json_is_what_the_file_says(tmp_path):
     status, out, _ = invoke(f"lint --fix {arguments(tmp_path)} --json", tmp_path)
     assert status == 0 and json.loads(out) == read_json(tmp_path / "out/repair.json")
 
 
-def test_a_step_that_is_switched_off(tmp_path: Path) -> None:
+def test_a_step_that_is_switched_off(tmp_path):
     status, out, err = invoke(f"lint --fix {arguments(tmp_path)} --without dangling-dependencies", tmp_path)
     assert (status, out) == (2, "") and err.count("\n") == 1
     assert "cannot be repaired: D01: w.0.et node 0: depends on a node that does not exist" in err
     assert not (tmp_path / "out").exists()
 
 
-def test_the_former_command_names_the_one_that_replaces_it(tmp_path: Path) -> None:
+def test_the_former_command_names_the_one_that_replaces_it(tmp_path):
     for removed in ("repair --list", f"repair {arguments(tmp_path)}", "repair --help"):
         status, out, err = invoke(removed, tmp_path)
         assert (status, out) == (2, "") and err.count("\n") == 1
@@ -134,14 +133,14 @@ def test_the_former_command_names_the_one_that_replaces_it(tmp_path: Path) -> No
     assert not (tmp_path / "out").exists()
 
 
-def test_options_of_a_repair_need_fix_and_fix_an_output(tmp_path: Path) -> None:
+def test_options_of_a_repair_need_fix_and_fix_an_output(tmp_path):
     given = arguments(tmp_path)
     assert "--output, --ranks and --without are for --fix" in invoke(f"lint {given}", tmp_path)[2]
     status, _, err = invoke(f"lint --fix {given.removesuffix('--output out')}", tmp_path)
     assert status == 2 and "Missing option '--output'" in err
 
 
-def test_another_directory_is_not_replaced(tmp_path: Path) -> None:
+def test_another_directory_is_not_replaced(tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out/mine.txt").write_text("keep")
     status, _, err = invoke(f"lint --fix {arguments(tmp_path)}", tmp_path)

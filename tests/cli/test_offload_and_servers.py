@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import click
 import pytest
@@ -11,20 +10,20 @@ from helpers.command import answer, read_json
 from helpers.command import run as run_in
 
 
-def run(directory: Path, command: str):
+def run(directory, command):
     return run_in(command, cwd=directory)
 
 
 STAR = "topology: [ Switch ]\nnpus_count: [ 8 ]\nbandwidth: [ 100 ]\nlatency: [ 500 ]\nastra_tacos: { reducing: all }\n"
 
 
-def star(directory: Path) -> Path:
+def star(directory):
     path = directory / "star.yml"
     path.write_text(STAR)
     return path
 
 
-def test_hosts_against_the_network(tmp_path: Path) -> None:
+def test_hosts_against_the_network(tmp_path):
     network = star(tmp_path)
     rows = answer(f"compare --offload --network {network} --npus 2,4,8 --sizes 16MiB")["rows"]
     assert [(row["npus"], round(row["gain"], 2)) for row in rows] == [
@@ -35,7 +34,7 @@ def test_hosts_against_the_network(tmp_path: Path) -> None:
     assert all(row["network_bound_ns"] <= row["network_ns"] * 1.005 for row in rows)
 
 
-def test_what_is_written_has_a_rank_that_adds(tmp_path: Path) -> None:
+def test_what_is_written_has_a_rank_that_adds(tmp_path):
     network, out = star(tmp_path), tmp_path / "out"
     options = f"--synthesizer in-network --chunks-per-npu 2 --output {out}"
     result = run(tmp_path, f"synthesize --network {network} --size 1MiB {options}")
@@ -46,7 +45,7 @@ def test_what_is_written_has_a_rank_that_adds(tmp_path: Path) -> None:
     assert "reducing" in run(tmp_path, f"inspect {network}").stdout
 
 
-def test_the_crossover_of_servers(tmp_path: Path) -> None:
+def test_the_crossover_of_servers(tmp_path):
     result = run(
         tmp_path,
         "compare --workers 4 --servers 0:2 --size 4MiB --chunks-per-npu 32 --box 4 --json",
@@ -60,7 +59,7 @@ def test_the_crossover_of_servers(tmp_path: Path) -> None:
     assert "dedicated servers alone win from 3 on" in text.stdout and "servers above racks" in text.stdout
 
 
-def test_helpers(tmp_path: Path) -> None:
+def test_helpers(tmp_path):
     network = tmp_path / "switch.yml"
     network.write_text(STAR.split("astra_tacos")[0].replace("8", "6"))
     out = tmp_path / "out"
@@ -79,19 +78,19 @@ def test_helpers(tmp_path: Path) -> None:
         "compare --offload --npus 2:1": "from the lower to the higher",
     }.items(),
 )
-def test_bad_options(arguments: str, message: str, tmp_path: Path) -> None:
+def test_bad_options(arguments, message, tmp_path):
     result = run(tmp_path, f"{arguments} --network {star(tmp_path)}")
     assert result.returncode == 2 and message in result.stderr
 
 
-def test_bad_numbers_of_servers(tmp_path: Path) -> None:
+def test_bad_numbers_of_servers(tmp_path):
     assert "--racks and --uplink go together" in run(tmp_path, "compare --servers --racks 4").stderr
     assert "expected at most 28" in run(tmp_path, "compare --workers 100 --servers 60").stderr
     assert "bandwidth[0] is nan" in run(tmp_path, "compare --servers --bandwidth nan").stderr
 
 
 @pytest.mark.parametrize("text", ["3,3", "1:4,4"])
-def test_numbers_that_are_given_twice_are_refused(text: str) -> None:
+def test_numbers_that_are_given_twice_are_refused(text):
     from astra_tacos.cli.shared.options import Counts
 
     with pytest.raises(click.BadParameter, match="after the same number, expected each number once"):
@@ -99,6 +98,6 @@ def test_numbers_that_are_given_twice_are_refused(text: str) -> None:
     assert Counts().convert("1:3,5", None, None) == (1, 2, 3, 5)
 
 
-def test_a_box_that_is_too_fast_is_refused_with_the_limit(tmp_path: Path) -> None:
+def test_a_box_that_is_too_fast_is_refused_with_the_limit(tmp_path):
     done = run(tmp_path, "compare --servers --box 1e308")
     assert done.returncode == 2 and "--box: found 1e+308, expected a number above 0 and below 1,000,000" in done.stderr

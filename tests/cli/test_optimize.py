@@ -36,14 +36,14 @@ FEWER = {" --refine": " --refine-steps 1", "sweep splits.yml": " --workers 1"}
 
 
 @pytest.fixture(autouse=True)
-def started_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def started_elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "configs").symlink_to(REPOSITORY / "configs")
     for name, text in LIBRA.items():
         (tmp_path / name).write_text(text)
 
 
-def test_json_of_libras_files() -> None:
+def test_json_of_libras_files():
     result = answer(f"{COMMAND} --total-bandwidth 100 --refine --chunks-per-npu 2 --output best.yml")
     best, equal = (result["splits"][name] for name in ("best", "equal shares"))
     # Two demands in a dimension each: bandwidths as the square roots of their bytes (4 x 4 MB, and 2 x 2 MB).
@@ -59,7 +59,7 @@ def test_json_of_libras_files() -> None:
     assert split == pytest.approx(refined["bandwidth_gbps"]) and shape.blocks == ("Ring", "Switch")
 
 
-def test_tables() -> None:
+def test_tables():
     status, out, _ = invoke(
         f"{COMMAND} --budget-cost 50000 --objective time-cost --constraint 'total >= 20' --refine --refine-steps 1 --verbose",
     )
@@ -75,7 +75,7 @@ def test_tables() -> None:
     assert re.search(r"gain over best by bytes +1\.\d{3} x", out)
 
 
-def test_a_run_of_astra_sim() -> None:
+def test_a_run_of_astra_sim():
     workload = "configs/workload/transformer_16"
     files = f"--workload {workload}/workload/w --system {workload}/system.json"
     command = f"optimize --network configs/network/hetero_3d_16npus.yml {files}"
@@ -89,7 +89,7 @@ def test_a_run_of_astra_sim() -> None:
     assert status == BAD_INPUT and "pg_name '1', expected a group of no file (--comm-group)" in err
 
 
-def test_the_tutorial() -> None:
+def test_the_tutorial():
     text = (REPOSITORY / "docs/optimize.md").read_text()
     blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
     commands = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
@@ -136,7 +136,7 @@ def test_the_tutorial() -> None:
         "--system s.json --total-bandwidth 10": "--system, --comm-group and --remote-memory are for traces",
     }.items(),
 )
-def test_bad_options(arguments: str, message: str) -> None:
+def test_bad_options(arguments, message):
     status, out, err = invoke(f"{COMMAND} {arguments}")
     assert (status, out) == (BAD_INPUT, "") and message in err and err.count("\n") == 1
 
@@ -152,19 +152,19 @@ def test_bad_options(arguments: str, message: str) -> None:
         (COMMAND.replace("w.txt", "none.txt") + " --total-bandwidth 9", "none.txt: cannot be read"),
     ],
 )
-def test_missing_options_and_files(command: str, message: str) -> None:
+def test_missing_options_and_files(command, message):
     status, _, err = invoke(command)
     assert status == BAD_INPUT and message in err and err.count("\n") == 1
 
 
-def test_help_is_light() -> None:
+def test_help_is_light():
     code = "import atexit, sys\nfrom astra_tacos.cli.main import main\natexit.register(lambda: print(*sys.modules))\n"
     code += "main(['optimize', '--help'])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert "--refine" in out and not {"numpy", "scipy", "numba", "yaml", "rich"} & set(out.split())
 
 
-def test_replays_of_the_whole_step() -> None:
+def test_replays_of_the_whole_step():
     """Splits by replays of classes are those by replays of all ranks, and a split takes what `replay` says of its network."""
     write_network(Path("net.yml"), "FullyConnected 4", "Ring 2", "Switch 4")
     sizes = "--dp 4 --tp 4 --pp 2 --order tp,pp,dp --layers 4 --hidden 512 --heads 8 --sequence 128 --vocab 512 --micro-batches 2"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-from pathlib import Path
 
 import pytest
 from helpers.command import answer, options_of, run
@@ -14,7 +13,7 @@ QUICK = "--synthesizer tacos --trials 1 --chunks-per-npu 1"
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     for name, block, size in (("torus", "Ring, Ring", "3, 3"), ("switch", "Switch", "4")):
         rates = ", ".join("50.0" for _ in block.split(","))
         latencies = ", ".join("500.0" for _ in block.split(","))
@@ -24,7 +23,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("network", "within"), [("torus", 0.01), ("switch", 0.03)])
-def test_a_schedule_for_packets_takes_what_is_predicted(folder: Path, network: str, within: float) -> None:
+def test_a_schedule_for_packets_takes_what_is_predicted(folder, network, within):
     arguments = f"--network {network}.yml --size 1MiB --backend packet {QUICK} --link-model blocking"
     result = answer(f"synthesize {arguments} --collective all-reduce --output made", folder)
     assert (result["backend"], result["link_model"], result["verified"]) == ("packet", "blocking", True)
@@ -38,7 +37,7 @@ def test_a_schedule_for_packets_takes_what_is_predicted(folder: Path, network: s
     assert "\npacket level " in rows and "\ncongestion-aware" in rows
 
 
-def test_comparisons_on_packets(folder: Path) -> None:
+def test_comparisons_on_packets(folder):
     options = "--sizes 64KiB --synthesizers ring,tacos --trials 1 --chunks-per-npu 1 --link-model blocking"
     done = run(f"compare --network torus.yml --collective all-gather {options} --backend packet --csv rows.csv", cwd=folder)
     assert done.returncode == 0, done.stderr
@@ -50,13 +49,13 @@ def test_comparisons_on_packets(folder: Path) -> None:
     assert min(int(row["time_ns"]) for row in rows if row["is_best"] == "true") == min(int(row["time_ns"]) for row in rows)
 
 
-def test_compact_schedules_have_no_packets(folder: Path) -> None:
+def test_compact_schedules_have_no_packets(folder):
     asked = "synthesize --network torus.yml --size 256KiB --max-sends 50 --backend packet"
     refused = run(asked, cwd=folder)
     assert refused.returncode == 2 and "too many sends for its messages to be timed" in refused.stderr
 
 
-def test_what_the_packet_level_ends_first(folder: Path) -> None:
+def test_what_the_packet_level_ends_first(folder):
     """Through a switch, messages to all NPUs at once; never slower than ASTRA-sim's own algorithms, nor than one at a time."""
     asked = "synthesize --network switch.yml --collective all-to-all --size 64KiB --backend packet"
     options = "--budget 20000 --trials 1"
@@ -81,7 +80,7 @@ for rank in 0 1 2 3; do echo "sys[$rank] finished, 1${rank}0 cycles, exposed com
 """
 
 
-def test_a_binary_of_ns3_gets_its_files(folder: Path) -> None:
+def test_a_binary_of_ns3_gets_its_files(folder):
     program = folder / "AstraSimNetwork"
     program.write_text(FAKE)
     program.chmod(0o755)
@@ -99,7 +98,7 @@ def test_a_binary_of_ns3_gets_its_files(folder: Path) -> None:
     assert missing.returncode == 2 and "AstraSimNetwork: not on PATH" in missing.stderr
 
 
-def test_the_certificate_has_both_levels(folder: Path) -> None:
+def test_the_certificate_has_both_levels(folder):
     """Made for an analytical model, and replayed on the packet level, too; what is written takes both times."""
     asked = "synthesize --network switch.yml --collective all-gather --size 1MiB --trials 1"
     options = "--synthesizer symmetric --effort thorough"
@@ -116,7 +115,7 @@ def test_the_certificate_has_both_levels(folder: Path) -> None:
     assert named["link_order"] == "window" and named["packets_ratio"] > 1.3
 
 
-def test_comparisons_have_both_levels(folder: Path) -> None:
+def test_comparisons_have_both_levels(folder):
     options = "--sizes 64KiB --synthesizers tacos --trials 1 --chunks-per-npu 1 --effort thorough --csv rows.csv"
     done = run(f"compare --network switch.yml --collective all-gather {options}", cwd=folder)
     assert done.returncode == 0, done.stderr
@@ -126,7 +125,7 @@ def test_comparisons_have_both_levels(folder: Path) -> None:
     assert all(int(row["packets_ns"]) > int(row["time_ns"]) for row in rows)
 
 
-def test_a_plan_is_run_by_a_binary_of_ns3(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_is_run_by_a_binary_of_ns3(folder, monkeypatch):
     """Before and after, each where its traces are, on links and a configuration that are written for it."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     program = folder / "AstraSimNetwork"

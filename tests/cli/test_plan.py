@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 from helpers.command import options_of, read_json
 from helpers.lint_runs import RunFiles, coll, comp
 
@@ -18,19 +18,19 @@ from astra_tacos.support.files import replaced_file
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache/astra_tacos"
 
 
-def invoke(folder: Path, options: str = "") -> Result:
+def invoke(folder, options=""):
     ranks = [[comp(0, us=5), coll(1, [0], size=1 << 18), coll(2, [1], size=1 << 16, group=1)] for _ in range(4)]
     arguments = RunFiles(ranks=ranks, topology=("Ring",), groups="'1': [0, 1, 2, 3]").write(folder)
     given = f"{options_of(arguments)} --output {folder / 'plan'} --synthesizer tacos --trials 1"
     return CliRunner().invoke(plan, f"{given} {options}", catch_exceptions=False)
 
 
-def test_it_prints_before_and_after_and_every_case(tmp_path: Path, cache: Path) -> None:
+def test_it_prints_before_and_after_and_every_case(tmp_path, cache):
     result = invoke(tmp_path)
     assert result.exit_code == 0, result.output
     answer = result.output.splitlines()
@@ -45,7 +45,7 @@ def test_it_prints_before_and_after_and_every_case(tmp_path: Path, cache: Path) 
     assert (tmp_path / "plan/run_astra_sim.sh").stat().st_mode & stat.S_IXUSR
 
 
-def test_json_has_what_plan_json_has_but_the_nodes(tmp_path: Path, cache: Path) -> None:
+def test_json_has_what_plan_json_has_but_the_nodes(tmp_path, cache):
     result = invoke(tmp_path, "--json --no-cache --baseline direct --threads 2 --chunks-per-npu auto")
     printed = json.loads(result.stdout)
     written = read_json(tmp_path / "plan/plan.json")
@@ -56,14 +56,14 @@ def test_json_has_what_plan_json_has_but_the_nodes(tmp_path: Path, cache: Path) 
     assert not cache.exists()
 
 
-def test_a_cache_is_a_directory(tmp_path: Path) -> None:
+def test_a_cache_is_a_directory(tmp_path):
     (tmp_path / "kept").write_text("")
     result = invoke(tmp_path, f"--cache {tmp_path / 'kept'}")
     assert result.exit_code == 2 and "is a file" in result.output
     assert not (tmp_path / "plan").exists()
 
 
-def test_what_is_left_as_it_is_has_pattern_size_group_and_nodes(tmp_path: Path) -> None:
+def test_what_is_left_as_it_is_has_pattern_size_group_and_nodes(tmp_path):
     ranks = [[coll(5, size=24, group=1 + rank // 4), coll(6, [5], size=1 << 16)] for rank in range(8)]
     groups = {"1": [0, 1, 2, 3], "2": [4, 5, 6, 7]}
     dimensions = {"topology": ("Switch", "FullyConnected"), "npus": (4, 2), "latency": 0}
@@ -77,7 +77,7 @@ def test_what_is_left_as_it_is_has_pattern_size_group_and_nodes(tmp_path: Path) 
     assert "a chunk of 6 B holds a link of network for less than 1 ns" in left
 
 
-def test_errors_of_the_run_point_to_lint(tmp_path: Path) -> None:
+def test_errors_of_the_run_point_to_lint(tmp_path):
     """Those of the output do not."""
     given = f"--workload {tmp_path / 'w'} --system {tmp_path / 'system.json'} --network {tmp_path / 'network.yml'}"
     for output, has_hint in ((tmp_path / "plan", True), (tmp_path, False)):
@@ -87,13 +87,13 @@ def test_errors_of_the_run_point_to_lint(tmp_path: Path) -> None:
         assert str(result.exception).endswith("; for details, run `astra-tacos lint` on the same files") is has_hint
 
 
-def test_a_full_disk_does_not_point_to_lint() -> None:
+def test_a_full_disk_does_not_point_to_lint():
     full = Path("/dev/full")
     with pytest.raises(ConfigError, match=r"No space left on device\)$"), points_to_lint(), replaced_file(full) as file:
         file.write_bytes(b"a plan")
 
 
-def test_astra_sim_runs_before_and_after(tmp_path: Path) -> None:
+def test_astra_sim_runs_before_and_after(tmp_path):
     """A stand-in for the binary: it prints what ASTRA-sim would, from the node count of the configuration it is given."""
     binary = tmp_path / "AstraSim_Analytical_Congestion_Aware"
     lines = "\n".join(f"echo 'sys[{rank}] finished, 1000 cycles, exposed communication 10 cycles.'" for rank in range(4))

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 from helpers.damage import refusal
 
 from astra_tacos.cli.main import cli
@@ -38,15 +38,15 @@ QUICKER = {
 TORUS = "topology: [ Ring, Ring ]\nnpus_count: [ 4, 4 ]\nbandwidth: [ 50.0, 50.0 ]\nlatency: [ 500.0, 500.0 ]\n"
 
 
-def invoke(command: str) -> Result:
+def invoke(command):
     return CliRunner().invoke(cli, command)
 
 
-def plot(words: str) -> Result:
+def plot(words):
     return invoke(f"report {words}")
 
 
-def write_sweep(directory: Path) -> None:
+def write_sweep(directory):
     columns = {"point": "int", "status": "str", "collective": "str", "size_bytes": "int", "synthesizer": "str"}
     columns |= {"cost": "float", "predicted_ns": "int", "bus_bandwidth_gbps": "float"}
     rows = [
@@ -62,7 +62,7 @@ def write_sweep(directory: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def workspace(tmp_path_factory):
     """A network, a schedule of it, a comparison and a sweep."""
     folder = tmp_path_factory.mktemp("plot")
     (folder / "torus.yml").write_text(TORUS)
@@ -77,7 +77,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def here(workspace: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def here(workspace, monkeypatch, tmp_path):
     """The workspace as the current directory; figures go to a folder of the test's own."""
     monkeypatch.chdir(workspace)
     return tmp_path
@@ -99,7 +99,7 @@ def here(workspace: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Pa
         "swept --kind pareto --where 'size_bytes == 1024'",
     ],
 )
-def test_every_kind_of_input_is_drawn(here: Path, what: str) -> None:
+def test_every_kind_of_input_is_drawn(here, what):
     for width, suffix in (("double", "svg"), ("single", "png")):
         output = here / f"figure.{suffix}"
         done = plot(f"{what} -o {output} --width {width}")
@@ -117,14 +117,14 @@ def test_every_kind_of_input_is_drawn(here: Path, what: str) -> None:
         "plot topology torus.yml -o x.svg": "plot is gone: `astra-tacos report INPUT -o x.svg` does the same.",
     }.items(),
 )
-def test_an_option_of_the_other_kind_of_output_is_refused(here: Path, what: str, expected: str) -> None:
+def test_an_option_of_the_other_kind_of_output_is_refused(here, what, expected):
     done = invoke(what)
     assert done.exit_code == 2
     assert expected in done.output
     assert not Path("x.svg").exists()
 
 
-def test_rows_of_a_comparison_come_back_as_they_were(here: Path) -> None:
+def test_rows_of_a_comparison_come_back_as_they_were(here):
     rows = read_rows(Path("compared/compare.json"))
     again = read_rows(Path("compared/compare.csv"))
     assert len(rows) == len(again) == 8
@@ -160,7 +160,7 @@ def test_rows_of_a_comparison_come_back_as_they_were(here: Path) -> None:
         "swept --where point -o x.svg": "--where 'point' is 0, expected true or false",
     }.items(),
 )
-def test_what_cannot_be_drawn_is_said_and_leaves_nothing(here: Path, what: str, expected: str) -> None:
+def test_what_cannot_be_drawn_is_said_and_leaves_nothing(here, what, expected):
     before = sorted(Path().rglob("*"))
     done = plot(what)
     assert done.exit_code != 0
@@ -183,13 +183,13 @@ HEADER = "network,topology,num_npus,collective,root,size_bytes,synthesizer,time_
         (f"{HEADER}\nn,t,4,all-reduce,,8,ring,5\nn,t,4,reduce,,8,ring,5\n", "has rows of all-reduce on n and reduce on n"),
     ],
 )
-def test_csv_that_is_no_comparison(tmp_path: Path, text: str, expected: str) -> None:
+def test_csv_that_is_no_comparison(tmp_path, text, expected):
     path = tmp_path / "x.csv"
     path.write_text(text)
     assert expected in refusal(read_rows, path)
 
 
-def test_json_that_is_no_comparison(tmp_path: Path) -> None:
+def test_json_that_is_no_comparison(tmp_path):
     path = tmp_path / "x.json"
     good = dict(zip(HEADER.split(",")[:7], ("n", "t", 4, "all-reduce", None, 8, "ring"), strict=True))
     for content, expected in (
@@ -203,7 +203,7 @@ def test_json_that_is_no_comparison(tmp_path: Path) -> None:
         assert expected in refusal(read_rows, path)
 
 
-def test_replays_have_no_chunks(here: Path) -> None:
+def test_replays_have_no_chunks(here):
     (here / "replay.npz").write_bytes(b"nothing")
     done = plot(f"{here} --chunk 1 -o {here / 'x.svg'}")
     assert "--chunk is for schedules" in done.output
@@ -214,7 +214,7 @@ def test_replays_have_no_chunks(here: Path) -> None:
     assert [path.name for path in here.iterdir()] == ["replay.npz"]
 
 
-def test_the_examples_of_the_page_run_and_draw_its_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_examples_of_the_page_run_and_draw_its_pictures(tmp_path, monkeypatch):
     page = PAGE.read_text()
     shutil.copytree(REPOSITORY / "configs", tmp_path / "configs")
     for name, replaced in COARSER.items():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 from helpers.command import answer, read_json, run
 from helpers.msccl_programs import direct_program, ring_all_reduce
@@ -13,13 +12,13 @@ from helpers.pytorch_traces import training_step
 NETWORK = "topology: [ FullyConnected ]\nnpus_count: [ 4 ]\nbandwidth: [ 50.0 ]\nlatency: [ 500.0 ]\n"
 
 
-def write(folder: Path) -> None:
+def write(folder):
     (folder / "net.yml").write_text(NETWORK)
     (folder / "ring.xml").write_text(ring_all_reduce(4))
     (folder / "gather.xml").write_text(direct_program("allgather", 4, 1, in_place=True))
 
 
-def test_import(tmp_path: Path) -> None:
+def test_import(tmp_path):
     write(tmp_path)
     left = run("import ring.xml --size 1MiB --output out --verbose", cwd=tmp_path)
     assert (left.returncode, left.stderr) == (0, "")
@@ -33,7 +32,7 @@ def test_import(tmp_path: Path) -> None:
     assert answer(f"replay {files}", tmp_path)["end_ns"] == result["predicted_ns"]
 
 
-def test_import_refuses(tmp_path: Path) -> None:
+def test_import_refuses(tmp_path):
     write(tmp_path)
     for arguments, message in {
         "ring.xml": "Missing option '--size'",
@@ -45,7 +44,7 @@ def test_import_refuses(tmp_path: Path) -> None:
         assert not (tmp_path / "out").exists()
 
 
-def test_compare(tmp_path: Path) -> None:
+def test_compare(tmp_path):
     write(tmp_path)
     arguments = "compare --network net.yml --sizes 1MiB --synthesizers direct --candidate ring.xml --candidate gather.xml"
     rows = answer(arguments, tmp_path)["rows"]
@@ -55,7 +54,7 @@ def test_compare(tmp_path: Path) -> None:
     assert gather["refusal"].endswith("gather.xml: is of all-gather, not of all-reduce")
 
 
-def test_plan(tmp_path: Path) -> None:
+def test_plan(tmp_path):
     """The program of a file is taken where a synthesizer's schedule is slower, and runs with the time of its own run."""
     write(tmp_path)
     made = answer("import gather.xml --size 1MiB --network net.yml --output out", tmp_path)
@@ -66,7 +65,7 @@ def test_plan(tmp_path: Path) -> None:
     assert made["predicted_ns"] == found["after_ns"]
 
 
-def test_frontier(tmp_path: Path) -> None:
+def test_frontier(tmp_path):
     write(tmp_path)
     asking = "compare --frontier --network net.yml --collective all-gather"
     found = answer(f"{asking} --chunks 2 --output front", tmp_path)
@@ -79,7 +78,7 @@ def test_frontier(tmp_path: Path) -> None:
     assert run(f"{asking} --point 2,1", cwd=tmp_path).returncode == 2
 
 
-def test_plans(tmp_path: Path) -> None:
+def test_plans(tmp_path):
     (tmp_path / "plan.json").write_text(json.dumps(all_reduce(3)))
     left = run("verify plan.json", cwd=tmp_path)
     assert (left.returncode, left.stdout) == (0, "plan.json: ok: all-reduce on 3 NPUs, 9 messages\n")
@@ -88,13 +87,13 @@ def test_plans(tmp_path: Path) -> None:
     assert answer("import plan.json --size 1MiB --output out", tmp_path)["synthesizer"] == "plan.json"
 
 
-def write_traces(folder: Path) -> list[str]:
+def write_traces(folder):
     for rank in range(2):
         (folder / f"rank{rank}.json").write_text(json.dumps(training_step(rank).document()))
     return [f"rank{rank}.json" for rank in range(2)]
 
 
-def test_import_of_traces(tmp_path: Path) -> None:
+def test_import_of_traces(tmp_path):
     left = run("import", *write_traces(tmp_path), "--output", "out", "--verbose", cwd=tmp_path)
     assert (left.returncode, left.stderr) == (0, "")
     lines = [" ".join(line.split()) for line in left.stdout.splitlines()]
@@ -106,14 +105,14 @@ def test_import_of_traces(tmp_path: Path) -> None:
     assert json.loads(again.stdout) == written
 
 
-def test_import_of_traces_refuses_in_one_line(tmp_path: Path) -> None:
+def test_import_of_traces_refuses_in_one_line(tmp_path):
     left = run("import", *write_traces(tmp_path)[:1] * 2, "--output", "out", cwd=tmp_path)
     assert left.returncode == 2 and left.stdout == ""
     assert "rank0.json: a second trace of rank 0" in left.stderr and left.stderr.count("\n") == 1
     assert not (tmp_path / "out").exists()
 
 
-def test_inspect_of_traces(tmp_path: Path) -> None:
+def test_inspect_of_traces(tmp_path):
     name = write_traces(tmp_path)[0]
     left = run(f"inspect {name}", cwd=tmp_path)
     assert left.returncode == 0

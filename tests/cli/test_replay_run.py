@@ -25,13 +25,13 @@ print(open("says.txt").read())
 """
 
 
-def files_of(case: Path) -> str:
+def files_of(case):
     groups = "--comm-group comm_group.json" if (case / "comm_group.json").is_file() else ""
     return f"--workload workload/w --system system.json --network network.yml {groups}"
 
 
 @pytest.mark.golden_cases("e2e_*")
-def test_prints_what_astra_sim_prints(golden: Path, golden_case: str) -> None:
+def test_prints_what_astra_sim_prints(golden, golden_case):
     case = golden / golden_case
     expected = read_json(case / "expected.json")
     done = run(f"replay {files_of(case)} --backend", expected["backend"].replace("_", "-"), "--json", cwd=case)
@@ -43,7 +43,7 @@ def test_prints_what_astra_sim_prints(golden: Path, golden_case: str) -> None:
     assert {finding["severity"] for finding in result["findings"]} <= {"warning"}
 
 
-def test_prints_a_table_and_writes_csv(golden: Path, tmp_path: Path) -> None:
+def test_prints_a_table_and_writes_csv(golden, tmp_path):
     case = golden / "e2e_per_node_ring8"
     done = run(f"replay {files_of(case)} --csv {tmp_path / 'run.csv'} --verbose", cwd=case)
     assert done.returncode == 0, done.stderr
@@ -59,7 +59,7 @@ def test_prints_a_table_and_writes_csv(golden: Path, tmp_path: Path) -> None:
     assert all(0 < float(link["busy_share"]) <= 1 for link in links)
 
 
-def test_claims_no_exactness_where_lint_finds_errors(tmp_path: Path) -> None:
+def test_claims_no_exactness_where_lint_finds_errors(tmp_path):
     """ASTRA-sim stalls: a COMP of 1 ns after 2**53 ns is lost."""
     make_run(tmp_path, "send 0 1; comp 1 [0] us=0 | recv 0 0", "FullyConnected 2 50 1e+16")
     result = answer(f"replay {files_of(tmp_path)}", tmp_path)
@@ -68,7 +68,7 @@ def test_claims_no_exactness_where_lint_finds_errors(tmp_path: Path) -> None:
     assert "exact by this model, not to ASTRA-sim" in run(f"replay {files_of(tmp_path)}", cwd=tmp_path).stdout
 
 
-def test_the_chrome_trace_has_every_node_and_no_overlaps(golden: Path, tmp_path: Path) -> None:
+def test_the_chrome_trace_has_every_node_and_no_overlaps(golden, tmp_path):
     case = golden / "e2e_p2p_pipeline_ring8"
     timeline = tmp_path / "trace.json"
     result = answer(f"replay {files_of(case)} --chrome-trace {timeline}", case)
@@ -90,7 +90,7 @@ def test_the_chrome_trace_has_every_node_and_no_overlaps(golden: Path, tmp_path:
     assert round(busy * 1000) == sum(link["busy_ns"] for link in result["links"])
 
 
-def test_a_directory_for_reports(golden: Path, tmp_path: Path) -> None:
+def test_a_directory_for_reports(golden, tmp_path):
     case = golden / "e2e_p2p_pipeline_ring8"
     output = tmp_path / "replayed"
     done = run(f"replay {files_of(case)} --output {output} --json", cwd=case)
@@ -115,7 +115,7 @@ def test_a_directory_for_reports(golden: Path, tmp_path: Path) -> None:
     assert (output / "replay.npz").read_bytes() == before
 
 
-def stand_in(directory: Path, says: str) -> str:
+def stand_in(directory, says):
     """A program that takes ASTRA-sim's options and prints `says`."""
     (directory / "says.txt").write_text(says)
     program = directory / "AstraSim_Analytical_Congestion_Aware"
@@ -124,18 +124,18 @@ def stand_in(directory: Path, says: str) -> str:
     return str(program)
 
 
-def copied(golden: Path, name: str, tmp_path: Path) -> Path:
+def copied(golden, name, tmp_path):
     import shutil
 
     return Path(shutil.copytree(golden / name, tmp_path / name))
 
 
-def lines(times: list[int]) -> str:
+def lines(times):
     told = [f"[x] sys[{rank}] finished, {ns} cycles, exposed communication {ns - 5} cycles." for rank, ns in enumerate(times)]
     return "\n".join(["\x1b[32m[info]\x1b[0m starting", *reversed(told)])
 
 
-def test_a_real_astra_sim_is_run_and_read(golden: Path, tmp_path: Path) -> None:
+def test_a_real_astra_sim_is_run_and_read(golden, tmp_path):
     case = copied(golden, "e2e_overlap_ring8", tmp_path)
     program = stand_in(case, lines(list(range(100, 108))))
     found_by = ({"arguments": f"--astra-sim-bin {program}"}, {"ASTRA_SIM_BIN": program}, {"PATH": f"{case}:{os.environ['PATH']}"})
@@ -149,7 +149,7 @@ def test_a_real_astra_sim_is_run_and_read(golden: Path, tmp_path: Path) -> None:
     assert "107 ns  rank 7" in done.stdout
 
 
-def test_a_rank_that_astra_sim_leaves_behind_is_explained(tmp_path: Path) -> None:
+def test_a_rank_that_astra_sim_leaves_behind_is_explained(tmp_path):
     ranks = "comp 0 | recv 4 0 size=64 tag=1 | send 7 1 size=64 tag=1; recv 8 1 [7]"
     make_run(tmp_path, ranks)
     program = stand_in(tmp_path, "sys[0] finished, 9 cycles, exposed communication 9 cycles.\n[critical] it broke\n")
@@ -182,7 +182,7 @@ def test_a_rank_that_astra_sim_leaves_behind_is_explained(tmp_path: Path) -> Non
         "--workload workload/w --system system.json --network network.yml --directory workload": "--directory",
     }.items(),
 )
-def test_bad_command_lines_get_one_line(golden: Path, arguments: str, message: str) -> None:
+def test_bad_command_lines_get_one_line(golden, arguments, message):
     done = run(f"replay {arguments}", cwd=golden / "e2e_overlap_ring8", ASTRA_SIM_BIN="")
     assert done.returncode == 2
     assert message in done.stderr
@@ -197,7 +197,7 @@ def test_bad_command_lines_get_one_line(golden: Path, arguments: str, message: s
         "--csv network.yml/a.csv": "cannot be written",
     }.items(),
 )
-def test_outputs_that_cannot_be_written_are_refused(golden: Path, arguments: str, message: str) -> None:
+def test_outputs_that_cannot_be_written_are_refused(golden, arguments, message):
     case = golden / "e2e_overlap_ring8"
     before = {path: path.read_bytes() for path in case.rglob("*") if path.is_file()}
     done = run(f"replay {files_of(case)} {arguments}", cwd=case)
@@ -206,7 +206,7 @@ def test_outputs_that_cannot_be_written_are_refused(golden: Path, arguments: str
     assert {path: path.read_bytes() for path in case.rglob("*") if path.is_file()} == before
 
 
-def test_packets(tmp_path: Path) -> None:
+def test_packets(tmp_path):
     """Of a run, as ns-3 would be configured for it; options that do not fit are named."""
     link = ("FullyConnected", 2, 4e11 / 8 / 2**30, 500.0)
     make_run(tmp_path, "send 0 1 size=1000 | recv 0 0 size=1000", link)

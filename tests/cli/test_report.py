@@ -8,8 +8,6 @@ import json
 import re
 import shlex
 import shutil
-from pathlib import Path
-from typing import Any
 
 import pytest
 from helpers.networks import TORUS, topology
@@ -22,18 +20,18 @@ from astra_tacos.schedule.symmetric_schedule import load_rows
 from astra_tacos.synthesizer import SYNTHESIZERS, auto_synthesizers
 
 
-def run(command: str, *more: object) -> int:
+def run(command, *more):
     with pytest.raises(SystemExit) as stopped:
         main([*shlex.split(command), *map(str, more)])
     return int(stopped.value.code or 0)
 
 
 @pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def directory(tmp_path_factory):
     return written(schedule(topology(*TORUS)), tmp_path_factory.mktemp("report") / "torus<run>")
 
 
-def test_a_directory_of_synthesize_is_reported_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_directory_of_synthesize_is_reported_on(tmp_path, capsys):
     network = tmp_path / "net.yml"
     network.write_text("topology: [Ring]\nnpus_count: [4]\nbandwidth: [50]\nlatency: [500]\n")
     asked = f"--network {network} --collective all-gather --size 1MiB --trials 1 --synthesizer tacos"
@@ -49,7 +47,7 @@ def test_a_directory_of_synthesize_is_reported_on(tmp_path: Path, capsys: pytest
     assert run(f"synthesize {asked} --output {tmp_path / 'run'}") == 0
 
 
-def test_a_fabric_is_reported_on_with_the_names_of_its_devices(tmp_path: Path) -> None:
+def test_a_fabric_is_reported_on_with_the_names_of_its_devices(tmp_path):
     assert run(f"network dgx-a100 --nodes 1 -o {tmp_path / 'net'}") == 0
     asked = "--collective all-gather --size 1MiB --synthesizer direct --chunks-per-npu 1"
     assert run(f"synthesize --network {tmp_path / 'net' / 'network.yml'} {asked} --output {tmp_path / 'run'}") == 0
@@ -63,7 +61,7 @@ def test_a_fabric_is_reported_on_with_the_names_of_its_devices(tmp_path: Path) -
     assert "switch 8 (node0.nvswitch0)" in data["others"]
 
 
-def test_the_comparison_can_be_left_out(directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_comparison_can_be_left_out(directory, tmp_path, capsys):
     assert run(f"report {directory} -o {tmp_path / 'page.html'} --no-compare --json") == 0
     assert json.loads(capsys.readouterr().out) == {
         "kind": "schedule",
@@ -73,7 +71,7 @@ def test_the_comparison_can_be_left_out(directory: Path, tmp_path: Path, capsys:
     assert b"No comparison (--no-compare)" in (tmp_path / "page.html").read_bytes()
 
 
-def test_every_predefined_algorithm_is_in_the_comparison(directory: Path) -> None:
+def test_every_predefined_algorithm_is_in_the_comparison(directory):
     rows, _ = report_page._comparison(load_rows(directory / "schedule.npz"))
     assert rows is not None
     assert [row.synthesizer for row in rows] == [name for name in auto_synthesizers() if not SYNTHESIZERS[name].is_random]
@@ -81,22 +79,22 @@ def test_every_predefined_algorithm_is_in_the_comparison(directory: Path) -> Non
     assert all(row.verified for row in rows if row.time_ns is not None)
 
 
-def test_a_comparison_that_would_take_long_is_left_out(directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_comparison_that_would_take_long_is_left_out(directory, tmp_path, monkeypatch):
     monkeypatch.setattr(report_page, "COMPARISON_SECONDS", 0.001)
     monkeypatch.setattr(report_page, "_MOST_SENDS", 10)
     assert run(f"report {directory} -o {tmp_path / 'page.html'}") == 0
     assert b"Left out: " in (tmp_path / "page.html").read_bytes()
 
 
-def broken(directory: Path, tmp_path: Path, change: Any) -> Path:
+def broken(directory, tmp_path, change):
     copy = tmp_path / "run"
     shutil.copytree(directory, copy)
     change(copy)
     return copy
 
 
-def edited(without: str = "", **new: object) -> Any:
-    def change(copy: Path) -> None:
+def edited(without="", **new):
+    def change(copy):
         result = json.loads((copy / "result.json").read_text()) | new
         (copy / "result.json").write_text(json.dumps({key: value for key, value in result.items() if key != without}))
 
@@ -117,16 +115,14 @@ def edited(without: str = "", **new: object) -> Any:
         (shutil.rmtree, "does not exist, expected one that a command wrote"),
     ],
 )
-def test_what_is_no_such_directory_is_refused(
-    directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], change: Any, said: str
-) -> None:
+def test_what_is_no_such_directory_is_refused(directory, tmp_path, capsys, change, said):
     assert run(f"report {shlex.quote(str(broken(directory, tmp_path, change)))} -o {tmp_path / 'page.html'}") == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and said in error
     assert not (tmp_path / "page.html").exists()
 
 
-def test_an_output_that_is_an_input_is_refused(directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_output_that_is_an_input_is_refused(directory, tmp_path, capsys):
     copy = shutil.copytree(directory, tmp_path / "copy")
     before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
     commands = (f"report {copy}", f"report {copy}", f"export {copy} --format csv")

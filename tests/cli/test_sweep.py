@@ -10,14 +10,12 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 from helpers.command import PROGRAM
 from helpers.sweeps import nothing_left_behind, point_processes, wait_for
 
@@ -42,7 +40,7 @@ MANY += 'define: {npus: "4 * 2"}\n'
 
 
 @pytest.fixture(autouse=True)
-def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("small.yml").write_text(SMALL)
     Path("many.yml").write_text(MANY)
@@ -50,12 +48,12 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def sweep(words: str) -> Result:
+def sweep(words):
     return CliRunner().invoke(cli, f"sweep {words}")
 
 
 @contextmanager
-def started(words: str) -> Iterator[subprocess.Popen[str]]:
+def started(words):
     """The command in a process of its own."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     command = [*PROGRAM, "sweep", *words.split()]
@@ -67,18 +65,18 @@ def started(words: str) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-def row_files(folder: str) -> dict[str, tuple[int, int]]:
+def row_files(folder):
     """By name, which file it is and when it was written."""
     files = {path.name: path.stat() for path in Path(folder, "rows").glob("*/*.json")}
     return {name: (about.st_ino, about.st_mtime_ns) for name, about in files.items()}
 
 
-def content(folder: str) -> dict[str, list[Any]]:
+def content(folder):
     columns = read_sweep(Path(folder)).columns
     return {name: values for name, values in columns.items() if name not in ("seconds", "synthesis_seconds")}
 
 
-def test_a_sweep_becomes_a_table_and_a_summary() -> None:
+def test_a_sweep_becomes_a_table_and_a_summary():
     done = sweep("small.yml --output out --workers 2 --cache cache")
     assert done.exit_code == 0, done.output
     for text in ("points 4 4 ok", "0 results reused", "out/sweep.parquet", "shortest times", "predicted_ns"):
@@ -108,7 +106,7 @@ def test_a_sweep_becomes_a_table_and_a_summary() -> None:
     assert result["best_time"][0]["predicted_ns"] == min(table.columns["predicted_ns"])
 
 
-def test_failures_are_rows_and_told() -> None:
+def test_failures_are_rows_and_told():
     Path("bad.yml").write_text(SMALL.replace("size: 1MiB", "size: '= 4 + (up - 25) * 1000'"))
     done = sweep("bad.yml --output out --workers 1")
     assert done.exit_code == 0, done.output
@@ -122,7 +120,7 @@ def test_failures_are_rows_and_told() -> None:
 
 
 @pytest.mark.parametrize(("change", "what"), [("size: 4", "failed: all-reduce: 4 "), ("collective: broadcast", "was refused: ")])
-def test_what_is_wrong_with_every_point_is_told_once(change: str, what: str) -> None:
+def test_what_is_wrong_with_every_point_is_told_once(change, what):
     key = change.split(":")[0]
     lines = [change.rjust(len(change) + 2) if line.strip().startswith(f"{key}:") else line for line in SMALL.splitlines()]
     Path("bad.yml").write_text("\n".join(lines).replace("[tacos, ring]", "[themis]"))
@@ -132,7 +130,7 @@ def test_what_is_wrong_with_every_point_is_told_once(change: str, what: str) -> 
     assert f"\nevery point {what}" in done.output
 
 
-def test_a_dry_run_writes_nothing() -> None:
+def test_a_dry_run_writes_nothing():
     done = sweep("many.yml --output out --dry-run --workers 2 --json")
     result = json.loads(done.stdout)
     assert (result["points"], result["results"], result["reused"], result["sampled"]) == (50, 50, 0, 12)
@@ -140,7 +138,7 @@ def test_a_dry_run_writes_nothing() -> None:
     assert not Path("out").exists()
 
 
-def test_a_killed_sweep_goes_on_where_it_was() -> None:
+def test_a_killed_sweep_goes_on_where_it_was():
     whole = sweep("many.yml --output whole --workers 1")
     assert whole.exit_code == 0, whole.output
     chance = random.Random(20261121)
@@ -165,9 +163,7 @@ def test_a_killed_sweep_goes_on_where_it_was() -> None:
     assert not [path for path in Path("out").rglob("*") if path.suffix == ".tmp"]
 
 
-def test_nothing_listens_beyond_this_machine_and_nothing_is_left_in_its_scratch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_listens_beyond_this_machine_and_nothing_is_left_in_its_scratch(tmp_path, monkeypatch):
     (tmp_path / "scratch").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "scratch"))
     with started("many.yml --output out --workers 2") as process:
@@ -184,7 +180,7 @@ def test_nothing_listens_beyond_this_machine_and_nothing_is_left_in_its_scratch(
 
 
 @pytest.mark.parametrize("protocol", ["tcp", "ws"])
-def test_an_address_without_a_scheduler_leaves_nothing(monkeypatch: pytest.MonkeyPatch, protocol: str) -> None:
+def test_an_address_without_a_scheduler_leaves_nothing(monkeypatch, protocol):
     """Somebody else listens there, and says nothing of use."""
     lost: list[object] = []
     monkeypatch.setattr("sys.unraisablehook", lost.append)
@@ -199,7 +195,7 @@ def test_an_address_without_a_scheduler_leaves_nothing(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(("cause", "workers"), [(signal.SIGINT, "2"), (signal.SIGTERM, "1")])
-def test_an_interrupted_sweep_keeps_what_is_done(cause: signal.Signals, workers: str) -> None:
+def test_an_interrupted_sweep_keeps_what_is_done(cause, workers):
     with started(f"many.yml --output out --workers {workers}") as process:
         wait_for(lambda: len(row_files("out")) >= 5, "5 rows")
         children = point_processes(process.pid)
@@ -216,8 +212,8 @@ def test_an_interrupted_sweep_keeps_what_is_done(cause: signal.Signals, workers:
 
 
 @pytest.mark.parametrize("cause", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_after_the_last_point_waits_for_the_summary(cause: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> None:
-    def write(*arguments: Any) -> None:
+def test_a_signal_after_the_last_point_waits_for_the_summary(cause, monkeypatch):
+    def write(*arguments):
         os.kill(os.getpid(), cause)
         write_table(*arguments)
 
@@ -229,7 +225,7 @@ def test_a_signal_after_the_last_point_waits_for_the_summary(cause: signal.Signa
     assert content("out")["status"] == ["ok"] * 4
 
 
-def test_limits_are_kept_and_lifted() -> None:
+def test_limits_are_kept_and_lifted():
     large = SMALL.replace("npus_count: [4, 2]", "npus_count: [128, 2]").replace("chunks_per_npu: 1", "chunks_per_npu: 200")
     Path("large.yml").write_text(large.replace("[tacos, ring]", "[tacos]").replace("up: [25, 50]", "up: [25]"))
     assert "1 timeout" in sweep("large.yml --output out --workers 1 --timeout 0.2").output
@@ -241,7 +237,7 @@ def test_limits_are_kept_and_lifted() -> None:
     assert read_sweep(Path("out")).columns["error"] == ["took longer than 0.3 s"]
 
 
-def test_what_is_wrong_ends_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_wrong_ends_in_a_line(monkeypatch):
     monkeypatch.setattr(cluster, "CONNECT_S", 0.5)
     Path("thesis").mkdir()
     Path("thesis/chapter1.tex").touch()
@@ -260,7 +256,7 @@ def test_what_is_wrong_ends_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
         assert message in (done.output + str(done.exception)), arguments
 
 
-def test_progress_says_how_long_it_will_take() -> None:
+def test_progress_says_how_long_it_will_take():
     assert describe(Progress(0, 0, 0, 10, 0), 1.0) == "waiting for workers"
     assert describe(Progress(4, 4, 1, 10, 2), 1.0) == "1 failed"
     assert describe(Progress(24, 4, 1, 64, 2), 10.0) == "2.0/s, 0:00:20 left, 1 failed"

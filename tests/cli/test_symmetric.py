@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -17,22 +16,22 @@ from astra_tacos.support.errors import ConfigError
 NETWORK = "topology: [ Ring, {} ]\nnpus_count: [ 4, 3 ]\nbandwidth: [ 50.0, 50.0 ]\nlatency: [ 500.0, 500.0 ]\n"
 
 
-def run(command: str):
+def run(command):
     return CliRunner().invoke(cli, command)
 
 
-def network(directory: Path, block: str = "Ring") -> Path:
+def network(directory, block="Ring"):
     path = directory / "network.yml"
     path.write_text(NETWORK.format(block))
     return path
 
 
-def synthesize(path: Path, collective: str, more: str = ""):
+def synthesize(path, collective, more=""):
     return run(f"synthesize --network {path} --collective {collective} --size 12MiB --max-sends 100 {more}")
 
 
 @pytest.mark.parametrize("collective", ["all-gather", "reduce-scatter", "all-reduce", "all-to-all"])
-def test_written_verified_inspected_and_replayed(tmp_path: Path, collective: str) -> None:
+def test_written_verified_inspected_and_replayed(tmp_path, collective):
     output = tmp_path / "out"
     for _ in range(2):  # the second run replaces what the first one wrote
         done = synthesize(network(tmp_path), collective, f"--output {output} --json")
@@ -50,7 +49,7 @@ def test_written_verified_inspected_and_replayed(tmp_path: Path, collective: str
     assert "verified, for all NPUs" in synthesize(network(tmp_path), collective, "--verbose").output
 
 
-def test_drawn_and_replayed_without_a_list_of_all_sends(tmp_path: Path) -> None:
+def test_drawn_and_replayed_without_a_list_of_all_sends(tmp_path):
     path, output = tmp_path / "network.yml", tmp_path / "out"
     path.write_text("topology: [ Ring, Switch ]\nnpus_count: [ 80, 60 ]\nbandwidth: [ 50.0, 25.0 ]\nlatency: [ 500.0, 500.0 ]\n")
     more = f"--collective all-gather --size 1MiB --chunks-per-npu 1 --output {output}"
@@ -71,7 +70,7 @@ def test_drawn_and_replayed_without_a_list_of_all_sends(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("collective", ["all-gather", "reduce-scatter", "all-to-all"])
-def test_a_tree_is_drawn_the_same_each_time(tmp_path: Path, collective: str) -> None:
+def test_a_tree_is_drawn_the_same_each_time(tmp_path, collective):
     output, figure = tmp_path / "out", tmp_path / "tree.svg"
     assert synthesize(network(tmp_path, "Switch"), collective, f"--output {output}").exit_code == 0
     assert run(f"report {output} --kind tree --output {figure} --chunk 1").exit_code == 0
@@ -83,7 +82,7 @@ def test_a_tree_is_drawn_the_same_each_time(tmp_path: Path, collective: str) -> 
     assert "found a network, expected a symmetric schedule" in str(refused.exception)
 
 
-def test_exported_with_every_send(tmp_path: Path) -> None:
+def test_exported_with_every_send(tmp_path):
     output, traces = tmp_path / "out", tmp_path / "traces"
     assert synthesize(network(tmp_path), "all-gather", f"--output {output}").exit_code == 0
     done = run(f"export {output} --format chakra --output {traces}")
@@ -95,7 +94,7 @@ def test_exported_with_every_send(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["auto", "symmetric"])
-def test_few_sends_are_listed(tmp_path: Path, name: str) -> None:
+def test_few_sends_are_listed(tmp_path, name):
     path, output = network(tmp_path, "Switch"), tmp_path / "out"
     more = f"--synthesizer {name} --chunks-per-npu 1 --output {output} --json"
     done = run(f"synthesize --network {path} --collective all-gather --size 1MiB {more}")
@@ -103,7 +102,7 @@ def test_few_sends_are_listed(tmp_path: Path, name: str) -> None:
     assert (output / "workload").is_dir() or any(output.rglob("*.et"))
 
 
-def test_other_networks_keep_their_rows(tmp_path: Path) -> None:
+def test_other_networks_keep_their_rows(tmp_path):
     done = synthesize(network(tmp_path, "Ring"), "broadcast", "--trials 1 --json")
     assert done.exit_code == 0 and json.loads(done.output)["synthesizer"] != "symmetric"
     path = tmp_path / "mesh.yml"
@@ -114,7 +113,7 @@ def test_other_networks_keep_their_rows(tmp_path: Path) -> None:
     assert refused.exit_code != 0 and "Mesh 12 has ends or corners" in str(refused.exception)
 
 
-def test_a_violated_schedule_is_reported(tmp_path: Path) -> None:
+def test_a_violated_schedule_is_reported(tmp_path):
     from dataclasses import replace
 
     from astra_tacos.schedule.symmetric_schedule import load_symmetric_schedule, save_symmetric_schedule
@@ -128,7 +127,7 @@ def test_a_violated_schedule_is_reported(tmp_path: Path) -> None:
     assert done.exit_code == 1 and "delay: row 0 takes" in done.output
 
 
-def test_thousands_of_npus_near_the_bound(tmp_path: Path) -> None:
+def test_thousands_of_npus_near_the_bound(tmp_path):
     path = tmp_path / "network.yml"
     path.write_text("topology: [ Ring, Ring ]\nnpus_count: [ 100, 60 ]\nbandwidth: [ 50.0, 50.0 ]\nlatency: [ 500.0, 500.0 ]\n")
     result = answer(f"synthesize --network {path} --collective all-reduce --size 6000MiB")
@@ -137,7 +136,7 @@ def test_thousands_of_npus_near_the_bound(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("synthesizer", ["auto", "tacos"])
-def test_too_many_sends_to_list_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, synthesizer: str) -> None:
+def test_too_many_sends_to_list_are_refused(tmp_path, monkeypatch, synthesizer):
     """Where `symmetric` is not asked for, or takes no mesh."""
     path, instead = (
         network(tmp_path),
@@ -160,7 +159,7 @@ def test_too_many_sends_to_list_are_refused(tmp_path: Path, monkeypatch: pytest.
     "command",
     ["verify", "inspect", "replay", "report", "report -o x.svg", "report --kind topology -o x.svg", "export --format msccl-xml"],
 )
-def test_lockstep_schedules_of_version_2_are_refused(tmp_path: Path, command: str) -> None:
+def test_lockstep_schedules_of_version_2_are_refused(tmp_path, command):
     for name in ("schedule.json", "chunk.npy", "result.json"):
         (tmp_path / name).touch()
     done = run(f"{command} {tmp_path}")
@@ -168,7 +167,7 @@ def test_lockstep_schedules_of_version_2_are_refused(tmp_path: Path, command: st
     assert isinstance(done.exception, ConfigError) and str(done.exception) == text
 
 
-def test_the_msccl_xml_is_optional(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_msccl_xml_is_optional(tmp_path, monkeypatch):
     path = network(tmp_path)
     asked = f"synthesize --network {path} --collective all-gather --size 1MiB --trials 1"
     assert run(f"{asked} --output {tmp_path / 'with'}").exit_code == 0

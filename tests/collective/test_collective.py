@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from helpers.examples import examples, refused
@@ -20,7 +18,7 @@ from astra_tacos.verifier.schedule_oracle import check_sizes
 
 @pytest.mark.parametrize("name", COLLECTIVES)
 @given(npus=st.integers(2, 20), chunks=st.integers(1, 7), size=st.integers(1, 10**9))
-def test_chunks_cover_every_byte_once(name: str, npus: int, chunks: int, size: int) -> None:
+def test_chunks_cover_every_byte_once(name, npus, chunks, size):
     parts = chunks if name in ("all-gather", "gather", "broadcast", "reduce") else chunks * npus
     if size < parts:
         with refused("at least one byte per chunk"):
@@ -41,7 +39,7 @@ def test_chunks_cover_every_byte_once(name: str, npus: int, chunks: int, size: i
 
 @pytest.mark.parametrize("name", sorted(PERSONALISED))
 @given(npus=st.integers(2, 9), chunks=st.integers(1, 4), size=st.integers(40, 10**6), data=st.data())
-def test_personalised_chunks_are_the_parts_of_others(name: str, npus: int, chunks: int, size: int, data: st.DataObject) -> None:
+def test_personalised_chunks_are_the_parts_of_others(name, npus, chunks, size, data):
     """Every byte of every buffer goes to the NPU whose part it is in, but for those that stay where they are."""
     root = root_of(data, name, range(npus))
     collective = make_collective(name, npus, size, chunks, root)
@@ -59,7 +57,7 @@ def test_personalised_chunks_are_the_parts_of_others(name: str, npus: int, chunk
     assert collective.least_sends == collective.num_chunks
 
 
-def test_a_group_is_the_collective_of_fewer_npus() -> None:
+def test_a_group_is_the_collective_of_fewer_npus():
     for name in COLLECTIVES:
         root = 7 if name in ROOTED else None
         among = make_collective(name, 3, 1000, 2, None if root is None else 2)
@@ -84,12 +82,12 @@ def test_a_group_is_the_collective_of_fewer_npus() -> None:
         ([3, 4], 2, "scatter: found root 2, expected one of the members"),
     ],
 )
-def test_bad_members(members: list[int], root: int | None, expected: str) -> None:
+def test_bad_members(members, root, expected):
     with refused(expected):
         make_collective("scatter", 6, 1000, 1, root, members)
 
 
-def test_bus_factors_are_those_of_nccl_tests() -> None:
+def test_bus_factors_are_those_of_nccl_tests():
     factors = {name: make(8, 1024, 1).bus_factor for name, make in COLLECTIVES.items()}
     personalised = dict.fromkeys(PERSONALISED, 7 / 8)
     others = {"all-reduce": 2 * 7 / 8, "all-gather": 7 / 8, "reduce-scatter": 7 / 8, "broadcast": 1, "reduce": 1}
@@ -98,13 +96,13 @@ def test_bus_factors_are_those_of_nccl_tests() -> None:
 
 @pytest.mark.parametrize("name", COLLECTIVES)
 @pytest.mark.parametrize("npus, size, chunks", [(1, 10, 1), (4, 10, 0), (4, 2**54, 1), (1000, 2**40, 2**30)])
-def test_bad_arguments(name: str, npus: int, size: int, chunks: int) -> None:
+def test_bad_arguments(name, npus, size, chunks):
     with pytest.raises(ConfigError):
         COLLECTIVES[name](npus, size, chunks)
 
 
 @pytest.mark.parametrize("name", sorted(ROOTED - PERSONALISED))
-def test_the_root_owns_all(name: str) -> None:
+def test_the_root_owns_all(name):
     collective = make_collective(name, 6, 1000, 3, 4)
     assert (collective.root, collective.chunk_owner.tolist()) == (4, [4, 4, 4])
     assert (collective.reduces, collective.gathers) == (name == "reduce", name == "broadcast")
@@ -114,7 +112,7 @@ def test_the_root_owns_all(name: str) -> None:
             make_collective(name, 6, 1000, 3, root)
 
 
-def test_make_collective_says_what_it_cannot_make() -> None:
+def test_make_collective_says_what_it_cannot_make():
     with refused("all-gather: found root 1, but only broadcast, gather, reduce, scatter have a root"):
         make_collective("all-gather", 6, 1000, 3, 1)
     with refused("collective: found 'gossip', expected all-reduce"):
@@ -122,7 +120,7 @@ def test_make_collective_says_what_it_cannot_make() -> None:
 
 
 @st.composite
-def matrices(draw: st.DrawFn) -> np.ndarray:
+def matrices(draw):
     count, unit = draw(st.integers(2, 7)), draw(st.sampled_from((1, 3, 4096)))
     cells = st.one_of(st.just(0), st.integers(0, 9), st.integers(0, 100_000))
     return np.array(draw(st.lists(st.lists(cells, min_size=count, max_size=count), min_size=count, max_size=count))) * unit
@@ -131,7 +129,7 @@ def matrices(draw: st.DrawFn) -> np.ndarray:
 @example(np.array([[0, 3], [0, 0]]), 2)  # sizes have no common part as small as the chunks
 @given(matrices(), st.integers(1, 9))
 @examples(20)
-def test_chunks_make_up_the_parts(parts: np.ndarray, chunks: int) -> None:
+def test_chunks_make_up_the_parts(parts, chunks):
     sent = parts - np.diag(np.diag(parts))
     if sent.max() < chunks:
         with refused("all-to-allv: "):
@@ -148,7 +146,7 @@ def test_chunks_make_up_the_parts(parts: np.ndarray, chunks: int) -> None:
     assert not np.any(of.chunk_size_bytes % unit)
 
 
-def test_the_oracle_counts_bytes() -> None:
+def test_the_oracle_counts_bytes():
     from dataclasses import replace
 
     of = make_collective("all-to-allv", 3, 0, 2, part_bytes=np.array([[9, 5, 0], [7, 0, 1], [1, 1, 0]]))
@@ -172,20 +170,20 @@ def test_the_oracle_counts_bytes() -> None:
         ('0,"1\n', "rows of"),
     ),
 )
-def test_bad_matrices_get_one_line(tmp_path: Path, text: str, expected: str) -> None:
+def test_bad_matrices_get_one_line(tmp_path, text, expected):
     path = tmp_path / "sizes.csv"
     path.write_text(text, encoding="utf-8")
     with refused(expected):
         read_matrix(path)
 
 
-def test_fields_are_sizes(tmp_path: Path) -> None:
+def test_fields_are_sizes(tmp_path):
     path = tmp_path / "sizes.csv"
     path.write_text("# tokens\n0, 64KiB\n\n1kB, 0\n", encoding="utf-8")
     assert read_matrix(path).tolist() == [[0, 65536], [1000, 0]]
 
 
-def test_zipf() -> None:
+def test_zipf():
     parts = parse_zipf("zipf:skew=1.5,token=1KiB,seed=4", 16, 1 << 24)
     assert parts.sum(axis=1).tolist() == [1 << 24] * 16 and not np.any(parts % 1024)
     share = np.sort(parts.sum(axis=0))[::-1] / parts.sum()
@@ -198,6 +196,6 @@ def test_zipf() -> None:
 @pytest.mark.parametrize(
     "text", ("zipf:x", "zipf:-1", "zipf:1,2", "zipf:seed=-1", "zipf:token=0", "zipf:token=2GiB", "zipf:nan", "zipf:skew=1,skew=1")
 )
-def test_bad_generators_get_one_line(text: str) -> None:
+def test_bad_generators_get_one_line(text):
     with refused("zipf"):
         parse_zipf(text, 4, 1 << 20)

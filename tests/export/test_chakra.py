@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 from itertools import takewhile
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -38,7 +37,7 @@ from astra_tacos.synthesizer.parts.dispatch import dispatch
 
 @examples(20)
 @given(schedules())
-def test_nodes_say_what_the_schedule_says(tmp_path_factory: pytest.TempPathFactory, of) -> None:
+def test_nodes_say_what_the_schedule_says(tmp_path_factory, of):
     prefix = tmp_path_factory.mktemp("et") / "x"
     export_chakra(of, prefix, first_tag=1000)
     trace = read_trace(prefix)
@@ -58,7 +57,7 @@ def test_nodes_say_what_the_schedule_says(tmp_path_factory: pytest.TempPathFacto
 
 @examples(20)
 @given(schedules(), st.sampled_from([None, *LINK_ORDERS]), st.integers(0, 1000))
-def test_the_trace_in_memory_is_what_is_read_of_the_files(tmp_path_factory: pytest.TempPathFactory, of, order, tag) -> None:
+def test_the_trace_in_memory_is_what_is_read_of_the_files(tmp_path_factory, of, order, tag):
     prefix = tmp_path_factory.mktemp("et") / "x"
     export_chakra(of, prefix, order, tag)
     found = schedule_trace(of, str(prefix), order, tag)
@@ -66,7 +65,7 @@ def test_the_trace_in_memory_is_what_is_read_of_the_files(tmp_path_factory: pyte
     assert_equal(found, read_trace(prefix))
 
 
-def test_a_trace_is_of_the_schedule_that_is_given_now() -> None:
+def test_a_trace_is_of_the_schedule_that_is_given_now():
     """Traces are kept for the judges of one schedule, not for another one with some of its arrays."""
     of = schedule(topology("ring8"), "all-gather")
     first = schedule_trace(of, "x")
@@ -76,7 +75,7 @@ def test_a_trace_is_of_the_schedule_that_is_given_now() -> None:
 
 
 @pytest.mark.parametrize("synthesizer", ["bruck", "double-binary-tree", "direct", "dimension-wise"])
-def test_messages_name_their_chunks_for_later_versions_of_astra_sim(tmp_path: Path, synthesizer: str) -> None:
+def test_messages_name_their_chunks_for_later_versions_of_astra_sim(tmp_path, synthesizer):
     """Neighbouring chunks by three attributes, lists and places with -1 for two of them, as protobuf's parser reads them."""
     collective = {"bruck": "all-to-all", "direct": "all-to-all"}.get(synthesizer, "all-reduce")
     made = schedule(topology("Switch 5"), collective, 1 << 16, synthesizer=synthesizer)
@@ -92,7 +91,7 @@ def test_messages_name_their_chunks_for_later_versions_of_astra_sim(tmp_path: Pa
             assert (count, first) == (-1, -1) if lists else (count > 0 and first >= 0)
 
 
-def test_npus_without_a_part_in_the_collective_have_a_node(tmp_path: Path) -> None:
+def test_npus_without_a_part_in_the_collective_have_a_node(tmp_path):
     """ASTRA-sim throws at a trace without nodes; the one in memory is that of the files, and each judge replays it."""
     parts = np.array([[0, 9000, 0, 800], [700, 0, 0, 600], [0, 0, 0, 0], [500, 6000, 0, 0]])
     graph = topology("FullyConnected 4")
@@ -111,14 +110,14 @@ def test_npus_without_a_part_in_the_collective_have_a_node(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "dimensions", [(("Ring", 5, 50.0, 500.0),), (("Ring", 2, 200.0, 50.0), ("Switch", 3, 50.0, 500.0))], ids=["ring", "switch"]
 )
-def test_a_send_waits_for_its_chunk_and_its_link(tmp_path: Path, dimensions, link_order) -> None:
+def test_a_send_waits_for_its_chunk_and_its_link(tmp_path, dimensions, link_order):
     of = schedule(topology(*dimensions), "all-reduce", 1 << 18, 4, link_model="pipelined")
     export_chakra(of, tmp_path / "x", link_order)
     trace = read_trace(tmp_path / "x")
     names = read_names(trace, range(trace.num_nodes))
     row_of = {name: row for row, name in enumerate(names)}
 
-    def needs(name: str) -> set[str]:
+    def needs(name):
         row = row_of[name]
         return {names[other] for other in trace.dep[trace.dep_first[row] : trace.dep_first[row + 1]]}
 
@@ -152,7 +151,7 @@ def test_a_send_waits_for_its_chunk_and_its_link(tmp_path: Path, dimensions, lin
         assert needs(f"recv_{row}") == set()
 
 
-def test_so_many_in_flight() -> None:
+def test_so_many_in_flight():
     """One at a time is serial; any number are tokens; by default what the schedule has, which costs nothing where links queue."""
     of = schedule(topology("Ring 5"), "all-reduce", 16 << 20, 8, link_model="pipelined")
     assert_equal(schedule_trace(of, "x", in_flight=1), schedule_trace(of, "x", "serial"))
@@ -167,7 +166,7 @@ def test_so_many_in_flight() -> None:
 
 
 @pytest.mark.parametrize("link_order", ["serial", "tokens", None])
-def test_refuses_a_window_of_another_order(link_order) -> None:
+def test_refuses_a_window_of_another_order(link_order):
     of = schedule(topology("Ring 5"))
     with pytest.raises(ConfigError, match="in flight: found 0 with link order"):
         schedule_trace(of, "x", link_order, in_flight=0)
@@ -176,7 +175,7 @@ def test_refuses_a_window_of_another_order(link_order) -> None:
 @pytest.mark.parametrize("collective", COLLECTIVES)
 @pytest.mark.parametrize("link_model", ["blocking", "pipelined"])
 @pytest.mark.parametrize("name", ALL)
-def test_replayed_on_astra_sims_models(name: str, link_model: str, collective: str) -> None:
+def test_replayed_on_astra_sims_models(name, link_model, collective):
     """The trace, on the network that stands for the topology, takes the predicted time wherever that is said to be exact."""
     network = config(name)
     of = schedule(topology(name), collective, 1 << 20, 2, link_model=link_model)
@@ -195,7 +194,7 @@ def test_replayed_on_astra_sims_models(name: str, link_model: str, collective: s
         assert late.max() <= 0.001 * of.collective_time_ns
 
 
-def test_chunks_that_reach_a_switch_port_together_may_pass_in_another_order() -> None:
+def test_chunks_that_reach_a_switch_port_together_may_pass_in_another_order():
     """ASTRA-sim itself ends this one at 32,777 ns; so a switch is not said to be exact, though many schedules are equal."""
     network = (("Switch", 4, 50.0, 500.0),)
     built = topology(*network)
@@ -213,7 +212,7 @@ def test_chunks_that_reach_a_switch_port_together_may_pass_in_another_order() ->
     assert replay_trace(schedule_trace(of, "x", "tokens"), config(*network), stand_in.backend).finish_ns.max() == 32_777
 
 
-def test_tags_that_astra_sim_cannot_tell_apart(tmp_path: Path) -> None:
+def test_tags_that_astra_sim_cannot_tell_apart(tmp_path):
     with pytest.raises(ConfigError, match="500,000,"):
         export_chakra(schedule(topology("ring8")), tmp_path / "x", first_tag=499_999_999)
     with pytest.raises(ConfigError, match="500,000,"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -10,18 +9,17 @@ import pytest
 from helpers.networks import config, topology
 
 from astra_tacos.export.compact_collective import SymmetricTraces
-from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.backend import backend_of_model
 from astra_tacos.run.trace.reader import read_trace
-from astra_tacos.schedule.symmetric_schedule import SYMMETRIC_COLLECTIVES, SymmetricSchedule, SymmetricTask
+from astra_tacos.schedule.symmetric_schedule import SYMMETRIC_COLLECTIVES, SymmetricTask
 from astra_tacos.synthesizer.symmetric.chunks import best_symmetric
 from astra_tacos.verifier.program import verify_trace
 
 BLOCKS = ("Ring", "FullyConnected", "Switch")
 
 
-def random_schedule(seed: int, most: int = 48) -> tuple[NetworkConfig, SymmetricSchedule]:
+def random_schedule(seed, most=48):
     random = Random(seed)
     dimensions, total = [], 1
     for _ in range(random.randint(1, 3)):
@@ -40,7 +38,7 @@ def random_schedule(seed: int, most: int = 48) -> tuple[NetworkConfig, Symmetric
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_traces_of_all_npus_follow_from_one_and_take_the_predicted_time(seed: int) -> None:
+def test_traces_of_all_npus_follow_from_one_and_take_the_predicted_time(seed):
     network, schedule = random_schedule(seed)
     whole = SymmetricTraces(schedule, 7).compact("collective/x").expand()
     outcome = replay_trace(whole, network, backend_of_model(schedule.task.link_model))
@@ -49,7 +47,7 @@ def test_traces_of_all_npus_follow_from_one_and_take_the_predicted_time(seed: in
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_traces_that_are_written_compute_the_collective(seed: int, tmp_path: Path) -> None:
+def test_traces_that_are_written_compute_the_collective(seed, tmp_path):
     network, schedule = random_schedule(seed, 16)
     task = schedule.task
     traces = SymmetricTraces(schedule)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import json
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,11 +16,10 @@ from hypothesis import HealthCheck, given, settings
 
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.export import EXPORTERS
-from astra_tacos.export.exporter import Exported, export_schedule
+from astra_tacos.export.exporter import export_schedule
 from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.run.trace.schema import schema_module
 from astra_tacos.schedule.link_use import link_use
-from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.storage import load_schedule
 from astra_tacos.support.errors import ConfigError, VerificationError
 from astra_tacos.verifier.program import verify_trace
@@ -30,7 +27,7 @@ from astra_tacos.verifier.program import verify_trace
 every = pytest.mark.parametrize("name", EXPORTERS)
 
 
-def content(path: Path) -> dict[str, bytes]:
+def content(path):
     """The bytes of a file, or of all files in a directory."""
     if path.is_file():
         return {"": path.read_bytes()}
@@ -38,12 +35,12 @@ def content(path: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def made() -> Schedule:
+def made():
     return schedule(topology("mixed"), size=6000 * 24)
 
 
 @every
-def test_says_what_it_is(name: str) -> None:
+def test_says_what_it_is(name):
     exporter = EXPORTERS[name]
     assert exporter.name == name
     for line in (exporter.summary, *(option.help for option in exporter.options.values())):
@@ -54,7 +51,7 @@ def test_says_what_it_is(name: str) -> None:
 @every
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(of=schedules())
-def test_writes_the_same_bytes_again_or_says_why_not(name: str, of: Schedule, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_writes_the_same_bytes_again_or_says_why_not(name, of, tmp_path_factory):
     folder = tmp_path_factory.mktemp("exports")
     exporter = EXPORTERS[name]
     reason = exporter.why_not(of)
@@ -75,14 +72,14 @@ def test_writes_the_same_bytes_again_or_says_why_not(name: str, of: Schedule, tm
 
 
 @every
-def test_some_schedule_is_taken_of_every_network(name: str, tmp_path: Path) -> None:
+def test_some_schedule_is_taken_of_every_network(name, tmp_path):
     for number, network in enumerate(ALL.values()):
         of = topology(*network)
         export_schedule(schedule(of, size=6000 * of.num_npus), tmp_path / str(number), name)
 
 
 @every
-def test_replaces_its_own_and_nothing_else(name: str, tmp_path: Path, made: Schedule) -> None:
+def test_replaces_its_own_and_nothing_else(name, tmp_path, made):
     out = tmp_path / "out"
     for _ in range(2):
         export_schedule(made, out, name)
@@ -101,10 +98,10 @@ def test_replaces_its_own_and_nothing_else(name: str, tmp_path: Path, made: Sche
 
 
 @every
-def test_a_failure_leaves_nothing_behind(name: str, tmp_path: Path, made: Schedule) -> None:
+def test_a_failure_leaves_nothing_behind(name, tmp_path, made):
     exporter = EXPORTERS[name]
 
-    def fail(of: Schedule, path: Path, **options: Any) -> Exported:
+    def fail(of, path, **options):
         exporter.write(of, path, **options)
         raise RuntimeError("disk full")
 
@@ -118,7 +115,7 @@ def test_a_failure_leaves_nothing_behind(name: str, tmp_path: Path, made: Schedu
 
 
 @every
-def test_the_oracle_refuses_illegal_schedules(name: str, tmp_path: Path, made: Schedule) -> None:
+def test_the_oracle_refuses_illegal_schedules(name, tmp_path, made):
     late = columns(made)
     late["start_ns"] -= 1
     outside = columns(made)
@@ -133,7 +130,7 @@ def test_the_oracle_refuses_illegal_schedules(name: str, tmp_path: Path, made: S
 
 
 @every
-def test_options_are_read_from_text_or_refused(name: str, tmp_path: Path, made: Schedule) -> None:
+def test_options_are_read_from_text_or_refused(name, tmp_path, made):
     exporter = EXPORTERS[name]
     for text in ("no-such-option=1", "no-such-option", "", "=", *(f"{key}=\x00 no such value" for key in exporter.options)):
         with pytest.raises(ConfigError, match=f"of {name}: found .*, expected .") as caught:
@@ -147,7 +144,7 @@ def test_options_are_read_from_text_or_refused(name: str, tmp_path: Path, made: 
 
 
 @every
-def test_options_of_programs_are_checked_before_anything_is_written(name: str, tmp_path: Path, made: Schedule) -> None:
+def test_options_of_programs_are_checked_before_anything_is_written(name, tmp_path, made):
     for key in EXPORTERS[name].options:
         parameter = key.replace("-", "_")
         for strange in (object(), float("nan"), "no such word", [1], -3, 1 << 100):
@@ -157,14 +154,14 @@ def test_options_of_programs_are_checked_before_anything_is_written(name: str, t
     assert list(tmp_path.iterdir()) == []
 
 
-def test_formats_that_do_not_exist() -> None:
+def test_formats_that_do_not_exist():
     with pytest.raises(ConfigError, match=r"^format: found 'pdf', expected run-directory, chakra, msccl-xml, "):
         export_schedule(None, "x", "pdf")  # type: ignore[arg-type]
     assert "pdf" not in EXPORTERS and len(list(EXPORTERS)) == len(EXPORTERS)
 
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
-def test_protobuf_reads_the_traces_and_the_oracle_finds_their_collective(tmp_path: Path, collective: str) -> None:
+def test_protobuf_reads_the_traces_and_the_oracle_finds_their_collective(tmp_path, collective):
     of = schedule(topology("mixed"), collective, 100_003)
     export_schedule(of, tmp_path / "out", "chakra")
     name = collective.replace("-", "_")
@@ -179,7 +176,7 @@ def test_protobuf_reads_the_traces_and_the_oracle_finds_their_collective(tmp_pat
     assert verdict.proven
 
 
-def test_the_schedule_in_a_file_and_in_a_run_directory_is_the_same(tmp_path: Path, made: Schedule) -> None:
+def test_the_schedule_in_a_file_and_in_a_run_directory_is_the_same(tmp_path, made):
     export_schedule(made, tmp_path / "a.npz", "npz")
     export_schedule(made, tmp_path / "run", "run-directory")
     assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "run/schedule.npz").read_bytes()
@@ -187,7 +184,7 @@ def test_the_schedule_in_a_file_and_in_a_run_directory_is_the_same(tmp_path: Pat
     assert all(np.array_equal(column, getattr(found, name)) for name, column in columns(made).items())
 
 
-def test_rows_of_sends(tmp_path: Path, made: Schedule) -> None:
+def test_rows_of_sends(tmp_path, made):
     export_schedule(made, tmp_path / "a.csv", "csv")
     with (tmp_path / "a.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -204,7 +201,7 @@ def test_rows_of_sends(tmp_path: Path, made: Schedule) -> None:
 
 @examples(15)
 @given(of=schedules())
-def test_a_track_per_link_with_one_send_at_a_time(tmp_path_factory: pytest.TempPathFactory, of: Schedule) -> None:
+def test_a_track_per_link_with_one_send_at_a_time(tmp_path_factory, of):
     path = tmp_path_factory.mktemp("timeline") / "a.json"
     export_schedule(of, path, "chrome-trace")
     events = json.loads(path.read_text())["traceEvents"]

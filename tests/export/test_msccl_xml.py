@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -16,7 +15,6 @@ from hypothesis import given
 
 from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED
 from astra_tacos.export.msccl_xml import export_msccl_xml, why_no_msccl_xml
-from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.verifier.program import verify_msccl_xml
 
@@ -24,7 +22,7 @@ from astra_tacos.verifier.program import verify_msccl_xml
 @pytest.mark.parametrize("chunks", (1, 2, 3))
 @pytest.mark.parametrize("collective", sorted(set(COLLECTIVES) - ROOTED - PERSONALISED))
 @pytest.mark.parametrize("network", sorted(ALL))
-def test_every_schedule_verifies_as_a_program(tmp_path: Path, network: str, collective: str, chunks: int) -> None:
+def test_every_schedule_verifies_as_a_program(tmp_path, network, collective, chunks):
     of = topology(network)
     made = schedule(of, collective, of.num_npus * 6000, chunks)
     for dialect in ("executor", "msccl"):
@@ -37,7 +35,7 @@ def test_every_schedule_verifies_as_a_program(tmp_path: Path, network: str, coll
 
 @examples(15)
 @given(of=schedules(most_npus=16))
-def test_any_schedule_verifies_as_a_program(of: Schedule, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_any_schedule_verifies_as_a_program(of, tmp_path_factory):
     path = tmp_path_factory.mktemp("xml") / "a.xml"
     reason = why_no_msccl_xml(of)
     assert (reason is None) == (of.collective.name not in ROOTED | PERSONALISED)
@@ -51,12 +49,12 @@ def test_any_schedule_verifies_as_a_program(of: Schedule, tmp_path_factory: pyte
     assert verdict.proven
 
 
-def steps(path: Path) -> list[ElementTree.Element]:
+def steps(path):
     return list(ElementTree.parse(path).iter("step"))
 
 
 @pytest.mark.parametrize("collective", sorted(set(COLLECTIVES) - ROOTED - PERSONALISED))
-def test_sends_and_receives_are_those_of_the_schedule_in_link_order(tmp_path: Path, collective: str) -> None:
+def test_sends_and_receives_are_those_of_the_schedule_in_link_order(tmp_path, collective):
     of = schedule(topology(*TORUS), collective, 120_000, 2)
     export_msccl_xml(of, tmp_path / "a.xml")
     expected: dict[tuple[int, int], list[int]] = {}
@@ -76,9 +74,7 @@ def test_sends_and_receives_are_those_of_the_schedule_in_link_order(tmp_path: Pa
 
 
 @pytest.mark.parametrize("collective, buffer, counts", (("all-gather", "o", ("0", "8")), ("all-reduce", "i", ("8", "0"))))
-def test_all_chunks_stay_at_their_place_in_one_buffer(
-    tmp_path: Path, collective: str, buffer: str, counts: tuple[str, str]
-) -> None:
+def test_all_chunks_stay_at_their_place_in_one_buffer(tmp_path, collective, buffer, counts):
     export_msccl_xml(schedule(topology(*RING8), collective, 8000), tmp_path / "a.xml")
     for step in steps(tmp_path / "a.xml"):
         assert step.attrib["srcbuf"] == step.attrib["dstbuf"] == buffer
@@ -87,7 +83,7 @@ def test_all_chunks_stay_at_their_place_in_one_buffer(
         assert (gpu.attrib["i_chunks"], gpu.attrib["o_chunks"]) == counts
 
 
-def test_the_dialects_differ_in_the_head_only(tmp_path: Path) -> None:
+def test_the_dialects_differ_in_the_head_only(tmp_path):
     of = schedule(topology(*RING8), "reduce-scatter", 8000)
     export_msccl_xml(of, tmp_path / "executor.xml", min_bytes=1024, max_bytes=1 << 20)
     export_msccl_xml(of, tmp_path / "msccl.xml", "msccl", "LL128")
@@ -98,7 +94,7 @@ def test_the_dialects_differ_in_the_head_only(tmp_path: Path) -> None:
     assert 'coll="reduce_scatter"' in other and "minBytes" not in other and 'proto="LL128"' in other
 
 
-def test_a_long_connection_goes_on_in_the_next_channel(tmp_path: Path) -> None:
+def test_a_long_connection_goes_on_in_the_next_channel(tmp_path):
     of = schedule(topology("Ring 4"), "all-reduce", 4 * 60_000, 60)
     report = export_msccl_xml(of, tmp_path / "a.xml")
     assert report.num_channels == 3 and report.max_steps <= 64 and report.warnings == ()
@@ -108,7 +104,7 @@ def test_a_long_connection_goes_on_in_the_next_channel(tmp_path: Path) -> None:
     assert verify_msccl_xml(tmp_path / "b.xml").violations == ()
 
 
-def test_many_peers_are_spread_over_channels(tmp_path: Path) -> None:
+def test_many_peers_are_spread_over_channels(tmp_path):
     of = schedule(topology("FullyConnected 40"), "all-gather", 1000)
     report = export_msccl_xml(of, tmp_path / "a.xml")
     assert report.num_channels > 1
@@ -116,7 +112,7 @@ def test_many_peers_are_spread_over_channels(tmp_path: Path) -> None:
     assert {violation.code for violation in verify_msccl_xml(tmp_path / "a.xml").violations} == {"limit-thread-blocks"}
 
 
-def test_what_exceeds_a_limit_is_said(tmp_path: Path) -> None:
+def test_what_exceeds_a_limit_is_said(tmp_path):
     of = schedule(topology(*RING8), "all-reduce", 8 * 300 * 100, 300)
     report = export_msccl_xml(of, tmp_path / "a.xml")
     found = " ".join(report.warnings)
@@ -126,13 +122,13 @@ def test_what_exceeds_a_limit_is_said(tmp_path: Path) -> None:
     assert codes == {"limit-thread-blocks", "limit-depid", "limit-xml-nodes", "limit-channels"}
 
 
-def test_unequal_chunks_are_said(tmp_path: Path) -> None:
+def test_unequal_chunks_are_said(tmp_path):
     report = export_msccl_xml(schedule(topology(*RING8), "all-reduce", 8001), tmp_path / "a.xml")
     expected = "chunks are 1000 and 1001 bytes, MSCCL XML has equal chunks only: use a buffer of a multiple of 8 bytes"
     assert report.warnings == (expected,)
 
 
-def test_an_exchange_in_place_does_not_overwrite_what_is_still_to_be_sent(tmp_path: Path) -> None:
+def test_an_exchange_in_place_does_not_overwrite_what_is_still_to_be_sent(tmp_path):
     """Two NPUs send each other the same chunks at once; each must have sent its own before it reduces the other's into it."""
     of = schedule(topology("Ring 2 50 0"), "all-reduce", 2000)
     channel = np.array([0, 1, 0, 1], np.int32)
@@ -147,6 +143,6 @@ def test_an_exchange_in_place_does_not_overwrite_what_is_still_to_be_sent(tmp_pa
 @pytest.mark.parametrize(
     "options", ({"dialect": "nccl"}, {"protocol": "ll"}, {"min_bytes": -1}, {"min_bytes": 2, "max_bytes": 1})
 )
-def test_wrong_options_are_refused(tmp_path: Path, options: dict[str, object]) -> None:
+def test_wrong_options_are_refused(tmp_path, options):
     with pytest.raises(ConfigError, match="MSCCL XML"):
         export_msccl_xml(schedule(topology(*FULL), "all-gather"), tmp_path / "a.xml", **options)  # type: ignore[arg-type]

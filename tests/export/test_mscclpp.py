@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from helpers.networks import dgx1, topology
@@ -25,7 +24,7 @@ NETWORKS = {
 
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("collective", ["all-reduce", "all-gather", "reduce-scatter", "all-to-all"])
-def test_round_trip(name: str, collective: str, tmp_path: Path) -> None:
+def test_round_trip(name, collective, tmp_path):
     of = schedule(NETWORKS[name], collective, 1 << 16, 2, synthesizer="routed")
     path = tmp_path / "plan.json"
     export_schedule(of, path, "mscclpp")
@@ -36,7 +35,7 @@ def test_round_trip(name: str, collective: str, tmp_path: Path) -> None:
     assert crossed[0] == crossed[1]
 
 
-def test_many_chunks_share_thread_blocks(tmp_path: Path) -> None:
+def test_many_chunks_share_thread_blocks(tmp_path):
     of = schedule(topology("FullyConnected 4"), "all-gather", 1 << 16, 40, synthesizer="direct")
     export_schedule(of, tmp_path / "plan.json", "mscclpp")
     blocks = json.loads((tmp_path / "plan.json").read_text())["gpus"][0]["threadblocks"]
@@ -44,7 +43,7 @@ def test_many_chunks_share_thread_blocks(tmp_path: Path) -> None:
     assert prove(tmp_path / "plan.json").collective == "all-gather"
 
 
-def test_what_plans_cannot_say_is_refused(tmp_path: Path) -> None:
+def test_what_plans_cannot_say_is_refused(tmp_path):
     of = schedule(topology("FullyConnected 4"), "broadcast", 1 << 16, 2)
     with pytest.raises(ConfigError, match="the format has no broadcast"):
         export_schedule(of, tmp_path / "plan.json", "mscclpp")

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,7 +22,6 @@ from astra_tacos.network.ns3 import DEFAULT_NS3, read_ns3_config
 from astra_tacos.network.reducing import ReducingDevice
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.trace.reader import read_trace
-from astra_tacos.schedule.schedule import LinkOrder
 from astra_tacos.schedule.storage import load_schedule
 from astra_tacos.solver.judges import packet_level
 from astra_tacos.solver.synthesize import synthesize
@@ -42,7 +40,7 @@ done
 """
 
 
-def test_has_what_ns3_reads(tmp_path: Path) -> None:
+def test_has_what_ns3_reads(tmp_path):
     made = schedule(topology(*MIXED))
     folder = export_schedule(made, tmp_path / "a", "ns3-directory").path
     assert (folder / "ns3_topology.txt").read_text().splitlines() == [
@@ -72,7 +70,7 @@ FABRICS: dict[str, dict[str, float]] = {
 
 
 @pytest.mark.parametrize("kind", FABRICS)
-def test_a_fabric_is_written_and_read_back(kind: str, tmp_path: Path) -> None:
+def test_a_fabric_is_written_and_read_back(kind, tmp_path):
     """By our reader, and line by line as the format is defined: counts, ids of switches, then a line for each link."""
     network = make_fabric(kind, **FABRICS[kind])
     graph = build_topology(network, may_forward=True)
@@ -102,7 +100,7 @@ def test_a_fabric_is_written_and_read_back(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", ["", "--link-model pipelined", "--backend packet"])
-def test_what_is_synthesized_on_a_fabric_is_written_for_both_judges(options: str, tmp_path: Path) -> None:
+def test_what_is_synthesized_on_a_fabric_is_written_for_both_judges(options, tmp_path):
     """Its stand-in run has no choice of the order of sends, so none is chosen for the packet level."""
     assert run("network dgx-h100 --nodes 2 --npus 2 --output net", cwd=tmp_path).returncode == 0
     asked = "--network net/network.yml --collective all-gather --size 64KiB --synthesizer direct --output out --json"
@@ -114,7 +112,7 @@ def test_what_is_synthesized_on_a_fabric_is_written_for_both_judges(options: str
 
 
 @pytest.mark.parametrize("order", [("serial", None), ("window", 2)])
-def test_every_export_keeps_the_link_order_that_was_saved(tmp_path: Path, order: tuple[LinkOrder, int | None]) -> None:
+def test_every_export_keeps_the_link_order_that_was_saved(tmp_path, order):
     """That of the run directory, whatever the format; an option overrides it."""
     made = replace(schedule(topology("ring8")), link_order=None)
     link_order, in_flight = order
@@ -132,7 +130,7 @@ def test_every_export_keeps_the_link_order_that_was_saved(tmp_path: Path, order:
     assert load_schedule(tmp_path / "again.npz").in_flight == in_flight
 
 
-def test_devices_that_add_are_refused(tmp_path: Path) -> None:
+def test_devices_that_add_are_refused(tmp_path):
     network = make_fabric("leaf-spine", leaves=2, npus=2)
     graph = build_topology(network, may_forward=True)
     graph = replace(graph, reducing=tuple(ReducingDevice(device) for device in range(graph.num_endpoints, graph.num_npus)))
@@ -142,7 +140,7 @@ def test_devices_that_add_are_refused(tmp_path: Path) -> None:
         export_schedule(made, tmp_path / "run", "ns3-directory")
 
 
-def test_the_script_starts_ns3_from_anywhere(tmp_path: Path) -> None:
+def test_the_script_starts_ns3_from_anywhere(tmp_path):
     exported = export_schedule(schedule(topology("ring8")), tmp_path / "run", "ns3-directory")
     (tmp_path / "ns3").write_text(STAND_IN)
     (tmp_path / "ns3").chmod(0o755)

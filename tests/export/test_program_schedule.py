@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from helpers.msccl_programs import direct_program, ring_all_reduce
 from helpers.networks import topology
@@ -13,7 +11,6 @@ from astra_tacos.collective import ROOTED
 from astra_tacos.export.candidate import convert, read_candidate
 from astra_tacos.export.chakra import schedule_trace
 from astra_tacos.replayer.schedule_replay import replay_schedule
-from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.support.errors import ConfigError, VerificationError
 from astra_tacos.verifier.program import verify_trace
 from astra_tacos.verifier.proven_program import prove_msccl_xml
@@ -32,7 +29,7 @@ NAMES = {
 }
 
 
-def check(schedule: Schedule) -> None:
+def check(schedule):
     assert not verify(schedule)
     assert replay_schedule(schedule).collective_time_ns == schedule.collective_time_ns
     collective = schedule.collective
@@ -41,7 +38,7 @@ def check(schedule: Schedule) -> None:
 
 @pytest.mark.parametrize("coll", NAMES)
 @pytest.mark.parametrize("in_place", [False, True])
-def test_direct_programs(coll: str, in_place: bool, tmp_path: Path) -> None:
+def test_direct_programs(coll, in_place, tmp_path):
     """On a network that connects all NPUs, and on one where messages have to be passed on."""
     root = 2 if NAMES[coll] in ROOTED else 0
     path = tmp_path / "p.xml"
@@ -52,7 +49,7 @@ def test_direct_programs(coll: str, in_place: bool, tmp_path: Path) -> None:
         check(convert(proven, topology((block, 4, 50.0, 500.0)), 1 << 20, model, 100.0).schedule)
 
 
-def test_a_ring_takes_what_a_ring_takes(tmp_path: Path) -> None:
+def test_a_ring_takes_what_a_ring_takes(tmp_path):
     """2 (N - 1) steps of one chunk each; thread blocks that have one thing to do at a time cost nothing."""
     path = tmp_path / "ring.xml"
     path.write_text(ring_all_reduce(8))
@@ -63,7 +60,7 @@ def test_a_ring_takes_what_a_ring_takes(tmp_path: Path) -> None:
     assert 0 <= converted.schedule.collective_time_ns - 14 * step <= 7  # an NPU adds for 1 ns
 
 
-def test_what_does_not_fit_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_what_does_not_fit_is_refused_in_one_line(tmp_path):
     path = tmp_path / "ring.xml"
     path.write_text(ring_all_reduce(4))
     with pytest.raises(ConfigError, match=r"has 4 ranks, .* has 8 NPUs"):
@@ -77,7 +74,7 @@ def test_what_does_not_fit_is_refused_in_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not FILES, reason=WHY_NONE)
-def test_files_of_others_run() -> None:
+def test_files_of_others_run():
     """All that are proven; the search of deadlocks and wrong results is `test_msccl_collectives`'s."""
     done = 0
     for path in FILES:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import stat
 import subprocess
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import yaml
@@ -23,7 +22,7 @@ from astra_tacos.support.errors import ConfigError
 
 
 @pytest.mark.parametrize("collective", ["all-reduce", "all-gather", "reduce-scatter"])
-def test_layout(tmp_path: Path, collective: str) -> None:
+def test_layout(tmp_path, collective):
     of = schedule(topology("torus"), collective)
     run = write_run_directory(of, tmp_path / "run", {"answer": 42})
     name = collective.replace("-", "_")
@@ -52,7 +51,7 @@ def test_layout(tmp_path: Path, collective: str) -> None:
 
 
 @pytest.mark.parametrize("collective", ["broadcast", "reduce"])
-def test_what_astra_sim_lacks_runs_as_an_all_reduce(tmp_path: Path, collective: str) -> None:
+def test_what_astra_sim_lacks_runs_as_an_all_reduce(tmp_path, collective):
     of = schedule(topology("torus"), collective, chunks=4, root=7)
     run = write_run_directory(of, tmp_path / "run")
     assert not list(run.path.glob("*.xml"))
@@ -67,7 +66,7 @@ def test_what_astra_sim_lacks_runs_as_an_all_reduce(tmp_path: Path, collective: 
     assert result["bus_bandwidth_gbps"] == result["algorithm_bandwidth_gbps"]
 
 
-def test_the_script_starts_astra_sim_from_anywhere(tmp_path: Path) -> None:
+def test_the_script_starts_astra_sim_from_anywhere(tmp_path):
     """A stand-in for ASTRA-sim prints where it was started and with what."""
     run = write_run_directory(schedule(topology("ring8")), tmp_path / "run")
     script = run.path / "run_astra_sim.sh"
@@ -87,7 +86,7 @@ def test_the_script_starts_astra_sim_from_anywhere(tmp_path: Path) -> None:
             assert value == "log" or (run.path / value).exists() or (run.path / f"{value}.0.et").exists()
 
 
-def test_network_files() -> None:
+def test_network_files():
     def of(*arguments, **options):
         return astra_sim_network(topology(*arguments, **options), "blocking")
 
@@ -118,7 +117,7 @@ def test_network_files() -> None:
     assert (unequal.is_exact, unequal.dimensions[0].bandwidth_gibps) == (False, 25.0)
 
 
-def test_only_its_own_directories_are_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_its_own_directories_are_replaced(tmp_path, monkeypatch):
     of = schedule(topology("ring8"))
     write_run_directory(of, tmp_path / "run", {"run": 1})
     write_run_directory(of, tmp_path / "run", {"run": 2})
@@ -149,7 +148,7 @@ def test_only_its_own_directories_are_replaced(tmp_path: Path, monkeypatch: pyte
     assert sorted(path.name for path in tmp_path.iterdir()) == ["alike", "empty", "file", "link", "mine", "run"]
 
 
-def test_a_link_order_that_is_not_the_models_is_noted(tmp_path: Path) -> None:
+def test_a_link_order_that_is_not_the_models_is_noted(tmp_path):
     of = schedule(topology("ring8"), link_model="blocking")
     assert write_run_directory(of, tmp_path / "a").is_exact
     other = write_run_directory(replace(of, link_order="tokens"), tmp_path / "b")

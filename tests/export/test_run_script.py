@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from helpers.networks import topology
@@ -22,7 +21,7 @@ HOSTILE = 'it\'s; $(touch injected) `touch injected` "${HOME}" \\\\ * ! #'
 WORKLOADS = ["workload/all_reduce", f"workload/{HOSTILE}"]
 
 
-def fake_binary(folder: Path) -> Path:
+def fake_binary(folder):
     """Prints where it was started, and with what."""
     path = folder / "fake sim"
     path.write_text('#!/bin/sh\npwd\nprintf "%s\\\\n" "$@"\n')
@@ -33,7 +32,7 @@ def fake_binary(folder: Path) -> Path:
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("workload", WORKLOADS)
 @pytest.mark.parametrize("backend", BACKENDS.values(), ids=str)
-def test_any_shell_runs_it(tmp_path: Path, shell: str, workload: str, backend: object) -> None:
+def test_any_shell_runs_it(tmp_path, shell, workload, backend):
     folder = tmp_path / "a run's folder"
     folder.mkdir()
     write_run_script(folder, workload, backend, "Runs", f"note\ntouch injected\r\x1b[2J {HOSTILE}", has_groups=True)
@@ -52,7 +51,7 @@ def test_any_shell_runs_it(tmp_path: Path, shell: str, workload: str, backend: o
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(note=st.text(max_size=40))
-def test_a_note_stays_a_comment(tmp_path: Path, note: str) -> None:
+def test_a_note_stays_a_comment(tmp_path, note):
     write_run_script(tmp_path, "workload/x", CONGESTION_AWARE, "Runs", "x")
     plain = (tmp_path / SCRIPT).read_text().splitlines()
     write_run_script(tmp_path, "workload/x", CONGESTION_AWARE, "Runs", f"x{note}")
@@ -61,7 +60,7 @@ def test_a_note_stays_a_comment(tmp_path: Path, note: str) -> None:
     assert subprocess.run(["sh", "-n", tmp_path / SCRIPT], capture_output=True, check=True).stderr == b""
 
 
-def test_a_networks_name_is_no_command(tmp_path: Path) -> None:
+def test_a_networks_name_is_no_command(tmp_path):
     """The note of a stand-in names the network, which may be called anything."""
     of = schedule(replace(topology("torus"), name="net\ntouch injected\n#"))
     run = write_run_directory(of, tmp_path / "run")
@@ -72,7 +71,7 @@ def test_a_networks_name_is_no_command(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("injected"))
 
 
-def test_a_workload_with_control_characters_is_refused(tmp_path: Path) -> None:
+def test_a_workload_with_control_characters_is_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"'workload/a\\nb': found a name with control characters"):
         write_run_script(tmp_path, "workload/a\nb", CONGESTION_AWARE, "Runs")
     assert not list(tmp_path.iterdir())

@@ -27,12 +27,12 @@ from astra_tacos.synthesizer.algorithms.column_generation import column_generati
 UNEQUAL = graph((0, 1, 50.0, 20.0), (1, 2, 5.0, 20.0), (2, 0, 12.5, 20.0), (1, 0, 7.0, 20.0), (0, 2, 3.0, 20.0))
 
 
-def on(topology, name: str, chunks: int = 2, model: str = "pipelined"):
+def on(topology, name, chunks=2, model="pipelined"):
     collective = make_collective(name, topology.num_npus, 300_001, chunks, members=topology.endpoints)
     return column_generation(topology, collective, compute_timing(topology, collective, model, 20.0), 0)
 
 
-def replayed_ns(of) -> int:
+def replayed_ns(of):
     stand_in = stand_in_of(of)
     return replay_trace(stand_in.trace(), stand_in.network.to_config(), stand_in.network.backend).collective_time_ns
 
@@ -44,27 +44,27 @@ def replayed_ns(of) -> int:
     st.integers(1, 4),
     st.sampled_from(("pipelined", "blocking")),
 )
-def test_equal_latencies_take_the_predicted_time(network, name: str, chunks: int, model: str) -> None:
+def test_equal_latencies_take_the_predicted_time(network, name, chunks, model):
     of = on(network, name, chunks, model)
     assert stand_in_of(of).error_ns == 0
     assert replayed_ns(of) == of.collective_time_ns
 
 
 @pytest.mark.parametrize("name", ["all-gather", "all-reduce"])
-def test_graphs_of_unequal_links_take_the_predicted_time(name: str) -> None:
+def test_graphs_of_unequal_links_take_the_predicted_time(name):
     of = make(UNEQUAL, name, 300_001, 2, synthesizer="routed", link_model="pipelined")
     assert replayed_ns(of) == of.collective_time_ns
 
 
 @pytest.mark.parametrize("name", ["all-gather", "all-reduce", "all-to-all"])
-def test_other_latencies_are_off_by_no_more_than_is_said(name: str) -> None:
+def test_other_latencies_are_off_by_no_more_than_is_said(name):
     of = on(TWO_LEVELS, name)
     stand_in = stand_in_of(of)
     assert stand_in.error_ns == 200 and not stand_in.network.is_exact
     assert abs(replayed_ns(of) - of.collective_time_ns) <= 200 * of.num_sends
 
 
-def test_files_are_those_ranks_and_say_who_they_are(tmp_path) -> None:
+def test_files_are_those_ranks_and_say_who_they_are(tmp_path):
     of = on(TWO_LEVELS, "broadcast")
     written = export_schedule(of, tmp_path / "run", "stand-in")
     ranks = read_json(written.path / "rank_map.json")["ranks"]
@@ -77,7 +77,7 @@ def test_files_are_those_ranks_and_say_who_they_are(tmp_path) -> None:
     assert replay_trace(traces, network, "congestion-aware").collective_time_ns == replayed_ns(of)
 
 
-def test_idle_devices_are_no_ranks() -> None:
+def test_idle_devices_are_no_ranks():
     network = fabric(3, *both_ways(*((npu, switch, 50.0 if switch == 3 else 1.0, 9.0) for npu in (0, 1) for switch in (2, 3, 4))))
     of = on(network, "broadcast", 1)
     assert stand_in_of(of).device.tolist() == [0, 1, 3]
@@ -85,7 +85,7 @@ def test_idle_devices_are_no_ranks() -> None:
     assert replayed_ns(of) == of.collective_time_ns
 
 
-def test_what_has_none_is_refused(tmp_path) -> None:
+def test_what_has_none_is_refused(tmp_path):
     for of, reason in (
         (on(PARALLEL, "all-gather", 8), "parallel links"),
         (make(topology(*SWITCH), "all-reduce", 4096, 1, synthesizer="one-shot"), "one by one"),
@@ -94,7 +94,7 @@ def test_what_has_none_is_refused(tmp_path) -> None:
             export_schedule(of, tmp_path / "x", "stand-in")
 
 
-def test_synthesize_writes_it_beside_the_schedule(tmp_path) -> None:
+def test_synthesize_writes_it_beside_the_schedule(tmp_path):
     rows = "".join(f"{src},{dst},{speed},500\n" for npu in range(3) for src, dst, speed in ((npu, 3, 50), (3, npu, 25)))
     (tmp_path / "links.csv").write_text("src,dst,bandwidth,latency\n" + rows)
     (tmp_path / "f.yml").write_text("npus_count: [ 3 ]\nastra_tacos: { links: links.csv, switches: 1 }\n")
@@ -114,7 +114,7 @@ def test_synthesize_writes_it_beside_the_schedule(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("name", ["all-gather", "all-reduce", "all-to-all"])
-def test_switches_of_dimensions_take_the_predicted_time(name: str) -> None:
+def test_switches_of_dimensions_take_the_predicted_time(name):
     """On its own Switch, ASTRA-sim orders chunks that reach a port at one instant in its own way."""
     of = make(topology(*SWITCH), name, 300_001, 2, synthesizer="direct", link_model="pipelined")
     assert stand_in_of(of).network.is_exact

@@ -13,19 +13,19 @@ from helpers.schedules import schedule
 from astra_tacos.collective import COLLECTIVES, ROOTED
 from astra_tacos.export import chakra
 from astra_tacos.export.candidate import convert, read_candidate
-from astra_tacos.run.trace.writer import ATTRIBUTE_KEYS, NodeTable, write_trace
+from astra_tacos.run.trace.writer import ATTRIBUTE_KEYS, write_trace
 from astra_tacos.support.errors import VerificationError
 from astra_tacos.verifier.schedule_oracle import verify
 
 
-def without_sizes(table: NodeTable) -> NodeTable:
+def without_sizes(table):
     """The same nodes without `comm_size`."""
     keep = table.attr_key != ATTRIBUTE_KEYS["comm_size"]
     first = np.concatenate(([0], np.cumsum(keep)))[table.attr_first]
     return replace(table, attr_first=first, attr_key=table.attr_key[keep], attr_value=table.attr_value[keep])
 
 
-def write(of, prefix: Path) -> None:
+def write(of, prefix):
     nodes = chakra.nodes_of(of)
     table, first = without_sizes(nodes.table()), nodes.npu_first
     for npu in range(of.topology.num_npus):
@@ -33,7 +33,7 @@ def write(of, prefix: Path) -> None:
 
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
-def test_they_become_schedules(collective: str, tmp_path: Path) -> None:
+def test_they_become_schedules(collective, tmp_path):
     network = topology("FullyConnected 4")
     of = schedule(network, collective, 1 << 16, 2, root=1 if collective in ROOTED else None)
     write(of, tmp_path / "t")
@@ -45,7 +45,7 @@ def test_they_become_schedules(collective: str, tmp_path: Path) -> None:
     assert again.collective_time_ns <= of.collective_time_ns * 1.5
 
 
-def test_messages_of_several_chunks_stay_messages(tmp_path: Path) -> None:
+def test_messages_of_several_chunks_stay_messages(tmp_path):
     network = topology("Ring 4")
     of = schedule(network, "all-reduce", 1 << 12, 1, synthesizer="auto")
     write(of, tmp_path / "t")
@@ -53,7 +53,7 @@ def test_messages_of_several_chunks_stay_messages(tmp_path: Path) -> None:
     assert not verify(again) and again.num_messages == of.num_messages
 
 
-def test_wrong_ones_are_refused(tmp_path: Path) -> None:
+def test_wrong_ones_are_refused(tmp_path):
     of = schedule(topology("FullyConnected 4"), "all-gather", 1 << 16, 1)
     write(of, tmp_path / "t")
     (tmp_path / "t.0.et").write_bytes((tmp_path / "t.1.et").read_bytes())

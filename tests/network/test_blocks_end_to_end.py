@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -34,21 +33,21 @@ every_block = pytest.mark.parametrize("name", [*BUILDING_BLOCKS, *STRANGERS])
 
 
 @pytest.fixture(autouse=True)
-def strangers_are_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+def strangers_are_registered(monkeypatch):
     for name, block in STRANGERS.items():
         monkeypatch.setitem(BUILDING_BLOCKS, name, block)
 
 
-def middling(name: str) -> int:
+def middling(name):
     """A size of 4 to 9, if the block has one."""
     return next((size for size in sizes_of(name, 9) if size > 3), sizes_of(name, 50)[0])
 
 
-def dimensions_of(name: str) -> tuple[tuple[str, int, float, float], ...]:
+def dimensions_of(name):
     return ((name, middling(name), 50.0, 500.0), ("Switch", 2, 25.0, 700.0))
 
 
-def invoke(command: str, cwd: Path) -> str:
+def invoke(command, cwd):
     done = run(command, cwd=cwd)
     assert not done.returncode, f"{command}: {done.stderr}"
     return done.stdout
@@ -56,7 +55,7 @@ def invoke(command: str, cwd: Path) -> str:
 
 @every_block
 @pytest.mark.parametrize("synthesizer", SYNTHESIZERS)
-def test_synthesizers_are_legal_or_refuse(name: str, synthesizer: str) -> None:
+def test_synthesizers_are_legal_or_refuse(name, synthesizer):
     """On the block alone and with another dimension, as the oracle, the replay and the bounds see it."""
     for network in (topology(dimensions_of(name)[0]), topology(*dimensions_of(name))):
         for collective in ("all-reduce", "all-to-all", "broadcast"):
@@ -71,7 +70,7 @@ def test_synthesizers_are_legal_or_refuse(name: str, synthesizer: str) -> None:
 
 @every_block
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_runs_replay_as_the_twin_says(name: str, backend: str, tmp_path: Path) -> None:
+def test_runs_replay_as_the_twin_says(name, backend, tmp_path):
     dimensions = ((name, middling(name), BYTE_PER_NS, 1000.0), ("Ring", 3, 0.7, 3.0))
     for made in ending_runs(tmp_path, [dimensions], backend, 1):
         assert replay_run(made, backend).finish_ns.tolist() == naive_replay_run(made, backend).finish_ns
@@ -79,7 +78,7 @@ def test_runs_replay_as_the_twin_says(name: str, backend: str, tmp_path: Path) -
 
 @every_block
 @pytest.mark.parametrize("link_model", ["blocking", "pipelined"])
-def test_what_is_exported_takes_the_time_that_it_says(name: str, link_model: str, tmp_path: Path) -> None:
+def test_what_is_exported_takes_the_time_that_it_says(name, link_model, tmp_path):
     """The network that stands for a block is one of ASTRA-sim's, and exact unless there is a note."""
     write_network(config(dimensions_of(name)[0]), tmp_path / "network.yml")
     options = f"--size 64KiB --chunks-per-npu 2 --synthesizer tacos --trials 1 --link-model {link_model}"
@@ -103,7 +102,7 @@ def test_what_is_exported_takes_the_time_that_it_says(name: str, link_model: str
 
 
 @every_block
-def test_a_training_run_goes_through_every_command(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_training_run_goes_through_every_command(name, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     size = middling(name)
     groups = {"1": list(range(size)), "2": [0, size]}
@@ -132,7 +131,7 @@ def test_a_training_run_goes_through_every_command(name: str, tmp_path: Path, mo
 
 
 @every_block
-def test_a_sweep_has_it(name: str, tmp_path: Path) -> None:
+def test_a_sweep_has_it(name, tmp_path):
     network = f"topology: [{name}, Ring], npus_count: [{middling(name)}, 2], bandwidth_per_npu: [100, 50], latency: [500, 700]"
     settings = yaml.safe_load(f"{{ network: {{ {network} }}, size: 64KiB, synthesizer: tacos, trials: 1, chunks_per_npu: 1 }}")
     (point,) = sweep(tmp_path, point=settings).points
@@ -143,7 +142,7 @@ def test_a_sweep_has_it(name: str, tmp_path: Path) -> None:
 
 
 @every_block
-def test_groups_see_links_of_their_own(name: str) -> None:
+def test_groups_see_links_of_their_own(name):
     """Every part of a regular network: as many channels as the links between the members make, or routes instead."""
     network = config(*dimensions_of(name))
     whole = topology(*dimensions_of(name))
@@ -158,7 +157,7 @@ def test_groups_see_links_of_their_own(name: str) -> None:
 
 
 @every_block
-def test_it_can_be_drawn(name: str) -> None:
+def test_it_can_be_drawn(name):
     """In all small sizes, and a large one of which neighbours become one."""
     for size in {*sizes_of(name, 3), middling(name), sizes_of(name, 50)[-1]}:
         for network in (topology((name, size, 50.0, 500.0)), topology((name, size, 50.0, 500.0), "Mesh 3")):

@@ -12,7 +12,7 @@ from helpers.networks import sizes_of, topology
 from helpers.strange_blocks import STRANGERS
 
 from astra_tacos.network.blocks import ASTRA_SIM_BLOCKS, BUILDING_BLOCKS, building_block
-from astra_tacos.network.blocks.building_block import NO_MEMBER, BuildingBlock, Drawing
+from astra_tacos.network.blocks.building_block import NO_MEMBER, Drawing
 from astra_tacos.support.errors import ConfigError
 
 every_block = pytest.mark.parametrize("name", [*BUILDING_BLOCKS, *STRANGERS])
@@ -22,17 +22,17 @@ every_size = pytest.mark.parametrize("name, size", SIZES)
 
 
 @pytest.fixture(autouse=True)
-def strangers_are_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+def strangers_are_registered(monkeypatch):
     for name, block in STRANGERS.items():
         monkeypatch.setitem(BUILDING_BLOCKS, name, block)
 
 
-def links_of(block: BuildingBlock, size: int) -> list[tuple[int, int]]:
+def links_of(block, size):
     links = block.links(size)
     return list(zip(links.src.tolist(), links.dst.tolist(), strict=True))
 
 
-def hops_of(name: str, size: int) -> networkx.DiGraph:
+def hops_of(name, size):
     """Members and the hops between them; `links` that each crosses. Found from the links alone."""
     graph = networkx.DiGraph(links_of(BLOCKS[name], size))
     hops = networkx.DiGraph()
@@ -44,13 +44,13 @@ def hops_of(name: str, size: int) -> networkx.DiGraph:
     return hops
 
 
-def all_pairs(size: int) -> tuple[np.ndarray, np.ndarray]:
+def all_pairs(size):
     src, dst = np.indices((size, size)).reshape(2, -1)
     return src, dst
 
 
 @every_block
-def test_names(name: str) -> None:
+def test_names(name):
     assert building_block(name) is BUILDING_BLOCKS[name] and BUILDING_BLOCKS[name].name == name
     assert (name in ASTRA_SIM_BLOCKS) == BUILDING_BLOCKS[name].is_in_astra_sim
     assert sizes_of(name, 50), "every block has small sizes, which tests draw"
@@ -59,7 +59,7 @@ def test_names(name: str) -> None:
 
 
 @every_size
-def test_links_connect_all_members(name: str, size: int) -> None:
+def test_links_connect_all_members(name, size):
     block = BUILDING_BLOCKS[name]
     links = links_of(block, size)
     assert len(set(links)) == len(links) == block.num_links(size)
@@ -77,7 +77,7 @@ def test_links_connect_all_members(name: str, size: int) -> None:
 
 
 @every_size
-def test_routes_are_shortest_and_follow_hops(name: str, size: int) -> None:
+def test_routes_are_shortest_and_follow_hops(name, size):
     block, hops = BLOCKS[name], hops_of(name, size)
     shortest = dict(networkx.all_pairs_dijkstra_path_length(hops, weight="links"))
     src, dst = all_pairs(size)
@@ -93,7 +93,7 @@ def test_routes_are_shortest_and_follow_hops(name: str, size: int) -> None:
 
 
 @every_size
-def test_translations_map_links_onto_links_of_their_class(name: str, size: int) -> None:
+def test_translations_map_links_onto_links_of_their_class(name, size):
     block = BUILDING_BLOCKS[name]
     translations, classes = block.translations(size), block.link_classes(size)
     assert (translations is None) == (classes is None)
@@ -117,7 +117,7 @@ def test_translations_map_links_onto_links_of_their_class(name: str, size: int) 
 
 
 @every_size
-def test_spreads_reach_every_member_once_over_hops(name: str, size: int) -> None:
+def test_spreads_reach_every_member_once_over_hops(name, size):
     block, hops = BLOCKS[name], hops_of(name, size)
     spreads = block.spread(size)
     assert spreads.shape == (2, size, 3, size - 1) and spreads.dtype == np.int32
@@ -132,7 +132,7 @@ def test_spreads_reach_every_member_once_over_hops(name: str, size: int) -> None
 
 
 @every_size
-def test_tours_go_through_all_members_over_hops(name: str, size: int) -> None:
+def test_tours_go_through_all_members_over_hops(name, size):
     block, hops = BLOCKS[name], hops_of(name, size)
     tour = block.tour(size)
     cycles = [cycle.tolist() for cycle in block.disjoint_cycles(size) or ()]
@@ -145,7 +145,7 @@ def test_tours_go_through_all_members_over_hops(name: str, size: int) -> None:
 
 
 @every_size
-def test_axes_commute_and_share_no_hop(name: str, size: int) -> None:
+def test_axes_commute_and_share_no_hop(name, size):
     block, hops = BLOCKS[name], hops_of(name, size)
     axes = block.axes(size)
     if axes is None:
@@ -167,7 +167,7 @@ def test_axes_commute_and_share_no_hop(name: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("name, size", [(name, size) for name, size in SIZES if size <= 8])
-def test_a_part_has_the_links_between_its_members(name: str, size: int) -> None:
+def test_a_part_has_the_links_between_its_members(name, size):
     block, hops = BLOCKS[name], hops_of(name, size)
     subsets = (chosen for count in range(2, size + 1) for chosen in itertools.combinations(range(size), count))
     for members in subsets:
@@ -182,7 +182,7 @@ def test_a_part_has_the_links_between_its_members(name: str, size: int) -> None:
 
 
 @every_size
-def test_shared_parts_are_blocks(name: str, size: int) -> None:
+def test_shared_parts_are_blocks(name, size):
     block = BUILDING_BLOCKS[name]
     whole = block.shared_part(size, np.arange(size))
     assert (whole.block, whole.bandwidth, whole.latency) == (name, 1, 1)
@@ -194,7 +194,7 @@ def test_shared_parts_are_blocks(name: str, size: int) -> None:
 
 
 @every_size
-def test_stand_ins_are_blocks_of_astra_sim_in_which_neighbours_cost_the_same(name: str, size: int) -> None:
+def test_stand_ins_are_blocks_of_astra_sim_in_which_neighbours_cost_the_same(name, size):
     block, hops = BLOCKS[name], hops_of(name, size)
     substitute = block.aware_substitute(size)
     if substitute is not None:
@@ -208,14 +208,14 @@ def test_stand_ins_are_blocks_of_astra_sim_in_which_neighbours_cost_the_same(nam
 
 
 @every_block
-def test_a_star_has_one_switch(name: str) -> None:
+def test_a_star_has_one_switch(name):
     block = BUILDING_BLOCKS[name]
     for size in sizes_of(name, 20):
         assert block.num_switches(size) == 1 or block.drawing is not Drawing.STAR
 
 
 @every_block
-def test_sizes_that_a_block_cannot_have_are_refused_in_words(name: str) -> None:
+def test_sizes_that_a_block_cannot_have_are_refused_in_words(name):
     for size in range(2, 20):
         expected = BUILDING_BLOCKS[name].expected_size(size)
         if expected is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,21 +17,21 @@ from astra_tacos.network.fabric.draft import GIB_PER_GB
 from astra_tacos.network.fabric.kinds import KINDS, make_fabric
 from astra_tacos.network.fabric.ns3_topology import ns3_topology_text, read_ns3_topology
 from astra_tacos.network.fabric.reading import read_fabric
-from astra_tacos.network.network_config import NetworkConfig, read_network, write_network
+from astra_tacos.network.network_config import read_network, write_network
 from astra_tacos.network.packet_links import hops_between_npus
 from astra_tacos.support.errors import ConfigError
 
 
-def built(kind: str, **values):
+def built(kind, **values):
     return build_topology(make_fabric(kind, **values), may_forward=True)
 
 
-def links_of(network: NetworkConfig) -> Counter[tuple]:
+def links_of(network):
     return Counter((link.src, link.dst, round(link.bandwidth_gibps or 0, 6), link.latency_ns) for link in network.links)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_is_written_and_read_back(kind: str, tmp_path: Path) -> None:
+def test_every_kind_is_written_and_read_back(kind, tmp_path):
     done = run("network", kind, "--output", "out", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     shape = json.loads(done.stdout)
@@ -43,7 +42,7 @@ def test_every_kind_is_written_and_read_back(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("changed", ["network.yml", "links.csv", "nodes.csv"])
-def test_what_people_wrote_or_changed_is_not_replaced(changed: str, tmp_path: Path) -> None:
+def test_what_people_wrote_or_changed_is_not_replaced(changed, tmp_path):
     assert run("network rails --output out", cwd=tmp_path).returncode == 0
     made = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     (tmp_path / "out" / changed).write_bytes(made[changed] + b"\n")
@@ -57,7 +56,7 @@ def test_what_people_wrote_or_changed_is_not_replaced(changed: str, tmp_path: Pa
     assert len(list((tmp_path / "hand").iterdir())) == 2
 
 
-def test_numbers_of_devices_and_links() -> None:
+def test_numbers_of_devices_and_links():
     """HammingMesh: counts of the paper's figures; the others by hand."""
     for boards, npus, links in ((2, 16, 96), (4, 64, 384)):
         mesh = built("hxmesh", boards_x=boards, boards_y=boards)
@@ -75,7 +74,7 @@ def test_numbers_of_devices_and_links() -> None:
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
-def test_mi250_is_the_graph_that_forestcoll_is_evaluated_on(nodes: int) -> None:
+def test_mi250_is_the_graph_that_forestcoll_is_evaluated_on(nodes):
     found, missing = peers(f"forestcoll/mi250x{nodes}.csv")
     if not found:
         pytest.skip(missing)
@@ -84,7 +83,7 @@ def test_mi250_is_the_graph_that_forestcoll_is_evaluated_on(nodes: int) -> None:
     assert links_of(make_fabric("mi250", nodes=nodes)) == theirs
 
 
-def test_devices_that_add_are_not_lost_on_the_way_to_ns3(tmp_path: Path) -> None:
+def test_devices_that_add_are_not_lost_on_the_way_to_ns3(tmp_path):
     assert run("network leaf-spine --reducing --output f", cwd=tmp_path).returncode == 0
     done = run("network write f/network.yml --output t.txt", cwd=tmp_path)
     assert done.returncode == 2 and "found devices that add" in done.stderr and done.stderr.count("\n") == 1
@@ -102,13 +101,13 @@ def test_devices_that_add_are_not_lost_on_the_way_to_ns3(tmp_path: Path) -> None
         (("read", "x.csv"), "found the suffix '.csv'"),
     ],
 )
-def test_bad_numbers_are_refused(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
+def test_bad_numbers_are_refused(arguments, message, tmp_path):
     done = run("network", *arguments, "--output", "out", cwd=tmp_path)
     assert done.returncode == 2 and message in done.stderr and done.stderr.count("\n") == 1
     assert not list(tmp_path.iterdir())
 
 
-def test_files_of_others_are_read_or_refused_in_one_line() -> None:
+def test_files_of_others_are_read_or_refused_in_one_line():
     found, missing = peers("ns3_topology/*.txt", "nccl_topo/*.xml", "infragraph/*.yaml")
     if not found:
         pytest.skip(missing)
@@ -133,7 +132,7 @@ def test_files_of_others_are_read_or_refused_in_one_line() -> None:
     assert reached.tolist() == pytest.approx([6 * 24.0 * GIB_PER_GB] * 8)
 
 
-def machine(*gpus: str, inside: str = "") -> str:
+def machine(*gpus, inside=""):
     """NCCL's file of GPUs at bus ids 0, 1, ... below one CPU."""
     pci = '<pci busid="{}" class="0x030200" link_speed="16.0 GT/s PCIe" link_width="16">{}</pci>'
     devices = "".join(pci.format(at, gpu) for at, gpu in enumerate(gpus))
@@ -151,9 +150,7 @@ def machine(*gpus: str, inside: str = "") -> str:
     ],
 )
 @pytest.mark.parametrize("named_by", [(0, 1), (0,), (1,)])
-def test_links_between_gpus_are_read_once_whichever_gpu_names_them(
-    attributes: str, link: str, gbps: float, named_by: tuple[int, ...], tmp_path: Path
-) -> None:
+def test_links_between_gpus_are_read_once_whichever_gpu_names_them(attributes, link, gbps, named_by, tmp_path):
     inside = [f'<{link} target="{1 - gpu}" count="2" tclass="0x030200"/>' if gpu in named_by else "" for gpu in range(2)]
     gpus = [f"<gpu {attributes}>{each}</gpu>" for each in inside]
     links = read_text(tmp_path, "t.xml", machine(*gpus)).links
@@ -162,12 +159,12 @@ def test_links_between_gpus_are_read_once_whichever_gpu_names_them(
     assert len(links) == 6
 
 
-def read_text(folder: Path, name: str, text: str) -> NetworkConfig:
+def read_text(folder, name, text):
     (folder / name).write_text(text)
     return read_fabric(folder / name, 100.0, 32.0)[1]
 
 
-def test_gpus_that_are_linked_to_their_cpu(tmp_path: Path) -> None:
+def test_gpus_that_are_linked_to_their_cpu(tmp_path):
     """NVLink-C2C, whose file says MB/s, and NVLink of POWER9."""
     gpus = (
         '<gpu sm="90"><c2c bw="44672" count="10"/></gpu>',
@@ -179,7 +176,7 @@ def test_gpus_that_are_linked_to_their_cpu(tmp_path: Path) -> None:
     assert found == [31.508, 31.508, 75.0, 446.72]
 
 
-def test_what_is_not_read_of_a_machine_is_counted(tmp_path: Path) -> None:
+def test_what_is_not_read_of_a_machine_is_counted(tmp_path):
     lost = '<xgmi target="9" count="1"/><nvlink target="8" count="1" tclass="0x030200"/>'
     gpu = f'<gpu sm="80" gcn="942">{lost}<ualink target="1" count="4"/></gpu>'
     (tmp_path / "t.xml").write_text(machine(gpu, gpu, inside='<cxl target="0"/>'))
@@ -205,13 +202,13 @@ def test_what_is_not_read_of_a_machine_is_counted(tmp_path: Path) -> None:
     """
     ),
 )
-def test_bad_links_of_gpus(gpu: str, message: str, tmp_path: Path) -> None:
+def test_bad_links_of_gpus(gpu, message, tmp_path):
     with refused(message):
         read_text(tmp_path, "t.xml", machine(gpu, '<gpu gcn="908"><xgmi target="0" count="1"/></gpu>'))
 
 
 @pytest.mark.parametrize("kind", ["leaf-spine", "rails", "dragonfly", "dgx-h100"])
-def test_ns3_files_are_read_back(kind: str, tmp_path: Path) -> None:
+def test_ns3_files_are_read_back(kind, tmp_path):
     made = make_fabric(kind)
     write_network(made, tmp_path / "network.yml")
     assert run("network write network.yml -o ns3.txt", cwd=tmp_path).returncode == 0
@@ -220,7 +217,7 @@ def test_ns3_files_are_read_back(kind: str, tmp_path: Path) -> None:
     assert ns3_topology_text(again) == (tmp_path / "ns3.txt").read_text()
 
 
-def test_ns3_files_of_simai(tmp_path: Path) -> None:
+def test_ns3_files_of_simai(tmp_path):
     """The header counts NVSwitches apart; both kinds of switches forward."""
     slow = "".join(f"{node} 5 400Gbps 0.0005ms 0\n" for node in (2, 3, 4))
     links = f"0 4 2880Gbps 0.000025ms 0\n1 4 2880Gbps 0.000025ms 0\n{slow}"
@@ -246,7 +243,7 @@ def test_ns3_files_of_simai(tmp_path: Path) -> None:
         ("3 1 3\n2\n0 2 1Gbps 1us 0\n1 2 1Gbps 1us 0\n2 1 2Gbps 1us 0\n", "another rate or delay"),
     ],
 )
-def test_bad_ns3_files(text: str, message: str, tmp_path: Path) -> None:
+def test_bad_ns3_files(text, message, tmp_path):
     (tmp_path / "t.txt").write_text(text)
     with refused(message):
         read_ns3_topology(tmp_path / "t.txt")
@@ -273,7 +270,7 @@ infrastructure:
 """
 
 
-def test_infragraph(tmp_path: Path) -> None:
+def test_infragraph(tmp_path):
     (tmp_path / "i.yaml").write_text(INFRAGRAPH)
     what, network = read_fabric(tmp_path / "i.yaml", 100.0, 32.0)
     assert (what, network.num_npus, len(network.links)) == ("InfraGraph", 4, 16)
@@ -291,7 +288,7 @@ def test_infragraph(tmp_path: Path) -> None:
             read_text(tmp_path, "i.yaml", INFRAGRAPH.replace(old, new))
 
 
-def test_infragraph_in_several_files(tmp_path: Path) -> None:
+def test_infragraph_in_several_files(tmp_path):
     """As InfraGraph's examples: devices in files of their own; without any count, there are as many as connections name."""
     text = INFRAGRAPH.replace(", count: 2, type", ", type").replace("device: server, count: 2", "device: server")
     begin, switch = text.index("    - name: server"), text.index("    - name: switch")

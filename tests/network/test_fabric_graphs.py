@@ -19,7 +19,7 @@ from astra_tacos.network.rotations import find_rotations
 ORDERS = {"leaf-spine": 16, "fat-tree": 8, "rails": 32, "hxmesh": 16, "dgx-a100": 16, "dgx-h100": 16, "nvl72": 72}
 
 
-def check(topology) -> None:
+def check(topology):
     group = find_rotations(topology)
     npus, links = np.arange(topology.num_endpoints), np.arange(topology.num_links)
     assert topology.num_endpoints % group.order == 0
@@ -42,18 +42,18 @@ def check(topology) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_kinds_of_fabrics(kind: str) -> None:
+def test_kinds_of_fabrics(kind):
     topology = build_topology(make_fabric(kind), may_forward=True)
     check(topology)
     assert find_rotations(topology).order == ORDERS.get(kind, find_rotations(topology).order)
 
 
 @given(fabrics(most_npus=6))
-def test_random_graphs(topology) -> None:
+def test_random_graphs(topology):
     check(topology)
 
 
-def test_a_slower_link_leaves_fewer() -> None:
+def test_a_slower_link_leaves_fewer():
     star = [(npu, 4, 50.0, 10.0) for npu in range(4)]
     assert find_rotations(fabric(1, *both_ways(*star))).order == 4
     assert find_rotations(fabric(1, *both_ways(*star[:3], (3, 4, 25.0, 10.0)))).order == 1
@@ -62,7 +62,7 @@ def test_a_slower_link_leaves_fewer() -> None:
 
 @examples(12)
 @given(fabrics(), st.integers(0, 5))
-def test_routes_are_paths_with_the_fewest_npus_then_links(topology, turn: int) -> None:
+def test_routes_are_paths_with_the_fewest_npus_then_links(topology, turn):
     npus = topology.num_endpoints
     src, dst = (column.ravel() for column in np.divmod(np.arange(npus * npus), npus))
     first, link = DeviceRoutes(topology).find(src, dst, dst + turn)
@@ -79,7 +79,7 @@ def test_routes_are_paths_with_the_fewest_npus_then_links(topology, turn: int) -
         assert relays[one, other] == max(least // 1000 - 1, 0)
 
 
-def test_flows_to_different_npus_share_the_spines_evenly() -> None:
+def test_flows_to_different_npus_share_the_spines_evenly():
     tree = build_topology(make_fabric("leaf-spine", leaves=4, npus=4, spines=4), may_forward=True)
     src, dst = (column.ravel() for column in np.divmod(np.arange(256), 16))
     link = DeviceRoutes(tree).find(src, dst)[1]
@@ -87,6 +87,6 @@ def test_flows_to_different_npus_share_the_spines_evenly() -> None:
     assert set(np.bincount(link, minlength=tree.num_links)[up].tolist()) == {12}
 
 
-def test_an_npu_passes_on_what_no_device_can() -> None:
+def test_an_npu_passes_on_what_no_device_can():
     assert DeviceRoutes(WITH_DIRECT).relays()[0, 3] == 1
     assert len(DeviceRoutes(WITH_DIRECT).find(np.array([0]), np.array([3]))[1]) == 3

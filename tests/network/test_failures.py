@@ -17,22 +17,21 @@ from hypothesis import strategies as st
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.failures import draw_failures, find_renumbering
 from astra_tacos.network.network_config import LinkSpec, NetworkConfig
-from astra_tacos.network.topology import Topology
 from astra_tacos.support.errors import ConfigError
 
 TORUS_8X8 = networks.topology("Ring 8, Ring 8")
 
 
-def links(topology: Topology) -> set[tuple[int, int]]:
+def links(topology):
     return set(ends_of(topology))
 
 
-def pairs(topology: Topology) -> set[tuple[int, int]]:
+def pairs(topology):
     there = links(topology)
     return {(src, dst) for src, dst in there if src < dst and (dst, src) in there}
 
 
-def naive_failures(topology: Topology, count: int, seed: int) -> set[tuple[int, int]] | None:
+def naive_failures(topology, count, seed):
     """One pair after the other in the order of the seed, if all devices can still reach one another without it."""
     graph = networkx.DiGraph(sorted(links(topology)))
     ordered = sorted(pairs(topology))
@@ -50,7 +49,7 @@ def naive_failures(topology: Topology, count: int, seed: int) -> set[tuple[int, 
 
 
 @st.composite
-def one_way_graphs(draw: st.DrawFn) -> Topology:
+def one_way_graphs(draw):
     """A ring of one direction, connected whatever fails, and more links."""
     size = draw(st.integers(4, 8))
     ends = st.sampled_from([(src, dst) for src in range(size) for dst in range(size) if src != dst])
@@ -59,7 +58,7 @@ def one_way_graphs(draw: st.DrawFn) -> Topology:
 
 
 @given(networks.topologies() | one_way_graphs(), st.floats(0, 1), st.integers(0, 1 << 40))
-def test_they_are_those_of_one_after_the_other(topology: Topology, fraction: float, seed: int) -> None:
+def test_they_are_those_of_one_after_the_other(topology, fraction, seed):
     wanted = int(fraction * len(pairs(topology)) + 0.5)
     expected = naive_failures(topology, wanted, seed)
     try:
@@ -73,24 +72,24 @@ def test_they_are_those_of_one_after_the_other(topology: Topology, fraction: flo
 
 
 @given(st.integers(0, 1 << 62), st.floats(0, 0.45), st.floats(0, 0.45))
-def test_a_smaller_fraction_is_a_part_of_a_larger_one(seed: int, one: float, other: float) -> None:
+def test_a_smaller_fraction_is_a_part_of_a_larger_one(seed, one, other):
     less, more = (set(draw_failures(TORUS_8X8, fraction, seed)) for fraction in sorted((one, other)))
     assert less <= more
 
 
-def test_other_seeds_give_other_links() -> None:
+def test_other_seeds_give_other_links():
     assert len({draw_failures(TORUS_8X8, 0.1, seed) for seed in range(20)}) == 20
     assert draw_failures(TORUS_8X8, 0.05, 1) == draw_failures(TORUS_8X8, 0.05, 1)
     assert len(draw_failures(TORUS_8X8, 0.05, 1)) == 2 * 6  # 6.4 of 128
 
 
-def test_the_draw_is_what_it_was() -> None:
+def test_the_draw_is_what_it_was():
     # Rows of a sweep name a fraction and a seed: another draw in a later version would be another network.
     ring = networks.topology("Ring 4, Ring 4")
     assert draw_failures(ring, 0.1, 3) == ((0, 1), (1, 0), (8, 9), (9, 8), (12, 13), (13, 12))
 
 
-def test_bandwidths_do_not_matter() -> None:
+def test_bandwidths_do_not_matter():
     slower = networks.topology("Ring 8 1 7, Ring 8 2 9")
     assert draw_failures(slower, 0.2, 9) == draw_failures(TORUS_8X8, 0.2, 9)
 
@@ -109,13 +108,13 @@ def test_bandwidths_do_not_matter() -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_refused(fraction: float, seed: int, message: str) -> None:
+def test_what_cannot_be_is_refused(fraction, seed, message):
     with pytest.raises(ConfigError) as caught:
         draw_failures(TORUS_8X8, fraction, seed)
     assert str(caught.value) == message
 
 
-def test_a_single_switch_has_no_link_to_spare() -> None:
+def test_a_single_switch_has_no_link_to_spare():
     with refused("expected at most 0"):
         draw_failures(networks.topology(*networks.SWITCH), 0.2, 0)
 
@@ -129,7 +128,7 @@ SHAPES = [
 ]
 
 
-def shuffled(topology: Topology, npu: np.ndarray, order: np.ndarray) -> Topology:
+def shuffled(topology, npu, order):
     """The same links between other NPUs, in another order."""
     device = np.concatenate((npu, np.arange(topology.num_npus, topology.num_devices)))
     links = [
@@ -143,7 +142,7 @@ def shuffled(topology: Topology, npu: np.ndarray, order: np.ndarray) -> Topology
 
 @examples(30)
 @given(shape=st.sampled_from([shape for shape in SHAPES if not build_topology(shape).num_switches]), seed=st.integers(0, 1 << 20))
-def test_what_was_shuffled_is_found_again(shape: NetworkConfig, seed: int) -> None:
+def test_what_was_shuffled_is_found_again(shape, seed):
     random = np.random.default_rng(seed)
     topology = build_topology(shape)
     npu = random.permutation(topology.num_npus)
@@ -159,14 +158,14 @@ def test_what_was_shuffled_is_found_again(shape: NetworkConfig, seed: int) -> No
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_network_is_itself_also_with_switches_and_several_views(shape: NetworkConfig) -> None:
+def test_a_network_is_itself_also_with_switches_and_several_views(shape):
     topology = build_topology(shape)
     found = find_renumbering([topology, topology], [topology, topology], (1, 1))
     assert sorted(found.tolist()) == list(range(topology.num_npus)) and found[1] == 1
 
 
 @st.composite
-def two_graphs(draw: st.DrawFn) -> tuple[nx.DiGraph, nx.DiGraph]:
+def two_graphs(draw):
     """Two graphs of few links, which are often alike."""
     graphs = []
     for _ in range(2):
@@ -178,7 +177,7 @@ def two_graphs(draw: st.DrawFn) -> tuple[nx.DiGraph, nx.DiGraph]:
 
 @examples(40)
 @given(pair=two_graphs())
-def test_it_agrees_with_networkx(pair: tuple[nx.DiGraph, nx.DiGraph]) -> None:
+def test_it_agrees_with_networkx(pair):
     built = [
         build_topology(NetworkConfig("t", links=tuple(LinkSpec(a, b, 50.0, 500.0) for a, b in sorted(graph.edges))))
         for graph in pair

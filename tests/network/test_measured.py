@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from itertools import permutations
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -31,14 +30,14 @@ from astra_tacos.network.fabric.host_levels import (
 from astra_tacos.network.network_config import read_network
 
 
-def matrix_of(latency_ns: np.ndarray, bandwidth_gbps: np.ndarray | float) -> HostMatrix:
+def matrix_of(latency_ns, bandwidth_gbps):
     count = len(latency_ns)
     rate = np.full((count, count), bandwidth_gbps) if np.isscalar(bandwidth_gbps) else np.array(bandwidth_gbps)
     np.fill_diagonal(rate, np.inf)
     return HostMatrix("m", tuple(f"h{host}" for host in range(count)), np.array(latency_ns, float), rate)
 
 
-def racks(inside: float, across: float) -> np.ndarray:
+def racks(inside, across):
     """Eight hosts in two racks, those of one rack with numbers of one parity."""
     rack = np.arange(8) % 2
     cost = np.where(rack[:, None] == rack[None, :], inside, across)
@@ -46,7 +45,7 @@ def racks(inside: float, across: float) -> np.ndarray:
     return cost
 
 
-def test_costs_of_all_orders_of_eight_hosts_in_two_racks() -> None:
+def test_costs_of_all_orders_of_eight_hosts_in_two_racks():
     """Best and worst of all 40,320: rings 14 and 32 by latency, 4 and 4 by bandwidth; halving-doubling 1.25 S and 3.5 S."""
     by_latency = matrix_of(racks(1, 4), 1e12)
     by_bandwidth = matrix_of(np.zeros((8, 8)), 1 / np.where(racks(1, 4) > 0, racks(1, 4), 1))
@@ -69,7 +68,7 @@ def test_costs_of_all_orders_of_eight_hosts_in_two_racks() -> None:
 
 @examples(20)
 @given(seed=st.integers(0, 1 << 20), count=st.integers(3, 7))
-def test_a_ring_takes_per_step_what_its_recurrence_does(seed: int, count: int) -> None:
+def test_a_ring_takes_per_step_what_its_recurrence_does(seed, count):
     """Sends of a pair follow one another, and a host passes on what it has: many steps one by one."""
     random = np.random.default_rng(seed)
     matrix = matrix_of(random.uniform(1, 50, (count, count)), random.uniform(1, 20, (count, count)))
@@ -90,7 +89,7 @@ def test_a_ring_takes_per_step_what_its_recurrence_does(seed: int, count: int) -
 
 
 @st.composite
-def planted(draw: st.DrawFn) -> tuple[HostMatrix, list[int], np.ndarray]:
+def planted(draw):
     """Hosts in racks in rows, in random order, with noise that is far below the distance of levels."""
     sizes = draw(st.sampled_from([(2, 4), (4, 2), (3, 3), (2, 2, 3), (4, 2, 2)]))
     random = np.random.default_rng(draw(st.integers(0, 1 << 20)))
@@ -109,7 +108,7 @@ def planted(draw: st.DrawFn) -> tuple[HostMatrix, list[int], np.ndarray]:
 
 @examples(30)
 @given(case=planted())
-def test_planted_levels_are_found(case: tuple[HostMatrix, list[int], np.ndarray]) -> None:
+def test_planted_levels_are_found(case):
     matrix, sizes, names = case
     levels = find_levels(matrix)
     assert [level.num_parts for level in levels] == [matrix.num_hosts // math.prod(sizes[: at + 1]) for at in range(len(sizes))]
@@ -131,7 +130,7 @@ def test_planted_levels_are_found(case: tuple[HostMatrix, list[int], np.ndarray]
 
 @examples(3)
 @given(seed=st.integers(0, 1 << 20), algorithm=st.sampled_from(["ring", "halving-doubling"]))
-def test_searches_keep_to_parts_and_are_no_worse_than_their_start(seed: int, algorithm: str) -> None:
+def test_searches_keep_to_parts_and_are_no_worse_than_their_start(seed, algorithm):
     random = np.random.default_rng(seed)
     part = random.permutation(16) // 4
     latency = np.where(part[:, None] == part[None, :], 100.0, 900.0) * random.uniform(0.9, 1.1, (16, 16))
@@ -147,7 +146,7 @@ def test_searches_keep_to_parts_and_are_no_worse_than_their_start(seed: int, alg
     assert (cost(matrix, free.order, 4096) or 0) <= before
 
 
-def measured(latency: object, bandwidth: object, folder: Path, more: str = "GB/s --output out"):
+def measured(latency, bandwidth, folder, more="GB/s --output out"):
     files = f"--latency '{latency}' --latency-unit us --bandwidth '{bandwidth}'"
     return run(f"network measured {files} --bandwidth-unit {more}", cwd=folder)
 
@@ -166,7 +165,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("text, message", BAD)
-def test_bad_matrices_are_refused_in_one_line(tmp_path: Path, text: str, message: str) -> None:
+def test_bad_matrices_are_refused_in_one_line(tmp_path, text, message):
     (tmp_path / "good.csv").write_text(GOOD)
     (tmp_path / "bad.csv").write_text(text)
     done = measured("good.csv", "bad.csv", tmp_path)
@@ -174,7 +173,7 @@ def test_bad_matrices_are_refused_in_one_line(tmp_path: Path, text: str, message
     assert done.stderr.count("\n") == 1 and "bad.csv" in done.stderr and message in done.stderr
 
 
-def test_names_of_hosts_are_no_formulas(tmp_path: Path) -> None:
+def test_names_of_hosts_are_no_formulas(tmp_path):
     """A spreadsheet would evaluate them: as in all tables here, an apostrophe goes before such a name."""
     (tmp_path / "m.csv").write_text("host,=cmd()|x,@b,-c\n=cmd()|x,0,1,1\n@b,1,0,1\n-c,1,1,0\n")
     for _ in range(2):  # the second time into its own output
@@ -184,7 +183,7 @@ def test_names_of_hosts_are_no_formulas(tmp_path: Path) -> None:
     assert lines[0] == "npu,host" and sorted(line[2:] for line in lines[1:]) == ["'-c", "'=cmd()|x", "'@b"]
 
 
-def test_the_order_of_rows_does_not_matter_and_units_do(tmp_path: Path) -> None:
+def test_the_order_of_rows_does_not_matter_and_units_do(tmp_path):
     (tmp_path / "one.csv").write_text(GOOD)
     (tmp_path / "other.csv").write_text("host,c,a,b\nb,2,1,\na,2,0,1\nc,nan,2,2.5\n")
     matrix = read_host_matrix(tmp_path / "one.csv", "us", tmp_path / "other.csv", "Gb/s")
@@ -195,7 +194,7 @@ def test_the_order_of_rows_does_not_matter_and_units_do(tmp_path: Path) -> None:
         read_host_matrix(tmp_path / "one.csv", "us", tmp_path / "other.csv", "Gb/s")
 
 
-def test_parts_of_unequal_size_are_no_dimensions() -> None:
+def test_parts_of_unequal_size_are_no_dimensions():
     part = np.array([0, 0, 0, 1, 1])
     matrix = matrix_of(np.where(part[:, None] == part[None, :], 100.0, 900.0), 50.0)
     levels = find_levels(matrix)
@@ -205,7 +204,7 @@ def test_parts_of_unequal_size_are_no_dimensions() -> None:
     build_topology(as_graph(matrix, levels, np.arange(5)), may_forward=True)
 
 
-def test_what_was_measured_on_two_hosts_of_eight_cards(tmp_path: Path) -> None:
+def test_what_was_measured_on_two_hosts_of_eight_cards(tmp_path):
     found, missing = peers("measured_rccl_8/ib_let.csv", "measured_rccl_8/ib_bw.csv")
     if not found:
         pytest.skip(missing)

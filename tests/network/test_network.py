@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 from helpers.examples import refused, rows
@@ -26,20 +24,20 @@ boost: whatever ASTRA-sim ignores, so do we
 """
 
 
-def write(tmp_path: Path, text: str | bytes) -> Path:
+def write(tmp_path, text):
     path = tmp_path / "net.yml"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return path
 
 
-def test_reads_dimensions(tmp_path: Path) -> None:
+def test_reads_dimensions(tmp_path):
     network = read_network(write(tmp_path, GOOD))
     assert network.name == "net"
     assert network.dimensions == (Dimension("Ring", 4, 50.0, 500.0), Dimension("Switch", 2, 100.0, 0.0))
     assert network.num_npus == 8
 
 
-def test_extension(tmp_path: Path) -> None:
+def test_extension(tmp_path):
     text = GOOD + (
         "astra_tacos:\n  topology: [Mesh, Ring]\n  failed_links: [[0, 1]]\n"
         "  link_overrides:\n  - {src: 1, dst: 2, bandwidth: 7}\n  - {src: 2, dst: 1, latency: 9}\n"
@@ -50,7 +48,7 @@ def test_extension(tmp_path: Path) -> None:
     assert network.link_overrides == (LinkSpec(1, 2, 7.0, None), LinkSpec(2, 1, None, 9.0))
 
 
-def test_link_table(tmp_path: Path) -> None:
+def test_link_table(tmp_path):
     (tmp_path / "links.csv").write_text("# three NPUs\nlatency, bandwidth, src, dst\n10,50,0,1\n20,25,1,2\n\n30,12.5,2,0\n")
     network = read_network(write(tmp_path, "astra_tacos: {links: links.csv}"))
     assert network.num_npus == 3
@@ -110,7 +108,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("text, expected", BAD)
-def test_bad_input_gets_one_line(tmp_path: Path, text: str | bytes, expected: str) -> None:
+def test_bad_input_gets_one_line(tmp_path, text, expected):
     path = write(tmp_path, text)
     with pytest.raises(ConfigError) as caught:
         build_topology(read_network(path))
@@ -134,13 +132,13 @@ def test_bad_input_gets_one_line(tmp_path: Path, text: str | bytes, expected: st
         ("src,dst,bandwidth,latency\n0,1,50,5", "NPU 1 cannot reach NPU 0"),
     ],
 )
-def test_bad_link_table(tmp_path: Path, table: str, expected: str) -> None:
+def test_bad_link_table(tmp_path, table, expected):
     (tmp_path / "l.csv").write_text(table)
     with refused(expected):
         build_topology(read_network(write(tmp_path, "astra_tacos: {links: l.csv}")))
 
 
-def test_missing_file_and_directory(tmp_path: Path) -> None:
+def test_missing_file_and_directory(tmp_path):
     for path in (tmp_path / "none.yml", tmp_path):
         with refused("cannot be read"):
             read_network(path)
@@ -152,7 +150,7 @@ class _Counted(int):
     compared = 0
     __hash__ = int.__hash__
 
-    def __eq__(self, other: object) -> bool:
+    def __eq__(self, other):
         _Counted.compared += 1
         return int.__eq__(self, other)  # type: ignore[arg-type]
 
@@ -164,7 +162,7 @@ class _Counted(int):
         ("link_overrides", lambda device: {"src": _Counted(device), "dst": _Counted(device + 1), "latency": 1}),
     ],
 )
-def test_many_links_are_not_each_compared_with_all_others(monkeypatch: pytest.MonkeyPatch, key: str, entry: Any) -> None:
+def test_many_links_are_not_each_compared_with_all_others(monkeypatch, key, entry):
     dimensions = {"topology": ["Ring"], "npus_count": [1000], "bandwidth": [1.0], "latency": [1.0]}
     document = dimensions | {"astra_tacos": {key: [entry(device) for device in range(999)]}}
     monkeypatch.setattr("astra_tacos.network.network_config.read_yaml_mapping", lambda path: document)
@@ -174,7 +172,7 @@ def test_many_links_are_not_each_compared_with_all_others(monkeypatch: pytest.Mo
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_give_a_network_or_one_line(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+def test_any_bytes_give_a_network_or_one_line(tmp_path_factory, data):
     path = tmp_path_factory.getbasetemp() / "fuzz.yml"
     path.write_bytes(data)
     try:
@@ -183,7 +181,7 @@ def test_any_bytes_give_a_network_or_one_line(tmp_path_factory: pytest.TempPathF
         assert "\n" not in str(error)
 
 
-def test_files_that_ship_with_astra_sim(astra_sim_inputs: Path) -> None:
+def test_files_that_ship_with_astra_sim(astra_sim_inputs):
     files = sorted((astra_sim_inputs / "network").glob("*.yml"))
     assert len(files) >= 10
     for path in files:
@@ -200,7 +198,7 @@ A_SWITCHED_BOX = "src,dst,bandwidth,latency\n" + "".join(f"{npu},8,300,500\n8,{n
 
 
 @pytest.mark.parametrize("npus_count", ["[ 8 ]", "[ 4, 2 ]", "[ 10 ]"])
-def test_ids_of_a_link_table_past_npus_count_are_refused(tmp_path: Path, npus_count: str) -> None:
+def test_ids_of_a_link_table_past_npus_count_are_refused(tmp_path, npus_count):
     (tmp_path / "box.csv").write_text(A_SWITCHED_BOX)
     path = write(tmp_path, f"npus_count: {npus_count}\nastra_tacos: {{links: box.csv}}")
     with refused(r"net\.yml: astra_tacos\.links has NPUs 0 to 8, npus_count gives"):
@@ -218,7 +216,7 @@ def test_ids_of_a_link_table_past_npus_count_are_refused(tmp_path: Path, npus_co
         ("TwistedTorus", 12, "npus_count[0] is 12, expected k**2 with k above 2, or 2 * k**2 with k above 1 ("),
     ],
 )
-def test_unknown_blocks_and_sizes_are_refused_when_a_file_is_read(tmp_path: Path, block: str, size: int, message: str) -> None:
+def test_unknown_blocks_and_sizes_are_refused_when_a_file_is_read(tmp_path, block, size, message):
     path = tmp_path / "n.yml"
     path.write_text(f"astra_tacos: {{topology: [{block}]}}\nnpus_count: [{size}]\nbandwidth: [50.0]\nlatency: [500.0]\n")
     with pytest.raises(ConfigError) as refused:
@@ -240,14 +238,14 @@ _NETWORKS = (
 
 
 @pytest.mark.parametrize("network", _NETWORKS)
-def test_a_network_is_read_back_as_it_was(network: NetworkConfig, tmp_path: Path) -> None:
+def test_a_network_is_read_back_as_it_was(network, tmp_path):
     path = tmp_path / "network.yml"
     write_network(network, path)
     assert read_network(path) == replace(network, source=str(path))
 
 
 @pytest.mark.parametrize("error", ["0", "-0.1", "six", "[ 0.1 ]"])
-def test_an_error_is_a_share(error: str, tmp_path: Path) -> None:
+def test_an_error_is_a_share(error, tmp_path):
     path = tmp_path / "network.yml"
     write_network(NetworkConfig("", _STOCK), path)
     path.write_text(f"astra_tacos: {{ error: {error} }}\n{path.read_text()}")
@@ -259,14 +257,14 @@ LINKS = "src,dst,bandwidth,latency\n0,2,50,5\n2,0,50,5\n1,2,50,5\n2,1,50,5\n1,2,
 NODES = "id,kind,name\n0,npu,\n1,npu,\n2,nic,mlx5_0\n"
 
 
-def read(directory: Path, extension: str, links: str = LINKS, nodes: str = NODES):
+def read(directory, extension, links=LINKS, nodes=NODES):
     (directory / "links.csv").write_text(links)
     (directory / "nodes.csv").write_text(nodes)
     (directory / "n.yml").write_text(f"astra_tacos: {{ links: links.csv, {extension} }}\n")
     return read_network(directory / "n.yml")
 
 
-def test_kinds_and_names(tmp_path: Path) -> None:
+def test_kinds_and_names(tmp_path):
     network = read(tmp_path, "nodes: nodes.csv")
     assert network.num_npus == 2 and network.forwarding == (ForwardingDevice("nic", "mlx5_0"),)
     topology = build_topology(network, may_forward=True)
@@ -288,7 +286,7 @@ def test_kinds_and_names(tmp_path: Path) -> None:
     """
     ),
 )
-def test_bad_extension(extension: str, message: str, tmp_path: Path) -> None:
+def test_bad_extension(extension, message, tmp_path):
     with refused(message):
         build_topology(read(tmp_path, extension), may_forward=True)
 
@@ -306,12 +304,12 @@ def test_bad_extension(extension: str, message: str, tmp_path: Path) -> None:
         ("id,kind,name\n0,npu,\n1,switch,\n2,switch,\n", "found one NPU"),
     ],
 )
-def test_bad_node_table(nodes: str, message: str, tmp_path: Path) -> None:
+def test_bad_node_table(nodes, message, tmp_path):
     with refused(message):
         read(tmp_path, "nodes: nodes.csv", nodes=nodes)
 
 
-def test_disconnected_npus_are_named(tmp_path: Path) -> None:
+def test_disconnected_npus_are_named(tmp_path):
     links = "src,dst,bandwidth,latency\n0,2,50,5\n2,0,50,5\n1,2,50,5\n"
     with refused("NPU 0 cannot reach NPU 1"):
         build_topology(read(tmp_path, "switches: 1", links), may_forward=True)
@@ -321,20 +319,20 @@ FOUR_LINKS = "src,dst,bandwidth,latency\n0,2,50,5\n2,0,50,5\n1,3,50,5\n3,1,50,5\
 FOUR_NODES = "id,kind,name\n0,npu,\n1,npu,\n2,nic,\n3,switch,s\n"
 
 
-def read_reducing(directory: Path, reducing: str, others: str = "switches: 2") -> NetworkConfig:
+def read_reducing(directory, reducing, others="switches: 2"):
     (directory / "links.csv").write_text(FOUR_LINKS)
     (directory / "nodes.csv").write_text(FOUR_NODES)
     (directory / "n.yml").write_text(f"astra_tacos: {{ links: links.csv, {others}, reducing: {reducing} }}\n")
     return read_network(directory / "n.yml")
 
 
-def star(directory: Path, reducing: str) -> NetworkConfig:
+def star(directory, reducing):
     lists = "topology: [ Switch, Ring ]\nnpus_count: [ 4, 2 ]\nbandwidth: [ 50, 25 ]\nlatency: [ 5, 5 ]\n"
     (directory / "s.yml").write_text(f"{lists}astra_tacos: {{ reducing: {reducing} }}\n")
     return read_network(directory / "s.yml")
 
 
-def test_forms(tmp_path: Path) -> None:
+def test_forms(tmp_path):
     assert read_reducing(tmp_path, "all").reducing == (ReducingDevice(2), ReducingDevice(3))
     assert read_reducing(tmp_path, "all", "nodes: nodes.csv").reducing == (ReducingDevice(3),)
     assert read_reducing(tmp_path, "[ 3 ]").reducing == (ReducingDevice(3),)
@@ -344,7 +342,7 @@ def test_forms(tmp_path: Path) -> None:
     assert mixed == (ReducingDevice(2), ReducingDevice(3, 4096))
 
 
-def test_switches_of_dimensions_become_devices(tmp_path: Path) -> None:
+def test_switches_of_dimensions_become_devices(tmp_path):
     network = star(tmp_path, "all")
     assert network.num_npus == 8 and network.num_others == 2
     topology = build_topology(network, may_forward=True)
@@ -354,7 +352,7 @@ def test_switches_of_dimensions_become_devices(tmp_path: Path) -> None:
         build_topology(network)
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_what_is_written_is_read(tmp_path):
     for network in (
         read_reducing(tmp_path, "{ devices: [ 3 ], window: 1KiB, ports: 4, reduction_ns: 7 }"),
         star(tmp_path, "[ 9 ]"),
@@ -383,12 +381,12 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     """
     ),
 )
-def test_bad_values(reducing: str, message: str, tmp_path: Path) -> None:
+def test_bad_values(reducing, message, tmp_path):
     with refused(message):
         read_reducing(tmp_path, reducing)
 
 
-def test_a_network_without_switches_has_none_that_add(tmp_path: Path) -> None:
+def test_a_network_without_switches_has_none_that_add(tmp_path):
     text = "topology: [ Ring ]\nnpus_count: [ 4 ]\nbandwidth: [ 50 ]\nlatency: [ 5 ]\nastra_tacos: { reducing: all }\n"
     (tmp_path / "r.yml").write_text(text)
     with refused("names no device, expected switches"):

@@ -23,14 +23,14 @@ DOCS = Path(__file__).parents[2] / "docs"
 GIB = 1 << 30
 
 
-def test_every_kind_has_its_page() -> None:
+def test_every_kind_has_its_page():
     assert {path.stem for path in (DOCS / "fabrics").glob("*.md")} == set(KINDS)
     listed = re.findall(r"\(fabrics/([a-z0-9-]+)\.md\)", (DOCS / "fabrics.md").read_text(encoding="utf-8"))
     assert set(listed) == set(KINDS)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_numbers_of_the_page_are_those_of_the_network(kind: str) -> None:
+def test_the_numbers_of_the_page_are_those_of_the_network(kind):
     page = (DOCS / "fabrics" / f"{kind}.md").read_text(encoding="utf-8")
     table = dict(re.findall(r"^\| ([^|`]+) \| ([^|]+) \|$", page, re.MULTILINE))
     topology = build_topology(make_fabric(kind), may_forward=True)
@@ -52,7 +52,7 @@ def test_the_numbers_of_the_page_are_those_of_the_network(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_commands_of_the_page_draw_its_picture(kind: str, tmp_path: Path) -> None:
+def test_the_commands_of_the_page_draw_its_picture(kind, tmp_path):
     page = (DOCS / "fabrics" / f"{kind}.md").read_text(encoding="utf-8")
     with contextlib.chdir(tmp_path):
         for line in re.findall(r"^    astra-tacos (.*)$", page, re.MULTILINE):

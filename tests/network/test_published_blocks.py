@@ -19,18 +19,18 @@ from astra_tacos.synthesizer.parts.rings import find_rings
 PEERS = Path(os.environ.get("ASTRA_TACOS_PEERS", Path(__file__).parents[3] / "shared" / "peers"))
 
 
-def distances(block_size: int) -> np.ndarray:
+def distances(block_size):
     everyone = np.arange(block_size)
     return TWISTED_TORUS.num_crossed(block_size, np.zeros(block_size, np.int64), everyone)
 
 
 @pytest.mark.parametrize("k", [2, 3, 4, 5, 8])
-def test_a_rectangle_has_a_diameter_of_k(k: int) -> None:
+def test_a_rectangle_has_a_diameter_of_k(k):
     """Cámara et al. (2010), Table 2: a rectangular torus of 2 k x k has a diameter of k + k // 2."""
     assert distances(2 * k * k).max() == k
 
 
-def test_a_rectangle_of_eight_is_the_example_of_the_tpu_v4() -> None:
+def test_a_rectangle_of_eight_is_the_example_of_the_tpu_v4():
     """Four by two: from the second row the way on leads two columns on (Jouppi et al. 2023)."""
     links = TWISTED_TORUS.links(8)
     neighbours = {src: set(links.dst[links.src == src].tolist()) for src in (0, 1, 4)}
@@ -38,12 +38,12 @@ def test_a_rectangle_of_eight_is_the_example_of_the_tpu_v4() -> None:
 
 
 @pytest.mark.parametrize("k", [3, 4, 5, 8])
-def test_a_square_has_neighbours_one_and_k_apart(k: int) -> None:
+def test_a_square_has_neighbours_one_and_k_apart(k):
     links = TWISTED_TORUS.links(k * k)
     assert set(((links.dst - links.src) % (k * k)).tolist()) == {1, k, k * k - k, k * k - 1}
 
 
-def test_a_file_of_others_is_such_a_network() -> None:
+def test_a_file_of_others_is_such_a_network():
     """The 4 x 4 x 8 of ROCm-ASTRAsim, an ns-3 topology: a twisted square of 16 times a ring of 8."""
     path = PEERS / "ns3_topology" / "128nodes_TwistedTorus_4x4x8.txt"
     if not path.is_file():
@@ -54,7 +54,7 @@ def test_a_file_of_others_is_such_a_network() -> None:
     assert theirs == set(ends_of(network))
 
 
-def test_the_twist_makes_broadcasts_shorter() -> None:
+def test_the_twist_makes_broadcasts_shorter():
     """1 KiB, a latency of 1 ms: a hop less on the longest way for each half of k."""
     times = {}
     for block, *shape in (("TwistedTorus", 32), ("Ring", 8, 4)):
@@ -68,14 +68,14 @@ def test_the_twist_makes_broadcasts_shorter() -> None:
 
 
 @pytest.mark.parametrize("bits", [2, 3, 6])
-def test_it_is_the_cube(bits: int) -> None:
+def test_it_is_the_cube(bits):
     links = HYPERCUBE.links(1 << bits)
     own = networkx.DiGraph(zip(links.src.tolist(), links.dst.tolist(), strict=True))
     cube = networkx.relabel_nodes(networkx.hypercube_graph(bits), lambda at: sum(bit << i for i, bit in enumerate(at)))
     assert set(own.edges) == set(cube.to_directed().edges)
 
 
-def test_routes_correct_the_lowest_bit_first() -> None:
+def test_routes_correct_the_lowest_bit_first():
     src, dst = np.indices((64, 64)).reshape(2, -1)
     wrong = src ^ dst
     assert np.array_equal(HYPERCUBE.next_member(64, src, dst), src ^ (wrong & -wrong))
@@ -83,7 +83,7 @@ def test_routes_correct_the_lowest_bit_first() -> None:
 
 
 @pytest.mark.parametrize("name", ["hierarchical", "halving-doubling"])
-def test_recursive_doubling_takes_a_step_for_every_bit(name: str) -> None:
+def test_recursive_doubling_takes_a_step_for_every_bit(name):
     """A shard of 1 KiB, a latency of 1 ms."""
     network = topology("Hypercube 16 50 1e+06")
     found = schedule(network, "all-gather", 1024, 1, synthesizer=name, link_model="pipelined").collective_time_ns
@@ -94,7 +94,7 @@ HYPERCUBES = [(f"Hypercube {1 << bits}", 2 * pairs) for bits, pairs in ((2, 1), 
 
 
 @pytest.mark.parametrize("block, rings", [*((f"TwistedTorus {size}", 4) for size in (8, 9, 16, 18, 32, 50, 64)), *HYPERCUBES])
-def test_disjoint_cycles(block: str, rings: int) -> None:
+def test_disjoint_cycles(block, rings):
     """Two of a twisted torus use every link; a hypercube has one for every two bits."""
     network = topology(block)
     found = find_rings(network)

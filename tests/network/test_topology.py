@@ -18,7 +18,7 @@ from astra_tacos.network.network_config import Dimension, LinkSpec, NetworkConfi
 from astra_tacos.network.topology import NO_LINK
 
 
-def test_dimension_0_varies_fastest() -> None:
+def test_dimension_0_varies_fastest():
     torus = topology("Mesh 3 1 10, Mesh 2 2 20")
     expected = {(a, b) for a, b in itertools.product(range(6), repeat=2) if abs(a % 3 - b % 3) + abs(a // 3 - b // 3) == 1}
     assert set(ends_of(torus)) == expected
@@ -28,7 +28,7 @@ def test_dimension_0_varies_fastest() -> None:
     assert np.all(torus.link_dimension == across)
 
 
-def test_switch_ports_are_shared() -> None:
+def test_switch_ports_are_shared():
     network = topology("Switch 3 1 0, Switch 2 1 0")
     assert (network.num_npus, network.num_switches, network.num_links) == (6, 2 + 3, 2 * 6 + 2 * 6)
     assert network.num_channels == 2 * 6 + 3 * 2
@@ -37,7 +37,7 @@ def test_switch_ports_are_shared() -> None:
 
 
 @given(topologies())
-def test_channels_are_links_and_pairs_of_switch_ports(network) -> None:
+def test_channels_are_links_and_pairs_of_switch_ports(network):
     assert network.num_channels == len({*zip(network.channel_src.tolist(), network.channel_dst.tolist(), strict=True)})
     assert np.all(np.diff(network.channel_src.astype(np.int64) * network.num_npus + network.channel_dst) > 0)
     direct = network.channel_down_link == NO_LINK
@@ -51,7 +51,7 @@ def test_channels_are_links_and_pairs_of_switch_ports(network) -> None:
     assert network.channel_of(np.array([0]), np.array([0]))[0] == -1
 
 
-def test_failures_and_overrides() -> None:
+def test_failures_and_overrides():
     network = topology(
         "Ring 4",
         failed_links=((0, 1),),
@@ -66,12 +66,12 @@ def test_failures_and_overrides() -> None:
     assert network.link_latency_ns[links].tolist() == [500.0, 7.0]
 
 
-def test_too_many_channels_is_an_error_not_a_crash() -> None:
+def test_too_many_channels_is_an_error_not_a_crash():
     with refused(r"FullyConnected 100000 among 100,000 NPUs makes .* channels"):
         topology("FullyConnected 100000 1 0")
 
 
-def test_networkx_view() -> None:
+def test_networkx_view():
     network = graph("0 1 50 5, 1 2 25 6, 2 0 12.5 7")
     view = network.to_networkx()
     assert view.edges[1, 2]["bandwidth_gibps"] == 25.0
@@ -84,15 +84,15 @@ class Tree(BuildingBlock):
 
     name = "Tree"
 
-    def links(self, size: int) -> BlockLinks:
+    def links(self, size):
         npus, leaf = np.arange(size), size + np.arange(size) % 2
         up, down = (np.array([size, size + 1]), np.array([size + 2, size + 2]))
         return BlockLinks(np.concatenate((npus, leaf, up, down)), np.concatenate((leaf, npus, down, up)), 3)
 
-    def estimated_channels(self, size: int) -> int:
+    def estimated_channels(self, size):
         return size * size
 
-    def num_switches(self, size: int) -> int:
+    def num_switches(self, size):
         return 3
 
 
@@ -101,14 +101,14 @@ class Rails(BuildingBlock):
 
     name = "Rails"
 
-    def links(self, size: int) -> BlockLinks:
+    def links(self, size):
         npus, switch = np.tile(np.arange(size), 2), np.repeat([size, size + 1], size)
         return BlockLinks(np.concatenate((npus, switch)), np.concatenate((switch, npus)), 2)
 
-    def estimated_channels(self, size: int) -> int:
+    def estimated_channels(self, size):
         return 2 * size * size
 
-    def num_switches(self, size: int) -> int:
+    def num_switches(self, size):
         return 2
 
 
@@ -119,7 +119,7 @@ class Rails(BuildingBlock):
         (Rails(), r"test\.yml: two ways lead from NPU 0 to NPU 1 without others between, expected one"),
     ],
 )
-def test_what_channels_cannot_be_made_of_is_refused(block: BuildingBlock, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_channels_cannot_be_made_of_is_refused(block, message, monkeypatch):
     monkeypatch.setitem(BUILDING_BLOCKS, block.name, block)
     with refused(message):
         topology((block.name, 4, 1.0, 0.0))
@@ -144,6 +144,6 @@ BAD = float("nan"), float("inf"), -1.0
     ],
     ids=str,
 )
-def test_values_that_a_file_may_not_have_are_refused_from_programs_too(network: NetworkConfig) -> None:
+def test_values_that_a_file_may_not_have_are_refused_from_programs_too(network):
     with refused(r"^made: .*, expected "):
         build_topology(network)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from astra_tacos import (
     SYNTHESIZERS,
     CommType,
     NetworkConfig,
-    RunInputs,
     build_topology,
     make_collective,
     read_network,
@@ -37,7 +35,7 @@ astra_tacos: { failed_links: [ [0, 1], [1, 0], [6, 7], [7, 6] ] }
 GROUPS = {"1": [0, 1, 2, 3], "2": [4, 5, 6, 7]}
 
 
-def inputs_of(folder: Path, text: str, groups: dict[str, list[int]], pattern: CommType = CommType.ALL_REDUCE) -> RunInputs:
+def inputs_of(folder, text, groups, pattern=CommType.ALL_REDUCE):
     group = {rank: int(name) for name, ranks in groups.items() for rank in ranks}
     ranks = [
         [comp(0, us=2 + rank % 3), coll(1, [0], size=1 << 20, group=group[rank], comm_type=pattern), comp(2, [1], us=1)]
@@ -51,9 +49,7 @@ def inputs_of(folder: Path, text: str, groups: dict[str, list[int]], pattern: Co
 
 
 @pytest.mark.parametrize("pattern", [CommType.ALL_REDUCE, CommType.ALL_GATHER, CommType.REDUCE_SCATTER])
-def test_rows_that_lack_different_links_are_synthesized_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pattern: CommType
-) -> None:
+def test_rows_that_lack_different_links_are_synthesized_once(tmp_path, monkeypatch, pattern):
     inputs = inputs_of(tmp_path / "run", TORUS, GROUPS, pattern)
     cases = find_workload(inputs).cases
     assert len(cases) == 2
@@ -73,7 +69,7 @@ def test_rows_that_lack_different_links_are_synthesized_once(
     assert contents(tmp_path / "again") == contents(tmp_path / "plan") or again.after_ns < result.after_ns
 
 
-def test_groups_around_the_end_of_a_ring_are_like_those_in_its_middle(tmp_path: Path) -> None:
+def test_groups_around_the_end_of_a_ring_are_like_those_in_its_middle(tmp_path):
     text = "topology: [ Ring ]\nnpus_count: [ 8 ]\nbandwidth: [ 50 ]\nlatency: [ 500 ]\n"
     cases = find_workload(inputs_of(tmp_path, text, {"1": [2, 3, 4, 5], "2": [0, 1, 6, 7]})).cases
     (like,) = [each for each in find_alike(cases).values() if each is not None]
@@ -86,7 +82,7 @@ def test_groups_around_the_end_of_a_ring_are_like_those_in_its_middle(tmp_path: 
 
 @pytest.mark.parametrize("name", ["tacos", "ring", "routed"])
 @pytest.mark.parametrize("collective", ["all-reduce", "all-gather", "reduce-scatter", "broadcast", "gather", "all-to-all"])
-def test_renumbered_schedules_pass_the_oracle(name: str, collective: str, tmp_path: Path) -> None:
+def test_renumbered_schedules_pass_the_oracle(name, collective, tmp_path):
     if collective not in SYNTHESIZERS[name].collectives:
         pytest.skip(f"{name} does no {collective}")
     (tmp_path / "n.yml").write_text(TORUS.replace("[1, 0], [6, 7], [7, 6]", "[1, 0]"))

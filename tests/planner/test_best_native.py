@@ -5,21 +5,17 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 from math import prod
-from pathlib import Path
 
-import numpy as np
 import pytest
 from helpers.lint_runs import RunFiles, coll, comp
 from helpers.plans import planned, read_json, written
-from numpy.typing import NDArray
 
-from astra_tacos import AstraTacosError, CommType, RunInputs, SearchOptions, read_run, replay_run
+from astra_tacos import AstraTacosError, CommType, SearchOptions, read_run, replay_run
 from astra_tacos.planner import best_native as search
 from astra_tacos.planner import written_run as rewrite
 from astra_tacos.planner.best_native import BestNative, best_native
 from astra_tacos.planner.native_configuration import NativeConfiguration
 from astra_tacos.planner.workload import (
-    Workload,
     find_workload,
 )
 from astra_tacos.replayer.native import NATIVE_ALGORITHMS
@@ -33,17 +29,17 @@ ON_AWARE = {"options": QUICK, "backend": CONGESTION_AWARE}
 AG = CommType.ALL_GATHER
 
 
-def two_patterns(topology: tuple[str, ...] = ("Ring",), counts: tuple[int, ...] = (4,), size: int = 1 << 20) -> RunFiles:
+def two_patterns(topology=("Ring",), counts=(4,), size=1 << 20):
     """An All-Reduce and an All-Gather of all ranks, with compute between them."""
     nodes = [comp(0, us=3), coll(1, [0], size=size), comp(2, [1], us=5), coll(3, [2], AG, size=size)]
     return RunFiles(ranks=[nodes] * prod(counts), topology=topology, npus=counts)
 
 
-def found(inputs: RunInputs, backend: object = CONGESTION_AWARE) -> BestNative:
+def found(inputs, backend=CONGESTION_AWARE):
     return best_native(find_workload(inputs), backend)
 
 
-def end_ns(inputs: RunInputs, configuration: NativeConfiguration) -> int | None:
+def end_ns(inputs, configuration):
     try:
         return replay_run(configuration.run(read_run(inputs)), CONGESTION_AWARE).end_ns
     except AstraTacosError:
@@ -51,9 +47,7 @@ def end_ns(inputs: RunInputs, configuration: NativeConfiguration) -> int | None:
 
 
 @pytest.mark.parametrize(("topology", "counts"), [(("Switch",), (4,)), (("Ring", "Switch"), (3, 2))])
-def test_nothing_that_names_one_algorithm_a_pattern_is_faster(
-    tmp_path: Path, topology: tuple[str, ...], counts: tuple[int, ...]
-) -> None:
+def test_nothing_that_names_one_algorithm_a_pattern_is_faster(tmp_path, topology, counts):
     inputs = written(tmp_path, two_patterns(topology, counts))
     best = found(inputs)
     dims = len(counts)
@@ -66,7 +60,7 @@ def test_nothing_that_names_one_algorithm_a_pattern_is_faster(
     assert best.fastest_possible == best.fastest  # messages queue on this backend
 
 
-def test_what_no_network_can_do_is_marked_and_counts_when_it_can(tmp_path: Path) -> None:
+def test_what_no_network_can_do_is_marked_and_counts_when_it_can(tmp_path):
     inputs = written(tmp_path, two_patterns(("Ring",), (8,), 1 << 24))
     best = found(inputs, CONGESTION_UNAWARE)
     assert "no queues" in best.fastest.end.impossible and "not physically possible" in str(best.fastest)
@@ -76,7 +70,7 @@ def test_what_no_network_can_do_is_marked_and_counts_when_it_can(tmp_path: Path)
     assert best.fastest_possible.end.possible_ns >= 0.995 * queued
 
 
-def test_no_configuration_ends_earlier_where_links_carry_one_message_at_a_time(tmp_path: Path) -> None:
+def test_no_configuration_ends_earlier_where_links_carry_one_message_at_a_time(tmp_path):
     """Splits that end too early are the baseline when they can end, if that is before the others."""
     inputs = written(tmp_path, two_patterns(("Ring", "Switch"), (4, 2), 1 << 22))
     best = found(inputs, CONGESTION_UNAWARE)
@@ -95,12 +89,12 @@ def test_no_configuration_ends_earlier_where_links_carry_one_message_at_a_time(t
     assert told["speed_up_over_best_native"] == pytest.approx(told["best_native_ns"] / told["after_possible_ns"])
 
 
-def test_a_plan_of_native_collectives_is_the_best_native_run_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_of_native_collectives_is_the_best_native_run_itself(tmp_path, monkeypatch):
     """Whatever orders collectives may delay them, here much: the run whose nodes stay as they are is a candidate, too."""
     files = RunFiles([[comp(0, us=900), coll(1, size=64)]] * 8, topology=("Switch",), npus=(8,))
     inputs = written(tmp_path, files)
 
-    def late(workload: Workload, *_: object) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def late(workload, *_):
         nodes = workload.instances.nodes
         return nodes.row, workload.run.workload.rank_first[nodes.rank]
 
@@ -112,7 +106,7 @@ def test_a_plan_of_native_collectives_is_the_best_native_run_itself(tmp_path: Pa
     assert not verify_run(read_run(after), {}, read_run(inputs)).violations
 
 
-def test_the_plan_is_the_best_native_run_where_nothing_is_faster(tmp_path: Path) -> None:
+def test_the_plan_is_the_best_native_run_where_nothing_is_faster(tmp_path):
     """A plan that may only use rings, on a switch where they are slow: the system file is what changes."""
     inputs = written(tmp_path, two_patterns(("Switch",), (8,), 1 << 12))
     result, after = planned(inputs, tmp_path / "plan", **ON_AWARE)
@@ -127,14 +121,14 @@ def test_the_plan_is_the_best_native_run_where_nothing_is_faster(tmp_path: Path)
         assert system | keys == system
 
 
-def test_a_run_of_too_many_messages_is_not_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_of_too_many_messages_is_not_searched(tmp_path, monkeypatch):
     monkeypatch.setattr(search, "MOST_MESSAGES_OF_ONE", 10)
     best = found(written(tmp_path, two_patterns()))
     assert best == BestNative(None, None, None, 0, True, best.refusal)
     assert "too many to replay" in best.refusal
 
 
-def test_runs_of_many_messages_have_a_best_native_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_of_many_messages_have_a_best_native_run(tmp_path, monkeypatch):
     """Two configurations are replayed, with queues, too, even where one takes all messages of a search."""
     monkeypatch.setattr(search, "MOST_MESSAGES", 10)
     inputs = written(tmp_path, two_patterns(("Ring", "Switch"), (3, 2)))
@@ -144,7 +138,7 @@ def test_runs_of_many_messages_have_a_best_native_run(tmp_path: Path, monkeypatc
     assert best.fastest_possible.end.end_ns <= own_ns
 
 
-def test_groups_run_what_a_list_of_one_names(tmp_path: Path) -> None:
+def test_groups_run_what_a_list_of_one_names(tmp_path):
     """In groups of some ranks ASTRA-sim runs rings where several algorithms are named, and what is named where it is one."""
     rank = [coll(0, [], size=1 << 16, group=1)]
     files = RunFiles([rank] * 4 + [[comp(0)]] * 4, groups={"1": [0, 1, 2, 3]}, topology=("FullyConnected", "Ring"), npus=(4, 2))
@@ -161,7 +155,7 @@ def test_groups_run_what_a_list_of_one_names(tmp_path: Path) -> None:
     assert replay_run(read_run(after), CONGESTION_UNAWARE).end_ns == result.after_ns
 
 
-def test_a_run_that_only_waits_in_broadcasts_is_no_baseline(tmp_path: Path) -> None:
+def test_a_run_that_only_waits_in_broadcasts_is_no_baseline(tmp_path):
     """The planned Broadcast moves data, so the plan may take longer than what computes nothing, and says why."""
     rank = [coll(0, [], CommType.BROADCAST, size=1), coll(1, [0], size=4096), comp(2, [1], us=9)]
     files = RunFiles([rank] * 16, topology=("Switch", "Switch"), npus=(8, 2), bandwidth=3.7)
@@ -173,7 +167,7 @@ def test_a_run_that_only_waits_in_broadcasts_is_no_baseline(tmp_path: Path) -> N
     assert result.to_json()["best_native"] is None
 
 
-def test_a_best_native_run_of_too_many_messages_is_named_and_not_written(tmp_path: Path) -> None:
+def test_a_best_native_run_of_too_many_messages_is_named_and_not_written(tmp_path):
     files = replace(two_patterns(("FullyConnected",), (5,), 1 << 22), bandwidth=3.7)
     result, _ = planned(written(tmp_path, files), tmp_path / "plan", **ON_AWARE, most_messages=1)
     best = result.native.fastest_possible
@@ -182,7 +176,7 @@ def test_a_best_native_run_of_too_many_messages_is_named_and_not_written(tmp_pat
     assert text in result.notes
 
 
-def test_an_algorithm_that_moves_too_little_is_no_baseline(tmp_path: Path) -> None:
+def test_an_algorithm_that_moves_too_little_is_no_baseline(tmp_path):
     """Trees are the fastest "All-Gather" of 64 ranks: a rank gets three shards of 63 at most."""
     files = RunFiles([[coll(0, [], AG, size=1 << 20)]] * 64, topology=("Switch",), npus=(64,))
     best = found(written(tmp_path, files))
@@ -191,7 +185,7 @@ def test_an_algorithm_that_moves_too_little_is_no_baseline(tmp_path: Path) -> No
     assert best.fastest_possible.configuration.algorithms[1] != ("doubleBinaryTree",)
 
 
-def test_a_configuration_in_words() -> None:
+def test_a_configuration_in_words():
     ring, mixed = ("ring", "ring"), ("ring", "direct")
     configuration = NativeConfiguration((ring, mixed, ring, ring), 4, 2, "localBWAware", "FIFO")
     assert configuration.describe(("all-reduce",)) == "ring; localBWAware; 4 splits, 2 active; FIFO"
@@ -199,7 +193,7 @@ def test_a_configuration_in_words() -> None:
     assert configuration.describe(("all-reduce", "all-gather")) == text
 
 
-def test_a_planned_broadcast_of_all_ranks_is_in_reach_of_the_native_list(tmp_path: Path) -> None:
+def test_a_planned_broadcast_of_all_ranks_is_in_reach_of_the_native_list(tmp_path):
     """It is written as an All-Reduce, which the other All-Reduces of the run, in groups, need no list of all dimensions for."""
     groups = {"1": [0, 1], "2": [2, 3], "3": [4, 5], "4": [6, 7]}
     ranks = [[coll(0, comm_type=CommType.BROADCAST, size=1 << 20), coll(1, [0], group=1 + rank // 2)] for rank in range(8)]

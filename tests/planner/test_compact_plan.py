@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -16,7 +15,6 @@ from helpers.plans import read_json
 from astra_tacos import (
     BACKENDS,
     AstraTacosError,
-    Backend,
     ConfigError,
     Dimension,
     Parallelism,
@@ -49,7 +47,7 @@ EXPERTS = Step(small_model(experts=4, top_k=2), Parallelism(8, 2, 2, 4, ("ep", "
 SHAPES = ((("FullyConnected", 2), ("Ring", 4), ("Switch", 4)), (("Ring", 8), ("Switch", 4)), (("Ring", 32),))
 
 
-def made(step: Step, shape: tuple[tuple[str, int], ...], folder: Path) -> tuple[Path, Path]:
+def made(step, shape, folder):
     """A small run, written as a large one is, and its network."""
     network = folder / "n.yml"
     write_network(network, *shape)
@@ -60,9 +58,7 @@ def made(step: Step, shape: tuple[tuple[str, int], ...], folder: Path) -> tuple[
 @pytest.mark.parametrize("backend", BACKENDS.values(), ids=str)
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: "x".join(block for block, _ in shape))
 @pytest.mark.parametrize("step", [DENSE, EXPERTS], ids=["dense", "experts"])
-def test_the_planned_run_ends_as_all_its_ranks_do(
-    step: Step, shape: tuple[tuple[str, int], ...], backend: Backend, tmp_path: Path
-) -> None:
+def test_the_planned_run_ends_as_all_its_ranks_do(step, shape, backend, tmp_path):
     try:
         run, network = made(step, shape, tmp_path)
     except ConfigError as error:
@@ -84,7 +80,7 @@ def test_the_planned_run_ends_as_all_its_ranks_do(
     assert read_json(tmp_path / "planned/plan.json")["after_ns"] == result.after.end_ns
 
 
-def test_a_plan_without_traces_names_none_of_those_of_its_run(tmp_path: Path) -> None:
+def test_a_plan_without_traces_names_none_of_those_of_its_run(tmp_path):
     source = tmp_path / "source.json"
     custom = {"all-reduce-implementation-custom": ["collective/a"], PER_NODE_KEY: "per_node.yml"}
     source.write_text(json.dumps({"preferred-dataset-splits": 1, "all-reduce-implementation": ["ring"]} | custom))
@@ -95,7 +91,7 @@ def test_a_plan_without_traces_names_none_of_those_of_its_run(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_any_mix_of_schedules_is_replayed_as_rank_by_rank(seed: int, tmp_path: Path) -> None:
+def test_any_mix_of_schedules_is_replayed_as_rank_by_rank(seed, tmp_path):
     random = Random(seed)
     run, network = made(DENSE, random.choice(SHAPES), tmp_path)
     some = read_compact(run, read_network(network))
@@ -118,7 +114,7 @@ def test_any_mix_of_schedules_is_replayed_as_rank_by_rank(seed: int, tmp_path: P
         assert end_ns == replay_run(whole, backend).end_ns
 
 
-def test_each_trace_has_groups_of_its_own_and_ids_that_tell_it(tmp_path: Path) -> None:
+def test_each_trace_has_groups_of_its_own_and_ids_that_tell_it(tmp_path):
     run, network = made(DENSE, (("Ring", 2), ("Ring", 4), ("Ring", 4)), tmp_path)
     plan_compact(read_compact(run, read_network(network)), "congestion-aware").write(tmp_path / "planned", run, network)
     planned = read_compact(tmp_path / "planned", read_network(network)).run
@@ -134,7 +130,7 @@ def test_each_trace_has_groups_of_its_own_and_ids_that_tell_it(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: "x".join(block for block, _ in shape))
-def test_the_bound_is_below_that_of_all_ranks_or_as_true(shape: tuple[tuple[str, int], ...], tmp_path: Path) -> None:
+def test_the_bound_is_below_that_of_all_ranks_or_as_true(shape, tmp_path):
     """Both hold for every run: neither exceeds the end of any that is replayed with queues."""
     run, network = made(DENSE, shape, tmp_path)
     some = read_compact(run, read_network(network))
@@ -152,7 +148,7 @@ def test_the_bound_is_below_that_of_all_ranks_or_as_true(shape: tuple[tuple[str,
 
 
 @pytest.mark.parametrize(("block", "size"), [("Ring", 5), ("FullyConnected", 4), ("Switch", 4), ("Mesh", 3), ("Hypercube", 8)])
-def test_what_enters_a_member_is_bounded_by_the_member_with_most_links(block: str, size: int) -> None:
+def test_what_enters_a_member_is_bounded_by_the_member_with_most_links(block, size):
     dimension = Dimension(block, size, 1.0, 100.0)
     into = dimension.building_block.links(size).dst
     most = np.bincount(into[into < size]).max() * float(bytes_per_ns(np.array([1.0]))[0])
@@ -160,7 +156,7 @@ def test_what_enters_a_member_is_bounded_by_the_member_with_most_links(block: st
     assert _rates((dimension,))[0] <= most
 
 
-def run_bound_compute(workload: object) -> int:
+def run_bound_compute(workload):
     from astra_tacos.network.composition import build_topology
 
     topology = build_topology(workload.run.network)  # type: ignore[attr-defined]
@@ -168,7 +164,7 @@ def run_bound_compute(workload: object) -> int:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_random_runs_with_schedules_end_as_rank_by_rank_and_not_below_the_bound(seed: int) -> None:
+def test_random_runs_with_schedules_end_as_rank_by_rank_and_not_below_the_bound(seed):
     random = Random(seed)
     some = random_compact_run(seed, 48)
     if some.run.collectives or fixed_dimensions(some):

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
-import pytest
 from helpers.lint_runs import RunFiles, coll
 from helpers.plans import lint_plan, planned, read_json, written
 from helpers.schedules import changed, columns
@@ -17,7 +15,7 @@ HALVES = {"1": [0, 2, 4], "2": [1, 3, 5]}
 ONE_TRIAL = SearchOptions(chunks_per_npu="auto", trials=1, budget=300_000)
 
 
-def break_synthesizer(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def break_synthesizer(monkeypatch, name):
     """Schedules of this synthesizer lack the second half of their sends, which makes them fast."""
     entry = SYNTHESIZERS[name]
 
@@ -28,14 +26,14 @@ def break_synthesizer(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setitem(SYNTHESIZERS, name, replace(entry, make=faulty))
 
 
-def all_gathers(groups: dict[str, list[int]] | None = None) -> RunFiles:
+def all_gathers(groups=None):
     """Six ranks in a ring gather in groups, or all together."""
     group = {rank: int(name) for name, ranks in (groups or {}).items() for rank in ranks}
     ranks = [[coll(0, (), CommType.ALL_GATHER, 1 << 18, group.get(rank))] for rank in range(6)]
     return RunFiles(ranks=ranks, groups=groups, topology=("Ring",), npus=(6,))
 
 
-def test_the_next_best_schedule_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_best_schedule_is_taken(tmp_path, monkeypatch):
     # After which nothing else would be tried.
     monkeypatch.setitem(SYNTHESIZERS, "symmetric", replace(SYNTHESIZERS["symmetric"], in_auto=False))
     break_synthesizer(monkeypatch, "tacos")
@@ -50,7 +48,7 @@ def test_the_next_best_schedule_is_taken(tmp_path: Path, monkeypatch: pytest.Mon
     assert not list((tmp_path / "cache").rglob("*.npz"))  # another plan tells of it, too
 
 
-def test_nodes_stay_as_they_are_if_nothing_else_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nodes_stay_as_they_are_if_nothing_else_is_left(tmp_path, monkeypatch):
     break_synthesizer(monkeypatch, "tacos")
     options = replace(ONE_TRIAL, synthesizer="tacos")
     result, after = planned(written(tmp_path, all_gathers()), tmp_path / "plan", options=options)

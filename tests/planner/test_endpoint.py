@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from helpers.command import run as command
@@ -16,7 +14,6 @@ from astra_tacos import (
     Npu,
     Parallelism,
     Partition,
-    RunInputs,
     Step,
     divide_endpoint,
     read_run,
@@ -35,17 +32,17 @@ from astra_tacos.planner.run_files import planned_inputs
 
 
 @pytest.mark.parametrize(("ranks", "without", "with_last"), [(4, 1.33, 1.67), (8, 1.43, 1.57), (16, 1.47, 1.53)])
-def test_a_ring_reads_one_and_a_half_bytes_for_each_it_sends(ranks: int, without: float, with_last: float) -> None:
+def test_a_ring_reads_one_and_a_half_bytes_for_each_it_sends(ranks, without, with_last):
     assert ring_reads_per_sent_byte(ranks) == pytest.approx(without, abs=0.005)
     assert ring_reads_per_sent_byte(ranks, with_last_addition=True) == pytest.approx(with_last, abs=0.005)
 
 
 @pytest.mark.parametrize(("sizes", "sent"), [((4, 2, 2), 2.0), ((4, 4, 2), 2.125), ((4, 4, 4), 2.25), ((4, 8, 4), 2.3125)])
-def test_what_a_hierarchical_all_reduce_sends(sizes: tuple[int, ...], sent: float) -> None:
+def test_what_a_hierarchical_all_reduce_sends(sizes, sent):
     assert hierarchical_sent_bytes(sizes[0], sizes[1:]) == pytest.approx(sent)
 
 
-def test_ace_needs_three_and_a_half_times_less_memory_bandwidth() -> None:
+def test_ace_needs_three_and_a_half_times_less_memory_bandwidth():
     """2 x 100 GB/s in the package, 4 x 25 between packages: 450 GB/s by the host, 133 with ACE; the paper takes 128."""
     links = 2 * 100.0 + 4 * 25.0
     by_host = needed_memory_gbps(links, 1.5)
@@ -59,13 +56,13 @@ def test_ace_needs_three_and_a_half_times_less_memory_bandwidth() -> None:
     assert network_gbps(npu, Mode.IDEAL, Partition(), links, 1.5) == links
 
 
-def made(folder: Path, *, durations: bool = False) -> RunInputs:
+def made(folder, *, durations=False):
     network = write_network(folder / "n.yml", ("Ring", 4), bandwidth=50)
     step = Step(small_model(hidden=512, ffn=2048), Parallelism(dp=4), batch=8, steps=2)
     return generated_run(folder, step, network, Device(20.0, 900.0, writes_durations=durations))
 
 
-def test_counts_are_those_of_the_run(tmp_path: Path) -> None:
+def test_counts_are_those_of_the_run(tmp_path):
     """Rings of four: each rank sends 2 x 3/4 of a buffer, and adds 3/4 of it."""
     inputs = made(tmp_path)
     run = read_run(inputs)
@@ -78,7 +75,7 @@ def test_counts_are_those_of_the_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("durations", [False, True])
-def test_the_written_run_takes_what_was_found(durations: bool, tmp_path: Path) -> None:
+def test_the_written_run_takes_what_was_found(durations, tmp_path):
     inputs = made(tmp_path, durations=durations)
     before = replay_run(read_run(inputs))
     for mode in Mode:
@@ -93,7 +90,7 @@ def test_the_written_run_takes_what_was_found(durations: bool, tmp_path: Path) -
             assert np.array_equal(after.node_finish_ns, before.node_finish_ns)
 
 
-def test_what_leaves_nothing_is_refused(tmp_path: Path) -> None:
+def test_what_leaves_nothing_is_refused(tmp_path):
     inputs = made(tmp_path)
     for mode, cores, gbps, message in (
         ("host", 80, 10.0, "cores for communication: found 80"),
@@ -107,7 +104,7 @@ def test_what_leaves_nothing_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_the_command_writes_and_prints(tmp_path: Path) -> None:
+def test_the_command_writes_and_prints(tmp_path):
     inputs = made(tmp_path)
     files = options_of(inputs)
     done = command("plan", *files, "--output", "out", "--endpoint", "ace", cwd=tmp_path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 from itertools import product
-from pathlib import Path
 
 import pytest
 from helpers.examples import examples
@@ -21,7 +20,7 @@ from astra_tacos.planner.retime.tasks import Operation, Task, TaskGraph
 from .test_policies import KINDS, SCHEDULES, made
 
 
-def graph_of(kinds: list[bool], durations: list[int], deps: list[list[int]]) -> TaskGraph:
+def graph_of(kinds, durations, deps):
     """A rank whose tasks compute or broadcast; each waits for some of those before, through control dependencies."""
     tasks: list[Task] = []
     operations: list[Operation] = []
@@ -40,7 +39,7 @@ def graph_of(kinds: list[bool], durations: list[int], deps: list[list[int]]) -> 
     return TaskGraph([tasks], operations)
 
 
-def least_by_search(kinds: list[bool], durations: list[int], deps: list[list[int]]) -> int:
+def least_by_search(kinds, durations, deps):
     """The shortest time of communication without compute, over all schedules that may stop and go on at whole times."""
     start = tuple(durations)
     best = {start: 0}
@@ -64,7 +63,7 @@ def least_by_search(kinds: list[bool], durations: list[int], deps: list[list[int
 
 
 @st.composite
-def tiny(draw: st.DrawFn) -> tuple[list[bool], list[int], list[list[int]]]:
+def tiny(draw):
     count = draw(st.integers(1, 6))
     kinds = [draw(st.booleans()) for _ in range(count)]
     durations = [draw(st.integers(1, 3)) for _ in range(count)]
@@ -74,7 +73,7 @@ def tiny(draw: st.DrawFn) -> tuple[list[bool], list[int], list[list[int]]]:
 
 @examples(60)
 @given(tiny())
-def test_no_schedule_of_a_tiny_run_exposes_less(case: tuple[list[bool], list[int], list[list[int]]]) -> None:
+def test_no_schedule_of_a_tiny_run_exposes_less(case):
     kinds, durations, deps = case
     # Two control dependencies of communication only fix an order, so here all of a collective are data.
     bound = least_exposed_ns(graph_of(kinds, durations, deps), lambda task: durations[task.row])
@@ -82,7 +81,7 @@ def test_no_schedule_of_a_tiny_run_exposes_less(case: tuple[list[bool], list[int
     assert 0 <= bound[0] <= least_by_search(kinds, durations, deps)
 
 
-def test_the_bound_is_reached() -> None:
+def test_the_bound_is_reached():
     """A chain hides nothing; what is free of one compute task of 2 hides 2 of its 3."""
     chain = [True, False, True], [2, 3, 2], [[], [0], [1]]
     assert least_exposed_ns(graph_of(*chain), lambda task: chain[1][task.row]) == [3] == [least_by_search(*chain)]
@@ -91,7 +90,7 @@ def test_the_bound_is_reached() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_policy_exposes_less(kind: str, tmp_path: Path) -> None:
+def test_no_policy_exposes_less(kind, tmp_path):
     """With what the fastest collectives take a byte, in any size that a policy makes, and messages without latency."""
     candidates = candidates_of(made(tmp_path, kind))
     graph = read_graph(candidates.workload, candidates.source, candidates.before)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from helpers.plans import golden_inputs, lint_plan, options_of, quickly_planned,
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos import RunInputs, Topology, read_run, replay_run
+from astra_tacos import read_run, replay_run
 from astra_tacos.network.packet_links import DeviceRoutes
 from astra_tacos.planner.group_topology import fabric_views
 
@@ -28,7 +27,7 @@ RUNS = {
 }
 
 
-def run_on(folder: Path, kind: str, degrees: str) -> RunInputs:
+def run_on(folder, kind, degrees):
     """A generated run on a fabric."""
     assert run("generate", "--output", "run", *degrees.split(), *SMALL, cwd=folder).returncode == 0
     assert run("network", *kind.split(), "--output", "fabric", cwd=folder).returncode == 0
@@ -38,7 +37,7 @@ def run_on(folder: Path, kind: str, degrees: str) -> RunInputs:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_the_replay_of_the_files_takes_what_the_plan_says(name: str, tmp_path: Path) -> None:
+def test_the_replay_of_the_files_takes_what_the_plan_says(name, tmp_path):
     inputs = run_on(tmp_path, *RUNS[name])
     result, after = quickly_planned(inputs, tmp_path / "plan")
     plan = read_json(tmp_path / "plan" / "plan.json")
@@ -59,7 +58,7 @@ def test_the_replay_of_the_files_takes_what_the_plan_says(name: str, tmp_path: P
         assert again.after_ns == result.after_ns
 
 
-def test_no_script_runs_what_no_version_of_astra_sim_has(tmp_path: Path) -> None:
+def test_no_script_runs_what_no_version_of_astra_sim_has(tmp_path):
     inputs = run_on(tmp_path, *RUNS["one group over two nodes"])
     done = run("plan", *options_of(inputs), "--schedule", "fuse", "--keep-collectives", "--output", "fused", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
@@ -69,7 +68,7 @@ def test_no_script_runs_what_no_version_of_astra_sim_has(tmp_path: Path) -> None
 
 @examples(60)
 @given(fabrics(most_npus=6), st.data())
-def test_views_have_the_routes_of_the_replay_and_leave_nobody_out(network: Topology, data: st.DataObject) -> None:
+def test_views_have_the_routes_of_the_replay_and_leave_nobody_out(network, data):
     ids = st.sets(st.sampled_from(range(network.num_endpoints)), min_size=2)
     members = tuple(sorted(data.draw(ids)))
     views = fabric_views(network, members)
@@ -97,13 +96,13 @@ def test_views_have_the_routes_of_the_replay_and_leave_nobody_out(network: Topol
         assert (used[name] <= network.link_bandwidth_gibps * (1 + 1e-9)).all()
 
 
-def test_npus_of_others_only_pass_on() -> None:
+def test_npus_of_others_only_pass_on():
     views = fabric_views(WITH_DIRECT, (0, 3))
     assert list(views) == ["shared", "apart"]  # the way is over NPU 1 or 2, so no switch joins them
     assert views["shared"].link_latency_ns.tolist() == [1450.0, 1450.0]
 
 
-def test_a_crossbar_stands_for_switches_whose_ports_are_those_of_the_routes() -> None:
+def test_a_crossbar_stands_for_switches_whose_ports_are_those_of_the_routes():
     view = fabric_views(TWO_LEVELS, (0, 1, 2))["crossbars"]
     assert (view.num_npus, view.num_switches, view.num_links) == (3, 1, 6)
     assert view.link_bandwidth_gibps.tolist() == [100.0] * 6
@@ -119,7 +118,7 @@ optimize | dimensions
 
 
 @pytest.mark.parametrize("case", WRONG.strip().splitlines())
-def test_what_fabrics_cannot_do_is_refused_in_a_line(case: str, tmp_path: Path) -> None:
+def test_what_fabrics_cannot_do_is_refused_in_a_line(case, tmp_path):
     arguments, message = case.split(" | ")
     inputs = run_on(tmp_path, *RUNS["one group over two nodes"])
     done = run(*arguments.split(), *options_of(inputs), cwd=tmp_path)
@@ -129,7 +128,7 @@ def test_what_fabrics_cannot_do_is_refused_in_a_line(case: str, tmp_path: Path) 
     assert not (tmp_path / "o").exists()
 
 
-def test_a_plan_for_the_packet_level_has_the_files_of_ns3(tmp_path: Path) -> None:
+def test_a_plan_for_the_packet_level_has_the_files_of_ns3(tmp_path):
     inputs = run_on(tmp_path, "leaf-spine --leaves 2 --npus 2", "--dp 4")
     options = ("--budget", "100k", "--output", "o", "--json")
     done = run("plan", "--backend", "packet", *options_of(inputs), *options, cwd=tmp_path)
@@ -141,7 +140,7 @@ def test_a_plan_for_the_packet_level_has_the_files_of_ns3(tmp_path: Path) -> Non
     assert (tmp_path / "o" / "run_ns3.sh").exists()
 
 
-def test_devices_that_add_are_no_part_of_runs(tmp_path: Path) -> None:
+def test_devices_that_add_are_no_part_of_runs(tmp_path):
     inputs = run_on(tmp_path, "leaf-spine --leaves 2 --npus 4 --reducing", "--dp 8")
     done = run("plan", *options_of(inputs), "--output", "o", cwd=tmp_path)
     assert done.returncode == 2

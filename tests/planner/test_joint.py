@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 from helpers.lint_runs import RunFiles, coll, comp
@@ -25,7 +23,7 @@ SIZE = 1 << 20
 Planned = tuple[RunInputs, PlanResult, RunInputs]
 
 
-def of_pairs(rank: int) -> list[Any]:
+def of_pairs(rank):
     """Experts of pairs: computation, All-to-All, computation, All-to-All, and gradients of all."""
     own = rank // 2 + 1
     exchanges = [coll(1, [0], CommType.ALL_TO_ALL, SIZE, own), comp(2, [1], us=2), coll(3, [2], CommType.ALL_TO_ALL, SIZE, own)]
@@ -36,13 +34,13 @@ MOE = RunFiles(ranks=[of_pairs(rank) for rank in range(8)], groups=PAIRS, topolo
 
 
 @pytest.fixture(scope="module")
-def moe(tmp_path_factory: pytest.TempPathFactory) -> Planned:
+def moe(tmp_path_factory):
     folder = tmp_path_factory.mktemp("moe")
     inputs = written(folder, MOE)
     return inputs, *quickly_planned(inputs, folder / "plan")
 
 
-def test_pairs_use_the_links_of_all(moe: Planned) -> None:
+def test_pairs_use_the_links_of_all(moe):
     _, result, after = moe
     assert result.speed_up_over_best_native > 2
     (joint,) = result.joint
@@ -54,7 +52,7 @@ def test_pairs_use_the_links_of_all(moe: Planned) -> None:
     assert (report.errors, report.warnings) == ({}, {})
 
 
-def test_nodes_keep_their_own_group_in_an_attribute(moe: Planned) -> None:
+def test_nodes_keep_their_own_group_in_an_attribute(moe):
     inputs, _, after = moe
     groups = read_json(after.groups) if after.groups else {}
     for rank, (old, new) in enumerate(zip(messages(inputs), messages(after), strict=True)):
@@ -64,27 +62,27 @@ def test_nodes_keep_their_own_group_in_an_attribute(moe: Planned) -> None:
             assert groups[named["pg_name"]] == list(range(8))
 
 
-def test_the_oracle_passes_what_relays_did(moe: Planned) -> None:
+def test_the_oracle_passes_what_relays_did(moe):
     inputs, _, after = moe
     verdict = verify_run(read_run(after), read_trace_parts(after.system.parent / "plan.json"), read_run(inputs))
     assert verdict.proven
     assert verdict.violations == ()
 
 
-def test_a_plan_of_a_plan_is_the_same(moe: Planned, tmp_path: Path) -> None:
+def test_a_plan_of_a_plan_is_the_same(moe, tmp_path):
     _, first, after = moe
     again, _ = quickly_planned(after, tmp_path / "again")
     assert (again.before_ns, again.after_ns, again.best_native_ns) == (first.after_ns, first.after_ns, first.best_native_ns)
     assert contents(tmp_path / "again") == contents(after.system.parent)
 
 
-def test_the_same_for_any_number_of_threads(moe: Planned, tmp_path: Path) -> None:
+def test_the_same_for_any_number_of_threads(moe, tmp_path):
     inputs, _, after = moe
     planned(inputs, tmp_path / "plan", options=replace(QUICK, threads=1))
     assert contents(tmp_path / "plan") == contents(after.system.parent)
 
 
-def different(rank: int) -> list[Any]:
+def different(rank):
     """Groups that do different things at about the same time."""
     kinds = [CommType.ALL_TO_ALL, CommType.ALL_GATHER, CommType.REDUCE_SCATTER, CommType.ALL_REDUCE]
     return [
@@ -94,7 +92,7 @@ def different(rank: int) -> list[Any]:
     ]
 
 
-def test_different_patterns_and_sizes_go_together(tmp_path: Path) -> None:
+def test_different_patterns_and_sizes_go_together(tmp_path):
     ranks = [different(rank) for rank in range(8)]
     inputs = written(tmp_path, RunFiles(ranks=ranks, groups=PAIRS, topology=("FullyConnected",), npus=(8,)))
     result, after = quickly_planned(inputs, tmp_path / "plan")
@@ -105,7 +103,7 @@ def test_different_patterns_and_sizes_go_together(tmp_path: Path) -> None:
     assert report.errors == {}
 
 
-def test_what_waits_for_one_another_is_not_joined(tmp_path: Path) -> None:
+def test_what_waits_for_one_another_is_not_joined(tmp_path):
     inputs = written(tmp_path, MOE)
     workload = find_workload(inputs)
     sets = joint_sets(workload, replay_run(workload.run), lambda number: True)

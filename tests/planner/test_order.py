@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import random
 
 import numpy as np
 import pytest
@@ -18,7 +17,7 @@ from astra_tacos.planner.assignment import tag_ranges
 Edges = list[tuple[int, int]]
 
 
-def csr(num: int, edges: Edges) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+def csr(num, edges):  # type: ignore[type-arg]
     """How many each waits for, and who waits for it."""
     edges = sorted(edges)
     waits = np.bincount([b for _, b in edges], minlength=num).astype(np.int64)
@@ -26,12 +25,12 @@ def csr(num: int, edges: Edges) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  #
     return waits, first, np.array([b for _, b in edges], np.int64)
 
 
-def random_edges(rng: random.Random, num: int, chance: float) -> Edges:
+def random_edges(rng, num, chance):
     shuffled = rng.sample(range(num), num)
     return [(shuffled[i], shuffled[j]) for j in range(num) for i in range(j) if rng.random() < chance]
 
 
-def naive_issue_order(num: int, edges: Edges, key: list[int]) -> list[int]:
+def naive_issue_order(num, edges, key):
     waits = [sum(b == vertex for _, b in edges) for vertex in range(num)]
     heap = [(key[vertex], vertex) for vertex in range(num) if not waits[vertex]]
     heapq.heapify(heap)
@@ -49,7 +48,7 @@ def naive_issue_order(num: int, edges: Edges, key: list[int]) -> list[int]:
 
 @given(st.randoms(use_true_random=False), st.integers(1, 14), st.sampled_from((0.1, 0.3)))
 @examples(20)
-def test_ranks_issue_the_lowest_key_first(rng: random.Random, num: int, chance: float) -> None:
+def test_ranks_issue_the_lowest_key_first(rng, num, chance):
     edges, key = random_edges(rng, num, chance), rng.sample(range(100), num)
     order, runs = kernels.issue_order(np.array([0, num]), kernels.Graph(*csr(num, edges)), np.array(key))
     assert order.tolist() == naive_issue_order(num, edges, key)
@@ -58,7 +57,7 @@ def test_ranks_issue_the_lowest_key_first(rng: random.Random, num: int, chance: 
 
 @given(st.randoms(use_true_random=False), st.integers(2, 14), st.integers(1, 4))
 @examples(20)
-def test_a_rough_run_starts_everything_once_and_as_the_twin_does(rng: random.Random, num: int, num_ranks: int) -> None:
+def test_a_rough_run_starts_everything_once_and_as_the_twin_does(rng, num, num_ranks):
     edges = random_edges(rng, num, 0.15)
     slot = [rng.choice((kernels.NO_TIME, kernels.GPU, kernels.CPU, kernels.NETWORK, kernels.NETWORK)) for _ in range(num)]
     members = [
@@ -84,9 +83,7 @@ def test_a_rough_run_starts_everything_once_and_as_the_twin_does(rng: random.Ran
     assert networked == by_time
 
 
-def naive_rough_run(
-    num: int, edges: Edges, duration: list[int], slot: list[int], key: list[int], members: list[list[int]]
-) -> dict[int, int]:
+def naive_rough_run(num, edges, duration, slot, key, members):
     """When each vertex starts, instant by instant."""
     start: dict[int, int] = {}
     now = 0
@@ -104,7 +101,7 @@ def naive_rough_run(
     return start
 
 
-def test_tags_avoid_those_that_are_used() -> None:
+def test_tags_avoid_those_that_are_used():
     assert tag_ranges("w", np.array([-1, 7, 3]), [10, 5], 1000) == [8, 18]
     assert tag_ranges("w", np.array([995]), [10, 5], 1000) == [0, 10]
     assert tag_ranges("w", np.array([1500, 990]), [495, 400, 5], 1000) == [0, 501, 901]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +26,7 @@ TORUS = RunFiles(
 
 
 @pytest.mark.parametrize(("name", "files"), [("one-shot", RING), ("dimension-wise", TORUS)])
-def test_partial_sums_from_synthesis_to_replay(tmp_path: Path, name: str, files: RunFiles) -> None:
+def test_partial_sums_from_synthesis_to_replay(tmp_path, name, files):
     inputs = written(tmp_path, files)
     options = SearchOptions(name, "auto", reduce_bandwidth_gbps=10.0)
     asked: dict[str, Any] = {"options": options, "cache": tmp_path / "cache", "backend": CONGESTION_AWARE}

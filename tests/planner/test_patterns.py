@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from helpers.lint_runs import RunFiles, coll, comp, one_step_exchange
 from helpers.plans import attributes, contents, lint_plan, messages, planned, written
@@ -13,7 +11,7 @@ from astra_tacos.planner.plan import plan
 
 
 @pytest.mark.parametrize("pattern", [CommType.BROADCAST, CommType.REDUCE, CommType.REDUCE_SCATTER_BLOCK])
-def test_a_pattern_is_carried_and_remembered(tmp_path: Path, pattern: CommType) -> None:
+def test_a_pattern_is_carried_and_remembered(tmp_path, pattern):
     ranks = [[comp(0, us=2), coll(1, [0], pattern, size=1 << 16), coll(2, [1], size=1 << 16)] for _ in range(4)]
     inputs = written(tmp_path, RunFiles(ranks=ranks, topology=("Ring",)))
     result, after = planned(inputs, tmp_path / "plan")
@@ -30,7 +28,7 @@ def test_a_pattern_is_carried_and_remembered(tmp_path: Path, pattern: CommType) 
 
 
 @pytest.mark.parametrize("group", [None, 1])
-def test_an_all_gather_of_no_bytes_is_carried(tmp_path: Path, group: int | None) -> None:
+def test_an_all_gather_of_no_bytes_is_carried(tmp_path, group):
     """ASTRA-sim waits for ever for an All-Gather of no bytes, whatever it runs."""
     ranks = [
         [coll(0, (), CommType.ALL_GATHER, size=0, group=group), coll(1, [0], CommType.ALL_GATHER, size=1 << 16, group=group)]
@@ -49,7 +47,7 @@ def test_an_all_gather_of_no_bytes_is_carried(tmp_path: Path, group: int | None)
     assert contents(tmp_path / "again") == contents(tmp_path / "plan")
 
 
-def test_roots_are_ranks_and_every_root_is_a_case(tmp_path: Path) -> None:
+def test_roots_are_ranks_and_every_root_is_a_case(tmp_path):
     groups = {"1": [1, 3]}
     ranks = []
     for rank in range(4):
@@ -67,7 +65,7 @@ def test_roots_are_ranks_and_every_root_is_a_case(tmp_path: Path) -> None:
     assert roots == {("broadcast", 2), ("reduce", 1)}
 
 
-def test_a_pattern_that_no_synthesizer_does_keeps_what_it_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pattern_that_no_synthesizer_does_keeps_what_it_had(tmp_path, monkeypatch):
     """Native, or a custom trace of the run's own; where ASTRA-sim has neither, the plan is refused."""
     monkeypatch.setattr("astra_tacos.planner.synthesis.COLLECTIVES", {"all-reduce": COLLECTIVES["all-reduce"]})
     ranks = [[coll(0, size=1 << 16), coll(1, [0], CommType.ALL_TO_ALL, size=1 << 16)] for _ in range(2)]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 from itertools import permutations
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +11,7 @@ from helpers.command import run as command
 from helpers.lint_runs import RunFiles, coll, comp, recv, send
 from helpers.plans import QUICK, attributes, lint_plan, messages, options_of, quickly_planned, read_json, written
 
-from astra_tacos import CommType, ConfigError, Dimension, PlanRequest, ReplayError, RunInputs, read_run, replay_run
+from astra_tacos import CommType, ConfigError, Dimension, PlanRequest, ReplayError, read_run, replay_run
 from astra_tacos.planner.permuted_run import write_permuted
 from astra_tacos.planner.place import Demand, PlacementCost, exchange, find_placements, place
 from astra_tacos.planner.placed_plan import plan_placed
@@ -41,7 +39,7 @@ IN_P2 = """
 
 
 @pytest.mark.parametrize("case", IN_P2.strip().splitlines())
-def test_as_many_placements_as_in_p2(case: str) -> None:
+def test_as_many_placements_as_in_p2(case):
     levels, axes, (count,) = (tuple(map(int, part.split("x"))) for part in case.split())
     found = placements(levels, axes)
     assert len(found) == len(set(found)) == count
@@ -54,7 +52,7 @@ def test_as_many_placements_as_in_p2(case: str) -> None:
 
 
 @pytest.mark.parametrize(("row", "local", "outer"), [((1, 4), 1.5, 0), ((2, 2), 1.0, 8), ((4, 1), 0, 24)])
-def test_the_time_of_an_all_reduce_is_that_of_the_formula(row: tuple[int, int], local: float, outer: float) -> None:
+def test_the_time_of_an_all_reduce_is_that_of_the_formula(row, local, outer):
     """On 4 nodes of 16 NPUs that share a NIC, an axis of 4: S (local / B_l + outer / B_n)."""
     size, fast, shared = 1 << 30, 280.0, 10.0
     cost = PlacementCost([Dimension("Switch", 16, fast, 0), Dimension("Switch", 4, shared / 16, 0)], [])
@@ -64,7 +62,7 @@ def test_the_time_of_an_all_reduce_is_that_of_the_formula(row: tuple[int, int], 
     assert cost.time_ns("all-reduce", size, npus) == pytest.approx(expected_s * 1e9)
 
 
-def test_axes_are_found_in_groups() -> None:
+def test_axes_are_found_in_groups():
     assert find_axes(8, [[0, 1], [4, 5], [0, 2, 4, 6]]) == (Axis("axis1", 2, 1), Axis("axis2", 4, 2))
     assert find_axes(16, [[0, 1, 4, 5]]) == tuple(Axis(f"axis{at + 1}", 2, 1 << at) for at in range(4))
     assert find_axes(8, [[0, 1, 3]]) is None
@@ -75,7 +73,7 @@ def test_axes_are_found_in_groups() -> None:
             read_axes(text)
 
 
-def test_no_permutation_of_8_beats_the_best_matrix() -> None:
+def test_no_permutation_of_8_beats_the_best_matrix():
     """Symmetric levels: the best of all placements is one of the matrices', and the search by exchanges finds it."""
     pairs = [Demand("all-reduce", 1 << 24, (first, first + 4), 1) for first in range(4)]
     fours = [Demand("all-gather", 1 << 18, tuple(range(first, first + 4)), 2) for first in (0, 4)]
@@ -88,7 +86,7 @@ def test_no_permutation_of_8_beats_the_best_matrix() -> None:
     assert cost.score_ns(exchange(cost, 8, 4, 0)[0]) == pytest.approx(by_matrix)
 
 
-def of_rank(rank: int) -> list[Any]:
+def of_rank(rank):
     """Much in groups of ranks 4 apart, which are on different switches, and a broadcast and a message."""
     other = [send(3, 5, [2], size=1 << 10)] if rank == 1 else [recv(3, 1, [2], size=1 << 10)] if rank == 5 else []
     own = [coll(1, [0], size=1 << 22, group=rank % 4 + 1), coll(2, [1], CommType.BROADCAST, 1 << 10, 5 + rank // 4)]
@@ -100,13 +98,13 @@ TWO = RunFiles(ranks=[of_rank(rank) for rank in range(8)], groups=GROUPS, topolo
 
 
 @pytest.fixture
-def two(tmp_path: Path) -> RunInputs:
+def two(tmp_path):
     inputs = written(tmp_path, TWO)
     inputs.network.write_text(inputs.network.read_text().replace("[50, 50]", "[100, 5]"))
     return inputs
 
 
-def test_groups_that_talk_much_come_together(two: RunInputs, tmp_path: Path) -> None:
+def test_groups_that_talk_much_come_together(two, tmp_path):
     result = place(two, tmp_path / "placed")
     assert (result.speed_up or 0) > 2
     after = planned_inputs(tmp_path / "placed", two)
@@ -119,7 +117,7 @@ def test_groups_that_talk_much_come_together(two: RunInputs, tmp_path: Path) -> 
     assert told["before"]["end_ns"] == result.own.end_ns
 
 
-def test_peers_groups_and_roots_follow_and_all_else_stays(two: RunInputs, tmp_path: Path) -> None:
+def test_peers_groups_and_roots_follow_and_all_else_stays(two, tmp_path):
     npu = np.array([3, 1, 4, 0, 5, 2, 7, 6])
     (tmp_path / "placed").mkdir()
     after = write_permuted(tmp_path / "placed", two, find_workload(two), npu)
@@ -138,7 +136,7 @@ def test_peers_groups_and_roots_follow_and_all_else_stays(two: RunInputs, tmp_pa
     assert replay_run(read_run(after)).compute_ns[npu].tolist() == replay_run(read_run(two)).compute_ns.tolist()
 
 
-def test_groups_that_are_no_products_are_placed_by_exchanges(tmp_path: Path) -> None:
+def test_groups_that_are_no_products_are_placed_by_exchanges(tmp_path):
     groups = {"1": [0, 3], "2": [1, 2]}
     ranks = [[coll(0, size=1 << 20, group=1 if rank in (0, 3) else 2)] for rank in range(4)]
     inputs = written(tmp_path, RunFiles(ranks=ranks, groups=groups, topology=("Ring", "Ring"), npus=(2, 2)))
@@ -148,7 +146,7 @@ def test_groups_that_are_no_products_are_placed_by_exchanges(tmp_path: Path) -> 
     assert tried[0].score_ns <= min(each.score_ns for each in tried)
 
 
-def test_the_command(two: RunInputs, tmp_path: Path) -> None:
+def test_the_command(two, tmp_path):
     arguments = ["plan", "--only-place", *options_of(two), "--output", "placed"]
     done = command(*arguments, "--axes", "tp=4,dp=2", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
@@ -161,7 +159,7 @@ def test_the_command(two: RunInputs, tmp_path: Path) -> None:
     assert (tmp_path / "placed" / "mine.txt").is_file()
 
 
-def test_a_plan_of_the_placed_run_if_that_is_faster(two: RunInputs, tmp_path: Path) -> None:
+def test_a_plan_of_the_placed_run_if_that_is_faster(two, tmp_path):
     own, _ = quickly_planned(two, tmp_path / "own")
     result = plan_placed(PlanRequest(two, options=QUICK), tmp_path / "plan")
     assert result.after_ns < own.after_ns
@@ -179,7 +177,7 @@ def test_a_plan_of_the_placed_run_if_that_is_faster(two: RunInputs, tmp_path: Pa
         plan_placed(PlanRequest(planned_inputs(tmp_path / "plan", two), options=QUICK), tmp_path / "again")
 
 
-def test_the_oracle_follows_a_placement(two: RunInputs, tmp_path: Path) -> None:
+def test_the_oracle_follows_a_placement(two, tmp_path):
     """Ranks, the ends of the message and the roots of the broadcasts are elsewhere; a map that is not the plan's is none."""
     plan_placed(PlanRequest(two, options=QUICK), tmp_path / "plan")
     path = tmp_path / "plan" / "plan.json"
@@ -192,7 +190,7 @@ def test_the_oracle_follows_a_placement(two: RunInputs, tmp_path: Path) -> None:
         assert done.returncode == code and message in done.stderr, done.stdout
 
 
-def test_a_plan_that_keeps_the_run_as_it_was_says_so(two: RunInputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_that_keeps_the_run_as_it_was_says_so(two, tmp_path, monkeypatch):
     """Of the native runs the placed one ends first, of the plans that of the run as it is."""
     monkeypatch.setattr("astra_tacos.planner.plan.earliest", lambda ends: len(list(ends)) - 2)
     result = plan_placed(PlanRequest(two, options=QUICK), tmp_path / "plan")
@@ -205,7 +203,7 @@ def test_a_plan_that_keeps_the_run_as_it_was_says_so(two: RunInputs, tmp_path: P
     assert read_json(tmp_path / "plan" / "comm_group.json")["1"] == GROUPS["1"]
 
 
-def test_a_run_that_ends_in_no_placement_is_planned_where_it_is(tmp_path: Path) -> None:
+def test_a_run_that_ends_in_no_placement_is_planned_where_it_is(tmp_path):
     """The order of native collectives deadlocks; the plan's does not. The note names the files of the user."""
     groups = {"1": [0, 1, 2, 3], "2": [0, 1, 2, 3]}
     orders = [(1, 2), (2, 1), (1, 2), (2, 1)]

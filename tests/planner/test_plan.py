@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -31,7 +29,6 @@ from astra_tacos import (
     CommType,
     ConfigError,
     PlanRequest,
-    Schedule,
     SearchOptions,
     load_schedule,
     read_run,
@@ -46,7 +43,7 @@ from astra_tacos.run.recording import load_recording
 from astra_tacos.run.run import NATIVE
 
 
-def of_two_sizes(rank: int) -> list[Any]:
+def of_two_sizes(rank):
     """Two sizes of All-Reduce in one of two groups; ranks number their nodes differently."""
     first, group = 1 - rank % 2, 1 + rank // 2
     reduced = [coll(first + 1, [first], size=1 << 20, group=group), coll(first + 2, [first + 1], size=1 << 16, group=group)]
@@ -56,7 +53,7 @@ def of_two_sizes(rank: int) -> list[Any]:
 TWO_SIZES = RunFiles([of_two_sizes(rank) for rank in range(4)], groups={"1": [0, 1], "2": [2, 3]}, topology=("Ring",))
 
 
-def test_two_sizes_in_one_group(tmp_path: Path) -> None:
+def test_two_sizes_in_one_group(tmp_path):
     inputs = written(tmp_path, TWO_SIZES)
     result, after = planned(inputs, tmp_path / "plan")
     assert result.after_ns < result.before_ns
@@ -73,7 +70,7 @@ def test_two_sizes_in_one_group(tmp_path: Path) -> None:
         assert f"_{attributes(node)['comm_size']}B_of_{members}_" in per_node[str(node.id)]
 
 
-def test_a_plan_of_a_plan_changes_nothing(tmp_path: Path) -> None:
+def test_a_plan_of_a_plan_changes_nothing(tmp_path):
     inputs = written(tmp_path, TWO_SIZES)
     first, after = quickly_planned(inputs, tmp_path / "plan")
     second, _ = quickly_planned(after, tmp_path / "again")
@@ -84,7 +81,7 @@ def test_a_plan_of_a_plan_changes_nothing(tmp_path: Path) -> None:
         assert len({tuple(getattr(replay, column)) for replay in (one.after, other.before, other.after)}) == 1
 
 
-def test_the_recording_has_the_runs_before_and_after(tmp_path: Path) -> None:
+def test_the_recording_has_the_runs_before_and_after(tmp_path):
     inputs = written(tmp_path, TWO_SIZES)
     result, after = quickly_planned(inputs, tmp_path / "plan", baseline="ring")
     recording = load_recording(tmp_path / "plan" / "replay.npz")
@@ -102,7 +99,7 @@ def test_the_recording_has_the_runs_before_and_after(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pattern", [CommType.ALL_REDUCE, CommType.ALL_TO_ALL])
-def test_a_case_that_fits_no_link_stays_and_the_others_are_planned(tmp_path: Path, pattern: CommType) -> None:
+def test_a_case_that_fits_no_link_stays_and_the_others_are_planned(tmp_path, pattern):
     """Without congestion a chunk of 6 B would hold a link of 0 ns for less than 1 ns: no search finds a schedule."""
     ranks = [[coll(3, comm_type=pattern, size=48), coll(7, [3], size=1 << 16)] for _ in range(8)]
     files = RunFiles(ranks=ranks, topology=("FullyConnected", "Switch"), npus=(2, 4), latency=0)
@@ -115,7 +112,7 @@ def test_a_case_that_fits_no_link_stays_and_the_others_are_planned(tmp_path: Pat
     assert not lint_plan(after).errors
 
 
-def test_messages_of_less_than_a_nanosecond_are_planned(tmp_path: Path) -> None:
+def test_messages_of_less_than_a_nanosecond_are_planned(tmp_path):
     """ASTRA-sim's queues would stop at 16 bytes on a link at time 0: they are sent as what takes 1 ns."""
     groups = {"1": [0, 2, 4, 6], "2": [1, 3, 5, 7]}
     ranks = [[coll(0, size=16, group=1 + rank % 2), coll(1, [0], size=1 << 16)] for rank in range(8)]
@@ -125,7 +122,7 @@ def test_messages_of_less_than_a_nanosecond_are_planned(tmp_path: Path) -> None:
     assert not lint_plan(after).errors
 
 
-def test_the_same_bytes_for_any_number_of_threads_and_from_the_cache(tmp_path: Path) -> None:
+def test_the_same_bytes_for_any_number_of_threads_and_from_the_cache(tmp_path):
     inputs = written(tmp_path, TWO_SIZES)
     outputs = [tmp_path / f"plan{number}" for number in range(3)]
     planned(inputs, outputs[0], options=replace(PLAN_OPTIONS, threads=1))
@@ -136,10 +133,10 @@ def test_the_same_bytes_for_any_number_of_threads_and_from_the_cache(tmp_path: P
     assert contents(outputs[0], everything) == contents(outputs[1], everything) == contents(outputs[2], everything)
 
 
-def test_an_interrupted_plan_goes_on_from_the_cache(tmp_path: Path) -> None:
+def test_an_interrupted_plan_goes_on_from_the_cache(tmp_path):
     inputs = written(tmp_path, TWO_SIZES)
 
-    def interrupt(done: int, total: int) -> None:
+    def interrupt(done, total):
         if done == 2:
             raise KeyboardInterrupt
 
@@ -152,51 +149,49 @@ def test_an_interrupted_plan_goes_on_from_the_cache(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sound(tmp_path_factory):
     """A plan, and the cache that it filled."""
     folder = tmp_path_factory.mktemp("sound")
     quickly_planned(written(folder, TWO_SIZES), folder / "plan", cache=folder / "cache")
     return folder
 
 
-def cut_off(path: Path) -> None:
+def cut_off(path):
     path.write_bytes(path.read_bytes()[:100])
 
 
-def nest_deeply(path: Path) -> None:
+def nest_deeply(path):
     path.with_suffix(".json").write_text("[" * 100_000, encoding="utf-8")
 
 
-def flip_a_figure(path: Path) -> None:
+def flip_a_figure(path):
     about = path.with_suffix(".json")
     text = about.read_text(encoding="utf-8")
     about.write_text(text.replace('"is_exact": true', '"is_exact": "yes"'), encoding="utf-8")
 
 
-def send_too_early(path: Path) -> None:
+def send_too_early(path):
     """A sound file, under a sound checksum, of a schedule that the oracle refuses."""
     schedule = load_schedule(path)
     early = np.maximum(schedule.start_ns - 1, 0)
     keep_as_it_is(path, replace(schedule, start_ns=early))
 
 
-def keep_another_size(path: Path) -> None:
+def keep_another_size(path):
     """The same, of a schedule that is legal, but of another collective."""
     schedule = load_schedule(path)
     other = replace(schedule.collective, size_bytes=schedule.collective.size_bytes + 1)
     keep_as_it_is(path, replace(schedule, collective=other))
 
 
-def keep_as_it_is(path: Path, schedule: Schedule) -> None:
+def keep_as_it_is(path, schedule):
     about = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
     cache = SynthesisCache(path.parent.parent)
     cache.keep(about["identity"], schedule, about["figures"])
 
 
 @pytest.mark.parametrize("damage", [cut_off, nest_deeply, flip_a_figure, send_too_early, keep_another_size])
-def test_a_damaged_cache_is_no_cache(
-    sound: Path, tmp_path: Path, damage: Callable[[Path], None], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_damaged_cache_is_no_cache(sound, tmp_path, damage, caplog):
     inputs = written(tmp_path, TWO_SIZES)
     shutil.copytree(sound / "cache", tmp_path / "cache")
     kept = sorted((tmp_path / "cache").rglob("*.npz"))
@@ -216,7 +211,7 @@ def test_a_damaged_cache_is_no_cache(
         assert (path.read_bytes(), path.with_suffix(".json").read_bytes()) == before[path]
 
 
-def test_a_pipe_in_the_cache_is_not_written_to(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_pipe_in_the_cache_is_not_written_to(tmp_path, caplog):
     """It would wait for a reader for ever; here is one."""
     inputs = written(tmp_path, TWO_SIZES)
     quickly_planned(inputs, tmp_path / "plan", cache=tmp_path / "cache")
@@ -233,7 +228,7 @@ def test_a_pipe_in_the_cache_is_not_written_to(tmp_path: Path, caplog: pytest.Lo
     assert contents(tmp_path / "again") == contents(tmp_path / "plan")
 
 
-def test_a_network_of_listed_links_takes_its_table_along(tmp_path: Path) -> None:
+def test_a_network_of_listed_links_takes_its_table_along(tmp_path):
     links = {pair: 25 * (1 + (pair[0] ^ pair[1])) for pair in permutations(range(4), 2)}
     inputs = put_on_links(written(tmp_path, TWO_SIZES), links)
     result, after = quickly_planned(inputs, tmp_path / "plan", baseline="ring")
@@ -243,7 +238,7 @@ def test_a_network_of_listed_links_takes_its_table_along(tmp_path: Path) -> None
     quickly_planned(inputs, tmp_path / "plan")
 
 
-def test_ranks_that_would_deadlock_get_one_order(tmp_path: Path) -> None:
+def test_ranks_that_would_deadlock_get_one_order(tmp_path):
     """Rank 0 would begin with group 1, rank 1 with group 2, as nothing but ids orders them."""
     groups = {"1": [0, 1], "2": [0, 1]}
     ranks = [
@@ -257,7 +252,7 @@ def test_ranks_that_would_deadlock_get_one_order(tmp_path: Path) -> None:
     assert lint_plan(after).findings == ()
 
 
-def test_what_is_not_ours_comes_out_as_it_went_in(tmp_path: Path) -> None:
+def test_what_is_not_ours_comes_out_as_it_went_in(tmp_path):
     """Unknown fields and attributes, attributes without a value, points on the way: sends and receives with tags."""
     ranks = []
     for rank in range(4):
@@ -278,7 +273,7 @@ def test_what_is_not_ours_comes_out_as_it_went_in(tmp_path: Path) -> None:
     assert after.network.read_bytes() == inputs.network.read_bytes()
 
 
-def test_a_group_of_one_does_nothing(tmp_path: Path) -> None:
+def test_a_group_of_one_does_nothing(tmp_path):
     """ASTRA-sim's native collectives stall in one."""
     groups = {"1": [0], "2": [1]}
     ranks = [[coll(0, size=4096, group=rank + 1), coll(1, [0], size=1 << 16)] for rank in range(2)]
@@ -289,7 +284,7 @@ def test_a_group_of_one_does_nothing(tmp_path: Path) -> None:
     assert contents(tmp_path / "plan") == contents(quickly_planned(after, tmp_path / "again")[1].directory)
 
 
-def test_outputs_that_would_destroy_something_are_refused(tmp_path: Path) -> None:
+def test_outputs_that_would_destroy_something_are_refused(tmp_path):
     inputs = written(tmp_path / "run", TWO_SIZES)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("precious")
@@ -303,7 +298,7 @@ def test_outputs_that_would_destroy_something_are_refused(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("low", "sizes"), [(11, (1 << 20, 1 << 20)), (45, (1 << 20, 1 << 16))])
-def test_ids_that_are_the_same_in_32_bits(tmp_path: Path, low: int, sizes: tuple[int, int]) -> None:
+def test_ids_that_are_the_same_in_32_bits(tmp_path, low, sizes):
     """ASTRA-sim looks for traces by the lower 32 bits of ids: a native collective must not find another one's.
 
     Not one whose id stays, 11, nor one that gets a new id, past the largest: 45.
@@ -329,9 +324,7 @@ def test_ids_that_are_the_same_in_32_bits(tmp_path: Path, low: int, sizes: tuple
 RING = {ends[::way]: 50 for ends in ((0, 1), (1, 2), (2, 3), (3, 0)) for way in (1, -1)}
 
 
-def test_a_backend_without_routes_is_refused_before_anything_is_synthesized(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_backend_without_routes_is_refused_before_anything_is_synthesized(tmp_path, monkeypatch):
     inputs = put_on_links(written(tmp_path, RunFiles([[coll(0)]] * 4)), RING)
     monkeypatch.setattr("astra_tacos.planner.plan.solve_case", lambda *_: pytest.fail("synthesized in vain"))
     with pytest.raises(ConfigError, match=r"network.yml: astra_tacos.links is beyond the congestion-unaware backend") as caught:
@@ -340,7 +333,7 @@ def test_a_backend_without_routes_is_refused_before_anything_is_synthesized(
     assert not (tmp_path / "plan").exists()
 
 
-def test_fewer_bytes_than_ranks_stay_as_they_are_and_the_rest_is_planned(tmp_path: Path) -> None:
+def test_fewer_bytes_than_ranks_stay_as_they_are_and_the_rest_is_planned(tmp_path):
     rank = [coll(0, size=4096), coll(1, [0], CommType.REDUCE_SCATTER, size=7)]
     result, after = quickly_planned(written(tmp_path, RunFiles([rank] * 8)), tmp_path / "plan")
     small = next(case for case in result.cases if case.collective == "reduce-scatter")
@@ -365,7 +358,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("message", REFUSED)
-def test_runs_that_cannot_be_planned_are_refused(tmp_path: Path, message: str) -> None:
+def test_runs_that_cannot_be_planned_are_refused(tmp_path, message):
     files = REFUSED[message]
     inputs = written(tmp_path, files)
     if files.topology == ("Ring",):
@@ -378,21 +371,21 @@ def test_runs_that_cannot_be_planned_are_refused(tmp_path: Path, message: str) -
 REDUCES = RunFiles(ranks=[[comp(0, us=1), coll(1, [0], size=1 << 20), coll(2, [1], size=1 << 14)] for _ in range(4)], npus=(4,))
 
 
-def test_native_messages_are_those_of_the_replay(tmp_path: Path) -> None:
+def test_native_messages_are_those_of_the_replay(tmp_path):
     inputs = written(tmp_path, REDUCES)
     workload = find_workload(inputs)
     assert native_messages(workload).tolist() == [24, 24]
     assert replay_run(workload.run).num_messages == 48  # the system's ring
 
 
-def test_messages_between_ranks_count(tmp_path: Path) -> None:
+def test_messages_between_ranks_count(tmp_path):
     ranks = [[send(0, 1), coll(1, [0])], [recv(0, 0), coll(1, [0])], [coll(1)], [coll(1)]]
     run = read_run(written(tmp_path, RunFiles(ranks=ranks, npus=(4,))))
     assert replay_run(run).num_messages == 24 + 1
 
 
 @pytest.mark.parametrize("most", [48, 200, None])
-def test_a_plan_keeps_to_the_limit_and_says_how_many_there_are(tmp_path: Path, most: int | None) -> None:
+def test_a_plan_keeps_to_the_limit_and_says_how_many_there_are(tmp_path, most):
     result, after = planned(written(tmp_path, REDUCES), tmp_path / "plan", options=QUICK, most_messages=most)
     limit = most or 48 * DEFAULT_FACTOR
     figures = read_json(tmp_path / "plan" / "plan.json")
@@ -400,7 +393,7 @@ def test_a_plan_keeps_to_the_limit_and_says_how_many_there_are(tmp_path: Path, m
     assert figures["messages_after"] == result.messages.after == replay_run(read_run(after)).num_messages <= limit
 
 
-def test_every_collective_may_take_as_many_as_a_native_one(tmp_path: Path) -> None:
+def test_every_collective_may_take_as_many_as_a_native_one(tmp_path):
     workload, limit = limit_messages(find_workload(written(tmp_path, REDUCES)), 1)
     assert limit == 1
     assert [case.most_messages for case in workload.cases] == [24, 24]

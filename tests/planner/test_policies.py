@@ -25,7 +25,6 @@ from astra_tacos import (
     NodeType,
     Parallelism,
     PlanRequest,
-    RunInputs,
     Step,
     read_run,
     replay_run,
@@ -61,7 +60,7 @@ SCHEDULES = [
 ]
 
 
-def made(folder: Path, kind: str, steps: int = 2) -> RunInputs:
+def made(folder, kind, steps=2):
     more = {"model": small_model(hidden=256, ffn=1024, layers=2)} | KINDS[kind]
     count = more["parallelism"].num_ranks
     network = write_network(folder / "n.yml", ("FullyConnected", count), bandwidth=5)
@@ -69,7 +68,7 @@ def made(folder: Path, kind: str, steps: int = 2) -> RunInputs:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_written_is_legal_and_never_slower(kind: str, tmp_path: Path) -> None:
+def test_what_is_written_is_legal_and_never_slower(kind, tmp_path):
     inputs = made(tmp_path, kind)
     before = replay_run(read_run(inputs))
     changed = 0
@@ -86,7 +85,7 @@ def test_what_is_written_is_legal_and_never_slower(kind: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_policies_that_are_slower_are_legal_too(kind: str, tmp_path: Path) -> None:
+def test_policies_that_are_slower_are_legal_too(kind, tmp_path):
     """Candidates are written whether or not they are faster, and judged by their files."""
     inputs = made(tmp_path, kind, steps=1)
     candidates = candidates_of(inputs)
@@ -94,7 +93,7 @@ def test_policies_that_are_slower_are_legal_too(kind: str, tmp_path: Path) -> No
         write_candidate(candidates, schedule, inputs, tmp_path / schedule)
 
 
-def damaged(name: str, nodes: list[Any]) -> list[Any]:
+def damaged(name, nodes):
     """Nodes of a rank with one fault."""
     collectives = [node for node in nodes if node.type == NodeType.COMM_COLL]
     computed = [node for node in nodes if node.type == NodeType.COMP]
@@ -128,13 +127,13 @@ def damaged(name: str, nodes: list[Any]) -> list[Any]:
     return nodes
 
 
-def test_gradients_of_weights_wait_until_nothing_else_is_ready(tmp_path: Path) -> None:
+def test_gradients_of_weights_wait_until_nothing_else_is_ready(tmp_path):
     """On the last stage the next micro-batch is always ready, so the gradients of all of them come behind its backward passes."""
     candidates = candidates_of(made(tmp_path, "pp", steps=1))
     trace = candidates.workload.run.workload
     name_of = read_names(trace, list(range(trace.num_nodes)))
 
-    def order(schedule: str) -> list[str]:
+    def order(schedule):
         candidate = candidates.make(parse_schedule(schedule) or ())
         rows = [task.row for task in candidate.new.ranks[-1] if task.computes]
         return [name_of[row] for row in rows]
@@ -147,7 +146,7 @@ def test_gradients_of_weights_wait_until_nothing_else_is_ready(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("schedule", ["split:partition=1", "pipeline:pieces=1024,messages=yes"])
-def test_more_pieces_than_a_rank_may_have_are_refused(schedule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_pieces_than_a_rank_may_have_are_refused(schedule, tmp_path, monkeypatch):
     monkeypatch.setattr("astra_tacos.planner.retime.policy.MAX_NODES_OF_RANK", 3000)
     inputs = made(tmp_path, "pp")
     (tmp_path / "out").mkdir()
@@ -156,7 +155,7 @@ def test_more_pieces_than_a_rank_may_have_are_refused(schedule: str, tmp_path: P
     assert any("pieces a rank, expected at most 3,000" in note for note in result.notes), result.notes
 
 
-def test_cheaper_halves_are_no_gain_of_the_order(tmp_path: Path) -> None:
+def test_cheaper_halves_are_no_gain_of_the_order(tmp_path):
     """ASTRA-sim's All-Reduce in two dimensions without localBWAware sends everything in each; its halves send less."""
     for number, dimensions in enumerate(((("FullyConnected", 2), ("Ring", 2)), (("FullyConnected", 4),))):
         (folder := tmp_path / str(number)).mkdir()
@@ -166,7 +165,7 @@ def test_cheaper_halves_are_no_gain_of_the_order(tmp_path: Path) -> None:
         assert any("gained by another algorithm" in note for note in candidate.notes) == (len(dimensions) > 1)
 
 
-def test_buckets_that_would_wait_for_one_another_are_halved(tmp_path: Path) -> None:
+def test_buckets_that_would_wait_for_one_another_are_halved(tmp_path):
     """Tensor parallel groups and data parallel ones reduce in turns, so two buckets can each have what the other waits for."""
     network = write_network(tmp_path / "n.yml", ("FullyConnected", 4), ("Ring", 2), bandwidth=5)
     step = Step(small_model(hidden=64, ffn=256, layers=2), Parallelism(dp=1, tp=4, pp=2), 4, batch=1, steps=2)
@@ -176,7 +175,7 @@ def test_buckets_that_would_wait_for_one_another_are_halved(tmp_path: Path) -> N
         write_candidate(candidates, schedule, inputs, tmp_path / schedule)
 
 
-def test_no_policy_makes_astra_sim_free_an_algorithm_twice(tmp_path: Path) -> None:
+def test_no_policy_makes_astra_sim_free_an_algorithm_twice(tmp_path):
     """Tensor parallel ranks gather and scatter, data parallel ones reduce: halves of All-Reduces would share plans with them."""
     network = write_network(tmp_path / "n.yml", ("FullyConnected", 4), bandwidth=5)
     model = small_model(hidden=256, ffn=1024, layers=2)
@@ -192,7 +191,7 @@ def test_no_policy_makes_astra_sim_free_an_algorithm_twice(tmp_path: Path) -> No
 FAULTS = ["gone", "smaller", "work", "early", "unused", "group", "order", "origin", "twice"]
 
 
-def test_the_judge_finds_every_fault(tmp_path: Path) -> None:
+def test_the_judge_finds_every_fault(tmp_path):
     inputs = made(tmp_path, "dp")
     (tmp_path / "new").mkdir()
     request = PlanRequest(inputs, schedule="decouple:barrier=no")
@@ -209,7 +208,7 @@ def test_the_judge_finds_every_fault(tmp_path: Path) -> None:
 
 
 @st.composite
-def loops(draw: st.DrawFn) -> LayeredStep:
+def loops(draw):
     count = draw(st.integers(2, 3))
     times = st.integers(1, 40)
     layers = tuple(timed_layer(draw(times) * 10_000, draw(times), draw(times), draw(times)) for _ in range(count))
@@ -218,7 +217,7 @@ def loops(draw: st.DrawFn) -> LayeredStep:
 
 @examples(3)
 @given(loops())
-def test_the_search_is_as_good_as_all_orders_and_as_every_policy(step: LayeredStep) -> None:
+def test_the_search_is_as_good_as_all_orders_and_as_every_policy(step):
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         network = write_network(folder / "n.yml", ("FullyConnected", 2), bandwidth=2)
@@ -241,7 +240,7 @@ NETWORKS = ("Ring", "FullyConnected", "Switch")
 
 @examples(3)
 @given(st.sampled_from(RUNS), st.sampled_from(NETWORKS), st.integers(1, 3), st.sampled_from([1, 4, 40]), st.data())
-def test_random_runs_are_never_slower(parallelism: Parallelism, block: str, layers: int, gibps: int, data: st.DataObject) -> None:
+def test_random_runs_are_never_slower(parallelism, block, layers, gibps, data):
     """Any policies on any run: what is written is legal, takes what the replay in memory took, and no longer than before."""
     names = data.draw(st.lists(st.sampled_from([*POLICIES, *SYSTEMS]), min_size=1, max_size=3, unique=True))
     with tempfile.TemporaryDirectory() as name:
@@ -258,7 +257,7 @@ def test_random_runs_are_never_slower(parallelism: Parallelism, block: str, laye
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_every_system_stands_for_policies(name: str) -> None:
+def test_every_system_stands_for_policies(name):
     requests = parse_schedule(name)
     assert parse_schedule(describe(requests)) == requests
     for option, (policy, key) in SYSTEMS[name].options.items():
@@ -278,13 +277,13 @@ partition=4MB | expected a policy before its options
 
 
 @pytest.mark.parametrize("case", WRONG.strip("\n").splitlines())
-def test_what_is_no_schedule_is_refused(case: str) -> None:
+def test_what_is_no_schedule_is_refused(case):
     text, message = case.split(" | ")
     with pytest.raises(ConfigError, match=message):
         parse_schedule(text)
 
 
-def test_options_of_several_policies_are_told_apart() -> None:
+def test_options_of_several_policies_are_told_apart():
     assert parse_schedule("bytescheduler:partition=1MB,credit=3MB") == parse_schedule("split:partition=1MB,priority:credit=3MB")
     assert parse_schedule("wfbp") == ()
     assert isinstance(parse_schedule("tictac")[0], Request)

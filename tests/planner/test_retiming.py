@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 from helpers.command import run as command
 from helpers.generated import small_model, write_network
@@ -14,14 +13,14 @@ from astra_tacos import Parallelism, Step
 QUICK = ("--no-cache", "--synthesizer", "ring", "--trials", "1", "--threads", "1")
 
 
-def _run_of_two_steps(folder: Path) -> tuple[str, ...]:
+def _run_of_two_steps(folder):
     """Files of a data-parallel run, as options."""
     network = write_network(folder / "n.yml", ("Ring", 4), bandwidth=5)
     step = Step(small_model(hidden=256, ffn=1024, layers=2), Parallelism(dp=4), batch=8, steps=2)
     return options_of(generated_run(folder, step, network))
 
 
-def test_a_run_is_scheduled_and_planned(tmp_path: Path) -> None:
+def test_a_run_is_scheduled_and_planned(tmp_path):
     given = _run_of_two_steps(tmp_path)
     done = command("plan", *given, "--output", "out", "--schedule", "dear:cap=1MB", "--verbose", *QUICK, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -45,7 +44,7 @@ def test_a_run_is_scheduled_and_planned(tmp_path: Path) -> None:
     assert "expected as-is, search" in refused.stderr
 
 
-def test_the_plan_of_a_scheduled_run_says_what_it_begins_with(tmp_path: Path) -> None:
+def test_the_plan_of_a_scheduled_run_says_what_it_begins_with(tmp_path):
     given = _run_of_two_steps(tmp_path)
     judged = command("replay", *given, "--json", cwd=tmp_path)
     end_ns = max(json.loads(judged.stdout)["finish_ns"])

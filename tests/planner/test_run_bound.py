@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from helpers.lint_runs import RunFiles, coll, comp, recv, send
 from helpers.plans import planned, read_json, written
 
 from astra_tacos import CommType, build_topology, replay_run
-from astra_tacos.planner.run_bound import RunBound, run_bound
+from astra_tacos.planner.run_bound import run_bound
 from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.workload import find_workload
 from astra_tacos.run.backend import CONGESTION_AWARE
@@ -19,24 +17,24 @@ SIZE = 1 << 20
 AG, A2A = CommType.ALL_GATHER, CommType.ALL_TO_ALL
 
 
-def bound_of(folder: Path, files: RunFiles) -> RunBound:
+def bound_of(folder, files):
     workload = find_workload(written(folder, files))
     return run_bound(workload, build_topology(workload.run.network), (CaseSolution(None),) * len(workload.cases))
 
 
-def carry_ns(num_bytes: float, links: int = 1) -> float:
+def carry_ns(num_bytes, links=1):
     """Of links of 50 GiB/s."""
     return num_bytes / (links * 50 * BYTES_PER_GIB / NS_PER_S)
 
 
-def test_compute_of_the_busiest_rank(tmp_path: Path) -> None:
+def test_compute_of_the_busiest_rank(tmp_path):
     ranks = [[comp(0, us=10), comp(1, us=20)], [comp(0, us=5)], [comp(0)], [comp(0)]]
     bound = bound_of(tmp_path, RunFiles(ranks=ranks))
     assert bound.parts_ns["compute"] == 30_000
     assert bound.end_ns == 30_000 and "rank 0" in bound.where
 
 
-def test_one_all_to_all(tmp_path: Path) -> None:
+def test_one_all_to_all(tmp_path):
     """Each NPU of a switch gets 3 of 4 parts through one port."""
     bound = bound_of(tmp_path, RunFiles(ranks=[[coll(0, comm_type=A2A, size=SIZE)]] * 4, topology=("Switch",)))
     assert bound.parts_ns["cut"] == int(carry_ns(0.75 * SIZE))
@@ -44,7 +42,7 @@ def test_one_all_to_all(tmp_path: Path) -> None:
     assert bound.in_step_ns == bound.end_ns
 
 
-def test_many_collectives_share_links(tmp_path: Path) -> None:
+def test_many_collectives_share_links(tmp_path):
     """They wait for nothing, so only the links are in the way: ten All-Gathers take ten times as long as one."""
     ranks = [[coll(id, comm_type=AG, size=SIZE) for id in range(10)]] * 4
     bound = bound_of(tmp_path, RunFiles(ranks=ranks, topology=("Switch",)))
@@ -52,7 +50,7 @@ def test_many_collectives_share_links(tmp_path: Path) -> None:
     assert bound.parts_ns["path"] < bound.end_ns
 
 
-def test_a_member_that_is_late(tmp_path: Path) -> None:
+def test_a_member_that_is_late(tmp_path):
     """Nobody has the sum before the last one has computed; what the others have is with it by then."""
     ranks = [[comp(0, us=100 if rank == 3 else 1), coll(1, [0], size=SIZE), comp(2, [1], us=50)] for rank in range(4)]
     bound = bound_of(tmp_path, RunFiles(ranks=ranks, topology=("Switch",)))
@@ -60,7 +58,7 @@ def test_a_member_that_is_late(tmp_path: Path) -> None:
     assert bound.in_step_ns > 150_000 + carry_ns(SIZE)
 
 
-def test_a_message_takes_time(tmp_path: Path) -> None:
+def test_a_message_takes_time(tmp_path):
     ranks = [[comp(0, us=7), send(1, 1, [0], size=SIZE)], [recv(0, 0, size=SIZE), comp(1, [0], us=3)]]
     bound = bound_of(tmp_path, RunFiles(ranks=ranks, topology=("Ring",)))
     assert bound.end_ns == pytest.approx(10_000 + 500 + carry_ns(SIZE), abs=1)
@@ -68,7 +66,7 @@ def test_a_message_takes_time(tmp_path: Path) -> None:
     assert 0 <= replay_run(run, CONGESTION_AWARE).end_ns - bound.end_ns <= 2
 
 
-def test_a_plan_has_it(tmp_path: Path) -> None:
+def test_a_plan_has_it(tmp_path):
     ranks = [[comp(0, us=3), coll(1, [0], size=SIZE)]] * 8
     result, _ = planned(written(tmp_path, RunFiles(ranks=ranks, topology=("Ring",))), tmp_path / "plan")
     plan = read_json(tmp_path / "plan" / "plan.json")

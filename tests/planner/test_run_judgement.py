@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from helpers.lint_runs import RunFiles, coll, comp
 from helpers.plans import planned, read_json, written
 
-from astra_tacos import BACKENDS, PlanResult, RunInputs, SearchOptions, read_network, read_run, replay_run
+from astra_tacos import BACKENDS, SearchOptions, read_network, read_run, replay_run
 from astra_tacos.cli.shared.plan_table import _native_rows
 from astra_tacos.planner.best_native import best_native
 from astra_tacos.planner.plan_result import JudgedRun, fair_judges, notes_on_other_plan
@@ -24,14 +23,14 @@ BRANCH = "congestion-aware (ASTRA-sim's branch will/congestion-multidim)"
 
 
 @pytest.fixture
-def inputs(tmp_path: Path) -> RunInputs:
+def inputs(tmp_path):
     ranks = [[comp(0, us=3), coll(1, [0], size=1 << 18), comp(2, [1], us=2)] for _ in range(8)]
     found = written(tmp_path / "run", RunFiles(ranks=ranks, system={"all-reduce-implementation": ["direct", "direct"]}))
     found.network.write_text(NETWORK)
     return found
 
 
-def test_the_speed_up_says_where_the_best_native_run_is_faster(inputs: RunInputs, tmp_path: Path) -> None:
+def test_the_speed_up_says_where_the_best_native_run_is_faster(inputs, tmp_path):
     """The line has the best native run on the judge with queues, which is that of a search there, where it is 1% faster."""
     result, _ = planned(inputs, tmp_path / "plan", options=OPTIONS)
     stock, aware = result.judged
@@ -47,11 +46,11 @@ def test_the_speed_up_says_where_the_best_native_run_is_faster(inputs: RunInputs
         assert row.endswith(lost) if loses else row == f"{result.speed_up_over_best_native:.3f}"
 
 
-def ends(result: PlanResult) -> dict[str, tuple[int | None, int | None]]:
+def ends(result):
     return {judged.judge.figure: (judged.before_ns, judged.after_ns) for judged in result.judged}
 
 
-def test_a_plan_tells_what_it_takes_on_both_judges(inputs: RunInputs, tmp_path: Path) -> None:
+def test_a_plan_tells_what_it_takes_on_both_judges(inputs, tmp_path):
     results = {}
     for backend in BACKENDS.values():
         result, after = planned(inputs, tmp_path / str(backend), backend=backend, options=replace(OPTIONS, effort=THOROUGH))
@@ -77,7 +76,7 @@ def test_a_plan_tells_what_it_takes_on_both_judges(inputs: RunInputs, tmp_path: 
     assert "built with" not in (tmp_path / "congestion-unaware" / "run_astra_sim.sh").read_text()
 
 
-def test_what_is_slower_or_does_not_end_is_told(inputs: RunInputs) -> None:
+def test_what_is_slower_or_does_not_end_is_told(inputs):
     network = read_network(inputs.network)
     stock, aware = (
         Judge("stock_ns", network, CONGESTION_UNAWARE),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +17,6 @@ from astra_tacos import (
     LayeredStep,
     Parallelism,
     PlanRequest,
-    RunInputs,
     Step,
     read_run,
     replay_run,
@@ -31,16 +29,16 @@ from astra_tacos.planner.retime.symmetry import programs_of, steps_of
 from astra_tacos.planner.retime.tasks import Programs
 from astra_tacos.planner.run_files import planned_inputs
 from astra_tacos.planner.synthesis_cache import SynthesisCache
-from astra_tacos.planner.workload import Workload, find_workload
+from astra_tacos.planner.workload import find_workload
 
 
-def inputs_of(folder: Path, parallelism: Parallelism, steps: int = 2) -> RunInputs:
+def inputs_of(folder, parallelism, steps=2):
     network = write_network(folder / "n.yml", ("FullyConnected", 2), ("Ring", 2), bandwidth=5)
     step = Step(small_model(hidden=256, ffn=1024, layers=2), parallelism, 2, batch=8, steps=steps)
     return generated_run(folder, step, network)
 
 
-def each_its_own(workload: Workload) -> Programs:
+def each_its_own(workload):
     every = np.arange(workload.run.workload.num_ranks)
     number_of = np.full(workload.run.workload.num_nodes, -1)
     number_of[workload.instances.nodes.row] = workload.instances.instance
@@ -48,9 +46,7 @@ def each_its_own(workload: Workload) -> Programs:
 
 
 @pytest.mark.parametrize("parallelism", [Parallelism(dp=4), Parallelism(dp=2, tp=2), Parallelism(dp=2, pp=2)], ids=str)
-def test_one_rank_stands_for_all_that_are_alike(
-    parallelism: Parallelism, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_rank_stands_for_all_that_are_alike(parallelism, tmp_path, monkeypatch):
     inputs = inputs_of(tmp_path, parallelism)
     alike = candidates_of(inputs)
     assert len(programs_of(alike.workload).first_rank) == parallelism.pp
@@ -62,7 +58,7 @@ def test_one_rank_stands_for_all_that_are_alike(
         write_candidate(alike, schedule, inputs, tmp_path / schedule)
 
 
-def test_policies_are_judged_with_synthesized_collectives(tmp_path: Path) -> None:
+def test_policies_are_judged_with_synthesized_collectives(tmp_path):
     inputs = inputs_of(tmp_path, Parallelism(dp=2, tp=2))
     (tmp_path / "out").mkdir()
     request = PlanRequest(inputs, schedule="split:partition=200KB,priority")
@@ -73,7 +69,7 @@ def test_policies_are_judged_with_synthesized_collectives(tmp_path: Path) -> Non
     assert result.after_ns <= result.as_is_ns < native.end_ns
 
 
-def test_an_iteration_is_the_period_of_a_long_loop(tmp_path: Path) -> None:
+def test_an_iteration_is_the_period_of_a_long_loop(tmp_path):
     """Three layers of 1 forward, 2 backward, All-Reduces of 1, 2 and 6: FIFO takes 14 a step, an order by need 13."""
     unit_us, unit_bytes = 1000, 4_000_000
     gibps = unit_bytes / (unit_us * 1e-6) / (1 << 30)
@@ -90,14 +86,14 @@ def test_an_iteration_is_the_period_of_a_long_loop(tmp_path: Path) -> None:
     assert found.best.cost_ns <= min(one.cost_ns for one in in_time)
 
 
-def test_steps_that_names_do_not_tell_are_refused(tmp_path: Path) -> None:
+def test_steps_that_names_do_not_tell_are_refused(tmp_path):
     workload = find_workload(inputs_of(tmp_path, Parallelism(dp=4), steps=1))
     with pytest.raises(ConfigError, match="expected names of nodes that begin with step0_"):
         steps_of(workload.run)
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_variants_are_values_of_options(name: str, tmp_path: Path) -> None:
+def test_variants_are_values_of_options(name, tmp_path):
     graph, _ = candidates_of(inputs_of(tmp_path, Parallelism(dp=4))).rewritten(())
     variants = [dict(values) for values in POLICIES[name].variants(graph)]
     for values in variants:
@@ -120,9 +116,7 @@ EXAMPLES = [
 ]
 
 
-def training_loop(
-    folder: Path, forward: tuple[int, ...], backward: tuple[int, ...], size: tuple[int, ...], steps: int
-) -> RunInputs:
+def training_loop(folder, forward, backward, size, steps):
     """A loop whose layers take these times, with All-Reduces that take these."""
     folder.mkdir(parents=True)
     network = write_network(folder / "n.yml", ("FullyConnected", 2), bandwidth=GIBPS, latency=0.0)
@@ -135,9 +129,7 @@ def training_loop(
 
 
 @pytest.mark.parametrize(("forward", "backward", "size", "periods"), EXAMPLES)
-def test_every_policy_has_its_period(
-    forward: tuple[int, ...], backward: tuple[int, ...], size: tuple[int, ...], periods: tuple[float, ...], tmp_path: Path
-) -> None:
+def test_every_policy_has_its_period(forward, backward, size, periods, tmp_path):
     found = []
     for place, policy in enumerate(SOLVED):
         ends = []

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from helpers.lint_runs import Node, RunFiles, coll, comp
+from helpers.lint_runs import RunFiles, coll, comp
 from helpers.plans import attributes, lint_plan, messages, planned, same_or_faster, written
 
-from astra_tacos import CommType, PlanResult, RunInputs, SearchOptions
+from astra_tacos import CommType, SearchOptions
 
 STAYS = CommType.ALL_TO_ALL
 """What `tacos` does not do."""
@@ -16,7 +16,7 @@ OPTIONS = SearchOptions("tacos", trials=1)
 HALVES = {"1": [0, 1], "2": [2, 3]}
 
 
-def make(folder: Path, ranks: list[list[Node]], groups: dict[str, list[int]], splits: int = 1) -> tuple[PlanResult, RunInputs]:
+def make(folder, ranks, groups, splits=1):
     """A plan on a ring, which has to be sound, and to be left as it is by a second one."""
     system = {"preferred-dataset-splits": splits}
     inputs = written(folder, RunFiles(ranks=ranks, groups=groups, topology=("Ring",), system=system))
@@ -26,12 +26,12 @@ def make(folder: Path, ranks: list[list[Node]], groups: dict[str, list[int]], sp
     return result, after
 
 
-def groups_of(after: RunInputs, id: int) -> list[str]:
+def groups_of(after, id):
     """The group that a node names on each rank, "" for all ranks."""
     return [attributes(node).get("pg_name", "") for nodes in messages(after) for node in nodes if node.id == id]
 
 
-def test_a_group_of_all_ranks_where_numbers_differ(tmp_path: Path) -> None:
+def test_a_group_of_all_ranks_where_numbers_differ(tmp_path):
     """Ranks 0 and 1 have begun a collective before, ranks 2 and 3 have not: in ASTRA-sim the run before never ends."""
     ranks = [[coll(7, [3], STAYS)] for _ in range(4)]
     for rank in range(4):
@@ -43,7 +43,7 @@ def test_a_group_of_all_ranks_where_numbers_differ(tmp_path: Path) -> None:
     assert '"2": [0, 1, 2, 3]' in (tmp_path / "plan" / "comm_group.json").read_text()
 
 
-def test_nothing_changes_where_numbers_are_equal(tmp_path: Path) -> None:
+def test_nothing_changes_where_numbers_are_equal(tmp_path):
     ranks = [[coll(3, size=1 << 20, group=1 + rank // 2), coll(7, [3], STAYS)] for rank in range(4)]
     _, after = make(tmp_path, ranks, HALVES)
     assert groups_of(after, 7) == [""] * 4
@@ -51,7 +51,7 @@ def test_nothing_changes_where_numbers_are_equal(tmp_path: Path) -> None:
         assert Path(f"{after.workload}.{rank}.et").read_bytes() == (tmp_path / "workload" / f"w.{rank}.et").read_bytes()
 
 
-def test_an_order_that_makes_numbers_differ(tmp_path: Path) -> None:
+def test_an_order_that_makes_numbers_differ(tmp_path):
     """Before, ids begin with the collective of all ranks; planned, what a long computation waits for goes first."""
     ranks = [[coll(3, comm_type=STAYS)] for _ in range(4)]
     for rank in range(2):
@@ -63,7 +63,7 @@ def test_an_order_that_makes_numbers_differ(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("splits", "group"), [(1, ""), (4, "3")])
-def test_every_chunk_has_a_number(tmp_path: Path, splits: int, group: str) -> None:
+def test_every_chunk_has_a_number(tmp_path, splits, group):
     """In 4 parts, 4,096 bytes are 4 chunks, but 4,099 bytes 5, the last of which is mostly empty. The halves do not meet."""
     sizes = (4096, 4099)
     ranks = [
@@ -75,7 +75,7 @@ def test_every_chunk_has_a_number(tmp_path: Path, splits: int, group: str) -> No
     assert groups_of(after, 7) == [group] * 4
 
 
-def test_no_number_is_sure_beside_a_group_of_one(tmp_path: Path) -> None:
+def test_no_number_is_sure_beside_a_group_of_one(tmp_path):
     """Such a collective may run before the others or after them."""
     ranks = [[coll(3, size=1 << 20), coll(7, [3], STAYS)] for _ in range(4)]
     ranks[0].append(coll(8, group=1))

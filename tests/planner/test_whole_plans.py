@@ -30,7 +30,7 @@ from helpers.runs import ONE_DIMENSION, SEVERAL_DIMENSIONS, Tastes, random_run, 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from astra_tacos import ConfigError, NodeType, Parallelism, RunInputs, SearchOptions, Step, read_run, replay_run
+from astra_tacos import ConfigError, NodeType, Parallelism, SearchOptions, Step, read_run, replay_run
 from astra_tacos.planner.solution import PLAN_OPTIONS
 from astra_tacos.replayer.run_replay import try_replay
 from astra_tacos.run.backend import CONGESTION_AWARE
@@ -45,7 +45,7 @@ AWARE, UNAWARE = "congestion-aware", "congestion-unaware"
 
 
 @pytest.fixture(scope="module")
-def stage() -> Path:
+def stage():
     folder = Path(os.environ.get(INPUTS_VARIABLE, "")) / "stage_dense16"
     if INPUTS_VARIABLE not in os.environ or not folder.is_dir():
         pytest.skip(f"NOT TESTED on a STAGE workload: set {INPUTS_VARIABLE} to a directory that has stage_dense16")
@@ -53,12 +53,12 @@ def stage() -> Path:
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def cache(tmp_path_factory):
     """What one test has synthesized, another need not."""
     return tmp_path_factory.mktemp("cache")
 
 
-def stage_inputs(stage: Path, folder: Path, dimensions: tuple[tuple[str, int], ...]) -> RunInputs:
+def stage_inputs(stage, folder, dimensions):
     """A dense transformer, data, tensor and pipeline parallel, whose compute nodes need the roofline."""
     blocks, sizes = zip(*dimensions, strict=True)
     system = {"scheduling-policy": "LIFO", "roofline-enabled": 1, "peak-perf": 900, "local-mem-bw": 1600}
@@ -67,7 +67,7 @@ def stage_inputs(stage: Path, folder: Path, dimensions: tuple[tuple[str, int], .
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_a_training_step_gets_faster_and_its_compute_stays(stage: Path, cache: Path, tmp_path: Path, name: str) -> None:
+def test_a_training_step_gets_faster_and_its_compute_stays(stage, cache, tmp_path, name):
     inputs = stage_inputs(stage, tmp_path, NETWORKS[name])
     result, after = planned(inputs, tmp_path / "plan", options=replace(FEW, threads=2), cache=cache, most_messages=1 << 20)
     assert result.after_ns < result.before_ns
@@ -101,7 +101,7 @@ def test_a_training_step_gets_faster_and_its_compute_stays(stage: Path, cache: P
                 assert old.SerializeToString() == new.SerializeToString()
 
 
-def test_a_planned_training_step_stays_as_it_is(stage: Path, cache: Path, tmp_path: Path) -> None:
+def test_a_planned_training_step_stays_as_it_is(stage, cache, tmp_path):
     inputs = stage_inputs(stage, tmp_path, NETWORKS["torus"])
     first, after = planned(inputs, tmp_path / "plan", options=FEW, cache=cache)
     second, _ = planned(after, tmp_path / "again", options=FEW, cache=cache)
@@ -111,7 +111,7 @@ def test_a_planned_training_step_stays_as_it_is(stage: Path, cache: Path, tmp_pa
 
 
 @pytest.mark.golden_cases("e2e_*")
-def test_plans_are_no_slower_than_what_was_made_by_hand(golden: Path, golden_case: str, tmp_path: Path) -> None:
+def test_plans_are_no_slower_than_what_was_made_by_hand(golden, golden_case, tmp_path):
     result, after = planned(golden_inputs(golden / golden_case), tmp_path / "plan")
     expected = read_json(golden / golden_case / "expected.json")
     assert result.before_ns == max(expected["finish_ns"])
@@ -121,9 +121,7 @@ def test_plans_are_no_slower_than_what_was_made_by_hand(golden: Path, golden_cas
 
 @pytest.mark.parametrize(("topology", "split"), [("[ Ring, Ring ]", (4, 2)), ("[ Mesh, Mesh ]", (8,))])
 @pytest.mark.parametrize("backend", ["congestion-unaware", "congestion-aware"])
-def test_a_generated_run_on_a_network_with_failed_links(
-    tmp_path: Path, topology: str, split: tuple[int, ...], backend: str
-) -> None:
+def test_a_generated_run_on_a_network_with_failed_links(tmp_path, topology, split, backend):
     """What is planned is proven, ends as the replay of the written files says, and no later than the run before."""
     network = tmp_path / "n.yml"
     network.write_text(
@@ -151,7 +149,7 @@ REFUSED = ("where ASTRA-sim stops",)
 @given(st.integers(0, 1 << 32))
 @example(seed=147)  # a native collective of all ranks, before which ranks begin unequal numbers of others
 @examples(10)
-def test_a_plan_of_a_random_run(seed: int) -> None:
+def test_a_plan_of_a_random_run(seed):
     rng = random.Random(seed)
     dimensions = rng.choice((*ONE_DIMENSION, *SEVERAL_DIMENSIONS))
     files = random_run(rng, dimensions, rng.randint(2, 14), TASTES).files

@@ -12,7 +12,7 @@ from helpers.networks import config
 
 from astra_tacos.replayer import run_replay
 from astra_tacos.replayer.run_replay import replay_classes, replay_run
-from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CUT_THROUGH, PACKET, Backend
+from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CUT_THROUGH, PACKET
 from astra_tacos.run.compact_run import CompactRun, compact
 from astra_tacos.run.lattice import Lattice
 from astra_tacos.run.outcome import RunOutcome
@@ -36,7 +36,7 @@ REASONS = (
 NO_CLASSES = "collectives treat ranks by their numbers, expected rings or direct exchanges"
 
 
-def assert_equal(some: CompactRun, classes: RunOutcome, everyone: RunOutcome) -> None:
+def assert_equal(some, classes, everyone):
     place = some.lattice.places(np.arange(some.lattice.num_ranks))
     for name in ("finish_ns", "compute_ns", "sent_bytes"):
         assert np.array_equal(getattr(classes, name)[place], getattr(everyone, name))
@@ -48,7 +48,7 @@ def assert_equal(some: CompactRun, classes: RunOutcome, everyone: RunOutcome) ->
     assert sum(everyone.link_busy_ns.tolist()) == sum(classes.link_busy_ns.tolist()) * (len(place) // trace.num_ranks)
 
 
-def compared(seed: int, backend: Backend, *options: object) -> str | None:
+def compared(seed, backend, *options):
     """Replay a random run by classes and rank by rank; why the first alone was refused, None if both agree."""
     whole = random_compact_run(seed, *options).expand()  # type: ignore[arg-type]
     try:
@@ -64,7 +64,7 @@ def compared(seed: int, backend: Backend, *options: object) -> str | None:
     return None
 
 
-def is_explained(reason: str) -> bool:
+def is_explained(reason):
     if NO_CLASSES in reason:
         return True
     return " ns " in reason and any(each in reason for each in REASONS)
@@ -72,12 +72,12 @@ def is_explained(reason: str) -> bool:
 
 @pytest.mark.parametrize("backend", MODELS, ids=str)
 @pytest.mark.parametrize("seed", range(60))
-def test_classes_end_as_all_ranks_do(seed: int, backend: Backend) -> None:
+def test_classes_end_as_all_ranks_do(seed, backend):
     reason = compared(seed, backend)
     assert reason is None or is_explained(reason)
 
 
-def test_the_lowest_of_the_nodes_that_become_ready_at_once_may_be_another_on_another_rank() -> None:
+def test_the_lowest_of_the_nodes_that_become_ready_at_once_may_be_another_on_another_rank():
     """A rank's message ends as one comes to it: where the first is seen first, node 2 is ready with node 3, else after it."""
     rows = [
         (NodeType.COMM_SEND, 0, 4096, 1, 0, ABSENT, 0, NATIVE),
@@ -97,20 +97,20 @@ def test_the_lowest_of_the_nodes_that_become_ready_at_once_may_be_another_on_ano
 
 
 @pytest.mark.parametrize("seed", range(100, 110))
-def test_large_runs(seed: int) -> None:
+def test_large_runs(seed):
     for backend in BACKENDS.values():
         reason = compared(seed, backend, 1024)
         assert reason is None or is_explained(reason)
 
 
-def test_few_runs_with_classes_are_refused_on_direct_networks() -> None:
+def test_few_runs_with_classes_are_refused_on_direct_networks():
     reasons = [compared(seed, backend, 48, ("Ring", "FullyConnected")) for seed in range(60) for backend in BACKENDS.values()]
     with_classes = [reason for reason in reasons if reason is None or NO_CLASSES not in reason]
     assert len(with_classes) >= 0.8 * len(reasons)
     assert sum(reason is not None for reason in with_classes) <= 0.1 * len(with_classes)
 
 
-def path_times(outcome: RunOutcome) -> list[tuple[int, ...]]:
+def path_times(outcome):
     """Of each node, when it was issued and ended, and when what issued it and what its end came from were."""
     before = [
         np.append(outcome.node_finish_ns, -1)[outcome.node_cause],
@@ -121,7 +121,7 @@ def path_times(outcome: RunOutcome) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize("backend", MODELS, ids=str)
-def test_what_classes_tell_of_a_large_run_is_what_its_ranks_do(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_classes_tell_of_a_large_run_is_what_its_ranks_do(backend, monkeypatch):
     by_classes = 0
     for seed in range(100, 130):
         whole = random_compact_run(seed, 1024).expand()
@@ -145,7 +145,7 @@ def test_what_classes_tell_of_a_large_run_is_what_its_ranks_do(backend: Backend,
     assert by_classes > 0  # what began elsewhere is said to have begun on a representative
 
 
-def test_links_that_stand_for_others_are_links_of_the_network() -> None:
+def test_links_that_stand_for_others_are_links_of_the_network():
     """Each link of a class has the bytes and the time of the link with these ends in the replay of all ranks."""
     compared_links = 0
     for seed in range(20):
@@ -166,13 +166,13 @@ def test_links_that_stand_for_others_are_links_of_the_network() -> None:
     assert compared_links > 50
 
 
-def test_packets_are_refused() -> None:
+def test_packets_are_refused():
     with pytest.raises(ConfigError, match="a compact run on the packet backend, expected congestion-aware or congestion-unaware"):
         replay_classes(random_compact_run(0), PACKET)
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_slow_ranks_take_as_long_as_with_longer_durations(seed: int) -> None:
+def test_slow_ranks_take_as_long_as_with_longer_durations(seed):
     """Doubled times are those of traces with doubled durations, of which ranks that are slow by other factors are no classes."""
     run = random_compact_run(seed).expand()
     run = replace(run, system=replace(run.system, roofline_enabled=False))

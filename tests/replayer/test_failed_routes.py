@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from random import Random
 
 import networkx
 import numpy as np
@@ -12,7 +11,6 @@ import pytest
 from helpers.networks import config
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import LinkSpec, NetworkConfig
@@ -27,7 +25,7 @@ SHAPES = (
 )
 
 
-def hops(owner: NDArray[np.int64], source: NDArray[np.int64], target: NDArray[np.int64]) -> list[list[tuple[int, int]]]:
+def hops(owner, source, target):
     found: list[list[tuple[int, int]]] = [[] for _ in range(int(owner.max()) + 1)]
     for pair, begin, end in zip(owner.tolist(), source.tolist(), target.tolist(), strict=True):
         found[pair].append((begin, end))
@@ -35,7 +33,7 @@ def hops(owner: NDArray[np.int64], source: NDArray[np.int64], target: NDArray[np
 
 
 @given(st.sampled_from(SHAPES), st.randoms(use_true_random=False), st.integers(1, 4))
-def test_routes_around_failed_links(shape: tuple[tuple[str, int, float, float], ...], random: Random, count: int) -> None:
+def test_routes_around_failed_links(shape, random, count):
     whole = config(*shape)
     before = build_topology(whole)
     links = list(zip(before.link_src.tolist(), before.link_dst.tolist(), strict=True))
@@ -58,7 +56,7 @@ def test_routes_around_failed_links(shape: tuple[tuple[str, int, float, float], 
     assert len(routes.first_hop) == pairs.shape[1]
 
 
-def test_a_graph_has_no_routes_around_anything() -> None:
+def test_a_graph_has_no_routes_around_anything():
     """Only neighbours exchange messages there."""
     whole = config("Ring 4")
     topology = build_topology(whole)

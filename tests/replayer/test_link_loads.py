@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from helpers.lint_runs import coll, recv, send
 from helpers.runs import BYTE_PER_NS, SEVERAL_DIMENSIONS, ending_runs, load_run, make_run
 
 from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.run.run import Run
 from astra_tacos.support.errors import AstraTacosError
 
 AWARE, UNAWARE = "congestion-aware", "congestion-unaware"
 
 
-def check(run: Run) -> None:
+def check(run):
     aware, unaware = replay_run(run, AWARE), replay_run(run, UNAWARE, route_loads=True)
     assert aware.loads is None
     assert unaware.loads is not None
@@ -30,12 +27,12 @@ def check(run: Run) -> None:
 
 
 @pytest.mark.golden_cases("e2e_*")
-def test_recorded_runs(golden: Path, golden_case: str) -> None:
+def test_recorded_runs(golden, golden_case):
     check(load_run(golden / golden_case))
 
 
 @pytest.mark.parametrize("algorithm", ["ring", "direct", "halvingDoubling", "doubleBinaryTree"])
-def test_native_collectives_on_three_dimensions(tmp_path: Path, algorithm: str) -> None:
+def test_native_collectives_on_three_dimensions(tmp_path, algorithm):
     """Messages of Direct cross a ring in several hops, and a switch by an up-link and a down-link."""
     system = {f"{key}-implementation": [algorithm] * 3 for key in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")}
     ranks = [[coll(0, size=1 << 20), coll(1, [0], size=1 << 16), coll(2, [1], size=1 << 20)] for _ in range(32)]
@@ -43,7 +40,7 @@ def test_native_collectives_on_three_dimensions(tmp_path: Path, algorithm: str) 
     check(make_run(tmp_path, ranks, *dimensions, system=system))
 
 
-def test_random_runs(tmp_path: Path) -> None:
+def test_random_runs(tmp_path):
     compared = 0
     for run in ending_runs(tmp_path, SEVERAL_DIMENSIONS, UNAWARE, 20):
         try:
@@ -58,7 +55,7 @@ def test_random_runs(tmp_path: Path) -> None:
     assert compared >= 10
 
 
-def test_a_message_across_two_dimensions(tmp_path: Path) -> None:
+def test_a_message_across_two_dimensions(tmp_path):
     """From 0 to 5 on a ring of 3 by a switch of 2: one hop backwards round the ring, then up and down."""
     ranks = [
         [send(0, 5, size=700)],

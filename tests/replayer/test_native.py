@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.network.network_config import Dimension, NetworkConfig
-from astra_tacos.replayer.collective_program import CollectiveProgram, LocalKind
+from astra_tacos.replayer.collective_program import LocalKind
 from astra_tacos.replayer.native import NATIVE_ALGORITHMS, NativeCollective, native_program
 from astra_tacos.replayer.native.assembly import PATTERNS
 from astra_tacos.run.system import SystemConfig
@@ -127,12 +127,12 @@ BLOCKS = {"R": "Ring", "S": "Switch", "FC": "FullyConnected"}
 SHORT = {"AR": "all-reduce", "AG": "all-gather", "RS": "reduce-scatter", "A2A": "all-to-all"}
 
 
-def numbers(text: str) -> list[int]:
+def numbers(text):
     return [int(number) for number in text.split(",")]
 
 
 @pytest.mark.parametrize("case", ASTRA_SIM.strip().splitlines())
-def test_equals_astra_sim(case: str) -> None:
+def test_equals_astra_sim(case):
     left, right = case.split(" = ")
     backend, shape, pattern, names, size, *rest = left.split()
     options = dict(option.split("=") for option in rest if option != "lba")
@@ -167,14 +167,12 @@ def test_equals_astra_sim(case: str) -> None:
     assert finish_ns == (expected * len(group) if len(expected) == 1 else expected)
 
 
-def test_every_algorithm_has_measured_times() -> None:
+def test_every_algorithm_has_measured_times():
     for name in NATIVE_ALGORITHMS:
         assert sum(f" {name} " in case for case in ASTRA_SIM.splitlines()) >= 5, name
 
 
-def naive_program_replay(
-    program: CollectiveProgram, network: NetworkConfig, backend: str, members: list[int], start_ns: int = 0
-) -> list[int]:
+def naive_program_replay(program, network, backend, members, start_ns=0):
     """When each position is through, -1 if never: callbacks in a queue of (time, order of creation)."""
     events: list[tuple[int, int, Callable[[], None]]] = []
     created = itertools.count()
@@ -197,10 +195,10 @@ def naive_program_replay(
     busy: set[Any] = set()
     queues: dict[Any, deque[Any]] = defaultdict(deque)
 
-    def schedule(delay_ns: int, action: Callable[[], None]) -> None:
+    def schedule(delay_ns, action):
         heapq.heappush(events, (now + delay_ns, next(created), action))
 
-    def elapse(position: int, delay_ns: int, action: Callable[[], None]) -> None:
+    def elapse(position, delay_ns, action):
         """What a position waits for until one instant is one event, to which even that event may add."""
         batch = (position, now + delay_ns)
         if batch in batches:
@@ -209,12 +207,12 @@ def naive_program_replay(
             batches[batch] = [action]
             schedule(delay_ns, lambda: run_batch(batch))
 
-    def run_batch(batch: tuple[int, int]) -> None:
+    def run_batch(batch):
         for action in batches[batch]:
             action()
         del batches[batch]
 
-    def issue(row: int) -> None:
+    def issue(row):
         position, pool = owner[row], (owner[row], tag[row])
         if kind[row] == NodeType.COMP:
             elapse(position, int(program.delay_ns[row]), lambda: finish(row))
@@ -243,19 +241,19 @@ def naive_program_replay(
             else:
                 schedule(naive_direct_delay(network, src, dst, size[row]), lambda: arrive(message))
 
-    def finish(row: int) -> None:
+    def finish(row):
         finish_ns[row] = now
         for child in children[row]:
             awaited[child].remove(row)
         for child in [child for child in children[row] if not awaited[child]]:
             issue(child)
 
-    def arrive(message: Any) -> None:
+    def arrive(message):
         arrived.add(message)
         if message in receivers:
             finish(receivers[message])
 
-    def cross(hops: list[Any], num_bytes: int, at_end: Callable[[], None]) -> None:
+    def cross(hops, num_bytes, at_end):
         if not hops:
             at_end()
         elif hops[0][0] in busy:
@@ -266,12 +264,12 @@ def naive_program_replay(
             schedule(int(latency + num_bytes / bytes_per_ns), lambda: cross(hops[1:], num_bytes, at_end))
             schedule(int(num_bytes / bytes_per_ns), lambda: free(link))
 
-    def free(link: Any) -> None:
+    def free(link):
         busy.remove(link)
         if queues[link]:
             cross(*queues[link].popleft())
 
-    def begin(position: int) -> None:
+    def begin(position):
         for row in [row for row in rows[position] if not awaited[row]]:
             issue(row)
 
@@ -291,7 +289,7 @@ def naive_program_replay(
 
 
 @st.composite
-def programs(draw: st.DrawFn) -> CollectiveProgram:
+def programs(draw):
     sizes = draw(st.lists(st.sampled_from([2, 4, 8]), min_size=1, max_size=2))
     pattern = draw(st.sampled_from(PATTERNS))
     names = ["ring", "direct", "direct1", "direct3", "doubleBinaryTree", "oneRing"]
@@ -308,7 +306,7 @@ def programs(draw: st.DrawFn) -> CollectiveProgram:
 
 @examples(20)
 @given(programs())
-def test_programs_are_well_formed(program: CollectiveProgram) -> None:
+def test_programs_are_well_formed(program):
     position = np.repeat(np.arange(program.num_positions), np.diff(program.rank_first))
     kind, peer, tag, size = program.kind, program.peer, program.tag, program.size_bytes
     assert program.native
@@ -334,7 +332,7 @@ def test_programs_are_well_formed(program: CollectiveProgram) -> None:
         assert not column.flags.writeable
 
 
-def sent_bytes(pattern: str, implementation: str, size: int, npus: int) -> list[int]:
+def sent_bytes(pattern, implementation, size, npus):
     program = native_program(NativeCollective(pattern, (implementation,), size, (npus,)), SYSTEM)
     sends = program.kind == NodeType.COMM_SEND
     position = np.repeat(np.arange(npus), np.diff(program.rank_first))
@@ -342,7 +340,7 @@ def sent_bytes(pattern: str, implementation: str, size: int, npus: int) -> list[
 
 
 @pytest.mark.parametrize("implementation", ["ring", "direct", "direct3", "halvingDoubling"])
-def test_what_every_npu_sends(implementation: str) -> None:
+def test_what_every_npu_sends(implementation):
     assert sent_bytes("all-reduce", implementation, 8000, 8) == [14000] * 8
     assert sent_bytes("reduce-scatter", implementation, 8000, 8) == [7000] * 8
     assert sent_bytes("all-gather", implementation, 1000, 8) == [7000] * 8
@@ -350,11 +348,11 @@ def test_what_every_npu_sends(implementation: str) -> None:
         assert sent_bytes("all-to-all", implementation, 8000, 8) == [28000 if implementation == "ring" else 7000] * 8
 
 
-def test_a_tree_carries_the_whole_buffer() -> None:
+def test_a_tree_carries_the_whole_buffer():
     assert sent_bytes("all-gather", "doubleBinaryTree", 100, 8) == [100, 300, 100, 300, 100, 300, 100, 100]
 
 
-def test_trees_take_turns_across_collectives() -> None:
+def test_trees_take_turns_across_collectives():
     twice = NativeCollective("all-reduce", ("doubleBinaryTree",), 2000, (4,))
     both = native_program(twice, replace(SYSTEM, preferred_dataset_splits=2))
     for earlier in range(4):
@@ -410,7 +408,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("text", "message"), REFUSED.items())
-def test_refusals(text: str, message: str) -> None:
+def test_refusals(text, message):
     pattern, names, size, sizes, *given = text.split()
     options = {key: literal_eval(value) for key, value in (word.split("=") for word in given)}
     group = {key: options[key] for key in ("num_npus", "involved") if key in options}

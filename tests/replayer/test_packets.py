@@ -21,14 +21,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.network.composition import build_topology
-from astra_tacos.network.network_config import LinkSpec, NetworkConfig, configured
+from astra_tacos.network.network_config import LinkSpec, configured
 from astra_tacos.network.node_table import ForwardingDevice
 from astra_tacos.network.ns3 import Ns3Config, read_ns3_config
 from astra_tacos.network.packet_links import PacketLinks
-from astra_tacos.network.topology import Topology
 from astra_tacos.replayer import packet_network
 from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.run.run import Run, RunInputs, read_run
+from astra_tacos.run.run import RunInputs, read_run
 from astra_tacos.support.errors import ConfigError, ReplayError
 
 VARIABLE = "ASTRA_TACOS_NS3_RUNS"
@@ -50,7 +49,7 @@ NETWORKS: tuple[Dimensions, ...] = (
 CALM = Tastes(lost=0, ordered=1, empty=0, instant=0, invalid=0, roofline=0, unsorted_group=0, replay_only=0, memory=0)
 
 
-def recorded_run(name: str) -> Run:
+def recorded_run(name):
     folder = RECORDED / name
     workload = next(folder.glob("workload/*.0.et")).with_suffix("").with_suffix("")
     run = read_run(RunInputs(workload, folder / "system.json", folder / "network.yml", directory=folder))
@@ -59,14 +58,14 @@ def recorded_run(name: str) -> Run:
 
 @pytest.mark.skipif(not NAMES, reason=f"NOT TESTED against recorded runs of ns-3: set {VARIABLE} to a directory of them")
 @pytest.mark.parametrize("name", NAMES)
-def test_equals_the_recorded_run(name: str) -> None:
+def test_equals_the_recorded_run(name):
     """To the nanosecond on every rank: link-serialised, windowed and collapsed ones, on direct networks and through switches."""
     expected = json.loads((RECORDED / name / "expected.json").read_text())
     assert replay_run(recorded_run(name), "packet").finish_ns.tolist() == expected["finish_ns"]
 
 
 @pytest.mark.parametrize("dimensions", [FULLY_CONNECTED, SWITCH])
-def test_what_ends_at_time_0_ends(dimensions: Dimensions, tmp_path: Path) -> None:
+def test_what_ends_at_time_0_ends(dimensions, tmp_path):
     """ns-3's event queue takes events at time 0; those of the analytical backends abort."""
     roofline = {"roofline-enabled": 1, "peak-perf": 1, "local-mem-bw": 1000}
     nothing = comp(0, num_ops=1, tensor_size=1)
@@ -80,7 +79,7 @@ def test_what_ends_at_time_0_ends(dimensions: Dimensions, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("algorithm", ["ring", "direct", "halvingDoubling"])
-def test_an_endpoint_delay_of_0_is_a_delay(algorithm: str, tmp_path: Path) -> None:
+def test_an_endpoint_delay_of_0_is_a_delay(algorithm, tmp_path):
     ends = []
     for delay in (0, 1):
         system = {"all-reduce-implementation": [algorithm], "endpoint-delay": delay}
@@ -90,7 +89,7 @@ def test_an_endpoint_delay_of_0_is_a_delay(algorithm: str, tmp_path: Path) -> No
     assert 0 < ends[1] - ends[0] <= 10
 
 
-def with_ns3(run: Run, **settings: int | float) -> Run:
+def with_ns3(run, **settings):
     return replace(run, network=replace(run.network, ns3=replace(run.network.ns3, **settings)))  # type: ignore[arg-type]
 
 
@@ -102,7 +101,7 @@ def with_ns3(run: Run, **settings: int | float) -> Run:
     payload_bytes=st.sampled_from([100, 333, 1000, 4096]),
     has_window=st.integers(0, 1),
 )
-def test_equals_the_twin(seed: int, dimensions: Dimensions, num_operations: int, payload_bytes: int, has_window: int) -> None:
+def test_equals_the_twin(seed, dimensions, num_operations, payload_bytes, has_window):
     with tempfile.TemporaryDirectory() as folder:
         run = random_run(random.Random(seed), dimensions, num_operations, CALM).write(Path(folder))
         run = with_ns3(run, payload_bytes=payload_bytes, has_window=has_window)
@@ -119,9 +118,7 @@ def test_equals_the_twin(seed: int, dimensions: Dimensions, num_operations: int,
 
 @examples(30)
 @given(network=tree_networks(), data=st.data(), payload_bytes=st.sampled_from([333, 1000, 4096]), window=st.integers(0, 2))
-def test_switches_below_switches_equal_the_twin(
-    network: NetworkConfig, data: st.DataObject, payload_bytes: int, window: int
-) -> None:
+def test_switches_below_switches_equal_the_twin(network, data, payload_bytes, window):
     """Hosts with several ports, unequal rates and any number of switches on the way; window 2 is that of all pairs."""
     npus = network.num_npus
     pairs = [(src, dst) for src in range(npus) for dst in range(npus) if src != dst]
@@ -144,7 +141,7 @@ def test_switches_below_switches_equal_the_twin(
 
 @examples(60)
 @given(tree_networks(), st.data())
-def test_ways_have_the_fewest_links_and_pass_no_npu(network: NetworkConfig, data: st.DataObject) -> None:
+def test_ways_have_the_fewest_links_and_pass_no_npu(network, data):
     """Also where another switch, linked to all, makes several ways equally short."""
     top = network.num_npus + len(network.forwarding)
     more = both_ways(*((device, top, 50.0, 1.0) for device in range(network.num_npus, top)))
@@ -170,12 +167,12 @@ def test_ways_have_the_fewest_links_and_pass_no_npu(network: NetworkConfig, data
         (adding(TWO_LEVELS), "found devices that add"),
     ],
 )
-def test_what_ns3_cannot_have_of_a_graph_is_refused(topology: Topology, message: str) -> None:
+def test_what_ns3_cannot_have_of_a_graph_is_refused(topology, message):
     with pytest.raises(ConfigError, match=message):
         PacketLinks("fabric", topology, Ns3Config())
 
 
-def crowd(folder: Path, dimensions: Dimensions, size: int, each: int = 1) -> Run:
+def crowd(folder, dimensions, size, each=1):
     """Every NPU sends to every other at once."""
     count = dimensions[0][1]
     pairs = [(src, dst, which) for src in range(count) for dst in range(count) if src != dst for which in range(each)]
@@ -188,7 +185,7 @@ def crowd(folder: Path, dimensions: Dimensions, size: int, each: int = 1) -> Run
 
 
 @pytest.mark.parametrize("dimensions", [FULLY_CONNECTED, SWITCH])
-def test_messages_that_meet_equal_the_twin(tmp_path: Path, dimensions: Dimensions, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_that_meet_equal_the_twin(tmp_path, dimensions, monkeypatch):
     """Also when the room for packets and queue pairs has to grow."""
     monkeypatch.setattr(packet_network, "_ROOM", 8)
     monkeypatch.setattr(packet_network, "_FLOWS_OF_PORT", 1)
@@ -197,7 +194,7 @@ def test_messages_that_meet_equal_the_twin(tmp_path: Path, dimensions: Dimension
 
 
 @pytest.mark.parametrize("size", [1, 1000, 1001, 40_000, 1 << 20])
-def test_one_message_takes_its_packets_and_a_round_trip(tmp_path: Path, size: int) -> None:
+def test_one_message_takes_its_packets_and_a_round_trip(tmp_path, size):
     """At 50 bytes/ns, 1,036 bytes take 21 ns, and the last acknowledgement 1 ns; both cross 500 ns."""
     run = make_run(tmp_path, [[send(0, 1, size=size)], [recv(0, 0, size=size)]], ("FullyConnected", 2, GBPS_400, 500.0))
     full, rest = divmod(size, 1000)
@@ -205,7 +202,7 @@ def test_one_message_takes_its_packets_and_a_round_trip(tmp_path: Path, size: in
     assert replay_run(run, "packet").finish_ns.tolist() == [21 * full + last + 500 + 1 + 500] * 2
 
 
-def test_what_links_carry(tmp_path: Path) -> None:
+def test_what_links_carry(tmp_path):
     run = make_run(tmp_path, "send 0 1 size=2000 | recv 0 0 size=2000", ("FullyConnected", 2, GBPS_400, 500.0))
     outcome = replay_run(run, "packet")
     assert dict(zip(outcome.link_src.tolist(), outcome.link_bytes.tolist(), strict=True)) == {0: 2000, 1: 0}
@@ -223,9 +220,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("changed", "dimensions", "message"), REFUSALS)
-def test_refuses_configurations_that_it_does_not_time(
-    tmp_path: Path, changed: dict[str, float], dimensions: Dimensions, message: str
-) -> None:
+def test_refuses_configurations_that_it_does_not_time(tmp_path, changed, dimensions, message):
     run = with_ns3(crowd(tmp_path, dimensions, 1000), **changed)
     wanted = f"ns-3's default configuration: {message}.*, which the packet backend does not time"
     with pytest.raises(ConfigError, match=wanted) as caught:
@@ -233,32 +228,32 @@ def test_refuses_configurations_that_it_does_not_time(
     assert "\n" not in str(caught.value)
 
 
-def test_congestion_control_of_switches_does_nothing_without_switches(tmp_path: Path) -> None:
+def test_congestion_control_of_switches_does_nothing_without_switches(tmp_path):
     """HPCC's headers are longer: 78 bytes of headers, and 76 of an acknowledgement."""
     run = make_run(tmp_path, "send 0 1 size=1000 | recv 0 0 size=1000", ("FullyConnected", 2, GBPS_400, 500.0))
     assert replay_run(with_ns3(run, cc_mode=3), "packet").finish_ns.tolist() == [22 + 500 + 2 + 500] * 2
 
 
-def test_refuses_a_message_that_npus_would_relay(tmp_path: Path) -> None:
+def test_refuses_a_message_that_npus_would_relay(tmp_path):
     run = make_run(tmp_path, "send 0 2 size=8 | comp 0 | recv 0 0 size=8 | comp 0", ("Ring", 4, GBPS_400, 500.0))
     with pytest.raises(ConfigError, match="rank 0 sends to rank 2, which is no neighbour of it and shares no switch with it"):
         replay_run(run, "packet")
 
 
-def test_refuses_a_message_that_ns3_cannot_count(tmp_path: Path) -> None:
+def test_refuses_a_message_that_ns3_cannot_count(tmp_path):
     run = make_run(tmp_path, "send 0 1 size=1<<31 | recv 0 0 size=1<<31")
     with pytest.raises(ConfigError, match="a message of 2,147,483,648 bytes, expected at most 2,147,483,647"):
         replay_run(run, "packet")
 
 
-def test_refuses_a_buffer_that_fills_up(tmp_path: Path) -> None:
+def test_refuses_a_buffer_that_fills_up(tmp_path):
     """Many messages at once: a switch's port may hold an eighth of 1 MiB."""
     run = with_ns3(crowd(tmp_path, SWITCH, 1 << 20, each=8), buffer_mib=1)
     with pytest.raises(ReplayError, match=r": 0 -> switch 4: the switch's buffer fills up|: \d -> switch 4: the switch's buffer"):
         replay_run(run, "packet")
 
 
-def test_records_no_transmissions(tmp_path: Path) -> None:
+def test_records_no_transmissions(tmp_path):
     with pytest.raises(ConfigError, match="transmissions cannot be recorded on the packet backend"):
         replay_run(crowd(tmp_path, FULLY_CONNECTED, 8), "packet", record_transmissions=True)
 
@@ -266,7 +261,7 @@ def test_records_no_transmissions(tmp_path: Path) -> None:
 # ---- Configuration ----
 
 
-def test_reads_a_configuration(tmp_path: Path) -> None:
+def test_reads_a_configuration(tmp_path):
     path = tmp_path / "config.txt"
     path.write_text("CC_MODE 3\nPACKET_PAYLOAD_SIZE 4000\nKMAX_MAP 1 400000000000 3200\nHAS_WIN 0 LINK_DOWN 7 0 1\nSOMETHING 5\n")
     read = read_ns3_config(path)
@@ -284,7 +279,7 @@ def test_reads_a_configuration(tmp_path: Path) -> None:
         "ERROR_RATE_PER_LINK x": "ERROR_RATE_PER_LINK is 'x', expected a number from 0",
     }.items(),
 )
-def test_a_wrong_configuration_is_one_line(tmp_path: Path, text: str, message: str) -> None:
+def test_a_wrong_configuration_is_one_line(tmp_path, text, message):
     path = tmp_path / "config.txt"
     path.write_text(text)
     with pytest.raises(ConfigError) as caught:

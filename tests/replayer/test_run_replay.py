@@ -8,21 +8,19 @@ import tempfile
 from collections import defaultdict
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from helpers.damage import refusal
 from helpers.examples import examples
 from helpers.lint_runs import RunFiles, coll, comp, drop, node, one_step_exchange, recv, send
-from helpers.naive_run import NaiveCrash, NaiveOutcome, naive_replay_run
+from helpers.naive_run import NaiveCrash, naive_replay_run
 from helpers.runs import (
     BYTE_PER_NS,
     DEFAULT_TASTES,
     EVERY_BLOCK,
     ONE_DIMENSION,
     SEVERAL_DIMENSIONS,
-    Dimensions,
     Tastes,
     load_run,
     make_run,
@@ -36,8 +34,7 @@ from hypothesis import strategies as st
 from astra_tacos.replayer import run_replay
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import BACKENDS, CUT_THROUGH
-from astra_tacos.run.outcome import RunOutcome
-from astra_tacos.run.run import Run, RunInputs, read_run
+from astra_tacos.run.run import RunInputs, read_run
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError
 
@@ -49,7 +46,7 @@ ALL_GATHER = CommType.ALL_GATHER
 
 
 @pytest.mark.golden_cases("*")
-def test_equals_astra_sim(golden: Path, golden_case: str) -> None:
+def test_equals_astra_sim(golden, golden_case):
     expected = json.loads((golden / golden_case / "expected.json").read_text())
     outcome = replay_run(load_run(golden / golden_case), expected["backend"].replace("_", "-"))
     assert outcome.finish_ns.tolist() == expected["finish_ns"]
@@ -59,7 +56,7 @@ def test_equals_astra_sim(golden: Path, golden_case: str) -> None:
     assert bool(outcome.approximate) is ("native" in golden_case)
 
 
-def test_equals_astra_sim_on_its_own_inputs(astra_sim_inputs: Path, tmp_path: Path) -> None:
+def test_equals_astra_sim_on_its_own_inputs(astra_sim_inputs, tmp_path):
     files = (
         astra_sim_inputs / "workload/all_reduce_8npus_1MB/all_reduce",
         astra_sim_inputs / "system/custom_collective.json",
@@ -87,7 +84,7 @@ STAGE_FINISH_NS = {
 
 
 @pytest.mark.parametrize(("block", "backend"), STAGE_FINISH_NS)
-def test_a_training_step_with_native_collectives(astra_sim_inputs: Path, tmp_path: Path, block: str, backend: str) -> None:
+def test_a_training_step_with_native_collectives(astra_sim_inputs, tmp_path, block, backend):
     """A dense transformer by the STAGE generator: data, tensor and pipeline parallel, with a roofline. Times are ASTRA-sim's."""
     run = read_run(stage_inputs(astra_sim_inputs, tmp_path, block, "LIFO"))
     outcome = replay_run(run, backend)
@@ -100,11 +97,11 @@ def test_a_training_step_with_native_collectives(astra_sim_inputs: Path, tmp_pat
 # ---- Against the twin ----
 
 
-def read_back(seed: int, dimensions: Dimensions, num_operations: int, folder: str, tastes: Tastes = DEFAULT_TASTES) -> Run:
+def read_back(seed, dimensions, num_operations, folder, tastes=DEFAULT_TASTES):
     return random_run(random.Random(seed), dimensions, num_operations, tastes).write(Path(folder))
 
 
-def assert_equals_twin(run: Run, outcome: RunOutcome, twin: NaiveOutcome) -> None:
+def assert_equals_twin(run, outcome, twin):
     assert outcome.finish_ns.tolist() == twin.finish_ns
     assert outcome.compute_ns.tolist() == twin.compute_ns
     assert outcome.exposed_comm_ns.tolist() == twin.exposed_comm_ns
@@ -122,7 +119,7 @@ def assert_equals_twin(run: Run, outcome: RunOutcome, twin: NaiveOutcome) -> Non
     assert transmissions_by_link(outcome) == sorted(uses)
 
 
-def transmissions_by_link(outcome: RunOutcome) -> list[list[tuple[int, int, int]]]:
+def transmissions_by_link(outcome):
     """(start, end, bytes) of every link that was used, after a look at what must hold of them."""
     found = outcome.transmissions
     assert found is not None
@@ -139,7 +136,7 @@ def transmissions_by_link(outcome: RunOutcome) -> list[list[tuple[int, int, int]
     return sorted(by_link.values())
 
 
-def check_against_twin(run: Run, backend: str) -> None:
+def check_against_twin(run, backend):
     try:
         outcome = replay_run(run, ANALYTICAL[backend], record_transmissions=True)
     except ConfigError as refusal:
@@ -163,7 +160,7 @@ def check_against_twin(run: Run, backend: str) -> None:
     st.integers(1, 14),
     st.sampled_from(list(ANALYTICAL)),
 )
-def test_equals_the_twin(seed: int, dimensions: Dimensions, num_operations: int, backend: str) -> None:
+def test_equals_the_twin(seed, dimensions, num_operations, backend):
     with tempfile.TemporaryDirectory() as folder:
         check_against_twin(read_back(seed, dimensions, num_operations, folder), backend)
 
@@ -173,7 +170,7 @@ NO_STALLS = Tastes(lost=0, ordered=1, same_tag=0, invalid=0, empty=0, instant=0,
 
 @pytest.mark.parametrize("backend", ANALYTICAL)
 @pytest.mark.parametrize("dimensions", [*ONE_DIMENSION[3:7], SEVERAL_DIMENSIONS[1]])
-def test_equals_the_twin_in_long_runs(tmp_path: Path, dimensions: Dimensions, backend: str) -> None:
+def test_equals_the_twin_in_long_runs(tmp_path, dimensions, backend):
     """Crowded: only the order of events at one instant tells who queues first."""
     run = read_back(2, dimensions, 150, str(tmp_path), NO_STALLS)
     twin = naive_replay_run(run, backend)
@@ -181,7 +178,7 @@ def test_equals_the_twin_in_long_runs(tmp_path: Path, dimensions: Dimensions, ba
     assert_equals_twin(run, replay_run(run, ANALYTICAL[backend], record_transmissions=True), twin)
 
 
-def test_goes_on_where_it_paused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_goes_on_where_it_paused(tmp_path, monkeypatch):
     run = read_back(2, ONE_DIMENSION[4], 60, str(tmp_path), NO_STALLS)
     whole = replay_run(run, AWARE)
     monkeypatch.setattr(run_replay, "_EVENTS_A_TURN", 1)
@@ -195,7 +192,7 @@ def test_goes_on_where_it_paused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert whole.transmissions is None
 
 
-def test_results_are_read_only(tmp_path: Path) -> None:
+def test_results_are_read_only(tmp_path):
     outcome = replay_run(make_run(tmp_path, "comp 0 | comp 0"), AWARE, record_transmissions=True)
     found = outcome.transmissions
     assert found is not None
@@ -211,7 +208,7 @@ RUNS_X = {"all-reduce-implementation-custom": ["collective/x"], "all-gather-impl
 RUNS_XY = {**RUNS_X, "all-gather-implementation-custom": ["collective/y"]}
 
 
-def of_x(ranks: str, **files: Any) -> dict[str, Any]:
+def of_x(ranks, **files):
     """A run whose collectives are played by `collective/x`."""
     return {"ranks": ranks, "collectives": X, "system": RUNS_X, **files}
 
@@ -220,7 +217,7 @@ ROOFLINE = {"roofline-enabled": 1, "peak-perf": 0.001, "local-mem-bw": 1}
 """At most an operation a nanosecond, and a byte a nanosecond."""
 
 
-def test_transmissions_by_hand(tmp_path: Path) -> None:
+def test_transmissions_by_hand(tmp_path):
     # A ring's tie goes upwards: 100 bytes cross 0 -> 1 -> 2, and 50 bytes queue behind them.
     ranks = "send 0 2 size=100; send 1 1 [0] size=50 | recv 0 0 size=50 | recv 0 0 size=100 | comp 0"
     run = make_run(tmp_path, ranks, ("Ring", 4, BYTE_PER_NS, 10.0))
@@ -241,7 +238,7 @@ def test_transmissions_by_hand(tmp_path: Path) -> None:
     assert outcome.transmissions.link.size == outcome.link_bytes.size == 0
 
 
-def test_what_a_rank_waits_for_until_one_instant_is_one_event(tmp_path: Path) -> None:
+def test_what_a_rank_waits_for_until_one_instant_is_one_event(tmp_path):
     """Finish times are ASTRA-sim's.
 
     At 2000, rank 1's broadcast ends, rank 2's receive, and rank 1's second COMP, in the order in which they began. But the two
@@ -256,7 +253,7 @@ def test_what_a_rank_waits_for_until_one_instant_is_one_event(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("before", "active_chunks", "finish_ns"), [("coll", 1, 7010), ("coll", 2, 9020), ("broadcast", 1, 9020)])
-def test_a_collective_that_follows_another_begins_late(tmp_path: Path, before: str, active_chunks: int, finish_ns: int) -> None:
+def test_a_collective_that_follows_another_begins_late(tmp_path, before, active_chunks, finish_ns):
     """Finish times are ASTRA-sim's.
 
     Where one collective at a time is active, the next begins when the last has gone, after other nodes that its end set free:
@@ -273,7 +270,7 @@ def test_a_collective_that_follows_another_begins_late(tmp_path: Path, before: s
     assert outcome.finish_ns.tolist() == [finish_ns, 4020]
 
 
-def test_replay_only_times_everything(tmp_path: Path) -> None:
+def test_replay_only_times_everything(tmp_path):
     nodes = [comp(0, us=2), coll(1, us=3), recv(2, 1), recv(3, 1), node(4, NodeType.MEM_LOAD, us=5), comp(5, is_cpu_op=True)]
     run = make_run(tmp_path, [nodes, [send(0, 0, us=4)]], system={"replay-only": 1, **RUNS_X}, collectives=X)
     outcome = replay_run(run, AWARE)
@@ -283,7 +280,7 @@ def test_replay_only_times_everything(tmp_path: Path) -> None:
     assert outcome.sent_bytes.tolist() == [0, 0]
 
 
-def test_a_group_remembers_its_first_trace(tmp_path: Path) -> None:
+def test_a_group_remembers_its_first_trace(tmp_path):
     """`CommunicatorGroup::get_collective_plan`: per group and pattern; the unnamed group of all ranks remembers nothing."""
     rank = "coll 0 group=1; coll 1 [0] group=1; coll 2 [1] ALL_GATHER group=1; coll 3 [2] group=2; coll 4 [3]; coll 5 [4]"
     traces = {f"collective/{name}": one_step_exchange(2, size) for name, size in (("x", 64), ("y", 32), ("z", 16))}
@@ -297,7 +294,7 @@ def test_a_group_remembers_its_first_trace(tmp_path: Path) -> None:
     assert outcome.replaced.tolist() == [1, 7]
 
 
-def test_positions_of_a_group_are_those_of_its_sorted_ranks(tmp_path: Path) -> None:
+def test_positions_of_a_group_are_those_of_its_sorted_ranks(tmp_path):
     """`CommunicatorGroup.cc` finds a rank's position among sorted ranks, but a position's rank among those as written."""
     # Written 2, 0, 1: rank 0 is position 0 and sends to position 2, rank 1; rank 1 is position 1; rank 2 only computes.
     trace = [[send(0, 2, size=40)], [recv(0, 1 - 1, size=40)], [comp(0, us=0)]]
@@ -309,7 +306,7 @@ def test_positions_of_a_group_are_those_of_its_sorted_ranks(tmp_path: Path) -> N
     assert outcome.node_finish_ns.tolist() == [50, 1000, 50, 1]
 
 
-def test_an_all_gather_of_no_bytes_never_ends(tmp_path: Path) -> None:
+def test_an_all_gather_of_no_bytes_never_ends(tmp_path):
     """`Sys::generate_collective` divides 0 by 0 to tell how many chunks must end; other patterns are given a byte a rank."""
     ranks = "coll 0 size=0 | coll 0 size=0"
     assert replay_run(make_run(tmp_path, ranks, collectives=X, system=RUNS_X), AWARE).finish_ns.tolist() == [1074] * 2
@@ -318,7 +315,7 @@ def test_an_all_gather_of_no_bytes_never_ends(tmp_path: Path) -> None:
         replay_run(make_run(tmp_path, ranks, collectives=X, system=RUNS_X), AWARE)
 
 
-def test_a_custom_collective_never_ends_in_several_chunks(tmp_path: Path) -> None:
+def test_a_custom_collective_never_ends_in_several_chunks(tmp_path):
     """`Sys::generate_collective` makes one stream of a custom collective, and waits for the end of one per chunk."""
     ranks = "comp 0; coll 1 [0] | comp 0; coll 1 [0]"
     run = make_run(tmp_path, ranks, collectives=X, system={**RUNS_X, "preferred-dataset-splits": 2})
@@ -336,9 +333,7 @@ def test_a_custom_collective_never_ends_in_several_chunks(tmp_path: Path) -> Non
         (50, 1, 1, "localBWAware", [78963, 68698, 84345, 74080, 81904, 71639, 87286, 77021]),
     ],
 )
-def test_chunks_wait_for_one_another_in_three_dimensions(
-    tmp_path: Path, late_us: int, active: int, splits: int, optimization: str, finish_ns: list[int] | None
-) -> None:
+def test_chunks_wait_for_one_another_in_three_dimensions(tmp_path, late_us, active, splits, optimization, finish_ns):
     """Finish times are ASTRA-sim's, which stalls in the first case (lint's S19)."""
     ranks = [[comp(0, us=late_us * (rank == 6)), coll(1, [0], size=1 << 20)] for rank in range(8)]
     system = {
@@ -428,7 +423,7 @@ STUCK = [
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("files", "message"), STUCK, ids=range(len(STUCK)))
-def test_a_stall_is_explained(tmp_path: Path, files: dict[str, Any], message: str, backend: str) -> None:
+def test_a_stall_is_explained(tmp_path, files, message, backend):
     run = make_run(tmp_path, **files)
     assert naive_replay_run(run, backend).stalled
     assert refusal(replay_run, run, backend, error=ReplayError).startswith(f"{tmp_path / 'workload' / 'w'}: deadlock: {message}")
@@ -437,17 +432,17 @@ def test_a_stall_is_explained(tmp_path: Path, files: dict[str, Any], message: st
 # ---- Refusals ----
 
 
-def pool(**memory: object) -> dict[str, Any]:
+def pool(**memory):
     given = {"memory-type": "MEMORY_POOL", "remote-mem-latency": 1, "remote-mem-bw": 1, **memory}
     return {"remote_memory": given, "ranks": "MEM_LOAD 4 is_cpu_op=False tensor_size=100 | comp 0"}
 
 
-def of_collective(nodes: str) -> dict[str, Any]:
+def of_collective(nodes):
     """A run whose ranks play a collective in which position 0 has these nodes."""
     return {"ranks": "coll 1 | coll 1", "collectives": {"collective/x": f"{nodes} | comp 0"}, "system": RUNS_X}
 
 
-def with_group(name: str, **files: Any) -> dict[str, Any]:
+def with_group(name, **files):
     return {
         "ranks": f"coll 1 pg_name={name!r} | coll 1 pg_name={name!r}",
         "collectives": X,
@@ -457,7 +452,7 @@ def with_group(name: str, **files: Any) -> dict[str, Any]:
     }
 
 
-def alone(made: str, **files: Any) -> dict[str, Any]:
+def alone(made, **files):
     return of_x(f"{made} | comp 0", **files)
 
 
@@ -556,13 +551,13 @@ BEYOND_READING = [
 
 
 @pytest.mark.parametrize(("files", "message"), REFUSED + BEYOND_READING, ids=range(len(REFUSED + BEYOND_READING)))
-def test_what_stops_astra_sim_is_refused(tmp_path: Path, files: dict[str, Any], message: str) -> None:
+def test_what_stops_astra_sim_is_refused(tmp_path, files, message):
     dimensions = () if {"npus", "bandwidth"} & set(files) else (("FullyConnected", files["ranks"].count("|") + 1, 50.0, 10.0),)
     error = ConfigError if (files, message) in REFUSED else ReplayError
     assert message in refusal(lambda: replay_run(load_files(tmp_path, files, dimensions), AWARE), error=error)
 
 
-def test_traces_that_astra_sim_never_opens_make_no_difference(tmp_path: Path) -> None:
+def test_traces_that_astra_sim_never_opens_make_no_difference(tmp_path):
     """Of ranks past the network, and of positions past its NPUs, whatever is in them."""
     files = of_x("coll 1 | coll 1")
     plain = replay_run(load_files(tmp_path / "plain", files, (("FullyConnected", 2, 50.0, 10.0),)), AWARE)
@@ -572,11 +567,11 @@ def test_traces_that_astra_sim_never_opens_make_no_difference(tmp_path: Path) ->
     assert replay_run(load_run(run), AWARE).finish_ns.tolist() == plain.finish_ns.tolist()
 
 
-def load_files(folder: Path, files: dict[str, Any], dimensions: Dimensions) -> Run:
+def load_files(folder, files, dimensions):
     return load_run(write_run(folder, RunFiles(**files), dimensions or None))
 
 
-def typed(made: Any, name: str, value: object) -> Any:
+def typed(made, name, value):
     """The node, with another value of an attribute; None is an attribute without any."""
     attribute = drop(made, name).attr.add(name=name)
     if value is not None:
@@ -606,7 +601,7 @@ UNREADABLE += [("COMM_COLL", "involved_dim", value) for value in (None, 0.0, "1"
 
 
 @pytest.mark.parametrize(("kind", "name", "value"), UNREADABLE)
-def test_values_that_astra_sim_cannot_read_are_refused(tmp_path: Path, kind: str, name: str, value: object) -> None:
+def test_values_that_astra_sim_cannot_read_are_refused(tmp_path, kind, name, value):
     """`feeder_v3/et_feeder_node.h` takes integers for integers, strings for strings, and throws for others."""
     made = typed(MADE[kind](), name, value)
     run = make_run(tmp_path, [[made], [comp(0, is_cpu_op=True)]], collectives=X, system={**RUNS_X, **ROOFLINE})

@@ -15,7 +15,7 @@ from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.support.errors import ReplayError
 
 
-def assert_as_predicted(of) -> None:
+def assert_as_predicted(of):
     replayed = replay_schedule(of)
     assert np.array_equal(replayed.start_ns, of.start_ns)
     assert np.array_equal(replayed.end_ns, of.end_ns)
@@ -26,20 +26,20 @@ def assert_as_predicted(of) -> None:
 
 @examples(20)
 @given(schedules(most_npus=18))
-def test_replay_equals_prediction(of) -> None:
+def test_replay_equals_prediction(of):
     assert_as_predicted(of)
 
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
 @pytest.mark.parametrize("link_model", ["blocking", "pipelined"])
 @pytest.mark.parametrize("name", ALL)
-def test_replay_equals_prediction_everywhere(name: str, link_model: str, collective: str) -> None:
+def test_replay_equals_prediction_everywhere(name, link_model, collective):
     assert_as_predicted(schedule(topology(name), collective, 777_777, 3, link_model=link_model))
 
 
 @examples(20)
 @given(schedules())
-def test_replay_of_other_times_keeps_only_the_order(of) -> None:
+def test_replay_of_other_times_keeps_only_the_order(of):
     """Stretched times say the same about who waits for whom, so the replay brings the schedule back to its own times."""
     late = changed(of, start_ns=of.start_ns * 3, end_ns=of.end_ns * 3)  # a reduction ends before three times its time
     replayed = replay_schedule(late)
@@ -48,7 +48,7 @@ def test_replay_of_other_times_keeps_only_the_order(of) -> None:
     assert replayed.end_ns.tolist() == end
 
 
-def test_a_circle_is_an_error() -> None:
+def test_a_circle_is_an_error():
     """Two sends of one link, of which the first forwards what the second one's answer brings."""
     of = schedule(topology("Ring 2 50 0"), "all-reduce", 1 << 20, link_model="blocking")
     order = np.argsort(-of.start_ns, kind="stable")  # gather before scatter on each link, times as they were

@@ -12,17 +12,16 @@ import pytest
 from helpers.command import read_json
 from helpers.damage import refusal
 from helpers.examples import examples
-from helpers.lint_runs import Traces, comp, encode, recv, send, traces_of
+from helpers.lint_runs import comp, encode, recv, send, traces_of
 from helpers.naive import NaiveHashSet, naive_trace_replay
 from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.network.network_config import Dimension, LinkSpec, NetworkConfig, read_network
-from astra_tacos.replayer.trace_replay import TraceReplay, replay_trace
+from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.backend import BACKENDS
 from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.run.trace.schema import NodeType
-from astra_tacos.run.trace.trace import Trace
 from astra_tacos.support.errors import ConfigError, ReplayError
 
 AWARE, UNAWARE = BACKENDS
@@ -30,13 +29,13 @@ BYTE_PER_NS = 1e9 / 2**30
 """A bandwidth in GiB/s at which a byte takes a nanosecond."""
 
 
-def network(*dimensions: str, bandwidth: float = BYTE_PER_NS, latency: float = 10.0, **rest: Any) -> NetworkConfig:
+def network(*dimensions, bandwidth=BYTE_PER_NS, latency=10.0, **rest):
     return NetworkConfig(
         "net.yml", tuple(Dimension(block, int(size), bandwidth, latency) for block, size in map(str.split, dimensions)), **rest
     )
 
 
-def read_nodes(directory: str | Path, ranks: Traces) -> Trace:
+def read_nodes(directory, ranks):
     """Nodes of each rank, written and read back; a rank without any gets a COMP."""
     for rank, nodes in enumerate(traces_of(ranks)):
         (Path(directory) / f"t.{rank}.et").write_bytes(encode(nodes or [comp(0, us=0)]))
@@ -47,7 +46,7 @@ def read_nodes(directory: str | Path, ranks: Traces) -> Trace:
 
 
 @pytest.mark.golden_cases("*_ag_*", "*_rs_*", "*_ar_*", "direct_*")
-def test_equals_astra_sim(golden: Path, golden_case: str) -> None:
+def test_equals_astra_sim(golden, golden_case):
     folder = golden / golden_case
     expected = read_json(folder / "expected.json")
     system = read_json(folder / "system.json")
@@ -57,7 +56,7 @@ def test_equals_astra_sim(golden: Path, golden_case: str) -> None:
     assert replay.finish_ns.tolist() == expected["finish_ns"]
 
 
-def test_equals_astra_sim_on_its_own_inputs(astra_sim_inputs: Path) -> None:
+def test_equals_astra_sim_on_its_own_inputs(astra_sim_inputs):
     trace = read_trace(astra_sim_inputs / "custom_ring_allreduce_8npus_1MB/custom_allreduce", chunks=False)
     replay = replay_trace(trace, read_network(astra_sim_inputs / "network/Ring_8npus.yml"), AWARE)
     assert replay.finish_ns.tolist() == [90174] * 8
@@ -68,7 +67,7 @@ def test_equals_astra_sim_on_its_own_inputs(astra_sim_inputs: Path) -> None:
 FREE_IDS = (3, 16, 29, 42, 7, 20, 8, 95, 61, 1, 34, 50, 77, 13)
 
 
-def test_nodes_set_free_together_are_issued_as_in_astra_sim(tmp_path: Path) -> None:
+def test_nodes_set_free_together_are_issued_as_in_astra_sim(tmp_path):
     # Finish times are ASTRA-sim's. The ready nodes outgrow 13 buckets, and the second group meets the larger set.
     sends = [send(node_id, 1 + i, [100], 10_000) for i, node_id in enumerate(FREE_IDS)]
     sends += [send(node_id, 15 + i, [200], 10_000) for i, node_id in enumerate((5, 18, 31, 44, 57))]
@@ -78,7 +77,7 @@ def test_nodes_set_free_together_are_issued_as_in_astra_sim(tmp_path: Path) -> N
     assert replay.finish_ns.tolist() == [55786, *first, 52062, 52993, 53924, 54855, 55786]
 
 
-def test_first_nodes_are_issued_as_in_astra_sim(tmp_path: Path) -> None:
+def test_first_nodes_are_issued_as_in_astra_sim(tmp_path):
     # Finish times are ASTRA-sim's. The first node of the file waits for later ones, and so brings them forward.
     sends = [send(node_id, 1 + i, size=10_000) for i, node_id in enumerate(FREE_IDS)]
     ranks = [[comp(500, [1, 20, 42], us=0), *sends]] + [[recv(0, 0, size=10_000)] for _ in range(14)]
@@ -96,7 +95,7 @@ HASH_SETS = [
 
 
 @pytest.mark.parametrize(("steps", "order"), HASH_SETS)
-def test_the_twin_keeps_elements_as_libstdcxx_does(steps: tuple[int, ...], order: tuple[int, ...]) -> None:
+def test_the_twin_keeps_elements_as_libstdcxx_does(steps, order):
     """Orders printed by a program compiled with GCC 12; a negative step removes."""
     elements = NaiveHashSet()
     for step in steps:
@@ -110,14 +109,14 @@ def test_the_twin_keeps_elements_as_libstdcxx_does(steps: tuple[int, ...], order
 # ---- By hand ----
 
 
-def two_hops_and_a_queue(directory: Path) -> Trace:
+def two_hops_and_a_queue(directory):
     """0 sends 100 bytes to 2, then at once 50 bytes to 1; both receivers work for 1 us; 3 has two COMPs at once."""
     ranks = """send 0 2 size=100; send 1 1 size=50 tag=1 | recv 0 0 size=50 tag=1; comp 1 [0] |
         recv 5 0 size=100; comp 6 [5] | comp 0 us=3; comp 1 us=0; comp 2 [1] us=0"""
     return read_nodes(directory, ranks)
 
 
-def test_congestion_aware_by_hand(tmp_path: Path) -> None:
+def test_congestion_aware_by_hand(tmp_path):
     replay = replay_trace(two_hops_and_a_queue(tmp_path), network("Ring 4"), AWARE)
     # The 100 bytes reach 1 at 110 and 2 at 220 (a tie goes clockwise); the 50 bytes start at 100 and arrive at 160.
     assert replay.finish_ns.tolist() == [220, 1160, 1220, 3000]
@@ -130,12 +129,12 @@ def test_congestion_aware_by_hand(tmp_path: Path) -> None:
     assert not replay.finish_ns.flags.writeable
 
 
-def link_rows(replay: TraceReplay) -> list[tuple[int, ...]]:
+def link_rows(replay):
     columns = (replay.link_src, replay.link_dst, replay.link_bytes, replay.link_busy_ns)
     return sorted(zip(*(column.tolist() for column in columns), strict=True))
 
 
-def test_congestion_unaware_by_hand(tmp_path: Path) -> None:
+def test_congestion_unaware_by_hand(tmp_path):
     replay = replay_trace(two_hops_and_a_queue(tmp_path), network("Ring 4"), UNAWARE)
     assert replay.finish_ns.tolist() == [120, 1060, 1120, 3000]
     assert replay.link_src.size == replay.link_bytes.size == 0
@@ -144,7 +143,7 @@ def test_congestion_unaware_by_hand(tmp_path: Path) -> None:
 # ---- Several dimensions ----
 
 
-def test_overrides_and_failures_count(tmp_path: Path) -> None:
+def test_overrides_and_failures_count(tmp_path):
     trace = read_nodes(tmp_path, "send 0 1 size=100 | |")
     slow = network("Ring 3", link_overrides=(LinkSpec(0, 1, None, 500.0),))
     assert replay_trace(trace, slow, AWARE).finish_ns[0] == 600
@@ -155,7 +154,7 @@ def test_overrides_and_failures_count(tmp_path: Path) -> None:
     assert replay_trace(trace, failed, UNAWARE).finish_ns[0] == 110
 
 
-def test_a_graph_takes_messages_between_neighbours(tmp_path: Path) -> None:
+def test_a_graph_takes_messages_between_neighbours(tmp_path):
     links = tuple(LinkSpec(src, (src + 1) % 3, BYTE_PER_NS, 10.0) for src in range(3))
     graph = NetworkConfig("net.yml", links=links)
     assert replay_trace(read_nodes(tmp_path, "send 0 1 size=100 | |"), graph, AWARE).finish_ns[0] == 110
@@ -207,13 +206,13 @@ BAD_INPUT = [
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("ranks", "message"), STUCK + BAD_INPUT)
-def test_errors(tmp_path: Path, ranks: str, message: str, backend: str) -> None:
+def test_errors(tmp_path, ranks, message, backend):
     error = ReplayError if (ranks, message) in STUCK else ConfigError
     said = refusal(replay_trace, read_nodes(tmp_path, ranks), network("FullyConnected 2"), backend, error=error)
     assert said.startswith(f"{tmp_path / 't'}: ") and message in said
 
 
-def test_a_long_chain_of_waits_is_shortened(tmp_path: Path) -> None:
+def test_a_long_chain_of_waits_is_shortened(tmp_path):
     nodes = [comp(i, [i + 1]) for i in range(50)]
     ranks = [[recv(0, 1)], [send(60, 0, [0]), *nodes, recv(50, 0)]]
     with pytest.raises(ReplayError, match=r"rank 0, node 0 waits for .* through 50 more, .* waits for a message") as caught:
@@ -221,13 +220,13 @@ def test_a_long_chain_of_waits_is_shortened(tmp_path: Path) -> None:
     assert len(str(caught.value)) < 600
 
 
-def test_a_replay_of_many_years_is_refused(tmp_path: Path) -> None:
+def test_a_replay_of_many_years_is_refused(tmp_path):
     nodes = "comp 0 us=1<<50; comp 1 [0] us=1<<50; comp 2 [1] us=1<<50 |"
     with pytest.raises(ConfigError, match=r"beyond 2\*\*61 ns, expected less"):
         replay_trace(read_nodes(tmp_path, nodes), network("FullyConnected 2"), AWARE)
 
 
-def test_a_send_under_1_ns_at_time_0_stops(tmp_path: Path) -> None:
+def test_a_send_under_1_ns_at_time_0_stops(tmp_path):
     fast = network("Ring 4", bandwidth=100.0, latency=500.0)
     with pytest.raises(ConfigError, match=r"rank 0, node 0 sends 10 bytes at time 0 in under 1 ns of net"):
         replay_trace(read_nodes(tmp_path, "send 0 1 size=10 | | |"), fast, AWARE)
@@ -235,7 +234,7 @@ def test_a_send_under_1_ns_at_time_0_stops(tmp_path: Path) -> None:
     assert replay_trace(late, fast, AWARE).finish_ns[0] == 501
 
 
-def test_unknown_backend(tmp_path: Path) -> None:
+def test_unknown_backend(tmp_path):
     trace = read_nodes(tmp_path, "|")
     with pytest.raises(ConfigError, match="backend: found 'ns3', expected congestion-aware or congestion-unaware"):
         replay_trace(trace, network("Ring 2"), "ns3")
@@ -256,7 +255,7 @@ NETWORKS = [
 ]
 
 
-def rename(ranks: list[list[Any]], rng: random.Random) -> None:
+def rename(ranks, rng):
     """Shuffle each rank's nodes, give them sparse ids, and name some dependencies a second time."""
     for nodes in ranks:
         new_id = dict(zip((node.id for node in nodes), rng.sample(range(5 * len(nodes)), len(nodes)), strict=True))
@@ -270,12 +269,12 @@ def rename(ranks: list[list[Any]], rng: random.Random) -> None:
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[NetworkConfig, list[list[Any]]]:
+def cases(draw):
     """Random dependencies on earlier nodes; few sizes and tags, so that events tie and messages share keys."""
     net = draw(st.sampled_from(NETWORKS))
     ranks: list[list[Any]] = [[] for _ in range(net.num_npus)]
 
-    def deps(rank: int) -> list[int]:
+    def deps(rank):
         return draw(st.lists(st.sampled_from(range(len(ranks[rank]))), max_size=2, unique=True)) if ranks[rank] else []
 
     for number in range(draw(st.integers(1, 25))):
@@ -294,7 +293,7 @@ def cases(draw: st.DrawFn) -> tuple[NetworkConfig, list[list[Any]]]:
 
 @examples(20)
 @given(cases(), st.sampled_from(list(BACKENDS)))
-def test_equals_the_twin(case: tuple[NetworkConfig, list[list[Any]]], backend: str) -> None:
+def test_equals_the_twin(case, backend):
     net, ranks = case
     with tempfile.TemporaryDirectory() as directory:
         trace = read_nodes(directory, ranks)
@@ -312,7 +311,7 @@ def test_equals_the_twin(case: tuple[NetworkConfig, list[list[Any]]], backend: s
 
 @pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("net", [*NETWORKS, network("Ring 8", latency=0.0), network("Switch 6", latency=0.0)])
-def test_equals_the_twin_when_crowded(tmp_path: Path, net: NetworkConfig, wide: bool) -> None:
+def test_equals_the_twin_when_crowded(tmp_path, net, wide):
     """Many equal messages and computations: only the order of events at one instant tells who queues first.
 
     Wide: all wait for the few first nodes of their rank, so that many become ready together.
@@ -320,7 +319,7 @@ def test_equals_the_twin_when_crowded(tmp_path: Path, net: NetworkConfig, wide: 
     rng = random.Random(net.num_npus + wide)
     ranks: list[list[Any]] = [[] for _ in range(net.num_npus)]
 
-    def deps(rank: int, least: int) -> list[int]:
+    def deps(rank, least):
         earlier = range(min(3, len(ranks[rank])) if wide else len(ranks[rank]))
         return rng.sample(earlier, min(len(earlier), rng.randint(least, 2)))
 

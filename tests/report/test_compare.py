@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import math
 import re
-from pathlib import Path
 
 import pytest
 from helpers.figures import check_same_bytes
@@ -20,7 +19,7 @@ from astra_tacos.report.style import look_of
 SIZES = tuple(1 << power for power in range(16, 31, 2))
 
 
-def row(size: int, name: str, slowness: float | None, best: bool = False, cut_off: bool = False) -> CompareRow:
+def row(size, name, slowness, best=False, cut_off=False):
     what = ("net", "Ring 8 x Switch 4", 32, "all-reduce", None, size, name)
     if slowness is None:
         return CompareRow(*what, refusal="needs a power of two")
@@ -37,7 +36,7 @@ def row(size: int, name: str, slowness: float | None, best: bool = False, cut_of
     )
 
 
-def rows() -> list[CompareRow]:
+def rows():
     made = []
     for size in SIZES:
         made += [row(size, "ring", 1.0 + 2e6 / size), row(size, "tacos", 1.25, best=True, cut_off=size > 1 << 28)]
@@ -46,12 +45,12 @@ def rows() -> list[CompareRow]:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_figures_are_written_and_the_same_every_time(tmp_path: Path, width: str) -> None:
+def test_figures_are_written_and_the_same_every_time(tmp_path, width):
     check_same_bytes(tmp_path, draw_comparison, rows(), width)
     assert all(1_000 < path.stat().st_size < 400_000 for path in tmp_path.iterdir())
 
 
-def test_the_figure_says_what_the_rows_say() -> None:
+def test_the_figure_says_what_the_rows_say():
     figure = draw_comparison(rows(), "double")
     time, bandwidth = figure.axes
     lines = {line.get_label(): line for line in time.get_lines()}
@@ -70,14 +69,14 @@ def test_the_figure_says_what_the_rows_say() -> None:
     assert (time.get_xscale(), time.get_yscale(), bandwidth.get_yscale()) == ("log", "log", "log")
 
 
-def test_every_synthesizer_has_a_look_of_its_own() -> None:
+def test_every_synthesizer_has_a_look_of_its_own():
     names = ["auto", *SYNTHESIZERS]
     lines = draw_comparison([row(1 << 20, name, 2.0) for name in names], "single").axes[0].get_lines()[: len(names)]
     assert len({(line.get_color(), line.get_marker()) for line in lines}) == len(names)
     assert len({look_of(name)[0] for name in (*names, "native", "native (impossible)")}) == len(names) + 2
 
 
-def test_the_table_marks_the_best_and_explains_gaps(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_marks_the_best_and_explains_gaps(capsys):
     print_comparison(rows(), verbose=True)
     text = capsys.readouterr().out
     assert "all-reduce on net: Ring 8 x Switch 4, 32 NPUs" in text
@@ -87,7 +86,7 @@ def test_the_table_marks_the_best_and_explains_gaps(capsys: pytest.CaptureFixtur
     assert "budget was used up" in text
 
 
-def test_csv_has_a_line_per_row_and_blanks_for_what_is_not() -> None:
+def test_csv_has_a_line_per_row_and_blanks_for_what_is_not():
     file = io.StringIO()
     write_csv(rows(), file)
     lines = file.getvalue().splitlines()

@@ -18,7 +18,7 @@ from astra_tacos.report.csv_table import original_text, write_table
 @example("'=1")
 @example("-2+3")
 @example("\uff1d1")
-def test_text_is_no_formula_and_comes_back(text: str) -> None:
+def test_text_is_no_formula_and_comes_back(text):
     file = io.StringIO(newline="")
     write_table(file, [["a", text], [-1, -2.5]])
     first, second = csv.reader(io.StringIO(file.getvalue(), newline=""))
@@ -28,7 +28,7 @@ def test_text_is_no_formula_and_comes_back(text: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["=1+1", "@a", "plain"])
-def test_a_comparison_comes_back(tmp_path, name: str) -> None:
+def test_a_comparison_comes_back(tmp_path, name):
     row = CompareRow(name, "-Ring 4", 4, "all-reduce", None, 1 << 20, "ring", refusal="+ no")
     with (tmp_path / "a.csv").open("w", newline="", encoding="utf-8") as file:
         write_csv([row], file)

@@ -9,7 +9,6 @@ from helpers.schedules import schedule, schedules
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos import Schedule, Topology
 from astra_tacos.report.arrivals import arrivals
 from astra_tacos.report.links_over_time import link_rows, shares_of_time
 from astra_tacos.schedule.link_use import link_use
@@ -17,7 +16,7 @@ from astra_tacos.schedule.link_use import link_use
 
 @examples(20)
 @given(schedules())
-def test_intervals_of_a_link_add_up_and_never_overlap(of: Schedule) -> None:
+def test_intervals_of_a_link_add_up_and_never_overlap(of):
     use = link_use(of)
     busy = np.zeros(of.topology.num_links, np.int64)
     np.add.at(busy, use.link, use.end_ns - use.start_ns)
@@ -32,7 +31,7 @@ def test_intervals_of_a_link_add_up_and_never_overlap(of: Schedule) -> None:
 
 @examples(20)
 @given(schedules(), st.integers(1, 40))
-def test_shares_of_time_are_those_of_every_interval_and_bin(of: Schedule, bins: int) -> None:
+def test_shares_of_time_are_those_of_every_interval_and_bin(of, bins):
     row = np.arange(of.topology.num_links) % 3
     row = np.unique(row, return_inverse=True)[1]
     shares = shares_of_time(of, row, bins)
@@ -48,7 +47,7 @@ def test_shares_of_time_are_those_of_every_interval_and_bin(of: Schedule, bins: 
 
 @examples(20)
 @given(schedules())
-def test_arrivals_are_those_of_the_sends_followed_one_by_one(of: Schedule) -> None:
+def test_arrivals_are_those_of_the_sends_followed_one_by_one(of):
     collective = of.collective
     final: dict[tuple[int, int], int] = {}
     summed: dict[tuple[int, int], int] = {}
@@ -84,7 +83,7 @@ def test_arrivals_are_those_of_the_sends_followed_one_by_one(of: Schedule) -> No
 
 
 @given(topologies())
-def test_links_are_grouped_by_dimension(network: Topology) -> None:
+def test_links_are_grouped_by_dimension(network):
     rows = link_rows(network)
     order = rows.link
     assert sorted(order.tolist()) == list(range(network.num_links))
@@ -93,7 +92,7 @@ def test_links_are_grouped_by_dimension(network: Topology) -> None:
     assert np.all(np.diff(network.link_dimension[order]) >= 0)
 
 
-def test_a_pipelined_switch_is_used_while_the_chunk_goes_through() -> None:
+def test_a_pipelined_switch_is_used_while_the_chunk_goes_through():
     of = schedule(topology(*SWITCH), "all-gather", link_model="pipelined")
     use = link_use(of)
     down = of.topology.channel_down_link[of.channel]

@@ -6,9 +6,7 @@ import base64
 import gzip
 import json
 import struct
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +21,7 @@ NUM_BARS, NUM_ROWS = 9_000, 30
 
 
 @pytest.fixture(scope="module")
-def bars() -> dict[str, np.ndarray]:
+def bars():
     """Bars of 300 to 500 ns, one after the other in each row."""
     row = np.arange(NUM_BARS) % NUM_ROWS
     start = (np.arange(NUM_BARS) // NUM_ROWS) * 1000 + row * 10
@@ -31,7 +29,7 @@ def bars() -> dict[str, np.ndarray]:
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory, bars: dict[str, np.ndarray]) -> Path:
+def path(tmp_path_factory, bars):
     data = {
         "bars": bars,
         "names": [NASTY, *(f"name {number}" for number in range(1, 200))],
@@ -65,26 +63,26 @@ SETUP = """async () => {
 
 
 @pytest.fixture(scope="module")
-def shared(running: Any, path: Path) -> Iterator[Any]:
+def shared(running, path):
     with opened(running, path) as opened_page:
         yield opened_page
 
 
 @pytest.fixture
-def page(shared: Any) -> Any:
+def page(shared):
     """The page with everything on it made afresh."""
     shared.emulate_media(media="screen")
     shared.evaluate(SETUP)
     return shared
 
 
-def unpacked(text: str) -> tuple[Any, bytes]:
+def unpacked(text):
     content = gzip.decompress(base64.b64decode(text))
     (length,) = struct.unpack("<I", content[:4])
     return json.loads(content[4 : 4 + length]), content[(4 + length + 7) // 8 * 8 :]
 
 
-def test_arrays_are_packed_in_the_narrowest_type() -> None:
+def test_arrays_are_packed_in_the_narrowest_type():
     arrays = [np.array([0, 255]), np.array([-1, 127]), np.array([65_535]), np.array([70_000]), np.array([1 << 40])]
     data, block = unpacked(encode({"a": arrays, "f": np.array([1.5]), "b": np.array([True, False]), "e": np.array([], np.int64)}))
     assert [entry["$array"][0] for entry in data["a"]] == ["u1", "i1", "u2", "u4", "f8"]
@@ -94,7 +92,7 @@ def test_arrays_are_packed_in_the_narrowest_type() -> None:
     assert np.frombuffer(block, f"<{kind}", length, offset).tolist() == [1 << 40]
 
 
-def test_numbers_that_a_browser_cannot_hold_are_refused() -> None:
+def test_numbers_that_a_browser_cannot_hold_are_refused():
     with pytest.raises(ConfigError, match="9007199254740992"):
         encode(np.array([1 << 53]))
     with pytest.raises(TypeError, match="3-dimensional"):
@@ -102,13 +100,13 @@ def test_numbers_that_a_browser_cannot_hold_are_refused() -> None:
     assert unpacked(encode([float("nan"), np.float64(2.5), np.int64(3), True, None]))[0] == [None, 2.5, 3, True, None]
 
 
-def test_a_page_that_is_too_large_is_refused() -> None:
+def test_a_page_that_is_too_large_is_refused():
     noise = np.random.default_rng(0).integers(0, 1 << 31, 2_000_000)
     with pytest.raises(ConfigError, match=r"large: the page would have [\d,]+ bytes, expected at most 8,000,000"):
         render_page("large", "", [], {"noise": noise}, ())
 
 
-def test_every_asset_is_named_by_a_builder() -> None:
+def test_every_asset_is_named_by_a_builder():
     """An asset that nobody asks for is dead weight, one that is missing breaks a page."""
     folder = Path(frame.__file__).parent
     code = "".join(path.read_text() for path in folder.glob("*.py"))
@@ -118,7 +116,7 @@ def test_every_asset_is_named_by_a_builder() -> None:
         assert "http" not in asset.read_text().replace("http-equiv", "").replace("http://www.w3.org/2000/svg", ""), asset.name
 
 
-def test_text_is_escaped_and_data_arrive(page: Any) -> None:
+def test_text_is_escaped_and_data_arrive(page):
     assert page.title() == NASTY
     assert page.locator("h1").inner_text() == NASTY
     assert page.locator("h2").inner_text() == NASTY
@@ -129,21 +127,21 @@ def test_text_is_escaped_and_data_arrive(page: Any) -> None:
     assert page.evaluate("AT.data.holes.slice(0, 4)") == [0, None, None, 3]
 
 
-def test_a_request_to_a_server_is_forbidden(running: Any, path: Path) -> None:
+def test_a_request_to_a_server_is_forbidden(running, path):
     with pytest.raises(AssertionError, match="Content Security Policy"), opened(running, path) as page:
         page.evaluate("fetch('http://127.0.0.1:9/').catch(() => null)")
         page.wait_for_timeout(100)
 
 
 @pytest.mark.parametrize("which", ["chart", "line"])
-def test_pictures_are_saved(page: Any, which: str) -> None:
+def test_pictures_are_saved(page, which):
     box = page.locator(f"#{which}")
     svg = saved(page, box.locator("[data-save=SVG]"))
     assert svg.startswith(b"<svg") and b"</svg>" in svg
     assert saved(page, box.locator("[data-save=PNG]")).startswith(b"\x89PNG\r\n\x1a\n")
 
 
-def test_a_saved_table_has_all_rows_and_the_one_on_the_page_says_what_is_left_out(page: Any) -> None:
+def test_a_saved_table_has_all_rows_and_the_one_on_the_page_says_what_is_left_out(page):
     assert saved_rows(page, "#chart") == [["x", "y"], *([str(number), str(number * number)] for number in range(300))]
     page.locator("#chart summary").click()
     page.locator("#chart details tbody tr").first.wait_for()
@@ -151,7 +149,7 @@ def test_a_saved_table_has_all_rows_and_the_one_on_the_page_says_what_is_left_ou
     assert "100 more rows are left out here; the CSV has all 300" in page.locator("#chart details").inner_text()
 
 
-def test_a_timeline_saves_every_bar(page: Any, bars: dict[str, np.ndarray]) -> None:
+def test_a_timeline_saves_every_bar(page, bars):
     rows = saved_rows(page, "#line")
     assert rows[0] == ["row", "start_ns", "end_ns", "kind"]
     assert len(rows) == NUM_BARS + 1
@@ -175,7 +173,7 @@ def test_a_timeline_saves_every_bar(page: Any, bars: dict[str, np.ndarray]) -> N
         ("name", "!=name 7", [n for n in range(200) if n != 7]),
     ],
 )
-def test_filters(page: Any, column: str, text: str, expected: list[int] | None) -> None:
+def test_filters(page, column, text, expected):
     field = page.get_by_label(f"Filter by {column}")
     field.fill(text)
     assert field.get_attribute("aria-invalid") == str(expected is None).lower()
@@ -201,14 +199,14 @@ share | >=409600% | [4096, 5000, 65536]
 
 
 @pytest.mark.parametrize("case", FILTERS.strip("\n").splitlines())
-def test_filters_take_units(page: Any, case: str) -> None:
+def test_filters_take_units(page, case):
     unit, text, expected = case.split(" | ")
     rows = "((f) => f && [4096, 5000, 65536].filter((v) => f(v, () => String(v))))"
     found = page.evaluate(f"(a) => {rows}(AT.filter(a.text, a))", {"text": text, "type": "number", "unit": unit.strip()})
     assert found == json.loads(expected)
 
 
-def test_a_table_is_sorted_paged_selected_and_saved(page: Any) -> None:
+def test_a_table_is_sorted_paged_selected_and_saved(page):
     table = page.locator("#table")
     header = table.get_by_role("button", name="hole")
     header.click()
@@ -231,7 +229,7 @@ def test_a_table_is_sorted_paged_selected_and_saved(page: Any) -> None:
     assert [row[0] for row in rows[1:]] == [f"name {number}" for number in page.evaluate("table.rows()")]
 
 
-def test_a_timeline_changes_between_density_and_bars(page: Any, bars: dict[str, np.ndarray]) -> None:
+def test_a_timeline_changes_between_density_and_bars(page, bars):
     svg = page.locator("#line svg[tabindex]")
     assert svg.get_attribute("data-shows") == "heat"
     assert "9,000 bars in view" in page.locator("#line [data-role=shows]").inner_text()
@@ -247,7 +245,7 @@ def test_a_timeline_changes_between_density_and_bars(page: Any, bars: dict[str, 
     assert sum(drawn) == shown["count"]
 
 
-def test_the_density_is_the_share_of_time_in_use(page: Any, bars: dict[str, np.ndarray]) -> None:
+def test_the_density_is_the_share_of_time_in_use(page, bars):
     cells = page.evaluate("Array.from(AT._timelineModel(AT.data.bars, 30).heat({ t0: 0, t1: 12000, r0: 0, r1: 30 }, 15, 7))")
     expected = np.zeros((15, 7))
     width = 12_000 / 7
@@ -257,7 +255,7 @@ def test_the_density_is_the_share_of_time_in_use(page: Any, bars: dict[str, np.n
     assert np.allclose(np.reshape(cells, (15, 7)), expected, atol=1e-5)
 
 
-def test_the_keyboard_moves_zooms_picks_and_clears(page: Any, bars: dict[str, np.ndarray]) -> None:
+def test_the_keyboard_moves_zooms_picks_and_clears(page, bars):
     page.locator("#line svg[tabindex]").focus()
     press = page.keyboard.press
     press("ArrowRight")
@@ -288,7 +286,7 @@ def test_the_keyboard_moves_zooms_picks_and_clears(page: Any, bars: dict[str, np
     assert page.evaluate("line.shown().selected") == -1
 
 
-def where(page: Any, row: int, time: float) -> tuple[float, float]:
+def where(page, row, time):
     """Pixels of a row and time in the whole view."""
     box = page.locator("#line svg[tabindex]").bounding_box()
     edge = page.locator("#line svg[tabindex] > rect[stroke='#9aa5b1']")
@@ -299,7 +297,7 @@ def where(page: Any, row: int, time: float) -> tuple[float, float]:
     return box["x"] + x + across * width, box["y"] + y + down * height
 
 
-def test_the_pointer_points_picks_drags_and_zooms(page: Any, bars: dict[str, np.ndarray]) -> None:
+def test_the_pointer_points_picks_drags_and_zooms(page, bars):
     page.evaluate("line.zoom({ t0: 0, t1: 20000, r0: 0, r1: 30 })")
     frames(page)
     page.locator("#line").scroll_into_view_if_needed()
@@ -330,7 +328,7 @@ def test_the_pointer_points_picks_drags_and_zooms(page: Any, bars: dict[str, np.
     assert view["t1"] - view["t0"] < 20_000
 
 
-def test_a_phone_has_nothing_to_scroll_sideways(running: Any, path: Path) -> None:
+def test_a_phone_has_nothing_to_scroll_sideways(running, path):
     with opened(running, path, PHONE, touch=True) as page:
         page.evaluate(SETUP)
         assert page.evaluate("document.documentElement.scrollWidth") == PHONE[0]
@@ -342,7 +340,7 @@ def test_a_phone_has_nothing_to_scroll_sideways(running: Any, path: Path) -> Non
         assert page.evaluate("document.documentElement.scrollWidth") == 360
 
 
-def test_print_has_no_controls_and_fits_the_sheet(page: Any) -> None:
+def test_print_has_no_controls_and_fits_the_sheet(page):
     page.emulate_media(media="print")
     page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     frames(page)
@@ -351,7 +349,7 @@ def test_print_has_no_controls_and_fits_the_sheet(page: Any) -> None:
     assert page.locator("#chart .main-svg").first.bounding_box()["width"] <= 680
 
 
-def test_an_old_browser_is_told_what_is_missing(running: Any, path: Path) -> None:
+def test_an_old_browser_is_told_what_is_missing(running, path):
     context = running.new_context()
     context.add_init_script("delete window.DecompressionStream")
     page = context.new_page()

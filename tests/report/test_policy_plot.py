@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
 
 import pytest
 from helpers.figures import check_same_bytes
@@ -15,7 +13,7 @@ from astra_tacos.report.html.run_bars import schedule_section
 from astra_tacos.report.policy_times import AS_IS, policy_times
 
 
-def tried(name: str, *uses: str, end_ns: int | None, exposed_ns: int = 10) -> dict[str, Any]:
+def tried(name, *uses, end_ns, exposed_ns=10):
     figures = {"end_ns": end_ns, "iteration_ns": None, "compute_ns": 60, "exposed_ns": exposed_ns, "note": ""}
     return {"policies": name, "uses": list(uses)} | figures
 
@@ -40,7 +38,7 @@ PLAN = {
 }
 
 
-def test_rows_are_policies_alone_and_what_was_written() -> None:
+def test_rows_are_policies_alone_and_what_was_written():
     rows = policy_times(PLAN, "plan.json", 12)
     assert [row.name for row in rows] == [AS_IS, "split", "fifo", "fuse:cap=5,first=1", "fuse,priority"]
     assert [row.is_chosen for row in rows] == [False] * 4 + [True]
@@ -48,17 +46,17 @@ def test_rows_are_policies_alone_and_what_was_written() -> None:
     assert len(policy_times(PLAN, "plan.json", 2)) == 2
 
 
-def test_a_plan_without_a_schedule_is_refused() -> None:
+def test_a_plan_without_a_schedule_is_refused():
     with pytest.raises(ConfigError, match=r"plan\.json: no schedule of communication"):
         policy_times({}, "plan.json", 12)
 
 
-def test_figures_are_the_same_bytes(tmp_path: Path) -> None:
+def test_figures_are_the_same_bytes(tmp_path):
     times = policy_times(PLAN, "plan.json", 12)
     check_same_bytes(tmp_path, draw_policies, times, "single", "a run")
 
 
-def test_names_of_several_lines_do_not_overlap() -> None:
+def test_names_of_several_lines_do_not_overlap():
     long = "reorder:share=50,fuse:cap=5242880,split:partition=4720640,decouple:barrier=no,priority:first=all-to-all"
     plan = {"schedule": PLAN["schedule"] | {"tried": [*PLAN["schedule"]["tried"], tried(long, end_ns=99)], "policies": long}}
     figure = draw_policies(policy_times(plan, "plan.json", 12), "double", "")
@@ -69,7 +67,7 @@ def test_names_of_several_lines_do_not_overlap() -> None:
     assert all(top <= bottom for (_, top), (bottom, _) in pairwise(boxes))
 
 
-def test_the_section_shows_policies_and_collectives() -> None:
+def test_the_section_shows_policies_and_collectives():
     assert schedule_section({}) is None
     section = schedule_section(PLAN)
     assert "<b>fuse,<wbr>priority</b>" in section.html and "grad &lt;b&gt;" in section.html

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,14 +16,13 @@ from astra_tacos.report.figure.figure_style import WIDTHS
 from astra_tacos.report.figure.timeline_plot import draw_rank_timeline
 from astra_tacos.report.rank_states import STATES, find_segments
 from astra_tacos.report.style import RANK_STATES, time_unit
-from astra_tacos.run.recording import RecordedReplay, Recording
 
 
-def recording(ranks: int = 4) -> Recording:
+def recording(ranks=4):
     """Rank r computes for 100 + r, communicates for 400 before and 150 after, both for 50, then computes for another 10."""
     made, rank = random_recording(ranks, 3, both=True), np.arange(ranks)
 
-    def replay(slowness: int) -> RecordedReplay:
+    def replay(slowness):
         issue = np.stack((0 * rank, 100 + rank, 50 + rank + slowness), axis=1).ravel()
         end = np.stack((100 + rank, 100 + rank + slowness, 110 + rank + slowness), axis=1).ravel()
         return replace(made.after, finish_ns=110 + rank + slowness, compute_ns=160 + 0 * rank, issue_ns=issue, end_ns=end)
@@ -32,7 +30,7 @@ def recording(ranks: int = 4) -> Recording:
     return replace(made, before=replay(400), after=replay(150))
 
 
-def test_bars_are_what_ranks_do() -> None:
+def test_bars_are_what_ranks_do():
     made = recording()
     figure = drawn(draw_rank_timeline, made)
     scale = time_unit(made.before.run_end_ns / 20)[1]
@@ -56,7 +54,7 @@ def test_bars_are_what_ranks_do() -> None:
     assert figure.axes[0].get_title(loc="left").startswith("before: 513 ns")
 
 
-def test_many_ranks_become_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_ranks_become_pixels(monkeypatch):
     monkeypatch.setattr(timeline_plot, "MOST_RANKS", 3)
     made = recording(7)
     figure = drawn(draw_rank_timeline, made)
@@ -78,7 +76,7 @@ def test_many_ranks_become_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_nothing_is_cut_off_and_bytes_are_the_same(tmp_path: Path, width: str) -> None:
+def test_nothing_is_cut_off_and_bytes_are_the_same(tmp_path, width):
     made = recording(40)
     check_nothing_is_cut(drawn(draw_rank_timeline, made, width))
     check_same_bytes(tmp_path, draw_rank_timeline, made, width)

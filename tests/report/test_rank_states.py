@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from helpers.runs import ONE_DIMENSION, SEVERAL_DIMENSIONS, ending_runs, load_run
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos import Run, replay_run
+from astra_tacos import replay_run
 from astra_tacos.report.rank_states import (
     COMPUTES,
     EXPOSED,
@@ -19,18 +17,17 @@ from astra_tacos.report.rank_states import (
     OVERLAPS,
     STATES,
     WAITS,
-    Segments,
     coarser,
     find_segments,
     next_to_end,
     state_over_time,
 )
-from astra_tacos.run.recording import KINDS, Recording, record_run
+from astra_tacos.run.recording import KINDS, record_run
 
 AWARE, UNAWARE = "congestion-aware", "congestion-unaware"
 
 
-def naive_states(recording: Recording, rank: int) -> list[int]:
+def naive_states(recording, rank):
     """State of a rank in each nanosecond until it has finished."""
     nodes, replay = recording.nodes, recording.after
     rows = range(int(nodes.rank_first[rank]), int(nodes.rank_first[rank + 1]))
@@ -49,7 +46,7 @@ def naive_states(recording: Recording, rank: int) -> list[int]:
     return states
 
 
-def check_figures(segments: Segments, recording: Recording) -> None:
+def check_figures(segments, recording):
     """Segments tile the time of each rank, and their sums are what the replay counted."""
     totals, replay = segments.totals(), recording.after
     assert totals.shape == (recording.nodes.num_ranks, len(STATES))
@@ -63,7 +60,7 @@ def check_figures(segments: Segments, recording: Recording) -> None:
         assert all(start < end for start, end in zip(starts, ends, strict=True))
 
 
-def check_nodes(segments: Segments, recording: Recording) -> None:
+def check_nodes(segments, recording):
     """Nodes of a segment go on all through it, and are what its state says."""
     nodes, replay = recording.nodes, recording.after
     for entry, rank in enumerate(segments.rank.tolist()):
@@ -80,7 +77,7 @@ def check_nodes(segments: Segments, recording: Recording) -> None:
             assert KINDS[int(nodes.kind[communication])] == "receive"
 
 
-def check(run: Run, backend: str) -> None:
+def check(run, backend):
     recording = record_run(run, replay_run(run, backend))
     segments = find_segments(recording.nodes, recording.after)
     check_figures(segments, recording)
@@ -92,17 +89,17 @@ def check(run: Run, backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", [AWARE, UNAWARE])
-def test_random_runs(tmp_path: Path, backend: str) -> None:
+def test_random_runs(tmp_path, backend):
     for run in ending_runs(tmp_path, ONE_DIMENSION + SEVERAL_DIMENSIONS, backend, 7):
         check(run, backend)
 
 
 @pytest.mark.golden_cases("e2e_*")
-def test_recorded_runs(golden: Path, golden_case: str) -> None:
+def test_recorded_runs(golden, golden_case):
     check(load_run(golden / golden_case), AWARE)
 
 
-def test_states_over_time_add_up(golden: Path) -> None:
+def test_states_over_time_add_up(golden):
     run = load_run(golden / "e2e_p2p_pipeline_ring8")
     recording = record_run(run, replay_run(run, AWARE))
     segments = find_segments(recording.nodes, recording.after)
@@ -115,7 +112,7 @@ def test_states_over_time_add_up(golden: Path) -> None:
 
 
 @pytest.mark.parametrize("resolution_ns", [1, 700, 5000, 10**9])
-def test_short_times_are_put_together(golden: Path, resolution_ns: int) -> None:
+def test_short_times_are_put_together(golden, resolution_ns):
     run = load_run(golden / "e2e_p2p_pipeline_ring8")
     recording = record_run(run, replay_run(run, AWARE))
     fine = find_segments(recording.nodes, recording.after)
@@ -149,7 +146,7 @@ def test_short_times_are_put_together(golden: Path, resolution_ns: int) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 9)), max_size=12))
-def test_the_next_to_end(nodes: list[tuple[int, int]]) -> None:
+def test_the_next_to_end(nodes):
     begin, length = np.array(nodes, np.int64).reshape(-1, 2).T
     end = begin + length
     found = next_to_end(np.arange(len(nodes)), begin, end, 30)

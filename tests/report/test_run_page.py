@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 from itertools import permutations
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,10 +17,10 @@ from astra_tacos.report.html.page import MOST_PAGE_BYTES
 from astra_tacos.report.html.run import plan_page, replay_page
 from astra_tacos.report.html.run_data import choose_rows, link_data
 from astra_tacos.report.rank_states import find_segments
-from astra_tacos.run.recording import Recording, load_recording
+from astra_tacos.run.recording import load_recording
 
 
-def two_stages() -> RunFiles:
+def two_stages():
     """Two stages of four ranks: All-Reduces in each, of two sizes, and messages from the first to the second."""
     groups = {"1": [0, 1, 2, 3], "2": [4, 5, 6, 7]}
     ranks = []
@@ -43,14 +41,14 @@ def two_stages() -> RunFiles:
 
 
 @pytest.fixture(scope="module")
-def plan_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def plan_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("plan")
     planned(written(folder, two_stages()), folder / "planned", baseline="ring")
     return folder / "planned"
 
 
 @pytest.fixture(scope="module")
-def page_file(plan_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def page_file(plan_folder, tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "report.html"
     path.write_bytes(plan_page(plan_folder))
     return path
@@ -59,11 +57,11 @@ def page_file(plan_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 # ---- What is on the page ----
 
 
-def test_the_same_directory_has_the_same_page(plan_folder: Path) -> None:
+def test_the_same_directory_has_the_same_page(plan_folder):
     assert plan_page(plan_folder) == plan_page(plan_folder)
 
 
-def test_a_damaged_directory_is_refused(plan_folder: Path, tmp_path: Path) -> None:
+def test_a_damaged_directory_is_refused(plan_folder, tmp_path):
     with pytest.raises(ConfigError, match=r"replay\.npz: cannot be read"):
         plan_page(tmp_path)
     (tmp_path / "replay.npz").write_bytes((plan_folder / "replay.npz").read_bytes())
@@ -73,12 +71,12 @@ def test_a_damaged_directory_is_refused(plan_folder: Path, tmp_path: Path) -> No
             plan_page(tmp_path)
 
 
-def rows_of(recording: Recording, most_segments: int) -> Any:
+def rows_of(recording, most_segments):
     segments = [find_segments(recording.nodes, replay) for replay in (recording.before, recording.after) if replay]
     return choose_rows(recording.nodes, segments, recording.after.finish_ns, most_segments)
 
 
-def test_ranks_that_do_the_same_share_a_row_if_there_are_many() -> None:
+def test_ranks_that_do_the_same_share_a_row_if_there_are_many():
     rows = rows_of(random_recording(100, 6, alike=True), 10_000)
     assert (rows.ranks, rows.labels) == ((0,), ("0-99",))
     assert "All 100 ranks are shown" in rows.rule
@@ -87,7 +85,7 @@ def test_ranks_that_do_the_same_share_a_row_if_there_are_many() -> None:
     assert len(rows_of(random_recording(100, 6, both=True), 10_000).ranks) == 100
 
 
-def test_above_the_budget_some_ranks_stand_for_all() -> None:
+def test_above_the_budget_some_ranks_stand_for_all():
     recording = random_recording(100, 6, both=True)
     rows = rows_of(recording, 240)
     assert len(rows.ranks) == 20
@@ -97,7 +95,7 @@ def test_above_the_budget_some_ranks_stand_for_all() -> None:
     assert len(rows_of(recording, 3).ranks) == 1
 
 
-def test_switches_are_called_by_their_device_number_everywhere(plan_folder: Path) -> None:
+def test_switches_are_called_by_their_device_number_everywhere(plan_folder):
     recording = load_recording(plan_folder / "replay.npz")
     links = link_data(recording, [recording.after])
     npus = [str(npu) for npu in range(8)]
@@ -106,7 +104,7 @@ def test_switches_are_called_by_their_device_number_everywhere(plan_folder: Path
     assert ends == set(links["labels"])
 
 
-def test_matrices_of_large_networks_are_of_blocks() -> None:
+def test_matrices_of_large_networks_are_of_blocks():
     recording = random_recording(1000, 2)
     links = link_data(recording, [recording.after])
     size = links["block_size"]
@@ -123,7 +121,7 @@ def test_matrices_of_large_networks_are_of_blocks() -> None:
     assert links["busiest"]["share"][0][0] == share.max()
 
 
-def test_a_thousand_ranks_that_all_differ_fit_into_a_page(tmp_path: Path) -> None:
+def test_a_thousand_ranks_that_all_differ_fit_into_a_page(tmp_path):
     content = replay_page(write_replay(tmp_path / "replay", random_recording(1024, 200)))
     assert len(content) < MOST_PAGE_BYTES
     assert b"Every rank is a row." in content
@@ -136,7 +134,7 @@ def test_a_thousand_ranks_that_all_differ_fit_into_a_page(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("size", [DESKTOP, PHONE])
-def test_a_plan_is_drawn(page_file: Path, plan_folder: Path, running: Any, size: tuple[int, int]) -> None:
+def test_a_plan_is_drawn(page_file, plan_folder, running, size):
     result = read_json(plan_folder / "plan.json")
     with opened(running, page_file, size, touch=size == PHONE) as page:
         assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
@@ -156,7 +154,7 @@ def test_a_plan_is_drawn(page_file: Path, plan_folder: Path, running: Any, size:
         assert all(pictures.nth(number).get_attribute("aria-label") for number in range(pictures.count()))
 
 
-def test_the_timeline_answers_to_the_pointer(page_file: Path, running: Any) -> None:
+def test_the_timeline_answers_to_the_pointer(page_file, running):
     with opened(running, page_file) as page:
         svg = page.locator("#timeline svg[role=application]")
         svg.scroll_into_view_if_needed()
@@ -183,7 +181,7 @@ def test_the_timeline_answers_to_the_pointer(page_file: Path, running: Any) -> N
         assert lit >= 8  # four ranks of the group, before and after
 
 
-def test_bars_are_what_the_replay_saw(page_file: Path, plan_folder: Path, running: Any) -> None:
+def test_bars_are_what_the_replay_saw(page_file, plan_folder, running):
     """The bars of each rank, summed by state in the browser, against the figures of the directory."""
     with opened(running, page_file) as page:
         sums = page.evaluate(
@@ -201,7 +199,7 @@ def test_bars_are_what_the_replay_saw(page_file: Path, plan_folder: Path, runnin
                 assert computes == archive[f"{when}_compute_ns"][rank]
 
 
-def test_odd_runs_are_drawn(tmp_path: Path, running: Any) -> None:
+def test_odd_runs_are_drawn(tmp_path, running):
     """A run that did not end before, one on a network of listed links, and one without any communication."""
     crossed = [[coll(0, size=1 << 16, group=first), coll(1, size=1 << 16, group=3 - first)] for first in (1, 2)]
     stuck = written(tmp_path / "stuck", RunFiles(ranks=crossed, groups={"1": [0, 1], "2": [0, 1]}))
@@ -218,7 +216,7 @@ def test_odd_runs_are_drawn(tmp_path: Path, running: Any) -> None:
             assert page.locator("#link-matrices .js-plotly-plot").count() == (1 if name == "stuck" else 2)
 
 
-def test_a_replay_of_a_thousand_ranks_is_drawn(tmp_path: Path, running: Any) -> None:
+def test_a_replay_of_a_thousand_ranks_is_drawn(tmp_path, running):
     path = tmp_path / "report.html"
     path.write_bytes(replay_page(write_replay(tmp_path / "replay", random_recording(1024, 100))))
     with opened(running, path) as page:
@@ -233,7 +231,7 @@ def test_a_replay_of_a_thousand_ranks_is_drawn(tmp_path: Path, running: Any) -> 
         assert "The run has no collectives." in page.locator("#case-bars").inner_text()
 
 
-def test_names_are_plain_text_to_plotly(tmp_path: Path, running: Any) -> None:
+def test_names_are_plain_text_to_plotly(tmp_path, running):
     """Traces may be called anything; Plotly makes links and bold letters of what looks like HTML."""
     nasty = "<a href='http://there'>x</a><b>y</b>"
     folder = write_replay(tmp_path / "replay", random_recording(4, 6))

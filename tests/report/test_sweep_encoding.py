@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pytest
 import yaml
 from helpers.sweep_tables import as_columns, made_up_sweep
 from hypothesis import given
@@ -20,7 +19,7 @@ numbers = st.floats(1e-100, 1e100) | st.floats(-1e100, -1e-100) | st.integers(-(
 
 
 @given(st.lists(numbers), st.integers(4, 6))
-def test_rounding_keeps_the_digits(values: list[float], digits: int) -> None:
+def test_rounding_keeps_the_digits(values, digits):
     for value, rounded in zip(values, round_to(np.array(values, float), digits), strict=True):
         place = math.floor(math.log10(abs(value))) + 1 - digits if value else 0
         assert abs(rounded - value) <= 0.5000001 * 10.0**place
@@ -28,20 +27,20 @@ def test_rounding_keeps_the_digits(values: list[float], digits: int) -> None:
             assert rounded == value
 
 
-def test_rounding_keeps_order_and_what_is_no_number() -> None:
+def test_rounding_keeps_order_and_what_is_no_number():
     values = np.sort(np.random.default_rng(0).exponential(1e5, 10_000))
     assert np.all(np.diff(round_to(values, 4)) >= 0)
     odd = round_to(np.array([math.nan, math.inf, -math.inf, 0.0]), 4)
     assert math.isnan(odd[0]) and odd[1:].tolist() == [math.inf, -math.inf, 0.0]
 
 
-def test_what_a_browser_cannot_hold_is_text() -> None:
+def test_what_a_browser_cannot_hold_is_text():
     assert is_number([1, 2.5, None]) and not is_number([True]) and not is_number(["1"]) and not is_number([2**60])
     assert encode_column([2**60, None], None)["values"] == [str(2**60)]
     assert encode_column([[1.0, None, 2.5]], None)["values"] == ["1, -, 2.5"]
 
 
-def test_columns_that_vary_are_apart_from_those_that_do_not() -> None:
+def test_columns_that_vary_are_apart_from_those_that_do_not():
     rows = yaml.safe_load("""
 - {point: 0, status: ok, a: 1, kind: collective, key: x, cost: 5.0, verified: true, error: null}
 - {point: 1, status: ok, a: 1, kind: collective, key: "y", cost: null, verified: true, error: null}
@@ -52,7 +51,7 @@ def test_columns_that_vary_are_apart_from_those_that_do_not() -> None:
     assert constant == {"kind": "collective", "verified": "yes"}
 
 
-def test_fractions_that_agree_are_one_value() -> None:
+def test_fractions_that_agree_are_one_value():
     values = [599.99998, 600.0, None, 600.0000001, 601.0, "600", 5, math.nan, math.inf]
     assert as_one_value(values)[:7] == [600.0, 600.0, None, 600.0, 601.0, "600", 5]
     assert as_one_value([1000001, 1000002]) == [1000001, 1000002]  # seeds are no measurements
@@ -60,7 +59,7 @@ def test_fractions_that_agree_are_one_value() -> None:
     assert as_one_value([1.0, 1.00001]) == [1.0, 1.00001]
 
 
-def test_all_points_where_they_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_points_where_they_fit(monkeypatch):
     table = made_up_sweep(3000)
     varying, _ = varying_columns(table)
     data = sweep_data(table, varying)
@@ -74,7 +73,7 @@ def test_all_points_where_they_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert data["rules"] is not None and 0 < data["count"] < 3000 and len(encode(data)) <= most // 3
 
 
-def test_of_too_many_points_those_that_pictures_show_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_too_many_points_those_that_pictures_show_stay(monkeypatch):
     table = made_up_sweep(6000)
     varying, _ = varying_columns(table)
     monkeypatch.setattr(module, "MOST_POINTS", 5000)

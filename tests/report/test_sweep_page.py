@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import statistics
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,43 +21,43 @@ SIZE = 1 << 28
 
 
 @pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def real(tmp_path_factory):
     return written(tmp_path_factory.mktemp("sweep"), real_sweep())
 
 
-def written(directory: Path, table: SweepColumns) -> Path:
+def written(directory, table):
     path = directory / "sweep.html"
     path.write_bytes(render_sweep(table, "sweep.parquet"))
     return path
 
 
-def rows_of(table: SweepColumns) -> list[dict[str, Any]]:
+def rows_of(table):
     return [{name: values[row] for name, values in table.columns.items()} for row in range(table.num_rows)]
 
 
-def drawn(page: Any, count: int) -> None:
+def drawn(page, count):
     """Wait until the pictures show that many points."""
     page.wait_for_selector(f"html[data-drawn='{count}']")
 
 
-def read_csv(page: Any, element: str) -> list[dict[str, str]]:
+def read_csv(page, element):
     """What the CSV button of an element saves."""
     header, *rows = saved_rows(page, element)
     return [dict(zip(header, row, strict=True)) for row in rows]
 
 
-def choose(page: Any, picture: str, label: str, value: str, count: int = 240) -> None:
+def choose(page, picture, label, value, count=240):
     page.locator(f"#{picture}-controls label", has=page.get_by_text(label, exact=True)).locator("select").last.select_option(
         value
     )
     drawn(page, count)
 
 
-def test_same_rows_same_bytes(real: Path) -> None:
+def test_same_rows_same_bytes(real):
     assert real.read_bytes() == render_sweep(real_sweep(), "sweep.parquet")
 
 
-def test_headline_counts_and_best_points(running: Any, real: Path) -> None:
+def test_headline_counts_and_best_points(running, real):
     rows = rows_of(real_sweep())
     with opened(running, real) as page:
         assert "Sweep of 240 points: 210 ok, 30 refused by the synthesizer" in page.locator("header").inner_text()
@@ -72,7 +70,7 @@ def test_headline_counts_and_best_points(running: Any, real: Path) -> None:
         assert "tacos, ring, themis, halving-doubling" in page.locator("#settings").inner_text()
 
 
-def test_best_points_are_paged_but_whole_on_paper(running: Any, tmp_path: Path) -> None:
+def test_best_points_are_paged_but_whole_on_paper(running, tmp_path):
     with opened(running, written(tmp_path, made_up_sweep(2000))) as page:
         rows = page.locator("#best tbody tr")
         count, visible = rows.count(), rows.locator("visible=true")
@@ -84,7 +82,7 @@ def test_best_points_are_paged_but_whole_on_paper(running: Any, tmp_path: Path) 
         assert visible.count() == count
 
 
-def test_best_points_say_how_many_tie() -> None:
+def test_best_points_say_how_many_tie():
     times = (30_000, 20_000, 40_000, 20_000, 20_000)
     rows = [{"point": i, "status": "ok", "a": i, "predicted_ns": time} for i, time in enumerate(times)]
     table = as_columns("ties", ("a",), rows)
@@ -93,7 +91,7 @@ def test_best_points_say_how_many_tie() -> None:
     assert "collective time (2 others tie)" in content and "20.00 \N{MICRO SIGN}s" in content
 
 
-def test_filter_of_the_table_drives_the_pictures(running: Any, real: Path) -> None:
+def test_filter_of_the_table_drives_the_pictures(running, real):
     with opened(running, real) as page:
         page.get_by_label("Filter by synthesizer").fill("tacos")
         drawn(page, 60)
@@ -110,7 +108,7 @@ def test_filter_of_the_table_drives_the_pictures(running: Any, real: Path) -> No
         drawn(page, 240)
 
 
-def test_csv_of_the_table_has_what_the_rows_have(running: Any, real: Path) -> None:
+def test_csv_of_the_table_has_what_the_rows_have(running, real):
     table = real_sweep()
     with opened(running, real) as page:
         header, *lines = saved_rows(page, "#sweep-table")
@@ -127,7 +125,7 @@ def test_csv_of_the_table_has_what_the_rows_have(running: Any, real: Path) -> No
 FRONTS = (("cost", "predicted_ns", (-1, -1)), ("num_sends", "bus_bandwidth_gbps", (1, 1)), ("b0", "efficiency", (-1, 1)))
 
 
-def test_fronts_are_the_naive_ones(running: Any, real: Path) -> None:
+def test_fronts_are_the_naive_ones(running, real):
     rows = [row for row in rows_of(real_sweep()) if row["size_bytes"] == SIZE]
     with opened(running, real) as page:
         for x, y, goals in FRONTS:
@@ -143,7 +141,7 @@ def test_fronts_are_the_naive_ones(running: Any, real: Path) -> None:
             assert {int(row["point"]) for row in chart} == {row["point"] for row in rows if row["status"] == "ok"}
 
 
-def test_cells_are_the_naive_groups(running: Any, real: Path) -> None:
+def test_cells_are_the_naive_groups(running, real):
     groups: dict[tuple[float, str], list[float]] = {}
     failed: dict[tuple[float, str], int] = {}
     for row in rows_of(real_sweep()):
@@ -165,7 +163,7 @@ def test_cells_are_the_naive_groups(running: Any, real: Path) -> None:
                 assert (int(row["points"]), int(row["failed"])) == (len(groups[cell]), failed[cell])
 
 
-def test_axes_of_many_values_are_put_into_ranges(running: Any, tmp_path: Path) -> None:
+def test_axes_of_many_values_are_put_into_ranges(running, tmp_path):
     draw = np.random.default_rng(3)
     b0, time = draw.uniform(100, 500, 400), draw.integers(1000, 2000, 400)
     rows = [{"point": i, "status": "ok", "b0": b0[i].item(), "half": i % 2, "predicted_ns": time[i].item()} for i in range(400)]
@@ -179,7 +177,7 @@ def test_axes_of_many_values_are_put_into_ranges(running: Any, tmp_path: Path) -
     assert [float(row["collective time (ns)"]) for row in found] == [time[even & (place == i)].min() for i in range(20)]
 
 
-def test_lines_are_the_best_of_each_place_under_the_bound(running: Any, real: Path) -> None:
+def test_lines_are_the_best_of_each_place_under_the_bound(running, real):
     rows = [row for row in rows_of(real_sweep()) if row["status"] == "ok"]
     with opened(running, real) as page:
         found = read_csv(page, "#lines-chart")
@@ -191,7 +189,7 @@ def test_lines_are_the_best_of_each_place_under_the_bound(running: Any, real: Pa
             assert lines[name, size] <= lines["bound", size] * (1 + 1e-12)
 
 
-def test_a_chosen_row_is_marked_everywhere_by_keyboard(running: Any, real: Path) -> None:
+def test_a_chosen_row_is_marked_everywhere_by_keyboard(running, real):
     with opened(running, real) as page:
         page.get_by_label("Filter by size").focus()
         page.keyboard.type("256 MiB")
@@ -217,7 +215,7 @@ def test_a_chosen_row_is_marked_everywhere_by_keyboard(running: Any, real: Path)
         assert after[0] == "SELECT" and after[1] != before
 
 
-def test_a_view_is_in_the_address(running: Any, real: Path, tmp_path: Path) -> None:
+def test_a_view_is_in_the_address(running, real, tmp_path):
     with opened(running, real) as page:
         page.get_by_label("Filter by synthesizer").fill("ring")
         drawn(page, 60)
@@ -238,12 +236,12 @@ def test_a_view_is_in_the_address(running: Any, real: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("make", [real_sweep, workload_sweep, odd_sweep, lambda: made_up_sweep(2000)])
-def test_fits_a_phone(running: Any, tmp_path: Path, make: Any) -> None:
+def test_fits_a_phone(running, tmp_path, make):
     with opened(running, written(tmp_path, make()), PHONE, touch=True) as page:
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
 
 
-def test_names_are_text_and_values_that_are_none_are_marked(running: Any, tmp_path: Path) -> None:
+def test_names_are_text_and_values_that_are_none_are_marked(running, tmp_path):
     table = odd_sweep()
     with opened(running, written(tmp_path, table)) as page:
         assert page.locator("main img, main i:not(.key i), main b").count() == 0
@@ -260,7 +258,7 @@ def test_names_are_text_and_values_that_are_none_are_marked(running: Any, tmp_pa
         assert table.columns["error"][3] in page.locator("#failures").inner_text()
 
 
-def test_labels_of_training_runs(running: Any, tmp_path: Path) -> None:
+def test_labels_of_training_runs(running, tmp_path):
     with opened(running, written(tmp_path, workload_sweep())) as page:
         text = page.locator("main").inner_text()
         assert "time \N{MULTIPLICATION SIGN} cost ($\N{MIDDLE DOT}s)" in text
@@ -270,7 +268,7 @@ def test_labels_of_training_runs(running: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 2])
-def test_a_sweep_of_little_says_what_it_lacks(running: Any, tmp_path: Path, rows: int) -> None:
+def test_a_sweep_of_little_says_what_it_lacks(running, tmp_path, rows):
     table = as_columns("tiny", ("a",), [{"point": i, "status": "error", "error": "no", "a": i} for i in range(rows)])
     with opened(running, written(tmp_path, table)) as page:
         text = page.locator("main").inner_text()
@@ -279,7 +277,7 @@ def test_a_sweep_of_little_says_what_it_lacks(running: Any, tmp_path: Path, rows
         assert not page.locator(".sweep-controls, #front-list").locator("visible=true").count()
 
 
-def test_what_has_no_sensible_default_is_left_out(running: Any, tmp_path: Path) -> None:
+def test_what_has_no_sensible_default_is_left_out(running, tmp_path):
     totals = {"torus": 600.0, "boxes": 599.99998, "switch": 600.0000001}
     columns = {"point": [0, 1, 2], "status": ["ok"] * 3, "network": [*totals], "total_bandwidth_gbps": [*totals.values()]}
     columns |= {"predicted_ns": [100, 101, 102], "efficiency": [0.5, 0.6, 0.7]}
@@ -290,7 +288,7 @@ def test_what_has_no_sensible_default_is_left_out(running: Any, tmp_path: Path) 
         assert page.locator("dt", has_text="total bandwidth per NPU").locator("+ dd").inner_text() == "600 GB/s"
 
 
-def test_filters_that_leave_nothing_leave_no_empty_axes(running: Any, real: Path) -> None:
+def test_filters_that_leave_nothing_leave_no_empty_axes(running, real):
     with opened(running, real) as page:
         page.get_by_label("Filter by b0").fill(">500")
         drawn(page, 0)
@@ -303,7 +301,7 @@ def test_filters_that_leave_nothing_leave_no_empty_axes(running: Any, real: Path
         assert page.locator("#front-chart").is_visible()
 
 
-def test_lines_do_not_mix_networks(running: Any, tmp_path: Path) -> None:
+def test_lines_do_not_mix_networks(running, tmp_path):
     with opened(running, written(tmp_path, made_up_sweep(2000))) as page:
         title = page.locator("#lines-chart .gtitle").text_content
         assert "best over" in title() and "networks" not in title()
@@ -316,7 +314,7 @@ def test_lines_do_not_mix_networks(running: Any, tmp_path: Path) -> None:
         assert "best of all networks" in page.locator("#lines-chart .gtitle").text_content()
 
 
-def test_a_hundred_thousand_points_fit(running: Any, tmp_path: Path) -> None:
+def test_a_hundred_thousand_points_fit(running, tmp_path):
     table = made_up_sweep(100_000)
     path = written(tmp_path, table)
     assert path.stat().st_size <= MOST_PAGE_BYTES
@@ -332,7 +330,7 @@ def test_a_hundred_thousand_points_fit(running: Any, tmp_path: Path) -> None:
             np.testing.assert_array_equal(held, rounded[::97])
 
 
-def test_rows_that_are_none_are_refused() -> None:
+def test_rows_that_are_none_are_refused():
     with pytest.raises(ConfigError, match=r"sweep\.parquet: has no rows"):
         render_sweep(SweepColumns("s", (), {"point": [], "status": []}), "sweep.parquet")
     with pytest.raises(ConfigError, match=r"sweep\.parquet: has no column status"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -27,7 +26,7 @@ SIZES = tuple(1 << power for power in (16, 20, 24, 28))
 SYNTHESIZERS = ("tacos", "ring", "my-own")
 
 
-def table(collectives=("all-reduce",), sizes=SIZES, seeds=(1, 2, 3), costs=(100.0, 200.0), name="made_up") -> SweepColumns:
+def table(collectives=("all-reduce",), sizes=SIZES, seeds=(1, 2, 3), costs=(100.0, 200.0), name="made_up"):
     """A full grid; `ring` refuses the smallest size."""
     random = Random(1)
     rows = []
@@ -61,17 +60,17 @@ def table(collectives=("all-reduce",), sizes=SIZES, seeds=(1, 2, 3), costs=(100.
     return SweepColumns(name, axes, {column: [row[column] for row in rows] for column in rows[0]})
 
 
-def rows_of(made: SweepColumns) -> list[dict]:
+def rows_of(made):
     return [dict(zip(made.columns, values, strict=True)) for values in zip(*made.columns.values(), strict=True)]
 
 
-def note_of(figure) -> str:
+def note_of(figure):
     if figure.legends:
         return " ".join(figure.legends[0].get_title().get_text().split())
     return " ".join(figure._supxlabel.get_text().split())
 
 
-def test_lines_are_the_best_of_what_shares_a_place() -> None:
+def test_lines_are_the_best_of_what_shares_a_place():
     made = table()
     figure = drawn(draw_sweep, made, choose(made))
     best = defaultdict(lambda: -math.inf)
@@ -94,7 +93,7 @@ def test_lines_are_the_best_of_what_shares_a_place() -> None:
     assert "all-reduce" in figure.get_suptitle()
 
 
-def test_tasks_have_panels_of_their_own() -> None:
+def test_tasks_have_panels_of_their_own():
     made = table(collectives=("all-reduce", "all-gather"))
     figure = drawn(draw_sweep, made, choose(made))
     assert [axes.get_title() for axes in figure.axes] == ["all-reduce", "all-gather"]
@@ -108,7 +107,7 @@ def test_tasks_have_panels_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_tasks_that_an_axis_tells_have_panels_too(kind: str) -> None:
+def test_tasks_that_an_axis_tells_have_panels_too(kind):
     """Each synthesizer has a collective of its own, as a `list` in a sweep file can have it."""
     made = table(sizes=SIZES[1:2] if kind == "pareto" else SIZES)
     told = dict(zip(SYNTHESIZERS, (("all-reduce", None), ("broadcast", 2), ("broadcast", 3)), strict=True))
@@ -122,7 +121,7 @@ def test_tasks_that_an_axis_tells_have_panels_too(kind: str) -> None:
         assert {axes.get_title(): axes.get_lines()[0].get_label() for axes in panels} == names
 
 
-def test_cells_of_a_heat_map_are_the_best_of_their_points() -> None:
+def test_cells_of_a_heat_map_are_the_best_of_their_points():
     made = table()
     choice = choose(made, "heatmap", x="size_bytes", y="synthesizer", value="efficiency")
     figure = drawn(draw_sweep, made, choice)
@@ -146,7 +145,7 @@ def test_cells_of_a_heat_map_are_the_best_of_their_points() -> None:
 
 
 @pytest.mark.parametrize(("value", "best"), [("efficiency", np.nanmax), ("predicted_ns", np.nanmin)])
-def test_bright_is_better_in_a_heat_map(value: str, best) -> None:
+def test_bright_is_better_in_a_heat_map(value, best):
     made = table(sizes=SIZES[1:3])
     figure = drawn(draw_sweep, made, choose(made, "heatmap", x="seed", y="synthesizer", value=value))
     for panel in figure.axes[:-1]:
@@ -156,7 +155,7 @@ def test_bright_is_better_in_a_heat_map(value: str, best) -> None:
         assert brightness.flat[np.flatnonzero(cells == best(cells))[0]] == brightness[~np.isnan(cells)].max()
 
 
-def test_the_front_is_what_nothing_beats() -> None:
+def test_the_front_is_what_nothing_beats():
     made = table(sizes=SIZES[:2], costs=tuple(float(cost) for cost in range(100, 160, 10)))
     figure = drawn(draw_sweep, made, choose(made, "pareto"))
     assert len(figure.axes) == 2
@@ -171,7 +170,7 @@ def test_the_front_is_what_nothing_beats() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(-5, 5)), min_size=1, unique_by=lambda pair: pair[0]))
-def test_one_stands_for_many(pairs: list[tuple[int, int]]) -> None:
+def test_one_stands_for_many(pairs):
     values = sorted(value for _, value in pairs)
     assert representative(pairs, -1)[1] == values[0]
     assert representative(pairs, 1)[1] == values[-1]
@@ -179,7 +178,7 @@ def test_one_stands_for_many(pairs: list[tuple[int, int]]) -> None:
     assert all(representative(pairs, goal) in pairs for goal in (-1, 0, 1))
 
 
-def test_what_was_reduced_is_said() -> None:
+def test_what_was_reduced_is_said():
     made = table()
     first = [0, 2, 4]  # seeds 1, 2, 3 of one cost
     assert describe_reduction(made, [first, [1]], -1) == "best over seed (up to 3 points each)"
@@ -187,7 +186,7 @@ def test_what_was_reduced_is_said() -> None:
     assert describe_reduction(made, [[0, 1]], 0) == "median over cost (up to 2 points each)"
 
 
-def test_what_suits_a_sweep_is_drawn_by_default() -> None:
+def test_what_suits_a_sweep_is_drawn_by_default():
     made = table()
     assert (choose(made).kind, choose(made).x, choose(made).by) == ("lines", "size_bytes", "synthesizer")
     costs = table(sizes=SIZES[:1])
@@ -210,7 +209,7 @@ kind: heatmap, by: seed | --by: is for --kind lines and pareto
 
 
 @pytest.mark.parametrize("case", WRONG.strip().splitlines())
-def test_what_cannot_be_drawn(case: str, tmp_path: Path) -> None:
+def test_what_cannot_be_drawn(case, tmp_path):
     asked, expected = case.split(" | ")
     made = table()
     with pytest.raises(ConfigError) as error:
@@ -219,7 +218,7 @@ def test_what_cannot_be_drawn(case: str, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_sweeps_in_which_nothing_varies_or_nothing_came_out() -> None:
+def test_sweeps_in_which_nothing_varies_or_nothing_came_out():
     made = table(sizes=SIZES[:1], seeds=(1,), costs=(1.0,))
     with pytest.raises(ConfigError, match="found synthesizer as axes that vary, expected two"):
         choose(made, "heatmap")
@@ -235,18 +234,18 @@ def test_sweeps_in_which_nothing_varies_or_nothing_came_out() -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_is_cut_off(kind: str, width: str) -> None:
+def test_nothing_is_cut_off(kind, width):
     for made in (table(sizes=SIZES[:2]), table(("all-reduce", "all-gather"), SIZES[:2]), table(sizes=SIZES[:1], name="x" * 90)):
         check_nothing_is_cut(drawn(draw_sweep, made, choose(made, kind), width, "where cost > 1 and seed < 9"))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_same_rows_give_the_same_bytes(tmp_path: Path, kind: str) -> None:
+def test_the_same_rows_give_the_same_bytes(tmp_path, kind):
     made = table(sizes=SIZES[:2])
     check_same_bytes(tmp_path, draw_sweep, made, choose(made, kind), "single")
 
 
-def test_large_sums_are_short() -> None:
+def test_large_sums_are_short():
     made = table(sizes=SIZES[1:2], costs=(50_000.0, 100_000.0, 2_500_000.0))
     scale = scale_of(measure(made, "cost"), made.columns["cost"])
     assert [scale.text(cost) for cost in (9_000.0, 50_000.0, 100_000.0, 2_500_000.0)] == ["9,000", "50k", "100k", "2.5M"]

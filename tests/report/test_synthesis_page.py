@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from random import Random
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +13,7 @@ from helpers.networks import MIXED, SWITCH, TORUS, graph, topology
 from helpers.pages import page_of
 from helpers.schedules import schedule
 
-from astra_tacos import Schedule, certify
+from astra_tacos import certify
 from astra_tacos.report.compare_rows import CompareRow
 from astra_tacos.report.html.page import MOST_PAGE_BYTES
 from astra_tacos.report.html.synthesis import synthesis_page
@@ -26,13 +23,13 @@ NASTY = "<script>alert(1)</script><b>\"net'&amp;"
 
 
 @pytest.fixture(scope="module")
-def of() -> Schedule:
+def of():
     """An All-Reduce on three dimensions, one of them of switches."""
     return schedule(topology(*MIXED), chunks=2)
 
 
 @pytest.fixture(scope="module")
-def path(of: Schedule, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def path(of, tmp_path_factory):
     rows = [
         CompareRow(
             "n", "t", 24, "all-reduce", None, 1 << 20, "slow <b>one</b>", time_ns=of.collective_time_ns * 3, chunks_per_npu=1
@@ -43,12 +40,12 @@ def path(of: Schedule, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def page(running: Any, path: Path) -> Iterator[Any]:
+def page(running, path):
     with opened(running, path) as opened_page:
         yield opened_page
 
 
-def test_the_certificate_says_what_the_result_says(page: Any, of: Schedule) -> None:
+def test_the_certificate_says_what_the_result_says(page, of):
     result = certify(of)
     text = page.locator("#certificate").inner_text()
     assert f"{result['efficiency']:.1%}" in text
@@ -62,7 +59,7 @@ def test_the_certificate_says_what_the_result_says(page: Any, of: Schedule) -> N
     assert page.locator("#faster").count() == 0
 
 
-def test_the_certificate_says_that_another_algorithm_is_faster(of: Schedule) -> None:
+def test_the_certificate_says_that_another_algorithm_is_faster(of):
     """That a schedule meets the bound for its chunks is not that nothing is faster."""
     result = certify(of)
     base = CompareRow("n", "t", 24, "all-reduce", None, 1 << 20, "a90", time_ns=90, chunks_per_npu=9)
@@ -74,7 +71,7 @@ def test_the_certificate_says_that_another_algorithm_is_faster(of: Schedule) -> 
 
 
 @pytest.mark.parametrize("chunk", [0, 17, 47])
-def test_the_tree_that_is_lit_is_exactly_the_sends_of_the_chunk(page: Any, of: Schedule, chunk: int) -> None:
+def test_the_tree_that_is_lit_is_exactly_the_sends_of_the_chunk(page, of, chunk):
     page.get_by_label("Light the tree of chunk").fill(str(chunk))
     page.get_by_label("Light the tree of chunk").press("Enter")
     frames(page)
@@ -93,7 +90,7 @@ def test_the_tree_that_is_lit_is_exactly_the_sends_of_the_chunk(page: Any, of: S
     assert page.evaluate("document.querySelectorAll('#links-over-time path.lit').length") > 0
 
 
-def test_pointing_lights_a_tree_and_picking_keeps_it(page: Any, of: Schedule) -> None:
+def test_pointing_lights_a_tree_and_picking_keeps_it(page, of):
     svg = page.locator("#links-over-time svg[tabindex]")
     svg.focus()
     page.keyboard.press("0")
@@ -132,7 +129,7 @@ def test_pointing_lights_a_tree_and_picking_keeps_it(page: Any, of: Schedule) ->
 
 
 @pytest.mark.parametrize("asked", ["-3", "999", "1.5"])
-def test_a_chunk_that_is_none_is_not_lit(page: Any, of: Schedule, asked: str) -> None:
+def test_a_chunk_that_is_none_is_not_lit(page, of, asked):
     page.fill("#chunk-number", asked)
     page.locator("#chunk-number").dispatch_event("change")
     frames(page)
@@ -144,7 +141,7 @@ def test_a_chunk_that_is_none_is_not_lit(page: Any, of: Schedule, asked: str) ->
 
 
 @pytest.mark.parametrize("npu", [0, 13, 23])
-def test_an_npu_lists_what_it_held_when(page: Any, of: Schedule, npu: int) -> None:
+def test_an_npu_lists_what_it_held_when(page, of, npu):
     page.get_by_label("What was held when by").select_option(str(npu))
     rows = saved_rows(page, "#npu-held")
     assert rows[0] == ["chunk", "when", "from", "what"]
@@ -160,7 +157,7 @@ def test_an_npu_lists_what_it_held_when(page: Any, of: Schedule, npu: int) -> No
     assert page.locator("#topology circle[fill='#22384f']").get_attribute("data-device") == str(npu)
 
 
-def test_links_are_listed_with_their_use(page: Any, of: Schedule) -> None:
+def test_links_are_listed_with_their_use(page, of):
     page.locator("#links summary").click()
     rows = saved_rows(page, "#link-table")
     assert len(rows) == of.topology.num_links + 1
@@ -176,14 +173,14 @@ def test_links_are_listed_with_their_use(page: Any, of: Schedule) -> None:
     assert page.locator("#topology path.chosen").count() == 1
 
 
-def test_the_curves_end_with_everything(page: Any, of: Schedule) -> None:
+def test_the_curves_end_with_everything(page, of):
     rows = saved_rows(page, "#arrival-curves")[1:]
     for label in {row[0] for row in rows}:
         own = [(int(row[1]), float(row[2])) for row in rows if row[0] == label]
         assert own == sorted(own) and own[-1] == (of.collective_time_ns, 1.0)
 
 
-def test_the_comparison_has_bars_and_refusals(page: Any, of: Schedule) -> None:
+def test_the_comparison_has_bars_and_refusals(page, of):
     rows = saved_rows(page, "#comparison")
     assert [row[:3] for row in rows[1:]] == [
         [f"{of.synthesizer} (this schedule)", str(of.collective_time_ns), "1"],
@@ -195,14 +192,14 @@ def test_the_comparison_has_bars_and_refusals(page: Any, of: Schedule) -> None:
     assert "all-reduce on n" not in text  # what was asked for is said above
 
 
-def test_a_phone_has_nothing_to_scroll_sideways(running: Any, path: Path) -> None:
+def test_a_phone_has_nothing_to_scroll_sideways(running, path):
     with opened(running, path, PHONE, touch=True) as page:
         assert page.evaluate("document.documentElement.scrollWidth") == PHONE[0]
         page.locator("#topology circle[data-device='3']").tap()
         assert page.locator("#npu-number").input_value() == "3"
 
 
-def test_the_same_schedule_gives_the_same_bytes(of: Schedule, tmp_path: Path) -> None:
+def test_the_same_schedule_gives_the_same_bytes(of, tmp_path):
     pages = [page_of(of, tmp_path / name).read_bytes() for name in ("one.html", "two.html")]
     assert pages[0] == pages[1]
 
@@ -217,7 +214,7 @@ def test_the_same_schedule_gives_the_same_bytes(of: Schedule, tmp_path: Path) ->
     ],
     ids=["all-to-all", "reduce-scatter", "broadcast", "graph"],
 )
-def test_every_kind_of_collective_and_network_is_drawn(running: Any, tmp_path: Path, make: Any) -> None:
+def test_every_kind_of_collective_and_network_is_drawn(running, tmp_path, make):
     of = make()
     of = replace(of, topology=replace_name(of.topology))
     with opened(running, page_of(of, tmp_path / "page.html")) as page:
@@ -236,13 +233,13 @@ def test_every_kind_of_collective_and_network_is_drawn(running: Any, tmp_path: P
         assert page.locator("#links-over-time svg[tabindex]").count() == 1
 
 
-def replace_name(network: Any) -> Any:
+def replace_name(network):
     """The network under a name that is markup."""
     fields = ("num_npus", "num_switches", "link_src", "link_dst", "link_bandwidth_gibps", "link_latency_ns", "link_dimension")
     return type(network)(NASTY, *(getattr(network, name) for name in fields), dimensions=network.dimensions)
 
 
-def test_too_many_sends_are_aggregated_and_the_page_says_so(running: Any, tmp_path: Path) -> None:
+def test_too_many_sends_are_aggregated_and_the_page_says_so(running, tmp_path):
     """More than 200,000 sends through switches, each of which holds two links."""
     of = schedule(topology(("Switch", 8, 300.0, 500.0), ("Switch", 16, 50.0, 900.0)), chunks=7, size=1 << 26)
     assert of.num_sends > 200_000
@@ -257,7 +254,7 @@ def test_too_many_sends_are_aggregated_and_the_page_says_so(running: Any, tmp_pa
         assert page.locator("#npu-held").count() == 0
 
 
-def test_large_networks_are_aggregated(running: Any, tmp_path: Path) -> None:
+def test_large_networks_are_aggregated(running, tmp_path):
     torus = topology(("Ring", 25, 50.0, 500.0), ("Ring", 26, 50.0, 500.0))
     of = schedule(torus, "all-gather", chunks=1)
     with opened(running, page_of(of, tmp_path / "page.html"), PHONE) as page:
@@ -270,7 +267,7 @@ def test_large_networks_are_aggregated(running: Any, tmp_path: Path) -> None:
         assert page.evaluate("document.documentElement.scrollWidth") == PHONE[0]
 
 
-def test_messages_of_several_chunks_are_one_bar_each(running: Any, tmp_path: Path) -> None:
+def test_messages_of_several_chunks_are_one_bar_each(running, tmp_path):
     of = grouped(schedule(topology(*SWITCH), chunks=2, link_model="pipelined"), Random(3))
     assert of.num_messages < of.num_sends
     use = link_use(of)
@@ -290,7 +287,7 @@ def test_messages_of_several_chunks_are_one_bar_each(running: Any, tmp_path: Pat
         assert page.evaluate(f"AT.synthesis.chunksOf(AT.data, {several})").startswith("chunks ")
 
 
-def test_sums_are_said_where_they_are_made(running: Any, tmp_path: Path) -> None:
+def test_sums_are_said_where_they_are_made(running, tmp_path):
     of = one_shot(topology(("FullyConnected", 4, 50.0, 500.0)), 1 << 16, reduce_bandwidth_gbps=10.0)
     additions, ends = of.additions, of.addition_end_ns
     with opened(running, page_of(of, tmp_path / "page.html")) as page:

@@ -13,7 +13,7 @@ from helpers.figures import check_nothing_is_cut, check_same_bytes, drawn
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import to_hex, to_rgb
 
-from astra_tacos import ConfigError, Schedule, Topology, all_reduce, synthesize
+from astra_tacos import ConfigError, all_reduce, synthesize
 from astra_tacos.report.figure import bars_over_time, timeline_plot
 from astra_tacos.report.figure.figure_style import FORMATS, WIDTHS, save_figure
 from astra_tacos.report.figure.timeline_plot import draw_timeline
@@ -21,19 +21,19 @@ from astra_tacos.report.links_over_time import bars_of, link_rows
 from astra_tacos.report.style import COPY, REDUCE, time_unit
 
 
-def made(dimensions, chunks: int = 2, link_model: str = "blocking") -> Schedule:
+def made(dimensions, chunks=2, link_model="blocking"):
     topology = networks.topology(*dimensions)
     what = all_reduce(topology.num_npus, 1 << 20, chunks)
     return synthesize(topology, what, synthesizer="tacos", link_model=link_model)
 
 
 @functools.cache
-def links_of(topology: Topology) -> list[tuple[int, int]]:
+def links_of(topology):
     """The ends of all links."""
     return list(zip(topology.link_src.tolist(), topology.link_dst.tolist(), strict=True))
 
 
-def naive_link_of_send(schedule: Schedule, send: int) -> tuple[int, int]:
+def naive_link_of_send(schedule, send):
     """Ends of the first link that a send uses, by looking for its NPUs among the links."""
     topology = schedule.topology
     src, dst = int(schedule.src[send]), int(schedule.dst[send])
@@ -48,7 +48,7 @@ def naive_link_of_send(schedule: Schedule, send: int) -> tuple[int, int]:
 
 @pytest.mark.parametrize("name", ["ring8", "mesh", "switch", "mixed"])
 @pytest.mark.parametrize("link_model", ["blocking", "pipelined"])
-def test_every_send_is_a_bar_on_its_link_while_that_is_held(name: str, link_model: str) -> None:
+def test_every_send_is_a_bar_on_its_link_while_that_is_held(name, link_model):
     schedule = made(networks.ALL[name], link_model=link_model)
     topology, timing = schedule.topology, schedule.timing
     rows = link_rows(topology, with_down_links=False)
@@ -74,7 +74,7 @@ def test_every_send_is_a_bar_on_its_link_while_that_is_held(name: str, link_mode
     assert sum(map(len, found.values())) == schedule.num_sends
 
 
-def test_links_are_grouped_by_dimension() -> None:
+def test_links_are_grouped_by_dimension():
     topology = networks.topology(*networks.MIXED)
     rows = link_rows(topology, with_down_links=False)
     assert [(group.name, group.facts) for group in rows.groups] == [
@@ -102,7 +102,7 @@ def naive_coverage(line, start, end, shape):
 
 
 @pytest.mark.parametrize(("lines", "bins"), [(24, 50), (7, 11), (1, 1)])
-def test_shares_of_time_are_those_of_the_bars(lines: int, bins: int) -> None:
+def test_shares_of_time_are_those_of_the_bars(lines, bins):
     schedule = made(networks.TORUS)
     rows = link_rows(schedule.topology, with_down_links=False)
     lines = min(lines, rows.num_rows)
@@ -116,7 +116,7 @@ def test_shares_of_time_are_those_of_the_bars(lines: int, bins: int) -> None:
         assert np.allclose(found, expected / per_line)
 
 
-def test_many_sends_become_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_sends_become_pixels(monkeypatch):
     schedule = made(networks.TORUS)
     monkeypatch.setattr(bars_over_time, "MOST_BARS", 10)
     monkeypatch.setattr(timeline_plot, "MOST_ROWS", 16)
@@ -133,7 +133,7 @@ def test_many_sends_become_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "3 links" in figure.legends[0].get_title().get_text()
 
 
-def test_a_chunk_stands_out_with_its_tree() -> None:
+def test_a_chunk_stands_out_with_its_tree():
     schedule = made(networks.MIXED)
     chunk = 5
     own = sorted(np.flatnonzero(schedule.chunk == chunk).tolist(), key=lambda send: int(schedule.start_ns[send]))
@@ -154,20 +154,20 @@ def test_a_chunk_stands_out_with_its_tree() -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", ["ring8", "mixed", "switches"])
-def test_nothing_is_cut_off(name: str, width: str) -> None:
+def test_nothing_is_cut_off(name, width):
     schedule = made(networks.ALL[name])
     for chunk in (None, 1):
         check_nothing_is_cut(drawn(draw_timeline, schedule, width, chunk))
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_the_same_schedule_gives_the_same_bytes(tmp_path: Path, width: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_schedule_gives_the_same_bytes(tmp_path, width, monkeypatch):
     schedule = made(networks.MIXED)
     monkeypatch.setattr(bars_over_time, "MOST_VECTOR_BARS", 100)  # bars as pixels, the tree as lines
     check_same_bytes(tmp_path, draw_timeline, schedule, width, chunk=2)
 
 
-def test_what_cannot_be_drawn(tmp_path: Path) -> None:
+def test_what_cannot_be_drawn(tmp_path):
     schedule = made(networks.RING8)
     for chunk in (-1, schedule.collective.num_chunks):
         with pytest.raises(ConfigError, match=f"chunk: found {chunk}, expected 0 to 15"):
@@ -185,11 +185,11 @@ def test_what_cannot_be_drawn(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 @pytest.mark.parametrize("suffix", FORMATS)
-def test_a_full_disk_is_one_error_in_every_format(suffix: str, tmp_path: Path) -> None:
+def test_a_full_disk_is_one_error_in_every_format(suffix, tmp_path):
     """Whichever error matplotlib makes of it."""
     from matplotlib.figure import Figure
 
-    def draw() -> Figure:
+    def draw():
         figure = Figure()
         figure.add_subplot().imshow(np.random.default_rng(1).random((300, 300)), interpolation="none")
         return figure

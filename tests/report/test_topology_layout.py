@@ -8,7 +8,7 @@ from helpers import networks
 from helpers.fabrics import fabrics
 from hypothesis import given
 
-from astra_tacos import Topology, build_topology
+from astra_tacos import build_topology
 from astra_tacos.network.fabric.kinds import KINDS, make_fabric
 from astra_tacos.report.topology_layout import curves, layout
 
@@ -26,7 +26,7 @@ FLAT = ("dragonfly", "hxmesh", "mi250")
 FABRIC_KINDS = sorted(KINDS)
 
 
-def check(topology: Topology) -> None:
+def check(topology):
     drawn = layout(topology)
     assert drawn.positions.shape == (topology.num_devices, 2)
     assert drawn.controls.shape == (topology.num_links, 2)
@@ -43,26 +43,26 @@ def check(topology: Topology) -> None:
 
 
 @given(networks.topologies())
-def test_every_device_has_a_place_of_its_own(topology: Topology) -> None:
+def test_every_device_has_a_place_of_its_own(topology):
     check(topology)
 
 
 @pytest.mark.parametrize("name", LARGE)
-def test_large_networks(name: str) -> None:
+def test_large_networks(name):
     check(networks.topology(*LARGE[name]))
 
 
 @pytest.mark.parametrize("size", [3, 6, 8, 11])
-def test_graphs(size: int) -> None:
+def test_graphs(size):
     check(networks.hypercube(size))
 
 
-def test_a_graph_whose_devices_are_all_alike() -> None:
+def test_a_graph_whose_devices_are_all_alike():
     hubs, leaves = range(2), range(2, 700)  # equal distances to everything: only moving them apart tells leaves apart
     check(networks.graph(*((a, b, *B) for hub in hubs for leaf in leaves for a, b in ((hub, leaf), (leaf, hub)))))
 
 
-def test_a_ring_is_a_circle() -> None:
+def test_a_ring_is_a_circle():
     drawn = layout(networks.topology(*networks.RING8))
     radius = np.hypot(*(drawn.positions - 0.5).T)
     assert np.allclose(radius, radius[0])
@@ -70,7 +70,7 @@ def test_a_ring_is_a_circle() -> None:
     assert np.allclose(turns, 2 * np.pi / 8)
 
 
-def test_a_torus_is_a_grid_with_arcs() -> None:
+def test_a_torus_is_a_grid_with_arcs():
     topology = networks.topology(("Ring", 8, *B), ("Ring", 6, *B))
     drawn = layout(topology)
     x, y = (np.unique(np.round(drawn.positions[:, axis], 9)) for axis in (0, 1))
@@ -83,7 +83,7 @@ def test_a_torus_is_a_grid_with_arcs() -> None:
     assert is_long.sum() == 2 * (8 + 6)
 
 
-def test_no_straight_link_of_a_grid_runs_through_a_device() -> None:
+def test_no_straight_link_of_a_grid_runs_through_a_device():
     for dimensions in (networks.TORUS, networks.MESH, (("Ring", 5, *B),) * 3):
         topology = networks.topology(*dimensions)
         drawn = layout(topology)
@@ -92,7 +92,7 @@ def test_no_straight_link_of_a_grid_runs_through_a_device() -> None:
         assert away.min() > 0.02 * drawn.spacing
 
 
-def test_clusters_stand_around_their_switches() -> None:
+def test_clusters_stand_around_their_switches():
     topology = networks.topology(*networks.HIERARCHY)
     drawn = layout(topology)
     clusters = drawn.positions[:64].reshape(8, 8, 2)
@@ -105,7 +105,7 @@ def test_clusters_stand_around_their_switches() -> None:
     assert np.hypot(*(switches - 0.5).T).max() < np.hypot(*(drawn.positions[:64] - 0.5).T).min()
 
 
-def test_neighbours_in_a_graph_are_near_one_another() -> None:
+def test_neighbours_in_a_graph_are_near_one_another():
     topology = networks.dgx1()
     positions = layout(topology).positions
     distance = np.hypot(*(positions[:, None] - positions[None]).transpose(2, 0, 1))
@@ -116,12 +116,12 @@ def test_neighbours_in_a_graph_are_near_one_another() -> None:
 
 
 @given(fabrics())
-def test_devices_of_fabrics_have_places_of_their_own(topology: Topology) -> None:
+def test_devices_of_fabrics_have_places_of_their_own(topology):
     check(topology)
 
 
 @pytest.mark.parametrize("kind", FABRIC_KINDS)
-def test_fabrics_without_links_inside_layers_are_drawn_in_layers(kind: str) -> None:
+def test_fabrics_without_links_inside_layers_are_drawn_in_layers(kind):
     topology = build_topology(make_fabric(kind), may_forward=True)
     check(topology)
     heights = np.round(layout(topology).positions[:, 1], 9)
@@ -134,7 +134,7 @@ def test_fabrics_without_links_inside_layers_are_drawn_in_layers(kind: str) -> N
         assert len(np.unique(np.abs(ends[0] - ends[1]).round(6))) == 1  # every link leads to the next layer
 
 
-def test_the_switches_of_nodes_are_below_and_what_joins_nodes_above() -> None:
+def test_the_switches_of_nodes_are_below_and_what_joins_nodes_above():
     topology = build_topology(make_fabric("rails", nodes=4, npus=4), may_forward=True)
     drawn = layout(topology).positions
     row = drawn[0, 1]

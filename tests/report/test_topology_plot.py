@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from helpers import networks
 from helpers.figures import check_nothing_is_cut, check_same_bytes, drawn
 from matplotlib.collections import LineCollection, PathCollection
 
-from astra_tacos import LinkSpec, Topology, all_reduce, build_topology, synthesize
+from astra_tacos import LinkSpec, all_reduce, build_topology, synthesize
 from astra_tacos.network.fabric.kinds import make_fabric
 from astra_tacos.report.figure.figure_style import WIDTHS, save_figure
 from astra_tacos.report.figure.topology_plot import draw_topology
@@ -30,17 +29,17 @@ LARGE = {
 }
 
 
-def links_of(figure) -> LineCollection:
+def links_of(figure):
     (lines,) = [c for c in figure.axes[0].collections if isinstance(c, LineCollection)]
     return lines
 
 
-def texts_of(figure) -> list[str]:
+def texts_of(figure):
     return [text.get_text() for text in figure.texts]
 
 
 @pytest.mark.parametrize("name", networks.ALL)
-def test_every_link_and_device_is_drawn(name: str) -> None:
+def test_every_link_and_device_is_drawn(name):
     topology = networks.topology(*networks.ALL[name])
     figure = drawn(draw_topology, topology)
     lines = links_of(figure)
@@ -55,7 +54,7 @@ def test_every_link_and_device_is_drawn(name: str) -> None:
         )
 
 
-def test_curves_lead_from_device_to_device() -> None:
+def test_curves_lead_from_device_to_device():
     topology = networks.topology(*networks.MIXED, link_overrides=(LinkSpec(0, 1, 5.0, None),))
     figure = drawn(draw_topology, topology)
     lines, places = links_of(figure), layout(topology)
@@ -66,7 +65,7 @@ def test_curves_lead_from_device_to_device() -> None:
         assert np.abs(segment[[0, -1]] - ends).max() < 0.3 * places.spacing
 
 
-def test_utilisation_is_that_of_the_sends() -> None:
+def test_utilisation_is_that_of_the_sends():
     topology = networks.topology(*networks.MIXED)
     schedule = synthesize(topology, all_reduce(topology.num_npus, 1 << 20, 2), synthesizer="tacos", link_model="blocking")
     busy = defaultdict(int)
@@ -87,7 +86,7 @@ def test_utilisation_is_that_of_the_sends() -> None:
         assert f"{index}: {facts}" in texts_of(figure)
 
 
-def test_every_bandwidth_has_a_colour_of_its_own() -> None:
+def test_every_bandwidth_has_a_colour_of_its_own():
     figure = drawn(draw_topology, networks.topology(*networks.HIERARCHY))
     assert [label.get_text() for label in figure.axes[1].get_xticklabels()] == ["50", "100", "200"]
     assert len({tuple(colour) for colour in links_of(figure).get_edgecolor().tolist()}) == 3
@@ -96,7 +95,7 @@ def test_every_bandwidth_has_a_colour_of_its_own() -> None:
     assert len({tuple(colour) for colour in links_of(figure).get_edgecolor().tolist()}) > 8
 
 
-def coarse(topology: Topology, few: list[int]) -> list[tuple[int, ...]]:
+def coarse(topology, few):
     """Coordinates of the group of every NPU, one by one."""
     places = []
     for npu in range(topology.num_npus):
@@ -109,7 +108,7 @@ def coarse(topology: Topology, few: list[int]) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize("name", LARGE)
-def test_large_networks_are_drawn_by_groups_with_the_means_of_their_links(name: str) -> None:
+def test_large_networks_are_drawn_by_groups_with_the_means_of_their_links(name):
     topology = networks.topology(*LARGE[name])
     grouped = group(topology)
     small = grouped.topology
@@ -131,7 +130,7 @@ def test_large_networks_are_drawn_by_groups_with_the_means_of_their_links(name: 
         if dst >= topology.num_npus:
             members[dst].add(places[src])
 
-    def named(device: int):
+    def named(device):
         return places[device] if device < topology.num_npus else (switch_dimension[device], frozenset(members[device]))
 
     kept = defaultdict(list)
@@ -156,7 +155,7 @@ def test_large_networks_are_drawn_by_groups_with_the_means_of_their_links(name: 
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", [*networks.ALL, *LARGE])
-def test_nothing_is_cut_off(name: str, width: str) -> None:
+def test_nothing_is_cut_off(name, width):
     topology = networks.topology(*(networks.ALL | LARGE)[name])
     check_nothing_is_cut(drawn(draw_topology, topology, width))
     busy = np.linspace(0, 1, topology.num_links)
@@ -164,19 +163,19 @@ def test_nothing_is_cut_off(name: str, width: str) -> None:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_the_same_network_gives_the_same_bytes(tmp_path: Path, width: str) -> None:
+def test_the_same_network_gives_the_same_bytes(tmp_path, width):
     topology = networks.dgx1()
     check_same_bytes(tmp_path, draw_topology, topology, width, np.linspace(0, 1, topology.num_links))
 
 
-def test_dollars_in_a_name_are_no_formula(tmp_path: Path) -> None:
+def test_dollars_in_a_name_are_no_formula(tmp_path):
     """Between two of them matplotlib would set a formula, or fail."""
     topology = replace(networks.dgx1(), name=r"2$ \frac{x$")
     save_figure(tmp_path / "odd.svg", lambda: draw_topology(topology))
     assert any(r"2$ \frac{x$" in text for text in texts_of(drawn(draw_topology, topology)))
 
 
-def test_devices_that_forward_have_marks_of_their_kinds() -> None:
+def test_devices_that_forward_have_marks_of_their_kinds():
     topology = build_topology(make_fabric("dgx-a100", nodes=2), may_forward=True)
     figure = drawn(draw_topology, topology)
     kinds = Counter(device.kind for device in topology.forwarding)
@@ -188,7 +187,7 @@ def test_devices_that_forward_have_marks_of_their_kinds() -> None:
     assert "squares: switches; diamonds: NICs" in " ".join(texts.split())
 
 
-def test_groups_of_a_large_fabric_keep_kinds_apart() -> None:
+def test_groups_of_a_large_fabric_keep_kinds_apart():
     topology = build_topology(make_fabric("rails", nodes=48), may_forward=True)
     grouped = group(topology)
     assert grouped.topology.num_devices <= MOST_DEVICES

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,7 +20,7 @@ from astra_tacos.report.trace_summary import collective_rows, summarise_trace
 AG = CommType.ALL_GATHER
 
 
-def test_collectives_by_pattern_group_and_size(tmp_path: Path) -> None:
+def test_collectives_by_pattern_group_and_size(tmp_path):
     ranks = [
         [comp(0, us=5), coll(1, size=64, group=7), coll(2, size=64, pg_name="07"), coll(3, comm_type=AG, size=8, pg_name="0")],
         [comp(0, us=4), comp(9, us=2, is_cpu_op=True), coll(1, size=64, group=7), coll(5, comm_type=AG, size=8), send(6, 0)],
@@ -46,7 +45,7 @@ def test_collectives_by_pattern_group_and_size(tmp_path: Path) -> None:
 
 
 @pytest.mark.golden_cases("e2e_*", "multidim_native_*")
-def test_counts_are_those_of_the_nodes(golden: Path, golden_case: str) -> None:
+def test_counts_are_those_of_the_nodes(golden, golden_case):
     prefix = golden / golden_case / "workload" / "w"
     trace = read_trace(prefix, workload=True)
     counts: Counter[tuple[int, str, int]] = Counter()
@@ -78,7 +77,7 @@ def test_counts_are_those_of_the_nodes(golden: Path, golden_case: str) -> None:
         )
     )
 )
-def test_longest_chains_are_those_of_a_relaxation(graph: tuple[list[list[int]], list[int]]) -> None:
+def test_longest_chains_are_those_of_a_relaxation(graph):
     deps, duration = graph
     first = np.cumsum([0, *map(len, deps)]).astype(np.int64)
     entries = np.array([dep for own in deps for dep in own], np.int64)

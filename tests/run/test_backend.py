@@ -35,21 +35,21 @@ from astra_tacos.workload.linter.lint import lint
 BLOCKS = ("Ring", "FullyConnected", "Switch", "Mesh")
 
 
-def network(*blocks: str) -> NetworkConfig:
+def network(*blocks):
     return NetworkConfig("net.yml", tuple(Dimension(block, int(size), 50.0, 500.0) for block, size in map(str.split, blocks)))
 
 
 GRAPH = NetworkConfig("graph.yml", (), (LinkSpec(0, 1, 50.0, 500.0), LinkSpec(1, 0, 50.0, 500.0)))
 
 
-def test_every_backend_has_its_network_model() -> None:
+def test_every_backend_has_its_network_model():
     assert set(NETWORK_MODELS) == {*MODELS.values(), CUT_THROUGH}
     for backend in NETWORK_MODELS:
         assert pickle.loads(pickle.dumps(backend)) == backend
         assert bool(len(NETWORK_MODELS[backend](network("Ring 4")).link_src)) is backend.models_congestion
 
 
-def test_default() -> None:
+def test_default():
     assert default_backend(None) is default_backend(GRAPH) is default_backend(network("Ring 4")) is CONGESTION_AWARE
     assert default_backend(network("Ring 4", "Switch 2")) is CONGESTION_UNAWARE
     assert choose_backend(None, GRAPH) is CONGESTION_AWARE
@@ -60,7 +60,7 @@ def test_default() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(BLOCKS), st.integers(2, 5)), min_size=1, max_size=3))
-def test_stock_astra_sim_runs_what_no_reason_speaks_against(blocks: list[tuple[str, int]]) -> None:
+def test_stock_astra_sim_runs_what_no_reason_speaks_against(blocks):
     net = network(*(f"{block} {size}" for block, size in blocks))
     has_mesh = any(block == "Mesh" for block, _ in blocks)
     assert bool(CONGESTION_UNAWARE.refusals(net)) is has_mesh
@@ -71,13 +71,13 @@ def test_stock_astra_sim_runs_what_no_reason_speaks_against(blocks: list[tuple[s
     assert CONGESTION_AWARE.exact_to(net) == judge
 
 
-def test_nothing_judges_links_of_their_own() -> None:
+def test_nothing_judges_links_of_their_own():
     for backend in BACKENDS.values():
         assert "it has no lists of links, failed links or links that differ" in backend.refusals(GRAPH)
         assert backend.exact_to(GRAPH) is None
 
 
-def test_a_binary_is_known_by_its_name() -> None:
+def test_a_binary_is_known_by_its_name():
     for backend in BACKENDS.values():
         for name in (backend.binary, backend.binary.lower(), f"my-{backend.name}.sh"):
             assert backend_of(Path("/opt") / name, GRAPH) is backend
@@ -102,7 +102,7 @@ TORUS = "topology: [Ring, Ring]\nnpus_count: [2, 2]\nbandwidth: [50, 50]\nlatenc
         (TORUS + "astra_tacos:\n  failed_links: [[0, 1]]\n", CONGESTION_UNAWARE),
     ],
 )
-def test_all_commands_take_the_same_networks_by_default(tmp_path: Path, text: str, backend: object) -> None:
+def test_all_commands_take_the_same_networks_by_default(tmp_path, text, backend):
     """None: no command takes it without another backend."""
     ranks = [[comp(0, us=3), coll(1, [0], size=1 << 16)] for _ in range(4)]
     inputs = written(tmp_path, RunFiles(ranks=ranks, system="all-reduce-implementation: [oneRing]"))

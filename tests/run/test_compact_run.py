@@ -14,20 +14,19 @@ from helpers.networks import config
 from astra_tacos.run.compact_run import CompactRun, compact
 from astra_tacos.run.groups import ALL_RANKS, group_ids
 from astra_tacos.run.lattice import Lattice
-from astra_tacos.run.run import Run
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.errors import ConfigError
 
 COLUMNS = ("rank_first", "node_id", "kind", "duration_us", "size_bytes", "peer", "tag", "dep_first", "dep")
 
 
-def members(run: Run) -> list[tuple[int, ...]]:
+def members(run):
     """The group of each node."""
     everyone = tuple(range(run.network.num_npus))
     return [everyone if number == ALL_RANKS else run.groups.members[number] for number in group_ids(run.columns).tolist()]
 
 
-def is_equal(one: CompactRun, other: CompactRun) -> bool:
+def is_equal(one, other):
     here, there = one.run, other.run
     same = all(np.array_equal(getattr(here.workload, name), getattr(there.workload, name)) for name in COLUMNS)
     same &= np.array_equal(here.columns.comm_type, there.columns.comm_type)
@@ -35,7 +34,7 @@ def is_equal(one: CompactRun, other: CompactRun) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_the_compact_run_of_an_expanded_one_is_the_same(seed: int) -> None:
+def test_the_compact_run_of_an_expanded_one_is_the_same(seed):
     made = random_compact_run(seed)
     try:
         found = compact(made.expand())
@@ -47,7 +46,7 @@ def test_the_compact_run_of_an_expanded_one_is_the_same(seed: int) -> None:
     assert all(turn % least == 0 or turn < least for turn, least in zip(found.lattice.period, made.lattice.period, strict=True))
 
 
-def changed(run: Run, row: int, other: int, what: str) -> Run:
+def changed(run, row, other, what):
     """A run in which a node of one rank has something else."""
     trace = run.workload
     if what == "size":
@@ -69,7 +68,7 @@ def changed(run: Run, row: int, other: int, what: str) -> Run:
 
 @pytest.mark.parametrize("seed", range(60))
 @pytest.mark.parametrize("what", ["size", "duration", "group", "order"])
-def test_one_rank_that_differs_is_found(seed: int, what: str) -> None:
+def test_one_rank_that_differs_is_found(seed, what):
     """Also where the run is known that was changed: plans change some arrays of a run (`plan --endpoint`: durations)."""
     run = random_compact_run(seed).expand()
     with suppress(ConfigError):
@@ -92,7 +91,7 @@ def test_one_rank_that_differs_is_found(seed: int, what: str) -> None:
     assert what == "order" or f"node {trace.node_id[row]} differs" in said
 
 
-def test_algorithms_that_depend_on_numbers_are_not_turned() -> None:
+def test_algorithms_that_depend_on_numbers_are_not_turned():
     made = next(
         some
         for some in map(random_compact_run, range(200))
@@ -105,21 +104,21 @@ def test_algorithms_that_depend_on_numbers_are_not_turned() -> None:
         compact(run)
 
 
-def test_a_network_that_does_not_look_the_same_is_refused() -> None:
+def test_a_network_that_does_not_look_the_same_is_refused():
     run = random_compact_run(1).expand()
     broken = replace(run, network=replace(run.network, failed_links=((0, 1),)))
     with pytest.raises(ConfigError, match="the network does not look the same from every NPU"):
         compact(broken)
 
 
-def test_a_mesh_is_not_turned() -> None:
+def test_a_mesh_is_not_turned():
     run = random_compact_run(3).expand()
     meshes = config(*(("Mesh", each.size, each.bandwidth_gibps, each.latency_ns) for each in run.network.dimensions))
     with pytest.raises(ConfigError, match="no dimension looks the same after a turn"):
         compact(replace(run, network=meshes))
 
 
-def test_a_run_of_too_many_ranks_is_not_expanded() -> None:
+def test_a_run_of_too_many_ranks_is_not_expanded():
     some = random_compact_run(0)
     network = config(("Switch", 1 << 15, 25.0, 100.0))
     large = CompactRun(replace(some.run, network=network), Lattice((1 << 15,), (1,)))
@@ -127,7 +126,7 @@ def test_a_run_of_too_many_ranks_is_not_expanded() -> None:
         large.expand()
 
 
-def test_groups_that_translations_move_to_one_another_are_one_orbit() -> None:
+def test_groups_that_translations_move_to_one_another_are_one_orbit():
     lattice = Lattice((4, 6), (1, 2))
     row = np.arange(4)
     assert lattice.orbits([row, row + 4, row + 8, row + 20]).tolist() == [0, 1, 0, 1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,10 +11,9 @@ from helpers.lint_runs import coll, comp
 from helpers.runs import EVERY_BLOCK, ONE_DIMENSION, SEVERAL_DIMENSIONS, Dimensions, ending_runs, make_run
 
 from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.run.critical_path import CriticalPath, critical_path, summarize_path
-from astra_tacos.run.outcome import RunOutcome
+from astra_tacos.run.critical_path import critical_path, summarize_path
 from astra_tacos.run.recording import record_run
-from astra_tacos.run.run import Run, RunInputs, read_run
+from astra_tacos.run.run import RunInputs, read_run
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.workload.generator.cost import Device
 from astra_tacos.workload.generator.directory import generate
@@ -28,12 +26,12 @@ BACKENDS: dict[str, tuple[Dimensions, ...]] = {
 }
 
 
-def path_of(run: Run, outcome: RunOutcome) -> CriticalPath:
+def path_of(run, outcome):
     return critical_path(record_run(run, outcome).after)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_the_path_has_no_gaps(backend: str, tmp_path: Path) -> None:
+def test_the_path_has_no_gaps(backend, tmp_path):
     for run in ending_runs(tmp_path, BACKENDS[backend], backend, 60):
         outcome = replay_run(run, backend)
         recording = record_run(run, outcome)
@@ -51,7 +49,7 @@ def test_the_path_has_no_gaps(backend: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_longer_node_of_the_path_ends_the_run_later(backend: str, tmp_path: Path) -> None:
+def test_a_longer_node_of_the_path_ends_the_run_later(backend, tmp_path):
     """For each computation on the path of training steps, and by all that was added.
 
     Under congestion this holds where one group has all ranks: else a delay may change who comes first to a link, and even end
@@ -79,7 +77,7 @@ def test_a_longer_node_of_the_path_ends_the_run_later(backend: str, tmp_path: Pa
             assert replay_run(longer, backend).end_ns == outcome.end_ns + more_ns
 
 
-def test_a_collective_counts_from_its_last_member(tmp_path: Path) -> None:
+def test_a_collective_counts_from_its_last_member(tmp_path):
     ranks = [[comp(0, us=us), coll(1, [0], size=3000), comp(2, [1], us=1)] for us in (2, 9, 4)]
     run = make_run(tmp_path, ranks)
     outcome = replay_run(run)
@@ -91,7 +89,7 @@ def test_a_collective_counts_from_its_last_member(tmp_path: Path) -> None:
     assert run.workload.kind[last].tolist() == [NodeType.COMM_COLL, NodeType.COMP]
 
 
-def test_a_message_in_a_queue_counts_from_what_it_queued_behind(tmp_path: Path) -> None:
+def test_a_message_in_a_queue_counts_from_what_it_queued_behind(tmp_path):
     """Rank 0's long message holds the only link to rank 1, on which one of rank 3, sent later, comes by."""
     ring = ("Ring", 4, 1.0, 10.0)
     ranks = "send 0 1 size=1<<24 | recv 0 0 size=1<<24; recv 1 3 tag=7 | comp 0 | comp 0 us=5; send 1 1 [0] tag=7"
@@ -103,7 +101,7 @@ def test_a_message_in_a_queue_counts_from_what_it_queued_behind(tmp_path: Path) 
     assert path.origin[0] == 0
 
 
-def test_a_damaged_recording_is_no_chain(tmp_path: Path) -> None:
+def test_a_damaged_recording_is_no_chain(tmp_path):
     run = make_run(tmp_path, "comp 0 us=1; comp 1 [0] us=2 | comp 0 us=1")
     replay = record_run(run, replay_run(run)).after
     for cause in ([1, 0, -1], [-1, -1, -1], [-1, 1, -1]):

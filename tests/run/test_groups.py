@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from helpers.lint_runs import coll
@@ -27,7 +25,7 @@ from astra_tacos.run.system import SystemConfig
 from astra_tacos.support.errors import ConfigError
 
 
-def test_group_of_a_name(tmp_path: Path) -> None:
+def test_group_of_a_name(tmp_path):
     names = ["", "0", "1", "01", "00", "-1", "tp", "2"]
     nodes = [coll(number, pg_name=name) for number, name in enumerate(names)] + [coll(len(names))]
     run = make_run(tmp_path, [nodes, nodes], groups="{'1': [1, 0], '2': [1]}")
@@ -46,14 +44,14 @@ def test_group_of_a_name(tmp_path: Path) -> None:
 
 
 @given(st.permutations(range(9)).flatmap(lambda ranks: st.integers(1, 9).map(lambda count: tuple(ranks[:count]))))
-def test_positions(members: tuple[int, ...]) -> None:
+def test_positions(members):
     ranks = np.array(members)
     assert sorted_position(members, ranks).tolist() == [sorted(members).index(rank) for rank in members]
     assert listed_position(members, ranks).tolist() == list(range(len(members)))
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from((ALL_RANKS, 1, 2)), st.integers(0, 3)), max_size=20))
-def test_plans(nodes: list[tuple[int, int, int]]) -> None:
+def test_plans(nodes):
     rank, group, pattern = np.array(nodes, np.int64).reshape(-1, 3).T
     plan, count = plan_numbers(rank, group, pattern)
     shared = [node for node in nodes if node[1] != ALL_RANKS]
@@ -63,7 +61,7 @@ def test_plans(nodes: list[tuple[int, int, int]]) -> None:
 
 
 @given(st.integers(0, 300), st.integers(1, 7), st.integers(2, 9), st.sampled_from(("all-reduce", "all-gather")))
-def test_chunks(size: int, splits: int, npus: int, pattern: str) -> None:
+def test_chunks(size, splits, npus, pattern):
     """Chunks of size // splits bytes until nothing is left; never less than a byte per NPU, but in an All-Gather."""
     system = SystemConfig("s.json", preferred_dataset_splits=splits)
     chunk, left, count = size // splits, size, 0

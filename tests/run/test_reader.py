@@ -24,34 +24,34 @@ from astra_tacos.run.trace.ranks import read_ranks
 from astra_tacos.run.trace.reader import read_names, read_trace, trace_files
 from astra_tacos.run.trace.scan import FREE_UNPACKED_BYTES, FileBytes, measure
 from astra_tacos.run.trace.schema import NodeType
-from astra_tacos.run.trace.trace import DANGLING, WORKLOAD_ATTRIBUTES, Trace
+from astra_tacos.run.trace.trace import DANGLING, WORKLOAD_ATTRIBUTES
 from astra_tacos.support.errors import ConfigError
 
 METADATA = b"\x07\x0a\x050.0.4"
 ID = st.one_of(st.integers(0, 20), st.integers(0, (1 << 64) - 1), st.integers((1 << 64) - 20, (1 << 64) - 1))
 
 
-def framed(*bodies: bytes) -> bytes:
+def framed(*bodies):
     return METADATA + b"".join(_VarintBytes(len(body)) + body for body in bodies)
 
 
-def message(*nodes: schema.Node) -> bytes:
+def message(*nodes):
     return framed(*(node.SerializeToString() for node in nodes))
 
 
-def read(directory: Path, data: bytes, **wanted: bool) -> Trace:
+def read(directory, data, **wanted):
     (directory / "t.0.et").write_bytes(data)
     return read_trace(directory / "t", **wanted)
 
 
-def refused(directory: Path, data: bytes) -> str:
+def refused(directory, data):
     """The one line."""
     text = refusal(read, directory, data)
     assert text.startswith(str(directory / "t.0.et"))
     return text.removeprefix(str(directory / "t.0.et: "))
 
 
-def file_bytes(data: bytes) -> FileBytes:
+def file_bytes(data):
     array = np.frombuffer(bytearray(data + bytes(_scan_kernels.PADDING)), np.uint8)
     return FileBytes(Path("t.0.et"), array, len(data), False)
 
@@ -59,7 +59,7 @@ def file_bytes(data: bytes) -> FileBytes:
 # ---- Recorded and made-up traces ----
 
 
-def check_folder(folder: Path) -> int:
+def check_folder(folder):
     """Every trace in a folder is read as protobuf reads it; how many there are."""
     prefixes = [path.with_name(path.name[: -len(".0.et")]) for path in folder.rglob("*.0.et")]
     for prefix in prefixes:
@@ -72,18 +72,18 @@ def check_folder(folder: Path) -> int:
 
 
 @pytest.mark.golden_cases("*")
-def test_recorded_runs_are_read_as_protobuf_reads_them(golden: Path, golden_case: str) -> None:
+def test_recorded_runs_are_read_as_protobuf_reads_them(golden, golden_case):
     assert check_folder(golden / golden_case)
 
 
-def test_inputs_of_others_are_read_as_protobuf_reads_them(astra_sim_inputs: Path) -> None:
+def test_inputs_of_others_are_read_as_protobuf_reads_them(astra_sim_inputs):
     assert check_folder(astra_sim_inputs)
     assert check_folder(astra_sim_inputs.parent / "stage_dense16")
 
 
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("kept", [0, 5000, 1 << 28])
-def test_threads_and_memory_make_no_difference(monkeypatch: pytest.MonkeyPatch, threads: int, kept: int) -> None:
+def test_threads_and_memory_make_no_difference(monkeypatch, threads, kept):
     """Ranks number their groups by themselves, and files may have to be loaded twice."""
     monkeypatch.setattr(ranks, "_KEPT_BYTES", kept)
     builders = [Builder(random.Random(seed), False) for seed in range(40)]
@@ -94,7 +94,7 @@ def test_threads_and_memory_make_no_difference(monkeypatch: pytest.MonkeyPatch, 
     assert_equal(found, expected)
 
 
-def test_columns_that_are_not_wanted_are_left_out(tmp_path: Path) -> None:
+def test_columns_that_are_not_wanted_are_left_out(tmp_path):
     node = schema.Node(id=3, type=NodeType.COMM_SEND)
     for name in ("comm_size", "comm_dst", "comm_src", "msg_chunk_idx", "num_ops"):
         node.attr.add(name=name, int32_val=len(name))
@@ -109,7 +109,7 @@ def test_columns_that_are_not_wanted_are_left_out(tmp_path: Path) -> None:
 # ---- What counts ----
 
 
-def test_what_is_no_utf_8_in_the_name_of_a_group_is_shown_somehow(tmp_path: Path) -> None:
+def test_what_is_no_utf_8_in_the_name_of_a_group_is_shown_somehow(tmp_path):
     """In C++, string and bytes are one type."""
     node = schema.Node(id=1, type=NodeType.COMM_COLL)
     node.attr.add(name="pg_name", bytes_val=b"a\xff")
@@ -118,7 +118,7 @@ def test_what_is_no_utf_8_in_the_name_of_a_group_is_shown_somehow(tmp_path: Path
     assert trace.workload.group_names == ("a\\xff",)
 
 
-def test_the_kernels_names_are_the_traces() -> None:
+def test_the_kernels_names_are_the_traces():
     names = _scan_kernels.ATTRIBUTES
     assert names[: len(WORKLOAD_ATTRIBUTES)] == WORKLOAD_ATTRIBUTES
     assert sorted(key for key in _scan_kernels._NAME_KEY.tolist() if key >= 0) == list(range(len(names)))
@@ -129,7 +129,7 @@ def test_the_kernels_names_are_the_traces() -> None:
 
 @examples(20)
 @given(st.lists(ID, min_size=1, max_size=40, unique=True), st.lists(ID, max_size=20), st.booleans(), ID, st.data())
-def test_ids_become_rows(ids: list[int], other: list[int], shift: bool, seed: int, data: st.DataObject) -> None:
+def test_ids_become_rows(ids, other, shift, seed, data):
     if shift:
         ids = [(ids[0] + place) % (1 << 64) for place in range(len(ids))]
     wanted = data.draw(st.lists(st.sampled_from(ids), max_size=40)) + other
@@ -141,7 +141,7 @@ def test_ids_become_rows(ids: list[int], other: list[int], shift: bool, seed: in
 
 @examples(20)
 @given(st.lists(ID, min_size=2, max_size=40), ID)
-def test_the_second_node_of_an_id_is_found(ids: list[int], seed: int) -> None:
+def test_the_second_node_of_an_id_is_found(ids, seed):
     expected = next((row for row, one in enumerate(ids) if one in ids[:row]), UNIQUE)
     assert ids_to_rows(np.array(ids, np.uint64).view(np.int64), np.empty(0, np.int64), 0, np.uint64(seed)) == expected
 
@@ -149,7 +149,7 @@ def test_the_second_node_of_an_id_is_found(ids: list[int], seed: int) -> None:
 # ---- Names ----
 
 
-def test_names_are_read_in_any_order(tmp_path: Path) -> None:
+def test_names_are_read_in_any_order(tmp_path):
     for rank in range(3):
         nodes = [schema.Node(id=10 - number, name=f"node {rank} {number} ü") for number in range(4)]
         (tmp_path / f"t.{rank}.et").write_bytes(message(*nodes))
@@ -165,7 +165,7 @@ def test_names_are_read_in_any_order(tmp_path: Path) -> None:
 # ---- Files that are missing, cut off, compressed, empty, or made to do harm ----
 
 
-def test_missing_ranks(tmp_path: Path) -> None:
+def test_missing_ranks(tmp_path):
     with pytest.raises(ConfigError, match=r"none\.0\.et: no such file"):
         read_trace(tmp_path / "none")
     for name in ("gap", "g[a]p"):
@@ -212,17 +212,17 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("data", "expected"), REFUSALS, ids=range(len(REFUSALS)))
-def test_a_bad_file_gets_one_line_with_file_and_offset(tmp_path: Path, data: bytes, expected: str) -> None:
+def test_a_bad_file_gets_one_line_with_file_and_offset(tmp_path, data, expected):
     assert expected in refused(tmp_path, data)
 
 
-def test_compressed_files_are_read(tmp_path: Path) -> None:
+def test_compressed_files_are_read(tmp_path):
     expected = read(tmp_path, GOOD)
     assert_equal(read(tmp_path, gzip.compress(GOOD)), expected)
     assert_equal(read(tmp_path, gzip.compress(GOOD[:5]) + gzip.compress(GOOD[5:]) + bytes(7)), expected)
 
 
-def test_a_bomb_is_not_unpacked(tmp_path: Path) -> None:
+def test_a_bomb_is_not_unpacked(tmp_path):
     data = gzip.compress(bytes(FREE_UNPACKED_BYTES + 1))
     assert (
         refused(tmp_path, data) == f"{len(data)} bytes that unpack to more than {FREE_UNPACKED_BYTES}, expected a trace, of less"
@@ -230,14 +230,14 @@ def test_a_bomb_is_not_unpacked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("size", "ids"), {0: 1, 2: 128, 3: 128**2}.items())
-def test_no_room_is_made_for_nodes_that_cannot_have_ids_of_their_own(size: int, ids: int) -> None:
+def test_no_room_is_made_for_nodes_that_cannot_have_ids_of_their_own(size, ids):
     body = b"" if size == 0 else b"\x08" + b"\x80" * (size - 2) + b"\x01"
     extent = measure(file_bytes(framed(*[body] * (ids + 1000))))
     assert extent.num_nodes == ids + 1
     assert extent.size == len(framed(*[body] * (ids + 1)))
 
 
-def test_a_file_that_changes_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_changes_while_it_is_read(monkeypatch):
     monkeypatch.setattr(ranks, "_KEPT_BYTES", 0)
     small, large = schema.Node(id=1), schema.Node(id=2, data_deps=[1, 2], ctrl_deps=[1, 2])
     for before, after in (
@@ -250,8 +250,8 @@ def test_a_file_that_changes_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -
             read_ranks("t", [lambda loads=loads: file_bytes(next(loads))] * 2, threads=1, chunks=True, workload=False)
 
 
-def test_no_memory_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def none(*_: object, **__: object) -> None:
+def test_no_memory_is_one_line(tmp_path, monkeypatch):
+    def none(*_, **__):
         raise MemoryError
 
     monkeypatch.setattr(ranks, "room_for", none)

@@ -14,7 +14,6 @@ import random
 import sys
 import tarfile
 import time
-from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -30,7 +29,6 @@ from hypothesis import strategies as st
 
 from astra_tacos.run.trace.ranks import read_ranks
 from astra_tacos.run.trace.scan import FileBytes, find
-from astra_tacos.run.trace.trace import Trace
 from astra_tacos.support.errors import ConfigError
 
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "400"))
@@ -40,7 +38,7 @@ PADDING = 16
 SEED = st.integers(0, (1 << 48) - 1)
 
 
-def in_memory(data: bytes, beyond: int) -> FileBytes:
+def in_memory(data, beyond):
     """What lies behind the data is one byte again and again: it must not matter which. What lies behind that cannot be read."""
     size = len(data) + PADDING
     pages = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
@@ -52,11 +50,11 @@ def in_memory(data: bytes, beyond: int) -> FileBytes:
     return FileBytes(Path("fuzz.0.et"), array, len(data), False)
 
 
-def read(data: bytes, beyond: int = 0) -> Trace:
+def read(data, beyond=0):
     return read_ranks("fuzz", [lambda: in_memory(data, beyond)], threads=1, chunks=True, workload=True)
 
 
-def check(data: bytes) -> bool:
+def check(data):
     """Both read the same, or both refuse, at the same message; whether they read it."""
     if not data:
         return False
@@ -85,19 +83,19 @@ def check(data: bytes) -> bool:
 
 
 @cache
-def bodies_of_recorded_runs() -> list[list[bytes]]:
+def bodies_of_recorded_runs():
     """Messages of some files of recorded ASTRA-sim runs, one list a file."""
     with tarfile.open(ARCHIVE) as archive:
         names = [name for name in archive.getnames() if name.endswith(".0.et")]
         return [bodies(archive.extractfile(name).read())[:40] for name in names]
 
 
-def one_built(source: random.Random) -> bytes:
+def one_built(source):
     builder = Builder(source, source.randrange(3) == 0)
     return builder.framed(builder.messages())
 
 
-def one_mutated(source: random.Random) -> bytes:
+def one_mutated(source):
     """A file with changed bytes, or with changed messages whose lengths are right."""
     builder = Builder(source, False)
     messages = builder.messages() if source.randrange(2) else list(source.choice(bodies_of_recorded_runs()))
@@ -110,27 +108,27 @@ def one_mutated(source: random.Random) -> bytes:
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(SEED)
-def test_every_encoding_is_read_as_protobuf_reads_it(seed: int) -> None:
+def test_every_encoding_is_read_as_protobuf_reads_it(seed):
     check(one_built(random.Random(seed)))
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(SEED)
-def test_changed_bytes_are_read_or_refused_as_protobuf_does(seed: int) -> None:
+def test_changed_bytes_are_read_or_refused_as_protobuf_does(seed):
     check(one_mutated(random.Random(seed)))
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(st.binary(max_size=80))
-def test_any_bytes_are_read_or_refused_as_protobuf_does(data: bytes) -> None:
+def test_any_bytes_are_read_or_refused_as_protobuf_does(data):
     check(data)
     check(b"\0" + bytes([len(data)]) + data)
 
 
-def test_what_is_made_up_is_read_often_enough() -> None:
+def test_what_is_made_up_is_read_often_enough():
     """Files that are all refused, or all read, would test nothing."""
 
-    def share(files: Iterable[bytes]) -> float:
+    def share(files):
         return float(np.mean([check(data) for data in files]))
 
     assert 0.5 < share(one_built(random.Random(seed)) for seed in range(300)) < 0.95
@@ -138,7 +136,7 @@ def test_what_is_made_up_is_read_often_enough() -> None:
 
 
 @pytest.mark.skipif(not SECONDS, reason="set FUZZ_SECONDS, or run `make fuzz`")
-def test_for_long() -> None:
+def test_for_long():
     begin, first, count = time.monotonic(), random.SystemRandom().getrandbits(48), 0
     while time.monotonic() - begin < SECONDS:
         seed = first + count

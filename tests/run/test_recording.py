@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields, is_dataclass, replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from helpers.runs import ONE_DIMENSION, SEVERAL_DIMENSIONS, ending_runs, load_run, make_run
 
 from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.run.outcome import RunOutcome
-from astra_tacos.run.recording import FORMAT, KINDS, Recording, load_recording, record_run, save_recording
-from astra_tacos.run.run import Run
+from astra_tacos.run.recording import FORMAT, KINDS, load_recording, record_run, save_recording
 from astra_tacos.support.errors import ConfigError
 
 AWARE, UNAWARE = "congestion-aware", "congestion-unaware"
 
 
-def equal(one: Any, other: Any) -> bool:
+def equal(one, other):
     if is_dataclass(one):
         return all(equal(getattr(one, field.name), getattr(other, field.name)) for field in fields(one))
     if isinstance(one, np.ndarray):
@@ -28,7 +24,7 @@ def equal(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def small_run(folder: Path) -> Run:
+def small_run(folder):
     ranks = """comp 0 us=3; coll 1 [0] size=4096 group=1; send 2 2 [1]; comp 3 [0] us=1 is_cpu_op=True |
         comp 0 us=2; coll 1 [0] size=4096 group=1 |
         recv 7 0; coll 9 [7] size=1024 group=2 |
@@ -36,14 +32,14 @@ def small_run(folder: Path) -> Run:
     return make_run(folder, ranks, groups="{'1': [0, 1], '2': [2, 3]}")
 
 
-def recorded(folder: Path, backend: str = AWARE) -> tuple[Run, RunOutcome, Recording]:
+def recorded(folder, backend=AWARE):
     run = small_run(folder)
     outcome = replay_run(run, backend, route_loads=True)
     return run, outcome, record_run(run, outcome)
 
 
 @pytest.mark.parametrize("backend", [AWARE, UNAWARE])
-def test_what_was_seen_comes_back(tmp_path: Path, backend: str) -> None:
+def test_what_was_seen_comes_back(tmp_path, backend):
     run, outcome, recording = recorded(tmp_path, backend)
     save_recording(recording, tmp_path / "replay.npz")
     back = load_recording(tmp_path / "replay.npz")
@@ -75,7 +71,7 @@ def test_what_was_seen_comes_back(tmp_path: Path, backend: str) -> None:
     assert run.workload.node_id.tolist() == back.nodes.node_id.tolist()
 
 
-def test_the_same_recording_has_the_same_bytes(tmp_path: Path) -> None:
+def test_the_same_recording_has_the_same_bytes(tmp_path):
     for number in range(2):
         _, _, recording = recorded(tmp_path / str(number))
         save_recording(recording, tmp_path / f"{number}.npz")
@@ -83,7 +79,7 @@ def test_the_same_recording_has_the_same_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("backend", [AWARE, UNAWARE])
-def test_random_runs_come_back(tmp_path: Path, backend: str) -> None:
+def test_random_runs_come_back(tmp_path, backend):
     for run in ending_runs(tmp_path, ONE_DIMENSION + SEVERAL_DIMENSIONS, backend, 12):
         recording = record_run(run, replay_run(run, backend, route_loads=True))
         save_recording(recording, tmp_path / "replay.npz")
@@ -91,7 +87,7 @@ def test_random_runs_come_back(tmp_path: Path, backend: str) -> None:
 
 
 @pytest.mark.golden_cases("e2e_*")
-def test_recorded_runs(golden: Path, golden_case: str) -> None:
+def test_recorded_runs(golden, golden_case):
     expected = json.loads((golden / golden_case / "expected.json").read_text())
     run = load_run(golden / golden_case)
     recording = record_run(run, replay_run(run, expected["backend"].replace("_", "-"), route_loads=True))
@@ -99,13 +95,13 @@ def test_recorded_runs(golden: Path, golden_case: str) -> None:
     assert recording.after.exposed_comm_ns.tolist() == expected["exposed_comm_ns"]
 
 
-def damaged(path: Path, **changes: Any) -> None:
+def damaged(path, **changes):
     with np.load(path) as archive:
         arrays = {name: archive[name] for name in archive.files}
     np.savez_compressed(path, **(arrays | changes))
 
 
-def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_recording_is_refused(tmp_path):
     path = tmp_path / "replay.npz"
     with pytest.raises(ConfigError, match=r"replay\.npz: cannot be read"):
         load_recording(path)
@@ -114,7 +110,7 @@ def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
         load_recording(path)
     _, _, recording = recorded(tmp_path)
 
-    def refused(match: str, **changes: Any) -> None:
+    def refused(match, **changes):
         save_recording(recording, path)
         damaged(path, **changes)
         with pytest.raises(ConfigError, match=match):
@@ -136,7 +132,7 @@ def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
         load_recording(path)
 
 
-def test_classes_come_back_with_the_ranks_that_they_stand_for(tmp_path: Path) -> None:
+def test_classes_come_back_with_the_ranks_that_they_stand_for(tmp_path):
     nodes = replace(recorded(tmp_path)[2].nodes, owners=(0, 5, 9, 12), num_alike=4)
     recording = replace(recorded(tmp_path)[2], nodes=nodes, num_npus=16)
     save_recording(recording, tmp_path / "replay.npz")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 from helpers.damage import refusal
@@ -12,25 +10,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.run.groups import group_id, read_communicator_groups
-from astra_tacos.run.system import KINDS, READ_KEYS, RemoteMemory, SystemConfig, read_remote_memory, read_system
+from astra_tacos.run.system import KINDS, READ_KEYS, SystemConfig, read_remote_memory, read_system
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.text_files import read_json_object
 
 
-def read(tmp_path: Path, text: str) -> SystemConfig:
+def read(tmp_path, text):
     path = tmp_path / "system.json"
     path.write_text(text)
     return read_system(path, tmp_path)
 
 
-def test_defaults_are_astra_sims(tmp_path: Path) -> None:
+def test_defaults_are_astra_sims(tmp_path):
     system = read(tmp_path, "{}")
     assert system == SystemConfig(str(tmp_path / "system.json"))
     assert (system.endpoint_delay_ns, system.local_reduction_delay_ns, system.active_chunks_per_dimension) == (10, 1, 1)
     assert system.preferred_dataset_splits is None and not system.roofline_enabled
 
 
-def test_reads_every_key(tmp_path: Path) -> None:
+def test_reads_every_key(tmp_path):
     (tmp_path / "per_node.yml").write_text("3: collective/a\n7: collective/b\n")
     text = """
         {"scheduling-policy": "EXPLICIT", "collective-optimization": "localBWAware", "local-reduction-delay": 2,
@@ -92,12 +90,12 @@ BAD = [
 
 
 @pytest.mark.parametrize(("text", "message"), BAD)
-def test_bad_systems_get_one_line(tmp_path: Path, text: str, message: str) -> None:
+def test_bad_systems_get_one_line(tmp_path, text, message):
     said = refusal(read, tmp_path, text)
     assert message in said and said.startswith(str(tmp_path))
 
 
-def test_paths_of_per_node_files_start_where_astra_sim_does(tmp_path: Path) -> None:
+def test_paths_of_per_node_files_start_where_astra_sim_does(tmp_path):
     (tmp_path / "config").mkdir()
     (tmp_path / "per_node.yml").write_text("3: collective/a\n")
     path = tmp_path / "config/system.json"
@@ -107,7 +105,7 @@ def test_paths_of_per_node_files_start_where_astra_sim_does(tmp_path: Path) -> N
         read_system(path, tmp_path / "config")
 
 
-def test_a_per_node_file_beside_the_system_says_where_to_start(tmp_path: Path) -> None:
+def test_a_per_node_file_beside_the_system_says_where_to_start(tmp_path):
     (tmp_path / "per_node.yml").write_text("3: collective/a\n")
     path = tmp_path / "system.json"
     path.write_text('{"per-node-custom-implementation": "per_node.yml"}')
@@ -125,14 +123,14 @@ PER_NODE_BAD = {
 
 
 @pytest.mark.parametrize(("text", "message"), PER_NODE_BAD.items())
-def test_bad_per_node_files(tmp_path: Path, text: str, message: str) -> None:
+def test_bad_per_node_files(tmp_path, text, message):
     (tmp_path / "p.yml").write_text(text)
     said = refusal(read, tmp_path, '{"per-node-custom-implementation": "p.yml"}')
     assert message in said and said.startswith(str(tmp_path / "p.yml"))
 
 
 @given(st.binary(max_size=64))
-def test_any_bytes_are_an_object_or_one_line(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+def test_any_bytes_are_an_object_or_one_line(tmp_path_factory, data):
     path = tmp_path_factory.getbasetemp() / "fuzz.json"
     path.write_bytes(data)
     try:
@@ -149,7 +147,7 @@ json_values = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(READ_KEYS), json_values, max_size=4))
-def test_any_values_are_read_or_get_one_line(tmp_path_factory: pytest.TempPathFactory, document: dict[str, Any]) -> None:
+def test_any_values_are_read_or_get_one_line(tmp_path_factory, document):
     path = tmp_path_factory.getbasetemp() / "fuzz_system.json"
     path.write_text(json.dumps(document))
     try:
@@ -158,12 +156,12 @@ def test_any_values_are_read_or_get_one_line(tmp_path_factory: pytest.TempPathFa
         assert "\n" not in str(error)
 
 
-def test_systems_that_ship_with_astra_sim(astra_sim_inputs: Path) -> None:
+def test_systems_that_ship_with_astra_sim(astra_sim_inputs):
     for path in sorted((astra_sim_inputs / "system").glob("*.json")):
         assert read_system(path).preferred_dataset_splits in (1, 4)
 
 
-def test_members_keep_their_order(tmp_path: Path) -> None:
+def test_members_keep_their_order(tmp_path):
     path = tmp_path / "groups.json"
     path.write_text('{"2": [3, 1], "10": [0], "7": []}')
     groups = read_communicator_groups(path)
@@ -187,31 +185,31 @@ BAD_GROUPS = {
 
 
 @pytest.mark.parametrize(("text", "message"), BAD_GROUPS.items())
-def test_bad_groups_get_one_line(tmp_path: Path, text: str, message: str) -> None:
+def test_bad_groups_get_one_line(tmp_path, text, message):
     path = tmp_path / "groups.json"
     path.write_text(text)
     said = refusal(read_communicator_groups, path)
     assert message in said and said.startswith(f"{path}: ")
 
 
-def test_group_names() -> None:
+def test_group_names():
     assert [group_id(name) for name in ("1", "007", "2147483647")] == [1, 7, 2147483647]
     assert [group_id(name) for name in ("", "0", "-1", "+1", " 1", "1 ", "1a", "1e3", "٣", "9" * 5000)] == [None] * 10
 
 
-def read_memory(tmp_path: Path, text: str) -> RemoteMemory:
+def read_memory(tmp_path, text):
     path = tmp_path / "memory.json"
     path.write_text(text)
     return read_remote_memory(path)
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_kinds(tmp_path: Path, name: str) -> None:
+def test_kinds(tmp_path, name):
     memory = read_memory(tmp_path, json.dumps({"memory-type": name}))
     assert (memory.kind, memory.latency_ns, memory.bytes_per_ns) == (KINDS[name], 0, 0)
 
 
-def test_numbers_are_cut_off_as_astra_sim_does(tmp_path: Path) -> None:
+def test_numbers_are_cut_off_as_astra_sim_does(tmp_path):
     text = """{"memory-type": "PER_NODE_MEMORY_EXPANSION", "remote-mem-latency": 100.9, "remote-mem-bw": 50.5,
         "num-nodes": 2, "num-npus-per-node": 8, "more": "is ignored"}"""
     memory = read_memory(tmp_path, text)
@@ -230,5 +228,5 @@ BAD_MEMORIES = {
 
 
 @pytest.mark.parametrize(("text", "message"), BAD_MEMORIES.items())
-def test_bad_files_get_one_line(tmp_path: Path, text: str, message: str) -> None:
+def test_bad_files_get_one_line(tmp_path, text, message):
     assert message in refusal(read_memory, tmp_path, text)

@@ -8,7 +8,6 @@ import textwrap
 from pathlib import Path
 
 import numpy as np
-import pytest
 from google.protobuf.internal.encoder import _VarintBytes
 from helpers.examples import examples
 from hypothesis import given
@@ -22,13 +21,13 @@ INT64 = st.integers(0, (1 << 63) - 1)
 LISTS = st.lists(st.lists(st.integers(-(1 << 31), (1 << 31) - 1), max_size=300), min_size=3, max_size=3)
 
 
-def message(item) -> bytes:
+def message(item):
     data = item.SerializeToString()
     return _VarintBytes(len(data)) + data
 
 
 @st.composite
-def nodes(draw: st.DrawFn) -> list[dict]:
+def nodes(draw):
     count = draw(st.integers(1, 6))
     return [
         {
@@ -47,25 +46,25 @@ def nodes(draw: st.DrawFn) -> list[dict]:
     ]
 
 
-def first(lists: list[list]) -> np.ndarray:
+def first(lists):
     return np.concatenate(([0], np.cumsum([len(entry) for entry in lists]))).astype(np.int64)
 
 
-def flat(lists: list[list], dtype: type = np.int64) -> np.ndarray:
+def flat(lists, dtype=np.int64):
     return np.array([value for entry in lists for value in entry], dtype)
 
 
-def as_stored(name: str, value: int) -> int:
+def as_stored(name, value):
     return value % {"bool": 2, "int32_list": 3}.get(ATTRIBUTE_FIELDS[name], 1 << 62)
 
 
-def as_field(name: str, value: int) -> int | str:
+def as_field(name, value):
     return str(value) if ATTRIBUTE_FIELDS[name] == "string" else value
 
 
 @examples(20)
 @given(nodes(), LISTS)
-def test_encoding_is_protobufs_own(rows: list[dict], lists: list[list[int]]) -> None:
+def test_encoding_is_protobufs_own(rows, lists):
     names = ("send_", "something longer_", "n" * 3000)
     attributes = [[(name, as_stored(name, value)) for name, value in row["attributes"]] for row in rows]
     table = NodeTable(
@@ -100,7 +99,7 @@ def test_encoding_is_protobufs_own(rows: list[dict], lists: list[list[int]]) -> 
     assert encode_trace(table, 0, len(rows)) == expected
 
 
-def write_rank(path: Path, *rows) -> None:
+def write_rank(path, *rows):
     path.write_bytes(message(schema.GlobalMetadata(version="0.0.4")) + b"".join(message(row) for row in rows))
 
 
@@ -136,7 +135,7 @@ STAND_IN = """
 """
 
 
-def test_lives_beside_an_installed_chakra_package(tmp_path: Path) -> None:
+def test_lives_beside_an_installed_chakra_package(tmp_path):
     """A stand-in registers MLCommons' names in protobuf's default pool; then its classes read, and both work."""
     write_rank(tmp_path / "t.0.et", schema.Node(id=8))
     run = subprocess.run(
@@ -145,16 +144,16 @@ def test_lives_beside_an_installed_chakra_package(tmp_path: Path) -> None:
     assert run.returncode == 0, run.stderr
 
 
-def test_own_schema_without_the_chakra_package(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_own_schema_without_the_chakra_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "chakra", None)
     assert schema_module() is schema
 
 
-def test_enums_are_the_schemas() -> None:
+def test_enums_are_the_schemas():
     assert {kind.name + "_NODE": int(kind) for kind in NodeType} == dict(schema.NodeType.items())
 
 
-def test_generated_module_matches_the_proto(tmp_path: Path) -> None:
+def test_generated_module_matches_the_proto(tmp_path):
     """Every message and field that the .proto states is in the generated module, with its number."""
     text = (Path(__file__).parents[2] / "third_party/chakra_et/et_schema.proto").read_text()
     stated, current = set(), ""

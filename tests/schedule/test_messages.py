@@ -5,10 +5,8 @@ from __future__ import annotations
 import csv
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
-import pytest
 from helpers.examples import examples, refused
 from helpers.messages import grouped_schedules, one_shot, summed_schedules
 from helpers.naive_schedule import computes_collective, naive_dependencies, naive_times, sums_up, value_time
@@ -20,7 +18,6 @@ from hypothesis import strategies as st
 from astra_tacos.bounds.certificate import certify
 from astra_tacos.export.chakra import export_chakra, schedule_trace
 from astra_tacos.export.chrome_trace import EXPORTER as TIMELINE
-from astra_tacos.export.exporter import Exporter
 from astra_tacos.export.msccl_xml import export_msccl_xml, why_no_msccl_xml
 from astra_tacos.export.send_rows import EXPORTER as ROWS
 from astra_tacos.replayer.schedule_replay import replay_schedule
@@ -28,7 +25,6 @@ from astra_tacos.report.arrivals import arrivals
 from astra_tacos.report.html.synthesis_data import collect
 from astra_tacos.report.links_over_time import bars_of, link_rows, sends_of_chunk
 from astra_tacos.run.trace.reader import read_trace
-from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.storage import load_schedule, save_schedule
 from astra_tacos.verifier.program import verify_msccl_xml, verify_trace
 from astra_tacos.verifier.schedule_oracle import verify
@@ -39,7 +35,7 @@ ANY = st.one_of(GROUPED, summed_schedules())
 
 @examples(20)
 @given(ANY)
-def test_times_are_those_of_the_slow_twin(of: Schedule) -> None:
+def test_times_are_those_of_the_slow_twin(of):
     check(of)
     start, end = naive_times(of, naive_dependencies(of) if of.sums is None else [])
     assert (of.start_ns.tolist(), of.end_ns.tolist()) == (start, end)
@@ -49,7 +45,7 @@ def test_times_are_those_of_the_slow_twin(of: Schedule) -> None:
 
 @examples(20)
 @given(of=ANY, link_order=st.sampled_from((None, "serial", "tokens")))
-def test_traces_are_proven_alone(tmp_path_factory: pytest.TempPathFactory, of: Schedule, link_order) -> None:
+def test_traces_are_proven_alone(tmp_path_factory, of, link_order):
     prefix = tmp_path_factory.mktemp("et") / "a"
     export_chakra(of, prefix, link_order)
     trace = read_trace(prefix)
@@ -63,7 +59,7 @@ def test_traces_are_proven_alone(tmp_path_factory: pytest.TempPathFactory, of: S
 
 @examples(20)
 @given(of=ANY)
-def test_programs_for_gpus_are_proven_or_refused(tmp_path_factory: pytest.TempPathFactory, of: Schedule) -> None:
+def test_programs_for_gpus_are_proven_or_refused(tmp_path_factory, of):
     path = tmp_path_factory.mktemp("xml") / "a.xml"
     if why_no_msccl_xml(of) is not None:
         with refused("MSCCL XML"):
@@ -76,7 +72,7 @@ def test_programs_for_gpus_are_proven_or_refused(tmp_path_factory: pytest.TempPa
     assert verdict.unchecked is None
 
 
-def test_neighbouring_chunks_of_a_message_are_one_step(tmp_path: Path) -> None:
+def test_neighbouring_chunks_of_a_message_are_one_step(tmp_path):
     of = schedule(topology("Switch 8"), "all-gather", 1 << 20, 1, synthesizer="halving-doubling")
     export_msccl_xml(of, tmp_path / "a.xml")
     text = (tmp_path / "a.xml").read_text()
@@ -86,13 +82,13 @@ def test_neighbouring_chunks_of_a_message_are_one_step(tmp_path: Path) -> None:
     assert verify_msccl_xml(tmp_path / "a.xml").proven
 
 
-def write(exporter: Exporter, of: Schedule, path: Path) -> Path:
+def write(exporter, of, path):
     exporter.write(of, path)
     return path
 
 
 @given(of=ANY)
-def test_tables_and_timelines(tmp_path_factory: pytest.TempPathFactory, of: Schedule) -> None:
+def test_tables_and_timelines(tmp_path_factory, of):
     folder = tmp_path_factory.mktemp("out")
     rows = list(csv.DictReader(write(ROWS, of, folder / "a.csv").open()))
     assert [int(row["message"]) for row in rows] == of.message_of.tolist()
@@ -113,7 +109,7 @@ def test_tables_and_timelines(tmp_path_factory: pytest.TempPathFactory, of: Sche
 
 @examples(20)
 @given(of=summed_schedules())
-def test_a_chunk_has_arrived_when_its_sum_has(of: Schedule) -> None:
+def test_a_chunk_has_arrived_when_its_sum_has(of):
     usable = {row: int(of.end_ns[row]) for row in of.message_row.tolist()}
     found = arrivals(of)
     needing = range(of.topology.num_npus) if of.collective.gathers else set(of.collective.chunk_owner.tolist())
@@ -127,7 +123,7 @@ def test_a_chunk_has_arrived_when_its_sum_has(of: Schedule) -> None:
 
 @examples(20)
 @given(of=ANY, data=st.data())
-def test_the_tree_of_a_chunk_says_what_passes_on_what(of: Schedule, data: st.DataObject) -> None:
+def test_the_tree_of_a_chunk_says_what_passes_on_what(of, data):
     chunk = data.draw(st.integers(0, of.collective.num_chunks - 1))
     found = sends_of_chunk(of, link_rows(of.topology, with_down_links=False), chunk)
     own = np.flatnonzero(of.chunk == chunk)
@@ -143,7 +139,7 @@ def test_the_tree_of_a_chunk_says_what_passes_on_what(of: Schedule, data: st.Dat
 
 @examples(20)
 @given(of=ANY)
-def test_what_is_stored_is_read_again(tmp_path_factory: pytest.TempPathFactory, of: Schedule) -> None:
+def test_what_is_stored_is_read_again(tmp_path_factory, of):
     path = tmp_path_factory.mktemp("npz") / "a.npz"
     save_schedule(of, path)
     read = load_schedule(path)
@@ -154,7 +150,7 @@ def test_what_is_stored_is_read_again(tmp_path_factory: pytest.TempPathFactory, 
 
 @examples(20)
 @given(of=GROUPED, data=st.data())
-def test_a_message_that_leaves_before_its_chunks_are_there_is_objected_to(of: Schedule, data: st.DataObject) -> None:
+def test_a_message_that_leaves_before_its_chunks_are_there_is_objected_to(of, data):
     awaited = naive_dependencies(of)
     waiting = [row for row in of.message_row.tolist() if any(awaited[row:][: int((of.message_of == of.message_of[row]).sum())])]
     if not waiting:
@@ -172,7 +168,7 @@ def test_a_message_that_leaves_before_its_chunks_are_there_is_objected_to(of: Sc
 
 @examples(20)
 @given(of=summed_schedules(), data=st.data())
-def test_sums_that_are_not_what_they_seem_are_objected_to(of: Schedule, data: st.DataObject) -> None:
+def test_sums_that_are_not_what_they_seem_are_objected_to(of, data):
     sums = of.sums
     match data.draw(st.sampled_from(("part", "early", "lost", "whose"))):
         case "part":  # one contribution twice, another one not at all
@@ -214,7 +210,7 @@ def test_sums_that_are_not_what_they_seem_are_objected_to(of: Schedule, data: st
 # ---- Traces that are changed
 
 
-def with_entry(trace, name: str, at: int, value: int):
+def with_entry(trace, name, at, value):
     lists = getattr(trace.chunks, name)
     entry = lists.entry.copy()
     entry[at] = value
@@ -223,7 +219,7 @@ def with_entry(trace, name: str, at: int, value: int):
 
 @examples(20)
 @given(of=ANY, data=st.data())
-def test_a_trace_with_other_chunks_or_places_is_not_proven(of: Schedule, data: st.DataObject) -> None:
+def test_a_trace_with_other_chunks_or_places_is_not_proven(of, data):
     trace = schedule_trace(of, "x")
     name = "chunk_lists" if of.sums is None else "place_lists"
     lists = getattr(trace.chunks, name)
@@ -247,7 +243,7 @@ def test_a_trace_with_other_chunks_or_places_is_not_proven(of: Schedule, data: s
 
 @examples(20)
 @given(of=ANY, data=st.data())
-def test_a_trace_without_a_list_or_with_another_size_is_not_proven(of: Schedule, data: st.DataObject) -> None:
+def test_a_trace_without_a_list_or_with_another_size_is_not_proven(of, data):
     trace = schedule_trace(of, "x")
     name = "chunk_lists" if of.sums is None else "place_lists"
     lists = getattr(trace.chunks, name)
@@ -268,7 +264,7 @@ def test_a_trace_without_a_list_or_with_another_size_is_not_proven(of: Schedule,
     assert not verdict.proven or of.num_messages == 1
 
 
-def test_one_shot_is_one_latency_and_one_addition() -> None:
+def test_one_shot_is_one_latency_and_one_addition():
     of = one_shot(topology("FullyConnected 4"), 1 << 10)
     assert verify(of) == () and len(of.additions) == 16
     assert of.collective_time_ns < 520

@@ -48,28 +48,28 @@ DIRECT = ("Ring", "FullyConnected")
 """Meshes carry messages one way at a time in parts, and come within 2%."""
 
 
-def configured(network: NetworkConfig, **settings: int) -> NetworkConfig:
+def configured(network, **settings):
     return replace(network, ns3=Ns3Config(**settings))
 
 
-def replayed_ns(made: object, network: NetworkConfig) -> int:
+def replayed_ns(made, network):
     return replay_trace(schedule_trace(made, "x"), network, "packet").collective_time_ns  # type: ignore[arg-type]
 
 
 @with_records
 @pytest.mark.parametrize("name, within", SERIALISED.items())
-def test_recorded_runs_take_what_messages_take_on_the_view(name: str, within: float) -> None:
+def test_recorded_runs_take_what_messages_take_on_the_view(name, within):
     """Its links, held for each message, on the model without queues: about what ns-3 printed."""
     assert 1 / within < share_of_recorded(name) < within
 
 
 @with_records
-def test_messages_that_meet_in_ports_take_longer_than_on_the_view() -> None:
+def test_messages_that_meet_in_ports_take_longer_than_on_the_view():
     """The prediction is a bound there; replays of every packet are exact."""
     assert share_of_recorded(MEETING) < 1 / THROUGH_SWITCHES
 
 
-def share_of_recorded(name: str) -> float:
+def share_of_recorded(name):
     """What a recorded run takes on the view, by what ns-3 printed."""
     folder = RECORDED / name
     workload = next(folder.glob("workload/*.0.et")).with_suffix("").with_suffix("")
@@ -89,9 +89,7 @@ def share_of_recorded(name: str) -> float:
     collective=st.sampled_from(("all-reduce", "all-gather", "all-to-all")),
     size=st.sampled_from((1 << 20, 3_000_001)),
 )
-def test_direct_networks_take_what_is_predicted(
-    blocks: list[tuple[str, int]], bandwidth: float, latency: float, payload: int, collective: str, size: int
-) -> None:
+def test_direct_networks_take_what_is_predicted(blocks, bandwidth, latency, payload, collective, size):
     network = configured(config(*((block, count, bandwidth, latency) for block, count in blocks)), payload_bytes=payload)
     made = schedule(build_topology(network), collective, size, link_model="blocking")
     predicted, taken = packet_time_ns(made, network.ns3), replayed_ns(made, network)
@@ -101,7 +99,7 @@ def test_direct_networks_take_what_is_predicted(
 @pytest.mark.parametrize("block", ["FullyConnected", "Switch"])
 @pytest.mark.parametrize("has_window", [0, 1])
 @pytest.mark.parametrize("size", [1, 1000, 40_001, 1 << 20])
-def test_a_message_alone_takes_exactly_what_is_predicted(block: str, has_window: int, size: int) -> None:
+def test_a_message_alone_takes_exactly_what_is_predicted(block, has_window, size):
     network = configured(config((block, 2, 50.0, 500.0)), has_window=has_window)
     topology = build_topology(network)
     made = schedule(topology, "broadcast", size, root=0, link_model="blocking", synthesizer="tacos")
@@ -110,21 +108,21 @@ def test_a_message_alone_takes_exactly_what_is_predicted(block: str, has_window:
     assert alone == replayed_ns(made, network) == packet_time_ns(made, network.ns3)
 
 
-def test_a_small_window_waits_for_acknowledgements() -> None:
+def test_a_small_window_waits_for_acknowledgements():
     """Of 4,096 bytes in flight and a long way there, every round trip brings few packets."""
     network = configured(config("FullyConnected 2 400 1000"), payload_bytes=4096)
     made = schedule(build_topology(network), "broadcast", 1 << 20, root=0, link_model="blocking")
     assert packet_time_ns(made, network.ns3) == pytest.approx(replayed_ns(made, network), rel=0.01)
 
 
-def test_rounds_through_switches_take_what_is_predicted() -> None:
+def test_rounds_through_switches_take_what_is_predicted():
     """Where every NPU receives from one other at a time, within 3%."""
     network = config("Switch 6, Switch 2 25")
     made = schedule(build_topology(network), size=1 << 20, link_model="blocking", synthesizer="symmetric")
     assert packet_time_ns(made, network.ns3) == pytest.approx(replayed_ns(made, network), rel=0.03)
 
 
-def test_a_schedule_of_the_view_is_one_of_the_network() -> None:
+def test_a_schedule_of_the_view_is_one_of_the_network():
     network = config("Ring 4, Switch 2 25 700")
     topology = build_topology(network)
     view = packet_view(topology, network.ns3)
@@ -135,7 +133,7 @@ def test_a_schedule_of_the_view_is_one_of_the_network() -> None:
     assert made.timing.is_blocking and not verify(made)
 
 
-def test_links_of_their_own_have_views_of_their_own() -> None:
+def test_links_of_their_own_have_views_of_their_own():
     links = (Dimension("Ring", 4, 50.0, 500.0),)
     network = NetworkConfig("own.yml", links, failed_links=((0, 1), (1, 0)))
     view = packet_view(build_topology(network), network.ns3)

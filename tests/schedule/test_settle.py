@@ -25,7 +25,7 @@ from astra_tacos.support.errors import SynthesisError
 
 @examples(20)
 @given(schedules())
-def test_times_are_the_earliest_that_link_order_allows(of) -> None:
+def test_times_are_the_earliest_that_link_order_allows(of):
     dependencies = naive_dependencies(of)
     first, row = data_dependencies(of)
     assert [row[first[i] : first[i + 1]].tolist() for i in range(of.num_sends)] == dependencies
@@ -37,7 +37,7 @@ def test_times_are_the_earliest_that_link_order_allows(of) -> None:
 
 @examples(20)
 @given(schedules())
-def test_delays_are_those_of_the_timing_model(of) -> None:
+def test_delays_are_those_of_the_timing_model(of):
     sizes = of.sizes
     for row, message in enumerate(of.message_of.tolist()):
         size_class = sizes.size_class[message]
@@ -49,7 +49,7 @@ def test_delays_are_those_of_the_timing_model(of) -> None:
 
 @examples(20)
 @given(schedules())
-def test_previous_on_link(of) -> None:
+def test_previous_on_link(of):
     link = of.topology.channel_link[of.channel]
     last: dict[int, int] = {}
     for message, previous in enumerate(previous_on_link(of).tolist()):
@@ -58,7 +58,7 @@ def test_previous_on_link(of) -> None:
         last[own] = message
 
 
-def test_a_known_ring_by_hand() -> None:
+def test_a_known_ring_by_hand():
     """Four NPUs, 1 GiB/s, 100 ns: a shard of 1,000 bytes takes int(931.3) ns of a link and int(1031.3) ns to arrive."""
     ring = topology("Ring 4 1 100")
     gathered = schedule(ring, "all-gather", 1000, link_model="blocking", trials=32)
@@ -79,12 +79,12 @@ def test_a_known_ring_by_hand() -> None:
         *((name, "blocking") for name in ("hetero-torus", "mesh", "switches", "mixed")),
     ],
 )
-def test_auto_takes_what_astra_sim_replays_exactly(name: str, model: str) -> None:
+def test_auto_takes_what_astra_sim_replays_exactly(name, model):
     network = topology(*ALL[name])
     assert choose_link_model(network)[0] == model
 
 
-def test_chunks_below_a_nanosecond() -> None:
+def test_chunks_below_a_nanosecond():
     network = topology(*ALL["ring8"])
     tiny = COLLECTIVES["all-gather"](8, 1, 1)
     padded = compute_timing(network, tiny, "pipelined")
@@ -106,7 +106,7 @@ PAIRS = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 9)), max_size=30)
 
 
 @given(some=PAIRS, more=PAIRS, asked=PAIRS)
-def test_places_are_numbered_pairs(some, more, asked) -> None:
+def test_places_are_numbered_pairs(some, more, asked):
     def columns(pairs):
         table = np.array(pairs, np.int32).reshape(-1, 2)
         return table[:, 0], table[:, 1]
@@ -118,7 +118,7 @@ def test_places_are_numbered_pairs(some, more, asked) -> None:
     assert places.find(*columns(asked)).tolist() == [number.get(pair, len(number)) for pair in asked]
 
 
-def test_memory_grows_with_sends_not_with_npus_times_values() -> None:
+def test_memory_grows_with_sends_not_with_npus_times_values():
     """144 NPUs and 50,880 values of which each NPU has few: a table of all would take 8 bytes for each pair."""
     network = topology("Ring 12, Ring 12")
     what = make_collective("all-reduce", 144, 1 << 18)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -17,7 +16,6 @@ from hypothesis import given
 
 from astra_tacos.schedule.storage import load_schedule, save_schedule
 from astra_tacos.schedule.symmetric_schedule import (
-    SymmetricTask,
     holds_symmetric,
     load_rows,
     load_symmetric_schedule,
@@ -29,7 +27,7 @@ from astra_tacos.synthesizer.symmetric.symmetric import synthesize_symmetric
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_round_trip(tmp_path: Path, name: str) -> None:
+def test_round_trip(tmp_path, name):
     of = schedule(topology(*ALL[name]), chunks=2, reduce_bandwidth_gbps=3.0, seed=5)
     save_schedule(of, tmp_path / "s.npz")
     back = load_schedule(tmp_path / "s.npz")
@@ -44,7 +42,7 @@ def test_round_trip(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["broadcast", "reduce"])
-def test_the_root_is_stored(tmp_path: Path, name: str) -> None:
+def test_the_root_is_stored(tmp_path, name):
     save_schedule(schedule(topology(*ALL["ring8"]), name, chunks=3, root=5), tmp_path / "s.npz")
     collective = load_schedule(tmp_path / "s.npz").collective
     assert (collective.name, collective.root, collective.chunk_owner.tolist()) == (name, 5, [5, 5, 5])
@@ -54,7 +52,7 @@ def test_the_root_is_stored(tmp_path: Path, name: str) -> None:
         load_schedule(tmp_path / "bad.npz")
 
 
-def check_refused(folder: Path, **cases: dict[str, np.ndarray] | bytes) -> None:
+def check_refused(folder, **cases):
     for name, arrays in cases.items():
         path = folder / f"{name}.npz"
         if isinstance(arrays, bytes):
@@ -66,7 +64,7 @@ def check_refused(folder: Path, **cases: dict[str, np.ndarray] | bytes) -> None:
         assert "\n" not in str(caught.value) and path.name in str(caught.value)
 
 
-def test_what_is_no_schedule_gets_one_line(tmp_path: Path) -> None:
+def test_what_is_no_schedule_gets_one_line(tmp_path):
     save_schedule(schedule(topology(*ALL["ring8"])), tmp_path / "good.npz")
     good = dict(np.load(tmp_path / "good.npz"))
     header, bandwidth = str(good["header"]), good["link_bandwidth_gibps"]
@@ -91,13 +89,13 @@ def test_what_is_no_schedule_gets_one_line(tmp_path: Path) -> None:
     )
 
 
-def test_damaged_messages_and_sums_get_one_line(tmp_path: Path) -> None:
+def test_damaged_messages_and_sums_get_one_line(tmp_path):
     network = topology("FullyConnected 4")
     save_schedule(one_shot(network, 1 << 16, 2, source=Random(1)), tmp_path / "good.npz")
     good = dict(np.load(tmp_path / "good.npz"))
     assert len(load_schedule(tmp_path / "good.npz").message_first) < 97
 
-    def put(name: str, at: int, value: int) -> dict[str, np.ndarray]:
+    def put(name, at, value):
         column = good[name].copy()
         column[at] = value
         return good | {name: column}
@@ -131,7 +129,7 @@ COLUMNS = ("chunk", "src", "dst", "reduces", "start_ns", "end_ns")
 
 @examples(20)
 @given(what=tasks())
-def test_written_and_read(tmp_path_factory: pytest.TempPathFactory, what: SymmetricTask) -> None:
+def test_written_and_read(tmp_path_factory, what):
     path = tmp_path_factory.mktemp("stored") / "schedule.npz"
     schedule = synthesize_symmetric(what)
     save_symmetric_schedule(schedule, path)
@@ -145,7 +143,7 @@ def test_written_and_read(tmp_path_factory: pytest.TempPathFactory, what: Symmet
     assert np.array_equal(load_rows(path).start_ns, schedule.expand().start_ns)
 
 
-def test_an_ordinary_schedule_is_none(tmp_path: Path) -> None:
+def test_an_ordinary_schedule_is_none(tmp_path):
     path = tmp_path / "schedule.npz"
     expanded = synthesize_symmetric(task("Ring 4")).expand()
     save_schedule(expanded, path)
@@ -171,7 +169,7 @@ def test_an_ordinary_schedule_is_none(tmp_path: Path) -> None:
         ({"format": "something"}, "format is 'something'"),
     ],
 )
-def test_headers_that_make_no_sense(tmp_path: Path, changed: dict[str, object], message: str) -> None:
+def test_headers_that_make_no_sense(tmp_path, changed, message):
     path = tmp_path / "schedule.npz"
     schedule = synthesize_symmetric(task("Ring 4"))
     save_symmetric_schedule(schedule, path)
@@ -184,7 +182,7 @@ def test_headers_that_make_no_sense(tmp_path: Path, changed: dict[str, object], 
     assert "\n" not in str(error.value) and str(path) in str(error.value)
 
 
-def test_a_million_sends_too_many_are_not_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_million_sends_too_many_are_not_expanded(tmp_path, monkeypatch):
     path = tmp_path / "schedule.npz"
     save_symmetric_schedule(synthesize_symmetric(task("Ring 8")), path)
     monkeypatch.setattr("astra_tacos.schedule.symmetric_schedule.MOST_SENDS", 10)

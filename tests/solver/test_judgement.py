@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,7 +23,7 @@ from astra_tacos.export.run_directory import write_run_directory
 from astra_tacos.network.network_config import read_network, write_network
 from astra_tacos.replayer.link_loads import NETWORK_MODELS
 from astra_tacos.replayer.trace_replay import replay_trace
-from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CONGESTION_UNAWARE, PACKET, STOCK, Backend
+from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CONGESTION_UNAWARE, PACKET, STOCK
 from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.schedule.dependencies import stops_queues
@@ -63,9 +62,7 @@ ANALYTICAL = tuple(figure for figure in FIGURES if figure != PACKET.figure)
     size=st.sampled_from((65_537, 100_003)),
     backend=st.sampled_from([None, *BACKENDS.values()]),
 )
-def test_times_are_those_of_the_twin(
-    dimensions: list[tuple[str, int, float, float]], collective: str, size: int, backend: object
-) -> None:
+def test_times_are_those_of_the_twin(dimensions, collective, size, backend):
     network = config(*dimensions)
     net = topology(*dimensions)
     chosen = backend or CONGESTION_UNAWARE
@@ -86,7 +83,7 @@ def test_times_are_those_of_the_twin(
         assert max(naive_trace_replay(trace, written.to_config(), written.backend.name)) == made.collective_time_ns
 
 
-def test_where_the_prediction_speaks_for_all_nothing_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_prediction_speaks_for_all_nothing_is_replayed(monkeypatch):
     monkeypatch.setattr(judgement, "replay_trace", lambda *_: pytest.fail("replayed"))
     made = schedule(topology(*ALL["torus"]), link_model="pipelined")
     judged = judge_schedule(made, config(*ALL["torus"]))
@@ -94,7 +91,7 @@ def test_where_the_prediction_speaks_for_all_nothing_is_replayed(monkeypatch: py
     assert judged.rows() == [] and judged.notes == ()
 
 
-def test_schedules_that_take_long_to_replay_are_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_schedules_that_take_long_to_replay_are_not_judged(monkeypatch):
     monkeypatch.setattr(judgement, "MOST_SENDS", 3)
     made = schedule(topology(HIERARCHY))
     judged = with_other_choices(judge_schedule(made, config(HIERARCHY)), made, config(HIERARCHY), OPTIONS)
@@ -102,7 +99,7 @@ def test_schedules_that_take_long_to_replay_are_not_judged(monkeypatch: pytest.M
     assert judged.notes == (f"not judged by replay: {made.num_sends:,} sends are more than 3",)
 
 
-def test_another_link_order_is_replayed() -> None:
+def test_another_link_order_is_replayed():
     ring = "Ring 4"
     made = schedule(topology(ring), link_model="pipelined", chunks=4)
     times = judge_schedule(made, config(ring), link_order="serial").times_ns
@@ -116,7 +113,7 @@ def test_another_link_order_is_replayed() -> None:
 
 @settings(max_examples=20)
 @given(name=st.sampled_from(sorted(ALL)), collective=st.sampled_from(("all-reduce", "all-to-all")), chunks=st.integers(1, 3))
-def test_the_busiest_link(name: str, collective: str, chunks: int) -> None:
+def test_the_busiest_link(name, collective, chunks):
     net = topology(*ALL[name])
     made = schedule(net, collective, 100_003, chunks)
     sizes = made.collective.class_size_bytes[made.collective.chunk_class]
@@ -129,7 +126,7 @@ def test_the_busiest_link(name: str, collective: str, chunks: int) -> None:
     assert made.collective_time_ns >= 0.99 * busiest_link_ns(made)
 
 
-def test_a_time_that_links_cannot_carry_is_told() -> None:
+def test_a_time_that_links_cannot_carry_is_told():
     made = schedule(topology(HIERARCHY), chunks=16, link_model="pipelined")
     judged = judge_schedule(made, config(HIERARCHY), link_order="tokens")
     stock_ns = judged.times_ns["stock_ns"]
@@ -140,7 +137,7 @@ def test_a_time_that_links_cannot_carry_is_told() -> None:
     )
 
 
-def test_the_other_backend_is_named_where_it_is_faster() -> None:
+def test_the_other_backend_is_named_where_it_is_faster():
     network, net = config(HIERARCHY), topology(HIERARCHY)
     made = schedule(net, chunks=2, link_model="blocking")
     judged = with_other_choices(judge_schedule(made, network), made, network, OPTIONS)
@@ -159,8 +156,8 @@ def test_the_other_backend_is_named_where_it_is_faster() -> None:
 # ---- Which judges ----
 
 
-def test_judges() -> None:
-    def of(name: str, model: str, backend: object = None) -> list[tuple[str, str]]:
+def test_judges():
+    def of(name, model, backend=None):
         judges = judges_of_collective(topology(*ALL[name]), config(*ALL[name]), model, backend)
         return [(judge.backend.name, judge.program) for judge in judges]
 
@@ -180,7 +177,7 @@ def test_judges() -> None:
     assert judges_of_run(config(*ALL["ring8"]), CONGESTION_UNAWARE)[0].backend == CONGESTION_UNAWARE
 
 
-def test_a_backend_brings_its_link_model() -> None:
+def test_a_backend_brings_its_link_model():
     net = topology(HIERARCHY)
     for backend in BACKENDS.values():
         options, models, reason = timed_for(SearchOptions(), topology(*ALL["hetero-torus"]), backend)
@@ -193,7 +190,7 @@ def test_a_backend_brings_its_link_model() -> None:
 
 
 @pytest.mark.parametrize("size", [1 << 20, 1 << 26])
-def test_queues_have_to_gain_where_held_links_are_replayed_exactly(size: int) -> None:
+def test_queues_have_to_gain_where_held_links_are_replayed_exactly(size):
     """Medium sizes gain from sends that follow one another; where next to nothing is gained, stock ASTRA-sim's times are kept."""
     net = topology("FullyConnected 4 64 300, FullyConnected 2 50 1000")
     what = make_collective("all-reduce", 8, size, 1)
@@ -208,7 +205,7 @@ def test_queues_have_to_gain_where_held_links_are_replayed_exactly(size: int) ->
 
 
 @pytest.mark.parametrize("backend", [None, CONGESTION_UNAWARE])
-def test_through_switches_the_faster_link_model_wins(backend: object) -> None:
+def test_through_switches_the_faster_link_model_wins(backend):
     """Stock ASTRA-sim has no queues there: neither a send that holds its links nor one that waits takes what it prints."""
     net, network = topology(HIERARCHY), config(HIERARCHY)
     what = make_collective("all-reduce", 8, 1 << 20, 1)
@@ -227,7 +224,7 @@ def test_through_switches_the_faster_link_model_wins(backend: object) -> None:
 
 @pytest.mark.parametrize("collective", ["all-reduce", "all-gather", "all-to-all"])
 @pytest.mark.parametrize("name", ["switch", "hetero-torus", "mixed"])
-def test_messages_of_less_than_a_nanosecond_are_longer_on_the_wire(name: str, collective: str, tmp_path: Path) -> None:
+def test_messages_of_less_than_a_nanosecond_are_longer_on_the_wire(name, collective, tmp_path):
     """ASTRA-sim's queues would stop at shorter ones at time 0; the prediction is what they take."""
     net, network = topology(*ALL[name]), config(*ALL[name])
     what = make_collective(collective, net.num_npus, 3 if collective == "all-gather" else 3 * net.num_npus, 1)
@@ -251,7 +248,7 @@ def test_messages_of_less_than_a_nanosecond_are_longer_on_the_wire(name: str, co
     "dimensions",
     ["Ring 4 900", "Switch 4 900", HIERARCHY],
 )
-def test_schedules_at_whose_messages_queues_stop_run_without_queues(dimensions: str, tmp_path: Path) -> None:
+def test_schedules_at_whose_messages_queues_stop_run_without_queues(dimensions, tmp_path):
     """ASTRA-sim's congestion-aware backend aborts at a message that takes less than 1 ns of a link at time 0."""
     net, network = topology(dimensions), config(dimensions)
     made = schedule(net, size=3 * net.num_npus, synthesizer="ring", link_model="blocking")
@@ -285,7 +282,7 @@ def test_schedules_at_whose_messages_queues_stop_run_without_queues(dimensions: 
         ("Switch 8 450 300, Switch 4 50 1000", 65_536, CONGESTION_UNAWARE),
     ],
 )
-def test_no_slower_than_native_algorithms(dimensions: str, size: int, backend: Backend) -> None:
+def test_no_slower_than_native_algorithms(dimensions, size, backend):
     net, network = topology(dimensions), config(dimensions)
     what = make_collective("all-reduce", net.num_npus, size, 1)
     asked = SearchOptions(chunks_per_npu="auto", trials=1, budget=100_000)
@@ -295,7 +292,7 @@ def test_no_slower_than_native_algorithms(dimensions: str, size: int, backend: B
     assert ours is not None and ours <= 1.005 * native.possible_ns
 
 
-def test_a_third_backend_is_a_third_judge(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_third_backend_is_a_third_judge(monkeypatch):
     """A backend is one object: judges, notes and figures take it from the list."""
     packet_level = replace(CONGESTION_AWARE, name="packet-level", time="", branch=None)
     monkeypatch.setitem(BACKENDS, packet_level.name, packet_level)
@@ -312,7 +309,7 @@ def test_a_third_backend_is_a_third_judge(monkeypatch: pytest.MonkeyPatch) -> No
 # ---- Run directories ----
 
 
-def test_a_run_directory_names_what_runs_it(tmp_path: Path) -> None:
+def test_a_run_directory_names_what_runs_it(tmp_path):
     made = schedule(topology(*ALL["hetero-torus"]), link_model="pipelined")
     whole = write_run_directory(made, tmp_path / "run")
     needs = "branch will/congestion-multidim of https://github.com/astra-sim/astra-network-analytical"
@@ -334,14 +331,14 @@ def test_a_run_directory_names_what_runs_it(tmp_path: Path) -> None:
 # ---- Commands ----
 
 
-def made_by_command(tmp_path: Path, dimensions: str, options: str) -> str:
+def made_by_command(tmp_path, dimensions, options):
     write_network(config(dimensions), tmp_path / "n.yml")
     done = run(f"synthesize {options} --network n.yml --budget 1 --trials 1", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def test_synthesize_prints_both_judges(tmp_path: Path) -> None:
+def test_synthesize_prints_both_judges(tmp_path):
     thorough = "--size 1MiB --synthesizer tacos --link-model blocking --effort thorough"
     text = made_by_command(tmp_path, HIERARCHY, f"{thorough} --verbose")
     made = json.loads(made_by_command(tmp_path, HIERARCHY, f"{thorough} --json"))

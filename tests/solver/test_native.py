@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from pathlib import Path
 
 import pytest
 from helpers.examples import examples
@@ -17,7 +16,7 @@ from astra_tacos.collective import make_collective
 from astra_tacos.export.chakra import export_workload
 from astra_tacos.network.network_config import write_network
 from astra_tacos.replayer.native import NATIVE_ALGORITHMS
-from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CONGESTION_UNAWARE, Backend
+from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CONGESTION_UNAWARE
 from astra_tacos.run.run import RunInputs
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.solver.native import NativeSystem, NativeTimesAhead, native_time_ns, native_times
@@ -32,7 +31,7 @@ TWO_LEVELS = config("Switch 4 300 300, FullyConnected 2 25 1000")
 @pytest.mark.parametrize(
     "system", [NativeSystem(("ring", "direct")), NativeSystem(("direct", "ring"), 4, "localBWAware")], ids=str
 )
-def test_a_time_is_that_of_a_run_from_files(system: NativeSystem, backend: Backend, tmp_path: Path) -> None:
+def test_a_time_is_that_of_a_run_from_files(system, backend, tmp_path):
     what = make_collective("all-reduce", 8, 100_000)
     export_workload(what, tmp_path / "w")
     write_network(TWO_LEVELS, tmp_path / "network.yml")
@@ -41,7 +40,7 @@ def test_a_time_is_that_of_a_run_from_files(system: NativeSystem, backend: Backe
     assert native_time_ns(TWO_LEVELS, what, system, backend) == replay_run(run, backend).end_ns
 
 
-def test_the_fastest_of_two_dimensions_is_that_of_all_mixes() -> None:
+def test_the_fastest_of_two_dimensions_is_that_of_all_mixes():
     what = make_collective("all-gather", 8, 100_000)
     times = {}
     for mix in itertools.product(NATIVE_ALGORITHMS, repeat=2):
@@ -53,7 +52,7 @@ def test_the_fastest_of_two_dimensions_is_that_of_all_mixes() -> None:
     assert found.time_ns == min(times.values()) == times[found.system.algorithms]
 
 
-def test_a_ring_of_neighbours_has_its_closed_form() -> None:
+def test_a_ring_of_neighbours_has_its_closed_form():
     network, size = config("Ring 8"), MIB
     what = make_collective("reduce-scatter", 8, size)
     hop = int(500 + size // 8 / bytes_per_ns(50.0))
@@ -61,7 +60,7 @@ def test_a_ring_of_neighbours_has_its_closed_form() -> None:
     assert native_time_ns(network, what, NativeSystem(("ring",)), CONGESTION_AWARE) == 7 * (hop + 10) + 10
 
 
-def test_messages_that_overlap_on_links_are_impossible() -> None:
+def test_messages_that_overlap_on_links_are_impossible():
     network = config("Ring 8")
     what = make_collective("all-to-all", 8, 8 * MIB)
     times = native_times(network, what, CONGESTION_UNAWARE)
@@ -81,7 +80,7 @@ def test_messages_that_overlap_on_links_are_impossible() -> None:
     assert not any("for a reason" in note for note in times.faster_than(possible.possible_ns, "for a reason"))
 
 
-def test_truncated_messages_are_impossible() -> None:
+def test_truncated_messages_are_impossible():
     network = config("Switch 72 900")
     what = make_collective("all-reduce", 72, 1 << 16)
     fastest = native_times(network, what, CONGESTION_AWARE).fastest
@@ -91,7 +90,7 @@ def test_truncated_messages_are_impossible() -> None:
     assert fastest.time_ns + 120 < fastest.exact_ns < fastest.time_ns + 2 * 71
 
 
-def test_what_does_not_move_all_of_the_data_is_impossible() -> None:
+def test_what_does_not_move_all_of_the_data_is_impossible():
     """An All-Gather of a tree sends less than NPUs have to receive: 63 shards over 4 links into each NPU."""
     network = config("Ring 8, Ring 8")
     what = make_collective("all-gather", 64, MIB)
@@ -111,9 +110,7 @@ def test_what_does_not_move_all_of_the_data_is_impossible() -> None:
     size=st.sampled_from((6_912, 110_592)),
     backend=st.sampled_from(list(BACKENDS.values())),
 )
-def test_what_is_possible_respects_the_bound(
-    dimensions: list[tuple[str, int, float, float]], collective: str, size: int, backend: Backend
-) -> None:
+def test_what_is_possible_respects_the_bound(dimensions, collective, size, backend):
     network, net = config(*dimensions), topology(*dimensions)
     what = make_collective(collective, net.num_npus, size)
     bound = lower_bound(net, what, compute_timing(net, make_collective(collective, net.num_npus, MIB), "pipelined"))
@@ -125,14 +122,14 @@ def test_what_is_possible_respects_the_bound(
         assert times.fastest.time_ns <= possible.time_ns
 
 
-def test_a_collective_that_is_not_native_is_refused() -> None:
+def test_a_collective_that_is_not_native_is_refused():
     times = native_times(TWO_LEVELS, make_collective("broadcast", 8, MIB, 1, 0), CONGESTION_AWARE)
     assert (times.fastest, times.fastest_possible) == (None, None)
     assert times.refusal == "ASTRA-sim has no native broadcast"
     assert times.to_json() == {"fastest": None, "fastest_possible": None, "refusal": times.refusal}
 
 
-def test_times_that_are_begun_ahead_are_those_of_the_backend_that_counts() -> None:
+def test_times_that_are_begun_ahead_are_those_of_the_backend_that_counts():
     network, what = config("Ring 4"), make_collective("all-reduce", 4, 1 << 16)
     ahead = NativeTimesAhead(network, what)
     ahead.begin(CONGESTION_AWARE)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +18,7 @@ from astra_tacos.planner.workload import find_workload
 from astra_tacos.replayer.native import NATIVE_ALGORITHMS, NativeCollective, native_program
 from astra_tacos.replayer.run_replay import Attempt, replay_run
 from astra_tacos.run.backend import CONGESTION_AWARE, CONGESTION_UNAWARE, CUT_THROUGH
-from astra_tacos.run.run import PATTERN_KEYS, Run, read_run
+from astra_tacos.run.run import PATTERN_KEYS, read_run
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.solver.possibility import (
     _NEEDED,
@@ -47,7 +46,7 @@ class _System:
 
 
 @pytest.mark.parametrize("pattern", PATTERN_KEYS)
-def test_what_has_to_enter_is_what_the_bounds_say(pattern: CommType) -> None:
+def test_what_has_to_enter_is_what_the_bounds_say(pattern):
     count = 6
     collective = make_collective(PATTERN_KEYS[pattern], count, 6 * MIB, 1)
     spans = [(a, b) for a in range(count) for b in range(a + 1, count + 1) if b - a < count]
@@ -57,7 +56,7 @@ def test_what_has_to_enter_is_what_the_bounds_say(pattern: CommType) -> None:
 
 
 @pytest.mark.parametrize("dims", [(2,), (3,), (5,), (6,), (8,), (16,), (4, 2), (3, 4), (2, 2, 2)])
-def test_which_native_algorithms_move_all_of_the_data(dims: tuple[int, ...]) -> None:
+def test_which_native_algorithms_move_all_of_the_data(dims):
     """Rings and direct exchanges do; trees as ASTRA-sim has them reduce and broadcast, whatever the pattern."""
     for (pattern, key), name in itertools.product(PATTERN_KEYS.items(), NATIVE_ALGORITHMS):
         for size in (MIB, 1_000_003, 1):
@@ -72,11 +71,11 @@ def test_which_native_algorithms_move_all_of_the_data(dims: tuple[int, ...]) -> 
                 assert moved <= 0.8
 
 
-def read(folder: Path, files: RunFiles) -> Run:
+def read(folder, files):
     return find_workload(written(folder, files)).own_run
 
 
-def test_a_broadcast_moves_nothing(tmp_path: Path) -> None:
+def test_a_broadcast_moves_nothing(tmp_path):
     rank = [coll(0, [], CommType.BROADCAST, size=8), coll(1, [0]), coll(2, [1], CommType.BROADCAST, size=8)]
     assert why_idle(read(tmp_path, RunFiles([rank] * 4))) == (
         "ASTRA-sim's own Broadcast only waits, so 8 of its nodes move no data"
@@ -85,9 +84,7 @@ def test_a_broadcast_moves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("involved, is_incomplete", [(None, True), ([True, True], True), ([True, False], False)])
-def test_a_collective_over_some_dimensions_is_one_of_each_part(
-    tmp_path: Path, involved: list[bool] | None, is_incomplete: bool
-) -> None:
+def test_a_collective_over_some_dimensions_is_one_of_each_part(tmp_path, involved, is_incomplete):
     given = {"involved_dim": involved} if involved else {}
     files = RunFiles([[coll(0, [], CommType.ALL_GATHER, size=MIB, **given)]] * 8, npus=[4, 2], topology=["Switch", "Ring"])
     system = {"all-gather-implementation": ["doubleBinaryTree", "ring"]}
@@ -95,7 +92,7 @@ def test_a_collective_over_some_dimensions_is_one_of_each_part(
     assert bool(why_incomplete(run)) == is_incomplete
 
 
-def test_an_all_gather_by_trees_is_incomplete(tmp_path: Path) -> None:
+def test_an_all_gather_by_trees_is_incomplete(tmp_path):
     files = RunFiles([[coll(0, [], CommType.ALL_GATHER, size=MIB)]] * 8, npus=[8], topology=["Switch"])
     for name, is_complete in (("ring", True), ("direct", True), ("halvingDoubling", True), ("doubleBinaryTree", False)):
         files.system = {"all-gather-implementation": [name]}
@@ -107,12 +104,12 @@ def test_an_all_gather_by_trees_is_incomplete(tmp_path: Path) -> None:
     assert "native all-gather (doubleBinaryTree) of 8 ranks moves " in why_incomplete(run)
 
 
-def one_message() -> RunFiles:
+def one_message():
     ranks = [[send(0, 2, size=MIB)], [comp(0)], [recv(0, 0, size=MIB)], [comp(0)]]
     return RunFiles(ranks, npus=[4], topology=["Switch"])
 
 
-def test_a_message_need_not_be_stored_before_it_is_passed_on(tmp_path: Path) -> None:
+def test_a_message_need_not_be_stored_before_it_is_passed_on(tmp_path):
     """On a switch, the congestion-aware backend takes its serialisation twice: no reason to call one message impossible."""
     run = read(tmp_path, one_message())
     end_ns = replay_run(run, CONGESTION_UNAWARE).end_ns
@@ -121,7 +118,7 @@ def test_a_message_need_not_be_stored_before_it_is_passed_on(tmp_path: Path) -> 
     assert end_with_queues(run, CONGESTION_UNAWARE, end_ns) == RunEnd(end_ns, end_ns)
 
 
-def test_messages_that_overlap_on_a_link_are_impossible(tmp_path: Path) -> None:
+def test_messages_that_overlap_on_a_link_are_impossible(tmp_path):
     files = RunFiles([[coll(0, size=MIB)]] * 4, npus=[4], topology=["Ring"], system={"all-reduce-implementation": ["direct"]})
     run = read(tmp_path, files)
     end_ns = replay_run(run, CONGESTION_UNAWARE).end_ns
@@ -135,7 +132,7 @@ def test_messages_that_overlap_on_a_link_are_impossible(tmp_path: Path) -> None:
     assert end_with_queues(run, CONGESTION_AWARE, end_ns) == RunEnd(end_ns, end_ns)
 
 
-def test_of_ends_that_are_as_near_as_models_tell_the_one_that_was_replayed_so_is_better() -> None:
+def test_of_ends_that_are_as_near_as_models_tell_the_one_that_was_replayed_so_is_better():
     own, sooner, much_sooner = RunEnd(1000, 1000), RunEnd(500, 996, "no queues"), RunEnd(500, 994, "no queues")
     assert own.is_before(sooner) and not sooner.is_before(own)
     assert much_sooner.is_before(own) and not own.is_before(much_sooner)
@@ -145,7 +142,7 @@ def test_of_ends_that_are_as_near_as_models_tell_the_one_that_was_replayed_so_is
 
 
 @given(st.lists(st.tuples(st.integers(980, 1020), st.integers(0, 20), st.sampled_from(["", "early", "idle"])), min_size=1))
-def test_the_earliest_end_does_not_depend_on_the_order(ends: list[tuple[int, int, str]]) -> None:
+def test_the_earliest_end_does_not_depend_on_the_order(ends):
     """The best of those that are possible as replayed, unless the best of the others is earlier by more than models tell."""
     made = [RunEnd(end, None if why == "idle" else end + (more if why else 0), why) for end, more, why in ends]
     best = made[earliest(made)]
@@ -155,7 +152,7 @@ def test_the_earliest_end_does_not_depend_on_the_order(ends: list[tuple[int, int
     assert not any(each.is_before(best) for each in made)
 
 
-def test_planned_runs_are_judged_by_the_same_rule(tmp_path: Path) -> None:
+def test_planned_runs_are_judged_by_the_same_rule(tmp_path):
     nodes = [coll(0, [], size=MIB), coll(1, [0], CommType.ALL_GATHER, size=MIB)]
     inputs = written(tmp_path, RunFiles([nodes] * 8, npus=[4, 2], topology=["Ring", "Switch"]))
     result, after = quickly_planned(inputs, tmp_path / "plan", backend=CONGESTION_UNAWARE)

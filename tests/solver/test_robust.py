@@ -36,9 +36,7 @@ OPTIONS = SearchOptions(chunks_per_npu="auto", trials=1, threads=1, budget=50_00
     link_model=st.sampled_from(("blocking", "pipelined")),
     effort=st.sampled_from(tuple(EFFORTS)),
 )
-def test_what_is_chosen_is_slower_by_five_percent_at_most_and_says_what_it_takes(
-    blocks: list[tuple[str, int]], collective: str, size: int, link_model: str, effort: str
-) -> None:
+def test_what_is_chosen_is_slower_by_five_percent_at_most_and_says_what_it_takes(blocks, collective, size, link_model, effort):
     network = config(", ".join(f"{block} {count}" for block, count in blocks))
     topology = build_topology(network)
     what = make_collective(collective, topology.num_npus, size, 1)
@@ -64,7 +62,7 @@ def test_what_is_chosen_is_slower_by_five_percent_at_most_and_says_what_it_takes
         assert chosen.note == ""
 
 
-def test_tokens_and_windows_take_the_same_where_links_queue() -> None:
+def test_tokens_and_windows_take_the_same_where_links_queue():
     for block in ("Ring", "Switch", "Mesh"):
         network = config(f"{block} 5")
         made = schedule(build_topology(network), "all-reduce", 300_001, 4, link_model="pipelined")
@@ -72,7 +70,7 @@ def test_tokens_and_windows_take_the_same_where_links_queue() -> None:
         assert times == {made.collective_time_ns}
 
 
-def test_the_order_follows_the_packet_level() -> None:
+def test_the_order_follows_the_packet_level():
     """Through a switch, a window waits for acknowledgements that come late; tokens take what is predicted."""
     network = config("Switch 8")
     made = search(build_topology(network), make_collective("all-gather", 8, 1 << 17, 32), SearchOptions("symmetric")).schedule
@@ -82,7 +80,7 @@ def test_the_order_follows_the_packet_level() -> None:
 
 
 @pytest.mark.parametrize("block", ["Ring", "Switch"])
-def test_fewer_larger_packets_take_about_as_long(block: str) -> None:
+def test_fewer_larger_packets_take_about_as_long(block):
     network = config(f"{block} 4")
     made = schedule(build_topology(network), "all-reduce", 4 << 20, 2, link_model="pipelined", synthesizer="tacos")
     exact = packet_level(made, network)
@@ -93,7 +91,7 @@ def test_fewer_larger_packets_take_about_as_long(block: str) -> None:
     assert coarse.describe().startswith("about ") and f"each for {coarse.coarse} of ns-3" in coarse.describe()
 
 
-def test_approximate_times_are_not_given_as_those_of_ns3(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_approximate_times_are_not_given_as_those_of_ns3(monkeypatch):
     network = config("Ring 4")
     made = schedule(build_topology(network), "all-reduce", 1 << 20, link_model="pipelined")
     monkeypatch.setattr(judgement, "MOST_PACKETS_BESIDE", 100)
@@ -107,7 +105,7 @@ def test_approximate_times_are_not_given_as_those_of_ns3(monkeypatch: pytest.Mon
     assert judge_schedule(made, network).rows() == []
 
 
-def test_what_the_packet_level_cannot_have_keeps_its_order() -> None:
+def test_what_the_packet_level_cannot_have_keeps_its_order():
     links = replace(config("Ring 4"), failed_links=((0, 1),))
     topology = build_topology(links)
     what = make_collective("all-gather", 4, 65_536, 1)

@@ -15,13 +15,8 @@ from helpers.symmetric import tasks
 from hypothesis import given
 
 from astra_tacos import CompactSolution, Request, SearchOptions, all_gather, read_network, synthesize, verify
-from astra_tacos.collective.collective import Collective
 from astra_tacos.network.network_config import NetworkConfig, write_network
-from astra_tacos.network.topology import Topology
 from astra_tacos.run.backend import PACKET
-from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.symmetric_schedule import SymmetricTask
-from astra_tacos.schedule.timing import Timing
 from astra_tacos.solver.judgement import judge_schedule
 from astra_tacos.solver.solve import solve
 from astra_tacos.solver.symmetric_judgement import has_equal_delays, symmetric_times
@@ -42,7 +37,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_python_and_the_command_make_the_same_bytes(name: str, tmp_path: Path) -> None:
+def test_python_and_the_command_make_the_same_bytes(name, tmp_path):
     dimensions, collective, size = CASES[name]
     network = tmp_path / "net.yml"
     write_network(config(dimensions), network)
@@ -61,7 +56,7 @@ def test_python_and_the_command_make_the_same_bytes(name: str, tmp_path: Path) -
     assert (tmp_path / "python" / "result.json").read_bytes() == (tmp_path / "run" / "result.json").read_bytes()
 
 
-def test_a_request_that_contradicts_itself_is_refused() -> None:
+def test_a_request_that_contradicts_itself_is_refused():
     network = read_network(CONFIGS / "torus_8x8.yml")
     with refused("helpers: all NPUs of an all-to-allv take part"):
         Request(network, "all-to-allv", part_bytes=np.ones((64, 64), np.int64), helpers=(1,))
@@ -69,7 +64,7 @@ def test_a_request_that_contradicts_itself_is_refused() -> None:
         solve(Request(network, "all-reduce", 1 << 20, options=SearchOptions(max_sends=100), backend=PACKET))
 
 
-def test_what_is_chosen_for_the_packet_level_is_saved() -> None:
+def test_what_is_chosen_for_the_packet_level_is_saved():
     """The order of sends that the replay prefers, in the schedule itself."""
     options = SearchOptions(chunks_per_npu="auto", budget=100_000)
     solution = solve(Request(config("Switch 4"), "all-reduce", 1 << 18, options=options, backend=PACKET))
@@ -77,7 +72,7 @@ def test_what_is_chosen_for_the_packet_level_is_saved() -> None:
     assert solution.to_json()["link_order"] == (solution.schedule.link_order or "serial")
 
 
-def too_good(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+def too_good(topology, collective, timing, seed):
     """A direct schedule whose first half is left out."""
     made = direct(topology, collective, timing, seed)
     half = made.num_sends // 2
@@ -87,7 +82,7 @@ def too_good(topology: Topology, collective: Collective, timing: Timing, seed: i
 
 
 @pytest.mark.parametrize("synthesizer", ["auto", "too-good"])
-def test_a_wrong_synthesizer_is_caught(monkeypatch: pytest.MonkeyPatch, synthesizer: str) -> None:
+def test_a_wrong_synthesizer_is_caught(monkeypatch, synthesizer):
     graph = topology("Ring 6")
     for name in list(SYNTHESIZERS):
         monkeypatch.delitem(SYNTHESIZERS, name)
@@ -98,7 +93,7 @@ def test_a_wrong_synthesizer_is_caught(monkeypatch: pytest.MonkeyPatch, synthesi
 
 @examples(20)
 @given(tasks(12))
-def test_known_times_are_those_of_a_replay(what: SymmetricTask) -> None:
+def test_known_times_are_those_of_a_replay(what):
     schedule = synthesize_symmetric(what, 0)
     known = symmetric_times(schedule, None)
     assert schedule.collective_time_ns in known.values()

@@ -9,7 +9,6 @@ import struct
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +28,7 @@ from astra_tacos.support.errors import ConfigError
 Load = Callable[[Path], object]
 
 
-def check_one_line(load: Load, path: Path) -> None:
+def check_one_line(load, path):
     """What cannot be read is one line that names it."""
     try:
         load(path)
@@ -38,7 +37,7 @@ def check_one_line(load: Load, path: Path) -> None:
         assert "\n" not in str(error)
 
 
-def refusal(load: Load, path: Path) -> str:
+def refusal(load, path):
     with pytest.raises(ConfigError) as caught:
         load(path)
     text = str(caught.value)
@@ -47,7 +46,7 @@ def refusal(load: Load, path: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def good(tmp_path_factory):
     """A folder with a schedule and a recording."""
     folder = tmp_path_factory.mktemp("good")
     save_schedule(schedule(topology("ring8")), folder / "schedule.npz")
@@ -61,7 +60,7 @@ LOADS: dict[str, Load] = {"schedule.npz": load_schedule, "replay.npz": load_reco
 @pytest.mark.parametrize("name", LOADS)
 @given(damage=damages())
 @ANY_BYTES
-def test_any_damage_is_one_line(good: Path, tmp_path: Path, name: str, damage: Callable[[bytes], bytes]) -> None:
+def test_any_damage_is_one_line(good, tmp_path, name, damage):
     (tmp_path / name).write_bytes(damage((good / name).read_bytes()))
     check_one_line(LOADS[name], tmp_path / name)
 
@@ -69,9 +68,7 @@ def test_any_damage_is_one_line(good: Path, tmp_path: Path, name: str, damage: C
 @pytest.mark.parametrize("name", LOADS)
 @given(damage=damages(), which=st.integers(0, 30))
 @ANY_BYTES
-def test_any_damage_under_a_sound_checksum_is_one_line(
-    good: Path, tmp_path: Path, name: str, damage: Callable[[bytes], bytes], which: int
-) -> None:
+def test_any_damage_under_a_sound_checksum_is_one_line(good, tmp_path, name, damage, which):
     """In the arrays, as somebody would have changed them who writes a sound archive."""
     with zipfile.ZipFile(good / name) as whole, zipfile.ZipFile(tmp_path / name, "w") as changed:
         names = whole.namelist()
@@ -81,13 +78,13 @@ def test_any_damage_under_a_sound_checksum_is_one_line(
     check_one_line(LOADS[name], tmp_path / name)
 
 
-def with_header(good: Path, tmp_path: Path, change: Callable[[str], str]) -> Path:
+def with_header(good, tmp_path, change):
     arrays = dict(np.load(good / "schedule.npz"))
     np.savez(tmp_path / "s.npz", **arrays | {"header": np.array(change(str(arrays["header"])))})
     return tmp_path / "s.npz"
 
 
-def test_an_encrypted_archive(good: Path, tmp_path: Path) -> None:
+def test_an_encrypted_archive(good, tmp_path):
     content = bytearray((good / "schedule.npz").read_bytes())
     at = content.index(b"PK\x01\x02")
     content[at + 8] |= 1
@@ -95,7 +92,7 @@ def test_an_encrypted_archive(good: Path, tmp_path: Path) -> None:
     assert "is encrypted" in refusal(load_schedule, tmp_path / "s.npz")
 
 
-def test_deep_nesting_in_the_header(good: Path, tmp_path: Path) -> None:
+def test_deep_nesting_in_the_header(good, tmp_path):
     assert "nested too deeply" in refusal(load_schedule, with_header(good, tmp_path, lambda text: "[" * 100_000))
 
 
@@ -116,12 +113,12 @@ def test_deep_nesting_in_the_header(good: Path, tmp_path: Path) -> None:
         ("seed", "0"),
     ],
 )
-def test_values_that_no_schedule_has(good: Path, tmp_path: Path, name: str, value: Any) -> None:
+def test_values_that_no_schedule_has(good, tmp_path, name, value):
     path = with_header(good, tmp_path, lambda text: json.dumps(json.loads(text) | {name: value}))
     refusal(load_schedule, path)
 
 
-def test_what_is_declared_is_bounded_before_it_is_read(tmp_path: Path) -> None:
+def test_what_is_declared_is_bounded_before_it_is_read(tmp_path):
     """Three thousand million zeros in 2.9 MB, as deflate writes them."""
     path, size = tmp_path / "bomb.npz", 1 << 20
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as opened:
@@ -135,7 +132,7 @@ def test_what_is_declared_is_bounded_before_it_is_read(tmp_path: Path) -> None:
     assert f"it declares 3,000,000,000 bytes in a file of {len(content):,}" in refusal(load_schedule, path)
 
 
-def test_the_header_of_an_array_may_not_declare_more_than_its_entry(good: Path, tmp_path: Path) -> None:
+def test_the_header_of_an_array_may_not_declare_more_than_its_entry(good, tmp_path):
     arrays = dict(np.load(good / "schedule.npz"))
     for shape in ("(30000000000,)", "(10, 10)", "(9)" * 20, "()", "(" * 2000):
         with zipfile.ZipFile(tmp_path / "s.npz", "w") as opened:
@@ -151,13 +148,13 @@ def test_the_header_of_an_array_may_not_declare_more_than_its_entry(good: Path, 
         refusal(load_schedule, tmp_path / "s.npz")
 
 
-def test_what_is_no_file_is_not_read_without_end(tmp_path: Path) -> None:
+def test_what_is_no_file_is_not_read_without_end(tmp_path):
     os.mkfifo(tmp_path / "pipe.npz")
     for path, what in ((tmp_path / "pipe.npz", "pipe"), (Path("/dev/zero"), "device")):
         assert f"is a {what}, expected a schedule of astra_tacos" in refusal(load_schedule, path)
 
 
-def test_what_is_written_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_written_can_be_read(tmp_path, monkeypatch):
     """Also if it is more regular than any archive of its size may be."""
     monkeypatch.setattr(archive, "ALWAYS_ALLOWED_BYTES", 1 << 10)
     zeros = np.zeros(1 << 20, np.uint8)

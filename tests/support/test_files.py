@@ -8,8 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
@@ -47,7 +45,7 @@ with files.replaced_directory(path) as directory:
 """Writes a directory, and is killed before the step of that number in which names change."""
 
 
-def test_two_that_write_one_file_at_a_time_do_not_share_a_temporary(tmp_path: Path) -> None:
+def test_two_that_write_one_file_at_a_time_do_not_share_a_temporary(tmp_path):
     """As processes of one id do, in containers that share a folder."""
     path = tmp_path / "row.json"
     with replaced_file(path) as first:
@@ -60,7 +58,7 @@ def test_two_that_write_one_file_at_a_time_do_not_share_a_temporary(tmp_path: Pa
     assert [entry.name for entry in tmp_path.iterdir()] == ["row.json"]
 
 
-def test_a_temporary_may_need_the_suffix_that_libraries_append(tmp_path: Path) -> None:
+def test_a_temporary_may_need_the_suffix_that_libraries_append(tmp_path):
     path = tmp_path / "rows"
     for number in (1, 2):
         with replaced_file(path, ".npy") as temporary:
@@ -75,7 +73,7 @@ def test_a_temporary_may_need_the_suffix_that_libraries_append(tmp_path: Path) -
     assert [entry.name for entry in tmp_path.iterdir()] == ["rows"]
 
 
-def whole(path: Path) -> str:
+def whole(path):
     """What the files of a directory say: all the same."""
     found = {(path / name).read_text() for name in ("a", "b")}
     assert len(found) == 1
@@ -83,7 +81,7 @@ def whole(path: Path) -> str:
 
 
 @pytest.mark.parametrize("can_exchange", [True, False])
-def test_a_process_that_is_killed_at_any_step_loses_no_output(tmp_path: Path, can_exchange: bool) -> None:
+def test_a_process_that_is_killed_at_any_step_loses_no_output(tmp_path, can_exchange):
     path = tmp_path / "out"
     if can_exchange and not supports_exchange(tmp_path):
         pytest.skip("NOT TESTED: this file system cannot exchange two names in one step")
@@ -110,7 +108,7 @@ def test_a_process_that_is_killed_at_any_step_loses_no_output(tmp_path: Path, ca
     assert len(found) == (3 if can_exchange else 5)  # a kill before each step, and none
 
 
-def supports_exchange(folder: Path) -> bool:
+def supports_exchange(folder):
     places = [folder / "one", folder / "other"]
     for place in places:
         place.mkdir()
@@ -121,7 +119,7 @@ def supports_exchange(folder: Path) -> bool:
             place.rmdir()
 
 
-def test_names_are_exchanged_in_one_step(tmp_path: Path) -> None:
+def test_names_are_exchanged_in_one_step(tmp_path):
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
         (tmp_path / name / name).touch()
@@ -133,9 +131,7 @@ def test_names_are_exchanged_in_one_step(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("replaced", [replaced_file, replaced_directory])
-def test_temporaries_of_killed_processes_go_and_those_of_live_ones_stay(
-    tmp_path: Path, replaced: Callable[[Path], AbstractContextManager[Path]]
-) -> None:
+def test_temporaries_of_killed_processes_go_and_those_of_live_ones_stay(tmp_path, replaced):
     code = f"import sys; from pathlib import Path; from astra_tacos.support.files import {replaced.__name__} as r\n"
     code += "with r(Path(sys.argv[1])): print(flush=True); input()"
     command = [sys.executable, "-c", code, str(tmp_path / "out")]
@@ -155,7 +151,7 @@ def test_temporaries_of_killed_processes_go_and_those_of_live_ones_stay(
     assert [entry.name for entry in tmp_path.iterdir()] == ["other"]
 
 
-def test_scratch_directories_of_killed_processes_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scratch_directories_of_killed_processes_go(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     code = "import os; from astra_tacos.support.temporaries import scratch_directory as made\n"
     code += "with made() as place: (place / 'x').touch(); os.kill(os.getpid(), 9)"
@@ -167,17 +163,17 @@ def test_scratch_directories_of_killed_processes_go(tmp_path: Path, monkeypatch:
     assert not list(tmp_path.iterdir())
 
 
-def fill_disk() -> None:
+def fill_disk():
     """From here on no file of this process may be longer than 20,000 bytes."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
 
 
-def write_much(path: Path) -> None:
+def write_much(path):
     path.write_bytes(bytes(30_000))
 
 
-def test_a_full_disk_is_told_with_the_path(tmp_path: Path) -> None:
+def test_a_full_disk_is_told_with_the_path(tmp_path):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     fill_disk()
     try:
@@ -207,7 +203,7 @@ def test_a_full_disk_is_told_with_the_path(tmp_path: Path) -> None:
             write_much(file)
 
 
-def test_an_error_about_another_file_names_that_one(tmp_path: Path) -> None:
+def test_an_error_about_another_file_names_that_one(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"input\.yml"), replaced_directory(tmp_path / "out"):
         (tmp_path / "input.yml").read_text()
     with pytest.raises(ReplayError, match=r"^.*/out/w\.0\.et: no such file$"), replaced_directory(tmp_path / "out") as place:
@@ -215,12 +211,12 @@ def test_an_error_about_another_file_names_that_one(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_the_root_directory_is_not_replaced() -> None:
+def test_the_root_directory_is_not_replaced():
     with pytest.raises(ConfigError, match=r"^/: is the root directory, which cannot be replaced: "):
         check_replaceable(Path("/"), "run", lambda names: True)
 
 
-def test_a_directory_with_an_unknown_file_in_a_folder_is_not_replaced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_directory_with_an_unknown_file_in_a_folder_is_not_replaced(tmp_path, caplog):
     path = tmp_path / "run"
     for name in ("workload/w.0.et", "stand_in/log/log.log", "log/log.log", "tables/links.csv"):
         (path / name).parent.mkdir(parents=True)
@@ -240,7 +236,7 @@ def test_a_directory_with_an_unknown_file_in_a_folder_is_not_replaced(tmp_path: 
         (path / name).unlink()
 
 
-def test_no_output_takes_the_place_of_what_the_command_has_read(tmp_path: Path) -> None:
+def test_no_output_takes_the_place_of_what_the_command_has_read(tmp_path):
     file = tmp_path / "run/links.csv"
     file.parent.mkdir()
     file.write_text("input")
@@ -265,7 +261,7 @@ def test_no_output_takes_the_place_of_what_the_command_has_read(tmp_path: Path) 
     assert file.read_text() == "output"
 
 
-def test_outputs_written_together_appear_together_or_not_at_all(tmp_path: Path) -> None:
+def test_outputs_written_together_appear_together_or_not_at_all(tmp_path):
     old, new, folder = tmp_path / "old.csv", tmp_path / "made/new.csv", tmp_path / "folder"
 
     old.write_text("old")

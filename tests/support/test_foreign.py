@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from helpers.command import run
 
@@ -61,7 +59,7 @@ READ = "make a network of it with `astra-tacos network read FILE --output DIR`"
         ("i.yaml", "infrastructure:\n  devices: []\n", "inspect", f"is an InfraGraph: {READ}"),
     ],
 )
-def test_files_of_other_tools_are_named(name: str, text: str, arguments: str, message: str, tmp_path: Path) -> None:
+def test_files_of_other_tools_are_named(name, text, arguments, message, tmp_path):
     (tmp_path / name).write_text(text)
     done = run(f"{arguments} {name}", cwd=tmp_path)
     assert done.returncode == 2 and f"{name}: {message}" in done.stderr and done.stderr.count("\n") == 1

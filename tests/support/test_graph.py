@@ -12,7 +12,7 @@ from astra_tacos.support.graph import NONE_BEFORE, Graph
 
 
 @st.composite
-def graphs(draw: st.DrawFn) -> tuple[Graph, networkx.DiGraph]:
+def graphs(draw):
     """A graph with parallel edges, edges of length 0 and loops, and the same for NetworkX."""
     size = draw(st.integers(1, 9))
     vertex = st.integers(0, size - 1)
@@ -27,7 +27,7 @@ def graphs(draw: st.DrawFn) -> tuple[Graph, networkx.DiGraph]:
 
 
 @given(graphs(), st.integers(0, 12))
-def test_distances_and_ways(pair: tuple[Graph, networkx.DiGraph], limit: int) -> None:
+def test_distances_and_ways(pair, limit):
     graph, same = pair
     distance, before = graph.ways()
     expected = np.full((graph.size, graph.size), np.inf)
@@ -49,7 +49,7 @@ def test_distances_and_ways(pair: tuple[Graph, networkx.DiGraph], limit: int) ->
 
 
 @given(graphs())
-def test_groups(pair: tuple[Graph, networkx.DiGraph]) -> None:
+def test_groups(pair):
     graph, same = pair
     number, group = graph.strong_groups()
     expected = sorted(map(sorted, networkx.strongly_connected_components(same)))
@@ -57,7 +57,7 @@ def test_groups(pair: tuple[Graph, networkx.DiGraph]) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 5000])
-def test_long_ways(size: int) -> None:
+def test_long_ways(size):
     tail = np.arange(size)
     graph = Graph.of(size, tail, (tail + 1) % size)
     assert graph.distances([0])[0].tolist() == tail.tolist()

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import psutil
 import pytest
@@ -67,7 +66,7 @@ room.main(["fake", sys.argv[1]])
 """
 
 
-def ended_by(number: signal.Signals, how: str, folder: Path) -> tuple[int, float, str]:
+def ended_by(number, how, folder):
     """Exit code, seconds of CPU after the signal and standard error of a command that is interrupted while it does something."""
     (folder / "scratch").mkdir()
     (folder / "cwd/out").mkdir(parents=True)
@@ -97,12 +96,12 @@ def ended_by(number: signal.Signals, how: str, folder: Path) -> tuple[int, float
 BEFORE = ["cwd", "cwd/out", "cwd/out/old", "scratch"]
 
 
-def everything(folder: Path) -> list[str]:
+def everything(folder):
     return [str(path.relative_to(folder)) for path in sorted(folder.rglob("*"))]
 
 
 @pytest.mark.parametrize("how", ["work", "pool", "swallow", "call_back", "wait"])
-def test_ctrl_c_always_ends_the_command_and_leaves_nothing(tmp_path: Path, how: str) -> None:
+def test_ctrl_c_always_ends_the_command_and_leaves_nothing(tmp_path, how):
     code, cpu_s, errors = ended_by(signal.SIGINT, how, tmp_path)
     assert code == 130
     assert errors.strip() == ""
@@ -111,7 +110,7 @@ def test_ctrl_c_always_ends_the_command_and_leaves_nothing(tmp_path: Path, how: 
 
 
 @pytest.mark.parametrize("how", ["work", "wait"])
-def test_sigterm_does_the_same(tmp_path: Path, how: str) -> None:
+def test_sigterm_does_the_same(tmp_path, how):
     code, _, errors = ended_by(signal.SIGTERM, how, tmp_path)
     assert (code, errors.strip()) == (143, "")
     assert everything(tmp_path) == BEFORE

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -26,7 +25,7 @@ print(len(attempts), file=sys.stderr)
 """
 
 
-def compiled(folder: Path, before: str) -> tuple[str, int]:
+def compiled(folder, before):
     """The machine code, and how often an implementation was asked whether it takes some types."""
     environment = os.environ | {"NUMBA_CACHE_DIR": str(folder / "cache")}
     command = [sys.executable, "-c", COMPILE.format(before=before)]
@@ -35,14 +34,14 @@ def compiled(folder: Path, before: str) -> tuple[str, int]:
     return done.stdout, int(done.stderr)
 
 
-def test_the_machine_code_is_the_same_from_fewer_attempts(tmp_path: Path) -> None:
+def test_the_machine_code_is_the_same_from_fewer_attempts(tmp_path):
     code, attempts = compiled(tmp_path / "usual", "")
     quick_code, quick_attempts = compiled(tmp_path / "quick", "quicken()")
     assert quick_code == code and len(code) > 10_000
     assert 0 < quick_attempts < attempts / 2
 
 
-def test_options_are_equal_where_numba_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_are_equal_where_numba_says_so(monkeypatch):
     from numba.core.compiler import Flags
     from numba.core.targetconfig import TargetConfig
 
@@ -61,7 +60,7 @@ def test_options_are_equal_where_numba_says_so(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.skipif(not numba_patches.are_on(), reason="numba begins as it does")
-def test_what_was_compiled_before_runs_without_the_compiler() -> None:
+def test_what_was_compiled_before_runs_without_the_compiler():
     program = """
 import sys
 from astra_tacos.support.kernels.first_use import find

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 from helpers.damage import refusal
 
@@ -59,14 +56,14 @@ infinity None None
 """A text, and the `int` and the `double` that yaml-cpp reads; None if it refuses."""
 
 
-def read(folder: Path, text: str) -> Any:
+def read(folder, text):
     path = folder / "a.yml"
     path.write_bytes(text.encode())
     return read_yaml_mapping(path)
 
 
 @pytest.mark.parametrize("line", NUMBERS.strip().splitlines())
-def test_numbers_are_those_of_yaml_cpp_or_none(tmp_path: Path, line: str) -> None:
+def test_numbers_are_those_of_yaml_cpp_or_none(tmp_path, line):
     text, *read_as = line.rsplit(maxsplit=2)
     whole, number = (None if said == "None" else kind(said) for kind, said in zip((int, float), read_as, strict=True))
     found = read(tmp_path, f"v: [ {text} ]")["v"][0]
@@ -100,41 +97,41 @@ def test_numbers_are_those_of_yaml_cpp_or_none(tmp_path: Path, line: str) -> Non
         "v: [8]\n\t\nw: 9",
     ],
 )
-def test_tabs_separate_as_for_yaml_cpp(tmp_path: Path, text: str) -> None:
+def test_tabs_separate_as_for_yaml_cpp(tmp_path, text):
     assert read(tmp_path, text)["v"] in (8, [8], [8, 9])
 
 
 @pytest.mark.parametrize("text", ["\tv: 8", "v:\n\t- 8", "x: 1\n\tv: 8", "v: 8\n\t\nw: 9", "v: 8\n\t# c\nw: 9", "v:\n  -\ta: 1"])
-def test_tabs_that_yaml_cpp_refuses_are_refused(tmp_path: Path, text: str) -> None:
+def test_tabs_that_yaml_cpp_refuses_are_refused(tmp_path, text):
     with pytest.raises(ConfigError, match=r"a\.yml: not valid YAML: line \d, column \d: "):
         read(tmp_path, text)
 
 
 @pytest.mark.parametrize("text", ["v: 8\rw: 9", "v: 8 # c\rw: 9\n", "v: 8\x85w: 9", "v: 8\u2028w: 9", "v: 8\n\u2029w: 9"])
-def test_lines_end_in_a_newline_only(tmp_path: Path, text: str) -> None:
+def test_lines_end_in_a_newline_only(tmp_path, text):
     with pytest.raises(ConfigError, match=r"a\.yml: not valid YAML: line \d: found '.*', expected lines that end in a newline"):
         read(tmp_path, text)
 
 
 @pytest.mark.parametrize("text", ["{v:[8]}", "{v:{w: 8}}", "{v :[8]}", "v: [w:[8]]"])
-def test_a_bracket_right_behind_a_colon_is_no_value(tmp_path: Path, text: str) -> None:
+def test_a_bracket_right_behind_a_colon_is_no_value(tmp_path, text):
     with pytest.raises(ConfigError, match="expected a blank between the colon and the bracket"):
         read(tmp_path, text)
 
 
 @pytest.mark.parametrize("text", ['{"v":[8]}', "{'v':[8]}", "{v: [8]}", "v: [8]\r\n", "{v:\n[8]}"])
-def test_other_flows_are_read_as_by_yaml_cpp(tmp_path: Path, text: str) -> None:
+def test_other_flows_are_read_as_by_yaml_cpp(tmp_path, text):
     assert read(tmp_path, text)["v"] == [8]
 
 
-def test_a_network_may_have_tabs(tmp_path: Path) -> None:
+def test_a_network_may_have_tabs(tmp_path):
     path = tmp_path / "net.yml"
     path.write_text("topology:\t[ Ring ]\nnpus_count:\t[ 8 ]\t# eight\nbandwidth:\t[ 50.0\t]\nlatency:\n-\t500\n")
     (dimension,) = read_network(path).dimensions
     assert (dimension.block, dimension.size, dimension.bandwidth_gibps, dimension.latency_ns) == ("Ring", 8, 50.0, 500.0)
 
 
-def test_prefixes_of_nodes_are_read_as_they_are_written(tmp_path: Path) -> None:
+def test_prefixes_of_nodes_are_read_as_they_are_written(tmp_path):
     path = tmp_path / "nodes.yml"
     path.write_text("1: 0123\n+2: true\n3: 1_000\n4: 2001-01-01\n")
     assert read_per_node(path) == {1: "0123", 2: "true", 3: "1_000", 4: "2001-01-01"}
@@ -160,12 +157,12 @@ def test_prefixes_of_nodes_are_read_as_they_are_written(tmp_path: Path) -> None:
     ],
     ids=lambda text: text[:12],
 )
-def test_what_would_take_too_long_gets_one_line(tmp_path: Path, text: str, expected: str) -> None:
+def test_what_would_take_too_long_gets_one_line(tmp_path, text, expected):
     said = refusal(read, tmp_path, text)
     assert expected in said and len(said) < 300
 
 
-def test_values_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_are_counted(tmp_path, monkeypatch):
     monkeypatch.setattr(yaml_text, "_MAX_YAML_VALUES", 1000)
     assert len(read(tmp_path, f"v: [{'1,' * 997}]")["v"]) == 997
     with pytest.raises(ConfigError, match=r"line 1, column \d+: more than 1,000 values"):
@@ -183,13 +180,13 @@ def test_values_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         (f"<a>{'x' * 200}</a>", "larger than 100 bytes, expected an example"),
     ),
 )
-def test_bad_xml_gets_one_line(tmp_path: Path, text: str, expected: str) -> None:
+def test_bad_xml_gets_one_line(tmp_path, text, expected):
     path = tmp_path / "some.xml"
     path.write_text(text, encoding="utf-8")
     assert expected in refusal(read_xml, path, 100, "an example", "a")
 
 
-def test_the_root_element_is_returned(tmp_path: Path) -> None:
+def test_the_root_element_is_returned(tmp_path):
     path = tmp_path / "some.xml"
     path.write_text("<a><b at='1'/></a>", encoding="utf-8")
     assert read_xml(path, 100, "an example", "a")[0].get("at") == "1"

@@ -80,26 +80,26 @@ where: [ b1 >= 50, total_bandwidth <= 600 ]
 """
 
 
-def network(path: Path) -> None:
+def network(path):
     build_topology(read_network(path))
 
 
-def links(path: Path) -> None:
+def links(path):
     path.with_name("net.yml").write_bytes(b"npus_count: [ 4 ]\nastra_tacos: { links: %b }" % path.name.encode())
     network(path.with_name("net.yml"))
 
 
-def system(path: Path) -> None:
+def system(path):
     path.with_name("nodes.yml").write_bytes(b"1: a/b")
     read_system(path, path.parent)
 
 
-def per_node(path: Path) -> None:
+def per_node(path):
     path.with_name("system.json").write_bytes(b'{"per-node-custom-implementation": "%b"}' % path.name.encode())
     read_system(path.with_name("system.json"), path.parent)
 
 
-def comparison() -> bytes:
+def comparison():
     import io
 
     file = io.StringIO(newline="")
@@ -143,20 +143,20 @@ READERS: dict[str, tuple[bytes, Callable[[Path], Any]]] = {
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_the_file_without_changes_is_read(tmp_path: Path, name: str) -> None:
+def test_the_file_without_changes_is_read(tmp_path, name):
     data, read = READERS[name]
     (tmp_path / name).write_bytes(data)
     read(tmp_path / name)
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_any_text_is_read_or_gets_one_line(tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
+def test_any_text_is_read_or_gets_one_line(tmp_path_factory, name):
     folder = tmp_path_factory.mktemp("fuzz")
     data, read = READERS[name]
 
     @settings(max_examples=EXAMPLES)
     @given(st.integers(0, (1 << 62) - 1) | st.binary(max_size=100))
-    def attack(change: int | bytes) -> None:
+    def attack(change):
         (folder / name).write_bytes(change if isinstance(change, bytes) else mutated(data, change))
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -181,10 +181,10 @@ def test_any_text_is_read_or_gets_one_line(tmp_path_factory: pytest.TempPathFact
     }.items(),
     ids=["constraint", "constraint of cost", "sweep", "sizes"],
 )
-def test_any_expression_is_read_or_gets_one_line(text: bytes, parse: Callable[[str], Any]) -> None:
+def test_any_expression_is_read_or_gets_one_line(text, parse):
     @settings(max_examples=4 * EXAMPLES)
     @given(st.integers(0, (1 << 62) - 1))
-    def attack(seed: int) -> None:
+    def attack(seed):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             try:
@@ -196,5 +196,5 @@ def test_any_expression_is_read_or_gets_one_line(text: bytes, parse: Callable[[s
     attack()
 
 
-def value(text: str) -> Any:
+def value(text):
     return parse_expression(text, "a.yml: x").value({"b0": 3, "b": "text", "x": [1, 2.5]})

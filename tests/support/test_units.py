@@ -23,7 +23,7 @@ from astra_tacos.support.units import bytes_per_ns, format_size, format_time, pa
         "9007199254740992": 1 << 53,
     }.items(),
 )
-def test_parse_size(text: str, size: int) -> None:
+def test_parse_size(text, size):
     assert parse_size(text) == size
 
 
@@ -47,20 +47,20 @@ def test_parse_size(text: str, size: int) -> None:
         "1_000",
     ],
 )
-def test_parse_size_refuses(text: str) -> None:
+def test_parse_size_refuses(text):
     with pytest.raises(ConfigError, match="size"):
         parse_size(text)
 
 
-def test_formats() -> None:
+def test_formats():
     assert [format_size(n) for n in (1, 1024, 1536, 64 << 20)] == ["1 B", "1 KiB", "1.50 KiB", "64 MiB"]
     assert [format_time(n) for n in (940, 12_340, 56_000_000, 2e10)] == ["940 ns", "12.34 us", "56.00 ms", "20.00 s"]
 
 
-def test_a_gigabyte_per_second_of_astra_sim_is_2_to_the_30() -> None:
+def test_a_gigabyte_per_second_of_astra_sim_is_2_to_the_30():
     assert bytes_per_ns(np.array([50.0]))[0] == 50.0 * (1 << 30) / 1e9
 
 
-def test_reductions_are_whole_microseconds() -> None:
+def test_reductions_are_whole_microseconds():
     assert [reduction_us(size, 1.0) for size in (100, 1499, 1501, 10_000)] == [0, 1, 2, 10]
     assert [reduction_ns(us) for us in (0, 3)] == [1, 3000]

@@ -45,7 +45,7 @@ PAIRS = [
 
 
 @pytest.mark.parametrize("network, collective, recut", PAIRS)
-def test_no_worse_than_any_member_alone(network: str, collective: str, recut: bool) -> None:
+def test_no_worse_than_any_member_alone(network, collective, recut):
     where = topology(*ALL[network])
     what = COLLECTIVES[collective](where.num_npus, MIB, 2)
     options = replace(SMALL, chunks_per_npu="auto" if recut else None, max_sends=4_000, trials=2)
@@ -61,7 +61,7 @@ def test_no_worse_than_any_member_alone(network: str, collective: str, recut: bo
         assert best.exact_ns <= alone.exact_ns * tolerance * handicap, name
 
 
-def test_the_first_candidate_is_finished_whatever_the_budget() -> None:
+def test_the_first_candidate_is_finished_whatever_the_budget():
     cut_off = search(MIXED, REDUCED, SearchOptions(budget=1, chunks_per_npu="auto"))
     assert cut_off.was_cut_off
     assert cut_off.num_tried == 1
@@ -72,7 +72,7 @@ def test_the_first_candidate_is_finished_whatever_the_budget() -> None:
     assert whole.schedule.collective_time_ns <= cut_off.schedule.collective_time_ns
 
 
-def test_it_ends_where_nothing_can_be_faster() -> None:
+def test_it_ends_where_nothing_can_be_faster():
     where = topology(*ALL["full"])
     what, options = COLLECTIVES["all-gather"](where.num_npus, MIB), SearchOptions(trials=30, budget=UNLIMITED)
     found = search(where, what, options, without=("symmetric",))
@@ -83,8 +83,8 @@ def test_it_ends_where_nothing_can_be_faster() -> None:
     assert not found.was_cut_off
 
 
-def test_refusals_are_told_and_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    def breaks(*_: object) -> None:
+def test_refusals_are_told_and_skipped(monkeypatch):
+    def breaks(*_):
         raise SynthesisError("broke on the way")
 
     entry = SYNTHESIZERS["tacos"]
@@ -104,7 +104,7 @@ def test_refusals_are_told_and_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     assert synthesize(MIXED, REDUCED, synthesizer="slow", trials=1, budget=10**6).num_sends  # the only one: it is tried
 
 
-def test_a_synthesizer_may_stay_out_of_auto(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_synthesizer_may_stay_out_of_auto(monkeypatch):
     calls = []
 
     def spied(*arguments):
@@ -122,7 +122,7 @@ def test_a_synthesizer_may_stay_out_of_auto(monkeypatch: pytest.MonkeyPatch) -> 
     assert "shy" in auto_synthesizers()
 
 
-def cuts_of(where, collective: str, counts: tuple[int, ...]) -> list[Cut]:
+def cuts_of(where, collective, counts):
     cuts = []
     for count in counts:
         what = COLLECTIVES[collective](where.num_npus, MIB, count)
@@ -132,7 +132,7 @@ def cuts_of(where, collective: str, counts: tuple[int, ...]) -> list[Cut]:
     return cuts
 
 
-def test_the_work_list_is_cheap_first_and_seeds_last() -> None:
+def test_the_work_list_is_cheap_first_and_seeds_last():
     where = topology(*ALL["torus"])
     cuts = cuts_of(where, "all-gather", (1, 2, 3, 4))
     candidates, refusals = list_candidates(
@@ -147,24 +147,24 @@ def test_the_work_list_is_cheap_first_and_seeds_last() -> None:
     assert {c.seed for c in candidates if c.synthesizer == "tacos"} == {7, 8, 9}
 
 
-def candidate(cut: Cut, trial: int = 0, name: str = "tacos", **more: bool) -> Candidate:
+def candidate(cut, trial=0, name="tacos", **more):
     return Candidate(name, cut, trial, trial, 1.0, **more)
 
 
-def race(effort: str, *counts: int):
+def race(effort, *counts):
     """A leaderboard, cuts into so many chunks, and how a schedule of some time and load is entered."""
     where = topology(*ALL["ring8"])
     schedule = synthesize(where, COLLECTIVES["all-gather"](8, MIB), synthesizer="tacos", trials=1)
     board = Leaderboard(16, EFFORTS[effort])
 
-    def enter(one: Candidate, time: int, load: float = 0.0) -> None:
+    def enter(one, time, load=0.0):
         late = replace(schedule, end_ns=schedule.end_ns * 0 + time)
         board.enter(one, TimedSchedule(late, time, False, load))
 
     return board, [replace(cut, chunked_bound=lambda: 1) for cut in cuts_of(where, "all-gather", counts)], enter
 
 
-def test_more_chunks_and_more_seeds_only_where_they_promise_something() -> None:
+def test_more_chunks_and_more_seeds_only_where_they_promise_something():
     board, cuts, enter = race("thorough", 1, 2, 4, 8, 16, 3, 12)
     *_, last, three, twelve = cuts
     for cut, time in zip(cuts, (1000, 900, 901), strict=False):
@@ -187,7 +187,7 @@ def test_more_chunks_and_more_seeds_only_where_they_promise_something() -> None:
     assert board.best.exact_ns == 899
 
 
-def test_numbers_in_between_wait_for_the_advised_one() -> None:
+def test_numbers_in_between_wait_for_the_advised_one():
     """They are next to the best number so far: were both under way at a time, threads would say which are tried."""
     board, (one, eight, twelve), enter = race("thorough", 1, 8, 12)
     advised, between = candidate(eight, is_advised=True), candidate(twelve)
@@ -207,7 +207,7 @@ def test_numbers_in_between_wait_for_the_advised_one() -> None:
         ("thorough", (800.0, 799.0), False),
     ],
 )
-def test_a_steady_load_ends_a_series(effort: str, loads: tuple[float, float], passed: bool) -> None:
+def test_a_steady_load_ends_a_series(effort, loads, passed):
     board, cuts, enter = race(effort, 1, 2, 4)
     enter(candidate(cuts[0], name="direct"), 700, 650.0)
     for cut, load, time in zip(cuts, loads, (2000, 1200), strict=False):
@@ -215,7 +215,7 @@ def test_a_steady_load_ends_a_series(effort: str, loads: tuple[float, float], pa
     assert board.passes_over(candidate(cuts[2])) == passed
 
 
-def test_seeds_that_hardly_differ_end_a_series() -> None:
+def test_seeds_that_hardly_differ_end_a_series():
     board, (cut,), enter = race("thorough", 1)
     enter(candidate(cut, name="direct"), 700, 650.0)
     for trial, time in enumerate((710, 712, 711, 709, 730)):
@@ -225,7 +225,7 @@ def test_seeds_that_hardly_differ_end_a_series() -> None:
     assert not board.passes_over(candidate(cut, 5, "routed"))
 
 
-def test_budgets_as_texts() -> None:
+def test_budgets_as_texts():
     for text, sends in {"20M": 20_000_000, "10": 10_000_000, " 1.5k ": 1500, "1G": 10**9, ".5s": 500_000}.items():
         assert parse_budget(text) == sends
     for text in ["", "9" * 30, "1 x", "0", "-1", "nan", "inf", "1m", "1e99", "0.1e-9", "\N{ARABIC-INDIC DIGIT ONE}s"]:
@@ -234,7 +234,7 @@ def test_budgets_as_texts() -> None:
             parse_budget(text, "--budget")
 
 
-def test_cut_into_changes_nothing_but_the_cut() -> None:
+def test_cut_into_changes_nothing_but_the_cut():
     for name in COLLECTIVES:
         what = make_collective(name, 6, 1000, 1, 3 if name in ROOTED else None)
         other = cut_into(what, 5)
@@ -245,8 +245,8 @@ def test_cut_into_changes_nothing_but_the_cut() -> None:
         cut_into(COLLECTIVES["all-gather"](4, 3), 4)
 
 
-def test_what_parts_count_is_the_work_of_their_schedule() -> None:
-    def make() -> str:
+def test_what_parts_count_is_the_work_of_their_schedule():
+    def make():
         count_work(2.5)
         assert metered(lambda: count_work(100)) == (None, 100)
         count_work(3)
@@ -264,7 +264,7 @@ def test_what_parts_count_is_the_work_of_their_schedule() -> None:
 
 @examples(8)
 @given(network=topologies(), data=st.data())
-def test_neither_threads_nor_the_clock_decide_what_fits_into_a_budget(network, data: st.DataObject) -> None:
+def test_neither_threads_nor_the_clock_decide_what_fits_into_a_budget(network, data):
     name = data.draw(st.sampled_from(("all-reduce", "all-gather", "all-to-all")))
     what = COLLECTIVES[name](network.num_npus, data.draw(st.integers(50_000, MIB)))
     budget = data.draw(st.sampled_from((1, 3_000, 30_000, 300_000)))
@@ -288,7 +288,7 @@ def test_neither_threads_nor_the_clock_decide_what_fits_into_a_budget(network, d
     assert column_bytes(other.schedule) == column_bytes(one.schedule)
 
 
-def test_a_candidate_that_does_not_fit_is_passed_over_and_cheaper_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_candidate_that_does_not_fit_is_passed_over_and_cheaper_ones_are_not(monkeypatch):
     monkeypatch.setitem(SYNTHESIZERS, "routed", replace(SYNTHESIZERS["routed"], work=lambda *_: 10**9))
     found = search(MIXED, REDUCED, SearchOptions(trials=2, budget=10**8))
     assert found.was_cut_off
@@ -297,7 +297,7 @@ def test_a_candidate_that_does_not_fit_is_passed_over_and_cheaper_ones_are_not(m
     assert column_bytes(found.schedule) == column_bytes(search(MIXED, REDUCED, SearchOptions(trials=2, budget=10**8)).schedule)
 
 
-def test_an_estimate_is_corrected_by_what_the_last_candidate_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_estimate_is_corrected_by_what_the_last_candidate_counted(monkeypatch):
     entry = SYNTHESIZERS["tacos"]
 
     def thorough(*arguments):
@@ -313,7 +313,7 @@ def test_an_estimate_is_corrected_by_what_the_last_candidate_counted(monkeypatch
     assert found.was_cut_off
 
 
-def test_a_candidate_that_examines_more_than_is_left_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_candidate_that_examines_more_than_is_left_is_stopped(monkeypatch):
     """Its estimate is far too small: it is begun, but not finished; without a budget that was asked for it is."""
     entry, counted = SYNTHESIZERS["ring"], []
 
@@ -336,7 +336,7 @@ def test_a_candidate_that_examines_more_than_is_left_is_stopped(monkeypatch: pyt
     assert len(counted) == 1000
 
 
-def test_checks_of_the_result_are_a_part_of_a_budget() -> None:
+def test_checks_of_the_result_are_a_part_of_a_budget():
     where = topology(*ALL["mixed"])
     what = COLLECTIVES["all-reduce"](where.num_npus, 64 * MIB)
     options = SearchOptions(chunks_per_npu="auto", max_sends=20_000, budget=150_000)
@@ -346,11 +346,11 @@ def test_checks_of_the_result_are_a_part_of_a_budget() -> None:
     assert judged.schedule.num_sends < alone.schedule.num_sends
 
 
-def test_what_is_dropped_is_stopped() -> None:
+def test_what_is_dropped_is_stopped():
     allowance = Allowance(10)
     count, done = iter(range(100)), []
 
-    def make() -> None:
+    def make():
         for at in count:
             done.append(at)
             allowance.most = 10 if at < 3 else -1
@@ -361,7 +361,7 @@ def test_what_is_dropped_is_stopped() -> None:
     assert done == [0, 1, 2, 3]
 
 
-def test_estimates_are_near_what_parts_count() -> None:
+def test_estimates_are_near_what_parts_count():
     """Else a search would begin what its budget is far too small for: trees through switches look again for every member."""
     for dimensions, collective, chunks in (
         ("Switch 24", "all-reduce", 1),
@@ -378,7 +378,7 @@ def test_estimates_are_near_what_parts_count() -> None:
                 assert counted <= 6 * entry.work(where, what), (name, where.num_npus)
 
 
-def test_a_time_limit_says_when_it_struck(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_time_limit_says_when_it_struck(monkeypatch):
     options = SearchOptions(chunks_per_npu="auto", max_sends=3_000, trials=2)
     struck = search(MIXED, REDUCED, replace(options, time_limit_s=1e-9))
     assert struck.num_tried == 1  # the first candidate is made whatever it takes

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.collective import make_collective
-from astra_tacos.network.topology import NO_LINK, Topology
+from astra_tacos.network.topology import NO_LINK
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.parts.branchings import pack_branchings
@@ -20,7 +20,7 @@ from astra_tacos.synthesizer.parts.branchings import pack_branchings
 MIB = 1 << 20
 
 
-def dragonfly() -> Topology:
+def dragonfly():
     """9 groups of 4 NPUs, 50 GiB/s in groups, 25 GiB/s between any two of them."""
     links = []
     for group in range(9):
@@ -43,7 +43,7 @@ KNOWN = {
     "name, collective",
     [*((name, "broadcast") for name in KNOWN), ("mix", "reduce")],  # which is its mirror image
 )
-def test_broadcasts_of_64_mib(name: str, collective: str) -> None:
+def test_broadcasts_of_64_mib(name, collective):
     """A rail-aware pipeline, or the bound, to within 3%; and never slower with more chunks."""
     network, _, known_us = KNOWN[name]
     entry = SYNTHESIZERS["branchings"]
@@ -59,7 +59,7 @@ def test_broadcasts_of_64_mib(name: str, collective: str) -> None:
     assert times[-1] <= known_us * 1000 * 1.03
 
 
-def rate(network: Topology, hold_ns: np.ndarray, root: int) -> float:
+def rate(network, hold_ns, root):
     """Chunks a nanosecond that every NPU can get from a root: the least of maximum flows, by networkx."""
     flow = nx.DiGraph()
     flow.add_nodes_from(range(network.num_devices))
@@ -70,7 +70,7 @@ def rate(network: Topology, hold_ns: np.ndarray, root: int) -> float:
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_the_fewest_trees_have_the_rate_of_the_tightest_cut(name: str) -> None:
+def test_the_fewest_trees_have_the_rate_of_the_tightest_cut(name):
     network, trees, _ = KNOWN[name]
     what = make_collective("broadcast", network.num_npus, 64 * MIB, 64, 0)
     timing = compute_timing(network, what, "pipelined")
@@ -82,7 +82,7 @@ def test_the_fewest_trees_have_the_rate_of_the_tightest_cut(name: str) -> None:
 
 @examples(20)
 @given(network=topologies(14), data=st.data())
-def test_arborescences_share_links_within_capacities(network: Topology, data: st.DataObject) -> None:
+def test_arborescences_share_links_within_capacities(network, data):
     root = data.draw(st.integers(0, network.num_npus - 1))
     what = make_collective("broadcast", network.num_npus, MIB, 4, root)
     timing = compute_timing(network, what, "pipelined")

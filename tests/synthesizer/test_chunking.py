@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from astra_tacos.bounds import chunked_lower_bound
 from astra_tacos.bounds.port import fewest_crossings
 from astra_tacos.collective import COLLECTIVES
-from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.solver.synthesize import synthesize
@@ -30,7 +29,7 @@ from astra_tacos.synthesizer.search.candidates import join_messages
     model=st.sampled_from(("blocking", "pipelined")),
     max_sends=st.integers(1, 20_000),
 )
-def test_candidates_keep_the_limits(network: Topology, collective: str, size: int, model, max_sends: int) -> None:
+def test_candidates_keep_the_limits(network, collective, size, model, max_sends):
     try:
         found = choose_chunks(network, collective, size, model, max_sends)
     except SynthesisError as error:
@@ -70,10 +69,10 @@ GUESSES = [
 
 
 @pytest.mark.parametrize("dimensions, collective, link_model, size", GUESSES)
-def test_the_best_guess_is_near_the_best(dimensions, collective: str, link_model, size: int) -> None:
+def test_the_best_guess_is_near_the_best(dimensions, collective, link_model, size):
     network = topology(*dimensions)
 
-    def best_ns(chunks: int) -> int:
+    def best_ns(chunks):
         what = COLLECTIVES[collective](network.num_npus, size, chunks)
         return synthesize(network, what, link_model=link_model, trials=1, synthesizer="tacos").collective_time_ns
 
@@ -82,14 +81,14 @@ def test_the_best_guess_is_near_the_best(dimensions, collective: str, link_model
     assert times[found[0].chunks_per_npu] <= min(times.values()) * 1.15
 
 
-def test_estimates_are_no_bounds_but_not_below_those_of_ports() -> None:
+def test_estimates_are_no_bounds_but_not_below_those_of_ports():
     network = topology(*ALL["torus"])
     for candidate in choose_chunks(network, "all-gather", 1 << 20, "blocking", 10_000):
         what = COLLECTIVES["all-gather"](12, 1 << 20, candidate.chunks_per_npu)
         assert candidate.estimate_ns == chunked_lower_bound(network, what, compute_timing(network, what, "blocking")).time_ns
 
 
-def test_bad_arguments() -> None:
+def test_bad_arguments():
     with refused("less than 1 ns", SynthesisError):
         choose_chunks(topology("Ring 4 400 0"), "all-gather", 8, "blocking", 100)
 
@@ -100,11 +99,11 @@ def test_bad_arguments() -> None:
     size=st.integers(1000, 1 << 24),
     powers=st.integers(1, 8),
 )
-def test_counts_near_others_of_whole_nanoseconds(rates: list[float], size: int, powers: int) -> None:
+def test_counts_near_others_of_whole_nanoseconds(rates, size, powers):
     network = topology(*(("Ring", 3, rate, 500.0) for rate in rates))
     counts = {1 << power for power in range(powers)}
 
-    def truncated(count: int) -> float:
+    def truncated(count):
         holds = [size / count / (rate * 2**30 / 1e9) for rate in rates]
         return max(1 - int(hold) / hold for hold in holds)
 
@@ -117,14 +116,14 @@ def test_counts_near_others_of_whole_nanoseconds(rates: list[float], size: int, 
 
 @examples(20)
 @given(schedules())
-def test_a_joined_schedule_is_legal_and_not_slower(of) -> None:
+def test_a_joined_schedule_is_legal_and_not_slower(of):
     joined = check(join_messages(of))
     assert exact_time_ns(joined) <= exact_time_ns(of)
     assert joined.num_messages <= of.num_messages or exact_time_ns(joined) < exact_time_ns(of)
     assert joined.num_sends == of.num_sends
 
 
-def test_chunks_of_one_npu_leave_together() -> None:
+def test_chunks_of_one_npu_leave_together():
     """Two NPUs, 1,000 ns: four chunks of one byte each take the latency once instead of four times."""
     pair = topology("FullyConnected 2 1 1000")
     gathered = COLLECTIVES["all-gather"](2, 4, 4)
@@ -136,7 +135,7 @@ def test_chunks_of_one_npu_leave_together() -> None:
 
 @examples(20)
 @given(schedules())
-def test_exact_time_is_near_the_predicted_one(of) -> None:
+def test_exact_time_is_near_the_predicted_one(of):
     """Truncation shortens each delay by less than 1 ns, rounding of reductions moves each by half a microsecond at most."""
     slack = 1.0 + (501.0 if of.timing.reduce_bandwidth_gbps else 1.0)
     assert abs(exact_time_ns(of) - of.collective_time_ns) <= slack * 2 * of.num_sends

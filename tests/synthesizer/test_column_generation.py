@@ -24,19 +24,19 @@ from astra_tacos.synthesizer.columns.demand import cheapest_arborescence
 from astra_tacos.verifier.schedule_oracle import verify
 
 
-def on(topology, name: str, size: int, chunks: int):
+def on(topology, name, size, chunks):
     collective = make_collective(name, topology.num_npus, size, chunks, None, topology.endpoints)
     return column_generation(topology, collective, compute_timing(topology, collective, "pipelined", 50.0), 0)
 
 
 @pytest.mark.parametrize("name", ["all-gather", "reduce-scatter", "all-reduce", "all-to-all"])
-def test_many_chunks_reach_the_bound(name: str) -> None:
+def test_many_chunks_reach_the_bound(name):
     schedule = on(TWO_LEVELS, name, 64 << 20, 512)
     assert certify(schedule)["efficiency"] > 0.98
 
 
 @pytest.mark.parametrize("network", FABRICS)
-def test_an_all_reduce_takes_no_longer_than_its_halves(network: str) -> None:
+def test_an_all_reduce_takes_no_longer_than_its_halves(network):
     """Trees of both phases at once have much to do in the end on some fabrics; the phases one after the other are tried, too."""
     topology, chunks = FABRICS[network], 64
     whole = on(topology, "all-reduce", 64 << 20, chunks)
@@ -48,7 +48,7 @@ def test_an_all_reduce_takes_no_longer_than_its_halves(network: str) -> None:
 
 
 @pytest.mark.parametrize("file, num_npus, gbps", [("a100x2", 16, 346.67), ("mi250x2", 32, 354.13)], ids=["a100x2", "mi250x2"])
-def test_programme_reaches_forestcolls_optimum(file: str, num_npus: int, gbps: float) -> None:
+def test_programme_reaches_forestcolls_optimum(file, num_npus, gbps):
     """The rate of the linear programme, without the chunks of a schedule, which `make bench-fabrics` measures."""
     from astra_tacos.network.node_table import read_link_table
     from astra_tacos.synthesizer.columns.demand import Demands
@@ -72,7 +72,7 @@ def test_programme_reaches_forestcolls_optimum(file: str, num_npus: int, gbps: f
 
 @examples(20)
 @given(st.integers(2, 8), st.integers(0, 1 << 30), st.booleans())
-def test_arborescences_cost_what_networkx_finds(count: int, seed: int, has_ties: bool) -> None:
+def test_arborescences_cost_what_networkx_finds(count, seed, has_ties):
     random = np.random.default_rng(seed)
     cost = random.integers(1, 4, (count, count)).astype(float) if has_ties else random.random((count, count))
     cost[random.random((count, count)) < 0.3] = np.inf
@@ -89,7 +89,7 @@ def test_arborescences_cost_what_networkx_finds(count: int, seed: int, has_ties:
         assert node == 0
 
 
-def test_no_device_that_forwards_is_taken_for_an_npu() -> None:
+def test_no_device_that_forwards_is_taken_for_an_npu():
     collective = make_collective("all-gather", TWO_LEVELS.num_npus, 1 << 20)
     with refused("devices 4 to 6 only forward"):
         compute_timing(TWO_LEVELS, collective, "pipelined")
@@ -98,7 +98,7 @@ def test_no_device_that_forwards_is_taken_for_an_npu() -> None:
         build_topology(NetworkConfig("x", links=links, forwarding=TWO_LEVELS.forwarding))
 
 
-def test_the_search_takes_it_and_says_why_not_others() -> None:
+def test_the_search_takes_it_and_says_why_not_others():
     collective = make_collective("broadcast", TWO_LEVELS.num_npus, 1 << 20, 1, members=TWO_LEVELS.endpoints)
     schedule = synthesize(TWO_LEVELS, collective, chunks_per_npu="auto", max_sends=2000)
     assert schedule.synthesizer == "column-generation"
@@ -107,7 +107,7 @@ def test_the_search_takes_it_and_says_why_not_others() -> None:
 
 
 @pytest.mark.parametrize("name", COLLECTIVES)
-def test_groups_leave_other_npus_alone(name: str) -> None:
+def test_groups_leave_other_npus_alone(name):
     collective = make_collective(name, 7, 1 << 16, 2, members=[0, 3])
     of = column_generation(TWO_LEVELS, collective, compute_timing(TWO_LEVELS, collective, "pipelined"), 0)
     assert verify(of) == ()

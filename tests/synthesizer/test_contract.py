@@ -42,7 +42,7 @@ NETWORKS = {name: topology(*dimensions) for name, dimensions in ALL.items()} | {
 }
 
 
-def looks_different(network, collective: str) -> bool:
+def looks_different(network, collective):
     """Whether some NPU has other links than another one."""
     whole = sum(d.building_block.num_links(d.size) * network.num_npus // d.size for d in network.dimensions)
     return any(d.block == "Mesh" for d in network.dimensions) or network.num_links != whole or not network.is_regular
@@ -60,7 +60,7 @@ TAKES_ALL = frozenset({"tacos", "routed", "branchings", "ring", "direct", "doubl
 """Those that say no to none of them. One in neither list is new: it may say no where its `refusal` does, but not to all."""
 
 
-def says_no(name: str, network, collective: str) -> bool:
+def says_no(name, network, collective):
     """Whether a synthesizer is expected to refuse."""
     if name in MAY_REFUSE or name in TAKES_ALL:
         return name in MAY_REFUSE and MAY_REFUSE[name](network, collective)
@@ -68,7 +68,7 @@ def says_no(name: str, network, collective: str) -> bool:
     return SYNTHESIZERS[name].why_not(network, COLLECTIVES[collective](network.num_npus, 1 << 20, 1, **root)) is not None
 
 
-def check_schedule(name: str, network, collective: str, *arguments, **options) -> None:
+def check_schedule(name, network, collective, *arguments, **options):
     """What must hold of any schedule; and a refusal is in words, where one is expected."""
     if says_no(name, network, collective):
         with refused(rf"^{collective} on .*: {name}: .*expected a ", SynthesisError):
@@ -85,7 +85,7 @@ def check_schedule(name: str, network, collective: str, *arguments, **options) -
 
 
 @every_collective
-def test_takes_some_network(name: str, collective: str) -> None:
+def test_takes_some_network(name, collective):
     assert not all(says_no(name, network, collective) for network in NETWORKS.values())
 
 
@@ -99,14 +99,14 @@ MATRIX = [
 
 
 @pytest.mark.parametrize("name, network, collective, link_model", MATRIX)
-def test_is_legal_complete_and_no_faster_than_the_bound(name: str, network: str, collective: str, link_model: str) -> None:
+def test_is_legal_complete_and_no_faster_than_the_bound(name, network, collective, link_model):
     check_schedule(name, NETWORKS[network], collective, 333_333, 3, 1 if collective in ROOTED else None, link_model=link_model)
 
 
 @every
 @given(network=topologies(), data=st.data())
 @examples(12)
-def test_any_network(name: str, network, data: st.DataObject) -> None:
+def test_any_network(name, network, data):
     collective = data.draw(st.sampled_from(sorted(SYNTHESIZERS[name].collectives & COLLECTIVES.keys())))
     check_schedule(
         name,
@@ -124,7 +124,7 @@ def test_any_network(name: str, network, data: st.DataObject) -> None:
 @every
 @given(block=st.sampled_from(["Ring", "Mesh", "FullyConnected"]), data=st.data())
 @examples(8)
-def test_any_links_may_fail(name: str, block: str, data: st.DataObject) -> None:
+def test_any_links_may_fail(name, block, data):
     dimensions = f"{block} 4, Ring 4 25 100"
     whole = topology(dimensions)
     ends = ends_of(whole)
@@ -140,14 +140,14 @@ def test_any_links_may_fail(name: str, block: str, data: st.DataObject) -> None:
 
 
 @every_collective
-def test_what_it_does_not_declare_is_refused(name: str, collective: str) -> None:
+def test_what_it_does_not_declare_is_refused(name, collective):
     for other in COLLECTIVES.keys() - SYNTHESIZERS[name].collectives:
         with refused(f"does .*{collective}.*, not {other}", SynthesisError):
             schedule(NETWORKS["pair"], other, synthesizer=name)
 
 
 @every
-def test_same_seed_same_bytes_on_any_number_of_threads(name: str) -> None:
+def test_same_seed_same_bytes_on_any_number_of_threads(name):
     preferred = "all-reduce", "broadcast", "all-to-all", *COLLECTIVES
     collective = next(each for each in preferred if each in SYNTHESIZERS[name].collectives)
     network = next(NETWORKS[each] for each in ("full-and-switch", *NETWORKS) if not says_no(name, NETWORKS[each], collective))
@@ -158,7 +158,7 @@ def test_same_seed_same_bytes_on_any_number_of_threads(name: str) -> None:
     assert (column_bytes(other[0]) != column_bytes(other[1])) == SYNTHESIZERS[name].is_random
 
 
-def test_more_trials_are_no_worse_and_the_first_best_seed_wins() -> None:
+def test_more_trials_are_no_worse_and_the_first_best_seed_wins():
     network = topology(*ALL["switches"])
     what = COLLECTIVES["all-gather"](network.num_npus, 1 << 20, 3)
     each = [synthesize(network, what, synthesizer="tacos", trials=1, seed=seed) for seed in range(6)]
@@ -170,7 +170,7 @@ def test_more_trials_are_no_worse_and_the_first_best_seed_wins() -> None:
     assert seen[-1] == (12, 12)  # every seed with both link models
 
 
-def test_default_trials_shrink_with_the_number_of_sends() -> None:
+def test_default_trials_shrink_with_the_number_of_sends():
     network = topology(*ALL["ring8"])  # what the matcher does not mind
     for what, trials in (("all-gather", 8), 32), (("all-reduce", 256), 12), (("all-gather", 4096), 1):
         assert default_trials(match_work(network, COLLECTIVES[what[0]](what[1], 1 << 20, 1)), 500_000) == trials
@@ -191,6 +191,6 @@ def test_default_trials_shrink_with_the_number_of_sends() -> None:
         ({"threads": True}, "threads: found True"),
     ],
 )
-def test_bad_options(options: dict, expected: str) -> None:
+def test_bad_options(options, expected):
     with refused(expected):
         synthesize(topology(*ALL["ring8"]), COLLECTIVES["all-gather"](8, 1 << 20, 1), **options)

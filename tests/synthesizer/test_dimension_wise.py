@@ -12,14 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.collective import all_gather, all_reduce, make_collective
-from astra_tacos.network.topology import Topology
-from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
-from astra_tacos.schedule.timing import LinkModel, compute_timing
+from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.support.units import reduction_ns, reduction_us
 from astra_tacos.synthesizer import SYNTHESIZERS
-from astra_tacos.synthesizer.exchange.level import DOUBLING, SHORTEST, Level, dimension_levels, whole_level
+from astra_tacos.synthesizer.exchange.level import DOUBLING, SHORTEST, dimension_levels, whole_level
 from astra_tacos.synthesizer.exchange.plan import Form, Plan, send_graph_of
 from astra_tacos.synthesizer.exchange.stages import one_shot_of
 from astra_tacos.synthesizer.parts.dispatch import dispatch
@@ -27,7 +25,7 @@ from astra_tacos.synthesizer.parts.dispatch import dispatch
 ONE_WAY = graph("0 1 50 5, 1 2 25 6, 2 0 12.5 7, 2 3 50 1, 3 1 50 1")
 
 
-def best(network: Topology, size_bytes: int, link_model: LinkModel) -> Schedule:
+def best(network, size_bytes, link_model):
     collective = all_reduce(network.num_npus, size_bytes)
     timing = compute_timing(network, all_reduce(network.num_npus, 1 << 30), link_model)
     return SYNTHESIZERS["dimension-wise"].make(network, collective, timing, 0)
@@ -49,7 +47,7 @@ def best(network: Topology, size_bytes: int, link_model: LinkModel) -> Schedule:
         ("Switch 72 900", 64 << 10, "pipelined", 2_080),
     ],
 )
-def test_known_times(dimensions: str, size_bytes: int, link_model: LinkModel, time_ns: int) -> None:
+def test_known_times(dimensions, size_bytes, link_model, time_ns):
     """What is known to be possible, within 3% (which leaves out what truncation of tiny chunks to whole nanoseconds gains)."""
     of = best(topology(dimensions), size_bytes, link_model)
     check(of)
@@ -57,7 +55,7 @@ def test_known_times(dimensions: str, size_bytes: int, link_model: LinkModel, ti
 
 
 @pytest.mark.parametrize("block, size", [("Switch", 4), ("Switch", 8), ("FullyConnected", 4)])
-def test_links_that_wait_for_sums_carry_contributions(block: str, size: int) -> None:
+def test_links_that_wait_for_sums_carry_contributions(block, size):
     """Reduce-scatter and all-gather leave links idle for a latency: in that time others than owners get contributions.
 
     A part x of the buffer s is added up by all while the sums of the rest are on their way: twice the latency l, and the links
@@ -73,12 +71,12 @@ def test_links_that_wait_for_sums_carry_contributions(block: str, size: int) -> 
     assert exact_time_ns(of) <= possible + 0.4 * (without - possible)
 
 
-def level_choices(network: Topology) -> list[tuple[Level, ...]]:
+def level_choices(network):
     return [(whole_level(network),)] + ([dimension_levels(network)] if network.dimensions else [])
 
 
 @st.composite
-def plans(draw: st.DrawFn, network: Topology) -> Plan:
+def plans(draw, network):
     levels = draw(st.sampled_from(level_choices(network)))
     way = st.sampled_from((SHORTEST, DOUBLING))
     forms = []
@@ -103,7 +101,7 @@ NETWORKS = st.one_of(topologies(12), st.sampled_from([ONE_WAY, *(topology(*dimen
 
 @examples(20)
 @given(network=NETWORKS, data=st.data())
-def test_every_form_in_any_mix(network: Topology, data: st.DataObject) -> None:
+def test_every_form_in_any_mix(network, data):
     plan = data.draw(plans(network))
     collective = plan.collective(network.num_npus, data.draw(st.integers(100_000, 200_000)))
     timing = compute_timing(
@@ -114,7 +112,7 @@ def test_every_form_in_any_mix(network: Topology, data: st.DataObject) -> None:
 
 @examples(20)
 @given(network=NETWORKS, data=st.data())
-def test_one_shot_from_an_all_gather(network: Topology, data: st.DataObject) -> None:
+def test_one_shot_from_an_all_gather(network, data):
     pieces, size = data.draw(st.integers(1, 3)), data.draw(st.integers(100_000, 200_000))
     gathering = all_gather(network.num_npus, size, pieces)
     timing = compute_timing(network, gathering, data.draw(st.sampled_from(("blocking", "pipelined"))), 10.0)
@@ -128,7 +126,7 @@ def test_one_shot_from_an_all_gather(network: Topology, data: st.DataObject) -> 
 
 
 @pytest.mark.parametrize("collective", ["all-gather", "reduce-scatter", "all-to-all"])
-def test_small_collectives_take_log_many_latencies_in_each_dimension(collective: str) -> None:
+def test_small_collectives_take_log_many_latencies_in_each_dimension(collective):
     """Bruck in both dimensions: 3 messages in groups of 6 and 2 in groups of 3, each over two links."""
     network = topology("Switch 6 450 300, Switch 3 50 1000")
     what = make_collective(collective, network.num_npus, 64 if collective == "all-gather" else 64 * network.num_npus)
@@ -140,7 +138,7 @@ def test_small_collectives_take_log_many_latencies_in_each_dimension(collective:
     assert of.num_messages == network.num_npus * 5
 
 
-def test_links_too_fast_for_the_buffer_get_it_whole() -> None:
+def test_links_too_fast_for_the_buffer_get_it_whole():
     """Shorter messages would take as long: those of ASTRA-sim's queues hold a link for 1 ns."""
     network = topology("Ring 4 1e+06 1")
     made = best(network, 64, "pipelined")
@@ -150,7 +148,7 @@ def test_links_too_fast_for_the_buffer_get_it_whole() -> None:
 
 @examples(20)
 @given(data=st.data())
-def test_what_cannot_win_is_told_before_it_is_made(data: st.DataObject) -> None:
+def test_what_cannot_win_is_told_before_it_is_made(data):
     """No schedule is faster than the least time of its synthesizer, links that are missing or differ included."""
     network = data.draw(topologies(most_npus=12))
     size = data.draw(st.sampled_from((1 << 12, 1 << 20, 1 << 24)))

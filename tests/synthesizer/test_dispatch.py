@@ -18,7 +18,7 @@ from astra_tacos.synthesizer.parts.send_graph import SendGraph
 from astra_tacos.verifier.schedule_oracle import verify
 
 
-def random_plan(network, collective, random) -> SendGraph:
+def random_plan(network, collective, random):
     """Trees grown at random: out of each chunk's owner, towards it, or both."""
     rows = []
     for chunk, owner in enumerate(collective.chunk_owner.tolist()):
@@ -39,7 +39,7 @@ def random_plan(network, collective, random) -> SendGraph:
     )
 
 
-def naive_order(network, collective, timing, plan) -> list[int]:
+def naive_order(network, collective, timing, plan):
     """Rows by start: at every instant, all rows that could start, the most urgent first."""
     up_busy, down_busy, _ = link_occupancy(timing, network.channel_link, network.channel_down_link)
     free = dict.fromkeys(range(network.num_links), 0)
@@ -78,7 +78,7 @@ def naive_order(network, collective, timing, plan) -> list[int]:
 
 @examples(20)
 @given(network=topologies(10), seed=st.integers(0, 1 << 30), data=st.data())
-def test_as_the_naive_twin(network, seed: int, data: st.DataObject) -> None:
+def test_as_the_naive_twin(network, seed, data):
     name = data.draw(st.sampled_from(["all-gather", "reduce-scatter", "all-reduce"]))
     collective = COLLECTIVES[name](network.num_npus, 123_457, data.draw(st.integers(1, 2)))
     timing = compute_timing(network, collective, data.draw(st.sampled_from(LINK_MODELS)), data.draw(st.sampled_from((0.0, 1.0))))
@@ -92,7 +92,7 @@ def test_as_the_naive_twin(network, seed: int, data: st.DataObject) -> None:
         assert np.array_equal(getattr(found, column), getattr(expected, column)), column
 
 
-def test_order_of_a_plan_does_not_matter() -> None:
+def test_order_of_a_plan_does_not_matter():
     network = topology(*MIXED)
     collective = COLLECTIVES["all-reduce"](network.num_npus, 1 << 20, 2)
     timing = compute_timing(network, collective, "blocking")
@@ -104,7 +104,7 @@ def test_order_of_a_plan_does_not_matter() -> None:
     assert np.array_equal(first.start_ns, second.start_ns)
 
 
-def test_a_circle_is_refused() -> None:
+def test_a_circle_is_refused():
     network = topology(*RING8)
     collective = COLLECTIVES["all-gather"](8, 1 << 20, 1)
     timing = compute_timing(network, collective, "blocking")

@@ -23,13 +23,13 @@ MIB = 1 << 20
 NAMES = sorted(COLLECTIVES.keys() - PERSONALISED)
 
 
-def made(topology, chunks: int, size: int = 64 * MIB, model: str = "pipelined", by: str = "in-network", name="all-reduce"):
+def made(topology, chunks, size=64 * MIB, model="pipelined", by="in-network", name="all-reduce"):
     """`chunks` per NPU."""
     what = make_collective(name, topology.num_npus, size, chunks, members=topology.endpoints)
     return made_by(by, topology, what, model)
 
 
-def formula_ns(chunks: int, hops: int, model: str = "pipelined") -> float:
+def formula_ns(chunks, hops, model="pipelined"):
     """64 MiB on links of 100 GiB/s and 500 ns, `hops` links from a host to the root and back, 1 ns a reduction."""
     one = 625_000 / chunks
     if model == "blocking":
@@ -47,7 +47,7 @@ def formula_ns(chunks: int, hops: int, model: str = "pipelined") -> float:
         (racks(4, 4), 32, 4, "pipelined"),
     ],
 )
-def test_trees_take_what_the_formula_says(topology, chunks_per_npu: int, hops: int, model: str) -> None:
+def test_trees_take_what_the_formula_says(topology, chunks_per_npu, hops, model):
     of = made(topology, chunks_per_npu, model=model)
     check(of)
     chunks = of.collective.num_chunks
@@ -56,7 +56,7 @@ def test_trees_take_what_the_formula_says(topology, chunks_per_npu: int, hops: i
 
 
 @pytest.mark.parametrize("npus, gain", [(2, 1.0), (4, 1.5), (8, 1.75), (16, 1.875), (64, 1.969)])
-def test_hosts_lose_what_theory_says(npus: int, gain: float) -> None:
+def test_hosts_lose_what_theory_says(npus, gain):
     """Bounds of the same star with and without a switch that adds; the first is reached, by the test before."""
     with_adding = star(npus, latency_ns=0.0)
     what = make_collective("all-reduce", npus + 1, 1 << 40, 1, members=with_adding.endpoints)
@@ -65,7 +65,7 @@ def test_hosts_lose_what_theory_says(npus: int, gain: float) -> None:
     assert host / network == pytest.approx(gain, abs=1e-3)
 
 
-def test_a_window_limits_the_rate() -> None:
+def test_a_window_limits_the_rate():
     """Blocked out for NPUs (their way to one another is as good), so only the window counts: W bytes a round trip."""
     window, chunks = 64 << 10, 512
     of = made(star(2, window_bytes=window), chunks, 32 * MIB)  # of 32 KiB: 2 under way
@@ -82,7 +82,7 @@ def test_a_window_limits_the_rate() -> None:
     assert lone.collective_time_ns < host.collective_time_ns
 
 
-def test_the_oracle_sees_windows_and_ports() -> None:
+def test_the_oracle_sees_windows_and_ports():
     of = made(star(4), 16)
     narrow = replace(of, topology=star(4, window_bytes=2 * MIB))
     assert {each.code for each in verify(narrow)} == {"window"}
@@ -96,7 +96,7 @@ def test_the_oracle_sees_windows_and_ports() -> None:
 
 @examples(10)
 @given(adding_fabrics(latency_ns=500.0), st.sampled_from(NAMES), st.integers(1, 4))
-def test_stand_ins_take_the_predicted_time(network, name: str, chunks: int) -> None:
+def test_stand_ins_take_the_predicted_time(network, name, chunks):
     what = make_collective(name, network.num_npus, 300_001, chunks, members=network.endpoints)
     if SYNTHESIZERS["in-network"].why_not(network, what) is not None:
         return
@@ -109,7 +109,7 @@ def test_stand_ins_take_the_predicted_time(network, name: str, chunks: int) -> N
     )
 
 
-def test_auto_takes_it_and_files_keep_it(tmp_path) -> None:
+def test_auto_takes_it_and_files_keep_it(tmp_path):
     network = adding(TWO_LEVELS, 4, 6, window_bytes=MIB, ports=8, reduction_ns=40)
     of = synthesize(network, make_collective("all-reduce", 7, 8 * MIB, 1, members=range(4)), chunks_per_npu="auto")
     assert of.synthesizer == "in-network"
@@ -119,6 +119,6 @@ def test_auto_takes_it_and_files_keep_it(tmp_path) -> None:
     check(loaded)
 
 
-def test_odd_times_of_reductions_are_said_to_be_off() -> None:
+def test_odd_times_of_reductions_are_said_to_be_off():
     stand_in = stand_in_of(made(star(4, reduction_ns=300), 2))
     assert stand_in.error_ns == 299 and not stand_in.network.is_exact

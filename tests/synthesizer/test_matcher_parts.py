@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from astra_tacos.bounds import chunked_lower_bound
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.network.network_config import LinkSpec
-from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
 from astra_tacos.synthesizer.matching.matching import far_chunks
 from astra_tacos.synthesizer.matching.matching_network import as_words, neighbourhood
@@ -24,7 +23,7 @@ from astra_tacos.synthesizer.parts.overlap import link_shares, overlap_phases
 from astra_tacos.verifier.schedule_oracle import verify
 
 
-def naive_distances(num_npus: int, channels: list[tuple[int, int, int]]) -> np.ndarray:
+def naive_distances(num_npus, channels):
     """From the first NPU to the second, over channels of (src, dst, ns) (Floyd-Warshall)."""
     distance = np.full((num_npus, num_npus), np.inf)
     np.fill_diagonal(distance, 0)
@@ -35,7 +34,7 @@ def naive_distances(num_npus: int, channels: list[tuple[int, int, int]]) -> np.n
     return distance
 
 
-def channels_of(network: Topology) -> tuple[list[tuple[int, int, int]], np.ndarray]:
+def channels_of(network):
     what = COLLECTIVES["all-gather"](network.num_npus, 1 << 20, 1)
     ns = compute_timing(network, what, "blocking").channel_delay_ns[:, 0]
     return list(zip(network.channel_src.tolist(), network.channel_dst.tolist(), ns.tolist(), strict=True)), ns
@@ -43,7 +42,7 @@ def channels_of(network: Topology) -> tuple[list[tuple[int, int, int]], np.ndarr
 
 @examples(20)
 @given(network=topologies())
-def test_near_is_what_faster_links_bring_sooner(network: Topology) -> None:
+def test_near_is_what_faster_links_bring_sooner(network):
     channels, ns = channels_of(network)
     around = neighbourhood(network.num_npus, network.channel_src, network.channel_dst, ns)
     levels = len(around.level_ns)
@@ -64,7 +63,7 @@ def test_near_is_what_faster_links_bring_sooner(network: Topology) -> None:
                 assert set(listed) <= near
 
 
-def test_slow_links_of_a_dgx1_wait_for_the_opposite_npu() -> None:
+def test_slow_links_of_a_dgx1_wait_for_the_opposite_npu():
     network = dgx1()
     what = COLLECTIVES["all-gather"](8, 1 << 27, 1)
     timing = compute_timing(network, what, "blocking")
@@ -79,7 +78,7 @@ def test_slow_links_of_a_dgx1_wait_for_the_opposite_npu() -> None:
 
 
 @pytest.mark.parametrize("num_chunks", [1, 63, 64, 65, 256, 257])
-def test_sets_of_chunks_as_words(num_chunks: int) -> None:
+def test_sets_of_chunks_as_words(num_chunks):
     chunks = np.random.default_rng(num_chunks).random((3, num_chunks)) < 0.5
     words = as_words(chunks)
     found = [[(int(row[c // 64]) >> c % 64) & 1 for c in range(num_chunks)] for row in words]
@@ -92,7 +91,7 @@ def test_sets_of_chunks_as_words(num_chunks: int) -> None:
     [topology("Mesh 4, Mesh 4"), topology(*ALL["mesh"]), broken_torus(6, 12, 3), dgx1()],
     ids=("mesh", "unequal mesh", "broken torus", "DGX-1"),
 )
-def test_shares_of_links_give_every_npu_and_every_two_what_they_need(network: Topology) -> None:
+def test_shares_of_links_give_every_npu_and_every_two_what_they_need(network):
     what = COLLECTIVES["all-reduce"](network.num_npus, 1 << 24, 1)
     timing = compute_timing(network, what, "blocking")
     shares = link_shares(network, timing)
@@ -117,7 +116,7 @@ def test_shares_of_links_give_every_npu_and_every_two_what_they_need(network: To
 
 @examples(20)
 @given(network=topologies(12), data=st.data())
-def test_overlapping_phases_on_any_network_without_switches(network: Topology, data: st.DataObject) -> None:
+def test_overlapping_phases_on_any_network_without_switches(network, data):
     assume(not network.has_switches)
     what = COLLECTIVES["all-reduce"](network.num_npus, data.draw(st.integers(50_000, 1 << 20)), data.draw(st.integers(1, 4)))
     model = data.draw(st.sampled_from(LINK_MODELS))
@@ -128,7 +127,7 @@ def test_overlapping_phases_on_any_network_without_switches(network: Topology, d
 
 
 @given(st.randoms(use_true_random=False), st.integers(2, 7), st.integers(1, 3))
-def test_hops_to_come(random, num_npus: int, num_chunks: int) -> None:
+def test_hops_to_come(random, num_npus, num_chunks):
     root = np.array([random.randrange(num_npus) for _ in range(num_chunks)], np.int32)
     trees = []
     for _ in range(2):
@@ -141,10 +140,10 @@ def test_hops_to_come(random, num_npus: int, num_chunks: int) -> None:
         trees.append(edges)
     upwards, downwards = trees
 
-    def below(chunk: int, npu: int) -> int:
+    def below(chunk, npu):
         return max((1 + below(c, child) for c, parent, child in downwards if (c, parent) == (chunk, npu)), default=0)
 
-    def above(chunk: int, npu: int) -> int:
+    def above(chunk, npu):
         if npu == root[chunk]:
             return below(chunk, npu)
         return 1 + next(above(c, parent) for c, parent, child in upwards if (c, child) == (chunk, npu))
@@ -159,7 +158,7 @@ def test_hops_to_come(random, num_npus: int, num_chunks: int) -> None:
 
 
 @pytest.mark.parametrize("collective", ["reduce-scatter", "all-reduce"])
-def test_patience_counts_reductions_as_the_matcher_does(collective: str) -> None:
+def test_patience_counts_reductions_as_the_matcher_does(collective):
     """A reduction that takes longer than a send made every link seem slow, and nothing could be brought."""
     network = topology("Ring 2 12.5 0, Ring 2 12.5 30", link_overrides=(LinkSpec(0, 1, 5.0, None),))
     for seed in (1, 3):

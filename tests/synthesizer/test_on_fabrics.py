@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -34,7 +33,7 @@ from astra_tacos.synthesizer.search.search_options import SearchOptions
 ON_FABRICS = sorted(name for name, entry in SYNTHESIZERS.items() if entry.does_forwarding)
 
 
-def made(topology, what, name: str, model: str = "pipelined", seed: int = 0) -> None:
+def made(topology, what, name, model="pipelined", seed=0):
     check(made_by(name, topology, what, model, 50.0, seed=seed))
 
 
@@ -46,7 +45,7 @@ def made(topology, what, name: str, model: str = "pipelined", seed: int = 0) -> 
     st.integers(1, 3),
     st.data(),
 )
-def test_every_synthesizer_is_legal_at_or_above_the_bound_and_replays_as_predicted(topology, of, model, chunks, data) -> None:
+def test_every_synthesizer_is_legal_at_or_above_the_bound_and_replays_as_predicted(topology, of, model, chunks, data):
     root = root_of(data, of, range(topology.num_endpoints))
     what = make_collective(of, topology.num_npus, 1 << 20, chunks, root, topology.endpoints)
     able = [name for name in ON_FABRICS if SYNTHESIZERS[name].why_not(topology, what) is None]
@@ -58,7 +57,7 @@ def test_every_synthesizer_is_legal_at_or_above_the_bound_and_replays_as_predict
 @pytest.mark.parametrize("of", sorted(COLLECTIVES))
 @pytest.mark.parametrize("name", ON_FABRICS)
 @pytest.mark.parametrize("topology", [TWO_LEVELS, ONE_WAY], ids=["two-levels", "one-way"])
-def test_what_is_declared_is_done(topology, name: str, of: str) -> None:
+def test_what_is_declared_is_done(topology, name, of):
     what = make_collective(of, topology.num_npus, 1 << 20, 2, 1 if of in ROOTED else None, topology.endpoints)
     if SYNTHESIZERS[name].why_not(topology, what) is None:
         made(topology, what, name)
@@ -69,13 +68,13 @@ def test_what_is_declared_is_done(topology, name: str, of: str) -> None:
 
 
 @pytest.mark.parametrize("of", ["all-reduce", "all-to-all"])
-def test_groups_of_routed(of: str) -> None:
+def test_groups_of_routed(of):
     what = make_collective(of, TWO_LEVELS.num_npus, 1 << 16, 2, members=[0, 3])
     made(TWO_LEVELS, what, "routed")
     assert SYNTHESIZERS["direct"].why_not(TWO_LEVELS, what) == "is for all 4 NPUs, not for 2 of them"
 
 
-def test_native_algorithms_run_over_devices() -> None:
+def test_native_algorithms_run_over_devices():
     """A ring of 4 on two leaves: each NPU sends 3 shards, and one link between leaves carries one ring neighbour's."""
     network = make_fabric("leaf-spine", leaves=2, npus=2, spines=1, bandwidth=100.0, latency=100.0)
     topology = build_topology(network, may_forward=True)
@@ -86,7 +85,7 @@ def test_native_algorithms_run_over_devices() -> None:
     assert native_times(network, some, CONGESTION_AWARE).refusal.endswith("of some NPUs")
 
 
-def test_a_sweep_has_the_numbers_of_compare_with_devices_that_add(tmp_path: Path) -> None:
+def test_a_sweep_has_the_numbers_of_compare_with_devices_that_add(tmp_path):
     network = ("--leaves", "2", "--npus", "2", "--reducing")
     assert run("network", "leaf-spine", *network, "-o", "net", cwd=tmp_path).returncode == 0
     command = ("compare", "--network", "net/network.yml", "--sizes", "64KiB", "--max-sends", "300", "--json")
@@ -104,7 +103,7 @@ def test_a_sweep_has_the_numbers_of_compare_with_devices_that_add(tmp_path: Path
         assert (row["predicted_ns"], row["bound_ns"]) == compared[row["s"]]
 
 
-def test_partial_sums_are_refused() -> None:
+def test_partial_sums_are_refused():
     what = make_collective("all-reduce", TWO_LEVELS.num_npus, 1 << 10, 1, members=TWO_LEVELS.endpoints)
     entry = on_fabrics(SYNTHESIZERS["one-shot"])
     with refused("partial sums", SynthesisError):
@@ -118,7 +117,7 @@ def test_partial_sums_are_refused() -> None:
         ("rails", {"nodes": 4}, "all-reduce", 0.95),  # what suits the fastest links is too few for the slow ones: 0.86
     ],
 )
-def test_the_default_comes_close_to_the_bound(kind, values, of, at_least) -> None:
+def test_the_default_comes_close_to_the_bound(kind, values, of, at_least):
     topology = build_topology(make_fabric(kind, **values), may_forward=True)
     what = make_collective(of, topology.num_npus, 1 << 24, 1, members=topology.endpoints)
     found = search(topology, what, SearchOptions(chunks_per_npu="auto", trials=1))
@@ -129,7 +128,7 @@ def test_the_default_comes_close_to_the_bound(kind, values, of, at_least) -> Non
     "kind, numbers",
     [("leaf-spine", {"leaves": 4, "npus": 6, "spines": 3, "oversubscription": 2.0}), ("rails", {"nodes": 3, "npus": 4})],
 )
-def test_rings_pass_through_near_npus_one_group_after_another(kind: str, numbers: dict[str, float]) -> None:
+def test_rings_pass_through_near_npus_one_group_after_another(kind, numbers):
     """Below a leaf switch and in a node. Each ring leaves a group once, so that links between groups carry each chunk once."""
     graph = build_topology(make_fabric(kind, **numbers), may_forward=True)
     size = int(numbers["npus"])

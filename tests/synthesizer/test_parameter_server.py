@@ -35,12 +35,12 @@ SHARES |= {(16, 4): 1.5385, (16, 8): 1.3043}
 
 
 @pytest.mark.parametrize("counts, units", SHARES.items())
-def test_theory(counts: tuple[int, int], units: float) -> None:
+def test_theory(counts, units):
     assert mixed(*counts) == pytest.approx(units, abs=5e-5)
 
 
 @pytest.mark.parametrize("counts", [(4, 1), (4, 2), (4, 3), (4, 4), (8, 2), (8, 4)])
-def test_the_programme_finds_the_best_shares(counts: tuple[int, int]) -> None:
+def test_the_programme_finds_the_best_shares(counts):
     workers, servers = counts
     on = topology(f"Switch {workers + servers} 100")
     what = make_collective("all-reduce", workers + servers, 1 << 30, 1, members=range(workers))
@@ -54,7 +54,7 @@ def test_the_programme_finds_the_best_shares(counts: tuple[int, int]) -> None:
     assert from_servers / solution.total == pytest.approx(server_share(*counts), abs=0.02)
 
 
-def test_schedules_take_what_theory_says() -> None:
+def test_schedules_take_what_theory_says():
     """Within 3%, of which less than 1% is latency; dedicated servers win from 3 on."""
     rows = list(server_rows(4, (0, 1, 2, 4), 64 * MIB, (100.0, 500.0), 128, 4.0))
     assert [(row.kind, row.servers) for row in rows] == [
@@ -71,7 +71,7 @@ def test_schedules_take_what_theory_says() -> None:
     assert fewest_that_win(8) == 5 and dedicated(8, 5) < colocated(8) < dedicated(8, 4)
 
 
-def test_racks_that_sum_up_first_are_what_the_programme_finds() -> None:
+def test_racks_that_sum_up_first_are_what_the_programme_finds():
     """Two racks of two, uplinks of half a port: flat shards would take 4 S / B, sums by rack 2 S / B."""
     assert racks_flat(2, 2, 0.5) == 4.0 and racks_summed(2, 2, 0.5) == 2.0
     assert racks_summed(4, 4, 0.5, dedicated_at_the_top=True) == 2.0 and racks_summed(4, 4, 0.5) == 3.0
@@ -89,7 +89,7 @@ def test_racks_that_sum_up_first_are_what_the_programme_finds() -> None:
     st.sampled_from(("Switch", "FullyConnected")),
     st.sampled_from(("pipelined", "blocking")),
 )
-def test_any_collective_and_number(workers: int, servers: int, name: str, chunks: int, block: str, model: str) -> None:
+def test_any_collective_and_number(workers, servers, name, chunks, block, model):
     on = topology(f"{block} {workers + servers} 100")
     what = make_collective(name, workers + servers, 700_001, chunks, members=range(workers))
     assert SYNTHESIZERS["parameter-server"].why_not(on, what) is None
@@ -101,7 +101,7 @@ def test_any_collective_and_number(workers: int, servers: int, name: str, chunks
         assert replayed.collective_time_ns == of.collective_time_ns
 
 
-def test_refusals() -> None:
+def test_refusals():
     refuse = SYNTHESIZERS["parameter-server"].why_not
     ring = topology("Ring 6 100")
     assert "direct is what servers on all NPUs do" in str(refuse(ring, make_collective("all-reduce", 6, MIB)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -34,11 +33,11 @@ NETWORKS = {
 OTHERS = {"ring": topology("Ring 5"), "mesh": topology("Mesh 2 50 5, Mesh 3 20 30")}
 
 
-def exchange(parts: np.ndarray):
+def exchange(parts):
     return make_collective("all-to-allv", len(parts), 0, 1, part_bytes=parts)
 
 
-def parts_of(count: int, seed: int, unit: int = 64) -> np.ndarray:
+def parts_of(count, seed, unit=64):
     random = np.random.default_rng(seed)
     parts = random.integers(0, 1000, (count, count)) * (random.random((count, count)) < random.choice((0.3, 1.0))) * unit
     parts[0, 1] += unit
@@ -47,7 +46,7 @@ def parts_of(count: int, seed: int, unit: int = 64) -> np.ndarray:
 
 @given(st.integers(1, 4), st.integers(1, 5), st.integers(0, 1000))
 @examples(20)
-def test_plans(size: int, nodes: int, seed: int) -> None:
+def test_plans(size, nodes, seed):
     """Parts are whole; rails between two nodes carry as much; stages are permutations that the busiest node has time for."""
     if size * nodes < 2:
         return
@@ -77,7 +76,7 @@ def test_plans(size: int, nodes: int, seed: int) -> None:
 
 @pytest.mark.parametrize("model", LINK_MODELS)
 @pytest.mark.parametrize("network", NETWORKS)
-def test_schedules(network: str, model: str) -> None:
+def test_schedules(network, model):
     on = NETWORKS[network]
     for seed in range(3):
         what = exchange(parts_of(on.num_npus, seed, 4096))
@@ -86,7 +85,7 @@ def test_schedules(network: str, model: str) -> None:
 
 
 @pytest.mark.parametrize("model", LINK_MODELS)
-def test_bounds_count_only_what_has_to_travel(model: str) -> None:
+def test_bounds_count_only_what_has_to_travel(model):
     """Neighbours alone exchange something: no bound may count the distance to others, nor news of them."""
     on = topology("Ring 8 50 5000")
     parts = np.zeros((8, 8), np.int64)
@@ -95,7 +94,7 @@ def test_bounds_count_only_what_has_to_travel(model: str) -> None:
 
 
 @pytest.mark.parametrize("network", OTHERS)
-def test_other_networks(network: str) -> None:
+def test_other_networks(network):
     on = OTHERS[network]
     what = exchange(parts_of(on.num_npus, 1, 4096))
     with refused("permutations: needs dimensions", SynthesisError):
@@ -103,7 +102,7 @@ def test_other_networks(network: str) -> None:
     check(synthesize(on, what, chunks_per_npu="auto", trials=1))
 
 
-def test_routed_counts_bytes() -> None:
+def test_routed_counts_bytes():
     """On a ring, a large part has one way to itself; counted as chunks, it would share it."""
     parts = np.zeros((4, 4), np.int64)
     parts[0, 2], parts[0, 1], parts[1, 2], parts[0, 3] = 1 << 24, 1 << 20, 1 << 20, 1 << 10
@@ -113,7 +112,7 @@ def test_routed_counts_bytes() -> None:
     assert ways == {(0, 3), (3, 2)}
 
 
-def test_files(tmp_path: Path) -> None:
+def test_files(tmp_path):
     on = NETWORKS["nodes"]
     what = exchange(parts_of(6, 7, 4096))
     of = synthesize(on, what)
@@ -129,7 +128,7 @@ def test_files(tmp_path: Path) -> None:
     assert not verify_trace_of(trace, other).proven
 
 
-def test_traces_alone_do_not_tell_the_parts(tmp_path: Path) -> None:
+def test_traces_alone_do_not_tell_the_parts(tmp_path):
     """Four chunks are those of no collective of equal parts: no verdict, rather than a false one."""
     parts = np.array([[0, 4, 4], [4, 0, 0], [4, 0, 0]]) * 4096
     of = synthesize(NETWORKS["one-level"], exchange(np.pad(parts, (0, 2))), synthesizer="direct")
@@ -139,7 +138,7 @@ def test_traces_alone_do_not_tell_the_parts(tmp_path: Path) -> None:
     assert not verdict.proven and not verdict.violations and "told what the traces are for" in str(verdict.unchecked)
 
 
-def test_command(tmp_path: Path) -> None:
+def test_command(tmp_path):
     network = tmp_path / "n.yml"
     network.write_text("topology: [ Switch, Switch ]\nnpus_count: [ 2, 3 ]\nbandwidth: [ 100, 25 ]\nlatency: [ 50, 500 ]\n")
     options = ("synthesize", "--network", "n.yml", "--collective", "all-to-allv")

@@ -13,18 +13,17 @@ from hypothesis import strategies as st
 
 from astra_tacos.bounds.certificate import certify
 from astra_tacos.collective import COLLECTIVES, ROOTED, UNEQUAL, make_collective
-from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
-from astra_tacos.synthesizer.search.search import SearchResult, search
+from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 _GIB = 1 << 30
 _MOST_TRUNCATED = 0.005
 
 
-def fluid_ns(of: Schedule) -> float:
+def fluid_ns(of):
     """The time of the busiest link for its bytes: untruncated, without latencies, as if nothing ever waited."""
     network = of.topology
     sent = dict.fromkeys(range(network.num_links), 0)
@@ -35,7 +34,7 @@ def fluid_ns(of: Schedule) -> float:
     return max(carried / (rates[link] * _GIB / 1e9) for link, carried in sent.items())
 
 
-def check_figures(found: SearchResult) -> None:
+def check_figures(found):
     """A result is legal, replays as predicted, and is not below bounds; no figure told of it is below its busiest link's time."""
     made = check(found.schedule)
     least = fluid_ns(made) * (1 - _MOST_TRUNCATED)
@@ -52,7 +51,7 @@ def check_figures(found: SearchResult) -> None:
 )
 @examples(12)
 @given(network=topologies(12), data=st.data())
-def test_no_predicted_time_is_shorter_than_the_busiest_link_takes(name: str, network, data: st.DataObject) -> None:
+def test_no_predicted_time_is_shorter_than_the_busiest_link_takes(name, network, data):
     able = COLLECTIVES.keys() & (COLLECTIVES if name == AUTO else SYNTHESIZERS[name].collectives)
     collective = data.draw(st.sampled_from(sorted(able)))
     size = data.draw(st.integers(1, 200) | st.integers(200, 20_000) | st.sampled_from((1 << 16, 1_000_003, 1 << 22)))
@@ -77,7 +76,7 @@ def test_no_predicted_time_is_shorter_than_the_busiest_link_takes(name: str, net
 @pytest.mark.parametrize("name", [name for name, entry in SYNTHESIZERS.items() if entry.collectives & UNEQUAL.keys()])
 @examples(20)
 @given(data=st.data())
-def test_nor_is_one_of_parts_of_unequal_sizes(name: str, data: st.DataObject) -> None:
+def test_nor_is_one_of_parts_of_unequal_sizes(name, data):
     """Parts from single bytes, which ASTRA-sim truncates to nothing, to megabytes; nodes and rails, as `permutations` needs."""
     inner, outer = (
         (data.draw(st.sampled_from(("Switch", "FullyConnected"))), data.draw(st.integers(2, 3)), *each)
@@ -101,7 +100,7 @@ def test_nor_is_one_of_parts_of_unequal_sizes(name: str, data: st.DataObject) ->
 @pytest.mark.parametrize("name", [name for name, entry in SYNTHESIZERS.items() if entry.does_forwarding])
 @examples(6)
 @given(network=adding_fabrics(), data=st.data())
-def test_nor_is_one_on_a_graph_with_devices_that_forward_or_add(name: str, network, data: st.DataObject) -> None:
+def test_nor_is_one_on_a_graph_with_devices_that_forward_or_add(name, network, data):
     """With an NPU that only helps, too, which is what parameter servers need."""
     whole = network.endpoints
     members = data.draw(st.sampled_from((whole, whole[:-1]))) if len(whole) > 2 else whole

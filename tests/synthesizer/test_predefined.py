@@ -29,7 +29,7 @@ SLOW = 1e6
 """A latency, in ns, next to which a small chunk takes no time."""
 
 
-def time_ns(network, collective: str, size: int, chunks: int, name: str, link_model: str, root: int | None = None) -> int:
+def time_ns(network, collective, size, chunks, name, link_model, root=None):
     network = topology(network) if isinstance(network, str) else network
     return schedule(network, collective, size, chunks, root, synthesizer=name, link_model=link_model).collective_time_ns
 
@@ -39,7 +39,7 @@ def time_ns(network, collective: str, size: int, chunks: int, name: str, link_mo
     "dimensions, rings",
     [("Ring 8", 2), ("FullyConnected 8", 6), ("Ring 4, Ring 4", 4), ("Mesh 4, Mesh 4", 2)],
 )
-def test_ring_takes_two_rounds(dimensions, rings: int, link_model: str) -> None:
+def test_ring_takes_two_rounds(dimensions, rings, link_model):
     network = topology(dimensions)
     npus = network.num_npus
     expected = 2 * (npus - 1) * (LATENCY + GIB / npus / rings / BANDWIDTH)
@@ -47,7 +47,7 @@ def test_ring_takes_two_rounds(dimensions, rings: int, link_model: str) -> None:
     assert time_ns(network, "reduce-scatter", GIB, rings, "ring", link_model) == pytest.approx(expected / 2, rel=0.01)
 
 
-def test_ring_through_a_switch_fills_its_ports_one_way() -> None:
+def test_ring_through_a_switch_fills_its_ports_one_way():
     expected = 2 * 7 * (2 * LATENCY + GIB / 8 / BANDWIDTH)
     assert time_ns("Switch 8", "all-reduce", GIB, 1, "ring", "blocking") == pytest.approx(expected, rel=0.01)
     assert time_ns("Switch 8", "all-reduce", GIB, 64, "ring", "pipelined") == pytest.approx(2 * 7 / 8 * GIB / BANDWIDTH, rel=0.01)
@@ -55,14 +55,14 @@ def test_ring_through_a_switch_fills_its_ports_one_way() -> None:
 
 @pytest.mark.parametrize("name, paths", [("ring", 6), ("double-binary-tree", 2)])
 @pytest.mark.parametrize("root", [0, 3])
-def test_a_pipelined_broadcast_costs_no_more_than_the_buffer(name: str, paths: int, root: int) -> None:
+def test_a_pipelined_broadcast_costs_no_more_than_the_buffer(name, paths, root):
     assert time_ns("Switch 4", "broadcast", GIB, 1024, name, "pipelined", root) == pytest.approx(GIB / BANDWIDTH, rel=0.01)
     for collective in ("broadcast", "reduce"):
         found = time_ns("FullyConnected 8", collective, GIB, 3072, name, "pipelined", root)
         assert found == pytest.approx(GIB / paths / BANDWIDTH, rel=0.02)
 
 
-def test_direct_through_a_switch_is_limited_by_its_ports() -> None:
+def test_direct_through_a_switch_is_limited_by_its_ports():
     expected = 2 * 7 * (2 * LATENCY + GIB / 8 / BANDWIDTH)
     assert time_ns("Switch 8", "all-reduce", GIB, 1, "direct", "blocking") == pytest.approx(expected, rel=0.01)
     star = 4 * (2 * LATENCY + GIB / BANDWIDTH)
@@ -73,7 +73,7 @@ def test_direct_through_a_switch_is_limited_by_its_ports() -> None:
     "name, npus", [("halving-doubling", 8), ("halving-doubling", 16), ("bruck", 8), ("bruck", 7), ("bruck", 13)]
 )
 @pytest.mark.parametrize("collective", ["all-gather", "reduce-scatter", "all-reduce"])
-def test_doubling_takes_logarithmically_many_steps(name: str, npus: int, collective: str) -> None:
+def test_doubling_takes_logarithmically_many_steps(name, npus, collective):
     phases = 2 if collective == "all-reduce" else 1
     shards = npus if collective == "all-gather" else 1
     expected = phases * (npus - 1) / npus * GIB / BANDWIDTH
@@ -85,7 +85,7 @@ def test_doubling_takes_logarithmically_many_steps(name: str, npus: int, collect
 
 
 @pytest.mark.parametrize("npus, depth", [(4, 2), (7, 3), (8, 3), (16, 4)])
-def test_double_binary_tree_goes_up_and_down(npus: int, depth: int) -> None:
+def test_double_binary_tree_goes_up_and_down(npus, depth):
     found = time_ns(f"FullyConnected {npus} 50 {SLOW}", "all-reduce", 8192, 1, "double-binary-tree", "pipelined")
     assert found == pytest.approx(2 * depth * SLOW, rel=0.01)
     # An NPU takes in two halves in the tree where it has children, one from its parent there, and one in the other tree.
@@ -101,7 +101,7 @@ CUBOIDS = [
 ]
 
 
-def dimension_times(dimensions, size: int) -> list[float]:
+def dimension_times(dimensions, size):
     """How long each dimension is busy with what is left of a buffer."""
     times = []
     for block, members, bandwidth in dimensions:
@@ -113,7 +113,7 @@ def dimension_times(dimensions, size: int) -> list[float]:
 
 @pytest.mark.parametrize("dimensions", CUBOIDS)
 @pytest.mark.parametrize("name", ["hierarchical", "themis"])
-def test_dimension_by_dimension(dimensions, name: str) -> None:
+def test_dimension_by_dimension(dimensions, name):
     steps = {
         "FullyConnected": lambda n: 1,
         "Switch": lambda n: 2,  # straight to all others, which takes less than halving and doubling where links are not held
@@ -135,7 +135,7 @@ def test_dimension_by_dimension(dimensions, name: str) -> None:
 
 
 @pytest.mark.parametrize("dimensions", CUBOIDS[:3])
-def test_themis_balances_loads(dimensions) -> None:
+def test_themis_balances_loads(dimensions):
     parts = tuple(Dimension(*dimension, LATENCY) for dimension in dimensions)
     load = np.zeros(len(parts))
     for order in balanced_orders(parts, 500).tolist():
@@ -144,7 +144,7 @@ def test_themis_balances_loads(dimensions) -> None:
     assert np.ptp(load) < 0.02 * load.max()
 
 
-def is_hop(dimensions, src: int, dst: int) -> bool:
+def is_hop(dimensions, src, dst):
     sizes = [dimension.size for dimension in dimensions]
     places = [np.unravel_index(npu, sizes, order="F") for npu in (src, dst)]
     apart = [at for at in range(len(sizes)) if places[0][at] != places[1][at]]
@@ -174,7 +174,7 @@ def is_hop(dimensions, src: int, dst: int) -> bool:
         ("Mesh 5", 0),
     ],
 )
-def test_cycles_have_no_link_in_common(blocks: str, expected: int) -> None:
+def test_cycles_have_no_link_in_common(blocks, expected):
     words = blocks.split()
     dimensions = tuple(Dimension(block, int(size), 50.0, 0.0) for block, size in zip(words[::2], words[1::2], strict=True))
     cycles = disjoint_cycles(dimensions)
@@ -188,7 +188,7 @@ def test_cycles_have_no_link_in_common(blocks: str, expected: int) -> None:
 @pytest.mark.parametrize(
     "outer, inner", [(4, "Ring 6"), (3, "FullyConnected 5"), (5, "Switch 3"), (3, "Ring 3"), (2, "Switch 2")]
 )
-def test_nested_cycles_step_on_everywhere(outer: int, inner: str) -> None:
+def test_nested_cycles_step_on_everywhere(outer, inner):
     block, size = inner.split()
     dimensions = (Dimension(block, int(size), 200.0, 0.0), Dimension("Switch", outer, 25.0, 0.0))
     cycles = nested_cycles(dimensions)
@@ -209,12 +209,12 @@ def test_nested_cycles_step_on_everywhere(outer: int, inner: str) -> None:
 
 @examples(20)
 @given(network=topologies())
-def test_rings_go_through_every_npu(network) -> None:
+def test_rings_go_through_every_npu(network):
     rings = find_rings(network)
     assert np.array_equal(np.sort(rings, axis=1), np.tile(np.arange(network.num_npus), (len(rings), 1)))
 
 
-def test_rings_of_graphs() -> None:
+def test_rings_of_graphs():
     """Two squares with diagonals, corner to corner (the cube mesh of DGX-1); and a star, which has no ring."""
     squares = [(a + s, b + s) for s in (0, 4) for a in range(4) for b in range(a)]
     both = [(a, b, 50.0, 0.0) for ends in (*squares, *((at, at + 4) for at in range(4))) for a, b in (ends, ends[::-1])]
@@ -233,14 +233,14 @@ def test_rings_of_graphs() -> None:
     assert find_rings(star).tolist() == [[0, 1, 2, 3, 4]]
 
 
-def test_a_ring_with_a_missing_link_is_left_out_unless_most_are() -> None:
+def test_a_ring_with_a_missing_link_is_left_out_unless_most_are():
     assert find_rings(topology("Ring 6 50 0", failed_links=((2, 3),))).tolist() == [[5, 4, 3, 2, 1, 0]]
     mesh = find_rings(topology("Mesh 5 50 0"))
     assert mesh.tolist() == [[0, 1, 2, 3, 4], [4, 3, 2, 1, 0]]
 
 
 @given(size=st.integers(2, 300))
-def test_binary_trees_are_shallow(size: int) -> None:
+def test_binary_trees_are_shallow(size):
     parent = binary_tree(size)
     assert parent[0] == 0
     children = np.bincount(parent[1:], minlength=size)
@@ -253,7 +253,7 @@ def test_binary_trees_are_shallow(size: int) -> None:
     assert depth <= math.ceil(math.log2(size)) + 1
 
 
-def test_shortest_ways_share_the_links() -> None:
+def test_shortest_ways_share_the_links():
     """On a torus all links carry the same, or nearly so."""
     network = topology("Ring 6 50 0, Ring 6 50 0")
     of = schedule(network, "all-gather", 1 << 20, 4, synthesizer="direct")
@@ -262,7 +262,7 @@ def test_shortest_ways_share_the_links() -> None:
     assert load.max() <= 1.1 * load.mean()
 
 
-def test_a_relay_takes_the_fast_way_and_keeps_what_it_passes_on() -> None:
+def test_a_relay_takes_the_fast_way_and_keeps_what_it_passes_on():
     """From 0 to 3 over 1 (fast) or 2 (slow); 1 gets no copy of its own."""
     network = graph(
         "0 1 50 5, 0 2 5 5, 1 3 50 5, 2 3 50 5, 3 0 50 5, 2 0 50 5, 1 0 50 5",

@@ -14,11 +14,10 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import lil_array
 
 from astra_tacos.collective import ROOTED
-from astra_tacos.network.topology import Topology
 from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.synthesizer.parts.frontier import Algorithm, Point, Task, composed, crossovers
-from astra_tacos.synthesizer.parts.rounds import Demand, Lanes, lanes_of
+from astra_tacos.synthesizer.parts.rounds import lanes_of
 from astra_tacos.verifier.schedule_oracle import verify
 
 DGX1 = dgx1()
@@ -35,7 +34,7 @@ DGX1 = dgx1()
         ("all-to-all", [(8, 2, 3)], [(8, 2, 2), (24, 2, 7)]),
     ],
 )
-def test_dgx1(name: str, feasible: list[tuple[int, int, int]], infeasible: list[tuple[int, int, int]]) -> None:
+def test_dgx1(name, feasible, infeasible):
     """SCCL, table 4, and what follows from the relaxation."""
     task = Task(lanes_of(DGX1), name, 0 if name in ("gather", "scatter", "broadcast") else None)
     for chunks, steps, rounds in feasible:
@@ -47,11 +46,11 @@ def test_dgx1(name: str, feasible: list[tuple[int, int, int]], infeasible: list[
         assert task.decide(*instance) is None, instance
 
 
-def point(task: Task, chunks: int, steps: int, rounds: int, sends):
+def point(task, chunks, steps, rounds, sends):
     return Point(chunks, steps, rounds, task.bound(steps) or Fraction(0), False, (), sends)
 
 
-def test_the_bounds_are_those_of_the_tables() -> None:
+def test_the_bounds_are_those_of_the_tables():
     lanes = lanes_of(DGX1)
     assert [Task(lanes, "all-gather").bound(steps) for steps in (1, 2, 3)] == [None, Fraction(3, 2), Fraction(7, 6)]
     assert Task(lanes, "gather", 0).bound(2) == Fraction(7, 6)
@@ -59,7 +58,7 @@ def test_the_bounds_are_those_of_the_tables() -> None:
     assert Task(lanes, "all-to-all").bound(2) == Fraction(1, 3)
 
 
-def test_the_frontier_and_its_crossover() -> None:
+def test_the_frontier_and_its_crossover():
     """Asynchronous sends take no longer than rounds; the two points cross at 3 latencies times the bandwidth."""
     task = Task(lanes_of(DGX1), "all-gather")
     two, three = (task.decide(*instance) for instance in ((2, 2, 3), (3, 3, 4)))
@@ -78,7 +77,7 @@ def test_the_frontier_and_its_crossover() -> None:
     assert algorithms[0].time_ns(lanes, size) == pytest.approx(algorithms[1].time_ns(lanes, size))
 
 
-def test_an_all_reduce_is_composed() -> None:
+def test_an_all_reduce_is_composed():
     task = Task(lanes_of(DGX1), "all-gather")
     sends = task.decide(1, 2, 2)
     assert sends is not None
@@ -97,7 +96,7 @@ def test_an_all_reduce_is_composed() -> None:
         (graph("0 1 50 1, 1 0 20 1"), "50 and 20 GiB/s, expected multiples"),
     ],
 )
-def test_networks_without_lanes_are_refused(network, message: str) -> None:
+def test_networks_without_lanes_are_refused(network, message):
     with refused(message, SynthesisError):
         lanes_of(network)
 
@@ -106,7 +105,7 @@ SPREADING = ("all-gather", "broadcast", "gather", "scatter", "all-to-all")
 
 
 @st.composite
-def lanes_networks(draw: st.DrawFn, most: int = 5) -> Topology:
+def lanes_networks(draw, most=5):
     """A few NPUs with a cycle through all, some more one-way links, and one to three lanes a link."""
     num = draw(st.integers(2, most))
     pairs = {(npu, (npu + 1) % num) for npu in range(num)}
@@ -119,7 +118,7 @@ def lanes_networks(draw: st.DrawFn, most: int = 5) -> Topology:
     return graph(*links)
 
 
-def feasible(lanes: Lanes, demands: list[Demand], steps: int, rounds: int) -> bool:
+def feasible(lanes, demands, steps, rounds):
     """The same question by another programme: who holds what after each step."""
     holds = [(c, v, s) for c in range(len(demands)) for v in range(lanes.num_npus) for s in range(steps + 1)]
     sends = [(c, link, s) for c in range(len(demands)) for link in range(len(lanes.src)) for s in range(steps)]
@@ -158,7 +157,7 @@ def feasible(lanes: Lanes, demands: list[Demand], steps: int, rounds: int) -> bo
 
 @given(lanes_networks(4), st.sampled_from(SPREADING), st.integers(1, 2), st.integers(0, 1), st.integers(0, 2))
 @examples(40)
-def test_programmes_agree(network: Topology, name: str, chunks: int, more_steps: int, more_rounds: int) -> None:
+def test_programmes_agree(network, name, chunks, more_steps, more_rounds):
     """Decided instances are decided alike by a programme of another form, and none is below the bound."""
     task = Task(lanes_of(network), name, 0 if name in ROOTED else None)
     chunks *= task.unit

@@ -25,7 +25,6 @@ from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.algorithms.routed import routed
 from astra_tacos.synthesizer.parts.dispatch import dispatch
 from astra_tacos.synthesizer.parts.mirror import justify
-from astra_tacos.synthesizer.parts.trees import Packing
 from astra_tacos.synthesizer.routing.paths import find_paths
 from astra_tacos.synthesizer.routing.route import BUSY_SHARE, send_graph_along_route, together
 from astra_tacos.synthesizer.routing.tree_growth import grow_trees
@@ -46,7 +45,7 @@ GIB = 1 << 30
         ("Ring 4, Ring 4, Ring 4", 10.0, 1.05),
     ],
 )
-def test_all_to_all_is_near_its_optimum(blocks, optimum_ms: float, margin: float) -> None:
+def test_all_to_all_is_near_its_optimum(blocks, optimum_ms, margin):
     """1 GiB per NPU at one chunk for each pair; the margin is about a chunk on the busiest link."""
     network = topology(blocks)
     what = make_collective("all-to-all", network.num_npus, GIB)
@@ -56,7 +55,7 @@ def test_all_to_all_is_near_its_optimum(blocks, optimum_ms: float, margin: float
 
 
 @pytest.mark.parametrize("blocks", ["Ring 6", "Ring 4, Ring 6", "Ring 4, Ring 4, Ring 4"])
-def test_tori_are_loaded_evenly_by_shortest_ways(blocks) -> None:
+def test_tori_are_loaded_evenly_by_shortest_ways(blocks):
     network = topology(blocks)
     what = make_collective("all-to-all", network.num_npus, GIB, 2)
     timing = compute_timing(network, what, "pipelined")
@@ -68,7 +67,7 @@ def test_tori_are_loaded_evenly_by_shortest_ways(blocks) -> None:
     assert paths.link_ns.sum() <= 1.001 * chunk_ns * fewest_crossings(network, what)
 
 
-def test_the_busiest_link_is_the_best_of_all_paths() -> None:
+def test_the_busiest_link_is_the_best_of_all_paths():
     """Two NPUs with a short and a long way between them: by brute force over how many chunks take which."""
     network = graph("0 1 50 0, 0 2 25 0, 2 1 25 0, 1 0 50 0, 1 2 50 0, 2 0 50 0")
     what = make_collective("scatter", 3, 3 * GIB, 6, 0)
@@ -81,7 +80,7 @@ def test_the_busiest_link_is_the_best_of_all_paths() -> None:
 @pytest.mark.parametrize("collective", sorted(COLLECTIVES))
 @examples(20)
 @given(network=topologies(12), data=st.data())
-def test_groups_with_relays(collective: str, network, data: st.DataObject) -> None:
+def test_groups_with_relays(collective, network, data):
     if network.num_npus < 3:
         return
     npus = st.integers(0, network.num_npus - 1)
@@ -103,7 +102,7 @@ def test_groups_with_relays(collective: str, network, data: st.DataObject) -> No
 
 
 @pytest.mark.parametrize("collective", sorted(COLLECTIVES))
-def test_members_that_have_no_link_to_one_another_use_relays(collective: str) -> None:
+def test_members_that_have_no_link_to_one_another_use_relays(collective):
     of = schedule(topology(*ALL["ring8"]), collective, 1 << 20, 2, None, [0, 2, 5])
     assert verify(of) == ()
     assert {1, 3, 4, 6, 7} & {*of.src.tolist(), *of.dst.tolist()}
@@ -114,7 +113,7 @@ def test_members_that_have_no_link_to_one_another_use_relays(collective: str) ->
         assert verify(mutant) or computes_collective(mutant), row
 
 
-def test_a_member_fewer_is_missed() -> None:
+def test_a_member_fewer_is_missed():
     """What a smaller group needs is not enough for a larger one."""
     of = schedule(topology(*ALL["torus"]), "all-reduce", 1 << 20, 1, None, [0, 5, 7])
     larger = make_collective("all-reduce", 12, 1 << 20, 1, None, [0, 5, 7, 9])
@@ -122,7 +121,7 @@ def test_a_member_fewer_is_missed() -> None:
     assert "incomplete" in {violation.code for violation in verify(replace(of, collective=sizes))}
 
 
-def test_others_refuse_groups() -> None:
+def test_others_refuse_groups():
     network = topology(*ALL["ring8"])
     for name, entry in SYNTHESIZERS.items():
         if not entry.does_groups:
@@ -131,7 +130,7 @@ def test_others_refuse_groups() -> None:
                     schedule(network, collective, 1 << 20, 1, None, [0, 2, 5], synthesizer=name)
 
 
-def _best_stars(members: int, helpers: int) -> float:
+def _best_stars(members, helpers):
     """Least load of a port of one switch, in buffers, over all mixes of stars through members and idle NPUs: by LP."""
     npus = members + helpers
     # What a chunk puts on the up-link of each NPU (row) if it is summed up and spread by each NPU (column); same for down-links.
@@ -146,7 +145,7 @@ def _best_stars(members: int, helpers: int) -> float:
 
 
 @pytest.mark.parametrize("members, helpers", [(4, 0), (4, 1), (4, 2), (4, 4), (3, 5), (8, 4), (16, 4)])
-def test_idle_npus_of_a_switch_serve_parameters(members: int, helpers: int) -> None:
+def test_idle_npus_of_a_switch_serve_parameters(members, helpers):
     """They take the share of chunks that a linear programme gives them; its optimum is known in closed form (BytePS)."""
     best = _best_stars(members, helpers)
     closed = 2 * members * (members - 1) / (members**2 + helpers * members - 2 * helpers)
@@ -160,7 +159,7 @@ def test_idle_npus_of_a_switch_serve_parameters(members: int, helpers: int) -> N
 
 @examples(20)
 @given(network=topologies(16), data=st.data())
-def test_idle_roots_are_legal_and_never_cost_time(network, data: st.DataObject) -> None:
+def test_idle_roots_are_legal_and_never_cost_time(network, data):
     """Of tori, meshes, switches and products: no branch of a tree is in vain, the oracle passes the sends, and none is slower."""
     if network.num_npus < 3:
         return
@@ -181,7 +180,7 @@ def test_idle_roots_are_legal_and_never_cost_time(network, data: st.DataObject) 
             assert of.collective_time_ns <= one.collective_time_ns
 
 
-def _check_trees(network, members: list[int], packing: Packing) -> None:
+def _check_trees(network, members, packing):
     """Trees reach all members from their roots; leaves, and roots that get sums from one NPU only, are members."""
     for kind, is_sum in enumerate(packing.inward.tolist()):
         near, far = (network.channel_dst, network.channel_src) if is_sum else (network.channel_src, network.channel_dst)
@@ -209,7 +208,7 @@ def _check_trees(network, members: list[int], packing: Packing) -> None:
         "Ring 2 200 50, FullyConnected 3 100 250, Switch 5",
     ],
 )
-def test_more_chunks_do_not_make_a_broadcast_on_hierarchies_slower(blocks) -> None:
+def test_more_chunks_do_not_make_a_broadcast_on_hierarchies_slower(blocks):
     network = topology(blocks)
     times = []
     for chunks in (1, 8, 64, 256):
@@ -225,7 +224,7 @@ TORUS = topology("Ring 4, Ring 4")
 
 @examples(20)
 @given(network=topologies(12), data=st.data())
-def test_any_groups_at_once(network, data: st.DataObject) -> None:
+def test_any_groups_at_once(network, data):
     collectives = []
     for _ in range(data.draw(st.integers(1, 3))):
         name = data.draw(st.sampled_from(sorted(COLLECTIVES)))
@@ -240,7 +239,7 @@ def test_any_groups_at_once(network, data: st.DataObject) -> None:
     assert replay_schedule(joint).collective_time_ns == joint.collective_time_ns
 
 
-def test_what_meets_on_a_link_is_found() -> None:
+def test_what_meets_on_a_link_is_found():
     what = [make_collective("all-gather", 16, 1 << 20, 2, None, group) for group in ([0, 1, 2, 3], [0, 4, 8, 12])]
     first, second = together(TORUS, what, "pipelined")
     assert verify_together((first, second)) == ()
@@ -251,7 +250,7 @@ def test_what_meets_on_a_link_is_found() -> None:
         assert verify_together((first, late)) != ()
 
 
-def test_bad_arguments() -> None:
+def test_bad_arguments():
     with refused("found collectives on \\[\\] NPUs"):
         together(TORUS, [], "blocking")
     with refused("found collectives on \\[4, 16\\] NPUs"):

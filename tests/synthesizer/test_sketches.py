@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,7 +24,7 @@ NODES = topology("FullyConnected 3 100 50, Switch 3 25")
 RING = topology("Ring 6")
 
 
-def sketch_of(tmp_path: Path, **keys: object):
+def sketch_of(tmp_path, **keys):
     path = tmp_path / "sketch.yml"
     path.write_text(json.dumps(keys), encoding="utf-8")
     return read_sketch(path)
@@ -37,7 +36,7 @@ def sketch_of(tmp_path: Path, **keys: object):
     st.data(),
 )
 @examples(10)
-def test_schedules_keep_to_the_links(tmp_path_factory: pytest.TempPathFactory, left_out: set[int], name: str, data) -> None:
+def test_schedules_keep_to_the_links(tmp_path_factory, left_out, name, data):
     on = data.draw(st.sampled_from((NODES, RING)))
     ends = [[int(on.link_src[link % on.num_links]), int(on.link_dst[link % on.num_links])] for link in left_out]
     sketch = sketch_of(tmp_path_factory.mktemp("sketch"), forbid=ends)
@@ -55,7 +54,7 @@ def test_schedules_keep_to_the_links(tmp_path_factory: pytest.TempPathFactory, l
     assert exact_time_ns(of) >= bound_of(part, what, of.timing.link_model).time_ns * (1 - 1e-6)
 
 
-def test_relays(tmp_path: Path) -> None:
+def test_relays(tmp_path):
     part, links = under_sketch(NODES, sketch_of(tmp_path, relays=[{"dimension": 1, "senders": [0], "receivers": [0, 2]}]))
     left = {(int(src), int(dst)) for src, dst in zip(part.link_src, part.link_dst, strict=True)}
     assert {src % 3 for src, dst in left if src < 9 <= dst} == {0} and {dst % 3 for src, dst in left if dst < 9 <= src} == {0, 2}
@@ -79,12 +78,12 @@ def test_relays(tmp_path: Path) -> None:
         ({"relays": [{"dimension": 1, "senders": [3]}]}, "name place 3, expected 0 to 2"),
     ),
 )
-def test_bad_sketches_get_one_line(tmp_path: Path, keys: dict[str, object], expected: str) -> None:
+def test_bad_sketches_get_one_line(tmp_path, keys, expected):
     with refused(expected):
         under_sketch(NODES, sketch_of(tmp_path, **keys))
 
 
-def test_command(tmp_path: Path) -> None:
+def test_command(tmp_path):
     (tmp_path / "n.yml").write_text("topology: [ Ring ]\nnpus_count: [ 6 ]\nbandwidth: [ 50 ]\nlatency: [ 500 ]\n")
     (tmp_path / "s.yml").write_text("forbid: [[0, 1], [1, 0]]\nchunks: 2\n")
     options = ("synthesize", "--network", "n.yml", "--collective", "all-gather", "--size", "1MiB", "--synthesizer", "tacos")

@@ -19,7 +19,7 @@ from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.schedule.settle import exact_time_ns
-from astra_tacos.schedule.symmetric_schedule import SYMMETRIC_COLLECTIVES, SymmetricTask, exact_symmetric_ns
+from astra_tacos.schedule.symmetric_schedule import SYMMETRIC_COLLECTIVES, exact_symmetric_ns
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search.search import SearchOptions, search
@@ -42,7 +42,7 @@ ALIKE = {
 
 @examples(20)
 @given(tasks())
-def test_both_oracles_accept_and_no_bound_is_beaten(what: SymmetricTask) -> None:
+def test_both_oracles_accept_and_no_bound_is_beaten(what):
     schedule = synthesize_symmetric(what)
     assert verify_symmetric(schedule) == ()
     expanded = schedule.expand()
@@ -64,7 +64,7 @@ def test_both_oracles_accept_and_no_bound_is_beaten(what: SymmetricTask) -> None
 
 @pytest.mark.parametrize("collective", SYMMETRIC_COLLECTIVES)
 @pytest.mark.parametrize("network", ALIKE)
-def test_at_the_bound_for_chunks_where_links_are_alike(network: str, collective: str) -> None:
+def test_at_the_bound_for_chunks_where_links_are_alike(network, collective):
     what = task(ALIKE[network], collective, 1 << 30)
     time = synthesize_symmetric(what).collective_time_ns
     if collective == "all-to-all":
@@ -76,7 +76,7 @@ def test_at_the_bound_for_chunks_where_links_are_alike(network: str, collective:
         assert time <= 2 * once
 
 
-def test_forty_thousand_npus_at_the_bound() -> None:
+def test_forty_thousand_npus_at_the_bound():
     """The case of TACOS's paper (section VI): 10,000 steps of 1 MiB over links of 50 GiB/s and 500 ns, four at a time."""
     what = task("Ring 200, Ring 200")
     schedule = synthesize_symmetric(what)
@@ -87,7 +87,7 @@ def test_forty_thousand_npus_at_the_bound() -> None:
 
 @examples(20)
 @given(tasks(12), st.data())
-def test_translated_networks_have_translated_schedules(what: SymmetricTask, data: st.DataObject) -> None:
+def test_translated_networks_have_translated_schedules(what, data):
     """The links that an expanded schedule uses at some time are moved onto one another by every translation."""
     expanded = synthesize_symmetric(what).expand()
     if len(expanded.collective.class_size_bytes) > 1:
@@ -108,14 +108,14 @@ def test_translated_networks_have_translated_schedules(what: SymmetricTask, data
         ("Ring 2000001", "all-gather", 1024, 1, "found 2,000,001 NPUs, expected"),
     ],
 )
-def test_what_is_no_symmetric_task(dimensions, collective: str, size: int, chunks: int, message: str) -> None:
+def test_what_is_no_symmetric_task(dimensions, collective, size, chunks, message):
     with refused(message):
         task(dimensions, collective, size, chunks)
 
 
 @pytest.mark.parametrize("collective", SYMMETRIC_COLLECTIVES)
 @pytest.mark.parametrize("network", ALIKE)
-def test_auto_looks_no_further_where_it_is_at_the_bound(network: str, collective: str) -> None:
+def test_auto_looks_no_further_where_it_is_at_the_bound(network, collective):
     whole = topology(ALIKE[network])
     found = search(whole, make_collective(collective, whole.num_npus, 1 << 30), SearchOptions(chunks_per_npu="auto"))
     assert (found.schedule.synthesizer, found.num_candidates) == ("symmetric", 1)
@@ -125,7 +125,7 @@ def test_auto_looks_no_further_where_it_is_at_the_bound(network: str, collective
 
 @examples(20)
 @given(tasks(16))
-def test_no_slower_than_the_matcher(what: SymmetricTask) -> None:
+def test_no_slower_than_the_matcher(what):
     """Within 1% of TACOS's algorithm in the same chunks, or one send later: trees are cut into whole sends, the same for all."""
     if what.collective == "all-to-all":
         return
@@ -138,7 +138,7 @@ def test_no_slower_than_the_matcher(what: SymmetricTask) -> None:
 
 
 @given(tasks(12))
-def test_more_chunks_and_tries_make_nothing_slower(what: SymmetricTask) -> None:
+def test_more_chunks_and_tries_make_nothing_slower(what):
     few = synthesize_symmetric(what, 0)
     assert synthesize_symmetric(what).collective_time_ns <= few.collective_time_ns
     one = replace(what, chunks_per_npu=1)
@@ -149,7 +149,7 @@ def test_more_chunks_and_tries_make_nothing_slower(what: SymmetricTask) -> None:
 
 
 @given(tasks(12))
-def test_what_bounds_rule_out_is_not_made_and_changes_no_result(what: SymmetricTask) -> None:
+def test_what_bounds_rule_out_is_not_made_and_changes_no_result(what):
     of_models = [replace(what, link_model=model) for model in LINK_MODELS]
     made = [best_symmetric(each) for each in of_models]
     best = min(made, key=lambda each: each.collective_time_ns)
@@ -162,7 +162,7 @@ def test_what_bounds_rule_out_is_not_made_and_changes_no_result(what: SymmetricT
 
 
 @given(tasks(12), st.integers(1, 5))
-def test_what_is_gathered_waits_for_sums_however_late_they_were_planned(what: SymmetricTask, times: int) -> None:
+def test_what_is_gathered_waits_for_sums_however_late_they_were_planned(what, times):
     """On 131,072 NPUs, sums were made earlier than planned, and the plan's times put them behind what waits for them."""
     if what.collective != "all-reduce":
         return

@@ -9,13 +9,12 @@ from tacos_cases import CASES, GIB
 
 from astra_tacos.bounds import chunked_lower_bound
 from astra_tacos.collective import COLLECTIVES
-from astra_tacos.network.topology import Topology
 from astra_tacos.solver.synthesize import synthesize
 from astra_tacos.verifier.schedule_oracle import verify
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_regression_cases_of_tacos(case: str) -> None:
+def test_regression_cases_of_tacos(case):
     dimensions, chunks, gathered, expected_us = CASES[case]
     network = topology(*dimensions)
     what = COLLECTIVES["all-gather"](network.num_npus, gathered // network.num_npus, chunks)
@@ -23,13 +22,13 @@ def test_regression_cases_of_tacos(case: str) -> None:
     assert found.collective_time_ns <= expected_us * 1000 * 1.01
 
 
-def best_ns(network: Topology, collective: str, size: int, chunks: int, link_model: str, trials: int | None = None) -> int:
+def best_ns(network, collective, size, chunks, link_model, trials=None):
     what = COLLECTIVES[collective](network.num_npus, size, chunks)
     return synthesize(network, what, link_model=link_model, trials=trials, synthesizer="tacos").collective_time_ns
 
 
 @pytest.mark.parametrize("chunks", [2, 4])
-def test_small_all_gather_in_the_time_of_astra_sim(chunks: int) -> None:
+def test_small_all_gather_in_the_time_of_astra_sim(chunks):
     assert best_ns(topology("Ring 8, Ring 8"), "all-gather", 1 << 16, chunks, "pipelined", 10) <= 20_020
 
 
@@ -42,7 +41,7 @@ def test_small_all_gather_in_the_time_of_astra_sim(chunks: int) -> None:
         (TWO_SWITCHES, "pipelined", 64, 3750.0, 0.990),
     ],
 )
-def test_cut_bound_of_hierarchies(dimensions, link_model: str, chunks: int, cut_us: float, at_least: float) -> None:
+def test_cut_bound_of_hierarchies(dimensions, link_model, chunks, cut_us, at_least):
     network = topology(*dimensions)
     trials = 20 if link_model == "blocking" else 2
     found = best_ns(network, "all-gather", GIB // network.num_npus, chunks, link_model, trials)
@@ -59,7 +58,7 @@ def test_cut_bound_of_hierarchies(dimensions, link_model: str, chunks: int, cut_
     ],
 )
 @pytest.mark.parametrize("collective", ["all-gather", "reduce-scatter", "all-reduce"])
-def test_one_chunk_per_npu_reaches_the_quantised_bound(network: Topology, collective: str) -> None:
+def test_one_chunk_per_npu_reaches_the_quantised_bound(network, collective):
     if collective == "all-reduce" and not network.has_switches:
         return
     size = GIB // network.num_npus if collective == "all-gather" else GIB
@@ -69,7 +68,7 @@ def test_one_chunk_per_npu_reaches_the_quantised_bound(network: Topology, collec
 
 
 @pytest.mark.parametrize("failed", [10, 41, 102])
-def test_failed_links(failed: int) -> None:
+def test_failed_links(failed):
     network = broken_torus(16, failed, seed=1)
     for collective, chunks, at_least in (("all-gather", 1, 0.97), ("all-reduce", 4, 0.85)):
         size = GIB // network.num_npus if collective == "all-gather" else GIB

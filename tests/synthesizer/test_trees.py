@@ -26,7 +26,7 @@ GIB = 1 << 30
 
 
 @st.composite
-def small_graphs(draw: st.DrawFn, paired: bool = False):
+def small_graphs(draw, paired=False):
     """Strongly connected graphs of 3 to 5 NPUs; with `paired`, every link has one like it against it."""
     npus = draw(st.integers(3, 5))
     speed = st.sampled_from((10.0, 25.0, 50.0, 100.0))
@@ -39,14 +39,14 @@ def small_graphs(draw: st.DrawFn, paired: bool = False):
     return graph(*((src, dst, bandwidth, 0.0) for (src, dst), bandwidth in sorted(links.items())))
 
 
-def packed(network, name: str, chunks: int, link_model: str = "pipelined", seed: int = 0, size: int = GIB):
+def packed(network, name, chunks, link_model="pipelined", seed=0, size=GIB):
     """The trees of a collective's chunks, and the collective and delays that they are for."""
     what = COLLECTIVES[name](network.num_npus, size // network.num_npus if name == "all-gather" else size, chunks)
     timing = compute_timing(network, what, link_model)
     return grow_trees(network, what, timing, seed, free_roots=may_choose_roots(network, what)), what, timing
 
 
-def check_packing(network, packing, timing) -> None:
+def check_packing(network, packing, timing):
     """Every tree joins all NPUs to its root, and the loads are the sum of what the trees use."""
     link_ns = np.zeros(network.num_links)
     size = timing.link_hold_ns.shape[1] - 1
@@ -70,7 +70,7 @@ def check_packing(network, packing, timing) -> None:
 
 @examples(20)
 @given(topologies(12), st.sampled_from(sorted(COLLECTIVES)), st.integers(1, 3), st.sampled_from(LINK_MODELS), st.integers(0, 9))
-def test_packings_are_trees_that_load_links_as_they_say(network, name: str, chunks: int, link_model: str, seed: int) -> None:
+def test_packings_are_trees_that_load_links_as_they_say(network, name, chunks, link_model, seed):
     packing, _, timing = packed(network, name, chunks, link_model, seed, 1 << 22)
     check_packing(network, packing, timing)
     for is_sum, channels, along in zip(packing.inward, packing.channel, packing.branches, strict=True):
@@ -94,7 +94,7 @@ def test_packings_are_trees_that_load_links_as_they_say(network, name: str, chun
     ],
 )
 @given(data=st.data())
-def test_packings_come_near_what_is_possible(name: str, paired: bool, bound, within: float, data: st.DataObject) -> None:
+def test_packings_come_near_what_is_possible(name, paired, bound, within, data):
     network = data.draw(small_graphs(paired))
     packing, what, _ = packed(network, name, 100)
     bound_ns = bound(network, GIB)
@@ -103,7 +103,7 @@ def test_packings_come_near_what_is_possible(name: str, paired: bool, bound, wit
 
 @pytest.mark.parametrize("link_model", LINK_MODELS)
 @pytest.mark.parametrize("network", ALL)
-def test_sums_take_as_long_as_their_mirror_image(network: str, link_model: str) -> None:
+def test_sums_take_as_long_as_their_mirror_image(network, link_model):
     whole = topology(*ALL[network])
     spread, summed = COLLECTIVES["all-gather"](whole.num_npus, 1 << 20, 2), COLLECTIVES["reduce-scatter"]
     timing = compute_timing(whole, what := summed(whole.num_npus, (1 << 20) * whole.num_npus, 2), link_model)
@@ -118,7 +118,7 @@ def test_sums_take_as_long_as_their_mirror_image(network: str, link_model: str) 
 
 @examples(20)
 @given(topologies(10), st.sampled_from(sorted(COLLECTIVES)), st.sampled_from(LINK_MODELS), st.integers(0, 99))
-def test_justified_schedules_are_legal_and_no_slower(network, name: str, link_model: str, seed: int) -> None:
+def test_justified_schedules_are_legal_and_no_slower(network, name, link_model, seed):
     what = COLLECTIVES[name](network.num_npus, 1 << 20, 3)
     timing = compute_timing(network, what, link_model)
     first = SYNTHESIZERS["tacos"].make(network, what, timing, seed)
@@ -127,7 +127,7 @@ def test_justified_schedules_are_legal_and_no_slower(network, name: str, link_mo
     assert better.collective_time_ns <= first.collective_time_ns
 
 
-def efficiency(network, name: str, size: int, chunks: int, bound_us: float, link_model: str = "pipelined") -> float:
+def efficiency(network, name, size, chunks, bound_us, link_model="pipelined"):
     what = COLLECTIVES[name](network.num_npus, size, chunks)
     schedule = routed(network, what, compute_timing(network, what, link_model), 0)
     assert verify(schedule) == ()
@@ -135,7 +135,7 @@ def efficiency(network, name: str, size: int, chunks: int, bound_us: float, link
 
 
 @pytest.mark.parametrize("name", ["all-gather", "reduce-scatter"])
-def test_hierarchies_of_switches(name: str) -> None:
+def test_hierarchies_of_switches(name):
     three = topology("Ring 2 200, FullyConnected 4 100, Switch 8")
     two = topology("Switch 8 300, Switch 4 25")
     size = [GIB // 64, GIB // 32] if name == "all-gather" else [GIB, GIB]
@@ -144,13 +144,13 @@ def test_hierarchies_of_switches(name: str) -> None:
     assert efficiency(two, name, size[1], 16, 3750, "blocking") >= 0.97
 
 
-def test_partitions_of_the_oracle() -> None:
+def test_partitions_of_the_oracle():
     """The mesh's packing rate as the bounds page has it, 2k / (k + 1) links."""
     mesh = topology("Mesh 2 50 0, Mesh 2 50 0")
     assert np.isclose(partition_bound_ns(mesh, GIB), GIB / (4 / 3 * 50 * GIB / 1e9))
 
 
-def test_a_slow_link_that_nobody_needs_does_no_harm() -> None:
+def test_a_slow_link_that_nobody_needs_does_no_harm():
     network = graph("0 3 .001 0", *((npu, (npu + step) % 6, 50.0, 0.0) for npu in range(6) for step in (1, 5)))
     for name, most in (("all-gather", 1.02), ("all-reduce", 1.05 * 2)):
         packing, _, timing = packed(network, name, 12)
@@ -159,7 +159,7 @@ def test_a_slow_link_that_nobody_needs_does_no_harm() -> None:
 
 
 @pytest.mark.parametrize("link_model", LINK_MODELS)
-def test_busy_switches_pair_their_links_by_what_they_have_left(link_model: str) -> None:
+def test_busy_switches_pair_their_links_by_what_they_have_left(link_model):
     """Every NPU sends to every other through one switch: rank alone leaves some port with too much to do in the end."""
     network = topology("Switch 12")
     what = COLLECTIVES["all-gather"](12, GIB, 2)

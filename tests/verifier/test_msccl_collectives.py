@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from random import Random
 from xml.etree import ElementTree
 
@@ -30,14 +29,14 @@ NAMES = {
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
 
 
-def written(path: Path, text: str) -> Path:
+def written(path, text):
     path.write_text(text)
     return path
 
 
 @pytest.mark.parametrize("in_place", (False, True))
 @pytest.mark.parametrize("coll", COLLS)
-def test_a_right_program_is_proven(tmp_path: Path, coll: str, in_place: bool) -> None:
+def test_a_right_program_is_proven(tmp_path, coll, in_place):
     for ngpus, part, root in ((2, 1, 1), (3, 2, 2), (5, 3, 0)):
         path = written(tmp_path / "a.xml", direct_program(coll, ngpus, part, in_place=in_place, root=root))
         verdict = verify_msccl_xml(path)
@@ -47,7 +46,7 @@ def test_a_right_program_is_proven(tmp_path: Path, coll: str, in_place: bool) ->
 
 
 @pytest.mark.parametrize("ngpus", (3, 4, 6))
-def test_fused_steps_that_store_nothing_need_no_places_of_others(tmp_path: Path, ngpus: int) -> None:
+def test_fused_steps_that_store_nothing_need_no_places_of_others(tmp_path, ngpus):
     """The sum of an `rrs` step has a place of its own; counted over all steps, it was one of the next GPU's chunks: a race."""
     path = written(tmp_path / "a.xml", ring_all_reduce(ngpus))
     assert computes_its_collective(path, 1)
@@ -57,9 +56,7 @@ def test_fused_steps_that_store_nothing_need_no_places_of_others(tmp_path: Path,
 @pytest.mark.parametrize("coll", COLLS)
 @examples(20)
 @given(data=st.data())
-def test_a_changed_program_is_proven_only_if_it_still_computes_its_collective(
-    tmp_path_factory: pytest.TempPathFactory, coll: str, data: st.DataObject
-) -> None:
+def test_a_changed_program_is_proven_only_if_it_still_computes_its_collective(tmp_path_factory, coll, data):
     ngpus, part, in_place = data.draw(st.integers(2, 4)), data.draw(st.integers(1, 3)), data.draw(st.booleans())
     text = direct_program(coll, ngpus, part, in_place=in_place, root=ngpus - 1)
     algo = ElementTree.fromstring(text)
@@ -73,7 +70,7 @@ def test_a_changed_program_is_proven_only_if_it_still_computes_its_collective(
 
 @pytest.mark.parametrize("in_place", (False, True))
 @pytest.mark.parametrize("coll", COLLS)
-def test_a_program_under_another_name_is_wrong(tmp_path: Path, coll: str, in_place: bool) -> None:
+def test_a_program_under_another_name_is_wrong(tmp_path, coll, in_place):
     ngpus, part = 3, 2
     for name in COLLS:
         path = written(tmp_path / "a.xml", direct_program(coll, ngpus, part, in_place=in_place, name=name))
@@ -84,7 +81,7 @@ def test_a_program_under_another_name_is_wrong(tmp_path: Path, coll: str, in_pla
         assert verdict.proven == right or (right and codes(verdict) == {"absent-buffer"})
 
 
-def test_parts_need_not_be_a_whole_number_of_chunks(tmp_path: Path) -> None:
+def test_parts_need_not_be_a_whole_number_of_chunks(tmp_path):
     """Of 3 chunks on 2 GPUs, the middle one belongs to both. An All-Reduce in place does what a Reduce-Scatter has to."""
     text = direct_program("allreduce", 2, 3, in_place=True, name="reducescatter").replace('buf="o"', 'buf="i"')
     path = written(tmp_path / "a.xml", text)
@@ -100,7 +97,7 @@ def test_parts_need_not_be_a_whole_number_of_chunks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("coll", ("custom", "alltoallv", "send", "recv"))
-def test_what_cannot_be_checked_is_not_proven(tmp_path: Path, coll: str) -> None:
+def test_what_cannot_be_checked_is_not_proven(tmp_path, coll):
     path = written(tmp_path / "a.xml", direct_program("broadcast", 3, 2, in_place=False, name=coll))
     verdict = verify_msccl_xml(path)
     assert verdict.violations == () and not verdict.proven
@@ -112,7 +109,7 @@ def test_what_cannot_be_checked_is_not_proven(tmp_path: Path, coll: str) -> None
         assert codes(verify_msccl_xml(path, "broadcast")) == {"wrong-collective"}
 
 
-def test_a_race_shows_even_where_the_collective_is_unknown(tmp_path: Path) -> None:
+def test_a_race_shows_even_where_the_collective_is_unknown(tmp_path):
     text = direct_program("alltoall", 3, 1, in_place=True, name="custom")
     assert verify_msccl_xml(written(tmp_path / "a.xml", text)).violations == ()
     algo = ElementTree.fromstring(text)
@@ -132,13 +129,13 @@ def test_a_race_shows_even_where_the_collective_is_unknown(tmp_path: Path) -> No
 # `copy` elements
 
 
-def with_copies(text: str, npu_offsets: dict[int, tuple[int, int]]) -> str:
+def with_copies(text, npu_offsets):
     for npu, (i_off, o_off) in npu_offsets.items():
         text = re.sub(rf'<gpu id="{npu}"[^>]*>', rf'\g<0><copy i_off="{i_off}" o_off="{o_off}"/>', text)
     return text
 
 
-def test_copy_elements_are_remarks_in_place_and_skipped_elsewhere(tmp_path: Path) -> None:
+def test_copy_elements_are_remarks_in_place_and_skipped_elsewhere(tmp_path):
     every = {npu: (0, npu) for npu in range(3)}
     text = direct_program("allgather", 3, 1, in_place=True)
     assert verify_msccl_xml(written(tmp_path / "a.xml", with_copies(text, every))).proven
@@ -163,13 +160,13 @@ def test_copy_elements_are_remarks_in_place_and_skipped_elsewhere(tmp_path: Path
         ("<move/>", "found element 'move', expected 'tb' or 'copy'"),
     ),
 )
-def test_a_malformed_copy_is_refused(tmp_path: Path, copy: str, message: str) -> None:
+def test_a_malformed_copy_is_refused(tmp_path, copy, message):
     text = direct_program("allgather", 3, 1, in_place=True).replace("<tb", copy + "<tb", 1)
     with refused(message):
         verify_msccl_xml(written(tmp_path / "a.xml", text))
 
 
-def test_a_copy_past_the_end_is_objected_to(tmp_path: Path) -> None:
+def test_a_copy_past_the_end_is_objected_to(tmp_path):
     text = with_copies(direct_program("allgather", 3, 1, in_place=True), {1: (7, 1)})
     assert "chunk-range" in codes(verify_msccl_xml(written(tmp_path / "a.xml", text)))
 
@@ -189,13 +186,13 @@ def test_a_copy_past_the_end_is_objected_to(tmp_path: Path) -> None:
     """
     ),
 )
-def test_rules_for_all_files(tmp_path: Path, coll: str, old: str, new: str, code: str) -> None:
+def test_rules_for_all_files(tmp_path, coll, old, new, code):
     text = direct_program(coll, 3, 2, in_place=False)
     assert old in text
     assert code in codes(verify_msccl_xml(written(tmp_path / "a.xml", text.replace(old, new))))
 
 
-def test_the_original_runtime_compares_buffers_with_chunks(tmp_path: Path) -> None:
+def test_the_original_runtime_compares_buffers_with_chunks(tmp_path):
     text = direct_program("allgather", 3, 1, in_place=False).replace(' outofplace="1" minBytes="0" maxBytes="0"', "")
     verdict = verify_msccl_xml(written(tmp_path / "a.xml", text))
     assert codes(verdict) == {"buffer-size"} and "i_chunks is 3, nchunksperloop asks for 1 or 0" in str(verdict.violations[0])
@@ -203,7 +200,7 @@ def test_the_original_runtime_compares_buffers_with_chunks(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("kept", ['minBytes="0"', 'maxBytes="0"', 'minBytes="0" maxBytes="0"'])
-def test_the_original_runtime_takes_a_range_of_sizes(tmp_path: Path, kept: str) -> None:
+def test_the_original_runtime_takes_a_range_of_sizes(tmp_path, kept):
     """It never reads outofplace, and minBytes and maxBytes only where they are."""
     text = direct_program("allreduce", 3, 1, in_place=True).replace('outofplace="0" minBytes="0" maxBytes="0"', kept)
     assert kept in text and "outofplace" not in text
@@ -211,7 +208,7 @@ def test_the_original_runtime_takes_a_range_of_sizes(tmp_path: Path, kept: str) 
     assert verify_msccl_xml(tmp_path / "a.xml").proven
 
 
-def test_reductions_that_executors_fuse_need_one_count(tmp_path: Path) -> None:
+def test_reductions_that_executors_fuse_need_one_count(tmp_path):
     text = direct_program("allreduce", 2, 3, in_place=True)
     chain = "".join(
         f'<step s="{s}" type="re" srcbuf="s" srcoff="{s}" dstbuf="i" dstoff="0" cnt="{s + 1}" depid="-1" deps="-1" hasdep="0"/>'
@@ -221,7 +218,7 @@ def test_reductions_that_executors_fuse_need_one_count(tmp_path: Path) -> None:
     assert "fused-count" in codes(verdict)
 
 
-def test_buffers_that_only_the_root_has(tmp_path: Path) -> None:
+def test_buffers_that_only_the_root_has(tmp_path):
     """A Reduce by way of every rank's output buffer is right where all ranks have one, but they need not."""
     path = written(tmp_path / "a.xml", direct_program("allreduce", 3, 1, in_place=False, root=2, name="reduce"))
     assert computes_its_collective(path, 1, 2) and codes(verify_msccl_xml(path)) == {"absent-buffer"}
@@ -244,7 +241,7 @@ def test_buffers_that_only_the_root_has(tmp_path: Path) -> None:
         ('coll="allreduce"', f'coll="{"x" * 100_000}"', "coll is 'xxxx"),
     ],
 )
-def test_hostile_numbers_and_names_get_one_line(tmp_path: Path, old: str, new: str, message: str) -> None:
+def test_hostile_numbers_and_names_get_one_line(tmp_path, old, new, message):
     text = direct_program("allreduce", 2, 3, in_place=True)
     assert old in text
     with pytest.raises(ConfigError) as raised:
@@ -252,7 +249,7 @@ def test_hostile_numbers_and_names_get_one_line(tmp_path: Path, old: str, new: s
     assert message in str(raised.value) and "\n" not in str(raised.value) and len(str(raised.value)) < 1000
 
 
-def test_steps_that_move_more_than_can_be_followed_are_refused(tmp_path: Path) -> None:
+def test_steps_that_move_more_than_can_be_followed_are_refused(tmp_path):
     text = direct_program("broadcast", 2, 1, in_place=True)
     text = (
         text.replace('nchunksperloop="1"', 'nchunksperloop="1000000"')
@@ -269,14 +266,14 @@ def test_steps_that_move_more_than_can_be_followed_are_refused(tmp_path: Path) -
         verify_msccl_xml(path)
 
 
-def test_a_small_file_with_very_many_chunks_gets_one_violation(tmp_path: Path) -> None:
+def test_a_small_file_with_very_many_chunks_gets_one_violation(tmp_path):
     text = direct_program("allreduce", 2, 3, in_place=True).replace('nchunksperloop="3"', 'nchunksperloop="2000000"')
     verdict = verify_msccl_xml(written(tmp_path / "a.xml", text))
     message = "chunk-missing: all-reduce: steps write 6 chunks, but 2000000 or more have to be written"
     assert [str(violation) for violation in verdict.violations] == [message]
 
 
-def test_circular_dependencies_deadlock(tmp_path: Path) -> None:
+def test_circular_dependencies_deadlock(tmp_path):
     text = direct_program("broadcast", 2, 1, in_place=True).replace(
         'depid="-1" deps="-1" hasdep="0"', 'depid="1" deps="0" hasdep="1"'
     )
@@ -311,7 +308,7 @@ with_peers = pytest.mark.skipif(not FILES, reason=WHY_NONE)
 
 @with_peers
 @pytest.mark.parametrize("name", sorted(BY_NAME))
-def test_each_file_is_proven_or_wrong_as_a_run_with_numbers_is(name: str) -> None:
+def test_each_file_is_proven_or_wrong_as_a_run_with_numbers_is(name):
     verdict = verify_msccl_xml(BY_NAME[name])
     coll = ElementTree.parse(BY_NAME[name]).getroot().attrib["coll"]
     assert verdict.collective == NAMES[coll]
@@ -321,7 +318,7 @@ def test_each_file_is_proven_or_wrong_as_a_run_with_numbers_is(name: str) -> Non
 
 @with_peers
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_changed_file_is_proven_only_if_it_still_computes_its_collective(tmp_path: Path, kind: str) -> None:
+def test_a_changed_file_is_proven_only_if_it_still_computes_its_collective(tmp_path, kind):
     random = Random(kind)
     proven = changed = 0
     for name in MUTATED:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +15,7 @@ from helpers.schedules import codes
 
 from astra_tacos.export.candidate import convert
 from astra_tacos.support.errors import SynthesisError
-from astra_tacos.verifier.program import ProgramVerdict, verify_mscclpp_plan
+from astra_tacos.verifier.program import verify_mscclpp_plan
 from astra_tacos.verifier.proven_program import prove
 from astra_tacos.verifier.schedule_oracle import verify
 
@@ -33,14 +31,14 @@ IDLE = {
 """Operations, with thread block and place, without which a plan computes the same."""
 
 
-def judge(plan: dict[str, Any], folder: Path) -> ProgramVerdict:
+def judge(plan, folder):
     path = folder / "plan.json"
     path.write_text(json.dumps(plan))
     return verify_mscclpp_plan(path)
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_right_plans_are_proven_and_become_schedules(name: str, tmp_path: Path) -> None:
+def test_right_plans_are_proven_and_become_schedules(name, tmp_path):
     verdict = judge(PLANS[name], tmp_path)
     assert verdict.proven, verdict.violations
     proven = prove(tmp_path / "plan.json")
@@ -49,7 +47,7 @@ def test_right_plans_are_proven_and_become_schedules(name: str, tmp_path: Path) 
         assert not verify(schedule)
 
 
-def mutants(plan: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def mutants(plan):
     """Plans without one operation of rank 0, or with one index or size changed."""
     for number, block in enumerate(plan["gpus"][0]["threadblocks"]):
         for at, each in enumerate(block["ops"]):
@@ -65,7 +63,7 @@ def mutants(plan: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_every_change_is_found(name: str, tmp_path: Path) -> None:
+def test_every_change_is_found(name, tmp_path):
     for what, plan in mutants(PLANS[name]):
         verdict = judge(plan, tmp_path)
         if (name, what) not in IDLE:
@@ -73,7 +71,7 @@ def test_every_change_is_found(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not FILES, reason=WHY_NONE)
-def test_every_change_of_others_plans_is_found(tmp_path: Path) -> None:
+def test_every_change_of_others_plans_is_found(tmp_path):
     """All but `nop`s around what orders itself or what was there from the beginning, and a copy that nothing reads."""
     idle = {("reduce", "copy 0.0")}
     for path in FILES:
@@ -85,12 +83,12 @@ def test_every_change_of_others_plans_is_found(tmp_path: Path) -> None:
         assert not any(what.startswith(("index", "size")) for _, what in kept)
 
 
-def ops(plan: dict[str, Any], rank: int = 0, block: int = 0) -> list[dict[str, Any]]:
+def ops(plan, rank=0, block=0):
     found: list[dict[str, Any]] = plan["gpus"][rank]["threadblocks"][block]["ops"]
     return found
 
 
-def test_what_is_wrong_is_named(tmp_path: Path) -> None:
+def test_what_is_wrong_is_named(tmp_path):
     for kept in (True, False):
         plan = all_gather(2)
         if kept:
@@ -111,7 +109,7 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
     assert codes(judge(plan, tmp_path)) == {"limit"}
 
 
-def test_what_the_oracle_has_no_model_of_is_refused(tmp_path: Path) -> None:
+def test_what_the_oracle_has_no_model_of_is_refused(tmp_path):
     plan = all_reduce(2)
     ops(plan).append({"name": "pipeline", "iter_context": {"unit_size": 16, "num_chunks": 1}, "ops": []})
     verdict = judge(plan, tmp_path)
@@ -129,7 +127,7 @@ def test_what_the_oracle_has_no_model_of_is_refused(tmp_path: Path) -> None:
         (lambda plan: plan["gpus"][0].update(input_chunks=3), "3 chunks of input and 2 of output do not fit|gpu 1"),
     ],
 )
-def test_malformed_plans_are_refused_in_one_line(change: Any, message: str, tmp_path: Path) -> None:
+def test_malformed_plans_are_refused_in_one_line(change, message, tmp_path):
     plan = copy.deepcopy(all_reduce(2))
     change(plan)
     with refused(message):
@@ -138,7 +136,7 @@ def test_malformed_plans_are_refused_in_one_line(change: Any, message: str, tmp_
 
 @pytest.mark.skipif(not FILES, reason=WHY_NONE)
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_plans_of_others(path: Path) -> None:
+def test_plans_of_others(path):
     assert verify_mscclpp_plan(path).proven
     proven = prove(path)
     network = topology(("FullyConnected", proven.num_ranks, 50.0, 500.0))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from xml.etree import ElementTree
 
 import networkx
@@ -24,15 +22,13 @@ from astra_tacos.export.chakra import export_chakra
 from astra_tacos.export.msccl_xml import export_msccl_xml
 from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.run.trace.schema import NodeType
-from astra_tacos.run.trace.trace import ABSENT, DANGLING, ChunkColumns, Trace
-from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.run.trace.trace import ABSENT, DANGLING, ChunkColumns
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.grouping import group_by
 from astra_tacos.verifier.chakra_program import chakra_program
 from astra_tacos.verifier.msccl_file import lay_out, read_msccl_xml
 from astra_tacos.verifier.msccl_program import msccl_program
 from astra_tacos.verifier.program import ProgramVerdict, verify_msccl_xml, verify_trace
-from astra_tacos.verifier.program_form import Program
 from astra_tacos.verifier.program_order import Order
 
 NETWORKS = {"ring": RING8, "torus": TORUS, "mixed": MIXED}
@@ -41,13 +37,13 @@ XML_CASES = [case for case in CASES if case[1] not in ROOTED | PERSONALISED]
 
 
 @cache
-def made(network: str, collective: str) -> Schedule:
+def made(network, collective):
     of = topology(*NETWORKS[network])
     return schedule(of, collective, of.num_npus * 6000, 2, seed=3)
 
 
 @pytest.fixture(scope="session")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def files(tmp_path_factory):
     """A directory with the programs of all cases: `<network>-<collective>.xml` and the same with `.<npu>.et`."""
     directory = tmp_path_factory.mktemp("programs")
     for network, collective in CASES:
@@ -62,7 +58,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @examples(10)
 @given(of=schedules(most_npus=16))
-def test_any_schedule_verifies_as_a_trace(of: Schedule, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_any_schedule_verifies_as_a_trace(of, tmp_path_factory):
     prefix = tmp_path_factory.mktemp("et") / "a"
     export_chakra(of, prefix)
     verdict = verify_trace(read_trace(prefix), None, of.topology)
@@ -71,7 +67,7 @@ def test_any_schedule_verifies_as_a_trace(of: Schedule, tmp_path_factory: pytest
 
 
 @pytest.mark.golden_cases("*")
-def test_recorded_traces_are_sound(golden: Path, golden_case: str) -> None:
+def test_recorded_traces_are_sound(golden, golden_case):
     prefixes = {path.parent / path.name.split(".")[0] for path in (golden / golden_case).rglob("*.0.et")}
     assert prefixes
     for prefix in prefixes:
@@ -79,7 +75,7 @@ def test_recorded_traces_are_sound(golden: Path, golden_case: str) -> None:
 
 
 @pytest.mark.parametrize("collective", sorted(ROOTED))
-def test_a_trace_has_the_root_that_is_asked_for(tmp_path: Path, collective: str) -> None:
+def test_a_trace_has_the_root_that_is_asked_for(tmp_path, collective):
     export_chakra(schedule(topology(*RING8), collective, 8000, 3, root=5), tmp_path / "a")
     trace = read_trace(tmp_path / "a")
     for root in (None, 5):
@@ -89,7 +85,7 @@ def test_a_trace_has_the_root_that_is_asked_for(tmp_path: Path, collective: str)
     assert verify_trace(trace, "all-reduce").violations != ()
 
 
-def test_traces_without_chunks_are_checked_structurally_only(files: Path) -> None:
+def test_traces_without_chunks_are_checked_structurally_only(files):
     trace = read_trace(files / "ring-all-reduce")
     none = np.full(trace.num_nodes, ABSENT)
     bare = replace(trace, chunks=ChunkColumns(none, none, none, trace.chunks.reduces))
@@ -99,7 +95,7 @@ def test_traces_without_chunks_are_checked_structurally_only(files: Path) -> Non
     assert verify_trace(without_edge(bare, 0)).unchecked is not None
 
 
-def test_the_trace_that_ships_with_astra_sim_is_sound(astra_sim_inputs: Path) -> None:
+def test_the_trace_that_ships_with_astra_sim_is_sound(astra_sim_inputs):
     folder = astra_sim_inputs / "custom_ring_allreduce_8npus_1MB"
     verdict = verify_trace(read_trace(folder / "custom_allreduce"), "all-reduce", topology(*RING8))
     assert verdict.violations == () and verdict.num_messages == 8 * 14 and verdict.unchecked is not None
@@ -107,20 +103,20 @@ def test_the_trace_that_ships_with_astra_sim_is_sound(astra_sim_inputs: Path) ->
     assert verdict == ProgramVerdict("all-reduce", 8, 8 * 14, None, ())
 
 
-def without_edge(trace: Trace, edge: int) -> Trace:
+def without_edge(trace, edge):
     node = int(np.searchsorted(trace.dep_first, edge, side="right")) - 1
     first = trace.dep_first.copy()
     first[node + 1 :] -= 1
     return replace(trace, dep=np.delete(trace.dep, edge), dep_first=first)
 
 
-def with_edge(trace: Trace, before: int, after: int) -> Trace:
+def with_edge(trace, before, after):
     first = trace.dep_first.copy()
     first[after + 1 :] += 1
     return replace(trace, dep=np.insert(trace.dep, trace.dep_first[after], before), dep_first=first)
 
 
-def without_node(trace: Trace, row: int) -> Trace:
+def without_node(trace, row):
     """The trace without a node and all dependencies on it."""
     while row in trace.dep:
         trace = without_edge(trace, int(np.flatnonzero(trace.dep == row)[0]))
@@ -137,17 +133,17 @@ def without_node(trace: Trace, row: int) -> Trace:
     return replace(trace, dep=trace.dep - (trace.dep > row), rank_first=rank_first, dep_first=dep_first, chunks=chunks, **columns)
 
 
-def with_value(columns, column: str, row: int, value: int | bool):
+def with_value(columns, column, row, value):
     values = getattr(columns, column).copy()
     values[row] = value
     return replace(columns, **{column: values})
 
 
-def with_chunks_value(trace: Trace, column: str, row: int, value: int | bool) -> Trace:
+def with_chunks_value(trace, column, row, value):
     return replace(trace, chunks=with_value(trace.chunks, column, row, value))
 
 
-def has_path(program: Program, before: int, after: int) -> bool:
+def has_path(program, before, after):
     """The slow twin of the oracle's search."""
     graph = networkx.DiGraph(zip(program.before.tolist(), program.after.tolist(), strict=True))
     ends = (program.action_op[program.message_send].tolist(), program.action_op[program.message_recv].tolist())
@@ -155,7 +151,7 @@ def has_path(program: Program, before: int, after: int) -> bool:
     return before in graph and after in graph and networkx.has_path(graph, before, after)
 
 
-def changed_trace(trace: Trace, kind: str, draw: Callable[[int], int]) -> Trace:
+def changed_trace(trace, kind, draw):
     messages = np.flatnonzero(np.isin(trace.kind, (NodeType.COMM_SEND, NodeType.COMM_RECV)))
     row = int(messages[draw(len(messages))])
     total = int(trace.chunks.total_chunks.max())
@@ -185,7 +181,7 @@ def changed_trace(trace: Trace, kind: str, draw: Callable[[int], int]) -> Trace:
 
 @pytest.mark.parametrize("kind", ("tag", "size", "peer", "chunk", "reduces", "node", "dangling", "reversed edge"))
 @given(case=st.sampled_from(CASES), data=st.data())
-def test_a_changed_trace_is_objected_to(files: Path, kind: str, case: tuple[str, str], data: st.DataObject) -> None:
+def test_a_changed_trace_is_objected_to(files, kind, case, data):
     trace = read_trace(files / "-".join(case))
     changed = changed_trace(trace, kind, lambda below: data.draw(st.integers(0, below - 1)))
     assert verify_trace(changed, case[1]).violations != ()
@@ -193,7 +189,7 @@ def test_a_changed_trace_is_objected_to(files: Path, kind: str, case: tuple[str,
 
 @examples(20)
 @given(case=st.sampled_from(CASES), data=st.data())
-def test_a_dependency_of_a_trace_may_go_only_if_others_imply_it(files: Path, case: tuple[str, str], data: st.DataObject) -> None:
+def test_a_dependency_of_a_trace_may_go_only_if_others_imply_it(files, case, data):
     trace = read_trace(files / "-".join(case))
     # Dependencies on sends keep the order of links, which is no matter of being right.
     edge = data.draw(st.sampled_from(np.flatnonzero(trace.kind[trace.dep] != NodeType.COMM_SEND).tolist()))
@@ -203,7 +199,7 @@ def test_a_dependency_of_a_trace_may_go_only_if_others_imply_it(files: Path, cas
     assert (verify_trace(changed, case[1]).violations == ()) == has_path(program, before, after)
 
 
-def test_messages_that_could_be_taken_for_each_other_are_objected_to(files: Path) -> None:
+def test_messages_that_could_be_taken_for_each_other_are_objected_to(files):
     trace = read_trace(files / "ring-all-gather")
     sends = np.flatnonzero((trace.kind == NodeType.COMM_SEND) & (trace.rank == 0) & (trace.peer == 1))
     for row in np.flatnonzero(np.isin(trace.tag, trace.tag[sends[:2]]) & (trace.tag != ABSENT)):
@@ -212,7 +208,7 @@ def test_messages_that_could_be_taken_for_each_other_are_objected_to(files: Path
     assert codes(verify_trace(trace)) == {"duplicate-tag"}
 
 
-def test_messages_need_a_channel(files: Path) -> None:
+def test_messages_need_a_channel(files):
     trace = read_trace(files / "ring-all-gather")
     line = topology("Mesh 8")
     assert codes(verify_trace(trace, None, line)) == {"no-channel"}
@@ -220,7 +216,7 @@ def test_messages_need_a_channel(files: Path) -> None:
     assert codes(verify_msccl_xml(files / "ring-all-gather.xml", None, line)) == {"no-channel"}
 
 
-def test_the_wrong_collective_is_objected_to(files: Path) -> None:
+def test_the_wrong_collective_is_objected_to(files):
     trace = read_trace(files / "ring-reduce-scatter")
     assert codes(verify_trace(trace, "all-reduce")) == {"chunk-incomplete"}
     assert codes(verify_trace(read_trace(files / "ring-all-reduce"), "all-gather")) != set()
@@ -234,7 +230,7 @@ def test_the_wrong_collective_is_objected_to(files: Path) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(case=st.sampled_from(XML_CASES), data=st.data())
-def test_a_changed_xml_is_objected_to(files: Path, kind: str, case: tuple[str, str], data: st.DataObject) -> None:
+def test_a_changed_xml_is_objected_to(files, kind, case, data):
     root = ElementTree.parse(files / f"{'-'.join(case)}.xml").getroot()
     if mutate(root, kind, lambda below: data.draw(st.integers(0, below - 1))) and not codes(verify_msccl_xml(saved(root, files))):
         # What others imply: an order of steps, or the numbers of thread blocks.
@@ -244,7 +240,7 @@ def test_a_changed_xml_is_objected_to(files: Path, kind: str, case: tuple[str, s
 
 @examples(20)
 @given(case=st.sampled_from(XML_CASES), data=st.data())
-def test_a_dependency_of_an_xml_may_go_only_if_others_imply_it(files: Path, case: tuple[str, str], data: st.DataObject) -> None:
+def test_a_dependency_of_an_xml_may_go_only_if_others_imply_it(files, case, data):
     root = ElementTree.parse(files / f"{'-'.join(case)}.xml").getroot()
     rows = [
         (gpu, step)
@@ -263,7 +259,7 @@ def test_a_dependency_of_an_xml_may_go_only_if_others_imply_it(files: Path, case
     assert (verify_msccl_xml(path).violations == ()) == has_path(program, before, after)
 
 
-def saved(root: ElementTree.Element, files: Path) -> Path:
+def saved(root, files):
     path = files / "changed.xml"
     path.write_bytes(ElementTree.tostring(root))
     return path
@@ -272,7 +268,7 @@ def saved(root: ElementTree.Element, files: Path) -> Path:
 ALGO = '<algo name="a" proto="Simple" nchannels="1" nchunksperloop="{chunks}" ngpus="2" coll="{coll}" inplace="{inplace}">'
 
 
-def program_of(tmp_path: Path, *blocks: tuple[str, ...], coll: str = "allreduce", inplace: int = 1, chunks: int = 2) -> Path:
+def program_of(tmp_path, *blocks, coll="allreduce", inplace=1, chunks=2):
     """A file for two GPUs; an argument is a GPU's thread blocks, a step `type srcbuf srcoff dstbuf dstoff depid deps hasdep`."""
     lines = [ALGO.format(coll=coll, inplace=inplace, chunks=chunks)]
     for npu, steps_of in enumerate(blocks):
@@ -294,7 +290,7 @@ def program_of(tmp_path: Path, *blocks: tuple[str, ...], coll: str = "allreduce"
     return path
 
 
-def test_every_step_type_is_followed(tmp_path: Path) -> None:
+def test_every_step_type_is_followed(tmp_path):
     free = "-1 -1 0"
     first = f"s i 0 i 0 {free};rrc i 1 i 1 {free};s i 1 i 1 {free};r i 0 i 0 {free}"
     second = f"s i 1 i 1 {free};rrcs i 0 i 0 {free};r i 1 i 1 {free}"
@@ -308,7 +304,7 @@ def test_every_step_type_is_followed(tmp_path: Path) -> None:
     assert verify_msccl_xml(path) == ProgramVerdict("all-gather", 2, 2, None, ())
 
 
-def test_races_deadlocks_and_double_reductions_are_told_apart(tmp_path: Path) -> None:
+def test_races_deadlocks_and_double_reductions_are_told_apart(tmp_path):
     free = "-1 -1 0"
     race = (f"s i 0 i 0 {free}", f"rrc i 0 i 0 {free}")
     assert "race" in codes(verify_msccl_xml(program_of(tmp_path, race, (f"rrc i 0 i 0 {free}", f"s i 0 i 0 {free}"))))
@@ -340,7 +336,7 @@ def test_races_deadlocks_and_double_reductions_are_told_apart(tmp_path: Path) ->
         (";".join(["s i 0 i 0 -1 -1 0"] * 257), "limit-steps"),
     ],
 )
-def test_the_parsers_rules(tmp_path: Path, steps: str, code: str) -> None:
+def test_the_parsers_rules(tmp_path, steps, code):
     assert code in codes(verify_msccl_xml(program_of(tmp_path, (steps,), ("s i 0 i 0 -1 -1 0",))))
 
 
@@ -359,7 +355,7 @@ def test_the_parsers_rules(tmp_path: Path, steps: str, code: str) -> None:
         (('<tb id="1" send="-1" recv="7"', '<tb id="1" send="-1" recv="1"'), "duplicate-connection"),
     ),
 )
-def test_the_rules_for_elements(files: Path, change: tuple[str, str], code: str) -> None:
+def test_the_rules_for_elements(files, change, code):
     text = (files / "ring-all-reduce.xml").read_text()
     assert change[0] in text
     (files / "changed.xml").write_text(text.replace(*change, 1))
@@ -392,7 +388,7 @@ BOMB = '<!DOCTYPE a [<!ENTITY b "bb"><!ENTITY c "&b;&b;">]><algo name="&c;"/>'
         ('cnt="1"', 'cnt="٣"', "cnt is"),
     ],
 )
-def test_what_is_no_msccl_xml_is_refused_in_one_line(files: Path, old: str | None, new: str, message: str) -> None:
+def test_what_is_no_msccl_xml_is_refused_in_one_line(files, old, new, message):
     text = (files / "ring-all-reduce.xml").read_text()
     assert old is None or old in text
     path = files / "changed.xml"
@@ -402,7 +398,7 @@ def test_what_is_no_msccl_xml_is_refused_in_one_line(files: Path, old: str | Non
     assert message in str(raised.value) and str(raised.value).startswith(str(path)) and "\n" not in str(raised.value)
 
 
-def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+def test_a_missing_file_is_refused(tmp_path):
     with refused("cannot be read"):
         verify_msccl_xml(tmp_path / "none.xml")
 
@@ -412,7 +408,7 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
 
 @examples(20)
 @given(data=st.data(), size=st.integers(1, 150))
-def test_the_search_for_paths_matches_its_slow_twin(data: st.DataObject, size: int) -> None:
+def test_the_search_for_paths_matches_its_slow_twin(data, size):
     random = np.random.default_rng(data.draw(st.integers(0, 1 << 32)))
     ends = np.sort(random.integers(0, size, (data.draw(st.integers(0, 3 * size)), 2)), axis=1)
     ends = ends[ends[:, 0] < ends[:, 1]]

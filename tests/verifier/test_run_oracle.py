@@ -5,9 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import shutil
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 from helpers.command import run as command
@@ -20,13 +17,13 @@ from astra_tacos.run.run import RunInputs, read_run
 from astra_tacos.run.trace.node_bytes import encode_messages, read_messages
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.verifier.run_oracle import RunVerdict, verify_run
+from astra_tacos.verifier.run_oracle import verify_run
 
 GATHER, REDUCE = CommType.ALL_GATHER, CommType.REDUCE_SCATTER
 OF_RANK = [1, 1, 2, 2]
 
 
-def of_rank(rank: int) -> list[Any]:
+def of_rank(rank):
     """Two collectives of pairs and one of all, computation and a message."""
     message = send(4, 1, [3]) if rank == 0 else recv(4, 0, [3]) if rank == 1 else comp(4, [3], us=2)
     own = OF_RANK[rank]
@@ -40,36 +37,36 @@ def of_rank(rank: int) -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunInputs, Path]:
+def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     inputs = written(folder, RunFiles(ranks=[of_rank(rank) for rank in range(4)], groups={"1": [0, 1], "2": [2, 3]}, npus=(4,)))
     quickly_planned(inputs, folder / "plan")
     return inputs, folder / "plan"
 
 
-def judged(inputs: RunInputs, plan: Path, *, with_before: bool = True) -> RunVerdict:
+def judged(inputs, plan, *, with_before=True):
     files = plan / "system.json", plan / "network.yml", plan / "comm_group.json"
     after = read_run(RunInputs(plan / "workload" / inputs.workload.name, *files, directory=plan))
     return verify_run(after, read_trace_parts(plan / "plan.json"), read_run(inputs) if with_before else None)
 
 
-def changed(path: Path, change: Callable[[list[Any]], None]) -> None:
+def changed(path, change):
     """Change the nodes of a trace file."""
     metadata, nodes = read_messages(path)
     change(nodes)
     path.write_bytes(encode_messages(metadata, nodes))
 
 
-def value(node: Any, name: str) -> Any:
+def value(node, name):
     return next(entry for entry in node.attr if entry.name == name)
 
 
-def put(entry: Any, number: int) -> None:
+def put(entry, number):
     setattr(entry, entry.WhichOneof("value"), number)
 
 
 @pytest.mark.parametrize("with_before", [True, False])
-def test_a_plan_passes(made: tuple[RunInputs, Path], with_before: bool) -> None:
+def test_a_plan_passes(made, with_before):
     inputs, plan = made
     verdict = judged(inputs, plan, with_before=with_before)
     assert verdict.violations == ()
@@ -79,23 +76,23 @@ def test_a_plan_passes(made: tuple[RunInputs, Path], with_before: bool) -> None:
     assert json.loads((plan / "plan.json").read_text())["verified"]
 
 
-def longer(nodes: list[Any]) -> None:
+def longer(nodes):
     nodes[0].duration_micros += 1
 
 
-def elsewhere(nodes: list[Any]) -> None:
+def elsewhere(nodes):
     value(nodes[4], "comm_tag").int32_val += 1
 
 
-def forgets(nodes: list[Any]) -> None:
+def forgets(nodes):
     del nodes[1].data_deps[:], nodes[1].ctrl_deps[:]
 
 
-def swapped(nodes: list[Any]) -> None:
+def swapped(nodes):
     nodes[1].id, nodes[2].id = nodes[2].id, nodes[1].id
 
 
-def extra(nodes: list[Any]) -> None:
+def extra(nodes):
     nodes.append(copy.deepcopy(nodes[0]))
     nodes[-1].id = 1000
 
@@ -112,18 +109,18 @@ def extra(nodes: list[Any]) -> None:
         (extra, "nodes-added"),
     ],
 )
-def test_changed_nodes_are_found(made: tuple[RunInputs, Path], tmp_path: Path, change: Callable[..., None], code: str) -> None:
+def test_changed_nodes_are_found(made, tmp_path, change, code):
     inputs, plan = made
     shutil.copytree(plan, tmp_path / "plan")
     changed(tmp_path / "plan" / "workload" / f"{inputs.workload.name}.0.et", change)
     assert code in codes(judged(inputs, tmp_path / "plan"))
 
 
-def not_ordered(nodes: list[Any]) -> None:
+def not_ordered(nodes):
     del nodes[2].ctrl_deps[:], nodes[2].data_deps[:]
 
 
-def test_collectives_without_an_order_are_found(made: tuple[RunInputs, Path], tmp_path: Path) -> None:
+def test_collectives_without_an_order_are_found(made, tmp_path):
     inputs, plan = made
     shutil.copytree(plan, tmp_path / "plan")
     changed(tmp_path / "plan" / "workload" / f"{inputs.workload.name}.3.et", not_ordered)
@@ -131,20 +128,20 @@ def test_collectives_without_an_order_are_found(made: tuple[RunInputs, Path], tm
     assert "no-order" in found
 
 
-def other_chunk(nodes: list[Any]) -> None:
+def other_chunk(nodes):
     node = next(node for node in nodes if any(entry.name == "msg_chunk_idx" for entry in node.attr))
     entry = value(node, "msg_chunk_idx")
     put(entry, (getattr(entry, entry.WhichOneof("value")) + 1) % 4)
 
 
-def half(nodes: list[Any]) -> None:
+def half(nodes):
     for node in nodes:
         for entry in node.attr:
             if entry.name == "comm_size":
                 put(entry, getattr(entry, entry.WhichOneof("value")) // 2)
 
 
-def test_traces_that_compute_something_else_are_found(made: tuple[RunInputs, Path], tmp_path: Path) -> None:
+def test_traces_that_compute_something_else_are_found(made, tmp_path):
     inputs, plan = made
     for number, change in enumerate((other_chunk, half)):
         folder = tmp_path / str(number)
@@ -157,7 +154,7 @@ def test_traces_that_compute_something_else_are_found(made: tuple[RunInputs, Pat
         assert any(violation.code == "message-size" for violation in found) or change is other_chunk
 
 
-def test_what_traces_are_said_to_be_for_is_checked(made: tuple[RunInputs, Path], tmp_path: Path) -> None:
+def test_what_traces_are_said_to_be_for_is_checked(made, tmp_path):
     inputs, plan = made
     shutil.copytree(plan, tmp_path / "plan")
     figures = json.loads((plan / "plan.json").read_text())
@@ -168,7 +165,7 @@ def test_what_traces_are_said_to_be_for_is_checked(made: tuple[RunInputs, Path],
     assert {"wrong-collective", "message-size"} <= found
 
 
-def test_the_command_says_what_was_checked(made: tuple[RunInputs, Path], tmp_path: Path) -> None:
+def test_the_command_says_what_was_checked(made, tmp_path):
     inputs, plan = made
     done = command("verify", str(plan), "--before", str(inputs.workload), cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
@@ -188,7 +185,7 @@ def test_the_command_says_what_was_checked(made: tuple[RunInputs, Path], tmp_pat
     "value", ["-", [], 1.5, True, -1, 10**300], ids=["text", "list", "fraction", "bool", "negative", "digits"]
 )
 @pytest.mark.parametrize("key", ["num_owners", "root", "chunks_per_npu", "size_bytes"])
-def test_a_part_with_a_value_that_is_no_whole_number_gets_one_line(tmp_path: Path, key: str, value: object) -> None:
+def test_a_part_with_a_value_that_is_no_whole_number_gets_one_line(tmp_path, key, value):
     part = {
         "collective": "all-reduce",
         "size_bytes": 64,

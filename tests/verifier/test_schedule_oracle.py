@@ -20,12 +20,12 @@ from astra_tacos.verifier.schedule_oracle import check, verify
 
 @examples(20)
 @given(schedules(most_npus=16))
-def test_synthesized_schedules_pass(of) -> None:
+def test_synthesized_schedules_pass(of):
     assert verify(of) == ()
     assert computes_collective(of)
 
 
-def mutate(of, kind: str, row: int, other: int):
+def mutate(of, kind, row, other):
     new = columns(of)
     if kind == "drop":
         new = {name: np.delete(column, row) for name, column in new.items()}
@@ -67,14 +67,14 @@ ALWAYS_WRONG = (
 @pytest.mark.parametrize("kind", ALWAYS_WRONG)
 @examples(20)
 @given(of=schedules(), data=st.data())
-def test_mutations_are_objected_to(kind: str, of, data: st.DataObject) -> None:
+def test_mutations_are_objected_to(kind, of, data):
     row = data.draw(st.integers(0, of.num_sends - 1))
     assert verify(mutate(of, kind, row, row))
 
 
 @examples(20)
 @given(of=schedules(), data=st.data())
-def test_what_the_naive_twin_refuses_the_oracle_refuses(of, data: st.DataObject) -> None:
+def test_what_the_naive_twin_refuses_the_oracle_refuses(of, data):
     row, other = (data.draw(st.integers(0, of.num_sends - 1)) for _ in range(2))
     kind = data.draw(st.sampled_from(("drop", "kind", "swap chunks", "later, elsewhere free")))
     mutant = mutate(of, kind, row, other)
@@ -82,7 +82,7 @@ def test_what_the_naive_twin_refuses_the_oracle_refuses(of, data: st.DataObject)
         assert verify(mutant)
 
 
-def test_each_violation_is_named() -> None:
+def test_each_violation_is_named():
     of = schedule(topology(*ALL["ring8"]), "all-gather", 1 << 20, 2, link_model="blocking")
     named = {
         "drop": {"incomplete"},
@@ -100,7 +100,7 @@ def test_each_violation_is_named() -> None:
         assert all("\n" not in str(violation) for violation in found)
 
 
-def test_early_departure_is_seen() -> None:
+def test_early_departure_is_seen():
     of = schedule(topology("Mesh 3"), "all-gather", 1 << 20, link_model="blocking")
     start = of.start_ns.copy()
     forwarded = int(np.argmax(of.start_ns > 0))
@@ -108,7 +108,7 @@ def test_early_departure_is_seen() -> None:
     assert "chunk-absent" in codes(changed(of, start_ns=start, end_ns=of.end_ns - (start != of.start_ns)))
 
 
-def test_a_switch_serves_who_comes_first() -> None:
+def test_a_switch_serves_who_comes_first():
     of = schedule(topology("Switch 5"), "all-gather", 1 << 20, 2, link_model="pipelined", seed=3)
     down = of.topology.channel_down_link[of.channel]
     rows = np.flatnonzero(down == down[0])
@@ -118,7 +118,7 @@ def test_a_switch_serves_who_comes_first() -> None:
     assert {"overtaken", "wrong-delay"} & codes(changed(of, end_ns=end))
 
 
-def test_every_violation_is_returned_and_check_raises_the_first() -> None:
+def test_every_violation_is_returned_and_check_raises_the_first():
     of = schedule(topology(*ALL["torus"]), "all-reduce")
     nothing = changed(of, **{name: column[:0] for name, column in columns(of).items()})
     assert len(verify(nothing)) == of.collective.num_chunks * of.topology.num_npus
@@ -133,7 +133,7 @@ PERSONALISED_KINDS = ("wrong target", "wrong owner", "drop last hop", "duplicate
 @pytest.mark.parametrize("collective", sorted(PERSONALISED))
 @examples(10)
 @given(network=topologies(10), data=st.data())
-def test_mutations_of_personalised_schedules_are_objected_to(kind: str, collective: str, network, data: st.DataObject) -> None:
+def test_mutations_of_personalised_schedules_are_objected_to(kind, collective, network, data):
     of = schedule(network, collective, 100_003, data.draw(st.integers(1, 2)))
     assert verify(of) == ()
     row = data.draw(st.integers(0, of.num_sends - 1))
@@ -163,7 +163,7 @@ def test_mutations_of_personalised_schedules_are_objected_to(kind: str, collecti
     assert verify(mutate(of, kind, row, row))
 
 
-def test_relays_may_keep_what_they_passed_on_but_not_send_what_they_lack() -> None:
+def test_relays_may_keep_what_they_passed_on_but_not_send_what_they_lack():
     of = schedule(topology("Mesh 3"), "scatter", 3000)  # 0 -> 1, 0 -> 1 -> 2
     assert sorted(zip(of.src.tolist(), of.dst.tolist(), strict=True)) == [(0, 1), (0, 1), (1, 2)]
     onward = int(np.flatnonzero(of.src == 1)[0])

@@ -16,7 +16,6 @@ from astra_tacos.network.blocks import BUILDING_BLOCKS
 from astra_tacos.network.blocks.building_block import BlockLinks
 from astra_tacos.network.blocks.routing import BitwiseTranslations
 from astra_tacos.network.network_config import Dimension
-from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule
 from astra_tacos.synthesizer.symmetric.symmetric import synthesize_symmetric
 from astra_tacos.verifier.schedule_oracle import verify
 from astra_tacos.verifier.symmetric_oracle import verify_symmetric
@@ -24,13 +23,13 @@ from astra_tacos.verifier.symmetric_oracle import verify_symmetric
 COLUMNS = ("chunk", "src", "dst", "reduces", "start_ns", "end_ns")
 
 
-def with_columns(schedule: SymmetricSchedule, columns: dict[str, np.ndarray]) -> SymmetricSchedule:
+def with_columns(schedule, columns):
     order = np.argsort(columns["start_ns"], kind="stable")
     return replace(schedule, **{name: column[order] for name, column in columns.items()})
 
 
 @st.composite
-def broken(draw: st.DrawFn) -> SymmetricSchedule:
+def broken(draw):
     """A schedule of which a few rows were changed, dropped or doubled; some are legal still."""
     schedule = synthesize_symmetric(draw(tasks(12)))
     columns = {name: getattr(schedule, name).copy() for name in COLUMNS}
@@ -65,7 +64,7 @@ def broken(draw: st.DrawFn) -> SymmetricSchedule:
 
 @examples(20)
 @given(broken())
-def test_accepts_only_what_the_ordinary_oracle_accepts(schedule: SymmetricSchedule) -> None:
+def test_accepts_only_what_the_ordinary_oracle_accepts(schedule):
     violations = verify_symmetric(schedule)
     if len({*schedule.task.timing.channel_delay_ns.shape[1:]} - {1}):
         return  # chunks differ by a byte: the expanded schedule has times of its own
@@ -73,12 +72,12 @@ def test_accepts_only_what_the_ordinary_oracle_accepts(schedule: SymmetricSchedu
     assert bool(violations) == bool(ordinary), (violations[:3], ordinary[:3])
 
 
-def test_each_fault_has_its_code() -> None:
+def test_each_fault_has_its_code():
     what = task("Ring 4, Switch 3 25 100", "all-reduce", 1 << 20, 2)
     schedule = synthesize_symmetric(what)
     columns = {name: getattr(schedule, name) for name in COLUMNS}
 
-    def of(**changed: np.ndarray) -> set[str]:
+    def of(**changed):
         return codes(verify_symmetric(replace(schedule, **(columns | changed))))
 
     assert of() == set()
@@ -104,7 +103,7 @@ class Lame(RING_BLOCK):  # type: ignore[misc, valid-type]
 
     __slots__ = ()
 
-    def links(self, size: int) -> BlockLinks:
+    def links(self, size):
         whole = super().links(size)
         return BlockLinks(whole.src[:-1], whole.dst[:-1])
 
@@ -114,12 +113,12 @@ class Flipping(RING_BLOCK):  # type: ignore[misc, valid-type]
 
     __slots__ = ()
 
-    def translations(self, size: int) -> BitwiseTranslations:
+    def translations(self, size):
         return BitwiseTranslations()
 
 
 @pytest.mark.parametrize("block, size", [(Lame(), 4), (Flipping(), 8)])
-def test_a_network_that_is_not_known_to_be_symmetric_is_refused(block, size: int, monkeypatch) -> None:
+def test_a_network_that_is_not_known_to_be_symmetric_is_refused(block, size, monkeypatch):
     what = task(f"Ring {size}")
     schedule = synthesize_symmetric(what)
     assert verify_symmetric(schedule) == ()
@@ -127,7 +126,7 @@ def test_a_network_that_is_not_known_to_be_symmetric_is_refused(block, size: int
     assert [violation.code for violation in verify_symmetric(schedule)] == ["not-symmetric"]
 
 
-def test_a_mesh_is_refused_even_if_a_task_has_one() -> None:
+def test_a_mesh_is_refused_even_if_a_task_has_one():
     schedule = synthesize_symmetric(task("Ring 4"))
     forged = task("Ring 4")
     object.__setattr__(forged, "dimensions", (Dimension("Mesh", 4, 50.0, 500.0),))

@@ -21,7 +21,7 @@ REDUCE = make_collective("reduce", 7, 4096, 1, 0, [0, 1])
 BROADCAST = make_collective("broadcast", 7, 4096, 1, 0, [0, 1, 2])
 
 
-def played(collective, *rows: tuple[int, int, int, bool]):
+def played(collective, *rows):
     """Rows of trip, source, destination and whether it adds."""
     trip, src, dst, adds = (np.array(column) for column in zip(*rows, strict=True))
     channel = TWO_LEVELS.channel_of(src, dst).astype(np.int32)
@@ -33,7 +33,7 @@ GOOD = ((0, 1, 4, False), (0, 4, 0, True))
 SPREAD = ((0, 0, 4, False), (0, 4, 1, False), (1, 1, 4, False), (1, 4, 6, False), (1, 6, 5, False), (1, 5, 2, False))
 
 
-def test_hops_of_a_trip_are_one_send() -> None:
+def test_hops_of_a_trip_are_one_send():
     assert codes(played(REDUCE, *GOOD)) == set()
     assert codes(played(BROADCAST, *SPREAD)) == set()
 
@@ -49,17 +49,17 @@ def test_hops_of_a_trip_are_one_send() -> None:
         ("trip-pass", ((0, 1, 4, False), (0, 4, 0, False), (0, 0, 4, False), (0, 4, 1, False))),
     ],
 )
-def test_broken_trips_are_found(code: str, rows) -> None:
+def test_broken_trips_are_found(code, rows):
     assert code in codes(played(REDUCE, *rows))
 
 
-def test_a_copy_made_on_the_way_is_none() -> None:
+def test_a_copy_made_on_the_way_is_none():
     """One arrival at a switch, two departures."""
     schedule = played(BROADCAST, (0, 0, 4, False), (0, 4, 1, False), (0, 4, 6, False), (0, 6, 5, False), (0, 5, 2, False))
     assert codes(schedule) >= {"trip-gap"} or codes(schedule) >= {"trip-pass"}
 
 
-def test_partial_sums_do_not_meet_on_the_way() -> None:
+def test_partial_sums_do_not_meet_on_the_way():
     collective = make_collective("reduce", 7, 4096, 1, 0, [0, 2, 3])
     up = ((0, 2, 5, False), (0, 5, 6, False), (0, 6, 4, False), (0, 4, 0, True))
     assert codes(played(collective, *up)) == {"incomplete"}
@@ -67,7 +67,7 @@ def test_partial_sums_do_not_meet_on_the_way() -> None:
     assert codes(played(collective, *up, *both)) == set()
 
 
-def test_a_hop_that_leaves_too_early_is_found() -> None:
+def test_a_hop_that_leaves_too_early_is_found():
     schedule, one = played(REDUCE, *GOOD), np.array([0, 1])
     early = replace(schedule, start_ns=schedule.start_ns - one, end_ns=schedule.end_ns - one)
     assert "trip-early" in codes(early)

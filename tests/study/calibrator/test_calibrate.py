@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -29,7 +28,7 @@ SIZES = [1 << power for power in range(14, 30, 2)]
 MACHINE = Constants(12.0, 4.0, 3.0, 1 << 20, False, 20.0, 80.0)
 
 
-def programs(folder: Path) -> list[Path]:
+def programs(folder):
     texts = {
         "ring": ring_all_reduce(4),
         "gather": direct_program("allgather", 4, 4, in_place=True),
@@ -41,7 +40,7 @@ def programs(folder: Path) -> list[Path]:
     return [folder / f"{name}.xml" for name in texts]
 
 
-def test_what_a_program_does(tmp_path: Path) -> None:
+def test_what_a_program_does(tmp_path):
     """A ring of 4: every link carries 6 quarters of the buffer, in messages of a quarter, 6 after one another.
 
     Its busiest thread block forwards half of the buffer, which counts as a quarter more.
@@ -51,7 +50,7 @@ def test_what_a_program_does(tmp_path: Path) -> None:
     assert (load.block, load.local) == (0.625, 0)
 
 
-def test_steps_are_told_from_the_launch_by_depth(tmp_path: Path) -> None:
+def test_steps_are_told_from_the_launch_by_depth(tmp_path):
     """Fitted to chains of 6, 2 and 1 messages, an All-Gather that was not fitted is predicted within 3%."""
     loads = [load_of(path) for path in programs(tmp_path)]
     gather = next(load for load in loads if load.collective == "all-gather")
@@ -59,7 +58,7 @@ def test_steps_are_told_from_the_launch_by_depth(tmp_path: Path) -> None:
     assert max(errors_of(found, [Point(gather, size, MACHINE.time_us(gather, size)) for size in SIZES])) < 0.03
 
 
-def test_constants_are_found_again(tmp_path: Path) -> None:
+def test_constants_are_found_again(tmp_path):
     noise = Random(1)
     loads = [load_of(path) for path in programs(tmp_path)]
     points = [Point(load, size, MACHINE.time_us(load, size) * noise.uniform(0.99, 1.01)) for load in loads for size in SIZES]
@@ -73,7 +72,7 @@ def test_constants_are_found_again(tmp_path: Path) -> None:
     assert cross_validated([point for point in points if point.load.name == "ring.xml"]) is None
 
 
-def test_tables_and_logs(tmp_path: Path) -> None:
+def test_tables_and_logs(tmp_path):
     log = "# nThread 1\n#  size count type redop root  time algbw busbw\n  1024  256 float sum -1  12.5 0.1 0.1 0\n"
     (tmp_path / "log").write_text(log + "  2048  512 float sum -1  Test timeout\n garbage\n")
     (tmp_path / "csv").write_text("time,size\n12.5,1024\n,2048\n13,1024\n")
@@ -99,7 +98,7 @@ WITH_BOTH = {
 
 
 @pytest.mark.parametrize("text", WITH_BOTH.values(), ids=WITH_BOTH)
-def test_times_in_place_and_out_of_place(tmp_path: Path, text: str) -> None:
+def test_times_in_place_and_out_of_place(tmp_path, text):
     (tmp_path / "times").write_text(text)
     found = read_measurements(tmp_path / "times")
     assert found.times_us == BOTH and found.skipped == 0
@@ -108,13 +107,13 @@ def test_times_in_place_and_out_of_place(tmp_path: Path, text: str) -> None:
     assert len(found.for_program((True, False))) == len(found.for_program(())) == 3
 
 
-def test_a_file_without_the_times_that_the_program_is_for(tmp_path: Path) -> None:
+def test_a_file_without_the_times_that_the_program_is_for(tmp_path):
     (tmp_path / "times").write_text("size,time_inplace\n1024,99\n")
     with pytest.raises(ConfigError, match="has times in place, but its program runs out of place"):
         read_measurements(tmp_path / "times").for_program((False,))
 
 
-def test_the_command_takes_the_times_that_the_program_is_for(tmp_path: Path) -> None:
+def test_the_command_takes_the_times_that_the_program_is_for(tmp_path):
     """Programs in place, logs whose times out of place are seven times as long; times of none fit nothing (exit 1)."""
     arguments = []
     for path in programs(tmp_path):
@@ -144,7 +143,7 @@ def test_the_command_takes_the_times_that_the_program_is_for(tmp_path: Path) -> 
 
 
 @pytest.mark.skipif(not TIMES, reason=WHY_NONE)
-def test_a_measured_machine() -> None:
+def test_a_measured_machine():
     """Median 3%, nine tenths within 10%, all within 20%, also for programs that were not fitted."""
     points: dict[str, list[Point]] = {}
     for path in TIMES:

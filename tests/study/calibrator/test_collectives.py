@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -35,7 +34,7 @@ PLANTED = {name: typical for name, (typical, _, _) in PRIORS.items()} | {
 MACHINE = CollectiveModel(PLANTED, KNOTS, CURVE, has_nvls=True, is_mesh=False)
 
 
-def measured(model: CollectiveModel, noise: float, outliers: float) -> list[CollectiveTime]:
+def measured(model, noise, outliers):
     """Times of a machine; a share of them is two to four times as long."""
     random = Random(3)
     rows = [
@@ -53,12 +52,12 @@ def measured(model: CollectiveModel, noise: float, outliers: float) -> list[Coll
     ("gpus", "mib", "channels"),
     [(8, 1, 4), (8, 64, 4), (8, 65, 8), (8, 256, 16), (8, 1024, 32), (4, 64, 8), (4, 256, 16), (2, 1, 16), (64, 1, 1)],
 )
-def test_a_send_receive_gets_channels_as_nccl_counts_them(gpus: int, mib: int, channels: int) -> None:
+def test_a_send_receive_gets_channels_as_nccl_counts_them(gpus, mib, channels):
     row = CollectiveTime("sendrecv", "", 1, gpus, mib << 20, 1.0, "here")
     assert Work.of([row], False, False).channel_bytes[0, 0] == (mib << 20) / channels
 
 
-def test_planted_constants_are_found_again() -> None:
+def test_planted_constants_are_found_again():
     """With noise of 2% and outliers: bandwidths within 3%, the switch that adds, and times of a shape that was not fitted."""
     fitted = fit_collectives(measured(MACHINE, 0.02, 0.03))
     found = fitted.model
@@ -81,12 +80,12 @@ def test_planted_constants_are_found_again() -> None:
     assert fit_collectives(measured(MACHINE, 0.02, 0.03)).model.constants == found.constants
 
 
-def test_a_machine_without_a_switch_that_adds() -> None:
+def test_a_machine_without_a_switch_that_adds():
     plain = CollectiveModel(PLANTED, KNOTS, CURVE, has_nvls=False, is_mesh=False)
     assert not fit_collectives(measured(plain, 0.02, 0.0)).model.has_nvls
 
 
-def test_what_algorithms_do() -> None:
+def test_what_algorithms_do():
     """A ring of 2 x 4: 14 steps of an eighth, two of eight hops between nodes; an All-to-All sends half beyond its node."""
     rows = [CollectiveTime(kind, "", 2, 4, 8 << 20, 1.0, "here") for kind in ("all_reduce", "all_to_all")]
     work = Work.of(rows, has_nvls=False, is_mesh=False)
@@ -112,7 +111,7 @@ HEAD = """# Collective test starting: all_gather_perf
 ROW = "   1024   256   float   none   -1   12.5   0.1   0.1   0   11.5   0.1   0.1   N/A\n"
 
 
-def test_a_log(tmp_path: Path) -> None:
+def test_a_log(tmp_path):
     path = tmp_path / "log"
     path.write_text(
         HEAD + ROW + "# Out of bounds values : 0 OK\n" + HEAD.replace("all_gather", "alltoall") + ROW.replace("1024", "0")
@@ -150,20 +149,20 @@ WRONG_TABLES = {
 
 
 @pytest.mark.parametrize(("text", "message"), (WRONG_LOGS | WRONG_TABLES).items())
-def test_wrong_files_are_refused_by_line(tmp_path: Path, text: str, message: str) -> None:
+def test_wrong_files_are_refused_by_line(tmp_path, text, message):
     (tmp_path / "times").write_text(text)
     with pytest.raises(ConfigError) as refused:
         read_collectives(tmp_path / "times", None, {})
     assert message in str(refused.value)
 
 
-def test_rows_that_count(tmp_path: Path) -> None:
+def test_rows_that_count(tmp_path):
     (tmp_path / "times").write_text(CSV + "a,1,8,allreduce,,8,1,\nb,1,8,all-gather,nvlstree,8,2,N/A\nb,1,8,all_gather,,0,2,2\n")
     found = read_collectives(tmp_path / "times", None, {"machine": "b"})
     assert [(row.collective, row.algorithm, row.time_us) for row in found] == [("all_gather", "nvls", 2.0)]
 
 
-def test_the_command(tmp_path: Path) -> None:
+def test_the_command(tmp_path):
     """A fit and its check: files that say no shape take it from the network; errors beyond the limit fail."""
     rows = [row for row in measured(MACHINE, 0.01, 0.0) if row.nodes == 4]
     for name, slowness in (("times", 1), ("slow", 2)):
@@ -193,7 +192,7 @@ def test_the_command(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not PEERS, reason=WHY_NONE)
-def test_a_measured_machine() -> None:
+def test_a_measured_machine():
     """H100: sizes up to 256 MiB predict those above; All-Reduce, All-Gather, All-to-All are predicted from the other collectives.
 
     Send-Receive is not: docs/calibrate.md says so.
@@ -209,7 +208,7 @@ def test_a_measured_machine() -> None:
 
 
 @pytest.mark.skipif(not LOGS, reason=WHY_NO_LOGS)
-def test_published_logs() -> None:
+def test_published_logs():
     counts = {}
     for path in LOGS:
         try:

@@ -12,7 +12,7 @@ import pytest
 from helpers.command import run as command
 from helpers.runs import make_run
 
-from astra_tacos import ConfigError, Run, RunInputs, read_run, replay_run
+from astra_tacos import ConfigError, RunInputs, read_run, replay_run
 from astra_tacos.network.network_config import configured
 from astra_tacos.network.ns3 import Ns3Config, ns3_text, read_ns3_config
 from astra_tacos.study.calibrator.packet_runs import MeasuredRun, fit_ns3, read_finish
@@ -30,7 +30,7 @@ HIDDEN = [
 ]
 
 
-def messages(folder: Path, sizes: tuple[int, ...], latency_ns: float = 500.0) -> Run:
+def messages(folder, sizes, latency_ns=500.0):
     """One NPU sends messages of some sizes to another, each as soon as it can, which sends back as many."""
     from helpers.lint_runs import recv, send
 
@@ -42,13 +42,13 @@ def messages(folder: Path, sizes: tuple[int, ...], latency_ns: float = 500.0) ->
     return make_run(folder, ranks, ("FullyConnected", 2, GBPS_400, latency_ns))
 
 
-def measured(run: Run, ns3: Ns3Config, name: str) -> MeasuredRun:
+def measured(run, ns3, name):
     network = replace(run.network, ns3=ns3)
     return MeasuredRun(name, run, replay_run(replace(run, network=network), "packet").finish_ns)
 
 
 @pytest.mark.parametrize("hidden", HIDDEN)
-def test_two_small_runs_tell_the_times_of_another(tmp_path: Path, hidden: Ns3Config) -> None:
+def test_two_small_runs_tell_the_times_of_another(tmp_path, hidden):
     """Its payload may be another one that takes as long: times are what counts."""
     small = [((40_000, 3_333), 500.0), ((200_001,), 3_000.0)]
     runs = [measured(messages(tmp_path / str(i), *one), hidden, str(i)) for i, one in enumerate(small)]
@@ -59,7 +59,7 @@ def test_two_small_runs_tell_the_times_of_another(tmp_path: Path, hidden: Ns3Con
 
 
 @pytest.mark.skipif(not NAMES, reason=f"NOT TESTED against recorded runs of ns-3: set {VARIABLE} to a directory of them")
-def test_two_recorded_runs_tell_all_others(tmp_path: Path) -> None:
+def test_two_recorded_runs_tell_all_others(tmp_path):
     """By the command, from logs as ASTRA-sim prints them: every rank of all other recorded runs to the nanosecond."""
     arguments: list[str] = []
     for name in FITTED_TO:
@@ -85,13 +85,13 @@ def test_two_recorded_runs_tell_all_others(tmp_path: Path) -> None:
         assert replay_run(run, "packet").finish_ns.tolist() == json.loads((folder / "expected.json").read_text())["finish_ns"]
 
 
-def test_a_configuration_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_a_configuration_is_read_as_it_was_written(tmp_path):
     for ns3 in HIDDEN:
         (tmp_path / "ns3.txt").write_text(ns3_text(ns3))
         assert replace(read_ns3_config(tmp_path / "ns3.txt"), source=ns3.source) == ns3
 
 
-def test_what_cannot_be_fitted_is_said(tmp_path: Path) -> None:
+def test_what_cannot_be_fitted_is_said(tmp_path):
     log = tmp_path / "log"
     log.write_text("sys[0] finished, 10 cycles, exposed communication 0 cycles.\n")
     with pytest.raises(ConfigError, match="no time at which rank 1 finished"):

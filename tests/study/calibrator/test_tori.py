@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -34,7 +33,7 @@ ALGORITHMS = {
 }
 
 
-def measured(*shapes: tuple[int, ...]) -> list[NamedTime]:
+def measured(*shapes):
     """Times of a machine, off by up to 2%."""
     random = Random(5)
     rows = [
@@ -49,7 +48,7 @@ def measured(*shapes: tuple[int, ...]) -> list[NamedTime]:
     return [replace(row, time_us=time * random.uniform(0.98, 1.02)) for row, time in zip(rows, times, strict=True)]
 
 
-def csv_of(folder: Path, rows: list[NamedTime]) -> Path:
+def csv_of(folder, rows):
     """A file of times."""
     path = folder / "times.csv"
     lines = [f"{row.point[0]},{row.collective},{row.algorithm},{row.size_bytes},{row.time_us}" for row in rows]
@@ -57,7 +56,7 @@ def csv_of(folder: Path, rows: list[NamedTime]) -> Path:
     return path
 
 
-def test_planted_constants_are_found_again() -> None:
+def test_planted_constants_are_found_again():
     """The fold, link and step, and nearly all winners of a shape that was not fitted."""
     model = fit_tori(measured((4, 4), (16, 16)))
     assert model.fold == 0.6
@@ -67,7 +66,7 @@ def test_planted_constants_are_found_again() -> None:
     assert len(made) == 30 and sum(choice["is_right"] for choice in made) >= 28
 
 
-def test_work_is_counted() -> None:
+def test_work_is_counted():
     """A bucket All-Gather moves (n - 1) / n of the data over as many links as it has ports; doubling exchanges in log n steps."""
     one, four = (work_of("all_gather", "bucket", TorusWork((4, 4), ports, 1.0), 0, 1 << 20) for ports in (1, 4))
     assert one["wire"] == pytest.approx(15 / 16 * (1 << 20)) and four["wire"] == pytest.approx(one["wire"] / 4)
@@ -86,7 +85,7 @@ def test_work_is_counted() -> None:
         ("4x4,all_gather,ring,1024,3,9", "other columns"),
     ],
 )
-def test_wrong_lines_are_refused(line: str, why: str, tmp_path: Path) -> None:
+def test_wrong_lines_are_refused(line, why, tmp_path):
     """With their number."""
     path = tmp_path / "times.csv"
     path.write_text(f"shape,collective,algorithm,size_bytes,time_us\n4x4,all_gather,ring,64,3\n{line}\n", encoding="utf-8")
@@ -95,7 +94,7 @@ def test_wrong_lines_are_refused(line: str, why: str, tmp_path: Path) -> None:
     assert f"{path}:3" in str(refused.value)
 
 
-def test_calibrate_writes_what_check_reads(tmp_path: Path) -> None:
+def test_calibrate_writes_what_check_reads(tmp_path):
     """Constants, a network for each shape, and the share of right choices on other times."""
     path = csv_of(tmp_path, measured((4, 4), (8, 8)))
     made = run("calibrate", str(path), "--output", "machine", cwd=tmp_path)
@@ -111,7 +110,7 @@ def test_calibrate_writes_what_check_reads(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not PEERS, reason=WHY_NONE)
-def test_measured_winners_of_other_shapes() -> None:
+def test_measured_winners_of_other_shapes():
     """Fitted to two shapes of tori, the fastest algorithm of two others, or one within 10% of it, in 80% of all cases."""
     every = read_named(PEERS[0], {})
     rows, why = described(every, fit_tori(described(every)[0]).constants["wire"])

@@ -15,8 +15,7 @@ from astra_tacos.study.optimizer.libra_files import (
     read_libra_network,
     read_libra_workload,
 )
-from astra_tacos.study.optimizer.problem import Limits, Problem, make_problem
-from astra_tacos.study.optimizer.shape import Shape
+from astra_tacos.study.optimizer.problem import Limits, make_problem
 
 CHECKED = {
     "GPT_3": ([338.4, 84.6, 58.2, 18.8], 722.41, 775.05, 1.073),
@@ -25,7 +24,7 @@ CHECKED = {
 
 
 @pytest.fixture(scope="session")
-def libra_inputs() -> Path:
+def libra_inputs():
     """Directory with the inputs of LIBRA's public code; they are not part of the repository."""
     folder = Path(os.environ.get("ASTRA_TACOS_INPUTS", "")) / "libra_inputs"
     if "ASTRA_TACOS_INPUTS" not in os.environ or not folder.is_dir():
@@ -33,14 +32,14 @@ def libra_inputs() -> Path:
     return folder
 
 
-def communicator(inputs: Path, workload: str, dimensions: str, shape: Shape) -> dict[str, tuple[int, ...]]:
+def communicator(inputs, workload, dimensions, shape):
     if workload == "DLRM":  # comes without one
         return dict.fromkeys(PHASES, shape.sizes)
     suffix = dimensions.upper() if workload == "Turing_NLG" else dimensions
     return read_communicator(inputs / "communicator" / f"{workload}_{suffix}.yml", shape)
 
 
-def problem(inputs: Path, workload: str, dimensions: str, objective: str = "time") -> Problem:
+def problem(inputs, workload, dimensions, objective="time"):
     shape = read_libra_network(inputs / "network" / f"{dimensions}_network.yml", 500.0)
     groups = communicator(inputs, workload, dimensions, shape)
     job = read_libra_workload(inputs / "workload" / f"{workload}.txt", shape, groups)
@@ -49,7 +48,7 @@ def problem(inputs: Path, workload: str, dimensions: str, objective: str = "time
 
 
 @pytest.mark.parametrize("workload", list(CHECKED))
-def test_the_checked_results(libra_inputs: Path, workload: str) -> None:
+def test_the_checked_results(libra_inputs, workload):
     split, time_ms, equal_ms, gain = CHECKED[workload]
     asked = problem(libra_inputs, workload, "4d")
     solution = asked.solve(asked.model, asked.space)
@@ -63,7 +62,7 @@ def test_the_checked_results(libra_inputs: Path, workload: str) -> None:
 
 @pytest.mark.parametrize("dimensions", ["3d", "4d"])
 @pytest.mark.parametrize("workload", ["GPT_3", "MSFT_1T", "Turing_NLG", "ResNet_50", "DLRM"])
-def test_every_workload_and_network(libra_inputs: Path, workload: str, dimensions: str) -> None:
+def test_every_workload_and_network(libra_inputs, workload, dimensions):
     asked = problem(libra_inputs, workload, dimensions)
     fastest = asked.solve(asked.model, asked.space)
     frugal = problem(libra_inputs, workload, dimensions, "time-cost")
@@ -77,7 +76,7 @@ def test_every_workload_and_network(libra_inputs: Path, workload: str, dimension
     )
 
 
-def test_prices_are_those_of_the_paper(libra_inputs: Path) -> None:
+def test_prices_are_those_of_the_paper(libra_inputs):
     shape = read_libra_network(libra_inputs / "network" / "4d_network.yml", 0.0)
     costs = read_cost_model(libra_inputs / "cost_model" / "4d_cost_model.yml")
     assert costs.prices(shape) == pytest.approx([2.0, 4.0, 4.0, 7.8 + 18 + 31.6], abs=2e-4)

@@ -16,7 +16,7 @@ NUMBERS = st.floats(-1e6, 1e6, allow_nan=False).map(lambda value: round(value, 3
 LEAVES = st.one_of(NUMBERS.map(lambda value: f"({value!r})"), st.sampled_from(["B0", "b1", "B[2]", "total"]))
 
 
-def combined(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+def combined(inner):
     nonzero = NUMBERS.filter(lambda value: abs(value) > 0.01)
     return st.one_of(
         st.tuples(inner, st.sampled_from(["+", "-"]), inner).map(lambda parts: f"({' '.join(parts)})"),
@@ -27,7 +27,7 @@ def combined(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 
 @given(st.recursive(LEAVES, combined, max_leaves=5), st.sampled_from(["<=", ">=", "=="]), st.integers(0, 2**32))
-def test_it_means_what_python_would_make_of_it(text: str, operator: str, seed: int) -> None:
+def test_it_means_what_python_would_make_of_it(text, operator, seed):
     if "B" not in text.upper() and "total" not in text:
         return
     split = np.random.default_rng(seed).uniform(0.5, 2.0, 3)
@@ -44,7 +44,7 @@ def test_it_means_what_python_would_make_of_it(text: str, operator: str, seed: i
     assert constraint.is_equality == (operator == "==")
 
 
-def test_examples() -> None:
+def test_examples():
     (sum_of_two,) = parse_constraint("B1 + B2 <= 300", 4)
     assert (sum_of_two.coefficients, sum_of_two.bound, sum_of_two.is_equality) == ((0, 1, 1, 0), 300, False)
     (ordered,) = parse_constraint("B0 >= 2 * B1", 2)
@@ -112,13 +112,13 @@ LONG = ("B0 <= 1" + "0" * 310, "(" * 250 + "B0 <= 1", "-" * 290 + "B0<=1e999", "
 
 
 @pytest.mark.parametrize("text", [*HOSTILE.split("\n"), "B0 <= 1\nB1 <= 2", *LONG])
-def test_hostile_text_gets_one_line(text: str) -> None:
+def test_hostile_text_gets_one_line(text):
     with pytest.raises(ConfigError, match=r"^constraint ") as raised:
         parse_constraint(text, 4)
     assert "\n" not in str(raised.value) and len(str(raised.value)) < 250
 
 
 @given(st.text(max_size=60))
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_text_is_read_or_refused(text):
     with contextlib.suppress(ConfigError):
         assert parse_constraint(text, 3)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 import yaml
@@ -18,23 +17,23 @@ GROUPS = {"Forward": "[4, 2, -1]", "InputGrad": "[4, 2, 1]", "WeightGrad": "[-1,
 LAYER = "fc -1 10 ALLREDUCE 100 20 ALLGATHER 300 30 REDUCESCATTER 500 5"
 
 
-def written(path: Path, entries: dict[str, str]) -> Path:
+def written(path, entries):
     path.write_text("".join(f"{key}: {value}\n" for key, value in entries.items() if value))
     return path
 
 
-def test_a_network(tmp_path: Path) -> None:
+def test_a_network(tmp_path):
     path = written(tmp_path / "n.yml", NETWORK)
     assert read_libra_network(path, 7.0) == Shape(str(path), ("Ring", "Switch"), (4, 2), (7.0, 7.0), ("A", "B"))
     assert read_libra_network(written(path, NETWORK | {"CostDimension": ""}), 7.0).tiers is None
 
 
-def test_a_communicator(tmp_path: Path) -> None:
+def test_a_communicator(tmp_path):
     path = written(tmp_path / "c.yml", GROUPS)
     assert read_communicator(path, SHAPE) == {"Forward": (4, 2, 1), "InputGrad": (4, 2, 1), "WeightGrad": (1, 4, 2)}
 
 
-def test_prices(tmp_path: Path) -> None:
+def test_prices(tmp_path):
     path = written(
         tmp_path / "m.yml", {"A": "{Link: 1, Switch: 10}", "B": "{Link: 2, Switch: 20, Nic: 200}", "CostDimension": "[A, B, B]"}
     )
@@ -51,7 +50,7 @@ def test_prices(tmp_path: Path) -> None:
             without.prices(Shape("n.yml", SHAPE.blocks, SHAPE.sizes, SHAPE.latency_ns, tiers))
 
 
-def test_a_workload(tmp_path: Path) -> None:
+def test_a_workload(tmp_path):
     groups = {"Forward": (4, 2, 1), "InputGrad": (1, 1, 1), "WeightGrad": (1, 4, 2)}
     (tmp_path / "w.txt").write_text(f"{LAYER}\n\n{LAYER}\nx -1 1 NONE 0 1 NONE 0 1 ALLREDUCE 0 1\n")
     job = read_libra_workload(tmp_path / "w.txt", SHAPE, groups)
@@ -84,7 +83,7 @@ READERS = {
 
 
 @pytest.mark.parametrize("case", WRONG.strip().splitlines())
-def test_wrong_entries(tmp_path: Path, case: str) -> None:
+def test_wrong_entries(tmp_path, case):
     kind, text, message = case.split(" | ")
     entries, read = READERS[kind]
     path = written(tmp_path / "f.yml", entries | yaml.safe_load(text))
@@ -102,7 +101,7 @@ def test_wrong_entries(tmp_path: Path, case: str) -> None:
         f"{LAYER}\n{LAYER}0000000000000000": "w.txt:2: update time is '50000000000000000', expected",
     }.items(),
 )
-def test_wrong_workloads(tmp_path: Path, text: str, message: str) -> None:
+def test_wrong_workloads(tmp_path, text, message):
     (tmp_path / "w.txt").write_text(text)
     with pytest.raises(ConfigError, match=re.escape(message)):
         read_libra_workload(tmp_path / "w.txt", SHAPE, dict.fromkeys(GROUPS, (4, 2, 1)))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from helpers.generated import small_model, write_network
@@ -25,24 +23,24 @@ from astra_tacos import Step as TrainingStep
 from astra_tacos.schedule.timing import choose_link_model
 from astra_tacos.study.optimizer.measure import BY_DIMENSION, MODEL, SCHEDULE, Measure, Replays, Synthesis, check_synthesis
 from astra_tacos.study.optimizer.model import subnetwork, subnetwork_model
-from astra_tacos.study.optimizer.problem import Limits, Problem, ProblemFiles, make_problem
-from astra_tacos.study.optimizer.result import REFINED, Step, refine
+from astra_tacos.study.optimizer.problem import Limits, ProblemFiles, make_problem
+from astra_tacos.study.optimizer.result import REFINED, refine
 from astra_tacos.study.optimizer.result import refined as refined_result
-from astra_tacos.study.optimizer.shape import Demand, Job
+from astra_tacos.study.optimizer.shape import Demand
 
 HALF = Demand("all-reduce", 16 << 20, (1, 1, 2), (1, 1, 2))
 
 
-def problem(work: Job, *constraints: str) -> Problem:
+def problem(work, *constraints):
     return make_problem(SHAPE, work, Limits(total_bandwidth=300.0, constraints=constraints))
 
 
-def refined(asked: Problem, synthesis: Synthesis, steps: int = 4) -> tuple[Measure, tuple[Step, ...]]:
+def refined(asked, synthesis, steps=4):
     measure = Measure(asked.job, asked.shape, synthesis)
     return measure, refine(asked, asked.solve(asked.model, asked.space).split, measure, steps)
 
 
-def test_never_worse_and_repeatable() -> None:
+def test_never_worse_and_repeatable():
     asked = problem(job(TENSOR, DATA, HALF), "B0 <= 250")
     synthesis = Synthesis(options=SearchOptions(chunks_per_npu=2, trials=1))
     _, steps = refined(asked, synthesis)
@@ -55,7 +53,7 @@ def test_never_worse_and_repeatable() -> None:
     assert [step.time_ns for step in steps] == [step.time_ns for step in again]
 
 
-def test_times_are_those_of_schedules() -> None:
+def test_times_are_those_of_schedules():
     measure = Measure(job(TENSOR, DATA), SHAPE, Synthesis(options=SearchOptions(chunks_per_npu=4, trials=1)))
     split = [100.0, 50.0, 25.0]
     for number, demand in enumerate(measure.job.demands):
@@ -71,7 +69,7 @@ def test_times_are_those_of_schedules() -> None:
     assert measure.num_schedules == made  # remembered
 
 
-def test_large_groups_are_timed_by_dimension() -> None:
+def test_large_groups_are_timed_by_dimension():
     measure = Measure(job(TENSOR, DATA), SHAPE, Synthesis(max_npus=4))
     assert [measure.how(demand) for demand in measure.job.demands] == [SCHEDULE, BY_DIMENSION]
     split = [100.0, 50.0, 25.0]
@@ -83,7 +81,7 @@ def test_large_groups_are_timed_by_dimension() -> None:
     assert Measure(job(DATA), SHAPE, Synthesis(max_npus=2)).how(DATA) == MODEL
 
 
-def test_what_cannot_be_synthesized_is_modelled() -> None:
+def test_what_cannot_be_synthesized_is_modelled():
     message = Demand("message", 1000, (2, 1, 2), (1, 1, 1))
     measure = Measure(job(message, EXPERTS), SHAPE, Synthesis(synthesizers=("themis",)))
     assert measure.how(message) == measure.how(EXPERTS) == MODEL
@@ -91,14 +89,14 @@ def test_what_cannot_be_synthesized_is_modelled() -> None:
     assert measure.demand_ns(1, [100.0, 50.0, 25.0]) == pytest.approx(1000 + EXPERTS.size_bytes * max(0.75 / 100, 0.5 / 50))
 
 
-def test_groups_of_a_part_of_a_dimension_get_a_part_of_it() -> None:
+def test_groups_of_a_part_of_a_dimension_get_a_part_of_it():
     part = Demand("all-reduce", 1 << 20, (2, 1, 1), (1, 1, 1))
     model = subnetwork_model(job(part), SHAPE)
     # A line of two in a ring of four: one link of the two.
     assert model.demand_ns(np.array([100.0, 1.0, 1.0])) == pytest.approx([500 + (1 << 20) / 50.0])
 
 
-def test_bad_questions() -> None:
+def test_bad_questions():
     with pytest.raises(ConfigError, match="synthesizer: found 'magic', expected symmetric"):
         check_synthesis(Synthesis(("tacos", "magic")))
     wide = Demand("all-reduce", 1 << 20, (3, 1, 1), (1, 1, 1))
@@ -106,7 +104,7 @@ def test_bad_questions() -> None:
         Measure(job(wide), SHAPE, Synthesis(("halving-doubling",))).demand_ns(0, [1.0, 1.0, 1.0])
 
 
-def test_no_split_of_a_grid_is_better_than_the_one_by_replays(tmp_path: Path) -> None:
+def test_no_split_of_a_grid_is_better_than_the_one_by_replays(tmp_path):
     write_network(tmp_path / "n.yml", ("FullyConnected", 2), ("Ring", 4), ("Switch", 4))
     step = TrainingStep(small_model(), Parallelism(4, 2, 4, order=("tp", "ep", "pp", "dp")), 4)
     generate(step, tmp_path / "run", network=tmp_path / "n.yml", compact=True)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from helpers.examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos import ConfigError, Dimension, NetworkConfig, Schedule, build_topology, make_collective, read_network, synthesize
+from astra_tacos import ConfigError, Dimension, NetworkConfig, build_topology, make_collective, read_network, synthesize
 from astra_tacos.study.optimizer.model import sub_dimension
 from astra_tacos.study.optimizer.shape import Demand, Shape, network_shape, traffic
 from astra_tacos.support.units import bytes_per_ns
@@ -20,7 +18,7 @@ BLOCKS = st.tuples(st.sampled_from(["Ring", "FullyConnected", "Switch"]), st.int
 
 @examples(20)
 @given(st.lists(BLOCKS, min_size=1, max_size=3), st.integers(0, 2**32))
-def test_an_npu_has_its_share_in_links(blocks: list[tuple[str, int]], seed: int) -> None:
+def test_an_npu_has_its_share_in_links(blocks, seed):
     split = np.random.default_rng(seed).uniform(0.1, 1000, len(blocks))
     names, sizes = zip(*blocks, strict=True)
     shape = Shape("n.yml", names, sizes, (500.0,) * len(blocks))
@@ -36,14 +34,14 @@ def test_an_npu_has_its_share_in_links(blocks: list[tuple[str, int]], seed: int)
 
 
 @pytest.mark.parametrize("blocks", [("Ring", "FullyConnected", "Switch"), ("Mesh", "Ring")])
-def test_the_file_it_writes_is_read_back(tmp_path: Path, blocks: tuple[str, ...]) -> None:
+def test_the_file_it_writes_is_read_back(tmp_path, blocks):
     shape = Shape(str(tmp_path / "n.yml"), blocks, (4,) * len(blocks), (10.0,) * len(blocks))
     split = [300.0, 33.3, 7.7][: len(blocks)]
     (tmp_path / "n.yml").write_text(shape.to_yaml(split))
     assert network_shape(read_network(tmp_path / "n.yml")) == (shape, pytest.approx(split))
 
 
-def test_networks_without_equal_dimensions_are_refused(tmp_path: Path) -> None:
+def test_networks_without_equal_dimensions_are_refused(tmp_path):
     (tmp_path / "n.yml").write_text(
         Shape("", ("Ring",), (4,), (1.0,)).to_yaml([10.0]) + "astra_tacos: {failed_links: [[0, 1]]}\n"
     )
@@ -65,7 +63,7 @@ Mesh 4 2: Mesh 4 0.5 14
 
 
 @pytest.mark.parametrize("case", PARTS.strip().splitlines())
-def test_what_groups_have_of_a_dimension_of_eight(case: str) -> None:
+def test_what_groups_have_of_a_dimension_of_eight(case):
     block, members, stride, name, *figures = case.replace(":", "").split()
     shape = Shape("n.yml", (block,), (8,), (7.0,))
     part = sub_dimension(shape, Demand("all-reduce", 1, (int(members),), (int(stride),)), 0, 1.0)
@@ -73,7 +71,7 @@ def test_what_groups_have_of_a_dimension_of_eight(case: str) -> None:
     assert part.block == name and [part.size, gbps, part.latency_ns] == pytest.approx([*map(float, figures)], rel=1e-6)
 
 
-def sent_per_dimension(schedule: Schedule) -> list[float]:
+def sent_per_dimension(schedule):
     """Bytes that an NPU sends into each dimension, on average."""
     topology = schedule.topology
     first_link = topology.channel_link[schedule.channel]
@@ -82,7 +80,7 @@ def sent_per_dimension(schedule: Schedule) -> list[float]:
 
 
 @pytest.mark.parametrize("pattern", ["all-reduce", "reduce-scatter", "all-gather"])
-def test_bytes_of_hierarchical_schedules(pattern: str) -> None:
+def test_bytes_of_hierarchical_schedules(pattern):
     sizes = (4, 2, 3)
     blocks = ("FullyConnected", "Ring", "FullyConnected")
     network = NetworkConfig("n.yml", tuple(Dimension(block, size, 50.0, 10.0) for block, size in zip(blocks, sizes, strict=True)))

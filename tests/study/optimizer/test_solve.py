@@ -11,31 +11,31 @@ from hypothesis import strategies as st
 
 from astra_tacos import ConfigError
 from astra_tacos.study.optimizer.libra_files import CostModel
-from astra_tacos.study.optimizer.problem import Limits, Problem, make_problem
+from astra_tacos.study.optimizer.problem import Limits, make_problem
 from astra_tacos.study.optimizer.shape import Demand, Shape, traffic
 
 WORK = job(TENSOR, DATA, EXPERTS, PARAMETERS, profiles=((1e6, (6, 1, 2, 0)), (2e5, (2, 3, 0, 2))))
 PRICES = np.array(COSTS.prices(SHAPE)) * SHAPE.num_npus
 
 
-def asked(objective: str = "time", *constraints: str, total: float | None = 300.0, **options: object) -> Problem:
+def asked(objective="time", *constraints, total=300.0, **options):
     return make_problem(
         SHAPE, WORK, Limits(objective=objective, cost_model=COSTS, total_bandwidth=total, constraints=constraints, **options)
     )  # type: ignore[arg-type]
 
 
-def value(objective: str, split: np.ndarray) -> float:
+def value(objective, split):
     return naive_time_ns(WORK, split) * (float(PRICES @ split) if objective == "time-cost" else 1.0)
 
 
-def test_traffic_is_the_papers() -> None:
+def test_traffic_is_the_papers():
     for demand in WORK.demands:
         assert traffic(demand, [2, 1, 1]) == pytest.approx(naive_traffic(demand))
     assert traffic(Demand("message", 1000, (2, 1, 2), (1, 1, 1)), [2, 3, 1]) == (2000, 0, 1000)
 
 
 @pytest.mark.parametrize("objective", ["time", "time-cost"])
-def test_no_split_of_a_grid_is_better(objective: str) -> None:
+def test_no_split_of_a_grid_is_better(objective):
     problem = asked(objective)
     solution = problem.solve(problem.model, problem.space)
     best = min(value(objective, split) for split in grid(300.0, 3, 120))
@@ -46,7 +46,7 @@ def test_no_split_of_a_grid_is_better(objective: str) -> None:
 
 @examples(20)
 @given(st.integers(0, 2**32), st.sampled_from(["time", "time-cost"]))
-def test_no_feasible_change_is_better(seed: int, objective: str) -> None:
+def test_no_feasible_change_is_better(seed, objective):
     random = np.random.default_rng(seed)
     chosen = [("B0 <= 120",), ("B0 >= B1", "B1 + B2 <= 150"), ("B2 == 40",), ("2 * B1 <= B2 + 30", "B0 >= 20")]
     problem = asked(objective, *chosen[int(random.integers(len(chosen)))])
@@ -62,7 +62,7 @@ def test_no_feasible_change_is_better(seed: int, objective: str) -> None:
 
 @examples(20)
 @given(st.lists(st.floats(1.0, 1e6), min_size=2, max_size=5), st.floats(1.0, 1e4))
-def test_one_collective_gets_bandwidth_by_traffic(traffic_gb: list[float], total: float) -> None:
+def test_one_collective_gets_bandwidth_by_traffic(traffic_gb, total):
     """With one demand per dimension, weights w: the best B_d is in proportion to sqrt(w_d) (Lagrange)."""
     shape = Shape("n.yml", ("Switch",) * len(traffic_gb), (2,) * len(traffic_gb), (0.0,) * len(traffic_gb))
     one = np.eye(len(traffic_gb), dtype=int)
@@ -77,7 +77,7 @@ def test_one_collective_gets_bandwidth_by_traffic(traffic_gb: list[float], total
     assert solution.objective == pytest.approx(1e6 + weights.sum() ** 2 / 2 / total, rel=1e-7)
 
 
-def test_a_budget_instead_of_a_total() -> None:
+def test_a_budget_instead_of_a_total():
     problem = asked(total=None, budget_cost=1e5)
     solution = problem.solve(problem.model, problem.space)
     assert float(PRICES @ solution.split) == pytest.approx(1e5, rel=1e-6)
@@ -86,7 +86,7 @@ def test_a_budget_instead_of_a_total() -> None:
     assert solution.objective <= naive_time_ns(WORK, equal)
 
 
-def test_what_is_not_used_gets_the_least() -> None:
+def test_what_is_not_used_gets_the_least():
     problem = make_problem(SHAPE, job(TENSOR), Limits(total_bandwidth=300.0, min_bandwidth=2.0))
     assert problem.solve(problem.model, problem.space).split == pytest.approx([296, 2, 2])
 
@@ -101,12 +101,12 @@ def test_what_is_not_used_gets_the_least() -> None:
         (("B0 <= 1e999",), None, "too large"),
     ],
 )
-def test_impossible_and_endless_problems(constraints: tuple[str, ...], total: float | None, message: str) -> None:
+def test_impossible_and_endless_problems(constraints, total, message):
     with pytest.raises(ConfigError, match=message):
         asked("time", *constraints, total=total)
 
 
-def test_bad_numbers_and_missing_costs() -> None:
+def test_bad_numbers_and_missing_costs():
     free = CostModel("cost.yml", {tier: dict.fromkeys(parts, 0.0) for tier, parts in COSTS.tiers.items()}, None)
     for work, limits, message in (
         (WORK, Limits(cost_model=COSTS, total_bandwidth=-1.0), "expected"),

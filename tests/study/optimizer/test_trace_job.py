@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos import ConfigError, Run, RunInputs, read_run, replay_run
+from astra_tacos import ConfigError, RunInputs, read_run, replay_run
 from astra_tacos.study.optimizer.shape import Demand, Shape, network_shape
 from astra_tacos.study.optimizer.trace_job import block_of, trace_job
 
@@ -21,12 +21,12 @@ SHAPE = Shape("n.yml", ("Ring", "FullyConnected", "Switch"), (4, 3, 2), (0.0,) *
 
 
 @pytest.fixture(scope="module")
-def run() -> Run:
+def run():
     files = (TRANSFORMER / "system.json", CONFIGS / "network" / "hetero_3d_16npus.yml", TRANSFORMER / "comm_group.json")
     return read_run(RunInputs(TRANSFORMER / "workload" / "w", *files, TRANSFORMER / "remote_memory.json"))
 
 
-def test_a_transformer(run: Run) -> None:
+def test_a_transformer(run):
     shape, _ = network_shape(run.network)
     job = trace_job(run, shape)
     assert [profile.num_ranks for profile in job.profiles] == [8, 8]  # two stages
@@ -48,7 +48,7 @@ def test_a_transformer(run: Run) -> None:
     assert nodes == {name: entry["nodes"] for name, entry in account.items() if name != "receive"}
 
 
-def test_compute_is_what_a_replay_counts(run: Run) -> None:
+def test_compute_is_what_a_replay_counts(run):
     shape, _ = network_shape(run.network)
     outcome = replay_run(run, "congestion-unaware")
     for profile in trace_job(run, shape).profiles:
@@ -56,7 +56,7 @@ def test_compute_is_what_a_replay_counts(run: Run) -> None:
 
 
 @given(st.integers(0, 2**32))
-def test_blocks_are_found(seed: int) -> None:
+def test_blocks_are_found(seed):
     random = np.random.default_rng(seed)
     coordinates, members, strides = [], [], []
     for size in SHAPE.sizes:
@@ -72,16 +72,16 @@ def test_blocks_are_found(seed: int) -> None:
 
 
 @pytest.mark.parametrize("ranks", [(0, 5), (0, 1, 3), (0, 1, 4), (), (0, 24)])
-def test_other_groups_are_refused(ranks: tuple[int, ...]) -> None:
+def test_other_groups_are_refused(ranks):
     with pytest.raises(ConfigError, match="group 7 has"):
         block_of(ranks, SHAPE, "group 7")
 
 
 @pytest.mark.parametrize("num_npus", [4, 32, 1_000_000])
-def test_other_numbers_of_ranks_and_npus(run: Run, num_npus: int) -> None:
+def test_other_numbers_of_ranks_and_npus(run, num_npus):
     with pytest.raises(ConfigError, match=rf"traces of 16 ranks, expected {num_npus}, as many as n\.yml has NPUs"):
         trace_job(run, Shape("n.yml", ("Ring",), (num_npus,), (0.0,)))
 
 
-def test_demands_of_one_npu_are_none() -> None:
+def test_demands_of_one_npu_are_none():
     assert Demand("all-reduce", 5, (1, 1), (1, 1)).involved == ()

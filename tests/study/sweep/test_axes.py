@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -13,25 +11,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos import ConfigError
-from astra_tacos.study.sweep.axes import Axes, Part, list_values, read_axes
+from astra_tacos.study.sweep.axes import Part, list_values, read_axes
 
 VALUES = st.lists(st.integers(-9, 9), min_size=1, max_size=4)
 GRIDS = st.dictionaries(st.sampled_from("wxyz"), VALUES, min_size=1)
 
 
-def axes(document: object) -> Axes:
-    def key(name: str, value: Any, where: str) -> Part:
+def axes(document):
+    def key(name, value, where):
         return Part({name: value}, {name: value})
 
     return read_axes(document, "s.yml: axes", key, lambda name: Part())
 
 
-def names(document: object) -> list[dict[str, Any]]:
+def names(document):
     return [part.names for part in axes(document).combinations()]
 
 
 @given(GRIDS)
-def test_a_grid_is_a_product(document: dict[str, list[int]]) -> None:
+def test_a_grid_is_a_product(document):
     expected = [dict(zip(document, values, strict=True)) for values in itertools.product(*document.values())]
     assert names(document) == expected
     assert names([{"grid": document}]) == expected
@@ -39,7 +37,7 @@ def test_a_grid_is_a_product(document: dict[str, list[int]]) -> None:
 
 
 @given(GRIDS, st.lists(st.tuples(*[st.integers(-9, 9)] * 3), min_size=1), VALUES)
-def test_blocks_multiply(grid: dict[str, list[int]], rows: list[tuple[int, ...]], entries: list[int]) -> None:
+def test_blocks_multiply(grid, rows, entries):
     """A zip goes side by side."""
     zipped = dict(zip("abc", map(list, zip(*rows, strict=True)), strict=True))
     listed = [{"d": entry, "e": not entry} for entry in entries]
@@ -47,7 +45,7 @@ def test_blocks_multiply(grid: dict[str, list[int]], rows: list[tuple[int, ...]]
     assert names([{"grid": grid}, {"zip": zipped}, {"list": listed}]) == [one | two | three for one, two, three in products]
 
 
-def test_an_entry_of_a_list_leaves_keys_of_point_as_they_are(tmp_path: Path) -> None:
+def test_an_entry_of_a_list_leaves_keys_of_point_as_they_are(tmp_path):
     entries = "[{chunks_per_npu: 1}, {chunks_per_npu: 4, trials: 2}, {trials: 3}]"
     found = sweep(tmp_path, f"{{point: {{chunks_per_npu: 8}}, axes: [{{list: {entries}}}]}}")
     assert [(point.task.options.chunks_per_npu, point.task.options.trials) for point in found.points] == [
@@ -72,7 +70,7 @@ def test_an_entry_of_a_list_leaves_keys_of_point_as_they_are(tmp_path: Path) -> 
 - [size, [1KiB, 77, "2KiB:8KiB"], [1024, 77, 2048, 8192]]
 """),
 )
-def test_values(name: str, document: object, expected: list[float]) -> None:
+def test_values(name, document, expected):
     found = [value for _, value in list_values(name, document, "x")]
     assert found == expected
     assert [type(value) for value in found] == [int if value == int(value) else float for value in expected]
@@ -109,7 +107,7 @@ WRONG = """
 
 
 @pytest.mark.parametrize("case", WRONG.strip().splitlines())
-def test_what_is_wrong_is_told_with_key_and_value(case: str) -> None:
+def test_what_is_wrong_is_told_with_key_and_value(case):
     text, message = case.split(" | ")
     with pytest.raises(ConfigError) as caught:
         axes(yaml.safe_load(text))

@@ -7,9 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
@@ -19,8 +17,7 @@ from helpers.sweeps import collective_point, nothing_left_behind, results, wait_
 
 from astra_tacos import ConfigError
 from astra_tacos.study.sweep.cluster import check_version, open_client
-from astra_tacos.study.sweep.outcome import Conditions, Outcome
-from astra_tacos.study.sweep.point import Point
+from astra_tacos.study.sweep.outcome import Conditions
 from astra_tacos.study.sweep.run_sweep import Progress, SweepRun
 from astra_tacos.study.sweep.store import Store
 
@@ -30,7 +27,7 @@ _LOOPBACK = ("--host", "127.0.0.1", "--no-dashboard")
 class DaskCluster:
     """Processes of `dask scheduler` and `dask worker`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self._folder = folder
         self._processes: list[subprocess.Popen[bytes]] = []
         paths = os.pathsep.join(path for path in sys.path if path)
@@ -39,12 +36,12 @@ class DaskCluster:
         self._start("distributed.cli.dask_scheduler", *_LOOPBACK, "--port", "0", "--scheduler-file", str(about))
         self.address: str = json.loads(wait_for(lambda: about.exists() and about.read_text().rstrip(), "a scheduler"))["address"]
 
-    def add_worker(self) -> subprocess.Popen[bytes]:
+    def add_worker(self):
         """One with one thread, and no nanny that would start it again."""
         options = (*_LOOPBACK, "--nthreads", "1", "--no-nanny", "--local-directory", str(self._folder))
         return self._start("distributed.cli.dask_worker", self.address, *options)
 
-    def stop(self) -> None:
+    def stop(self):
         """End all processes, and theirs."""
         trees = [psutil.Process(process.pid) for process in self._processes if process.poll() is None]
         trees += [child for process in trees for child in process.children(recursive=True)]
@@ -54,7 +51,7 @@ class DaskCluster:
             started.wait()
         psutil.wait_procs(trees, timeout=300)
 
-    def _start(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
+    def _start(self, module, *arguments):
         with (self._folder / f"log{len(self._processes)}.txt").open("wb") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", module, *arguments], stdout=log, stderr=log, env=self._environment, cwd=self._folder
@@ -64,7 +61,7 @@ class DaskCluster:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[DaskCluster]:
+def cluster(tmp_path):
     """A scheduler without workers; nothing of it is there in the end."""
     folder = tmp_path / "dask"
     folder.mkdir()
@@ -76,12 +73,12 @@ def cluster(tmp_path: Path) -> Iterator[DaskCluster]:
             cluster.stop()
 
 
-def points() -> list[Point]:
+def points():
     names = ("tacos", "ring", "themis", "direct")
     return [collective_point(n, seed=n, synthesizer=names[n % 4], size_bytes=1 << n % 20) for n in range(32)]
 
 
-def swept(asked: list[Point], store: Store) -> SweepRun:
+def swept(asked, store):
     """A sweep by processes of this machine."""
     with nothing_left_behind(), store.opened(b""), open_client(None, 2) as client:
         run = SweepRun(asked, store, Conditions())
@@ -89,11 +86,11 @@ def swept(asked: list[Point], store: Store) -> SweepRun:
     return run
 
 
-def test_a_worker_that_is_killed_loses_nothing(cluster: DaskCluster, tmp_path: Path) -> None:
+def test_a_worker_that_is_killed_loses_nothing(cluster, tmp_path):
     workers = [cluster.add_worker(), cluster.add_worker()]
     seen: list[Progress] = []
 
-    def kill_one(progress: Progress) -> None:
+    def kill_one(progress):
         seen.append(progress)
         if progress.done >= 8 and workers[0].poll() is None:
             workers[0].kill()
@@ -114,11 +111,11 @@ def test_a_worker_that_is_killed_loses_nothing(cluster: DaskCluster, tmp_path: P
     assert SweepRun(points(), store, Conditions()).missing == {}
 
 
-def test_workers_may_come_later_and_the_scheduler_may_go(cluster: DaskCluster, tmp_path: Path) -> None:
+def test_workers_may_come_later_and_the_scheduler_may_go(cluster, tmp_path):
     started = time.monotonic()
     has_worker = []
 
-    def act(progress: Progress) -> None:
+    def act(progress):
         if not has_worker and time.monotonic() - started > 0.5:
             assert (progress.threads, progress.done) == (0, 0)
             has_worker.append(cluster.add_worker())
@@ -136,7 +133,7 @@ def test_workers_may_come_later_and_the_scheduler_may_go(cluster: DaskCluster, t
     assert again.num_reused == len(run.outcomes) >= 10
 
 
-def test_a_scheduler_that_is_not_there_is_an_error() -> None:
+def test_a_scheduler_that_is_not_there_is_an_error():
     reasons = {
         "tcp://127.0.0.1:9": "Connection refused",
         "127.0.0.1:9": "Connection refused",
@@ -147,19 +144,19 @@ def test_a_scheduler_that_is_not_there_is_an_error() -> None:
             pass
 
 
-def test_what_dask_leaves_unawaited_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_dask_leaves_unawaited_is_not_told(caplog):
     with open_client(None, 1) as client:
         loop = client.loop.asyncio_loop
     loop.call_exception_handler({"message": "Future exception was never retrieved", "exception": TimeoutError("Timeout")})
     assert not caplog.records
 
 
-def test_workers_of_another_version_are_an_error() -> None:
+def test_workers_of_another_version_are_an_error():
     with pytest.raises(ConfigError, match=r"tcp://there: the worker has version 0\.0\.1 of astra-tacos, expected"):
         check_version("0.0.1", "tcp://there")
 
 
-def test_points_of_one_key_run_once(tmp_path: Path) -> None:
+def test_points_of_one_key_run_once(tmp_path):
     store = Store(tmp_path / "sweep")
     twins = [*map(collective_point, (0, 2)), collective_point(1, seed=1), replace(collective_point(3), error="no network")]
     assert list(SweepRun(twins, store, Conditions()).missing) == [twins[0].key, twins[2].key]
@@ -171,8 +168,8 @@ def test_points_of_one_key_run_once(tmp_path: Path) -> None:
     assert len(list((tmp_path / "sweep" / "rows").rglob("*.json"))) == 2
 
 
-def test_what_dask_gives_up_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def lost(*_: object, **__: object) -> None:
+def test_what_dask_gives_up_is_a_row(tmp_path, monkeypatch):
+    def lost(*_, **__):
         raise KilledWorker("point", SimpleNamespace(address="tcp://gone"), 3)
 
     monkeypatch.setattr("astra_tacos.study.sweep.run_sweep.compute_points", lost)
@@ -184,12 +181,12 @@ def test_what_dask_gives_up_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert list(SweepRun([collective_point()], store, Conditions()).missing) == list(run.outcomes)
 
 
-def test_what_another_sweep_gave_up_is_computed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_another_sweep_gave_up_is_computed_again(tmp_path, monkeypatch):
     from astra_tacos.study.sweep import guard
 
     compute, given_up = guard._compute, []
 
-    def stopped_once(key: str, point: Point, conditions: Conditions) -> Outcome:
+    def stopped_once(key, point, conditions):
         if key not in given_up:
             given_up.append(key)
             guard.stop_points({key})  # as the worker is told by the other sweep, while this one waits for the same points

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from helpers.sweep_files import CONFIGS, sweep
 from helpers.sweeps import collective_point, nothing_left_behind
@@ -13,7 +11,7 @@ from astra_tacos.study.sweep.outcome import Conditions
 from astra_tacos.study.sweep.sweep_file import read_sweep_file
 
 
-def test_points_that_are_done_correct_the_guess(tmp_path: Path) -> None:
+def test_points_that_are_done_correct_the_guess(tmp_path):
     points = sweep(
         tmp_path,
         """
@@ -31,7 +29,7 @@ def test_points_that_are_done_correct_the_guess(tmp_path: Path) -> None:
     assert one == pytest.approx(10 * alone) == pytest.approx(10 * sum(guesses))
 
 
-def test_kinds_are_corrected_by_themselves(tmp_path: Path) -> None:
+def test_kinds_are_corrected_by_themselves(tmp_path):
     run = CONFIGS / "workload" / "transformer_16"
     files = f"{{workload: {run}/workload/w, system: {run}/system.json, comm_group: {run}/comm_group.json}}"
     text = f"{{point: {{network: *TORUS, size: ...}}, axes: [{{list: [{{size: 1MiB}}, {files}]}}]}}"
@@ -42,7 +40,7 @@ def test_kinds_are_corrected_by_themselves(tmp_path: Path) -> None:
     assert guess_seconds(points, {points[1].key: 5.0}) == pytest.approx(first + 5.0)
 
 
-def test_more_work_takes_longer_and_a_budget_caps_it(tmp_path: Path) -> None:
+def test_more_work_takes_longer_and_a_budget_caps_it(tmp_path):
     points = sweep(tmp_path, "{point: {network: *TORUS, synthesizer: tacos}, axes: {chunks_per_npu: [1, 8, 64]}}").points
     times = [guess_seconds([point], {}) for point in points]
     assert times == sorted(times) and times[0] < times[2]
@@ -51,7 +49,7 @@ def test_more_work_takes_longer_and_a_budget_caps_it(tmp_path: Path) -> None:
     assert guess_seconds([capped], {}) < 4 < guess_seconds([free], {})
 
 
-def test_what_cannot_run_takes_next_to_nothing(tmp_path: Path) -> None:
+def test_what_cannot_run_takes_next_to_nothing(tmp_path):
     refused = sweep(tmp_path, "point: {synthesizer: themis, collective: broadcast}").points
     assert guess_seconds(refused, {}) < 0.1
     wrong = sweep(tmp_path, "point: {collective: broadcast, root: 9}").points
@@ -60,12 +58,12 @@ def test_what_cannot_run_takes_next_to_nothing(tmp_path: Path) -> None:
     assert guess_seconds(small, {}) < 0.1
 
 
-def test_shipped_sweeps_take_seconds() -> None:
+def test_shipped_sweeps_take_seconds():
     for path in sorted((CONFIGS / "sweep").iterdir()):
         assert 0 < guess_seconds(read_sweep_file(path).points, {}) < 120
 
 
-def test_an_estimate_knows_how_long_a_process_takes_to_start() -> None:
+def test_an_estimate_knows_how_long_a_process_takes_to_start():
     with nothing_left_behind():
         points = [collective_point(seed=seed) for seed in range(2)]
         found = estimate({point.key: point for point in points}, Conditions())

@@ -45,11 +45,11 @@ from astra_tacos.support.kernels.compiled import Kernel
 
 
 @pytest.fixture(autouse=True)
-def _scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _scratch(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
 
-def test_a_collective_has_the_figures_of_its_search() -> None:
+def test_a_collective_has_the_figures_of_its_search():
     options: dict[str, Any] = {"trials": 2, "seed": 3, "reduce_bandwidth_gbps": 900.0, "max_sends": 2000}
     point = collective_point(chunks_per_npu="auto", synthesizer="auto", **options)
     outcome = evaluate(point, Conditions())
@@ -74,7 +74,7 @@ def test_a_collective_has_the_figures_of_its_search() -> None:
         ({"network": NetworkConfig("g.yml", (), (LinkSpec(0, 1, 1.0, 1.0), LinkSpec(1, 0, 1.0, 1.0)))}, "ok", None),
     ],
 )
-def test_statuses(changes: dict[str, Any], status: str, error: str | None) -> None:
+def test_statuses(changes, status, error):
     outcome = evaluate(collective_point(**changes), Conditions())
     assert outcome.status == status
     assert outcome.error is None if error is None else error in outcome.error
@@ -82,11 +82,11 @@ def test_statuses(changes: dict[str, Any], status: str, error: str | None) -> No
     assert outcome.error is None or "\n" not in outcome.error
 
 
-def test_after_the_warm_up_no_collective_calls_another_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_the_warm_up_no_collective_calls_another_kernel(monkeypatch):
     called: set[str] = set()
     call = Kernel.__call__
 
-    def note(kernel: Kernel, *arguments: object) -> object:
+    def note(kernel, *arguments):
         called.add(kernel.name)
         return call(kernel, *arguments)
 
@@ -108,8 +108,8 @@ def test_after_the_warm_up_no_collective_calls_another_kernel(monkeypatch: pytes
         (ZeroDivisionError("by\nzero"), "error"),
     ],
 )
-def test_every_exception_is_an_outcome(error: Exception, status: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(schedule: object) -> None:
+def test_every_exception_is_an_outcome(error, status, monkeypatch):
+    def fail(schedule):
         raise error
 
     monkeypatch.setattr(collective_room, "check_schedule", fail)
@@ -120,13 +120,13 @@ def test_every_exception_is_an_outcome(error: Exception, status: str, monkeypatc
     assert (unchecked.status, unchecked.results["verified"]) == ("ok", False)
 
 
-def test_sweeps_share_schedules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sweeps_share_schedules(tmp_path, monkeypatch):
     conditions = Conditions(cache=str(tmp_path))
     point = collective_point(seed=5)
     first = evaluate(point, conditions)
     assert len(list(tmp_path.rglob("*.npz"))) == 1
 
-    def search_again(*_: object, **__: object) -> None:
+    def search_again(*_, **__):
         raise AssertionError("searched again")
 
     monkeypatch.setattr(collective_room, "search_and_replay", search_again)
@@ -136,7 +136,7 @@ def test_sweeps_share_schedules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert evaluate(collective_point(seed=6), conditions).error == "AssertionError: searched again"
 
 
-def generated(folder: Path, options: str) -> Path:
+def generated(folder, options):
     sizes = "--hidden 64 --heads 8 --sequence 64 --vocab 512"
     result = CliRunner().invoke(generate, ["--output", str(folder), *options.split(), *sizes.split()], catch_exceptions=False)
     assert result.exit_code == 0, result.output
@@ -144,24 +144,24 @@ def generated(folder: Path, options: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(tmp_path_factory):
     return generated(tmp_path_factory.mktemp("run") / "run", "--dp 2 --tp 2 --pp 2 --layers 2 --micro-batches 2")
 
 
 @pytest.fixture(scope="module")
-def run_of_one_group(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run_of_one_group(tmp_path_factory):
     """A smaller run, without groups to synthesize together."""
     return generated(tmp_path_factory.mktemp("run") / "run", "--dp 4 --layers 1")
 
 
-def workload_point(run: Path, network: NetworkConfig, **changes: Any) -> Point:
+def workload_point(run, network, **changes):
     files = (str(run / "workload" / "w"), str(run / "system.json"), str(run / "comm_group.json"), None, str(run))
     digest = read_run_source({key: key for key in RUN_KEYS}, Path(), *files).digest
     task = WorkloadTask(*files, None, "ring", SearchOptions("ring", trials=1, threads=1), digest)
     return Point(0, network, replace(task, **changes), {})
 
 
-def test_a_workload_has_the_figures_of_its_plan(run: Path, tmp_path: Path) -> None:
+def test_a_workload_has_the_figures_of_its_plan(run, tmp_path):
     network = config(("Ring", 4, 50.0, 500.0), ("Ring", 2, 25.0, 500.0))
     outcome = evaluate(workload_point(run, network), Conditions())
     assert list(tmp_path.iterdir()) == []
@@ -183,7 +183,7 @@ def test_a_workload_has_the_figures_of_its_plan(run: Path, tmp_path: Path) -> No
     assert set(outcome.results) <= set(RESULT_COLUMNS)
 
 
-def test_a_workload_runs_where_its_ranks_are_placed(tmp_path: Path) -> None:
+def test_a_workload_runs_where_its_ranks_are_placed(tmp_path):
     """The run's groups are neighbours; on other NPUs they are a switch apart, which takes longer, and `best` undoes that."""
     run = generated(tmp_path / "run", "--dp 2 --tp 2 --layers 1")
     network = config(("FullyConnected", 2, 50.0, 500.0), ("Switch", 2, 5.0, 900.0))
@@ -198,7 +198,7 @@ def test_a_workload_runs_where_its_ranks_are_placed(tmp_path: Path) -> None:
     assert (outcome.status, outcome.error) == ("error", "placement: found a:4x1, expected levels of 2 x 2, outermost first")
 
 
-def test_a_workload_gives_a_part_of_its_npus_to_communication(run_of_one_group: Path, tmp_path: Path) -> None:
+def test_a_workload_gives_a_part_of_its_npus_to_communication(run_of_one_group, tmp_path):
     """What a row says is what `endpoint` and then `plan` find, and an endpoint that takes nothing changes nothing."""
     run = run_of_one_group
     network = config(("Ring", 4, 50.0, 500.0))
@@ -227,7 +227,7 @@ def test_a_workload_gives_a_part_of_its_npus_to_communication(run_of_one_group: 
     assert (outcome.status, outcome.error) == ("error", error)
 
 
-def test_errors_of_a_workload_name_no_temporary_file(run: Path, tmp_path: Path) -> None:
+def test_errors_of_a_workload_name_no_temporary_file(run, tmp_path):
     outcome = evaluate(workload_point(run, config(("Ring", 4, 50.0, 500.0))), Conditions())
     assert outcome.status == "error"
     assert "expected a rank below 4" in outcome.error and str(tmp_path) not in outcome.error
@@ -235,7 +235,7 @@ def test_errors_of_a_workload_name_no_temporary_file(run: Path, tmp_path: Path) 
     assert (outcome.status, "none.json" in outcome.error) == ("error", True)
 
 
-def test_files_of_a_workload_that_change_meanwhile(run: Path, tmp_path: Path) -> None:
+def test_files_of_a_workload_that_change_meanwhile(run, tmp_path):
     copy = tmp_path / "run"
     shutil.copytree(run, copy)
     point = workload_point(copy, SMALL)
@@ -246,7 +246,7 @@ def test_files_of_a_workload_that_change_meanwhile(run: Path, tmp_path: Path) ->
     assert outcome.status == "error" and "the run's files are not those with which the sweep began" in outcome.error
 
 
-def test_a_damaged_schedule_of_the_cache_is_made_again_and_told(tmp_path: Path) -> None:
+def test_a_damaged_schedule_of_the_cache_is_made_again_and_told(tmp_path):
     point, conditions = collective_point(), Conditions(cache=str(tmp_path))
     made = evaluate(point, conditions)
     (kept,) = tmp_path.rglob("*.npz")
@@ -262,9 +262,7 @@ def test_a_damaged_schedule_of_the_cache_is_made_again_and_told(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("collective", "synthesizer"), [("all-reduce", "auto"), ("all-to-all", "symmetric")])
-def test_symmetric_points_without_expansion_have_the_rows_of_the_expanded_schedule(
-    collective: str, synthesizer: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_symmetric_points_without_expansion_have_the_rows_of_the_expanded_schedule(collective, synthesizer, monkeypatch):
     network = config(("Ring", 4, 50.0, 500.0), ("Ring", 4, 50.0, 500.0))
     task = CollectiveTask(collective, None, 1 << 28, SearchOptions(synthesizer, chunks_per_npu=2))
     compact = collective_room.evaluate_collective(network, task, Conditions())
@@ -274,7 +272,7 @@ def test_symmetric_points_without_expansion_have_the_rows_of_the_expanded_schedu
     assert {k: v for k, v in compact.items() if k not in names} == {k: v for k, v in expanded.items() if k not in names}
 
 
-def test_a_symmetric_point_of_thousands_of_npus_is_not_expanded() -> None:
+def test_a_symmetric_point_of_thousands_of_npus_is_not_expanded():
     network = config(("Ring", 64, 50.0, 500.0), ("Switch", 32, 25.0, 500.0))
     outcome = evaluate(Point(0, network, CollectiveTask("all-reduce", None, 1 << 30, SearchOptions()), {}), Conditions())
     assert outcome.status == OK
@@ -282,7 +280,7 @@ def test_a_symmetric_point_of_thousands_of_npus_is_not_expanded() -> None:
     assert outcome.results["num_sends"] == 2 * 2048 * 2047
 
 
-def test_a_compact_run_has_the_figures_of_its_plan(tmp_path: Path) -> None:
+def test_a_compact_run_has_the_figures_of_its_plan(tmp_path):
     network = config(("Ring", 4, 50.0, 500.0), ("Ring", 4, 50.0, 500.0), ("Switch", 128, 50.0, 500.0))
     write_network(network, tmp_path / "n.yml")
     sizes = (

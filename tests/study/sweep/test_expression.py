@@ -16,16 +16,16 @@ NAMES = {"a": 3, "b": 2.5, "n": -7, "t": True, "c": [1, 4.0, 7], "s": "tacos", "
 FUNCTIONS = {"log2": math.log2, "sqrt": math.sqrt, "ceil": math.ceil, "floor": math.floor}
 
 
-def value(text: str) -> object:
+def value(text):
     return parse_expression(text, "s.yml: where[0]").value(NAMES)
 
 
-def python(text: str) -> object:
+def python(text):
     """The oracle: text made by the strategies below, or written in this file."""
     return eval(text, {**FUNCTIONS, **NAMES})
 
 
-def _number(inner: st.SearchStrategy[str], truth: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+def _number(inner, truth):
     pair = st.tuples(inner, inner)
     return st.one_of(
         st.tuples(inner, st.sampled_from(["+", "-", "*", "/", "//", "%", "**"]), inner).map(" ".join).map("({})".format),
@@ -42,7 +42,7 @@ def _number(inner: st.SearchStrategy[str], truth: st.SearchStrategy[str]) -> st.
     )
 
 
-def _truth(numbers: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+def _truth(numbers):
     compare = st.sampled_from(["<", "<=", "==", "!=", ">=", ">"])
     return st.one_of(
         st.tuples(numbers, compare, numbers).map(" ".join),
@@ -69,7 +69,7 @@ NUMBERS = st.recursive(LEAVES, lambda inner: _number(inner, _truth(inner)), max_
 @example("(-8) ** 0.5")
 @example("0 ** -1")
 @example("1 < 2 < a != n")
-def test_they_mean_what_python_makes_of_them(text: str) -> None:
+def test_they_mean_what_python_makes_of_them(text):
     if len(text) > MAX_LENGTH:
         return
     try:
@@ -88,7 +88,7 @@ def test_they_mean_what_python_makes_of_them(text: str) -> None:
 
 
 @given(st.text(alphabet="ab12.()[]{}'\"+-*/%<>=!, :_lamdforinxeceval\n@~^&|", max_size=60))
-def test_any_text_is_an_expression_or_refused_in_one_line(text: str) -> None:
+def test_any_text_is_an_expression_or_refused_in_one_line(text):
     try:
         value(text)
     except ConfigError as error:
@@ -158,22 +158,22 @@ LONG = {"-" * 50 + "1": "more than 40 levels", "1" + "+1" * 300: "601 characters
 
 
 @pytest.mark.parametrize(("text", "found"), [*(line.split(" | ") for line in REFUSED.strip("\n").splitlines()), *LONG.items()])
-def test_what_is_refused(text: str, found: str) -> None:
+def test_what_is_refused(text, found):
     with pytest.raises(ConfigError) as caught:
         value(text)
     assert f": found {found}, expected " in str(caught.value)
     assert str(caught.value).startswith("s.yml: where[0] ")
 
 
-def test_long_strings_are_no_error() -> None:
+def test_long_strings_are_no_error():
     assert len(str(value("'" + "x" * 400 + "' + " + "s + " * 5 + "''"))) == 425
 
 
-def test_strings_stay_short() -> None:
+def test_strings_stay_short():
     expression = parse_expression("+".join(["x"] * 30), "s.yml: define.y")
     with pytest.raises(ConfigError, match=r"a string of \d+ characters"):
         expression.value({"x": "y" * 100})
 
 
-def test_names_are_told() -> None:
+def test_names_are_told():
     assert parse_expression("a + max(b[0], 'c') if d else e", "x").names == {"a", "b", "d", "e"}

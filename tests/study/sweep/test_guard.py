@@ -8,8 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 import psutil
 import pytest
@@ -18,22 +16,21 @@ from helpers.sweeps import collective_point, long_point, nothing_left_behind, po
 from astra_tacos.study.sweep.evaluate import evaluate
 from astra_tacos.study.sweep.guard import Guard
 from astra_tacos.study.sweep.outcome import Conditions, Outcome
-from astra_tacos.study.sweep.point import Point
 
 
 @pytest.fixture
-def guard() -> Iterator[Guard]:
+def guard():
     with nothing_left_behind():
         guard = Guard()
         yield guard
         guard.close()
 
 
-def compute(guard: Guard, point: Point, **limits: float | int) -> Outcome:
+def compute(guard, point, **limits):
     return guard.compute(point.key, point, Conditions(**limits))  # type: ignore[arg-type]
 
 
-def test_a_guarded_point_has_the_outcome_of_an_unguarded_one_even_if_its_process_has_died(guard: Guard) -> None:
+def test_a_guarded_point_has_the_outcome_of_an_unguarded_one_even_if_its_process_has_died(guard):
     refused = collective_point(synthesizer="themis", collective="broadcast")
     for point, status in ((collective_point(), "ok"), (refused, "refused"), (collective_point(size_bytes=3), "error")):
         outcome, expected = compute(guard, point), evaluate(point, Conditions())
@@ -45,14 +42,14 @@ def test_a_guarded_point_has_the_outcome_of_an_unguarded_one_even_if_its_process
     assert compute(guard, collective_point(seed=2)).status == "ok"  # another process has computed it
 
 
-def test_a_point_that_takes_too_long_is_ended(guard: Guard) -> None:
+def test_a_point_that_takes_too_long_is_ended(guard):
     outcome = compute(guard, long_point(), timeout_s=0.3)
     assert (outcome.status, outcome.error) == ("timeout", "took longer than 0.3 s")
     assert not point_processes()
     assert compute(guard, collective_point(), timeout_s=30).status == "ok"
 
 
-def test_a_point_that_takes_too_much_memory_is_ended(guard: Guard) -> None:
+def test_a_point_that_takes_too_much_memory_is_ended(guard):
     outcome = compute(guard, long_point(), memory_bytes=300 << 20)
     assert (outcome.status, outcome.error) == ("out-of-memory", "took more than 300 MiB")
     assert not point_processes()
@@ -62,7 +59,7 @@ def test_a_point_that_takes_too_much_memory_is_ended(guard: Guard) -> None:
     assert point_processes() == kept  # a tight limit is no reason to start anew for every point
 
 
-def test_a_process_that_dies_is_tried_again_once(guard: Guard) -> None:
+def test_a_process_that_dies_is_tried_again_once(guard):
     outcomes: list[Outcome] = []
     thread = threading.Thread(target=lambda: outcomes.append(compute(guard, long_point(), memory_bytes=1 << 40)))
     thread.start()
@@ -93,7 +90,7 @@ main()
 """
 
 
-def test_stray_prints_stay_off_the_protocol(tmp_path: Path) -> None:
+def test_stray_prints_stay_off_the_protocol(tmp_path):
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     with subprocess.Popen([sys.executable, "-c", _NOISY, str(tmp_path / "scratch")], **pipes) as process:
         pickle.dump((collective_point(), Conditions()), process.stdin)
@@ -106,7 +103,7 @@ def test_stray_prints_stay_off_the_protocol(tmp_path: Path) -> None:
         assert {b"stray", b"noise"} <= set(process.stderr.read().split())
 
 
-def test_the_process_ends_with_the_one_that_asks(tmp_path: Path) -> None:
+def test_the_process_ends_with_the_one_that_asks(tmp_path):
     code = (
         "import sys, threading; from helpers.sweeps import long_point; from astra_tacos.study.sweep.outcome import Conditions\n"
         "from astra_tacos.study.sweep.guard import Guard; p = long_point()\n"

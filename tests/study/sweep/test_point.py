@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import shutil
 from dataclasses import fields, replace
-from pathlib import Path
 
 import pytest
 from helpers import networks
@@ -13,7 +12,7 @@ from helpers.sweep_files import CONFIGS, sweep
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos import LinkSpec, NetworkConfig, SearchOptions, read_network
+from astra_tacos import LinkSpec, SearchOptions, read_network
 from astra_tacos.network.node_table import ForwardingDevice
 from astra_tacos.network.reducing import ReducingDevice
 from astra_tacos.study.sweep.point import CollectiveTask, Point, WorkloadTask
@@ -54,7 +53,7 @@ PATHS = {"workload", "system", "comm_group", "remote_memory", "directory"}
 
 
 @pytest.mark.parametrize("task", [TASK, RUN])
-def test_whatever_is_asked_for_changes_the_key(task: CollectiveTask | WorkloadTask) -> None:
+def test_whatever_is_asked_for_changes_the_key(task):
     point = replace(POINT, task=task)
     keys = {point.key}
     for field in fields(task):
@@ -64,8 +63,8 @@ def test_whatever_is_asked_for_changes_the_key(task: CollectiveTask | WorkloadTa
 
 
 @pytest.mark.parametrize("task", [TASK, RUN])
-def test_whatever_is_asked_of_the_search_changes_the_key_but_how_fast_it_is(task: CollectiveTask | WorkloadTask) -> None:
-    def key(**changes: object) -> str:
+def test_whatever_is_asked_of_the_search_changes_the_key_but_how_fast_it_is(task):
+    def key(**changes):
         return replace(POINT, task=replace(task, options=replace(task.options, **changes))).key
 
     keys = [key(**{name: value}) for name, value in OTHER_OPTIONS.items()]
@@ -74,7 +73,7 @@ def test_whatever_is_asked_of_the_search_changes_the_key_but_how_fast_it_is(task
     assert key(threads=7) == key(time_limit_s=9.0) == key()
 
 
-def test_whatever_the_network_is_changes_the_key() -> None:
+def test_whatever_the_network_is_changes_the_key():
     first, second = NETWORK.dimensions
     changes = ({"block": "Mesh"}, {"size": 5}, {"bandwidth_gibps": 50.000000000000007}, {"latency_ns": 501.0})
     others = [
@@ -89,7 +88,7 @@ def test_whatever_the_network_is_changes_the_key() -> None:
     assert len({point.key for point in (POINT, *(replace(POINT, network=network) for network in others))}) == len(others) + 1
 
 
-def test_nothing_else_does() -> None:
+def test_nothing_else_does():
     others = (
         replace(POINT, index=7, inputs={"cost": 3.0, "network": "y"}, error="no"),
         replace(POINT, network=replace(NETWORK, source="elsewhere/other.yml")),
@@ -99,7 +98,7 @@ def test_nothing_else_does() -> None:
     assert replace(POINT, task=RUN).key == replace(POINT, task=moved).key
 
 
-def test_the_key_follows_version_and_format(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_follows_version_and_format(monkeypatch):
     key = POINT.key
     monkeypatch.setattr("astra_tacos.study.sweep.point.ROW_FORMAT", "astra_tacos sweep 2")
     changed = POINT.key
@@ -118,9 +117,7 @@ def test_the_key_follows_version_and_format(monkeypatch: pytest.MonkeyPatch) -> 
     st.sampled_from([TASK, RUN, replace(TASK, options=replace(TASK.options, budget=7), root=3)]),
     st.none() | st.text(),
 )
-def test_a_request_brings_it_across(
-    index: int, axes: dict[str, float], network: NetworkConfig, task: CollectiveTask | WorkloadTask, error: str | None
-) -> None:
+def test_a_request_brings_it_across(index, axes, network, task, error):
     point = Point(index, network, task, {"network": "x", "latency_ns": [0.5, 1.0], "cost": None, **axes}, error)
     again = pickle.loads(pickle.dumps(point))
     assert again == point
@@ -128,20 +125,20 @@ def test_a_request_brings_it_across(
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
+def run(tmp_path):
     shutil.copytree(CONFIGS / "workload" / "transformer_16", tmp_path / "run")
     shutil.copy(CONFIGS / "network" / "hetero_3d_16npus.yml", tmp_path / "n.yml")
     return tmp_path / "run"
 
 
-def key_of(run: Path) -> str:
+def key_of(run):
     text = f"""point: {{network: {run.parent}/n.yml, size: ..., workload: {run}/workload/w, system: {run}/system.json,
         comm_group: {run}/comm_group.json, remote_memory: {run}/remote_memory.json}}"""
     return sweep(run.parent, text).points[0].key
 
 
 @pytest.mark.parametrize("name", ["workload/w.7.et", "system.json", "comm_group.json", "remote_memory.json"])
-def test_the_key_of_a_run_follows_the_content_of_its_files(run: Path, name: str) -> None:
+def test_the_key_of_a_run_follows_the_content_of_its_files(run, name):
     before = key_of(run)
     file = run / name
     content = file.read_bytes()
@@ -155,7 +152,7 @@ def test_the_key_of_a_run_follows_the_content_of_its_files(run: Path, name: str)
     assert key_of(moved) == before
 
 
-def test_traces_that_the_system_names_count_too(run: Path) -> None:
+def test_traces_that_the_system_names_count_too(run):
     system = (run / "system.json").read_text().rstrip().removesuffix("}")
     first, second = ((run / "workload" / f"w.{rank}.et").read_bytes() for rank in range(2))
     per_node = system + ', "per-node-custom-implementation": "nodes.yml"}'

@@ -20,22 +20,22 @@ DOCS = Path(__file__).parents[3] / "docs" / "sweep.md"
 SHOWN = re.findall(r"```yaml\n(.*?)```", DOCS.read_text(), re.DOTALL)
 
 
-def test_they_are_all_here() -> None:
+def test_they_are_all_here():
     assert {path.stem for path in (CONFIGS / "sweep").iterdir()} == set(SIZES)
 
 
 @pytest.mark.parametrize(("name", "size"), SIZES.items())
-def test_they_are_read(name: str, size: int) -> None:
+def test_they_are_read(name, size):
     sweep = read_sweep_file(CONFIGS / "sweep" / f"{name}.yml")
     assert sweep.name == name and len(sweep.points) == size
     assert not [point.error for point in sweep.points if point.error]
 
 
-def test_the_documentation_shows_a_shipped_one() -> None:
+def test_the_documentation_shows_a_shipped_one():
     assert (CONFIGS / "sweep" / "split_of_600.yml").read_text() in SHOWN
 
 
-def test_what_the_documentation_shows_is_read(tmp_path: Path) -> None:
+def test_what_the_documentation_shows_is_read(tmp_path):
     (template,) = (text for text in SHOWN if text.startswith("network:"))
     (axes,) = (text for text in SHOWN if text.startswith("axes:"))
     shown = yaml.safe_load(template) | {"size": "1KiB", "seed": "= b1"}
@@ -44,7 +44,7 @@ def test_what_the_documentation_shows_is_read(tmp_path: Path) -> None:
     assert len(read_sweep_file(tmp_path / "s.yml").points) == 3 * 5 * 2 * 2 * 2
 
 
-def test_the_documentation_lists_every_key_and_column() -> None:
+def test_the_documentation_lists_every_key_and_column():
     text = DOCS.read_text()
     names = {*POINT_KEYS, *INPUT_COLUMNS, *DERIVED, *FUNCTIONS}
     assert {name for name in names if not re.search(rf"[`\s]{name}[`\s]", text)} == set()

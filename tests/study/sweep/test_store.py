@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import yaml
@@ -22,11 +20,11 @@ OTHER = collective_point(seed=1).key
 GOOD = Outcome("ok", None, {"predicted_ns": 12, "efficiency": 0.5, "verified": True, "made_by": "tacos", "seconds": 0.25})
 
 
-def row_file(folder: Path, key: str = KEY) -> Path:
+def row_file(folder, key=KEY):
     return folder / "rows" / key[:2] / f"{key}.json"
 
 
-def test_a_row_is_found_again(tmp_path: Path) -> None:
+def test_a_row_is_found_again(tmp_path):
     store = Store(tmp_path / "sweep")
     with store.opened(b"name: x\n"):
         store.write(KEY, GOOD, Conditions(timeout_s=2.5, memory_bytes=7))
@@ -37,7 +35,7 @@ def test_a_row_is_found_again(tmp_path: Path) -> None:
     assert not [path for path in tmp_path.rglob("*") if path.suffix == ".tmp"]
 
 
-def torn(text: str) -> list[str]:
+def torn(text):
     about = json.loads(text)
     changes = yaml.safe_load(f"""
 - {{key: {OTHER}}}
@@ -54,7 +52,7 @@ def torn(text: str) -> list[str]:
     return ["", "\x00" * 40, text[:10], text[:-3], "[]", "null", *deep, *(json.dumps(about | change) for change in changes)]
 
 
-def test_whatever_is_no_row_counts_as_missing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_whatever_is_no_row_counts_as_missing(tmp_path, caplog):
     store = Store(tmp_path)
     store.write(KEY, GOOD, Conditions())
     file = row_file(tmp_path)
@@ -78,7 +76,7 @@ def test_whatever_is_no_row_counts_as_missing(tmp_path: Path, caplog: pytest.Log
 
 @given(damage=damages())
 @ANY_BYTES
-def test_any_damage_of_a_row_counts_as_missing(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+def test_any_damage_of_a_row_counts_as_missing(tmp_path, damage):
     store = Store(tmp_path)
     store.write(KEY, GOOD, Conditions(timeout_s=2.5))
     file = row_file(tmp_path)
@@ -89,7 +87,7 @@ def test_any_damage_of_a_row_counts_as_missing(tmp_path: Path, damage: Callable[
 
 
 @pytest.mark.parametrize("status", STATUSES)
-def test_what_is_computed_again(status: str, tmp_path: Path) -> None:
+def test_what_is_computed_again(status, tmp_path):
     error = None if status == "ok" else "why"
     store = Store(tmp_path)
     row = store.write(KEY, Outcome(status, error, {"verified": True} if status == "ok" else {}), Conditions(10.0, 1000))
@@ -105,13 +103,13 @@ def test_what_is_computed_again(status: str, tmp_path: Path) -> None:
     assert row.stands(Conditions(10.0, 1000), True) == (status in ("ok", "refused"))
 
 
-def test_a_schedule_that_was_not_checked_is_not_taken_for_one_that_was(tmp_path: Path) -> None:
+def test_a_schedule_that_was_not_checked_is_not_taken_for_one_that_was(tmp_path):
     row = Store(tmp_path).write(KEY, Outcome("ok", None, {"verified": False}), Conditions(with_checks=False))
     assert row.stands(Conditions(with_checks=False), False)
     assert not row.stands(Conditions(with_checks=True), False)
 
 
-def test_only_a_sweep_is_added_to(tmp_path: Path) -> None:
+def test_only_a_sweep_is_added_to(tmp_path):
     folder = tmp_path / "thesis"
     folder.mkdir()
     (folder / "chapter1.tex").write_text("x")
@@ -125,7 +123,7 @@ def test_only_a_sweep_is_added_to(tmp_path: Path) -> None:
     assert {path.name for path in folder.iterdir()} == {"chapter1.tex", "sweep.yml"}
 
 
-def test_a_sweep_that_was_killed_at_its_very_start_goes_on(tmp_path: Path) -> None:
+def test_a_sweep_that_was_killed_at_its_very_start_goes_on(tmp_path):
     (tmp_path / "rows").mkdir()
     (tmp_path / ".sweep.yml.77.tmp").write_text("half")
     with Store(tmp_path).opened(b"whole"):
@@ -134,7 +132,7 @@ def test_a_sweep_that_was_killed_at_its_very_start_goes_on(tmp_path: Path) -> No
     assert not (tmp_path / ".sweep.yml.77.tmp").exists()
 
 
-def test_stale_temporaries_go(tmp_path: Path) -> None:
+def test_stale_temporaries_go(tmp_path):
     store = Store(tmp_path)
     with store.opened(b""):
         store.write(KEY, GOOD, Conditions())
@@ -148,7 +146,7 @@ def test_stale_temporaries_go(tmp_path: Path) -> None:
     assert (tmp_path / "report.html").exists()
 
 
-def test_two_sweeps_do_not_write_to_one_directory(tmp_path: Path) -> None:
+def test_two_sweeps_do_not_write_to_one_directory(tmp_path):
     store = Store(tmp_path)
     with store.opened(b"first"):
         with pytest.raises(ConfigError, match="another sweep is writing to it"), store.opened(b"second"):
@@ -158,7 +156,7 @@ def test_two_sweeps_do_not_write_to_one_directory(tmp_path: Path) -> None:
         pass
 
 
-def test_a_table_does_not_outlive_its_sweep_file(tmp_path: Path) -> None:
+def test_a_table_does_not_outlive_its_sweep_file(tmp_path):
     """A sweep that is killed leaves none, and not that of the sweep before it."""
     table = tmp_path / TABLE_FILE
     with Store(tmp_path).opened(b"one"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 import yaml
@@ -12,7 +11,7 @@ from helpers.sweep_files import CONFIGS, RING, sweep, write_sweep
 from astra_tacos import ConfigError, SearchOptions, build_topology
 from astra_tacos.cli.main import main
 from astra_tacos.study.sweep.point import INPUT_COLUMNS, CollectiveTask, WorkloadTask
-from astra_tacos.study.sweep.sweep_file import Sweep, read_sweep_file
+from astra_tacos.study.sweep.sweep_file import read_sweep_file
 
 COST = CONFIGS / "cost" / "three_tiers.yml"
 RUN = CONFIGS / "workload" / "transformer_16"
@@ -24,12 +23,12 @@ comm_group: {RUN}/comm_group.json
 """
 
 
-def of_run(folder: Path, text: str) -> Sweep:
+def of_run(folder, text):
     """A sweep that plans a run; a text that begins with a space is more of `point`."""
     return sweep(folder, "point:\n " + WORKLOAD.replace("\n", "\n ") + text)
 
 
-def test_a_sweep_without_axes_is_one_point(tmp_path: Path) -> None:
+def test_a_sweep_without_axes_is_one_point(tmp_path):
     found = sweep(tmp_path)
     (point,) = found.points
     assert (found.name, found.axes, found.num_combinations, found.left_out) == ("s", (), 1, {})
@@ -38,7 +37,7 @@ def test_a_sweep_without_axes_is_one_point(tmp_path: Path) -> None:
     assert point.error is None and point.index == 0
 
 
-def test_every_key_arrives(tmp_path: Path) -> None:
+def test_every_key_arrives(tmp_path):
     text = """{collective: broadcast, root: 2, size: 3KiB, chunks_per_npu: 3, max_sends: 99, synthesizer: routed,
         trials: 5, seed: 6, effort: quick, budget: '1e1', link_model: blocking, reduce_bandwidth: 8, backend: congestion-aware}"""
     (point,) = sweep(tmp_path, "name: all of them\npoint: " + text).points
@@ -52,7 +51,7 @@ def test_every_key_arrives(tmp_path: Path) -> None:
     )
 
 
-def test_the_command_names_a_backend_for_files_that_name_none(tmp_path: Path) -> None:
+def test_the_command_names_a_backend_for_files_that_name_none(tmp_path):
     plain = sweep(tmp_path).path
     (point,) = read_sweep_file(plain, "congestion-aware").points
     assert (point.task.backend, point.inputs["backend"]) == ("congestion-aware", "congestion-aware")
@@ -64,7 +63,7 @@ def test_the_command_names_a_backend_for_files_that_name_none(tmp_path: Path) ->
         read_sweep_file(own, "congestion-aware")
 
 
-def test_a_split_of_600(tmp_path: Path) -> None:
+def test_a_split_of_600(tmp_path):
     found = sweep(
         tmp_path,
         f"""
@@ -95,7 +94,7 @@ def test_a_split_of_600(tmp_path: Path) -> None:
         assert dimension.bandwidth_gibps * 3 * 2**30 / 1e9 == pytest.approx(point.inputs["b1"], rel=1e-12)
 
 
-def test_costs_are_those_of_optimize(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_costs_are_those_of_optimize(tmp_path, capsys):
     network = CONFIGS / "network" / "hetero_3d_16npus.yml"
     (point,) = sweep(tmp_path, f"{{point: {{network: {network}}}, cost_model: {COST}}}").points
     arguments = ["optimize", "--network", network, "--workload", RUN / "workload" / "w", "--system", RUN / "system.json"]
@@ -107,7 +106,7 @@ def test_costs_are_those_of_optimize(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert any(point.inputs["cost"] == pytest.approx(split["cost"], rel=1e-9) for split in splits.values())
 
 
-def test_sizes_of_dimensions_may_be_computed(tmp_path: Path) -> None:
+def test_sizes_of_dimensions_may_be_computed(tmp_path):
     text = """
         point: {network: {name: "= 'torus of ' + maker", topology: [Ring, Mesh], npus_count: "= [rows, 64 / rows]",
                           bandwidth: [= 25 * 2, 50.0], latency: [500, 1000.0]}}
@@ -118,7 +117,7 @@ def test_sizes_of_dimensions_may_be_computed(tmp_path: Path) -> None:
     assert {point.inputs["network"] for point in found.points} == {"torus of x"}
 
 
-def test_networks_as_an_axis(tmp_path: Path) -> None:
+def test_networks_as_an_axis(tmp_path):
     (tmp_path / "a").mkdir()
     for folder in (tmp_path, tmp_path / "a"):
         (folder / "n.yml").write_text(json.dumps(RING))
@@ -134,7 +133,7 @@ def test_networks_as_an_axis(tmp_path: Path) -> None:
     assert found.axes == ("network", "n")
 
 
-def test_failed_links(tmp_path: Path) -> None:
+def test_failed_links(tmp_path):
     point = "point: {network: *TORUS, failed_links: {fraction: = f, seed: = draw}}"
     found = sweep(tmp_path, point + "\naxes: {f: [0, 0.1, 0.3, 0.9], draw: [1, 2]}")
     for point in found.points:
@@ -151,7 +150,7 @@ def test_failed_links(tmp_path: Path) -> None:
     assert keys[0] == keys[1] and len(set(keys)) == 5  # without failures the seed does not matter
 
 
-def test_a_network_that_cannot_be_built_is_an_error_of_its_points(tmp_path: Path) -> None:
+def test_a_network_that_cannot_be_built_is_an_error_of_its_points(tmp_path):
     (tmp_path / "n.yml").write_text(json.dumps(RING | {"astra_tacos": {"failed_links": [[0, 1], [2, 1]]}}))
     large = "{topology: [FullyConnected], npus_count: [= n], bandwidth: [1], latency: [0], name: large}"
     found = sweep(tmp_path, f"{{point: {{network: ...}}, axes: {{network: [n.yml, {large}], n: [8, 20000]}}}}")
@@ -161,14 +160,14 @@ def test_a_network_that_cannot_be_built_is_an_error_of_its_points(tmp_path: Path
     assert "399,980,000 channels, expected at most 100,000,000" in errors[3]
 
 
-def test_roots(tmp_path: Path) -> None:
+def test_roots(tmp_path):
     axes = "axes: [{list: [{collective: broadcast}, {collective: gather, root: 9}, {collective: all-reduce}]}]"
     found = sweep(tmp_path, axes)
     assert [point.task.root for point in found.points] == [0, 9, None]
     assert [point.error for point in found.points] == [None, "gather: found root 9, expected an NPU, 0 to 3", None]
 
 
-def test_a_run_to_plan(tmp_path: Path) -> None:
+def test_a_run_to_plan(tmp_path):
     found = of_run(tmp_path, "\naxes: {baseline: [null, ring], trials: [null, 2]}")
     tasks = [point.task for point in found.points]
     assert all(isinstance(task, WorkloadTask) for task in tasks)
@@ -185,18 +184,18 @@ def test_a_run_to_plan(tmp_path: Path) -> None:
         ("placement", [None, "best", "tp:1x2,dp:2x2"]),
     ],
 )
-def test_endpoints_and_placements_of_a_run(tmp_path: Path, key: str, asked: list[str | None]) -> None:
+def test_endpoints_and_placements_of_a_run(tmp_path, key, asked):
     found = of_run(tmp_path, f"\naxes: {{{key}: {json.dumps(asked)}}}")
     assert [getattr(point.task, key) for point in found.points] == asked
     assert [point.inputs[key] for point in found.points] == asked
 
 
-def test_a_run_of_another_number_of_ranks_is_an_error(tmp_path: Path) -> None:
+def test_a_run_of_another_number_of_ranks_is_an_error(tmp_path):
     (point,) = of_run(tmp_path, "network: *RING").points
     assert point.error.endswith("w: traces of 16 ranks, expected 4, as many as NPUs")
 
 
-def test_an_axis_without_a_column_gets_its_own(tmp_path: Path) -> None:
+def test_an_axis_without_a_column_gets_its_own(tmp_path):
     text = 'axes: {max_sends: [10, 20], size: "1KiB,4KiB"}\nwhere: size // 1024 * max_sends <= 40'
     found = sweep(tmp_path, text)
     assert found.axes == ("max_sends", "size_bytes")
@@ -273,7 +272,7 @@ RUN placement: worst | : point.placement is 'worst', expected axes and their par
 
 
 @pytest.mark.parametrize("case", WRONG.strip().replace("\n  ", " ").splitlines())
-def test_what_is_wrong_is_told_with_key_and_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+def test_what_is_wrong_is_told_with_key_and_value(tmp_path, monkeypatch, case):
     monkeypatch.chdir(tmp_path)
     text, message = case.split(" | ")
     text = text.replace("; ", "\n").replace("COST", str(COST)).replace("GRAPH", str(CONFIGS / "network" / "dgx1_cube_mesh.yml"))
@@ -287,6 +286,6 @@ def test_what_is_wrong_is_told_with_key_and_value(tmp_path: Path, monkeypatch: p
     assert found.startswith("s.yml") or message[0] != ":"
 
 
-def test_a_key_that_an_entry_of_a_list_has_is_that_of_point_in_others(tmp_path: Path) -> None:
+def test_a_key_that_an_entry_of_a_list_has_is_that_of_point_in_others(tmp_path):
     text = "{point: {seed: 5}, axes: [{grid: {n: [1]}}, {list: [{seed: 3}, {trials: 2}]}], where: seed > 0, define: {m: n}}"
     assert len(sweep(tmp_path, text).points) == 2

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import pickle
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -57,14 +56,14 @@ VALUES = st.recursive(
 )
 
 
-def places(document: Any) -> list[tuple[Any, ...]]:
+def places(document):
     """Ways to every value of a document."""
     entries = document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
     return [way for key, value in entries for way in ((key,), *((key, *rest) for rest in places(value)))]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("fuzz")
 
 
@@ -74,7 +73,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @example(("axes", 0, "grid", "f"), [float("inf")])
 @example(("axes", 2, "list", 0, "network", "name"), "= 'x'")
 @example(("cost_model",), str(CONFIGS / "cost" / "three_tiers.yml"))
-def test_points_or_one_line(folder: Path, way: tuple[Any, ...], value: Any) -> None:
+def test_points_or_one_line(folder, way, value):
     document = copy.deepcopy(WHOLE)
     inner: Any = document
     for key in way[:-1]:
@@ -95,7 +94,7 @@ def test_points_or_one_line(folder: Path, way: tuple[Any, ...], value: Any) -> N
         assert pickle.loads(pickle.dumps(point)).key == point.key
 
 
-def test_the_whole_one_is_read(folder: Path) -> None:
+def test_the_whole_one_is_read(folder):
     path = folder / "s.yml"
     path.write_text(json.dumps(WHOLE))
     points = read_sweep_file(path).points

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -27,14 +25,14 @@ OUTCOMES = (
 )
 
 
-def written(folder: Path, points: int = 2) -> Path:
+def written(folder, points=2):
     rows = [table_row(point, outcome) for point, outcome in zip(POINTS[:points], OUTCOMES, strict=False)]
     write_table(folder / "sweep.parquet", "n", ["b0", "fast"], table_columns(POINTS), rows)
     return folder / "sweep.parquet"
 
 
 @pytest.mark.parametrize("points", [0, 1, 2])
-def test_columns_have_their_types_also_without_values(points: int, tmp_path: Path) -> None:
+def test_columns_have_their_types_also_without_values(points, tmp_path):
     schema = parquet.read_schema(written(tmp_path, points))
     types = {"point": "int", "key": "str", "status": "str", "error": "str"} | INPUT_COLUMNS | RESULT_COLUMNS
     types |= {"b0": "float", "fast": "bool", "what": "str", "n": "int"}
@@ -44,7 +42,7 @@ def test_columns_have_their_types_also_without_values(points: int, tmp_path: Pat
     assert (about["format"], about["name"], about["axes"]) == ("astra_tacos sweep 1", "n", ["b0", "fast"])
 
 
-def test_rows_are_read_back(tmp_path: Path) -> None:
+def test_rows_are_read_back(tmp_path):
     written(tmp_path)
     sweep = read_sweep(tmp_path)
     assert (sweep.name, sweep.axes, sweep.num_rows) == ("n", ("b0", "fast"), 2)
@@ -56,12 +54,12 @@ def test_rows_are_read_back(tmp_path: Path) -> None:
     assert {name: sweep.columns[name] for name in expected} == expected
 
 
-def test_the_same_rows_are_the_same_bytes(tmp_path: Path) -> None:
+def test_the_same_rows_are_the_same_bytes(tmp_path):
     first = written(tmp_path).read_bytes()
     assert written(tmp_path).read_bytes() == first
 
 
-def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_table_is_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"has no sweep\.parquet, expected the output of `astra-tacos sweep`"):
         read_sweep(tmp_path)
     written(tmp_path, 0)
@@ -76,18 +74,18 @@ def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
         read_sweep(tmp_path)
 
 
-def row(point: int, time_ns: int | None = 100, error: str | None = None, status: str = "ok", **values: Any) -> dict[str, Any]:
+def row(point, time_ns=100, error=None, status="ok", **values):
     return {"point": point, "status": status, "error": error, "predicted_ns": time_ns, "efficiency": 0.5, **values}
 
 
-def test_axes_that_vary_are_columns_whatever_the_best_have() -> None:
+def test_axes_that_vary_are_columns_whatever_the_best_have():
     rows = [row(i, 100 if i < 5 else 200, fraction=i // 5 * 0.1, draw=i % 5, kept=1) for i in range(10)]
     header, lines = best_table(summarize(rows, 10, ["fraction", "draw", "kept"])["best_time"])
     assert header == ("point", "fraction", "draw", "predicted_ns", "efficiency")
     assert [line[:3] for line in lines] == [(str(i), "0", str(i)) for i in range(5)]
 
 
-def test_tasks_beyond_those_shown_are_counted() -> None:
+def test_tasks_beyond_those_shown_are_counted():
     rows = [row(i, size_bytes=1 << i, time_cost=2.0) for i in range(15)]
     result = summarize(rows, 15, ["size_bytes"])
     assert len(result["best_time"]) == len(result["best_time_cost"]) == 12
@@ -95,7 +93,7 @@ def test_tasks_beyond_those_shown_are_counted() -> None:
     assert summarize(rows[:1] * 9, 9, [])["best_time_more"] == 0
 
 
-def test_refusals_are_told_after_failures() -> None:
+def test_refusals_are_told_after_failures():
     rows = [row(i, None, "wants a ring", "refused") for i in range(3)] + [row(3, None, "wrong", "error"), row(4)]
     result = summarize(rows, 5, [])
     assert result["errors"] == [

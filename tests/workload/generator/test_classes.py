@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from helpers.networks import config
 from astra_tacos.network.network_config import read_network
 from astra_tacos.replayer.run_replay import replay_classes, replay_run
 from astra_tacos.run.backend import BACKENDS
-from astra_tacos.run.compact_run import CompactRun, compact, read_compact
+from astra_tacos.run.compact_run import compact, read_compact
 from astra_tacos.run.run import RANKS, RunInputs, read_run
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.workload.generator.directory import generate
@@ -33,11 +32,11 @@ SHAPES = {
 
 
 @pytest.fixture
-def written(tmp_path: Path) -> CompactRun:
+def written(tmp_path):
     return make(DENSE, SHAPES["of the axes"], tmp_path)
 
 
-def make(step: Step, shape: tuple[str, ...], folder: Path) -> CompactRun:
+def make(step, shape, folder):
     """A small run, written as a large one is."""
     network = folder / "n.yml"
     write_network(network, *shape)
@@ -47,7 +46,7 @@ def make(step: Step, shape: tuple[str, ...], folder: Path) -> CompactRun:
 
 @pytest.mark.parametrize("step", [DENSE, EXPERTS, INTERLEAVED], ids=["dense", "experts", "interleaved"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_ranks_end_as_in_the_ordinary_run(step: Step, shape: str, tmp_path: Path) -> None:
+def test_ranks_end_as_in_the_ordinary_run(step, shape, tmp_path):
     if (shape, step) == ("one", EXPERTS):
         with pytest.raises(ConfigError, match="group 9 has the coordinates 0, 1, 2, 3, 16, 17, 18, 19, expected even spaces"):
             make(step, SHAPES[shape], tmp_path)
@@ -76,7 +75,7 @@ def test_ranks_end_as_in_the_ordinary_run(step: Step, shape: str, tmp_path: Path
     assert all(there % here == 0 for here, there in zip(found, some.lattice.period, strict=True))
 
 
-def test_a_run_of_more_than_1024_ranks_is_compact(tmp_path: Path) -> None:
+def test_a_run_of_more_than_1024_ranks_is_compact(tmp_path):
     network = tmp_path / "n.yml"
     write_network(network, "FullyConnected 8", "Ring 4", "Switch 64")
     step = Step(small_model(sequence=512, hidden=128, ffn=512), Parallelism(64, 8, 4, 1, ("tp", "pp", "ep", "dp")), 2, 2)
@@ -92,7 +91,7 @@ def test_a_run_of_more_than_1024_ranks_is_compact(tmp_path: Path) -> None:
         assert np.array_equal(classes.finish_ns[place], replay_run(whole, backend).finish_ns)
 
 
-def test_it_needs_a_network(tmp_path: Path) -> None:
+def test_it_needs_a_network(tmp_path):
     step = Step(small_model(), Parallelism(2048))
     with pytest.raises(ConfigError, match="found 2,048 ranks, of which more than 1,024 make a compact run, expected a network"):
         generate(step, tmp_path / "run")
@@ -117,20 +116,20 @@ def test_it_needs_a_network(tmp_path: Path) -> None:
         ("groups", {"1": [[0, 1]] * 3}, "group 1 is [0, 1], expected a list of 3 numbers"),
     ],
 )
-def test_a_file_of_ranks_that_is_wrong(key: str, value: object, message: str, written: CompactRun, tmp_path: Path) -> None:
+def test_a_file_of_ranks_that_is_wrong(key, value, message, written, tmp_path):
     path = tmp_path / "classes" / RANKS
     path.write_text(json.dumps(read_json(path) | {key: value}))
     with pytest.raises(ConfigError, match=re.escape(message)):
         read_compact(tmp_path / "classes", written.run.network)
 
 
-def test_a_period_of_a_mesh_is_refused(written: CompactRun, tmp_path: Path) -> None:
+def test_a_period_of_a_mesh_is_refused(written, tmp_path):
     meshes = config(*(("Mesh", size, 10.0, 500.0) for size in written.lattice.size))
     with pytest.raises(ConfigError, match="period 1 of Mesh 2, expected 2: it does not look the same after a turn"):
         read_compact(tmp_path / "classes", meshes)
 
 
-def test_collectives_that_depend_on_numbers_are_refused(written: CompactRun, tmp_path: Path) -> None:
+def test_collectives_that_depend_on_numbers_are_refused(written, tmp_path):
     path = tmp_path / "classes/system.json"
     system = read_json(path)
     path.write_text(json.dumps(system | {"all-reduce-implementation": ["halvingDoubling"]}))

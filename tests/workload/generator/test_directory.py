@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from helpers.generated import parse_rank, small_model
@@ -19,11 +18,11 @@ from astra_tacos.workload.generator.step import Step
 STEP = Step(small_model(experts=4, top_k=2), Parallelism(4, 2, 2, 2), 2, buckets=2)
 
 
-def content(folder: Path) -> dict[str, bytes]:
+def content(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def test_the_same_bytes_each_time(tmp_path: Path) -> None:
+def test_the_same_bytes_each_time(tmp_path):
     run = generate(STEP, tmp_path / "a")
     first = content(run.path)
     assert set(first) == {
@@ -37,7 +36,7 @@ def test_the_same_bytes_each_time(tmp_path: Path) -> None:
     assert content(generate(STEP, tmp_path / "b").path) == first
 
 
-def test_a_layer_in_order(tmp_path: Path) -> None:
+def test_a_layer_in_order(tmp_path):
     step = Step(small_model(layers=1), Parallelism(dp=2, tp=2))
     nodes = parse_rank(generate(step, tmp_path / "run").path, 0)
     expected = """
@@ -60,7 +59,7 @@ def test_a_layer_in_order(tmp_path: Path) -> None:
     assert bucket["comm_type"] == CommType.ALL_REDUCE
 
 
-def test_a_network_of_listed_links_counts_as_one_dimension(tmp_path: Path) -> None:
+def test_a_network_of_listed_links_counts_as_one_dimension(tmp_path):
     rows = "".join(f"{npu},{(npu + 1) % 16},50,500\n" for npu in range(16))
     (tmp_path / "n.csv").write_text("src,dst,bandwidth,latency\n" + rows)
     (tmp_path / "n.yml").write_text("astra_tacos:\n  links: n.csv\n")
@@ -68,13 +67,13 @@ def test_a_network_of_listed_links_counts_as_one_dimension(tmp_path: Path) -> No
     assert json.loads((run.path / "system.json").read_text())["all-reduce-implementation"] == ["ring"]
 
 
-def test_a_collective_of_fewer_bytes_than_ranks_gets_a_byte_per_rank_as_in_astra_sim(tmp_path: Path) -> None:
+def test_a_collective_of_fewer_bytes_than_ranks_gets_a_byte_per_rank_as_in_astra_sim(tmp_path):
     run = generate(Step(small_model(sequence=1), Parallelism(4, 2, 2)), tmp_path / "run")
     trace = read_trace(run.path / "workload/w", workload=True)
     assert trace.size_bytes[trace.kind == NodeType.COMM_COLL].min() == 16
 
 
-def test_refuses_what_cannot_be(tmp_path: Path) -> None:
+def test_refuses_what_cannot_be(tmp_path):
     with pytest.raises(ConfigError, match=r"embedding_forward_mb0: .* are too many"):
         generate(Step(small_model(sequence=1 << 24), Parallelism(2), batch=1 << 40), tmp_path / "run")
     with pytest.raises(ConfigError, match="found 98,304,000 nodes in all or more, expected at most 50,000,000: choose fewer"):
@@ -105,6 +104,6 @@ def test_refuses_what_cannot_be(tmp_path: Path) -> None:
         ({"layers": 0}, "layers: found 0, expected 1 to 16,777,216"),
     ],
 )
-def test_refuses_models(changes: dict, message: str) -> None:
+def test_refuses_models(changes, message):
     with pytest.raises(ConfigError, match=message):
         small_model(**changes)

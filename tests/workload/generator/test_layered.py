@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from subprocess import CompletedProcess
-
 import pytest
 from helpers.command import run as command
-from helpers.generated import ParsedNode, parse_rank, small_model, write_network
+from helpers.generated import parse_rank, small_model, write_network
 
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.run import RunInputs, read_run
@@ -25,7 +22,7 @@ from astra_tacos.workload.linter.lint import lint
 MIB = 1 << 20
 
 
-def end_ns(folder: Path, network: Path, *, is_realistic: bool = True) -> int:
+def end_ns(folder, network, *, is_realistic=True):
     groups = folder / "comm_group.json"
     files = (folder / "workload/w", folder / "system.json", network, groups if groups.is_file() else None)
     memory = folder / "remote_memory.json"
@@ -34,7 +31,7 @@ def end_ns(folder: Path, network: Path, *, is_realistic: bool = True) -> int:
     return replay_run(read_run(RunInputs(*files, memory)), "congestion-aware").end_ns
 
 
-def all_reduces(nodes: list[ParsedNode]) -> list[int]:
+def all_reduces(nodes):
     return [node["comm_size"] for node in nodes if node.kind == NodeType.COMM_COLL]
 
 
@@ -46,9 +43,7 @@ def all_reduces(nodes: list[ParsedNode]) -> list[int]:
         ("bert-large", 335_141_888, None, None),
     ],
 )
-def test_ddp_makes_these_buckets(
-    model: str, parameters: int, tensors: int | None, buckets: list[int] | None, tmp_path: Path
-) -> None:
+def test_ddp_makes_these_buckets(model, parameters, tensors, buckets, tmp_path):
     """Buckets are what PyTorch's rule gives for the models' tensors (design facts, solved by hand)."""
     made = LAYERED_MODELS[model]()
     assert made.parameters == parameters
@@ -58,7 +53,7 @@ def test_ddp_makes_these_buckets(
         assert all_reduces(parse_rank(tmp_path / "run", 0)) == buckets
 
 
-def test_dlrm_exchanges_vectors_and_reduces_its_mlps(tmp_path: Path) -> None:
+def test_dlrm_exchanges_vectors_and_reduces_its_mlps(tmp_path):
     network = write_network(tmp_path / "n.yml", "Ring 4")
     generate(LayeredStep(LAYERED_MODELS["dlrm"](), Parallelism(dp=4), batch=64, steps=2), tmp_path / "run", network=network)
     nodes = {node.name: node for node in parse_rank(tmp_path / "run", 0)}
@@ -70,7 +65,7 @@ def test_dlrm_exchanges_vectors_and_reduces_its_mlps(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sharded", [False, True])
-def test_several_steps_of_a_transformer_end(sharded: bool, tmp_path: Path) -> None:
+def test_several_steps_of_a_transformer_end(sharded, tmp_path):
     network = write_network(tmp_path / "n.yml", "FullyConnected 8")
     times = []
     for count in (1, 3):
@@ -94,9 +89,7 @@ BUBBLES = [("1f1b", 4, 8, 1, 33), ("breadth-first", 4, 8, 2, 28.5), ("breadth-fi
 
 
 @pytest.mark.parametrize(("schedule", "stages", "micro_batches", "chunks", "units"), BUBBLES)
-def test_bubbles_shrink_with_virtual_stages(
-    schedule: str, stages: int, micro_batches: int, chunks: int, units: float, tmp_path: Path
-) -> None:
+def test_bubbles_shrink_with_virtual_stages(schedule, stages, micro_batches, chunks, units, tmp_path):
     """Beyond 3 units a micro-batch a step takes (p - 1) / v passes forward and backward (design facts)."""
     model = small_model(layers=16, hidden=256, ffn=1024, vocab=1)
     step = Step(model, Parallelism(pp=stages), micro_batches, batch=4, schedule=schedule, virtual_stages=chunks)
@@ -111,7 +104,7 @@ def test_bubbles_shrink_with_virtual_stages(
     assert (end_ns(tmp_path / "run", network, is_realistic=False) - update + hidden) / unit == pytest.approx(units, abs=0.05)
 
 
-def test_a_model_comes_from_a_file(tmp_path: Path) -> None:
+def test_a_model_comes_from_a_file(tmp_path):
     path = tmp_path / "m.csv"
     path.write_text("name,parameters,forward_us,backward_us,activations\na,100 4,10,20,7\n\nb,0,5,6,8\nc,8,1,2,9\n")
     model = read_layer_file(path)
@@ -133,15 +126,15 @@ def test_a_model_comes_from_a_file(tmp_path: Path) -> None:
         "name,parameters,forward_us,backward_us\n": "found 0 layers",
     }.items(),
 )
-def test_wrong_files_are_refused_with_their_line(text: str, message: str, tmp_path: Path) -> None:
+def test_wrong_files_are_refused_with_their_line(text, message, tmp_path):
     path = tmp_path / "m.csv"
     path.write_text(text)
     with pytest.raises(ConfigError, match=message):
         read_layer_file(path)
 
 
-def test_the_command_takes_lists_of_layers(tmp_path: Path) -> None:
-    def generated(*options: str) -> CompletedProcess[str]:
+def test_the_command_takes_lists_of_layers(tmp_path):
+    def generated(*options):
         return command("generate", "--output", "run", "--dp", "2", "--model", *options, cwd=tmp_path)
 
     made = generated("resnet50", "--bucket-mb", "25", "--steps", "2")

@@ -13,7 +13,7 @@ from astra_tacos.workload.generator.parallelism import AXES, GroupKind, Parallel
 from astra_tacos.workload.generator.pipeline import PIPELINE_SCHEDULES, Pass
 
 
-def test_the_first_axis_varies_fastest() -> None:
+def test_the_first_axis_varies_fastest():
     split = Parallelism(dp=4, tp=2, pp=2, ep=2)
     assert split.coordinate("tp").tolist() == [0, 1] * 8
     assert split.coordinate("ep").tolist() == [0, 0, 1, 1] * 4
@@ -24,7 +24,7 @@ def test_the_first_axis_varies_fastest() -> None:
 
 
 @given(st.tuples(*[st.integers(1, 4)] * 3), st.permutations(AXES), st.integers(1, 4))
-def test_groups_part_the_ranks(degrees: tuple[int, int, int], order: list[str], ep: int) -> None:
+def test_groups_part_the_ranks(degrees, order, ep):
     dp, tp, pp = degrees
     if dp * tp * pp == 1 or dp % ep:
         return
@@ -52,13 +52,13 @@ def test_groups_part_the_ranks(degrees: tuple[int, int, int], order: list[str], 
             assert lane[rank + split.stride["pp"]] == lane[rank]
 
 
-def test_no_ranks_are_refused() -> None:
+def test_no_ranks_are_refused():
     with pytest.raises(ConfigError):
         Parallelism(dp=0, tp=2)
 
 
 @given(st.sampled_from(sorted(PIPELINE_SCHEDULES)), st.integers(1, 6), st.integers(1, 12))
-def test_every_micro_batch_goes_forward_then_backward(name: str, num_stages: int, micro_batches: int) -> None:
+def test_every_micro_batch_goes_forward_then_backward(name, num_stages, micro_batches):
     for stage in range(num_stages):
         passes = list(PIPELINE_SCHEDULES[name](stage, num_stages, micro_batches))
         assert sorted(passes) == sorted(Pass(way, number) for way in (True, False) for number in range(micro_batches))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from helpers.command import read_json
@@ -21,7 +19,7 @@ SIZES = [*DEGREES, "--layers", "2", "--hidden", "64", "--heads", "4", "--sequenc
 ROWS = "tp:2x1,dp:2x2,pp:1x2"
 
 
-def generated(folder: Path, *options: str) -> RunInputs:
+def generated(folder, *options):
     done = command("generate", "--output", str(folder), *SIZES, *options, cwd=folder.parent)
     assert done.returncode == 0, done.stderr
     return RunInputs(
@@ -29,7 +27,7 @@ def generated(folder: Path, *options: str) -> RunInputs:
     )
 
 
-def test_a_placed_run_is_the_same_run_elsewhere(tmp_path: Path) -> None:
+def test_a_placed_run_is_the_same_run_elsewhere(tmp_path):
     write_network(tmp_path / "network.yml", "Ring 4", "Ring 4")
     own, placed = generated(tmp_path / "own"), generated(tmp_path / "placed", "--placement", ROWS)
     npu = Parallelism(4, 2, 2, 1, placement=read_placement(ROWS)).npu
@@ -47,7 +45,7 @@ def test_a_placed_run_is_the_same_run_elsewhere(tmp_path: Path) -> None:
             assert (one.id, one.name, one.type, before) == (other.id, other.name, other.type, now)
 
 
-def test_groups_lie_in_the_levels_that_the_matrix_says() -> None:
+def test_groups_lie_in_the_levels_that_the_matrix_says():
     split = Parallelism(dp=4, tp=2, pp=2, placement=read_placement("tp:2x1,dp:2x2,pp:1x2"))
     assert split.levels == (4, 4)
     groups = number_groups(split, {GroupKind.TENSOR, GroupKind.DATA})
@@ -58,12 +56,12 @@ def test_groups_lie_in_the_levels_that_the_matrix_says() -> None:
 
 
 @pytest.mark.parametrize("text", ["tp:1x2", "tp:1x2,dp:2x2,pp:3x1", "tp:1x2,dp:4,pp:2x1", "tp:1x2,dp:2x2,pp:2x1,xp:1x1"])
-def test_matrices_of_other_degrees_are_refused(text: str) -> None:
+def test_matrices_of_other_degrees_are_refused(text):
     with pytest.raises(ConfigError, match="placement: found"):
         Parallelism(dp=4, tp=2, pp=2, placement=read_placement(text))
 
 
-def test_bad_placements_are_one_line(tmp_path: Path) -> None:
+def test_bad_placements_are_one_line(tmp_path):
     write_network(tmp_path / "network.yml", "Ring 2", "Ring 8")
     for text, found in (("tp=2", "expected an axis and its parts"), (ROWS, "levels of 4 x 4, outermost first, expected 8 x 2")):
         options = ["--output", "run", *SIZES, "--network", "network.yml", "--placement", text]

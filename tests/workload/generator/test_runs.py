@@ -9,31 +9,30 @@ from pathlib import Path
 
 import pytest
 from helpers.examples import examples
-from helpers.generated import ParsedNode, parse_rank, small_model, steps, write_network
+from helpers.generated import parse_rank, small_model, steps, write_network
 from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import RunInputs, read_run
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.workload.generator.cost import Device
-from astra_tacos.workload.generator.directory import GeneratedRun, generate
+from astra_tacos.workload.generator.directory import generate
 from astra_tacos.workload.generator.parallelism import Parallelism
 from astra_tacos.workload.generator.step import Step
 from astra_tacos.workload.linter.lint import lint
 
 
-def replayed(run: GeneratedRun, network: Path, backend: str) -> RunOutcome:
+def replayed(run, network, backend):
     system, memory = run.path / "system.json", run.path / "remote_memory.json"
     return replay_run(read_run(RunInputs(run.path / "workload/w", system, network, run.comm_group, memory)), backend)
 
 
-def split_in_two(count: int) -> int:
+def split_in_two(count):
     return max(divisor for divisor in range(1, count) if count % divisor == 0)
 
 
-def same_on_all(groups: dict[str, list[int]], ranks: list[list[ParsedNode]]) -> None:
+def same_on_all(groups, ranks):
     """The ranks of a group issue its collectives in one order, and no other ranks take part."""
     used = set()
     for name, members in groups.items():
@@ -50,7 +49,7 @@ def same_on_all(groups: dict[str, list[int]], ranks: list[list[ParsedNode]]) -> 
     assert used == {node["pg_name"] for nodes in ranks for node in nodes if node.kind == NodeType.COMM_COLL}
 
 
-def messages_meet(ranks: list[list[ParsedNode]]) -> None:
+def messages_meet(ranks):
     """Each send has one receive, and its tag is its own."""
     ends: dict[NodeType, Counter[tuple[int, ...]]] = {NodeType.COMM_SEND: Counter(), NodeType.COMM_RECV: Counter()}
     for rank, nodes in enumerate(ranks):
@@ -66,7 +65,7 @@ def messages_meet(ranks: list[list[ParsedNode]]) -> None:
 
 @examples(20)
 @given(steps(), st.sampled_from(("Ring", "Switch", "FullyConnected")), st.booleans())
-def test_any_step_is_sound_and_ends(step: Step, block: str, with_durations: bool) -> None:
+def test_any_step_is_sound_and_ends(step, block, with_durations):
     count = step.parallelism.num_ranks
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -87,7 +86,7 @@ def test_any_step_is_sound_and_ends(step: Step, block: str, with_durations: bool
             check(generate(step, folder / "run", Device(writes_durations=with_durations), deep), deep, "congestion-unaware")
 
 
-def check(run: GeneratedRun, network: Path, backend: str) -> None:
+def check(run, network, backend):
     """Lint finds nothing in the traces, and every rank finishes."""
     workload, system, memory = run.path / "workload/w", run.path / "system.json", run.path / "remote_memory.json"
     found = lint(RunInputs(workload, system, network, run.comm_group, memory), backend=backend).findings
@@ -96,7 +95,7 @@ def check(run: GeneratedRun, network: Path, backend: str) -> None:
 
 
 @pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
-def test_a_pipeline_takes_as_long_as_its_bubble_says(schedule: str, tmp_path: Path) -> None:
+def test_a_pipeline_takes_as_long_as_its_bubble_says(schedule, tmp_path):
     """M micro-batches through p stages take M + p - 1 passes forward and backward (Narayanan et al. 2021, section 2.2)."""
     stages, micro_batches = 4, 6
     step = Step(small_model(hidden=512, ffn=2048, vocab=8), Parallelism(pp=stages), micro_batches, batch=4, schedule=schedule)
@@ -112,7 +111,7 @@ def test_a_pipeline_takes_as_long_as_its_bubble_says(schedule: str, tmp_path: Pa
     assert outcome.finish_ns.max() == pytest.approx(ideal, rel=0.005)
 
 
-def test_durations_are_those_of_the_roofline(tmp_path: Path) -> None:
+def test_durations_are_those_of_the_roofline(tmp_path):
     step = Step(small_model(hidden=512, ffn=2048), Parallelism(tp=4), micro_batches=2, batch=4)
     network = write_network(tmp_path / "n.yml", "Ring 4")
     times = []

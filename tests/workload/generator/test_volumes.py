@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 from collections import defaultdict
-from pathlib import Path
-from typing import Any
 
 import pytest
 from helpers.generated import parse_rank, small_model
@@ -36,13 +34,13 @@ CASES = {
 }
 
 
-def padded(weights: int, copies: int, buckets: int) -> int:
+def padded(weights, copies, buckets):
     """Bytes of gradients, each bucket a multiple of the copies."""
     ends = [weights * number // buckets for number in range(buckets + 1)]
     return 2 * sum(-(-(end - begin) // copies) * copies for begin, end in itertools.pairwise(ends))
 
 
-def expected(step: Step, stage: int) -> dict[tuple[CommType, str], int]:
+def expected(step, stage):
     """Bytes of a rank by pattern and kind of group, from the sizes of the model alone."""
     model, split = step.model, step.parallelism
     layers, passes = model.layers // split.pp, step.micro_batches
@@ -79,7 +77,7 @@ def expected(step: Step, stage: int) -> dict[tuple[CommType, str], int]:
     return {key: num_bytes for key, num_bytes in volume.items() if num_bytes}
 
 
-def written(step: Step, folder: Path) -> tuple[list[list[Any]], dict[str, str]]:
+def written(step, folder):
     """Nodes of all ranks, and the first kind of group that a pg_name is of."""
     generate(step, folder)
     ranks = [parse_rank(folder, rank) for rank in range(step.parallelism.num_ranks)]
@@ -92,7 +90,7 @@ def written(step: Step, folder: Path) -> tuple[list[list[Any]], dict[str, str]]:
 
 
 @pytest.mark.parametrize("case", list(CASES))
-def test_bytes(case: str, tmp_path: Path) -> None:
+def test_bytes(case, tmp_path):
     step = CASES[case]
     ranks, kinds = written(step, tmp_path / "run")
     stages = step.parallelism.coordinate("pp").tolist()
@@ -116,7 +114,7 @@ def test_bytes(case: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("case", list(CASES))
-def test_operations(case: str, tmp_path: Path) -> None:
+def test_operations(case, tmp_path):
     """Six per parameter and token, twelve per layer, token, token of the sequence and width for attention scores."""
     step = CASES[case]
     model, split = step.model, step.parallelism
@@ -144,7 +142,7 @@ def test_operations(case: str, tmp_path: Path) -> None:
     ("name", "billions"),
     {"gpt3-6.7b": 6.7, "gpt3-175b": 175, "llama-7b": 6.7, "llama-65b": 65.2, "mixtral-8x7b": 46.7}.items(),
 )
-def test_published_models_have_their_published_size(name: str, billions: float) -> None:
+def test_published_models_have_their_published_size(name, billions):
     """Without the output head where the model shares it with the embedding, as GPT-3 does."""
     model = PRESETS[name]
     shared = model.vocab * model.hidden if name.startswith("gpt3") else 0

@@ -33,7 +33,7 @@ values = st.one_of(
 )
 
 
-def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+def places(value, path=()):
     """Paths to everything in a document."""
     found = [path] if path else []
     entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
@@ -43,7 +43,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 @st.composite
-def changed_documents(draw: st.DrawFn) -> list[dict[str, Any]]:
+def changed_documents(draw):
     chosen = draw(st.sampled_from([[0, 1], [0, 1, 2], [2], [3]]))
     documents = [copy.deepcopy(SOUND[number]) for number in chosen]
     for _ in range(draw(st.integers(1, 3))):
@@ -64,7 +64,7 @@ def changed_documents(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(documents=changed_documents())
-def test_damaged_traces_are_runs_or_one_line(documents: list[dict[str, Any]]) -> None:
+def test_damaged_traces_are_runs_or_one_line(documents):
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         files = []

@@ -7,7 +7,6 @@ import io
 import json
 import tarfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 from helpers.damage import refusal
@@ -22,7 +21,7 @@ from astra_tacos.workload.importer.import_run import ImportOptions, import_run
 from astra_tacos.workload.repairer.reading import RepairInputs, default_system
 
 
-def write(folder: Path, **documents: dict[str, Any]) -> list[Path]:
+def write(folder, **documents):
     paths = []
     for name, content in documents.items():
         paths.append(folder / f"{name}.json")
@@ -30,16 +29,16 @@ def write(folder: Path, **documents: dict[str, Any]) -> list[Path]:
     return paths
 
 
-def write_steps(folder: Path) -> list[Path]:
+def write_steps(folder):
     return write(folder, **{f"rank{rank}": training_step(rank).document() for rank in range(2)})
 
 
-def nodes_of(folder: Path, rank: int = 0) -> dict[str, Any]:
+def nodes_of(folder, rank=0):
     """Nodes by their names' first words; of several of a name the last one."""
     return {node.name.split("(")[0]: node for node in read_messages(folder / f"workload/w.{rank}.et")[1]}
 
 
-def test_kernels_keep_their_durations_and_order(tmp_path: Path) -> None:
+def test_kernels_keep_their_durations_and_order(tmp_path):
     files = write_steps(tmp_path)
     result = import_run(files, tmp_path / "out")
     nodes = nodes_of(tmp_path / "out")
@@ -61,7 +60,7 @@ def test_kernels_keep_their_durations_and_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("old", [False, True])
-def test_a_host_trace_gives_sizes_that_kinetos_lacks(old: bool, tmp_path: Path) -> None:
+def test_a_host_trace_gives_sizes_that_kinetos_lacks(old, tmp_path):
     documents = {}
     for rank in range(2):
         step = Kineto(rank)
@@ -76,7 +75,7 @@ def test_a_host_trace_gives_sizes_that_kinetos_lacks(old: bool, tmp_path: Path) 
     assert node.duration_micros == 7
 
 
-def test_messages_pair_by_groups_and_order(tmp_path: Path) -> None:
+def test_messages_pair_by_groups_and_order(tmp_path):
     """Ranks of messages count within the group: 1 of the group (0, 2) is rank 2."""
     documents = {}
     for rank in range(3):
@@ -103,7 +102,7 @@ def test_messages_pair_by_groups_and_order(tmp_path: Path) -> None:
     assert [(node["comm_src"], node["comm_size"], node["comm_tag"]) for node in receives] == [(0, 1024, 0), (0, 1024, 1)]
 
 
-def test_a_kernel_that_communicates_unknown_things_stays_compute(tmp_path: Path) -> None:
+def test_a_kernel_that_communicates_unknown_things_stays_compute(tmp_path):
     documents = {}
     for rank in range(2):
         step = Kineto(rank)
@@ -114,7 +113,7 @@ def test_a_kernel_that_communicates_unknown_things_stays_compute(tmp_path: Path)
     assert result.outcome.end_ns == 9_000
 
 
-def test_archives_and_compression_make_no_difference(tmp_path: Path) -> None:
+def test_archives_and_compression_make_no_difference(tmp_path):
     documents = {f"rank{rank}.json": json.dumps(training_step(rank).document()).encode() for rank in range(2)}
     archive = tmp_path / "all.tar.gz"
     with tarfile.open(archive, "w:gz") as tar:
@@ -149,12 +148,12 @@ def test_archives_and_compression_make_no_difference(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_no_set_of_traces_is_refused(documents: dict[str, Any], says: str, tmp_path: Path) -> None:
+def test_what_is_no_set_of_traces_is_refused(documents, says, tmp_path):
     assert says in refusal(import_run, write(tmp_path, **documents), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-def test_a_network_of_another_size_is_refused(tmp_path: Path) -> None:
+def test_a_network_of_another_size_is_refused(tmp_path):
     network = tmp_path / "network.yml"
     network.write_text("topology: [ Ring ]\nnpus_count: [ 4 ]\nbandwidth: [ 50 ]\nlatency: [ 500 ]\n")
     files = write_steps(tmp_path)
@@ -162,7 +161,7 @@ def test_a_network_of_another_size_is_refused(tmp_path: Path) -> None:
         import_run(files, tmp_path / "out", RepairInputs(Path("w"), network=network))
 
 
-def test_errors_name_the_files_that_are_imported(tmp_path: Path) -> None:
+def test_errors_name_the_files_that_are_imported(tmp_path):
     documents = [training_step(rank) for rank in range(2)]
     for step in documents:
         step.world_size = 4
@@ -181,7 +180,7 @@ def test_errors_name_the_files_that_are_imported(tmp_path: Path) -> None:
         import_run(files, tmp_path / "out", RepairInputs(Path("w"), system), ImportOptions(without=("roofline", "system")))
 
 
-def test_what_is_imported_is_not_replaced(tmp_path: Path) -> None:
+def test_what_is_imported_is_not_replaced(tmp_path):
     files = write_steps(tmp_path)
     import_run(files, tmp_path / "out")
     (inside,) = write(tmp_path / "out/workload", rank0=training_step(0).document())
@@ -189,7 +188,7 @@ def test_what_is_imported_is_not_replaced(tmp_path: Path) -> None:
         import_run([inside], tmp_path / "out")
 
 
-def test_damaged_archives_are_refused_in_one_line(tmp_path: Path) -> None:
+def test_damaged_archives_are_refused_in_one_line(tmp_path):
     whole = tmp_path / "whole.tar"
     with tarfile.open(whole, "w") as tar:
         member = tarfile.TarInfo("rank0.json")
@@ -211,7 +210,7 @@ def test_damaged_archives_are_refused_in_one_line(tmp_path: Path) -> None:
         ("FIFOTYPE", "a pipe"),
     ],
 )
-def test_what_is_no_file_in_an_archive_is_named(tmp_path: Path, kind: str, said: str) -> None:
+def test_what_is_no_file_in_an_archive_is_named(tmp_path, kind, said):
     archive = tmp_path / "all.tar"
     with tarfile.open(archive, "w") as tar:
         member = tarfile.TarInfo("kineto_rank1.json")

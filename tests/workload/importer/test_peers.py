@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from helpers.peers import peers
@@ -18,13 +17,13 @@ _DLRM, _ = peers("traces/dlrm_8gpu/*.tar.gz")
 pytestmark = pytest.mark.skipif(not (_HOST and len(_DLRM) == 2), reason=_WHY_NOT or "NOT TESTED on dlrm_8gpu: not there")
 
 
-def collectives(folder: Path, rank: int) -> Counter[str]:
+def collectives(folder, rank):
     nodes = [node for node in read_messages(folder / f"workload/w.{rank}.et")[1] if node.type == NodeType.COMM_COLL]
     kinds = (next(entry.int64_val for entry in node.attr if entry.name == "comm_type") for node in nodes)
     return Counter(CommType(kind).name for kind in kinds)
 
 
-def test_dlrm_on_eight_gpus(tmp_path: Path) -> None:
+def test_dlrm_on_eight_gpus(tmp_path):
     """5 All-to-All and 3 All-Reduce a rank; the profiler's windows are 12.6 to 20.0 ms, as ranks begin at different times."""
     result = import_run(_DLRM, tmp_path / "out")
     assert all(collectives(tmp_path / "out", rank) == {"ALL_TO_ALL": 5, "ALL_REDUCE": 3} for rank in range(8))
@@ -32,21 +31,21 @@ def test_dlrm_on_eight_gpus(tmp_path: Path) -> None:
     assert result.outcome.end_ns == 14_592_994
 
 
-def test_dlrm_without_times(tmp_path: Path) -> None:
+def test_dlrm_without_times(tmp_path):
     host = next(path for path in _DLRM if "pytorch_et" in path.name)
     result = import_run([host], tmp_path / "out")
     assert all(collectives(tmp_path / "out", rank) == {"ALL_TO_ALL": 5, "ALL_REDUCE": 3} for rank in range(8))
     assert result.outcome.finish_ns.tolist() == [178_034] * 8
 
 
-def test_resnet_on_two_gpus(tmp_path: Path) -> None:
+def test_resnet_on_two_gpus(tmp_path):
     """One rank's host trace, which says that there are two."""
     result = import_run(_HOST, tmp_path / "out")
     assert result.outcome.finish_ns.tolist() == [5_736_945] * 2
     assert collectives(tmp_path / "out", 1)["ALL_REDUCE"] > 0
 
 
-def test_no_chain_of_dlrm_takes_longer_than_was_measured() -> None:
+def test_no_chain_of_dlrm_takes_longer_than_was_measured():
     """What has to wait for what is consistent with the measurement: the windows of ranks 1 and 3 are 19,951 and 19,362 us."""
     kineto = next(path for path in _DLRM if "kineto" in path.name)
     summary = summarise_files([kineto])

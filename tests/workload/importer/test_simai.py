@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from helpers.plans import attributes
@@ -27,18 +26,18 @@ ROWS = (
 )
 
 
-def text(*rows: str, tp: int = 2, ep: int = 2, pp: int = 1, gpus: int = 8, kept: str = "0", again: str = "0") -> str:
+def text(*rows, tp=2, ep=2, pp=1, gpus=8, kept="0", again="0"):
     head = HEADER.format(tp=tp, ep=ep, pp=pp, gpus=gpus, kept=kept, again=again)
     return "\n".join((head, str(len(rows)), *rows)) + "\n"
 
 
-def written(folder: Path, content: str) -> Path:
+def written(folder, content):
     path = folder / "workload.txt"
     path.write_text(content)
     return path
 
 
-def test_layers_become_a_run(tmp_path: Path) -> None:
+def test_layers_become_a_run(tmp_path):
     path = written(tmp_path, text(*ROWS))
     assert is_simai_workload(path)
     result = import_run([path], tmp_path / "out")
@@ -56,7 +55,7 @@ def test_layers_become_a_run(tmp_path: Path) -> None:
     ]
 
 
-def test_groups_are_those_of_simai(tmp_path: Path) -> None:
+def test_groups_are_those_of_simai(tmp_path):
     """Neighbours share a tensor; then come experts, then copies of the experts."""
     groups = read_simai_workload(written(tmp_path, text(*ROWS, gpus=16))).groups()
     assert list(groups["tp"].values()) == [[rank, rank + 1] for rank in range(0, 16, 2)]
@@ -65,7 +64,7 @@ def test_groups_are_those_of_simai(tmp_path: Path) -> None:
     assert list(groups["dp_ep"].values()) == [[first, first + 4, first + 8, first + 12] for first in range(4)]
 
 
-def test_layers_are_computed_again_from_a_checkpoint(tmp_path: Path) -> None:
+def test_layers_are_computed_again_from_a_checkpoint(tmp_path):
     rows = [f"layer{number} -1 1000 NONE 0 1000 NONE 0 1000 NONE 0 0" for number in range(4)]
     workload = read_simai_workload(written(tmp_path, text(*rows, kept="1 1", again="1 3")))
     names = [name for name, *_ in workload.work()]
@@ -77,9 +76,7 @@ def test_layers_are_computed_again_from_a_checkpoint(tmp_path: Path) -> None:
     st.lists(st.tuples(*[st.integers(0, 3_000)] * 4, st.integers(0, 5)), min_size=1, max_size=6),
     st.sampled_from(((1, 1), (2, 1), (2, 2), (4, 1), (8, 1), (1, 4))),
 )
-def test_no_computation_is_lost(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[int, ...]], degrees: tuple[int, int]
-) -> None:
+def test_no_computation_is_lost(tmp_path_factory, rows, degrees):
     """The sum of a rank is that of its rows, rounded once for what follows in turn and once for updates of weights."""
     kinds = ("NONE", "ALLREDUCE", "ALLGATHER_EP", "ALLTOALL", "REDUCESCATTER_DP_EP", "ALLREDUCE")
     lines = [f"l -1 {a} {kinds[kind]} 640 {b} {kinds[-kind]} 64 {c} {kinds[kind]} 640 {d}" for a, b, c, d, kind in rows]
@@ -116,13 +113,13 @@ def test_no_computation_is_lost(
         (HEADER.split()[0], "1 lines, expected a header"),
     ],
 )
-def test_what_is_refused(content: str, message: str, tmp_path: Path) -> None:
+def test_what_is_refused(content, message, tmp_path):
     with pytest.raises(ConfigError, match=message) as found:
         import_run([written(tmp_path, content)], tmp_path / "out")
     assert "\n" not in str(found.value) and not (tmp_path / "out").exists()
 
 
-def test_a_text_comes_alone(tmp_path: Path) -> None:
+def test_a_text_comes_alone(tmp_path):
     path = written(tmp_path, text(*ROWS))
     with pytest.raises(ConfigError, match="expected it alone"):
         import_run([path, path], tmp_path / "out")
@@ -130,7 +127,7 @@ def test_a_text_comes_alone(tmp_path: Path) -> None:
         import_run([path], tmp_path / "out", options=ImportOptions(num_ranks=8))
 
 
-def test_ranks_says_what_a_header_does_not(tmp_path: Path) -> None:
+def test_ranks_says_what_a_header_does_not(tmp_path):
     path = written(tmp_path, text(*ROWS, pp=2).replace("all_gpus: 8 ", ""))
     result = import_run([path], tmp_path / "out", options=ImportOptions(num_ranks=16))
     assert len(result.outcome.finish_ns) == 8
@@ -138,7 +135,7 @@ def test_ranks_says_what_a_header_does_not(tmp_path: Path) -> None:
         import_run([path], tmp_path / "none", options=ImportOptions(num_ranks=9))
 
 
-def test_sizes_that_are_rounded_are_told(tmp_path: Path) -> None:
+def test_sizes_that_are_rounded_are_told(tmp_path):
     row = "a -1 1000 ALLGATHER 4097 1000 NONE 0 1000 NONE 0 0"
     result = import_run([written(tmp_path, text(row))], tmp_path / "out")
     assert any("1 All-Gathers" in change.what for change in result.changes)

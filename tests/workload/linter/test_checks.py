@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.lint_runs import Node, RunFiles, coll, comp, drop, every, node, one_step_exchange, recv, run_of, send
+from helpers.lint_runs import RunFiles, coll, comp, drop, every, node, one_step_exchange, recv, run_of, send
 
 from astra_tacos.run.run import RunInputs
 from astra_tacos.run.trace.schema import CommType, NodeType
@@ -23,19 +23,19 @@ ROOFLINE = "{roofline-enabled: 1, peak-perf: 900, local-mem-bw: 1600}"
 MEMORY = {"memory-type": "PER_NPU_MEMORY_EXPANSION", "remote-mem-latency": 100, "remote-mem-bw": 50}
 
 
-def alike(make: Callable[[int], list[Node]], count: int = 2) -> list[list[Node]]:
+def alike(make, count=2):
     """Traces of so many ranks."""
     return [make(rank) for rank in range(count)]
 
 
-def custom(traces: list[list[Node]] | None = None, count: int = 2, **settings: Any) -> RunFiles:
+def custom(traces=None, count=2, **settings):
     """A run in which every rank runs one custom All-Reduce."""
     return RunFiles(
         alike(lambda _: [coll(0)], count), {"collective/c": traces or one_step_exchange(count)}, **{"system": CUSTOM, **settings}
     )
 
 
-def in_group(ranks: list[int], count: int, **settings: Any) -> RunFiles:
+def in_group(ranks, count, **settings):
     """A run in which the ranks of group 1 run a collective in it."""
     return RunFiles(
         alike(lambda rank: [coll(0, group=1)] if rank in ranks else [comp(0)], count), groups={"1": ranks}, **settings
@@ -64,29 +64,29 @@ WARNING = Severity.WARNING
 FINE = "2 * comp 0"
 
 
-def rewrite(name: str, text: str) -> Callable[[Path], object]:
+def rewrite(name, text):
     return lambda folder: (folder / name).write_text(text)
 
 
-def remove(name: str) -> Callable[[Path], object]:
+def remove(name):
     return lambda folder: (folder / name).unlink()
 
 
-def compress(name: str) -> Callable[[Path], object]:
+def compress(name):
     return lambda folder: (folder / name).write_bytes(gzip.compress((folder / name).read_bytes()))
 
 
-def shorten(name: str) -> Callable[[Path], object]:
+def shorten(name):
     return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:-3])
 
 
-def per_node_beside(folder: Path) -> None:
+def per_node_beside(folder):
     (folder / "config").mkdir()
     for name in ("system.json", "per_node.yml"):
         (folder / name).rename(folder / "config" / name)
 
 
-def rename_groups(folder: Path) -> None:
+def rename_groups(folder):
     (folder / "comm_group.json").rename(folder / "nonempty.json")
 
 
@@ -276,7 +276,7 @@ TWO_TRACES = {"collective/a": one_step_exchange(), "collective/b": one_step_exch
 SAME_SIZE = {"collective/a": one_step_exchange(), "collective/b": one_step_exchange(tag=10)}
 
 
-def two_all_reduces(sizes: tuple[int, int]) -> list[list[Node]]:
+def two_all_reduces(sizes):
     return [[coll(1, size=sizes[0], group=1), coll(2, [1], size=sizes[1], group=1)]] * 2
 
 
@@ -563,7 +563,7 @@ C04!1 coll 1; send 2 1 [1] | recv 1 0; coll 2 [1] => : (receive from rank 0)
 """Code, error or warning (?), how many, the run, how the place ends, and what is said there."""
 
 
-def case_of(line: str) -> Case:
+def case_of(line):
     head, run, where, says = re.fullmatch(r"(\S+) (.*)\s+=> (.*?): (.*)", line).groups()  # type: ignore[union-attr]
     code, is_warning, count = head[:3], head[3] == "?", int(head[4:])
     return Case(code, run, says, where, WARNING if is_warning else Severity.ERROR, count=count)
@@ -584,7 +584,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.code}-{case.says[:40]}")
-def test_finding(case: Case, tmp_path: Path) -> None:
+def test_finding(case, tmp_path):
     arguments = run_of(case.run).write(tmp_path)
     if case.edit:
         case.edit(tmp_path)
@@ -604,7 +604,7 @@ def test_finding(case: Case, tmp_path: Path) -> None:
     assert all(finding.remedy and "\n" not in finding.message for finding in report.findings)
 
 
-def test_a_search_that_was_cut_short_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_that_was_cut_short_says_so(tmp_path, monkeypatch):
     """C07."""
     from astra_tacos.workload.linter import run_order
 
@@ -616,7 +616,7 @@ def test_a_search_that_was_cut_short_says_so(tmp_path: Path, monkeypatch: pytest
     assert report.warnings == {"C05": 1, "C07": 2}
 
 
-def test_every_code_is_shown_and_explained() -> None:
+def test_every_code_is_shown_and_explained():
     assert {case.code for case in CASES} | {"C07"} == set(CHECKS)
     for code, check in CHECKS.items():
         assert code[0].isalpha() and code[1:].isdigit() and check.title
@@ -624,7 +624,7 @@ def test_every_code_is_shown_and_explained() -> None:
         assert len(paragraphs) > 2 and paragraphs[-1].startswith("Remedy: "), code
 
 
-def test_a_fine_run_has_no_findings(tmp_path: Path) -> None:
+def test_a_fine_run_has_no_findings(tmp_path):
     traces = {"collective/c": one_step_exchange(), "collective/d": one_step_exchange(size=1 << 16, tag=100)}
     run = RunFiles(
         alike(

@@ -10,7 +10,7 @@ from astra_tacos.workload.repairer.steps import STEPS
 DOCS = Path(__file__).parents[3] / "docs/lint.md"
 
 
-def code_table() -> str:
+def code_table():
     rows = ["| code | severity | finding | steps of `--fix` |", "|---|---|---|---|"]
     for check in CHECKS.values():
         steps = ", ".join(f"`{step.name}`" for step in STEPS if check.code in step.codes)
@@ -18,5 +18,5 @@ def code_table() -> str:
     return "\n".join(rows)
 
 
-def test_table() -> None:
+def test_table():
     assert code_table() in DOCS.read_text(), f"expected in {DOCS}:\n{code_table()}"

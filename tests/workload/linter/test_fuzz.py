@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from helpers.lint_runs import RunFiles
 from helpers.random_runs import broken_runs
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -16,7 +15,7 @@ from astra_tacos.workload.linter.lint import lint
 
 @settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 @given(run=broken_runs(), backend=st.sampled_from((None, "congestion-aware", "congestion-unaware")))
-def test_lint_never_raises(run: RunFiles, backend: str | None) -> None:
+def test_lint_never_raises(run, backend):
     with tempfile.TemporaryDirectory() as folder:
         report = lint(RunInputs(**run.write(Path(folder))), backend=backend)
     assert len(report.findings) == sum(report.errors.values()) + sum(report.warnings.values())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 from helpers.lint_runs import RunFiles, coll, comp, recv, send
 
@@ -14,7 +12,7 @@ from astra_tacos.workload.linter.lint import lint
 from astra_tacos.workload.linter.run_order import Pairs, circles
 
 
-def test_ranks_that_can_be_read_are_checked_although_others_cannot(tmp_path: Path) -> None:
+def test_ranks_that_can_be_read_are_checked_although_others_cannot(tmp_path):
     run = RunFiles("comp 0 | comp 1 [9] | coll 2 group=5 | comp 3; comp 4 [3]", npus=(5,), groups="'7': [0]")
     arguments = run.write(tmp_path)
     (tmp_path / "workload/w.0.et").write_bytes(b"\xff")
@@ -30,14 +28,14 @@ def test_ranks_that_can_be_read_are_checked_although_others_cannot(tmp_path: Pat
     assert {finding.rank for finding in report.findings} == {0, 1, 2, 4}
 
 
-def test_a_tab_separates_in_yaml_as_in_astra_sim(tmp_path: Path) -> None:
+def test_a_tab_separates_in_yaml_as_in_astra_sim(tmp_path):
     files = RunFiles("comp 0 | comp 0", per_node="7: collective/c").write(tmp_path)
     files["network"].write_text(files["network"].read_text().replace(": ", ":\t"))
     (tmp_path / "per_node.yml").write_text("7:\tcollective/c\n")
     assert not {"F01", "F05"} & set(lint(RunInputs(**files)).errors)
 
 
-def test_collectives_meet_by_name_where_nothing_orders_them(tmp_path: Path) -> None:
+def test_collectives_meet_by_name_where_nothing_orders_them(tmp_path):
     """Two All-Reduces without an order, with ids the other way round: each meets the one of its name."""
     first = [coll(1, name="a"), coll(2, name="b"), comp(3, [1])]
     second = [coll(1, name="b"), coll(2, name="a"), comp(3, [2])]
@@ -48,7 +46,7 @@ def test_collectives_meet_by_name_where_nothing_orders_them(tmp_path: Path) -> N
     assert instance[0, 0] == instance[1, 4] != instance[0, 1] == instance[1, 3]
 
 
-def test_an_order_by_way_of_another_rank_is_an_order(tmp_path: Path) -> None:
+def test_an_order_by_way_of_another_rank_is_an_order(tmp_path):
     """Rank 1 runs B only after a message that rank 0 sends when A is done, so that A is done on rank 1 too."""
     groups = {"1": [0, 1], "2": [0, 1]}
     after = [coll(1, group=1), send(2, 1, [1]), coll(3, [2], group=2)]
@@ -58,7 +56,7 @@ def test_an_order_by_way_of_another_rank_is_an_order(tmp_path: Path) -> None:
     assert lint(RunInputs(**run.write(tmp_path / "free"))).warnings == {"C05": 1}
 
 
-def test_a_custom_collective_that_does_not_synchronise_makes_no_circle(tmp_path: Path) -> None:
+def test_a_custom_collective_that_does_not_synchronise_makes_no_circle(tmp_path):
     """Rank 0 only sends: it can go on to the next collective although rank 1 waits to start the first."""
     one_way = "send 0 1 | recv 0 0"
     back = "recv 0 1 tag=5 | send 0 0 tag=5"
@@ -70,8 +68,8 @@ def test_a_custom_collective_that_does_not_synchronise_makes_no_circle(tmp_path:
     assert "C04" not in lint(RunInputs(**run.write(tmp_path))).errors
 
 
-def test_a_circle_needs_the_same_collectives_all_the_way_round() -> None:
-    def pairs(rows: list[tuple[int, int]]) -> Pairs:
+def test_a_circle_needs_the_same_collectives_all_the_way_round():
+    def pairs(rows):
         first, second = np.array(rows).T
         groups = np.array([[1, 2], [2, 3], [3, 1]]).T
         nothing = np.zeros(3, np.bool_)

@@ -17,7 +17,7 @@ Ranks = list[list[list[int]]]
 
 
 @st.composite
-def ranks(draw: st.DrawFn, cycles: bool = False) -> Ranks:
+def ranks(draw, cycles=False):
     sizes = draw(st.lists(st.integers(1, 9), min_size=1, max_size=3))
     return [
         [
@@ -33,7 +33,7 @@ def ranks(draw: st.DrawFn, cycles: bool = False) -> Ranks:
 class Case:
     """Arrays as the kernels take them, and the graph they stand for."""
 
-    def __init__(self, ranks: Ranks) -> None:
+    def __init__(self, ranks):
         self.rank_first = np.cumsum([0, *map(len, ranks)])
         deps = [
             [dep + int(begin) if dep >= 0 else -1 for dep in node]
@@ -55,7 +55,7 @@ class Case:
 
 @settings(deadline=None)
 @given(ranks(cycles=True))
-def test_nodes_behind_cycles_have_no_place(case_ranks: Ranks) -> None:
+def test_nodes_behind_cycles_have_no_place(case_ranks):
     case = Case(case_ranks)
     stuck = {row for part in nx.strongly_connected_components(case.graph) if len(part) > 1 for row in part}
     stuck |= set(nx.nodes_with_selfloops(case.graph))
@@ -74,7 +74,7 @@ def test_nodes_behind_cycles_have_no_place(case_ranks: Ranks) -> None:
 
 @settings(deadline=None)
 @given(ranks(), st.data())
-def test_precedes_is_reachability(case_ranks: Ranks, data: st.DataObject) -> None:
+def test_precedes_is_reachability(case_ranks, data):
     case = Case(case_ranks)
     pairs = [(a, b) for a in range(case.num) for b in range(case.num) if case.rank[a] == case.rank[b]]
     chosen = data.draw(st.lists(st.sampled_from(pairs), min_size=1, max_size=200))
@@ -86,7 +86,7 @@ def test_precedes_is_reachability(case_ranks: Ranks, data: st.DataObject) -> Non
 
 @settings(deadline=None)
 @given(ranks(), st.data())
-def test_unordered_pairs_are_those_without_a_path(case_ranks: Ranks, data: st.DataObject) -> None:
+def test_unordered_pairs_are_those_without_a_path(case_ranks, data):
     case = Case(case_ranks)
     sort = np.array(data.draw(st.lists(st.integers(-1, 3), min_size=case.num, max_size=case.num)), np.int64)
     arguments = kernels.RankOrders(case.rank_first, case.ordered, case.order, case.dep_first, case.dep), sort
@@ -112,7 +112,7 @@ def test_unordered_pairs_are_those_without_a_path(case_ranks: Ranks, data: st.Da
 
 @settings(deadline=None)
 @given(ranks(), st.data())
-def test_reaches_follows_collectives_and_messages(case_ranks: Ranks, data: st.DataObject) -> None:
+def test_reaches_follows_collectives_and_messages(case_ranks, data):
     """Rows of several ranks merged into vertices, sends joined to receives, against reachability in the merged graph."""
     case = Case(case_ranks)
     vertex = np.arange(case.num)

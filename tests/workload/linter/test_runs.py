@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from helpers.runs import stage_inputs
@@ -14,7 +13,7 @@ from astra_tacos.workload.linter.lint import lint
 
 
 @pytest.mark.golden_cases("*")
-def test_recorded_runs_have_no_errors(golden: Path, golden_case: str) -> None:
+def test_recorded_runs_have_no_errors(golden, golden_case):
     folder = golden / golden_case
     expected = json.loads((folder / "expected.json").read_text())
     report = lint(RunInputs.in_folder(folder, "w"), backend=expected["backend"].replace("_", "-"))
@@ -24,7 +23,7 @@ def test_recorded_runs_have_no_errors(golden: Path, golden_case: str) -> None:
     assert report.num_ranks == report.num_npus
 
 
-def test_the_order_of_a_generated_workload_is_left_to_timing(astra_sim_inputs: Path, tmp_path: Path) -> None:
+def test_the_order_of_a_generated_workload_is_left_to_timing(astra_sim_inputs, tmp_path):
     """On a ring of 16 at 100 GB/s ASTRA-sim (aware) stalls on every rank; at 50 GB/s it happens to run through."""
     report = lint(stage_inputs(astra_sim_inputs, tmp_path, "Ring", "FIFO"))
     assert report.backend is CONGESTION_AWARE
@@ -34,7 +33,7 @@ def test_the_order_of_a_generated_workload_is_left_to_timing(astra_sim_inputs: P
     assert any("groups 1 -> 5 -> 2 -> 6 -> 1 can wait for one another" in message for message in circles)
 
 
-def test_inputs_that_ship_with_astra_sim(astra_sim_inputs: Path, tmp_path: Path) -> None:
+def test_inputs_that_ship_with_astra_sim(astra_sim_inputs, tmp_path):
     workload = astra_sim_inputs / "workload/all_reduce_8npus_1MB/all_reduce"
     system, network = astra_sim_inputs / "system", astra_sim_inputs / "network"
     missing = lint(RunInputs(workload, system / "custom_collective.json", network / "Ring_8npus.yml", directory=tmp_path))

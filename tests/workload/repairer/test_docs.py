@@ -11,7 +11,7 @@ from helpers.lint_runs import RunFiles
 DOCS = Path(__file__).parents[3] / "docs/lint.md"
 
 
-def test_the_command_of_the_page_does_what_the_page_says(tmp_path: Path) -> None:
+def test_the_command_of_the_page_does_what_the_page_says(tmp_path):
     """With every file given and with none: DIR has what the page lists, `lint` finds no errors, and the inputs are as before."""
     page = DOCS.read_text(encoding="utf-8")
     run_files = RunFiles("coll 1 group=7; comp 2 [9] | coll 1 group=7; comp 2 [1]", groups={})

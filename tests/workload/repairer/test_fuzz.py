@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from helpers.compute_ledger import unexplained
-from helpers.lint_runs import RunFiles
 from helpers.mutated_runs import mutated_runs, published_run
 from helpers.peers import peers
 from helpers.random_runs import broken_runs
@@ -24,7 +23,7 @@ from astra_tacos.workload.repairer.repair import repair
 _PUBLISHED, _WHY_NOT = peers("traces/t2d_group0")
 
 
-def compute_us(prefix: Path, most: int) -> int:
+def compute_us(prefix, most):
     """Sum of the durations of compute nodes, read by protobuf's parser."""
     nodes = (node for file in trace_files(prefix, most) for node in read_messages(file)[1])
     return sum(node.duration_micros for node in nodes if node.type == NodeType.COMP)
@@ -32,7 +31,7 @@ def compute_us(prefix: Path, most: int) -> int:
 
 @settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 @given(run=broken_runs())
-def test_every_run_is_mended_or_refused(run: RunFiles) -> None:
+def test_every_run_is_mended_or_refused(run):
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         inputs = RepairInputs(**run.write(folder))
@@ -64,26 +63,26 @@ def test_every_run_is_mended_or_refused(run: RunFiles) -> None:
 
 @settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 @given(run=mutated_runs())
-def test_a_few_faults_change_no_computation_silently(run: RunFiles) -> None:
+def test_a_few_faults_change_no_computation_silently(run):
     """Node by node: what a repair does to computation, it says, with rank and node."""
     mended_or_refused(run)
 
 
 @pytest.mark.skipif(not _PUBLISHED, reason=_WHY_NOT)
-def test_faults_in_a_published_run() -> None:
+def test_faults_in_a_published_run():
     folder = _PUBLISHED[0]
     inputs = folder / "inputs"
     sound = published_run(folder / "trace/trace", inputs / "sys.json", inputs / "network.yml", inputs / "comm_group.json")
 
     @settings(deadline=None, max_examples=5, suppress_health_check=list(HealthCheck))
     @given(run=mutated_runs(st.just(sound)))
-    def every_run(run: RunFiles) -> None:
+    def every_run(run):
         mended_or_refused(run)
 
     every_run()
 
 
-def mended_or_refused(run: RunFiles) -> None:
+def mended_or_refused(run):
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         inputs = RepairInputs(**run.write(folder))

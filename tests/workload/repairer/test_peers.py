@@ -6,7 +6,6 @@ The cycles are those of a real ASTRA-sim on the repaired runs.
 from __future__ import annotations
 
 import tarfile
-from pathlib import Path
 
 import pytest
 from helpers.peers import peers
@@ -14,20 +13,20 @@ from helpers.peers import peers
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.workload.linter.finding import Severity
 from astra_tacos.workload.repairer.reading import RepairInputs
-from astra_tacos.workload.repairer.repair import RepairResult, repair
+from astra_tacos.workload.repairer.repair import repair
 
 _FOLDERS, _WHY_NOT = peers("traces/*/")
 pytestmark = pytest.mark.skipif(not _FOLDERS, reason=_WHY_NOT)
 
 
-def folder(name: str) -> Path:
+def folder(name):
     found = [path for path in _FOLDERS if path.name == name]
     if not found:
         pytest.skip(f"NOT TESTED on {name}: {_FOLDERS[0].parent} has no such folder")
     return found[0]
 
 
-def steps_of(result: RepairResult) -> set[str]:
+def steps_of(result):
     return {change.step for change in result.changes}
 
 
@@ -38,7 +37,7 @@ def steps_of(result: RepairResult) -> set[str]:
         ("pytorch_2gpu_2", {"group-names", "collective-order", "system"}),
     ],
 )
-def test_pytorch_on_two_gpus(name: str, steps: set[str], tmp_path: Path) -> None:
+def test_pytorch_on_two_gpus(name, steps, tmp_path):
     """A third party's log of the run without group 0 says the same cycles."""
     path = folder(name)
     files = (path / file for file in ("chakra_trace", "system.json", "network.yml", "comm_group.json", "remote_memory.json"))
@@ -50,7 +49,7 @@ def test_pytorch_on_two_gpus(name: str, steps: set[str], tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("name", "end_ns"), [("TPUv4", 195_394_300), ("DGX_H100", 195_323_264)])
-def test_a_run_that_is_sound_keeps_its_cycles(name: str, end_ns: int, tmp_path: Path) -> None:
+def test_a_run_that_is_sound_keeps_its_cycles(name, end_ns, tmp_path):
     path = folder("tutorial_mlp_32")
     inputs = path / "inputs"
     run = RepairInputs(
@@ -63,7 +62,7 @@ def test_a_run_that_is_sound_keeps_its_cycles(name: str, end_ns: int, tmp_path: 
     assert result.outcome.end_ns == end_ns and steps_of(result) == {"system"}
 
 
-def test_a_single_rank_is_replicated_where_that_is_asked_for(tmp_path: Path) -> None:
+def test_a_single_rank_is_replicated_where_that_is_asked_for(tmp_path):
     with tarfile.open(folder("chakra_feeder") / "feeder_tests_trace.tar.gz") as archive:
         archive.extractall(tmp_path, filter="data")
     inputs = RepairInputs(tmp_path / "tests/data/chakra")

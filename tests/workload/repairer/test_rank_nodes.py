@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import pytest
-from helpers.lint_runs import RunFiles
 from helpers.mutated_runs import mutated_runs
 from helpers.random_runs import broken_runs
 from hypothesis import HealthCheck, given, settings
@@ -23,7 +21,7 @@ from astra_tacos.workload.repairer.reading import RepairInputs
 from astra_tacos.workload.repairer.repair import repair
 
 
-def mended(inputs: RepairInputs, output: Path) -> tuple[Any, ...]:
+def mended(inputs, output):
     """What comes of a repair: its error, or its changes, its end and all nodes."""
     try:
         result = repair(inputs, output)
@@ -35,8 +33,8 @@ def mended(inputs: RepairInputs, output: Path) -> tuple[Any, ...]:
 
 @settings(deadline=None, max_examples=20, suppress_health_check=list(HealthCheck))
 @given(run=st.one_of(broken_runs(), mutated_runs()))
-def test_columns_are_mended_as_messages(run: RunFiles) -> None:
-    def refuse(*_: object) -> RankNodes:
+def test_columns_are_mended_as_messages(run):
+    def refuse(*_):
         raise ConfigError("no columns")
 
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
@@ -47,7 +45,7 @@ def test_columns_are_mended_as_messages(run: RunFiles) -> None:
         assert by_columns == mended(inputs, folder / "messages")
 
 
-def test_few_nodes_become_messages_and_others_keep_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_nodes_become_messages_and_others_keep_their_bytes(tmp_path, monkeypatch):
     nodes = [DraftNode.make(number, "c", NodeType.COMP, num_ops=1, is_cpu_op=False) for number in range(1000)]
     for node in nodes[1:]:
         node.depend((node.id - 1,))

@@ -8,36 +8,35 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from helpers.damage import refusal
-from helpers.lint_runs import Node, RunFiles, coll, drop, every, node, one_step_exchange, run_of
+from helpers.lint_runs import RunFiles, coll, drop, every, node, one_step_exchange, run_of
 
 from astra_tacos.run.run import RunInputs
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.workload.linter.lint import CHECKS, lint
 from astra_tacos.workload.repairer.reading import RepairInputs
-from astra_tacos.workload.repairer.repair import RepairResult, repair
+from astra_tacos.workload.repairer.repair import repair
 from astra_tacos.workload.repairer.steps import STEPS
 
 ROOFLINE = "{roofline-enabled: 1, peak-perf: 900, local-mem-bw: 1600}"
 GROUPS = '[{"pg_name": "7", "ranks": [0, 1], "group_size": 2}, {"pg_name": "0", "ranks": []}]'
 
 
-def defines_groups(id: int, text: str = GROUPS) -> Node:
+def defines_groups(id, text=GROUPS):
     message = node(id, NodeType.METADATA, name="## process_group:init ##")
     message.inputs.values = str([text])
     return message
 
 
-def with_tensor(message: Node, *tensor: int) -> Node:
+def with_tensor(message, *tensor):
     message.inputs.values = str([[*tensor, "cuda:0"]])
     return message
 
 
-def compress(folder: Path) -> None:
+def compress(folder):
     file = folder / "workload/w.1.et"
     file.write_bytes(gzip.compress(file.read_bytes()))
 
@@ -148,14 +147,14 @@ for _line in re.split(r"\n(?! )", SHORT.strip()):
     CASES.append(Case(_step, _run, tuple(_says.split(" / "))))
 
 
-def mend(case: Case, folder: Path, **options: Any) -> RepairResult:
+def mend(case, folder, **options):
     arguments = run_of(case.run).write(folder)
     if case.edit:
         case.edit(folder)
     return repair(RepairInputs(**arguments), folder / "out", num_ranks=case.num_ranks, **options)
 
 
-def lint_again(out: Path) -> dict[str, int]:
+def lint_again(out):
     groups = out / "comm_group.json"
     report = lint(
         RunInputs(
@@ -171,7 +170,7 @@ def lint_again(out: Path) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.step}-{case.says[0][:30]}")
-def test_step(case: Case, tmp_path: Path) -> None:
+def test_step(case, tmp_path):
     result = mend(case, tmp_path)
     made = [change for change in result.changes if change.step == case.step]
     assert len(made) == len(case.says), made
@@ -183,7 +182,7 @@ def test_step(case: Case, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.is_refused_without], ids=lambda case: case.says[0][:30])
-def test_a_step_that_is_switched_off_is_not_taken(case: Case, tmp_path: Path) -> None:
+def test_a_step_that_is_switched_off_is_not_taken(case, tmp_path):
     """The fault then remains: the run is refused, and nothing is written."""
     try:
         result = mend(case, tmp_path, without=[case.step])
@@ -194,7 +193,7 @@ def test_a_step_that_is_switched_off_is_not_taken(case: Case, tmp_path: Path) ->
         assert result.skipped == (case.step,) and all(change.step != case.step for change in result.changes)
 
 
-def test_every_step_is_shown() -> None:
+def test_every_step_is_shown():
     assert {case.step for case in CASES} == {step.name for step in STEPS}
     assert len({step.name for step in STEPS}) == len(STEPS)
     for step in STEPS:
@@ -227,12 +226,12 @@ def test_every_step_is_shown() -> None:
         (every("comp 3 us=0 num_ops=9 tensor_size=9", system="roofline-enabled: 1"), "peak-perf is absent"),
     ],
 )
-def test_what_nothing_tells_is_refused_in_one_line(run: RunFiles | str, says: str, tmp_path: Path) -> None:
+def test_what_nothing_tells_is_refused_in_one_line(run, says, tmp_path):
     assert says in refusal(repair, RepairInputs(**run_of(run).write(tmp_path)), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-def test_an_unknown_step_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_step_is_refused(tmp_path):
     run = RepairInputs(**RunFiles("2 * comp 0").write(tmp_path))
     with pytest.raises(ConfigError, match="'cycle', expected one of compressed-traces, "):
         repair(run, tmp_path / "out", without=["cycle"])
