@@ -237,8 +237,8 @@ def _order(rank: _Rank) -> Iterator[str]:
         gathers = [piece for piece in pieces if piece.is_last]
         for early in (piece for piece in pieces if not piece.is_last):
             for late in gathers:
-                overlaps = late.begin < early.end and early.begin < late.end
-                if overlaps and not rank.above[late.node.id] >> early.node.id & 1:
+                waits = rank.above[late.node.id] >> early.node.id & 1
+                if not waits and late.begin < early.end and early.begin < late.end:
                     yield f"the All-Gather {late.node.id} does not wait for the Reduce-Scatter {early.node.id}"
         yield from _waits(rank, rank.old[old], is_data=True)
         yield from _waits(rank, rank.old[old], is_data=False)
@@ -262,9 +262,8 @@ def _waits(rank: _Rank, node: Any, *, is_data: bool) -> Iterator[str]:
         spare = max((Fraction(len(earlier) * rank.num_ranks, max(size, 1)) for size in sizes), default=Fraction(0))
         for piece in starts:
             for before in earlier:
-                if by_share and before.begin + spare >= piece.end:
-                    continue
-                if not rank.above[piece.node.id] >> before.node.id & 1:
+                waits = rank.above[piece.node.id] >> before.node.id & 1
+                if not waits and not (by_share and before.begin + spare >= piece.end):
                     yield f"node {piece.node.id} (of {node.id}) does not wait for node {before.node.id} (of {dep})"
 
 

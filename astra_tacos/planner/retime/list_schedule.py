@@ -50,9 +50,7 @@ def levels(graph: TaskGraph, duration_of: Durations) -> dict[Vertex, int]:
     after, order = relations(graph)
     found = graph.levels
     for vertex in reversed(order) if not found else ():
-        longest = 0
-        for later in after.get(vertex, ()):
-            longest = max(longest, found[later])
+        longest = max(map(found.__getitem__, after.get(vertex, ())), default=0)
         found[vertex] = longest + (vertex.duration_ns if isinstance(vertex, Task) else duration_of(vertex))
     return found
 
