@@ -15,6 +15,7 @@ shares no code with what makes schedules keep to windows.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -170,8 +171,8 @@ def _find_holders(
     value, npus = np.concatenate((value[first], own)), np.concatenate((dst[first], sums.npu[own])).astype(np.int64)
     order = np.lexsort((npus, value))
     times = np.concatenate((end_ns[first], np.zeros(len(own), np.int64)))[order]
-    begins = np.searchsorted(value[order], np.arange(1, sums.num_values))
-    return list(zip(np.split(npus[order], begins), np.split(times, begins), strict=True))
+    npus, begins = npus[order], np.searchsorted(value[order], np.arange(sums.num_values + 1)).tolist()
+    return [(npus[begin:end], times[begin:end]) for begin, end in pairwise(begins)]
 
 
 def _who_has_all(of_parts: list[_Holders]) -> _Holders:

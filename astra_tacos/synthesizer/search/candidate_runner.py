@@ -302,6 +302,8 @@ class CandidateRunner:
             return False  # whether it is needless follows from all results of the stages before
         if self._is_needless(candidate):
             return True
+        if candidate.trial == 0 and any(other.candidate.series == candidate.series for other in under_way):
+            return False  # whether more chunks are worth making follows from the time of fewer
         used = sum(self._likely_work(other.candidate) for other in under_way)
         is_first = not under_way and self.leaderboard.best is None
         return self._fits(candidate, used) and (time.monotonic() < self.deadline or is_first)

@@ -292,6 +292,7 @@ def _advice(name: str, topology: Topology, collective: Collective, link_model: L
         return 0
 
 
+@lru_cache(maxsize=1 << 6)  # `compare` asks for the same bound for each synthesizer
 def _any_algorithm_ns(topology: Topology, collective: Collective, link_model: LinkModel) -> int:
     """What any algorithm needs, whatever the number of chunks (but for the rounding of their sizes to whole bytes)."""
     timing = timing_of_sizes(topology, collective.class_size_bytes, link_model, may_be_instant=True)
