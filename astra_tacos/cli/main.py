@@ -16,6 +16,8 @@ from astra_tacos.support.errors import AstraTacosError, ReplayError, Verificatio
 from astra_tacos.support.input_file import inputs_noted
 from astra_tacos.support.interrupts import Interrupts, interruptible
 
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # nothing multiplies large matrices, and its threads wait busily
+
 CHECK_FAILED = 1
 BAD_INPUT = 2
 _LONG_NUMBER = re.compile(r"(?<![0-9.])[0-9]{61,}")

@@ -323,7 +323,10 @@ class _Texts:
 
     def entries(self, texts: list[str]) -> NDArray[np.int32]:
         """int32[len(texts)], number of each text, -1 for empty ones."""
-        return np.array([self.entry_of.setdefault(text, len(self.entry_of)) if text else -1 for text in texts], np.int32)
+        for new in filter(None, dict.fromkeys(texts)):
+            self.entry_of.setdefault(new, len(self.entry_of))
+        numbers = {**self.entry_of, "": -1}
+        return np.fromiter(map(numbers.__getitem__, texts), np.int32, len(texts))
 
 
 def record_run(

@@ -39,7 +39,7 @@ MODEL = Transformer(layers=2, hidden=8, ffn=8, heads=2, vocab=8, sequence=8, kv_
 RING = NetworkConfig("ring", (Dimension("Ring", 4, 50.0, 500.0),))
 
 
-def parameters(name):
+def parameters(name: str) -> dict[str, Any]:
     """Type of each parameter, those behind `**` by their own names."""
     found: dict[str, Any] = {}
     for parameter, hint in type_hints(inspect.unwrap(getattr(astra_tacos, name))).items():
@@ -51,7 +51,7 @@ def parameters(name):
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_every_function_refuses_what_is_of_no_type(name):
+def test_every_function_refuses_what_is_of_no_type(name: str) -> None:
     function, strange = getattr(astra_tacos, name), object()
     required = {
         parameter.name: strange
@@ -67,11 +67,11 @@ def test_every_function_refuses_what_is_of_no_type(name):
                 check(parameter, strange, hint)
 
 
-def test_no_field_goes_unchecked_by_accident():
+def test_no_field_goes_unchecked_by_accident() -> None:
     seen: set[Any] = set()
     unchecked: set[tuple[str, str]] = set()
 
-    def visit(hint):
+    def visit(hint: Any) -> None:
         if is_dataclass(hint) and hint not in seen:
             seen.add(hint)
             for field, inner in type_hints(hint).items():
@@ -113,7 +113,7 @@ def test_no_field_goes_unchecked_by_accident():
         (lambda: astra_tacos.load_schedule(Path("\ud800")), r"load_schedule: path is '\ud800', expected a path without"),
     ],
 )
-def test_what_is_wrong_is_named(call, expected):
+def test_what_is_wrong_is_named(call: Any, expected: str) -> None:
     assert expected in refusal(call)
 
 
@@ -128,7 +128,7 @@ def test_what_is_wrong_is_named(call, expected):
     ],
     ids=lambda record: type(record).__name__,
 )
-def test_records_that_users_make_refuse_what_is_of_no_type(record):
+def test_records_that_users_make_refuse_what_is_of_no_type(record: Any) -> None:
     for field in fields(record):
         for strange in (object(), [], "no such word"):
             if strange == [] and field.default == ():
@@ -138,7 +138,7 @@ def test_records_that_users_make_refuse_what_is_of_no_type(record):
             assert "\n" not in str(caught.value)
 
 
-def test_what_fits_passes():
+def test_what_fits_passes() -> None:
     topology = build_topology(NetworkConfig("ring", [Dimension("Ring", 4, 50, np.float64(500))]))
     schedule = synthesize(
         topology, all_reduce(np.int32(4), 1 << 20), seed=np.int64(3), synthesizer="ring", trials=None, reduce_bandwidth_gbps=3
@@ -161,7 +161,7 @@ def test_what_fits_passes():
         (np.array(["a"]), np.ndarray[Any, np.dtype[np.float64]], False),
     ],
 )
-def test_arrays_fit_by_what_is_in_them(array, hint, fits):
+def test_arrays_fit_by_what_is_in_them(array: Any, hint: Any, fits: bool) -> None:
     if fits:
         check("a", array, hint)
     else:
@@ -169,7 +169,7 @@ def test_arrays_fit_by_what_is_in_them(array, hint, fits):
             check("a", array, hint)
 
 
-def test_an_alias_of_an_array_is_looked_through():
+def test_an_alias_of_an_array_is_looked_through() -> None:
     """As `NDArray` is one from NumPy 2.5 on, where Python has the `type` statement."""
     entry = TypeVar("entry", bound=np.generic)
     hint = GenericAlias(type("Alias", (), {"__value__": np.ndarray[Any, np.dtype[entry]]}), (np.int64,))
@@ -180,14 +180,14 @@ def test_an_alias_of_an_array_is_looked_through():
                 check("a", strange, either)
 
 
-def test_functions_can_be_pickled_and_looked_at():
+def test_functions_can_be_pickled_and_looked_at() -> None:
     assert pickle.loads(pickle.dumps(synthesize)) is synthesize
     assert synthesize.__doc__ == inspect.unwrap(synthesize).__doc__
     assert list(inspect.signature(all_reduce).parameters) == ["num_npus", "size_bytes", "chunks_per_npu", "num_owners"]
 
 
-def test_all_positional_values_are_checked():
-    def total(*numbers):
+def test_all_positional_values_are_checked() -> None:
+    def total(*numbers: int) -> int:
         return sum(numbers)
 
     assert checked(total, "total")(1, 2) == 3
