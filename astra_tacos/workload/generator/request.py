@@ -10,10 +10,9 @@ from typing import Any
 from astra_tacos.run.placement_matrix import read_placement
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.workload.generator.cost import Device
-from astra_tacos.workload.generator.layered_model import LayeredModel, read_layer_file
+from astra_tacos.workload.generator.layered_model import LAYERED_MODELS, LayeredModel, read_layer_file
 from astra_tacos.workload.generator.layered_step import LayeredStep
 from astra_tacos.workload.generator.model import PRESETS, Transformer
-from astra_tacos.workload.generator.models import LAYERED_MODELS
 from astra_tacos.workload.generator.parallelism import Parallelism, axis_order
 from astra_tacos.workload.generator.step import Step
 
