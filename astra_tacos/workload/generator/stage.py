@@ -5,7 +5,7 @@ With several training steps, a step updates the parameters of a layer right befo
 
 from __future__ import annotations
 
-from astra_tacos.run.trace.schema import CommType
+from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.workload.generator import cost
 from astra_tacos.workload.generator.columns import Label, Node, Program
 from astra_tacos.workload.generator.gradients import Gradients
@@ -32,12 +32,12 @@ class Layer:
     @property
     def dense_weights(self) -> int:
         """Parameters that every copy of the model has."""
-        return self._attention.weights + (self._experts.router.weights if self._experts else self._mlp.weights)
+        return self._attention.block.weights + (self._experts.router.weights if self._experts else self._mlp.block.weights)
 
     @property
     def expert_weights(self) -> int:
         """Parameters of the experts that the rank holds."""
-        return self._experts.block.weights if self._experts else 0
+        return self._experts.mlps.block.weights if self._experts else 0
 
     def forward(self, micro_batch: int, source: int) -> int:
         """Add the forward pass of a micro-batch after node `source`, and return the id of its last node."""
@@ -62,19 +62,19 @@ class Layer:
         if self._experts:
             at, of_experts, of_router = self._experts.backward(micro_batch, source)
             if dense and expert:
-                expert.add(self._experts.block.tensors, of_experts)
+                expert.add(self._experts.mlps.block.tensors, of_experts)
                 dense.add((self._experts.router.weights,), of_router)
         else:
             at = self._mlp.input_gradient(micro_batch, source)
             at = self._mlp.reduce("backward", micro_batch, at, self._rows)
             of_mlp = self._mlp.weight_gradient(micro_batch)
             if dense:
-                dense.add(self._mlp.tensors, of_mlp)
+                dense.add(self._mlp.block.tensors, of_mlp)
         at = self._attention.input_gradient(micro_batch, at)
         at = self._attention.reduce("backward", micro_batch, at, self._rows)
         of_attention = self._attention.weight_gradient(micro_batch)
         if dense:
-            dense.add(self._attention.tensors, of_attention)
+            dense.add(self._attention.block.tensors, of_attention)
         return at
 
 
@@ -140,7 +140,7 @@ class _Stage:
             at = self.program.compute(label, embed, *self.program.updated("embedding"))
             at = self.head.sum_rows(label, self.step.tokens, at)
         else:
-            at = self.program.receive(*self.message("receive", "forward", number, chunk))
+            at = self.message(NodeType.COMM_RECV, "forward", number, chunk)
         for layer in self.chunks[chunk]:
             at = layer.forward(number, at)
         if self.is_last(chunk):
@@ -149,7 +149,7 @@ class _Stage:
             label = Label("loss_all_reduce_mb", number)
             self.loss[number] = self.program.collective(label, CommType.ALL_REDUCE, GroupKind.TENSOR, size, at)
         else:
-            self.program.send(*self.message("send", "forward", number, chunk), at)
+            self.message(NodeType.COMM_SEND, "forward", number, chunk, at)
 
     def backward(self, number: int, chunk: int, is_last: bool) -> None:
         if self.is_last(chunk):
@@ -159,7 +159,7 @@ class _Stage:
             if is_last:
                 self.single_bucket("head", source)
         else:
-            at = self.program.receive(*self.message("receive", "backward", number, chunk))
+            at = self.message(NodeType.COMM_RECV, "backward", number, chunk)
         for layer in reversed(self.chunks[chunk]):
             at = layer.backward(number, at, self.gradients if is_last else None)
         if self.is_first(chunk):
@@ -170,27 +170,25 @@ class _Stage:
             if is_last:
                 self.single_bucket("embedding", source)
         else:
-            self.program.send(*self.message("send", "backward", number, chunk), at)
+            self.message(NodeType.COMM_SEND, "backward", number, chunk, at)
 
     def single_bucket(self, name: str, source: int) -> None:
         buckets = self.gradients.buckets(name, GroupKind.DATA, self.embedding_weights, 1)
         buckets.add((self.embedding_weights,), source)
 
-    def message(self, what: str, direction: str, number: int, chunk: int) -> tuple[Label, int, int, int]:
-        """Label, distance to the stage at the other end, number and size of a message of a micro-batch.
+    def message(self, kind: NodeType, direction: str, number: int, chunk: int, *data: int) -> int:
+        """Add a send or a receive of a micro-batch, and return its id.
 
-        Behind the last stage comes the first one. The number is that among all messages of the lane: by training step, direction,
-        micro-batch and boundary.
+        Behind the last stage comes the first one. Messages of a lane are numbered by training step, direction, micro-batch and
+        boundary.
         """
         step, num_stages = self.step, self.step.parallelism.pp
-        is_backward = direction == "backward"
-        ahead = -1 if (what == "send") == is_backward else 1
+        is_send, is_backward = kind == NodeType.COMM_SEND, direction == "backward"
+        ahead = -1 if is_send == is_backward else 1
         of_chunk = f"chunk{chunk}_" if step.virtual_stages > 1 else ""  # with one chunk there is nothing to tell apart
+        label = Label(f"{'send' if is_send else 'receive'}_{direction}_{of_chunk}mb", number)
+        hop = (self.stage + ahead) % num_stages - self.stage
         place = chunk * num_stages + self.stage
         turn = (2 * self.number + is_backward) * step.micro_batches + number
-        return (
-            Label(f"{what}_{direction}_{of_chunk}mb", number),
-            (self.stage + ahead) % num_stages - self.stage,
-            turn * (num_stages * step.virtual_stages - 1) + min(place, place + ahead),
-            step.boundary_bytes,
-        )
+        message = turn * (num_stages * step.virtual_stages - 1) + min(place, place + ahead)
+        return self.program.message(kind, label, hop, message, step.boundary_bytes, *data)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.support.grouping import row_places
 from astra_tacos.workload.linter.trace_view import TraceView
 
 _MOST_CANDIDATES = 100_000
@@ -61,17 +62,21 @@ def sound_messages(view: TraceView, num_ranks: int) -> NDArray[np.bool_]:
     return sound
 
 
+def ordered_messages(view: TraceView, num_ranks: int) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.int64]]:
+    """The rows of sound messages in an order, whether each is a send, and its number among the distinct keys.
+
+    Messages ascend by key. Of one key, receives come before sends, and each of these in the order of the trace.
+    """
+    rows = np.flatnonzero(sound_messages(view, num_ranks))
+    key = row_places(*message_keys(view, rows))[1]
+    sends = view.trace.kind[rows] == NodeType.COMM_SEND
+    order = np.lexsort((view.place[rows], sends, key))
+    return rows[order], sends[order], key[order]
+
+
 def match_messages(view: TraceView, num_ranks: int) -> Messages:
     """Match the messages of a workload or of a custom collective on `num_ranks` ranks."""
-    rows = np.flatnonzero(sound_messages(view, num_ranks))
-    keys = message_keys(view, rows)
-    sends = view.trace.kind[rows] == NodeType.COMM_SEND
-    order = np.lexsort((view.place[rows], sends, *keys[::-1]))
-    rows, sends, keys = rows[order], sends[order], tuple(column[order] for column in keys)
-    changes = np.zeros(len(rows), np.bool_)
-    for column in keys:
-        changes[1:] |= column[1:] != column[:-1]
-    key = np.cumsum(changes)
+    rows, sends, key = ordered_messages(view, num_ranks)
     num_keys = key[-1] + 1 if len(key) else 0
     num_sends, num_recvs = (np.bincount(key[kind], minlength=num_keys) for kind in (sends, ~sends))
     begins = np.concatenate(([0], np.cumsum(num_sends + num_recvs)))[:-1]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.support.grouping import count_before, distinct
+from astra_tacos.support.grouping import count_before, distinct, group_by
 from astra_tacos.support.kernels.shared import topological_order
 from astra_tacos.workload.linter import _order_kernels as kernels
 from astra_tacos.workload.linter.collectives import Collectives
@@ -99,7 +99,7 @@ class _Graph:
 
 
 def order_run(
-    view: TraceView, collectives: Collectives, messages: Messages, synchronises: Mapping[int, bool], sent: NDArray[np.int64]
+    view: TraceView, collectives: Collectives, messages: Messages, loose: list[int], sent: NDArray[np.int64]
 ) -> RunOrder:
     """Find the order of nodes in a whole run, its deadlocks, and the pairs of nodes that are unordered.
 
@@ -111,13 +111,12 @@ def order_run(
         The collectives of the workload.
     messages
         The matched messages of the workload.
-    synchronises
-        For each implementation (`Collectives.run`), whether every rank waits for every other one.
+    loose
+        Implementations (`Collectives.run`) in which not every rank waits for every other one.
     sent
         Rows of the sends to take into account.
     """
-    apart = [run for run, together in synchronises.items() if not together]
-    waits = ~np.isin(collectives.run, np.array(apart, np.int64))
+    waits = ~np.isin(collectives.run, np.array(loose, np.int64))
     sure = _graph(view, collectives, collectives.certain & waits, messages, messages.alone)
     deadlocks, never = _deadlocks(view, sure)
     graph = _graph(view, collectives, waits, messages, np.ones(len(messages.send), np.bool_))
@@ -140,13 +139,22 @@ def _graph(
     send_of = np.full(trace.num_nodes, -1, np.int64)
     send_of[messages.recv[sure]] = messages.send[sure]
     merged_rows = kernels.Rows(trace.dep_first, trace.dep, vertex, view.runs, send_of)
-    source, target = kernels.merged_edges(merged_rows)
-    turn = np.argsort(target, kind="stable")
-    first = np.concatenate(([0], np.cumsum(np.bincount(target, minlength=num))))
-    needed = source[turn]
+    return _Graph(merged_rows, *merged_graph(merged_rows, num))
+
+
+def merged_graph(rows: kernels.Rows, num: int) -> tuple[kernels.Graph, NDArray[np.bool_]]:
+    """The graph of `num` vertices into which rows are merged, and bool[num], whether a vertex is in a cycle or behind one."""
+    every = np.arange(len(rows.vertex))
+    row = np.concatenate((np.repeat(every, np.diff(rows.dep_first)), every))
+    need = np.concatenate((rows.dep, rows.send_of))
+    sound = (need >= 0) & rows.usable[row] & rows.usable[need.clip(0)]
+    row, need = row[sound], need[sound]
+    turn = np.argsort(row, kind="stable")  # of each row its dependencies, then the send that it waits for
+    target = rows.vertex[row[turn]]
+    first, needed = group_by(target, rows.vertex[need[turn]], num)
     waits = np.diff(first)
-    order = topological_order(waits, *kernels.transpose(first, needed, num))
-    return _Graph(merged_rows, kernels.Graph(order, first, needed), waits > 0)
+    order = topological_order(waits, *group_by(needed, np.sort(target), num))
+    return kernels.Graph(order, first, needed), waits > 0
 
 
 def _deadlocks(view: TraceView, graph: _Graph) -> tuple[tuple[tuple[int, ...], ...], int]:

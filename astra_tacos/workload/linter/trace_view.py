@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from astra_tacos.run.patterns import TAGS, pattern_name
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import ChunkColumns, Trace, WorkloadColumns, precede
+from astra_tacos.support.grouping import group_by
 from astra_tacos.support.units import format_size
 from astra_tacos.workload.linter.finding import Found, FoundRows, Severity, TraceFiles
 
@@ -85,27 +86,28 @@ class TraceView:
     ) -> FoundRows:
         """A finding at each of these nodes, given as a mask or as rows.
 
-        `describe` is a function from a row to its message, or a format such as `{kind} of {size}` with the names of `_fields`.
+        `describe` is a function from a row to its message, or a format such as `{kind} of {size}`, see `text`.
         """
         rows = np.flatnonzero(where) if where.dtype == np.bool_ else where.astype(np.int64, copy=False)
         if isinstance(describe, str):
-            return FoundRows(rows, lambda row: self.at(row, describe.format_map(self._fields(row)), remedy))
+            return FoundRows(rows, lambda row: self.at(row, self.text(describe, row), remedy))
         return FoundRows(rows, lambda row: self.at(row, describe(row), remedy))
 
-    def _fields(self, row: int) -> dict[str, str]:
-        """The values that a format may name, as texts."""
+    def text(self, pattern: str, row: int) -> str:
+        """A format such as `{kind} of {size}` with the values of a row."""
         trace, sends = self.trace, self.trace.kind[row] == NodeType.COMM_SEND
-        peer = "rank" if self.is_workload else "position"
-        return {
-            "kind": self.kind_name(row),
-            "rank": str(self.rank[row]),
-            "size": format_size(max(trace.size_bytes[row], 0)),
-            "bytes": f"{trace.size_bytes[row]:,}",
-            "us": f"{trace.duration_us[row]:,}",
-            "tag": str(trace.tag[row]),
-            "towards": f"{'sends to' if sends else 'receives from'} {peer} {trace.peer[row]}",
-            "own": f"{'comm_src' if sends else 'comm_dst'} is {self.columns.own[row]}",
-        }
+        peer = f"{'rank' if self.is_workload else 'position'} {trace.peer[row]}"
+        return pattern.format(
+            kind=self.kind_name(row),
+            rank=self.rank[row],
+            size=format_size(max(trace.size_bytes[row], 0)),
+            bytes=f"{trace.size_bytes[row]:,}",
+            us=f"{trace.duration_us[row]:,}",
+            tag=trace.tag[row],
+            peer=peer,
+            towards=f"{'sends to' if sends else 'receives from'} {peer}",
+            own=f"{'comm_src' if sends else 'comm_dst'} is {self.columns.own[row]}",
+        )
 
     def kind_name(self, row: int) -> str:
         """Name of a node's kind, like COMP; for a collective its pattern, like ALL_REDUCE."""
@@ -117,10 +119,9 @@ class TraceView:
     @cached_property
     def children(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The rows that depend on each row (CSR): first entry of each row, and rows."""
-        from astra_tacos.workload.linter import _order_kernels as kernels
-
-        first, after = kernels.transpose(self.trace.dep_first, self.trace.dep, self.trace.num_nodes)
-        return first, after
+        rows = np.repeat(np.arange(self.trace.num_nodes), np.diff(self.trace.dep_first))
+        there = self.trace.dep >= 0
+        return group_by(self.trace.dep[there], rows[there], self.trace.num_nodes)
 
     @cached_property
     def _orders(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import write_json
 from astra_tacos.support.temporaries import scratch_directory
-from astra_tacos.workload.linter.finding import Finding
 from astra_tacos.workload.linter.lint import LintReport, lint
 from astra_tacos.workload.repairer.node import ALL_RANKS, DraftNode
 from astra_tacos.workload.repairer.rank_nodes import RankNodes
@@ -229,7 +228,7 @@ class Draft:
             with scratch_directory() as folder:
                 self.write(folder)
                 report = lint(self.inputs(folder), self.backend)
-                self._report = replace(report, findings=tuple(_within(folder, finding) for finding in report.findings))
+                self._report = report.renamed(lambda text: text.replace(f"{folder}/", ""))
         return self._report
 
     def changed(self) -> None:
@@ -292,13 +291,6 @@ class Draft:
         else:
             system.pop(PER_NODE_KEY, None)
         write_json(folder / SYSTEM, system)
-
-
-def _within(folder: Path, finding: Finding) -> Finding:
-    """A finding whose file and message do not name a temporary folder."""
-    begin = f"{folder}/"
-    file = None if finding.file is None else finding.file.removeprefix(begin)
-    return replace(finding, file=file, message=finding.message.replace(begin, ""), remedy=finding.remedy.replace(begin, ""))
 
 
 OWN_FILES = frozenset({SCRIPT, GROUPS, SYSTEM, NETWORK, MEMORY, PER_NODE, WORKLOAD, COLLECTIVE})

@@ -152,12 +152,9 @@ class RankNodes:
         used = np.zeros(len(columns.node_id) + 1, np.bool_)
         unchanged = np.repeat(self._is_left & ~self.is_changed, np.diff(columns.dep_first))
         used[columns.dep[unchanged]] = True
-        needed = {dep for node in self._chosen(self._none) for dep in node.deps}
-        return [node for node in self._chosen(~used[:-1]) if node.id not in needed and not self._is_used(used, node.id)]
-
-    def _is_used(self, used: _Mask, node_id: int) -> bool:
-        row = self._row(node_id)
-        return row is not None and bool(used[row])
+        needed = {dep for node in self._chosen(self.is_changed) for dep in node.deps}
+        needed |= set(columns.node_id[used[:-1]].tolist())
+        return [node for node in self._chosen(~used[:-1]) if node.id not in needed]
 
     def backward(self) -> list[tuple[int, int]]:
         """Ids of nodes and of those that they depend on, for dependencies on nodes of an id that is not lower."""
@@ -166,7 +163,7 @@ class RankNodes:
         counts = (columns.dep != DANGLING) & (self._is_left & ~self.is_changed)[owner]
         counts &= columns.node_id[np.where(counts, columns.dep, 0)] >= columns.node_id[owner] if len(owner) else counts
         found = [(int(columns.node_id[owner[at]]), int(columns.node_id[columns.dep[at]])) for at in np.flatnonzero(counts)]
-        for node in self._chosen(self._none):
+        for node in self._chosen(self.is_changed):
             found += ((node.id, dep) for dep in node.deps if dep >= node.id)
         find = self.finder()
         return [(node_id, dep) for node_id, dep in found if find(dep) is not None]
@@ -236,9 +233,9 @@ class RankNodes:
         """Sum of the durations of compute nodes."""
         columns = self.columns
         mask = self._is_left & ~self.is_changed & (columns.kind == NodeType.COMP)
-        rest = self._chosen(self._none)
+        rest = self._chosen(self.is_changed)
         durations: list[int] = columns.duration_us[mask].tolist()
-        return sum(durations) + sum(node.compute_us for node in rest)
+        return sum(durations) + sum(node.duration_us for node in rest if node.kind == NodeType.COMP)
 
     def encoded(self) -> Iterator[bytes]:
         """The bytes of the nodes, each with its length before it."""
@@ -286,11 +283,6 @@ class RankNodes:
             if wanted is None or not self.is_changed[row] or wanted(node):
                 chosen.append(node)
         return chosen + [node for node in self._new if wanted is None or wanted(node)]
-
-    @property
-    def _none(self) -> _Mask:
-        """Chooses only what is changed or new."""
-        return np.zeros(len(self.columns.node_id), np.bool_)
 
     def _node(self, row: int) -> DraftNode:
         return _FileNode(self, row)
