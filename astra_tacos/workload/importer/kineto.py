@@ -149,6 +149,11 @@ def read_kineto_trace(document: Document) -> KinetoTrace:
     if not operations:
         raise ConfigError(f"{document.name}: no events of GPUs, expected a Kineto trace with kernels")
     operations.sort(key=lambda each: (each.launch_us, each.begin_us, each.stream))
+    calls = (
+        HostCall(span.begin_us, span.end_us, span.name.endswith(_SYNCHRONISES))
+        for span in runtime
+        if span.name.endswith((*_SYNCHRONISES, _WAITS))
+    )
     info = document.content.get("distributedInfo")
     info = info if isinstance(info, dict) else {}
     return KinetoTrace(
@@ -156,7 +161,7 @@ def read_kineto_trace(document: Document) -> KinetoTrace:
         rank=whole_number(info.get("rank"), MAX_RANKS),
         world_size=whole_number(info.get("world_size"), MAX_RANKS),
         operations=tuple(operations),
-        calls=tuple(sorted(_calls(runtime), key=lambda call: call.end_us)),
+        calls=tuple(sorted(calls, key=lambda call: call.end_us)),
         groups=groups | _listed_groups(info),
         begin_us=begin_us,
     )
@@ -241,7 +246,8 @@ def _communication(
         args = source.args
         if name := sound_text(args.get("Collective name")):
             size = tensor_bytes(args.get("In msg nelems"), args.get("dtype"))
-            found = communication_of(name, size, _group(args, groups), _peer(args, name))
+            peer = whole_number(args.get("Dst Rank" if name.startswith("send") else "Src Rank"), MAX_RANK)
+            found = communication_of(name, size, _group(args, groups), peer)
             if found is not None:
                 return found
     if around is not None:
@@ -268,10 +274,6 @@ def _group(args: dict[str, Any], groups: dict[str, list[int]]) -> str:
     return name or DEFAULT_GROUP
 
 
-def _peer(args: dict[str, Any], name: str) -> int | None:
-    return whole_number(args.get("Dst Rank" if name.startswith("send") else "Src Rank"), MAX_RANK)
-
-
 def _listed_groups(info: dict[str, Any]) -> dict[str, list[int]]:
     configured = info.get("pg_config")
     if not isinstance(configured, list):
@@ -281,13 +283,4 @@ def _listed_groups(info: dict[str, Any]) -> dict[str, list[int]]:
         ranks = rank_list(entry.get("ranks")) if isinstance(entry, dict) else []
         if ranks:
             found[sound_text(str(entry.get("pg_name", "")))] = ranks
-    return found
-
-
-def _calls(runtime: list[_Span]) -> list[HostCall]:
-    found = []
-    for span in runtime:
-        blocks = span.name.endswith(_SYNCHRONISES)
-        if blocks or span.name.endswith(_WAITS):
-            found.append(HostCall(span.begin_us, span.end_us, blocks))
     return found

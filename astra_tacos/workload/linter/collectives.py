@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.run.groups import NO_PLAN, group_ids, is_member, members_of, plan_numbers
+from astra_tacos.run.groups import NO_PLAN, is_member, members_of, plan_numbers
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS
 from astra_tacos.run.trace.reader import read_names
 from astra_tacos.run.trace.schema import NodeType
@@ -87,7 +87,7 @@ def find_collectives(
     implementation
         int32[num_nodes], the custom trace that each node of the workload names, or NATIVE.
     """
-    group = group_ids(view.columns)
+    group = view.group
     runnable = view.rows(NodeType.COMM_COLL) & np.isin(view.columns.comm_type, list(PATTERN_KEYS)) & view.runs
     members = members_of(groups, num_npus, np.unique(group[runnable]))
     rows = np.flatnonzero(runnable)

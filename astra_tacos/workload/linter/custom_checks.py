@@ -58,7 +58,7 @@ def too_many_positions(facts: Facts) -> Findings:
             severity = Severity.WARNING
             if number in facts.custom:
                 view = facts.custom[number]
-                beyond = view.rows(NodeType.COMM_SEND, NodeType.COMM_RECV) & (view.rank < size) & (view.trace.peer >= size)
+                beyond = view.sends_or_receives & (view.rank < size) & (view.trace.peer >= size)
                 if beyond.any():
                     severity = Severity.ERROR
                     message += f": {beyond.sum():,} messages of its ranks go beyond the group"

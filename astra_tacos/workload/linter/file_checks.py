@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from astra_tacos.run.groups import ALL_RANKS, group_ids
+from astra_tacos.run.groups import ALL_RANKS
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.workload.linter.facts import Facts
 from astra_tacos.workload.linter.finding import Findings, Found, Severity, TraceFiles, check
@@ -170,7 +170,7 @@ def groups_ignored(facts: Facts) -> Findings:
     """
     if facts.inputs.groups_ignored:
         view, path = next(iter(facts.views), None), str(facts.inputs.groups_path)
-        used = view is None or bool((view.rows(NodeType.COMM_COLL) & (group_ids(view.columns) != ALL_RANKS)).any())
+        used = view is None or bool((view.rows(NodeType.COMM_COLL) & (view.group != ALL_RANKS)).any())
         severity = Severity.ERROR if used else Severity.WARNING
         message = 'its path holds "empty": ASTRA-sim reads no groups at all'
         yield Found(message, "rename the file or directory", path, severity=severity)

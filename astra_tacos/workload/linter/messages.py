@@ -57,7 +57,7 @@ def sound_messages(view: TraceView, num_ranks: int) -> NDArray[np.bool_]:
     readable = np.zeros(max(num_ranks, trace.num_ranks), np.bool_)
     readable[: trace.num_ranks] = np.diff(trace.rank_first) > 0
     inside = (trace.peer >= 0) & (trace.peer < num_ranks) & (trace.peer != view.rank)
-    message = view.rows(NodeType.COMM_SEND, NodeType.COMM_RECV) & view.runs & inside
+    message = view.sends_or_receives & view.runs & inside
     sound: NDArray[np.bool_] = message & (trace.size_bytes > 0) & (view.tags >= 0) & readable[np.where(inside, trace.peer, 0)]
     return sound
 
@@ -92,7 +92,7 @@ def match_messages(view: TraceView, num_ranks: int) -> Messages:
 
 def _excused(view: TraceView, rows: NDArray[np.int64], num_ranks: int) -> NDArray[np.bool_]:
     """bool[len(rows)], whether the counterpart may be a message that lacks an attribute, which is a finding of its own."""
-    unsound = view.rows(NodeType.COMM_SEND, NodeType.COMM_RECV) & ~sound_messages(view, num_ranks)
+    unsound = view.sends_or_receives & ~sound_messages(view, num_ranks)
     sends = view.trace.kind == NodeType.COMM_SEND
     excused = np.zeros(len(rows), np.bool_)
     for kind in (True, False):

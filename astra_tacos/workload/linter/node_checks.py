@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.run.groups import ALL_RANKS, group_ids
+from astra_tacos.run.groups import ALL_RANKS
 from astra_tacos.run.run import PATTERN_KEYS
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import ABSENT, DANGLING, WORKLOAD_ATTRIBUTES
@@ -24,7 +24,7 @@ _MOST_SKIPPED = 64
 
 
 def _messages(facts: Facts, view: TraceView) -> NDArray[np.bool_]:
-    return view.rows(NodeType.COMM_SEND, NodeType.COMM_RECV) & facts.communicates
+    return view.sends_or_receives & facts.communicates
 
 
 @check("A11", "communication on the CPU")
@@ -70,7 +70,7 @@ def skipped_node(facts: Facts) -> Findings:
         return
     where = view.rows(NodeType.INVALID)
     if system.roofline_enabled:
-        where |= view.rows(NodeType.COMP) & ~view.columns.is_cpu_op & (view.columns.tensor_size == 0)
+        where |= view.computes_on_gpu & (view.columns.tensor_size == 0)
     child_first, _ = view.children
     where &= np.diff(child_first) > 0
     remedy = "make it a COMP node, or let its dependents go past it"
@@ -178,7 +178,7 @@ def no_dimension(facts: Facts) -> Findings:
     view, collectives, count = facts.workload, facts.collectives, len(facts.network.dimensions)
     if not count:
         return
-    rows = collectives.row[(group_ids(view.columns)[collectives.row] == ALL_RANKS) & (collectives.run < 0)]
+    rows = collectives.row[(view.group[collectives.row] == ALL_RANKS) & (collectives.run < 0)]
     given, dims = view.columns.involved_count[rows], view.columns.involved_dims[rows]
     nothing = (given > 0) & (dims & ((1 << min(count, 62)) - 1) == 0)
     short = np.where(given > 0, given, 4) < count
@@ -201,7 +201,7 @@ def no_operations(facts: Facts) -> Findings:
     if not system.roofline_enabled or system.replay_only:
         return
     columns = view.columns
-    where = view.rows(NodeType.COMP) & ~columns.is_cpu_op & (columns.num_ops == 0) & (columns.tensor_size > 0)
+    where = view.computes_on_gpu & (columns.num_ops == 0) & (columns.tensor_size > 0)
     yield view.each(where, "num_ops is 0 under the roofline: it never ends", "leave it out")
 
 
@@ -288,7 +288,7 @@ def _reads(facts: Facts, view: TraceView) -> Iterator[_Read]:
     yield _Read("comm_type", coll, True)
     for name in ("comm_priority", "pg_name", "involved_dim"):
         yield _Read(name, coll, False)
-    compute = view.rows(NodeType.COMP) & ~view.columns.is_cpu_op & facts.system.roofline_enabled
+    compute = view.computes_on_gpu & facts.system.roofline_enabled
     yield _Read("num_ops", compute, True)
     yield _Read("tensor_size", compute | view.rows(NodeType.MEM_LOAD, NodeType.MEM_STORE), True)
 
@@ -379,7 +379,7 @@ def size_zero(facts: Facts) -> Findings:
     Remedy: remove the node, or write its size.
     """
     for view in facts.communicating_views:
-        where = view.rows(NodeType.COMM_SEND, NodeType.COMM_RECV) & (view.trace.size_bytes == 0)
+        where = view.sends_or_receives & (view.trace.size_bytes == 0)
         if view.is_workload:
             gathers = view.rows(NodeType.COMM_COLL) & (view.columns.comm_type == CommType.ALL_GATHER)
             where |= gathers & (view.trace.size_bytes == 0)
@@ -434,7 +434,7 @@ def negative_tag(facts: Facts) -> Findings:
     """
     for view in facts.communicating_views:
         tag = view.trace.tag
-        where = view.rows(NodeType.COMM_SEND, NodeType.COMM_RECV) & (tag != ABSENT) & (tag & 0xFFFF_FFFF > 0x7FFF_FFFF)
+        where = view.sends_or_receives & (tag != ABSENT) & (tag & 0xFFFF_FFFF > 0x7FFF_FFFF)
         yield view.each(where, "comm_tag is {tag}", "use 0 to 499999999")
 
 

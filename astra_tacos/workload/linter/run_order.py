@@ -311,39 +311,33 @@ _Path = tuple[tuple[int, int], ...]
 
 
 def _follow(steps: list[list[tuple[int, int]]], instance_of: Mapping[int, int], number_of: Mapping[int, int]) -> _Path | None:
-    """One pair of rows per step, such that the second collective of a pair is, or comes before, the first of the next pair."""
+    """One pair of rows per step, such that the second collective of a pair is, or comes before, the first of the next pair.
+
+    A step extends one path per collective that it leads to. Of ordered collectives only the first one is extended, as it comes
+    before the most others.
+    """
+
+    def meets(row: int, other: int) -> bool:
+        """Whether the collective of `row` is that of `other`, or of the same group and certainly before it."""
+        if instance_of[row] == instance_of[other]:
+            return True
+        return row in number_of and other in number_of and number_of[row] < number_of[other]
+
     for start in steps[0]:
         paths: list[_Path] = [(start,)]
         for step in steps[1:]:
-            paths = _next_paths(paths, step, instance_of, number_of)
+            at = {instance_of[path[-1][1]]: path for path in paths}
+            numbered = [path for path in paths if path[-1][1] in number_of]
+            first = min(numbered, key=lambda path: number_of[path[-1][1]], default=None)
+            found: dict[int, _Path] = {}
+            for pair in step:
+                path = at.get(instance_of[pair[0]])
+                if path is None and first is not None and meets(first[-1][1], pair[0]):
+                    path = first
+                if path is not None:
+                    found.setdefault(instance_of[pair[1]], (*path, pair))
+            paths = list(found.values())
         for path in paths:
-            if _meets(path[-1][1], start[0], instance_of, number_of):
+            if meets(path[-1][1], start[0]):
                 return path
     return None
-
-
-def _next_paths(
-    paths: list[_Path], step: list[tuple[int, int]], instance_of: Mapping[int, int], number_of: Mapping[int, int]
-) -> list[_Path]:
-    """The paths extended by one step, one path per collective that the step leads to.
-
-    Of ordered collectives only the first one is extended, as it comes before the most others.
-    """
-    at = {instance_of[path[-1][1]]: path for path in paths}
-    numbered = [path for path in paths if path[-1][1] in number_of]
-    first = min(numbered, key=lambda path: number_of[path[-1][1]], default=None)
-    found: dict[int, _Path] = {}
-    for pair in step:
-        path = at.get(instance_of[pair[0]])
-        if path is None and first is not None and _meets(first[-1][1], pair[0], instance_of, number_of):
-            path = first
-        if path is not None:
-            found.setdefault(instance_of[pair[1]], (*path, pair))
-    return list(found.values())
-
-
-def _meets(row: int, other: int, instance_of: Mapping[int, int], number_of: Mapping[int, int]) -> bool:
-    """Whether the collective of `row` is that of `other`, of the same group, or certainly comes before it."""
-    if instance_of[row] == instance_of[other]:
-        return True
-    return row in number_of and other in number_of and number_of[row] < number_of[other]

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.run.groups import group_ids
 from astra_tacos.run.patterns import TAGS, pattern_name
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import ChunkColumns, Trace, WorkloadColumns, precede
@@ -50,6 +51,21 @@ class TraceView:
         wanted = np.zeros(256, np.bool_)
         wanted[list(kinds)] = True
         return wanted[self.trace.kind]
+
+    @property
+    def sends_or_receives(self) -> NDArray[np.bool_]:
+        """bool[num_nodes], whether a node is a message."""
+        return self.rows(NodeType.COMM_SEND, NodeType.COMM_RECV)
+
+    @property
+    def computes_on_gpu(self) -> NDArray[np.bool_]:
+        """bool[num_nodes], whether a node is computation that is not on the CPU."""
+        return self.rows(NodeType.COMP) & ~self.columns.is_cpu_op
+
+    @cached_property
+    def group(self) -> NDArray[np.int64]:
+        """int64[num_nodes], id of each node's group, see `group_ids`."""
+        return group_ids(self.columns)
 
     @cached_property
     def tags(self) -> NDArray[np.int64]:

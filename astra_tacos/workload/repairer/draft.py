@@ -201,26 +201,22 @@ class Draft:
             if node_id not in removed:
                 return (node_id,)
             if node_id not in behind:
-                behind[node_id] = tuple(self._past(node_id, removed))
+                found: dict[int, None] = {}
+                seen, stack = {node_id}, [node_id]
+                while stack:
+                    for dep in removed[stack.pop()].deps:
+                        if dep not in removed:
+                            found[dep] = None
+                        elif dep not in seen:
+                            seen.add(dep)
+                            stack.append(dep)
+                behind[node_id] = tuple(found)
             return behind[node_id]
 
         for node in nodes.depending_on(removed.values()):
             if node.id not in removed:
                 node.replace_deps(past)
         nodes.remove(removed.values())
-
-    @staticmethod
-    def _past(node_id: int, removed: dict[int, DraftNode]) -> list[int]:
-        found: dict[int, None] = {}
-        seen, stack = {node_id}, [node_id]
-        while stack:
-            for dep in removed[stack.pop()].deps:
-                if dep not in removed:
-                    found[dep] = None
-                elif dep not in seen:
-                    seen.add(dep)
-                    stack.append(dep)
-        return list(found)
 
     def report(self) -> LintReport:
         """What `lint` finds in the run as it is when this is first called after `changed`."""

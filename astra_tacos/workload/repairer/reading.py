@@ -90,7 +90,12 @@ def read_draft(inputs: RepairInputs, backend: Backend | str | None, num_ranks: i
     most = read_network(inputs.network).num_npus if inputs.network is not None else MAX_RANKS
     metadata, ranks, compressed = [], [], []
     for rank, path in enumerate(trace_files(inputs.workload, most)):
-        head, nodes = _read_rank(rank, path)
+        try:
+            file = load_file(path)
+            head, nodes = read_metadata(file), RankNodes.of_file(rank, file)
+        except ConfigError:  # no trace, or one with faults that only messages can show
+            head, found = read_messages(path)
+            nodes = RankNodes(rank, map(DraftNode, found))
         metadata.append(head)
         ranks.append(nodes)
         if is_compressed(path):
@@ -100,15 +105,6 @@ def read_draft(inputs: RepairInputs, backend: Backend | str | None, num_ranks: i
     draft.compressed += compressed
     draft.surplus += (rank for rank in rank_files(inputs.workload) if rank >= most)
     return draft
-
-
-def _read_rank(rank: int, path: Path) -> tuple[Any, RankNodes]:
-    try:
-        file = load_file(path)
-        return read_metadata(file), RankNodes.of_file(rank, file)
-    except ConfigError:  # no trace, or one with faults that only messages can show
-        head, nodes = read_messages(path)
-        return head, RankNodes(rank, (DraftNode(message) for message in nodes))
 
 
 def draft_of(

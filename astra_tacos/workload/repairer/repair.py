@@ -92,10 +92,11 @@ def check_repair_output(path: Path, inputs: RepairInputs, traces: Iterable[Path]
         If anything else is there, it is the current directory, or an input is inside.
     """
     check_script_name(inputs.workload.name)
-    own = {*OWN_FILES, REPAIR_FILE, LOG}
-    check_replaceable(
-        path, "repaired or imported run of astra_tacos", lambda names: not names or REPAIR_FILE in names <= own, own_tables(path)
-    )
+
+    def is_own(names: set[str]) -> bool:
+        return not names or REPAIR_FILE in names <= {*OWN_FILES, REPAIR_FILE, LOG}
+
+    check_replaceable(path, "repaired or imported run of astra_tacos", is_own, own_tables(path))
     check_outside(path, (*(traces or (inputs.workload,)), inputs.system, inputs.network, inputs.groups, inputs.remote_memory))
 
 
