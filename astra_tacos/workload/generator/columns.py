@@ -147,8 +147,10 @@ class Program:
         if not least <= size_bytes <= MAX_SIZE_BYTES:
             raise ConfigError(f"{label}: found {size_bytes:,} bytes, expected {least:,} (a byte per rank) to {MAX_SIZE_BYTES:,}")
         size_bytes = max(size_bytes, self.parallelism.num_ranks)
-        more = {"size_bytes": size_bytes, "comm_type": pattern, "group": group}
-        self._latest_communication = self._add(NodeType.COMM_COLL, label, data, self._latest_communication, **more)
+        before = self._latest_communication
+        self._latest_communication = self._add(
+            NodeType.COMM_COLL, label, data, before, size_bytes=size_bytes, comm_type=pattern, group=group
+        )
         return self._latest_communication
 
     def message(self, kind: NodeType, label: Label, hop: int, message: int, size_bytes: int, *data: int) -> int:

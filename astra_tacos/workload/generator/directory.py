@@ -251,7 +251,6 @@ def _maps(one: NDArray[np.int64], other: NDArray[np.int64]) -> bool:
 
 
 def _system(device: Device, num_dimensions: int) -> dict[str, Any]:
-    rates = {"peak-perf": device.peak_tflops, "local-mem-bw": device.memory_gbps}
     return {
         "scheduling-policy": "FIFO",
         "preferred-dataset-splits": 1,
@@ -261,7 +260,8 @@ def _system(device: Device, num_dimensions: int) -> dict[str, Any]:
         "endpoint-delay": 10,
         "local-reduction-delay": 1,
         "roofline-enabled": int(not device.writes_durations),
-        **rates,
+        "peak-perf": device.peak_tflops,
+        "local-mem-bw": device.memory_gbps,
     }
 
 

@@ -35,10 +35,8 @@ class LayeredStep(Training):
     def __post_init__(self) -> None:
         Training.__post_init__(self)
         for name in ("tp", "pp", "ep"):
-            if getattr(self.parallelism, name) > 1:
-                raise ConfigError(
-                    f"{name}: found {getattr(self.parallelism, name)}, expected 1: a list of layers is data-parallel"
-                )
+            if (degree := getattr(self.parallelism, name)) > 1:
+                raise ConfigError(f"{name}: found {degree}, expected 1: a list of layers is data-parallel")
 
     @property
     def samples(self) -> int:

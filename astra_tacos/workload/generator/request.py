@@ -85,18 +85,18 @@ class StepRequest:
         """
         placement = () if self.placement is None else read_placement(self.placement)
         split = Parallelism(self.dp, self.tp, self.pp, self.ep, axis_order(self.order), placement)
-        reduction: dict[str, Any] = {
+        settings: dict[str, Any] = {
             "bucket_bytes": 0 if self.bucket_mb is None else round(self.bucket_mb * _MIB),
             "first_bucket_bytes": 0 if self.bucket_mb is None else round(self.first_bucket_mb * _MIB),
         }
-        reduction |= {name: getattr(self, name) for name in ("micro_batches", "batch", "steps", "buckets", "shards_optimizer")}
+        settings |= {name: getattr(self, name) for name in ("micro_batches", "batch", "steps", "buckets", "shards_optimizer")}
         layered = self._layered()
         if layered is not None:
             if self.sequence_parallel or self.virtual_stages > 1:
                 raise ConfigError("A list of layers is data-parallel: found --sequence-parallel or --virtual-stages.")
-            return LayeredStep(layered, split, **reduction)
-        more: dict[str, Any] = {name: getattr(self, name) for name in ("schedule", "sequence_parallel", "virtual_stages")}
-        return Step(self._transformer(), split, **reduction, **more)
+            return LayeredStep(layered, split, **settings)
+        settings |= {name: getattr(self, name) for name in ("schedule", "sequence_parallel", "virtual_stages")}
+        return Step(self._transformer(), split, **settings)
 
     def device(self) -> Device:
         """The device of every rank."""

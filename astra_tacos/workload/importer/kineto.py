@@ -131,7 +131,7 @@ def read_kineto_trace(document: Document) -> KinetoTrace:
         elif span.category in _RUNTIME:
             runtime.append(span)
         elif span.category in _ON_HOST:
-            if _names_communication(span):
+            if span.name.startswith(_LIBRARIES) or (span.name == "record_param_comms" and "Collective name" in span.args):
                 annotated.append(span)
         else:
             continue
@@ -203,10 +203,6 @@ def _span(event: Any) -> _Span | None:
         return None
     begin_us = float(begin)
     return _Span(str(event.get("cat")), name, begin_us, begin_us + duration, event)
-
-
-def _names_communication(span: _Span) -> bool:
-    return span.name.startswith(_LIBRARIES) or (span.name == "record_param_comms" and "Collective name" in span.args)
 
 
 class _Annotations:

@@ -15,7 +15,7 @@ from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.workload.importer.documents import Document
 from astra_tacos.workload.importer.host_trace import Communication, HostTrace, is_host_trace, read_host_trace
-from astra_tacos.workload.importer.kineto import GpuOperation, HostCall, KinetoTrace, is_kineto_trace, read_kineto_trace
+from astra_tacos.workload.importer.kineto import GpuOperation, KinetoTrace, is_kineto_trace, read_kineto_trace
 from astra_tacos.workload.repairer.draft import Log
 from astra_tacos.workload.repairer.node import DraftNode
 
@@ -225,6 +225,21 @@ class Builder:
         return len(self.nodes) - 1
 
 
+@dataclass(slots=True)
+class Chain:
+    """Computation in turn: `last` are the nodes that the next one waits for. No time is lost, though durations are whole us."""
+
+    builder: Builder
+    on_cpu: bool
+    last: tuple[int, ...] = ()
+    rounding: Rounding = field(default_factory=Rounding)
+
+    def compute(self, name: str, us: float) -> None:
+        """Add some time, where it comes to a whole us."""
+        if whole := self.rounding.take(us):
+            self.last = (self.builder.compute(name, whole, self.last, on_cpu=self.on_cpu),)
+
+
 def _add_device(builder: Builder, device: KinetoTrace, calls: list[Communication | None]) -> None:
     """Add the operations, each with what it communicates, in the order in which the host launched them.
 
@@ -232,7 +247,7 @@ def _add_device(builder: Builder, device: KinetoTrace, calls: list[Communication
     for the computation before it, and computation after a wait for an event for the communication before that: of each stream,
     for the last operation that had ended when the waiting one began. The host waits where it synchronises.
     """
-    timeline = _HostTime(builder, device.begin_us)
+    host, at_us = Chain(builder, on_cpu=True), device.begin_us
     busy: dict[int, Rounding] = {}
     streams: dict[int, list[tuple[GpuOperation, int, bool]]] = {}
     waits = False
@@ -242,11 +257,15 @@ def _add_device(builder: Builder, device: KinetoTrace, calls: list[Communication
             host_call = pending.pop()
             if host_call.blocks_host:
                 ended = (_last_ended(own, host_call.end_us, None) for own in streams.values())
-                timeline.block(host_call, tuple(found for found in ended if found is not None))
+                # The time of the wait is none of the host's own, but for launches by other threads.
+                host.compute("host", max(host_call.begin_us - at_us, 0))
+                host.last = tuple(dict.fromkeys((*host.last, *(found for found in ended if found is not None))))
+                at_us = max(at_us, host_call.end_us)
             waits = waits or not host_call.blocks_host
-        launched = timeline.advance(event.launch_us)
+        host.compute("host", max(event.launch_us - at_us, 0))
+        at_us = max(at_us, event.launch_us)
         own = streams.setdefault(event.stream, [])
-        deps = [*((own[-1][1],) if own else ()), *launched]
+        deps = [*((own[-1][1],) if own else ()), *host.last]
         for stream, others in streams.items():
             if stream != event.stream and (call is not None or waits):
                 found = _last_ended(others, event.begin_us, call is None)
@@ -266,29 +285,6 @@ def _last_ended(own: list[tuple[GpuOperation, int, bool]], until_us: float, comm
         if event.end_us <= until_us and communicates in (None, is_communication):
             return added
     return None
-
-
-@dataclass(slots=True)
-class _HostTime:
-    """The time that the host takes from launch to launch, as a chain of CPU nodes."""
-
-    builder: Builder
-    at_us: float
-    last: tuple[int, ...] = ()
-    rounding: Rounding = field(default_factory=Rounding)
-
-    def advance(self, until_us: float) -> tuple[int, ...]:
-        """Add the host's time until then; returns the nodes that come before it."""
-        us = self.rounding.take(max(until_us - self.at_us, 0))
-        self.at_us = max(self.at_us, until_us)
-        if us:
-            self.last = (self.builder.compute("host", us, self.last, on_cpu=True),)
-        return self.last
-
-    def block(self, call: HostCall, ended: tuple[int, ...]) -> None:
-        """Have the host wait for operations; the time of the wait is none of its own, but for launches by other threads."""
-        self.last = tuple(dict.fromkeys((*self.advance(call.begin_us), *ended)))
-        self.at_us = max(self.at_us, call.end_us)
 
 
 def _described(rank: int, device: KinetoTrace, host: HostTrace | None, log: Log) -> list[Communication | None]:

@@ -9,7 +9,7 @@ The nodes of a rank: computation and collectives of the layers, one after anothe
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.text_files import describe, read_text
 from astra_tacos.support.units import MAX_SIZE_BYTES, NS_PER_US
 from astra_tacos.workload.importer.host_trace import DEFAULT_GROUP, Communication
-from astra_tacos.workload.importer.rank_nodes import Builder, RankNode, Rounding
+from astra_tacos.workload.importer.rank_nodes import Builder, Chain, RankNode, Rounding
 
 POLICY = "HYBRID_TRANSFORMER_FWD_IN_BCKWD"
 _OTHER_POLICIES = frozenset(
@@ -176,46 +176,28 @@ def layer_nodes(workload: SimaiWorkload) -> list[list[RankNode]]:
         )
     ranks: list[list[RankNode]] = []
     for rank in range(workload.num_ranks):
-        chain = _Chain()
+        chain, updates = Chain(Builder(), on_cpu=False), Rounding()
         own = {axis: groups[rank] for axis, groups in of_rank.items()}
         for name, phase, update_ns, is_blocking in steps:
-            chain.compute(name, phase.compute_ns)
+            chain.compute(name, phase.compute_ns / NS_PER_US)
             members = own.get(phase.axis, ())
             if phase.pattern is not None and len(members) > 1:
                 group = DEFAULT_GROUP if len(members) == workload.num_ranks else _group_name(phase.axis, members[0])
                 size = phase.size_bytes
                 if phase.pattern == CommType.ALL_GATHER:  # what a rank contributes, not what it has in the end
                     size = -(-size // len(members))
-                chain.communicate(Communication(name, phase.pattern, size, group), update_ns, is_blocking=is_blocking)
+                done = (chain.builder.communicate(Communication(name, phase.pattern, size, group), 0, chain.last),)
+                if is_blocking:
+                    chain.last = done
+                    chain.compute(f"{name} update", update_ns / NS_PER_US)
+                elif us := updates.take(update_ns / NS_PER_US):
+                    chain.builder.compute(f"{name} update", us, done, on_cpu=False)
         ranks.append(chain.builder.nodes)
     return ranks
 
 
 def _group_name(axis: str, first: int) -> str:
     return f"{axis} {first}"
-
-
-@dataclass(slots=True)
-class _Chain:
-    """The nodes of a rank, each of which waits for the one before it."""
-
-    builder: Builder = field(default_factory=Builder)
-    last: tuple[int, ...] = ()
-    rounding: Rounding = field(default_factory=Rounding)
-    updates: Rounding = field(default_factory=Rounding)
-
-    def compute(self, name: str, ns: int) -> None:
-        us = self.rounding.take(ns / NS_PER_US)
-        if us:
-            self.last = (self.builder.compute(name, us, self.last, on_cpu=False),)
-
-    def communicate(self, call: Communication, update_ns: int, *, is_blocking: bool) -> None:
-        done = (self.builder.communicate(call, 0, self.last),)
-        if is_blocking:
-            self.last = done
-            self.compute(f"{call.name} update", update_ns)
-        elif us := self.updates.take(update_ns / NS_PER_US):
-            self.builder.compute(f"{call.name} update", us, done, on_cpu=False)
 
 
 def is_simai_workload(path: Path) -> bool:

@@ -157,12 +157,12 @@ def plan_clash(facts: Facts) -> Findings:
     Remedy: for each distinct trace, add a group of the same ranks under a new id, and use that id as pg_name.
     """
     view, collectives = facts.workload, facts.collectives
-    prefixes = facts.implementations[0]
+    programs = ["the native algorithm", *facts.implementations[0]]
     for entry in np.flatnonzero(collectives.named != collectives.run).tolist():
         planner = collectives.planner[entry]
         pattern, group = pattern_name(collectives.comm_type[entry]), collectives.group[entry]
         sizes = [collectives.size_bytes[which] for which in (entry, planner)]
-        names = [_program(prefixes, collectives.named[which]) for which in (entry, planner)]
+        names = [programs[collectives.named[which] + 1] for which in (entry, planner)]
         what = f"runs {names[1]}, which node {view.node(collectives.row[planner])} names, not {names[0]}"
         if sizes[0] != sizes[1]:
             what += f": made for {format_size(sizes[1])}, not {format_size(sizes[0])}"
@@ -195,10 +195,6 @@ def plans_shared(facts: Facts) -> Findings:
     for kind, (rank, first, second) in twice_freed(*columns).items():
         message = f"rank {rank} runs {pattern_name(kind)} in groups {first} and {second} by one algorithm, which is freed twice"
         yield Found(f"{message}: ASTRA-sim may abort at its end", "ignore that abort: all cycles are printed before")
-
-
-def _program(prefixes: tuple[str, ...], number: int) -> str:
-    return "the native algorithm" if number == NATIVE else prefixes[number]
 
 
 def _alike(facts: Facts, first: int, second: int) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,14 +120,11 @@ def no_statistics(facts: Facts) -> Findings:
         rows = slice(int(view.trace.rank_first[rank]), int(view.trace.rank_first[rank + 1]))
         row = rows.start + np.flatnonzero(where[rows])[0]
         count = where[rows].sum()
-        what = f"{count:,} {'nodes' if count > 1 else 'node'} of a kind that ASTRA-sim's statistics lack ({_kind(view, row)})"
+        kind = "COMP with is_cpu_op" if view.trace.kind[row] == NodeType.COMP else view.kind_name(row)
+        what = f"{count:,} {'nodes' if count > 1 else 'node'} of a kind that ASTRA-sim's statistics lack ({kind})"
         ends_alone = bool(messages[rows][last[rows]].all())
         end = "ASTRA-sim aborts as the rank ends" if ends_alone else "the rank gets no statistics, or ASTRA-sim aborts at its end"
         yield view.at(row, f"{what}: {end}", "make them GPU nodes", Severity.ERROR if ends_alone else Severity.WARNING)
-
-
-def _kind(view: TraceView, row: int) -> str:
-    return "COMP with is_cpu_op" if view.trace.kind[row] == NodeType.COMP else NodeType(view.trace.kind[row]).name
 
 
 @check("A15", "unsupported pattern")
@@ -264,39 +260,32 @@ def _cycle(view: TraceView, rank: int, what: str) -> Found:
 _BIT = {name: np.uint32(1 << place) for place, name in enumerate(WORKLOAD_ATTRIBUTES)}
 
 
-class _Read(NamedTuple):
-    """An attribute that ASTRA-sim reads of some nodes."""
+def _reads(facts: Facts, view: TraceView) -> Iterator[tuple[str, NDArray[np.bool_], bool]]:
+    """The attributes that `Workload.cc` reads of a workload's nodes, or `CustomAlgorithm.cc` of those of a custom collective.
 
-    name: str
-    nodes: NDArray[np.bool_]
-    required: bool
-
-
-def _reads(facts: Facts, view: TraceView) -> Iterator[_Read]:
-    """The attributes that `Workload.cc` reads of a workload's nodes, or `CustomAlgorithm.cc` of those of a custom collective."""
+    Of each: the name, the nodes, and whether these need it.
+    """
+    if view.is_workload:
+        yield "is_cpu_op", np.ones(view.trace.num_nodes, np.bool_), False
+    if not facts.communicates:
+        return
     coll, send, recv = (view.rows(kind) for kind in (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV))
     message = send | recv
-    yield _Read("comm_dst", send, True)
-    yield _Read("comm_src", recv, True)
-    yield _Read("comm_src", send, False)
-    yield _Read("comm_tag", message, True)
+    yield "comm_dst", send, True
+    yield "comm_src", recv, True
+    yield "comm_src", send, False
+    yield "comm_tag", message, True
     if not view.is_workload:
-        yield _Read("comm_size", message, True)
+        yield "comm_size", message, True
         return
-    yield _Read("comm_size", message | coll, True)
-    yield _Read("comm_dst", recv, False)
-    yield _Read("comm_type", coll, True)
+    yield "comm_size", message | coll, True
+    yield "comm_dst", recv, False
+    yield "comm_type", coll, True
     for name in ("comm_priority", "pg_name", "involved_dim"):
-        yield _Read(name, coll, False)
+        yield name, coll, False
     compute = view.computes_on_gpu & facts.system.roofline_enabled
-    yield _Read("num_ops", compute, True)
-    yield _Read("tensor_size", compute | view.rows(NodeType.MEM_LOAD, NodeType.MEM_STORE), True)
-
-
-def _all_reads(facts: Facts, view: TraceView) -> list[_Read]:
-    everything = _Read("is_cpu_op", np.ones(view.trace.num_nodes, np.bool_), False)
-    reads = list(_reads(facts, view)) if facts.communicates else []
-    return [everything, *reads] if view.is_workload else reads
+    yield "num_ops", compute, True
+    yield "tensor_size", compute | view.rows(NodeType.MEM_LOAD, NodeType.MEM_STORE), True
 
 
 def _column(view: TraceView, name: str, recv: bool) -> NDArray[np.int64]:
@@ -325,7 +314,7 @@ def missing_attribute(facts: Facts) -> Findings:
     comm_src; a compute node under the roofline num_ops and tensor_size; a load or store tensor_size.
     """
     for view in facts.views:
-        for name, nodes, required in _all_reads(facts, view):
+        for name, nodes, required in _reads(facts, view):
             if required:
                 recv = name in ("comm_src", "comm_dst") and bool((nodes & view.rows(NodeType.COMM_RECV)).any())
                 given = (view.columns.wrong_type | view.columns.no_value) & _BIT[name] != 0
@@ -364,7 +353,7 @@ def _bad_values(facts: Facts, *, wrong: bool, what: str, remedy: str) -> Finding
     special = {"pg_name": "write a string_val", "involved_dim": "write a bool_list", "is_cpu_op": "write a bool_val"}
     for view in facts.views:
         bits = view.columns.wrong_type if wrong else view.columns.no_value
-        for name, nodes, _ in _all_reads(facts, view):
+        for name, nodes, _ in _reads(facts, view):
             where = nodes & (bits & _BIT[name] != 0)
             yield view.each(where, f"{name} {what}", special.get(name, remedy) if wrong else remedy)
 

@@ -135,7 +135,7 @@ def _graph(
     vertex = np.arange(trace.num_nodes)
     rows = collectives.row[merged]
     vertex[rows] = trace.num_nodes + collectives.instance[merged]
-    num = trace.num_nodes + collectives.num_instances
+    num = trace.num_nodes + int(collectives.instance.max(initial=-1)) + 1
     send_of = np.full(trace.num_nodes, -1, np.int64)
     send_of[messages.recv[sure]] = messages.send[sure]
     merged_rows = kernels.Rows(trace.dep_first, trace.dep, vertex, view.runs, send_of)
@@ -200,28 +200,20 @@ def _free_pairs(
     followed = len(first) == 0 or (len(distinct(graph.rows.vertex[first])) // 64 + 1) * len(graph.edges.needed) * 2 <= _MOST_STEPS
     first_waits = second_waits = np.zeros(len(first), np.bool_)
     if followed and len(first):
+        # Whether one completes before the other is ready, and (own) before the collective of the other completes.
         own = np.repeat((False, False, True, True), len(first))
-        answers = _reaches(graph, np.concatenate((first, second) * 2), np.concatenate((second, first) * 2), own)
-        forward, backward, second_waits, first_waits = answers.reshape(4, -1)
+        before, after = np.concatenate((first, second) * 2), np.concatenate((second, first) * 2)
+        vertex = graph.rows.vertex[before]
+        turn = np.argsort(vertex, kind="stable")
+        source, source_first = np.unique(vertex[turn], return_index=True)
+        answer = np.empty(len(before), np.bool_)
+        queries = kernels.Queries(source, np.append(source_first, len(before)), after[turn], own[turn])
+        answer[turn] = kernels.reaches(graph.edges, graph.rows, queries)
+        forward, backward, second_waits, first_waits = answer.reshape(4, -1)
         free = ~forward & ~backward
         first, second, first_waits, second_waits = first[free], second[free], first_waits[free], second_waits[free]
     pairs = Pairs(first, second, view.rank[first], group[first], group[second], first_waits, second_waits)
     return pairs, np.flatnonzero(cut), followed
-
-
-def _reaches(
-    graph: _Graph,
-    before: NDArray[np.int64],
-    after: NDArray[np.int64],
-    own: NDArray[np.bool_],
-) -> NDArray[np.bool_]:
-    """bool[len(before)]: `before` completes before `after` is ready, or (`own`) before the collective of `after` completes."""
-    turn = np.argsort(graph.rows.vertex[before], kind="stable")
-    source, source_first = np.unique(graph.rows.vertex[before][turn], return_index=True)
-    answer = np.empty(len(before), np.bool_)
-    queries = kernels.Queries(source, np.append(source_first, len(before)), after[turn], own[turn])
-    answer[turn] = kernels.reaches(graph.edges, graph.rows, queries)
-    return answer
 
 
 _MOST_CIRCLE_PAIRS = 128
@@ -253,7 +245,8 @@ def circles(pairs: Pairs, instance_of: Mapping[int, int], number_of: Mapping[int
     """
     edges: dict[tuple[int, int, int], list[tuple[int, int]]] = defaultdict(list)
     next_to: dict[int, set[tuple[int, int]]] = defaultdict(set)
-    some = _some_of_each_rank(pairs)
+    low, high = np.minimum(pairs.first_group, pairs.second_group), np.maximum(pairs.first_group, pairs.second_group)
+    some = pairs.where(count_before(pairs.rank, low, high) < _MOST_CIRCLE_PAIRS)
     columns = (some.first_group, some.second_group, some.rank, some.first, some.second)
     for a, b, rank, first, second in zip(*(column.tolist() for column in columns), strict=True):
         edges[a, b, rank].append((first, second))
@@ -274,12 +267,6 @@ def circles(pairs: Pairs, instance_of: Mapping[int, int], number_of: Mapping[int
             found.append(Circle(tuple(step[0] for step in way), tuple(step[2] for step in way), met))
         covered |= {step for a, b, rank in way for step in ((a, b, rank), (b, a, rank))}
     return found
-
-
-def _some_of_each_rank(pairs: Pairs) -> Pairs:
-    """The first few pairs of each two groups on each rank."""
-    low, high = np.minimum(pairs.first_group, pairs.second_group), np.maximum(pairs.first_group, pairs.second_group)
-    return pairs.where(count_before(pairs.rank, low, high) < _MOST_CIRCLE_PAIRS)
 
 
 def _way_back(neighbours: Mapping[int, list[tuple[int, int]]], edge: tuple[int, int, int]) -> list[tuple[int, int, int]] | None:

@@ -73,10 +73,6 @@ class TraceView:
         unsigned = self.trace.tag & _UINT32
         return np.where(unsigned > _INT32_MAX, -1, unsigned % TAGS)
 
-    def file(self, row: int) -> str:
-        """Name of the file that has a node."""
-        return self.files.file(self.rank[row])
-
     def node(self, row: int) -> int:
         """Id of a node."""
         return int(self.trace.node_id[row])
@@ -95,7 +91,7 @@ class TraceView:
         severity
             The severity, if not that of the check.
         """
-        return Found(message, remedy, self.file(row), int(self.rank[row]), self.node(row), severity)
+        return Found(message, remedy, self.files.file(self.rank[row]), int(self.rank[row]), self.node(row), severity)
 
     def each(
         self, where: NDArray[np.bool_] | NDArray[np.int64], describe: str | Callable[[int], str], remedy: str = ""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import heapq
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 import numpy as np
@@ -178,23 +180,17 @@ class RankNodes:
             return sorted(self.of_kind(*_COMMUNICATION), key=lambda node: node.id)
         nodes = list(self)
         by_id = {node.id: node for node in nodes}
-        waits: dict[int, int] = {}
-        after: dict[int, list[int]] = {}
-        for node in nodes:
-            needed = {dep for dep in node.deps if dep in by_id}
-            waits[node.id] = len(needed)
-            for dep in needed:
-                after.setdefault(dep, []).append(node.id)
-        ready = [node_id for node_id, count in waits.items() if count == 0]
-        heapq.heapify(ready)
+        sorter = TopologicalSorter({node.id: [dep for dep in node.deps if dep in by_id] for node in nodes})
+        with suppress(CycleError):  # what is outside of cycles has its order nevertheless
+            sorter.prepare()
         order: list[DraftNode] = []
+        ready = sorted(sorter.get_ready())
         while ready:
             node_id = heapq.heappop(ready)
             order.append(by_id[node_id])
-            for other in after.get(node_id, ()):
-                waits[other] -= 1
-                if waits[other] == 0:
-                    heapq.heappush(ready, other)
+            sorter.done(node_id)
+            for other in sorter.get_ready():
+                heapq.heappush(ready, other)
         placed = {node.id for node in order}
         order += sorted((node for node in nodes if node.id not in placed), key=lambda node: node.id)
         return [node for node in order if node.kind in _COMMUNICATION]

@@ -212,7 +212,10 @@ def finish_run(
     errors = [finding for finding in report.findings if finding.severity is Severity.ERROR]
     if errors:
         more = f" ({sum(report.errors.values()):,} errors: {', '.join(sorted(report.errors))})" if len(errors) > 1 else ""
-        raise ConfigError(f"cannot be repaired: {errors[0].code}: {_placed(errors[0])}{more}")
+        first = errors[0]
+        place = Path(first.file).name if first.file else "the run"
+        place += "" if first.node is None else f" node {first.node}"
+        raise ConfigError(f"cannot be repaired: {first.code}: {place}: {first.message}{more}")
     with replaced_directory(output) as folder:
         draft.write(folder)
         try:
@@ -223,12 +226,6 @@ def finish_run(
         result = RepairResult(output, tuple(draft.defaults), notes, tuple(changes), skipped, warnings, outcome, (before, after))
         (folder / REPAIR_FILE).write_text(json.dumps(result.to_json(), indent=1) + "\n", encoding="utf-8")
     return result
-
-
-def _placed(finding: Finding) -> str:
-    """A finding in words, with the name of its file."""
-    place = Path(finding.file).name if finding.file else "the run"
-    return f"{place}{'' if finding.node is None else f' node {finding.node}'}: {finding.message}"
 
 
 def _compute_us(draft: Draft) -> int:

@@ -125,7 +125,7 @@ def mend_roofline(draft: Draft, log: Log) -> None:
     if not draft.system.get("roofline-enabled"):
         return
     rest = [node for nodes in draft.ranks for node in nodes.may_lack_operations() if not node.is_cpu_op]
-    lacking = [node for node in rest if not _states_operations(node)]
+    lacking = [node for node in rest if any((node.number(name) or 0) <= 0 for name in ("num_ops", "tensor_size"))]
     none_states = len(lacking) == len(rest) and not any(nodes.states_operations() for nodes in draft.ranks)
     peak, memory = (float(draft.system.get(key) or 0) for key in ("peak-perf", "local-mem-bw"))
     if none_states and any(node.duration_us for node in lacking):
@@ -151,10 +151,6 @@ def mend_roofline(draft: Draft, log: Log) -> None:
         else:
             gone.append((node, "", "no operations, no bytes or no duration: it takes no time under the roofline"))
     draft.remove(log, gone)
-
-
-def _states_operations(node: DraftNode) -> bool:
-    return (node.number("num_ops") or 0) > 0 and (node.number("tensor_size") or 0) > 0
 
 
 def decompress(draft: Draft, log: Log) -> None:
@@ -303,9 +299,6 @@ def drop_dangling(draft: Draft, log: Log) -> None:
                 node.replace_deps(lambda dep, gone=missing: () if dep in gone else (dep,))
 
 
-_Edge = tuple[int, int]
-
-
 def cut_cycles(draft: Draft, log: Log) -> None:
     """Cut cycles of dependencies, at the dependency that loses least.
 
@@ -332,16 +325,15 @@ def _needed(node: DraftNode, among: Container[int]) -> set[int]:
     return {dep for dep in node.deps if dep in among}
 
 
-def _cheapest(by_id: dict[int, DraftNode], inside: dict[int, set[int]]) -> _Edge:
-    best, best_cost = (-1, -1), (2, 2, 2, 0, 0)
-    for node_id in sorted(inside):
-        data = set(by_id[node_id].message.data_deps)
-        for dep in sorted(inside[node_id]):
-            mutual = node_id in inside[dep]
-            cost = (dep != node_id, dep in data, dep < node_id, not mutual, node_id)
-            if best == (-1, -1) or cost < best_cost:
-                best, best_cost = (node_id, dep), cost
-    return best
+def _cheapest(by_id: dict[int, DraftNode], inside: dict[int, set[int]]) -> tuple[int, int]:
+    """A node and what it depends on: the dependency that loses least."""
+    data = {node_id: set(by_id[node_id].message.data_deps) for node_id in inside}
+
+    def cost(edge: tuple[int, int]) -> tuple[int, ...]:
+        node_id, dep = edge
+        return dep != node_id, dep in data[node_id], dep < node_id, node_id not in inside[dep], node_id
+
+    return min(((node_id, dep) for node_id in sorted(inside) for dep in sorted(inside[node_id])), key=cost)
 
 
 def _components(members: Iterable[int], needed: dict[int, set[int]]) -> list[set[int]]:
