@@ -2,12 +2,10 @@
 
 Models from CSV files: a line per layer with its parameters and its costs, in the order of the forward pass.
 
-Published models:
-
-Layers of common operations: convolutions and products with matrices, with their numbers of operations.
-
 A product of n rows with a matrix of W entries takes 2nW operations forward, as many for the gradient of its input, and as many
 for that of its weights. A convolution is such a product with a row per pixel of its output.
+
+Published models:
 
 DLRM (Naumov et al. 2019, arXiv:1906.00091) in the sizes of MLPerf's training benchmark on the Criteo data.
 

@@ -138,13 +138,17 @@ def read_kineto_trace(document: Document) -> KinetoTrace:
         if span.begin_us < begin_us:
             begin_us = span.begin_us
     launches = {span.correlation: span for span in runtime}
-    annotations = _Annotations(annotated)
+    annotations: dict[tuple[str, str], list[_Span]] = {}
+    for span in sorted(annotated, key=lambda span: span.begin_us):
+        annotations.setdefault(span.thread, []).append(span)
     groups: dict[str, list[int]] = {}
     operations = []
     for span in on_gpu:
         launch = launches.get(span.correlation)
         launch_us = min(launch.begin_us, span.begin_us) if launch else span.begin_us
-        call = _communication(span, launch, annotations, groups)
+        is_known = _is_of_a_library(span.name)
+        around = _around(launch, annotations.get(launch.thread, [])) if is_known and launch else None
+        call = _communication(span, around, groups) if is_known else None
         operations.append(GpuOperation(span.name, span.stream, span.begin_us, span.end_us, launch_us, call))
     if not operations:
         raise ConfigError(f"{document.name}: no events of GPUs, expected a Kineto trace with kernels")
@@ -205,23 +209,15 @@ def _span(event: Any) -> _Span | None:
     return _Span(str(event.get("cat")), name, begin_us, begin_us + duration, event)
 
 
-class _Annotations:
-    """The host's annotations of communication, found by thread and time."""
-
-    def __init__(self, spans: list[_Span]) -> None:
-        self._by_thread: dict[tuple[str, str], list[_Span]] = {}
-        for span in sorted(spans, key=lambda span: span.begin_us):
-            self._by_thread.setdefault(span.thread, []).append(span)
-
-    def around(self, launch: _Span) -> _Span | None:
-        """The innermost annotation in which a call was made."""
-        at, own = launch.begin_us, self._by_thread.get(launch.thread, [])
-        for place in range(bisect.bisect_right(own, at, key=lambda span: span.begin_us) - 1, -1, -1):
-            if at <= own[place].end_us:
-                return own[place]
-            if at - own[place].begin_us > 1e6:  # no call of a library takes a second on the host
-                break
-        return None
+def _around(launch: _Span, annotated: list[_Span]) -> _Span | None:
+    """The innermost of some annotations of the launch's thread, by begin, in which the launch was made."""
+    at = launch.begin_us
+    for place in range(bisect.bisect_right(annotated, at, key=lambda span: span.begin_us) - 1, -1, -1):
+        if at <= annotated[place].end_us:
+            return annotated[place]
+        if at - annotated[place].begin_us > 1e6:  # no call of a library takes a second on the host
+            break
+    return None
 
 
 @functools.lru_cache(1 << 12)
@@ -231,13 +227,8 @@ def _is_of_a_library(name: str) -> bool:
     return any(library in lowered for library in _LIBRARIES)
 
 
-def _communication(
-    span: _Span, launch: _Span | None, annotations: _Annotations, groups: dict[str, list[int]]
-) -> Communication | None:
-    """What a kernel communicates: by its own arguments, by the annotation around its launch, or by its name."""
-    if not _is_of_a_library(span.name):
-        return None
-    around = annotations.around(launch) if launch else None
+def _communication(span: _Span, around: _Span | None, groups: dict[str, list[int]]) -> Communication | None:
+    """What a library's kernel communicates: by its own arguments, by the annotation around its launch, or by its name."""
     for source in filter(None, (span, around)):
         args = source.args
         if name := sound_text(args.get("Collective name")):

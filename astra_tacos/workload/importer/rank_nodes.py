@@ -40,7 +40,7 @@ class RankSource:
     @property
     def groups(self) -> dict[str, list[int]]:
         """Ranks of each group that the traces define."""
-        return {**(self.host.groups if self.host else {}), **(self.device.groups if self.device else {})}
+        return (self.host.groups if self.host else {}) | (self.device.groups if self.device else {})
 
     @property
     def names(self) -> str:
@@ -78,11 +78,10 @@ def find_ranks(documents: Iterable[Document]) -> list[RankSource]:
         missing = next(rank for rank in range(len(ranks) + 1) if rank not in ranks)
         last = (host_of.get(ranks[-1]) or device_of[ranks[-1]]).name
         raise ConfigError(f"{last}: a trace of rank {ranks[-1]}, but there is none of rank {missing}, expected all")
-    if device_of and len(device_of) < len(ranks):
-        lacking = next(rank for rank in ranks if rank not in device_of)
-        raise ConfigError(
-            f"{host_of[lacking].name}: a host trace without a Kineto trace, although other ranks have one: expected all or none"
-        )
+    lacking = [rank for rank in ranks if rank not in device_of]
+    if device_of and lacking:
+        alone = host_of[lacking[0]].name
+        raise ConfigError(f"{alone}: a host trace without a Kineto trace, although other ranks have one: expected all or none")
     return [RankSource(host_of.get(rank), device_of.get(rank)) for rank in ranks]
 
 
