@@ -144,16 +144,14 @@ def _graph(
 
 def merged_graph(rows: kernels.Rows, num: int) -> tuple[kernels.Graph, NDArray[np.bool_]]:
     """The graph of `num` vertices into which rows are merged, and bool[num], whether a vertex is in a cycle or behind one."""
-    every = np.arange(len(rows.vertex))
-    row = np.concatenate((np.repeat(every, np.diff(rows.dep_first)), every))
-    need = np.concatenate((rows.dep, rows.send_of))
-    sound = (need >= 0) & rows.usable[row] & rows.usable[need.clip(0)]
-    row, need = row[sound], need[sound]
-    turn = np.argsort(row, kind="stable")  # of each row its dependencies, then the send that it waits for
-    target = rows.vertex[row[turn]]
-    first, needed = group_by(target, rows.vertex[need[turn]], num)
+    # Of each row its dependencies, then the send whose message it waits for.
+    need = np.insert(rows.dep, rows.dep_first[1:], rows.send_of)
+    row = np.repeat(np.arange(len(rows.vertex)), np.diff(rows.dep_first) + 1)[need >= 0]
+    need = need[need >= 0]
+    sound = rows.usable[row] & rows.usable[need]
+    first, needed = group_by(rows.vertex[row[sound]], rows.vertex[need[sound]], num)
     waits = np.diff(first)
-    order = topological_order(waits, *group_by(needed, np.sort(target), num))
+    order = topological_order(waits, *group_by(needed, np.repeat(np.arange(num), waits), num))
     return kernels.Graph(order, first, needed), waits > 0
 
 
