@@ -118,7 +118,7 @@ _PUBLIC = {
         "LayeredStep": "workload.generator.layered_step",
         "LayeredModel": "workload.generator.layered_model",
         "ModelLayer": "workload.generator.layered_model",
-        "LAYERED_MODELS": "workload.generator.models",
+        "LAYERED_MODELS": "workload.generator.layered_model",
         "read_layer_file": "workload.generator.layered_model",
         "Device": "workload.generator.cost",
     },

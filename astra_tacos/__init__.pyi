@@ -74,10 +74,9 @@ from astra_tacos.verifier.symmetric_oracle import verify_symmetric
 from astra_tacos.verifier.violation import Violation
 from astra_tacos.workload.generator.cost import Device
 from astra_tacos.workload.generator.directory import GeneratedRun, generate
-from astra_tacos.workload.generator.layered_model import LayeredModel, ModelLayer, read_layer_file
+from astra_tacos.workload.generator.layered_model import LAYERED_MODELS, LayeredModel, ModelLayer, read_layer_file
 from astra_tacos.workload.generator.layered_step import LayeredStep
 from astra_tacos.workload.generator.model import Transformer
-from astra_tacos.workload.generator.models import LAYERED_MODELS
 from astra_tacos.workload.generator.parallelism import Parallelism
 from astra_tacos.workload.generator.step import Step
 from astra_tacos.workload.linter.finding import Finding

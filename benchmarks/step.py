@@ -36,9 +36,9 @@ from astra_tacos.run.run import RunInputs
 from astra_tacos.support.units import format_time
 from astra_tacos.workload.generator.cost import Device
 from astra_tacos.workload.generator.directory import generate
+from astra_tacos.workload.generator.layered_model import LAYERED_MODELS
 from astra_tacos.workload.generator.layered_step import LayeredStep
 from astra_tacos.workload.generator.model import Transformer
-from astra_tacos.workload.generator.models import LAYERED_MODELS
 from astra_tacos.workload.generator.parallelism import Parallelism
 from astra_tacos.workload.generator.step import Step
 

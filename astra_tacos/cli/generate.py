@@ -11,8 +11,8 @@ import click
 from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import print_answer, print_json, progress
 from astra_tacos.cli.shared.options import json_option, network_option, output_option
+from astra_tacos.workload.generator.layered_model import LAYERED_MODELS
 from astra_tacos.workload.generator.model import PRESETS
-from astra_tacos.workload.generator.models import LAYERED_MODELS
 from astra_tacos.workload.generator.pipeline import PIPELINE_SCHEDULES
 
 _ABOVE_0 = click.FloatRange(0, min_open=True)

@@ -148,19 +148,22 @@ class Program:
             raise ConfigError(f"{label}: found {size_bytes:,} bytes, expected {least:,} (a byte per rank) to {MAX_SIZE_BYTES:,}")
         size_bytes = max(size_bytes, self.parallelism.num_ranks)
         before = self._latest_communication
-        more = {"size_bytes": size_bytes, "comm_type": pattern, "group": group}
-        self._latest_communication = self._add(NodeType.COMM_COLL, label, data, before, **more)
+        self._latest_communication = self._add(
+            NodeType.COMM_COLL, label, data, before, size_bytes=size_bytes, comm_type=pattern, group=group
+        )
         return self._latest_communication
 
-    def send(self, label: Label, hop: int, message: int, size_bytes: int, *data: int) -> None:
-        """Add a send.
+    def message(self, kind: NodeType, label: Label, hop: int, message: int, size_bytes: int, *data: int) -> int:
+        """Add a send or a receive, and return its id; a receive does not wait for what was added before it.
 
         Parameters
         ----------
+        kind
+            COMM_SEND or COMM_RECV.
         label
             Label of the node.
         hop
-            Number of stages forward to the receiver, negative if backward.
+            Number of stages forward to the other end, negative if backward.
         message
             Number of the message, which sender and receiver share.
         size_bytes
@@ -168,25 +171,11 @@ class Program:
         *data
             Ids of the nodes whose results are sent.
         """
-        before = self._latest_communication
-        more = {"size_bytes": size_bytes, "hop": hop, "message": message}
-        self._latest_communication = self._add(NodeType.COMM_SEND, label, data, before, **more)
-
-    def receive(self, label: Label, hop: int, message: int, size_bytes: int) -> int:
-        """Add a receive, and return its id.
-
-        Parameters
-        ----------
-        label
-            Label of the node.
-        hop
-            Number of stages forward to the sender, negative if backward.
-        message
-            Number of the message, which sender and receiver share.
-        size_bytes
-            Size of the message.
-        """
-        return self._add(NodeType.COMM_RECV, label, (), None, size_bytes=size_bytes, hop=hop, message=message)
+        before = self._latest_communication if kind == NodeType.COMM_SEND else None
+        added = self._add(kind, label, data, before, size_bytes=size_bytes, hop=hop, message=message)
+        if kind == NodeType.COMM_SEND:
+            self._latest_communication = added
+        return added
 
     def _add(self, kind: NodeType, label: Label, data: tuple[int, ...], before: int | None, **more: object) -> int:
         data = tuple(sorted(set(data)))
@@ -274,11 +263,12 @@ def stage_columns(nodes: Sequence[Node], device: Device) -> StageColumns:
     """
     texts = {text: place for place, text in enumerate(dict.fromkeys(node.label.text for node in nodes))}
     values = [_values(node, device) for node in nodes]
+    durations = [device.duration_us(node.cost) if node.cost and device.writes_durations else 0 for node in nodes]
     names = (_ATTRIBUTES[node.kind][: len(own)] for node, own in zip(nodes, values, strict=True))
     table = NodeTable(
         node_id=np.arange(len(nodes)),
         kind=np.array([node.kind for node in nodes], np.uint8),
-        duration_us=np.array([_duration(node.cost, device) for node in nodes], np.int64),
+        duration_us=np.array(durations, np.int64),
         names=tuple(texts),
         name=np.array([texts[node.label.text] for node in nodes], np.uint16),
         name_number=np.array([node.label.number for node in nodes], np.int64),
@@ -299,10 +289,6 @@ def _values(node: Node, device: Device) -> tuple[int, ...]:
     if node.cost is not None:
         return (0,) if device.writes_durations else (0, node.cost.num_ops, node.cost.num_bytes)
     return (0, node.size_bytes, 0, 0, 0) if node.comm_type is None else (0, node.comm_type, node.size_bytes, 0)
-
-
-def _duration(cost: Cost | None, device: Device) -> int:
-    return device.duration_us(cost) if cost is not None and device.writes_durations else 0
 
 
 def _first(lists: Iterable[Sequence[int]]) -> NDArray[np.int64]:

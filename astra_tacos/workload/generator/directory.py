@@ -1,23 +1,29 @@
-"""The directory of a generated run, which has all files of the run except the network."""
+"""The directory of a generated run, which has all files of the run except the network.
+
+A run of many ranks has one trace for all ranks that translations of the network move to one another.
+"""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from astra_tacos.network.network_config import read_network
-from astra_tacos.run.run import RANKS, write_groups
+from astra_tacos.network.network_config import NetworkConfig, read_network
+from astra_tacos.run.compact_run import fixed_dimensions, read_compact, smallest_period, write_ranks
+from astra_tacos.run.lattice import Lattice
+from astra_tacos.run.run import CLASSES, RANKS, write_groups
 from astra_tacos.run.system import COMM_KEYS
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.writer import encode_trace
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import check_replaceable, replaced_directory, write_json
 from astra_tacos.support.units import format_size
-from astra_tacos.workload.generator.classes import write_classes
 from astra_tacos.workload.generator.columns import Node, StageColumns, stage_columns
 from astra_tacos.workload.generator.cost import Device
 from astra_tacos.workload.generator.layered_step import LayeredStep, layered_nodes
@@ -129,23 +135,20 @@ def generate(
     _check_size(step, [step.least_nodes] * split.pp)
     stages = [layered_nodes(step, device)] if isinstance(step, LayeredStep) else [stage_nodes(step, at) for at in range(split.pp)]
     _check_size(step, [len(nodes) for nodes in stages])
-    system, columns = _system(device, num_dimensions), [stage_columns(nodes, device) for nodes in stages]
-    if is_compact:
-        with replaced_directory(path) as directory:
-            write_json(directory / "system.json", system)
-            write_json(directory / "remote_memory.json", {"memory-type": "NO_MEMORY_EXPANSION"})
-            groups = write_classes(step, columns, directory, config)
-            result = _result(step, device, stages, groups) | {"num_groups": _group_counts(step, groups)}
-            write_json(directory / RESULT_FILE, result)
-        return GeneratedRun(path, result)
-    groups = number_groups(split, step.group_kinds)
-    result = _result(step, device, stages, groups)
+    columns = [stage_columns(nodes, device) for nodes in stages]
     with replaced_directory(path) as directory:
-        (directory / "workload").mkdir()
-        _write_traces(step, groups, columns, directory / PREFIX)
-        write_groups(directory, groups.members)
-        write_json(directory / "system.json", system)
+        write_json(directory / "system.json", _system(device, num_dimensions))
         write_json(directory / "remote_memory.json", {"memory-type": "NO_MEMORY_EXPANSION"})
+        if is_compact:
+            groups = _write_classes(step, columns, directory, config)
+        else:
+            groups = number_groups(split, step.group_kinds)
+            (directory / "workload").mkdir()
+            _write_traces(step, groups, columns, [(rank, f"{PREFIX}.{npu}.et") for rank, npu in enumerate(split.npu)], directory)
+            write_groups(directory, groups.members)
+        result = _result(step, device, stages, groups)
+        if is_compact:
+            result["num_groups"] = _group_counts(step, groups)
         write_json(directory / RESULT_FILE, result)
     return GeneratedRun(path, result)
 
@@ -170,18 +173,84 @@ def _check_size(step: Step | LayeredStep, nodes: list[int]) -> None:
             raise ConfigError(f"found {number:,} nodes {what} or more, expected at most {most:,}: {remedy}")
 
 
-def _write_traces(step: Step | LayeredStep, groups: Groups, stages: list[StageColumns], prefix: Path) -> None:
+def _write_traces(
+    step: Step | LayeredStep, groups: Groups, stages: list[StageColumns], files: Iterable[tuple[int, str]], folder: Path
+) -> None:
+    """Write the traces of some ranks, each under its name in a folder."""
+    split = step.parallelism
+    npu, stride, num_lanes = split.npu, split.stride["pp"], split.num_ranks // split.pp
+    stage, lane = split.coordinate("pp"), split.lane()
+    for rank, name in files:
+        columns = stages[stage[rank]]
+        table = columns.of_rank(rank, npu, groups, stride, int(lane[rank]), num_lanes)
+        (folder / name).write_bytes(encode_trace(table, 0, columns.num_nodes))
+
+
+_MOST_CLASSES = 1024
+
+
+def _write_classes(step: Step | LayeredStep, columns: list[StageColumns], folder: Path, network: NetworkConfig) -> Groups:
+    """Write `classes/w.<class>.et` and `ranks.json` beside a system file, and return the groups that are named there.
+
+    A class has all ranks that translations of the network move to one another.
+
+    Raises
+    ------
+    ConfigError
+        If there are too many classes, or a group is no product of coordinates of the network.
+    """
     split = step.parallelism
     npu = split.npu
-    stage, lane, num_lanes = split.coordinate("pp").tolist(), split.lane().tolist(), split.num_ranks // split.pp
-    for rank in range(split.num_ranks):
-        columns = stages[stage[rank]]
-        table = columns.of_rank(rank, npu, groups, split.stride["pp"], lane[rank], num_lanes)
-        Path(f"{prefix}.{npu[rank]}.et").write_bytes(encode_trace(table, 0, columns.num_nodes))
+    own = np.arange(len(npu))
+    rank_of = np.empty(len(npu), np.int64)
+    rank_of[npu] = own
+    stage = split.coordinate("pp")
+    following = own + ((stage + 1) % split.pp - stage) * split.stride["pp"]
+    after = npu[following[rank_of]]
+    partition = [split.first_of_group(kind)[rank_of] for kind in step.group_kinds]
+    size = tuple(dimension.size for dimension in network.dimensions)
+    lattice = Lattice(size, size)
+
+    def keeps(index: int, turn: int) -> bool:
+        stride = int(lattice.columns[0][index])
+        here = own // stride % size[index]
+        moved = own + ((here + turn) % size[index] - here) * stride
+        if (stage[rank_of][moved] != stage[rank_of]).any() or (after[moved] != moved[after]).any():
+            return False
+        return all(_maps(group, group[moved]) for group in partition)
+
+    period = [
+        smallest_period(dimension.size, dimension, lambda turn, index=index: keeps(index, turn))  # type: ignore[misc]
+        for index, dimension in enumerate(network.dimensions)
+    ]
+    (folder / CLASSES).parent.mkdir()
+    while True:
+        lattice = Lattice(size, tuple(period))
+        ranks = lattice.representatives
+        if len(ranks) > _MOST_CLASSES:
+            raise ConfigError(
+                f"{network.source}: {len(ranks):,} classes of ranks, expected at most {_MOST_CLASSES:,}: "
+                "let each axis fill whole dimensions (--order, --placement)"
+            )
+        groups = number_groups(split, step.group_kinds, rank_of[ranks])
+        write_ranks(folder, lattice, groups.members)
+        files = [(rank, f"{CLASSES}.{place}.et") for place, rank in enumerate(rank_of[ranks])]
+        _write_traces(step, groups, columns, files, folder)
+        fixed = fixed_dimensions(read_compact(folder, network, checks=False))
+        if not fixed:
+            return Groups(groups.members, groups.of_rank[:, rank_of[ranks]])
+        for index in fixed:
+            period[index] = size[index]
+
+
+def _maps(one: NDArray[np.int64], other: NDArray[np.int64]) -> bool:
+    """Whether equal entries of one array have equal entries in the other."""
+    image = np.empty(len(one), np.int64)
+    image[one] = other
+    return bool((image[one] == other).all())
 
 
 def _system(device: Device, num_dimensions: int) -> dict[str, Any]:
-    rates = {"peak-perf": device.peak_tflops, "local-mem-bw": device.memory_gbps}
     return {
         "scheduling-policy": "FIFO",
         "preferred-dataset-splits": 1,
@@ -191,7 +260,8 @@ def _system(device: Device, num_dimensions: int) -> dict[str, Any]:
         "endpoint-delay": 10,
         "local-reduction-delay": 1,
         "roofline-enabled": int(not device.writes_durations),
-        **rates,
+        "peak-perf": device.peak_tflops,
+        "local-mem-bw": device.memory_gbps,
     }
 
 

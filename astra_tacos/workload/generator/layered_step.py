@@ -9,7 +9,7 @@ from astra_tacos.support.errors import ConfigError
 from astra_tacos.workload.generator.columns import Label, Node, Program
 from astra_tacos.workload.generator.cost import Cost, Device
 from astra_tacos.workload.generator.gradients import Gradients
-from astra_tacos.workload.generator.layered_model import LayeredModel, ModelLayer
+from astra_tacos.workload.generator.layered_model import LayeredModel
 from astra_tacos.workload.generator.parallelism import GroupKind, Parallelism
 from astra_tacos.workload.generator.step import Training
 
@@ -35,10 +35,8 @@ class LayeredStep(Training):
     def __post_init__(self) -> None:
         Training.__post_init__(self)
         for name in ("tp", "pp", "ep"):
-            if getattr(self.parallelism, name) > 1:
-                raise ConfigError(
-                    f"{name}: found {getattr(self.parallelism, name)}, expected 1: a list of layers is data-parallel"
-                )
+            if (degree := getattr(self.parallelism, name)) > 1:
+                raise ConfigError(f"{name}: found {degree}, expected 1: a list of layers is data-parallel")
 
     @property
     def samples(self) -> int:
@@ -98,17 +96,11 @@ class _Ranks:
                 outputs.append(self.exchange("forward", micro_batch, number, computed))
                 continue
             more = [outputs[self.joined[number]]] if number in self.joined else []
-            ready = self.program_updates(number)
+            ready = self.gradients.updated(f"layer{number}") if layer.tensors else ()
             computed = self.program.compute(self.label("forward", micro_batch, number), self.costs[number][0], *at, *more, *ready)
             outputs.append(computed)
             at = [computed]
         return outputs
-
-    def program_updates(self, number: int) -> tuple[int, ...]:
-        return self.gradients.updated(self.owner(number)) if self.layers[number].tensors else ()
-
-    def owner(self, number: int) -> str:
-        return f"layer{number}"
 
     def backward(self, micro_batch: int, outputs: list[int]) -> None:
         is_last = micro_batch == self.step.micro_batches - 1
@@ -125,21 +117,16 @@ class _Ranks:
             if number in self.joined:
                 waiting[self.joined[number]] = self.exchange("backward", micro_batch, self.joined[number], at)
             if layer.tensors:
-                price = of_weights if number != first else self.of_first(layer, of_input, of_weights)
+                # Nobody needs the gradient of the first layer's input; where durations are given they count whole.
+                price = of_input + of_weights if number == first and layer.forward_us is not None else of_weights
                 total, label = (self.label("weight_gradient", each, number) for each in (0, micro_batch))
                 source = self.program.accumulate(total, label, price, given, outputs[number])
                 if is_last:
-                    self.reduce(number, layer, source)
+                    buckets = self.gradients.buckets(f"layer{number}", GroupKind.DATA, layer.parameters)
+                    buckets.add(layer.tensors, source)
         for number, source in waiting.items():
             label = self.label("weight_gradient", micro_batch, number)
             self.stored[number] = self.program.compute(label, self.costs[number][2], source)
-
-    def of_first(self, layer: ModelLayer, of_input: Cost, of_weights: Cost) -> Cost:
-        """Nobody needs the gradient of the first layer's input; where durations are given they count whole."""
-        return of_input + of_weights if layer.forward_us is not None else of_weights
-
-    def reduce(self, number: int, layer: ModelLayer, source: int) -> None:
-        self.gradients.buckets(self.owner(number), GroupKind.DATA, layer.parameters).add(layer.tensors, source)
 
     def exchange(self, direction: str, micro_batch: int, number: int, source: int) -> int:
         size = self.layers[number].exchanged_values * self.step.batch * self.step.model.dtype_bytes

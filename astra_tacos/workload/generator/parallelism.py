@@ -20,7 +20,6 @@ from astra_tacos.support.errors import ConfigError
 
 MAX_RANKS = 1 << 20
 AXES = ("tp", "ep", "dp", "pp")
-DEFAULT_ORDER = AXES
 
 
 class GroupKind(IntEnum):
@@ -67,7 +66,7 @@ class Parallelism:
     tp: int = 1
     pp: int = 1
     ep: int = 1
-    order: tuple[str, ...] = DEFAULT_ORDER
+    order: tuple[str, ...] = AXES
     placement: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     def __post_init__(self) -> None:
@@ -181,15 +180,21 @@ class Groups:
     of_rank: NDArray[np.int64]
 
 
-def number_groups(parallelism: Parallelism, used: set[GroupKind]) -> Groups:
-    """Number the groups of the used kinds; groups of the same ranks get one id."""
+def number_groups(parallelism: Parallelism, used: set[GroupKind], ranks: NDArray[np.int64] | None = None) -> Groups:
+    """Number the groups of the used kinds; groups of the same ranks get one id.
+
+    With `ranks` only the groups of these ranks are numbered, in the order in which the ranks come.
+    """
     members: dict[int, list[int]] = {}
     ids: dict[tuple[int, ...], int] = {}
     of_rank = np.zeros((len(GroupKind), parallelism.num_ranks), np.int64)
     npu = parallelism.npu
     for kind in sorted(used):
-        for ranks in parallelism.groups_of(kind):
-            group = ids.setdefault(tuple(ranks), len(ids) + 1)
-            members[group] = sorted(npu[ranks].tolist())
-            of_rank[kind, ranks] = group
+        first = parallelism.first_of_group(kind)
+        for one in dict.fromkeys((first if ranks is None else first[ranks]).tolist()):
+            inside = first == one
+            places = sorted(npu[inside].tolist())
+            number = ids.setdefault(tuple(places), len(ids) + 1)
+            members[number] = places
+            of_rank[kind, inside] = number
     return Groups(members, of_rank)

@@ -10,10 +10,9 @@ from typing import Any
 from astra_tacos.run.placement_matrix import read_placement
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.workload.generator.cost import Device
-from astra_tacos.workload.generator.layered_model import LayeredModel, read_layer_file
+from astra_tacos.workload.generator.layered_model import LAYERED_MODELS, LayeredModel, read_layer_file
 from astra_tacos.workload.generator.layered_step import LayeredStep
 from astra_tacos.workload.generator.model import PRESETS, Transformer
-from astra_tacos.workload.generator.models import LAYERED_MODELS
 from astra_tacos.workload.generator.parallelism import Parallelism, axis_order
 from astra_tacos.workload.generator.step import Step
 
@@ -86,18 +85,18 @@ class StepRequest:
         """
         placement = () if self.placement is None else read_placement(self.placement)
         split = Parallelism(self.dp, self.tp, self.pp, self.ep, axis_order(self.order), placement)
-        reduction: dict[str, Any] = {
+        settings: dict[str, Any] = {
             "bucket_bytes": 0 if self.bucket_mb is None else round(self.bucket_mb * _MIB),
             "first_bucket_bytes": 0 if self.bucket_mb is None else round(self.first_bucket_mb * _MIB),
         }
-        reduction |= {name: getattr(self, name) for name in ("micro_batches", "batch", "steps", "buckets", "shards_optimizer")}
+        settings |= {name: getattr(self, name) for name in ("micro_batches", "batch", "steps", "buckets", "shards_optimizer")}
         layered = self._layered()
         if layered is not None:
             if self.sequence_parallel or self.virtual_stages > 1:
                 raise ConfigError("A list of layers is data-parallel: found --sequence-parallel or --virtual-stages.")
-            return LayeredStep(layered, split, **reduction)
-        more: dict[str, Any] = {name: getattr(self, name) for name in ("schedule", "sequence_parallel", "virtual_stages")}
-        return Step(self._transformer(), split, **reduction, **more)
+            return LayeredStep(layered, split, **settings)
+        settings |= {name: getattr(self, name) for name in ("schedule", "sequence_parallel", "virtual_stages")}
+        return Step(self._transformer(), split, **settings)
 
     def device(self) -> Device:
         """The device of every rank."""

@@ -30,21 +30,11 @@ class ShardedBlock:
     """
 
     def __init__(self, step: Step, program: Program, name: str, layer: int | None, block: Block, rows: int) -> None:
-        self._step, self._program, self._name, self._layer, self._block = step, program, name, layer, block
+        self._step, self._program, self._name, self._layer, self.block = step, program, name, layer, block
         self._rows = rows
         self._owner = name if layer is None else f"layer{layer}" + ("_expert" if name == "experts" else "")
         self._forward: dict[int, tuple[int, int]] = {}
         self._backward: dict[int, tuple[int, int]] = {}
-
-    @property
-    def weights(self) -> int:
-        """Parameters that a rank holds."""
-        return self._block.weights
-
-    @property
-    def tensors(self) -> tuple[int, ...]:
-        """Numbers of parameters of its tensors, in order of registration."""
-        return self._block.tensors
 
     def label(self, what: str, micro_batch: int) -> Label:
         """Name of a node."""
@@ -56,7 +46,7 @@ class ShardedBlock:
         """Add the forward pass, and return the id of the node with the output, which is not reduced yet."""
         whole = self._gather("forward", micro_batch, source)
         ready = self._program.updated(self._owner)
-        computed = self._program.compute(self.label("forward", micro_batch), self._block.forward, whole, *ready)
+        computed = self._program.compute(self.label("forward", micro_batch), self.block.forward, whole, *ready)
         self._forward[micro_batch] = source, computed
         return computed
 
@@ -69,7 +59,7 @@ class ShardedBlock:
         whole = self._gather("backward", micro_batch, source) if gathers else source
         again = self._gather("input", micro_batch, given)
         label = self.label("input_gradient", micro_batch)
-        computed = self._program.compute(label, self._block.input_gradient, whole, activations)
+        computed = self._program.compute(label, self.block.input_gradient, whole, activations)
         self._backward[micro_batch] = again, computed
         return computed
 
@@ -77,7 +67,7 @@ class ShardedBlock:
         """Add the gradient of the weights, which accumulates over micro-batches, and return the id of its node."""
         label = self.label("weight_gradient", micro_batch)
         total = self.label("weight_gradient", 0)
-        return self._program.accumulate(total, label, self._block.weight_gradient, *self._backward.pop(micro_batch))
+        return self._program.accumulate(total, label, self.block.weight_gradient, *self._backward.pop(micro_batch))
 
     def reduce(self, what: str, micro_batch: int, source: int, rows: int) -> int:
         """Add the reduction of partial outputs or gradients over the tensor-parallel ranks, and return its id.
@@ -151,40 +141,40 @@ class Experts:
         self._sent_bytes = rows * model.top_k * model.hidden * model.dtype_bytes
         self._rows = step.tokens * model.top_k
         block = cost.experts(model, step.tokens, split.tp, split.ep)
-        self.block = ShardedBlock(step, program, "experts", number, block, self._rows)
+        self.mlps = ShardedBlock(step, program, "experts", number, block, self._rows)
         self._owner = f"layer{number}"
         self._routed: dict[int, int] = {}
 
     def forward(self, micro_batch: int, source: int) -> int:
         """Add the forward pass after node `source`, and return the id of its last node."""
         routed = self._program.compute(
-            self.block.label("router_forward", micro_batch), self.router.forward, source, *self._program.updated(self._owner)
+            self.mlps.label("router_forward", micro_batch), self.router.forward, source, *self._program.updated(self._owner)
         )
         self._routed[micro_batch] = routed
         at = self._exchange("forward_dispatch", micro_batch, routed)
-        at = self.block.forward(micro_batch, at)
+        at = self.mlps.forward(micro_batch, at)
         return self._return("forward", "forward_combine", micro_batch, at)
 
     def backward(self, micro_batch: int, source: int) -> tuple[int, int, int]:
         """Add the backward pass; returns the ids of the last node, and of those with the gradients of experts and router."""
         at = self._exchange("backward_combine", micro_batch, source)
-        at = self.block.input_gradient(micro_batch, at)
+        at = self.mlps.input_gradient(micro_batch, at)
         at = self._return("backward", "backward_dispatch", micro_batch, at)
-        of_experts = self.block.weight_gradient(micro_batch)
+        of_experts = self.mlps.weight_gradient(micro_batch)
         price = self.router.input_gradient + self.router.weight_gradient
         routed = self._routed.pop(micro_batch)
-        total, label = (self.block.label("router_backward", number) for number in (0, micro_batch))
+        total, label = (self.mlps.label("router_backward", number) for number in (0, micro_batch))
         of_router = self._program.accumulate(total, label, price, at, routed)
         return of_router, of_experts, of_router
 
     def _return(self, what: str, exchange: str, micro_batch: int, source: int) -> int:
         """Send results back to the tokens' ranks; sum them over tensor-parallel ranks, first under sequence parallelism."""
         if self._step.sequence_parallel:
-            at = self.block.reduce(what, micro_batch, source, self._rows)
+            at = self.mlps.reduce(what, micro_batch, source, self._rows)
             return self._exchange(exchange, micro_batch, at)
         at = self._exchange(exchange, micro_batch, source)
-        return self.block.reduce(what, micro_batch, at, self._step.tokens)
+        return self.mlps.reduce(what, micro_batch, at, self._step.tokens)
 
     def _exchange(self, what: str, micro_batch: int, source: int) -> int:
-        label = self.block.label(f"{what}_all_to_all", micro_batch)
+        label = self.mlps.label(f"{what}_all_to_all", micro_batch)
         return self._program.collective(label, CommType.ALL_TO_ALL, GroupKind.EXPERT, self._sent_bytes, source)

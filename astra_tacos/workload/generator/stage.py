@@ -5,18 +5,77 @@ With several training steps, a step updates the parameters of a layer right befo
 
 from __future__ import annotations
 
-from astra_tacos.run.trace.schema import CommType
+from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.workload.generator import cost
 from astra_tacos.workload.generator.columns import Label, Node, Program
 from astra_tacos.workload.generator.gradients import Gradients
-from astra_tacos.workload.generator.layer import Layer
 from astra_tacos.workload.generator.parallelism import GroupKind
 from astra_tacos.workload.generator.pipeline import PIPELINE_SCHEDULES
-from astra_tacos.workload.generator.sharded_block import ShardedBlock
+from astra_tacos.workload.generator.sharded_block import Experts, ShardedBlock
 from astra_tacos.workload.generator.step import Step
 
 _LOSS_BYTES = 3 * 4
 """Bytes per token with a sharded vocabulary: largest score, sum of exponentials, score of the target, in single precision."""
+
+
+class Layer:
+    """Attention, then an MLP or experts, of one layer on one rank."""
+
+    def __init__(self, step: Step, program: Program, number: int) -> None:
+        model, split = step.model, step.parallelism
+        self._rows, self._number = step.tokens, number
+        block = cost.attention(model, step.tokens, split.tp)
+        self._attention = ShardedBlock(step, program, "attention", number, block, self._rows)
+        self._experts = Experts(step, program, number) if model.experts else None
+        self._mlp = ShardedBlock(step, program, "mlp", number, cost.mlp(model, step.tokens, split.tp), self._rows)
+
+    @property
+    def dense_weights(self) -> int:
+        """Parameters that every copy of the model has."""
+        return self._attention.block.weights + (self._experts.router.weights if self._experts else self._mlp.block.weights)
+
+    @property
+    def expert_weights(self) -> int:
+        """Parameters of the experts that the rank holds."""
+        return self._experts.mlps.block.weights if self._experts else 0
+
+    def forward(self, micro_batch: int, source: int) -> int:
+        """Add the forward pass of a micro-batch after node `source`, and return the id of its last node."""
+        at = self._attention.forward(micro_batch, source)
+        at = self._attention.reduce("forward", micro_batch, at, self._rows)
+        if self._experts:
+            return self._experts.forward(micro_batch, at)
+        at = self._mlp.forward(micro_batch, at)
+        return self._mlp.reduce("forward", micro_batch, at, self._rows)
+
+    def backward(self, micro_batch: int, source: int, gradients: Gradients | None) -> int:
+        """Add the backward pass, and return the id of its last node.
+
+        In the pass of the last micro-batch, `gradients` takes the gradients of the parameters; it is None in all others.
+        """
+        dense = expert = None
+        if gradients:
+            name = f"layer{self._number}"
+            dense = gradients.buckets(name, GroupKind.DATA, self.dense_weights)
+            if self._experts:
+                expert = gradients.buckets(f"{name}_expert", GroupKind.EXPERT_DATA, self.expert_weights)
+        if self._experts:
+            at, of_experts, of_router = self._experts.backward(micro_batch, source)
+            if dense and expert:
+                expert.add(self._experts.mlps.block.tensors, of_experts)
+                dense.add((self._experts.router.weights,), of_router)
+        else:
+            at = self._mlp.input_gradient(micro_batch, source)
+            at = self._mlp.reduce("backward", micro_batch, at, self._rows)
+            of_mlp = self._mlp.weight_gradient(micro_batch)
+            if dense:
+                dense.add(self._mlp.block.tensors, of_mlp)
+        at = self._attention.input_gradient(micro_batch, at)
+        at = self._attention.reduce("backward", micro_batch, at, self._rows)
+        of_attention = self._attention.weight_gradient(micro_batch)
+        if dense:
+            dense.add(self._attention.block.tensors, of_attention)
+        return at
 
 
 def stage_nodes(step: Step, stage: int) -> list[Node]:
@@ -81,7 +140,7 @@ class _Stage:
             at = self.program.compute(label, embed, *self.program.updated("embedding"))
             at = self.head.sum_rows(label, self.step.tokens, at)
         else:
-            at = self.receive("forward", number, chunk)
+            at = self.message(NodeType.COMM_RECV, "forward", number, chunk)
         for layer in self.chunks[chunk]:
             at = layer.forward(number, at)
         if self.is_last(chunk):
@@ -90,7 +149,7 @@ class _Stage:
             label = Label("loss_all_reduce_mb", number)
             self.loss[number] = self.program.collective(label, CommType.ALL_REDUCE, GroupKind.TENSOR, size, at)
         else:
-            self.send("forward", number, chunk, at)
+            self.message(NodeType.COMM_SEND, "forward", number, chunk, at)
 
     def backward(self, number: int, chunk: int, is_last: bool) -> None:
         if self.is_last(chunk):
@@ -100,7 +159,7 @@ class _Stage:
             if is_last:
                 self.single_bucket("head", source)
         else:
-            at = self.receive("backward", number, chunk)
+            at = self.message(NodeType.COMM_RECV, "backward", number, chunk)
         for layer in reversed(self.chunks[chunk]):
             at = layer.backward(number, at, self.gradients if is_last else None)
         if self.is_first(chunk):
@@ -111,37 +170,25 @@ class _Stage:
             if is_last:
                 self.single_bucket("embedding", source)
         else:
-            self.send("backward", number, chunk, at)
+            self.message(NodeType.COMM_SEND, "backward", number, chunk, at)
 
     def single_bucket(self, name: str, source: int) -> None:
         buckets = self.gradients.buckets(name, GroupKind.DATA, self.embedding_weights, 1)
         buckets.add((self.embedding_weights,), source)
 
-    def send(self, direction: str, number: int, chunk: int, data: int) -> None:
-        label = Label(f"send_{direction}_{self.chunk_name(chunk)}mb", number)
-        ahead = 1 if direction == "forward" else -1
-        message = self.message(number, chunk, ahead, ahead)
-        self.program.send(label, self.hop(ahead), message, self.step.boundary_bytes, data)
+    def message(self, kind: NodeType, direction: str, number: int, chunk: int, *data: int) -> int:
+        """Add a send or a receive of a micro-batch, and return its id.
 
-    def receive(self, direction: str, number: int, chunk: int) -> int:
-        label = Label(f"receive_{direction}_{self.chunk_name(chunk)}mb", number)
-        ahead = 1 if direction == "forward" else -1
-        message = self.message(number, chunk, -ahead, ahead)
-        return self.program.receive(label, self.hop(-ahead), message, self.step.boundary_bytes)
-
-    def chunk_name(self, chunk: int) -> str:
-        """Part of a message's name: with one chunk there is nothing to tell apart."""
-        return f"chunk{chunk}_" if self.step.virtual_stages > 1 else ""
-
-    def hop(self, ahead: int) -> int:
-        """Difference to the number of the stage at the other end; behind the last stage comes the first one."""
-        num_stages = self.step.parallelism.pp
-        return (self.stage + ahead) % num_stages - self.stage
-
-    def message(self, number: int, chunk: int, ahead: int, direction: int) -> int:
-        """Number of a message among all of its lane, by training step, direction, micro-batch and boundary."""
-        num_stages = self.step.parallelism.pp
+        Behind the last stage comes the first one. Messages of a lane are numbered by training step, direction, micro-batch and
+        boundary.
+        """
+        step, num_stages = self.step, self.step.parallelism.pp
+        is_send, is_backward = kind == NodeType.COMM_SEND, direction == "backward"
+        ahead = -1 if is_send == is_backward else 1
+        of_chunk = f"chunk{chunk}_" if step.virtual_stages > 1 else ""  # with one chunk there is nothing to tell apart
+        label = Label(f"{'send' if is_send else 'receive'}_{direction}_{of_chunk}mb", number)
+        hop = (self.stage + ahead) % num_stages - self.stage
         place = chunk * num_stages + self.stage
-        boundary = min(place, place + ahead)
-        turn = (2 * self.number + (direction < 0)) * self.step.micro_batches + number
-        return turn * (num_stages * self.step.virtual_stages - 1) + boundary
+        turn = (2 * self.number + is_backward) * step.micro_batches + number
+        message = turn * (num_stages * step.virtual_stages - 1) + min(place, place + ahead)
+        return self.program.message(kind, label, hop, message, step.boundary_bytes, *data)

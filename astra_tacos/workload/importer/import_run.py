@@ -11,12 +11,17 @@ from astra_tacos.run.trace.node_bytes import new_metadata
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.support.temporaries import garbage_kept
 from astra_tacos.workload.importer.documents import read_documents
-from astra_tacos.workload.importer.rank_nodes import RankNode, rank_nodes
-from astra_tacos.workload.importer.rank_sources import RankSource, find_ranks
-from astra_tacos.workload.importer.simai import is_simai_workload, read_simai_workload
-from astra_tacos.workload.importer.summary import layer_groups, layer_nodes, rounded_gathers
+from astra_tacos.workload.importer.rank_nodes import RankNode, RankSource, find_ranks, rank_nodes
+from astra_tacos.workload.importer.simai import (
+    is_simai_workload,
+    layer_groups,
+    layer_nodes,
+    read_simai_workload,
+    rounded_gathers,
+)
 from astra_tacos.workload.repairer.draft import Log
-from astra_tacos.workload.repairer.node import ALL_RANKS, DraftNode
+from astra_tacos.workload.repairer.node import ALL_RANKS
+from astra_tacos.workload.repairer.rank_nodes import RankNodes
 from astra_tacos.workload.repairer.reading import RepairInputs, draft_of
 from astra_tacos.workload.repairer.repair import RepairResult, check_repair_output, chosen_steps, finish_run
 
@@ -98,7 +103,7 @@ def import_run(
 class _Made:
     """The nodes of each rank and the groups, what they are of, and what to say of numbers of ranks that differ."""
 
-    ranks: list[list[DraftNode]]
+    ranks: list[RankNodes]
     groups: dict[str, list[int]]
     num_ranks: int
     notes: tuple[str, ...]
@@ -106,8 +111,8 @@ class _Made:
     hint: str = ""
 
 
-def _drafted(ranks: list[list[RankNode]]) -> list[list[DraftNode]]:
-    return [[node.to_draft(node_id) for node_id, node in enumerate(nodes)] for nodes in ranks]
+def _drafted(ranks: list[list[RankNode]]) -> list[RankNodes]:
+    return [RankNodes(rank, (node.to_draft(node_id) for node_id, node in enumerate(nodes))) for rank, nodes in enumerate(ranks)]
 
 
 def _of_traces(paths: list[Path], asked: int | None, log: Log) -> _Made:

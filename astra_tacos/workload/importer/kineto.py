@@ -131,24 +131,33 @@ def read_kineto_trace(document: Document) -> KinetoTrace:
         elif span.category in _RUNTIME:
             runtime.append(span)
         elif span.category in _ON_HOST:
-            if _names_communication(span):
+            if span.name.startswith(_LIBRARIES) or (span.name == "record_param_comms" and "Collective name" in span.args):
                 annotated.append(span)
         else:
             continue
         if span.begin_us < begin_us:
             begin_us = span.begin_us
     launches = {span.correlation: span for span in runtime}
-    annotations = _Annotations(annotated)
+    annotations: dict[tuple[str, str], list[_Span]] = {}
+    for span in sorted(annotated, key=lambda span: span.begin_us):
+        annotations.setdefault(span.thread, []).append(span)
     groups: dict[str, list[int]] = {}
     operations = []
     for span in on_gpu:
         launch = launches.get(span.correlation)
         launch_us = min(launch.begin_us, span.begin_us) if launch else span.begin_us
-        call = _communication(span, launch, annotations, groups)
+        is_known = _is_of_a_library(span.name)
+        around = _around(launch, annotations.get(launch.thread, [])) if is_known and launch else None
+        call = _communication(span, around, groups) if is_known else None
         operations.append(GpuOperation(span.name, span.stream, span.begin_us, span.end_us, launch_us, call))
     if not operations:
         raise ConfigError(f"{document.name}: no events of GPUs, expected a Kineto trace with kernels")
     operations.sort(key=lambda each: (each.launch_us, each.begin_us, each.stream))
+    calls = (
+        HostCall(span.begin_us, span.end_us, span.name.endswith(_SYNCHRONISES))
+        for span in runtime
+        if span.name.endswith((*_SYNCHRONISES, _WAITS))
+    )
     info = document.content.get("distributedInfo")
     info = info if isinstance(info, dict) else {}
     return KinetoTrace(
@@ -156,7 +165,7 @@ def read_kineto_trace(document: Document) -> KinetoTrace:
         rank=whole_number(info.get("rank"), MAX_RANKS),
         world_size=whole_number(info.get("world_size"), MAX_RANKS),
         operations=tuple(operations),
-        calls=tuple(sorted(_calls(runtime), key=lambda call: call.end_us)),
+        calls=tuple(sorted(calls, key=lambda call: call.end_us)),
         groups=groups | _listed_groups(info),
         begin_us=begin_us,
     )
@@ -200,27 +209,15 @@ def _span(event: Any) -> _Span | None:
     return _Span(str(event.get("cat")), name, begin_us, begin_us + duration, event)
 
 
-def _names_communication(span: _Span) -> bool:
-    return span.name.startswith(_LIBRARIES) or (span.name == "record_param_comms" and "Collective name" in span.args)
-
-
-class _Annotations:
-    """The host's annotations of communication, found by thread and time."""
-
-    def __init__(self, spans: list[_Span]) -> None:
-        self._by_thread: dict[tuple[str, str], list[_Span]] = {}
-        for span in sorted(spans, key=lambda span: span.begin_us):
-            self._by_thread.setdefault(span.thread, []).append(span)
-
-    def around(self, launch: _Span) -> _Span | None:
-        """The innermost annotation in which a call was made."""
-        at, own = launch.begin_us, self._by_thread.get(launch.thread, [])
-        for place in range(bisect.bisect_right(own, at, key=lambda span: span.begin_us) - 1, -1, -1):
-            if at <= own[place].end_us:
-                return own[place]
-            if at - own[place].begin_us > 1e6:  # no call of a library takes a second on the host
-                break
-        return None
+def _around(launch: _Span, annotated: list[_Span]) -> _Span | None:
+    """The innermost of some annotations of the launch's thread, by begin, in which the launch was made."""
+    at = launch.begin_us
+    for place in range(bisect.bisect_right(annotated, at, key=lambda span: span.begin_us) - 1, -1, -1):
+        if at <= annotated[place].end_us:
+            return annotated[place]
+        if at - annotated[place].begin_us > 1e6:  # no call of a library takes a second on the host
+            break
+    return None
 
 
 @functools.lru_cache(1 << 12)
@@ -230,18 +227,14 @@ def _is_of_a_library(name: str) -> bool:
     return any(library in lowered for library in _LIBRARIES)
 
 
-def _communication(
-    span: _Span, launch: _Span | None, annotations: _Annotations, groups: dict[str, list[int]]
-) -> Communication | None:
-    """What a kernel communicates: by its own arguments, by the annotation around its launch, or by its name."""
-    if not _is_of_a_library(span.name):
-        return None
-    around = annotations.around(launch) if launch else None
+def _communication(span: _Span, around: _Span | None, groups: dict[str, list[int]]) -> Communication | None:
+    """What a library's kernel communicates: by its own arguments, by the annotation around its launch, or by its name."""
     for source in filter(None, (span, around)):
         args = source.args
         if name := sound_text(args.get("Collective name")):
             size = tensor_bytes(args.get("In msg nelems"), args.get("dtype"))
-            found = communication_of(name, size, _group(args, groups), _peer(args, name))
+            peer = whole_number(args.get("Dst Rank" if name.startswith("send") else "Src Rank"), MAX_RANK)
+            found = communication_of(name, size, _group(args, groups), peer)
             if found is not None:
                 return found
     if around is not None:
@@ -268,10 +261,6 @@ def _group(args: dict[str, Any], groups: dict[str, list[int]]) -> str:
     return name or DEFAULT_GROUP
 
 
-def _peer(args: dict[str, Any], name: str) -> int | None:
-    return whole_number(args.get("Dst Rank" if name.startswith("send") else "Src Rank"), MAX_RANK)
-
-
 def _listed_groups(info: dict[str, Any]) -> dict[str, list[int]]:
     configured = info.get("pg_config")
     if not isinstance(configured, list):
@@ -281,13 +270,4 @@ def _listed_groups(info: dict[str, Any]) -> dict[str, list[int]]:
         ranks = rank_list(entry.get("ranks")) if isinstance(entry, dict) else []
         if ranks:
             found[sound_text(str(entry.get("pg_name", "")))] = ranks
-    return found
-
-
-def _calls(runtime: list[_Span]) -> list[HostCall]:
-    found = []
-    for span in runtime:
-        blocks = span.name.endswith(_SYNCHRONISES)
-        if blocks or span.name.endswith(_WAITS):
-            found.append(HostCall(span.begin_us, span.end_us, blocks))
     return found

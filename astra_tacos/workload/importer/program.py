@@ -17,7 +17,7 @@ from astra_tacos.solver.judges import backend_in_use, backend_that_runs, timed_f
 from astra_tacos.solver.synthesize import check_schedule
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.synthesizer.search.search_options import SearchOptions
-from astra_tacos.workload.repairer.reading import default_network, network_of
+from astra_tacos.workload.repairer.reading import network_of, network_text
 
 
 def import_program(
@@ -54,7 +54,7 @@ def import_program(
     with progress("proving"):
         candidate = read_candidate(path)
     proven = candidate.proven
-    network = network_of(default_network(proven.num_ranks)) if network_path is None else read_network(network_path)
+    network = network_of(network_text(proven.num_ranks)) if network_path is None else read_network(network_path)
     topology = build_topology(network)
     if topology.num_npus != proven.num_ranks:
         raise ConfigError(f"{path}: has {proven.num_ranks} ranks, {topology.name} has {topology.num_npus} NPUs, expected as many")

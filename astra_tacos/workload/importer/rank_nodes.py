@@ -1,17 +1,108 @@
-"""The nodes of one rank: measured computation, communication, and what has to wait for what."""
+"""Which documents are traces of which rank.
+
+The nodes of one rank: measured computation, communication, and what has to wait for what.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from astra_tacos.run.trace.schema import NodeType
-from astra_tacos.workload.importer.host_trace import Communication, HostTrace
-from astra_tacos.workload.importer.kineto import GpuOperation, HostCall, KinetoTrace
-from astra_tacos.workload.importer.rank_sources import RankSource
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.workload.importer.documents import Document
+from astra_tacos.workload.importer.host_trace import Communication, HostTrace, is_host_trace, read_host_trace
+from astra_tacos.workload.importer.kineto import GpuOperation, KinetoTrace, is_kineto_trace, read_kineto_trace
 from astra_tacos.workload.repairer.draft import Log
 from astra_tacos.workload.repairer.node import DraftNode
+
+_NUMBER_AFTER_WORD = re.compile(r"(?:rank|worker|gpu|node|eg|et|trace|kineto|host|dev(?:ice)?)[-_. ]?(\d+)", re.IGNORECASE)
+_NUMBER = re.compile(r"(\d+)")
+_Trace = TypeVar("_Trace", HostTrace, KinetoTrace)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankSource:
+    """The traces of one rank: that of the host, that of its GPU, or both."""
+
+    host: HostTrace | None
+    device: KinetoTrace | None
+
+    @property
+    def world_size(self) -> int | None:
+        """Number of ranks of the job, as far as the traces say it."""
+        sizes = [trace.world_size for trace in (self.host, self.device) if trace is not None and trace.world_size]
+        return max(sizes, default=None)
+
+    @property
+    def groups(self) -> dict[str, list[int]]:
+        """Ranks of each group that the traces define."""
+        return (self.host.groups if self.host else {}) | (self.device.groups if self.device else {})
+
+    @property
+    def names(self) -> str:
+        """The documents."""
+        return " with ".join(trace.name for trace in (self.host, self.device) if trace is not None)
+
+
+def find_ranks(documents: Iterable[Document]) -> list[RankSource]:
+    """The traces of each rank, in order of rank.
+
+    A Kineto trace says its rank; otherwise the number in a file's name counts: `rank3.json`, `dlrm_eg_3.json`. A single trace is
+    that of rank 0.
+
+    Raises
+    ------
+    ConfigError
+        If a document is no trace of PyTorch, two are of one rank, or a rank is missing between others.
+    """
+    hosts: list[HostTrace] = []
+    devices: list[KinetoTrace] = []
+    for document in documents:
+        if is_host_trace(document):
+            hosts.append(read_host_trace(document))
+        elif is_kineto_trace(document):
+            devices.append(read_kineto_trace(document))
+        else:
+            raise ConfigError(
+                f"{document.name}: neither nodes with a schema nor traceEvents, expected a trace of PyTorch or Kineto"
+            )
+    host_of, device_of = _by_rank(hosts), _by_rank(devices)
+    ranks = sorted(host_of.keys() | device_of.keys())
+    if not ranks:
+        raise ConfigError("no traces, expected PyTorch execution traces or Kineto traces")
+    if ranks != list(range(len(ranks))):
+        missing = next(rank for rank in range(len(ranks) + 1) if rank not in ranks)
+        last = (host_of.get(ranks[-1]) or device_of[ranks[-1]]).name
+        raise ConfigError(f"{last}: a trace of rank {ranks[-1]}, but there is none of rank {missing}, expected all")
+    lacking = [rank for rank in ranks if rank not in device_of]
+    if device_of and lacking:
+        alone = host_of[lacking[0]].name
+        raise ConfigError(f"{alone}: a host trace without a Kineto trace, although other ranks have one: expected all or none")
+    return [RankSource(host_of.get(rank), device_of.get(rank)) for rank in ranks]
+
+
+def _by_rank(traces: list[_Trace]) -> dict[int, _Trace]:
+    found: dict[int, _Trace] = {}
+    for trace in traces:
+        given = trace.rank if isinstance(trace, KinetoTrace) else None
+        rank = 0 if len(traces) == 1 else given if given is not None else _rank_of_name(trace.name)
+        if rank in found:
+            raise ConfigError(f"{trace.name}: a second trace of rank {rank}, expected one (ranks are numbers in files' names)")
+        found[rank] = trace
+    return found
+
+
+def _rank_of_name(name: str) -> int:
+    base = name.rpartition("/")[2].rpartition(": ")[2]
+    match = _NUMBER_AFTER_WORD.search(base) or _NUMBER.search(base)
+    if match is None:
+        raise ConfigError(f"{name}: no rank in the file's name, expected one, like rank3.json, where there are several files")
+    return int(match[1])
+
 
 _LOOKED_BACK = 64
 """Operations of another stream that are looked at for the one that an operation waited for."""
@@ -75,14 +166,11 @@ def rank_nodes(rank: int, source: RankSource, log: Log) -> list[RankNode]:
     log
         Gets what is assumed.
     """
-    if source.device is None:
-        return _of_host(rank, source)
-    return _of_device(rank, source.device, source.host, source.groups, log)
-
-
-def _of_host(rank: int, source: RankSource) -> list[RankNode]:
-    """Communication in the order of the host: a trace of the host has no times."""
     builder = Builder(rank, source.groups)
+    if source.device is not None:
+        _add_device(builder, source.device, _described(rank, source.device, source.host, log))
+        return builder.nodes
+    # Communication in the order of the host: a trace of the host has no times.
     previous: tuple[int, ...] = ()
     for call in source.host.communications if source.host else ():
         previous = (builder.communicate(call, 0, previous),)
@@ -136,16 +224,29 @@ class Builder:
         return len(self.nodes) - 1
 
 
-def _of_device(rank: int, device: KinetoTrace, host: HostTrace | None, groups: dict[str, list[int]], log: Log) -> list[RankNode]:
-    """Operations in the order in which the host launched them.
+@dataclass(slots=True)
+class Chain:
+    """Computation in turn: `last` are the nodes that the next one waits for. No time is lost, though durations are whole us."""
+
+    builder: Builder
+    on_cpu: bool
+    last: tuple[int, ...] = ()
+    rounding: Rounding = field(default_factory=Rounding)
+
+    def compute(self, name: str, us: float) -> None:
+        """Add some time, where it comes to a whole us."""
+        if whole := self.rounding.take(us):
+            self.last = (self.builder.compute(name, whole, self.last, on_cpu=self.on_cpu),)
+
+
+def _add_device(builder: Builder, device: KinetoTrace, calls: list[Communication | None]) -> None:
+    """Add the operations, each with what it communicates, in the order in which the host launched them.
 
     An operation waits for the one before it on its stream and for the host's time until its launch. A communication also waits
     for the computation before it, and computation after a wait for an event for the communication before that: of each stream,
     for the last operation that had ended when the waiting one began. The host waits where it synchronises.
     """
-    builder = Builder(rank, groups)
-    calls = _described(rank, device, host, log)
-    timeline = _HostTime(builder, device.begin_us)
+    host, at_us = Chain(builder, on_cpu=True), device.begin_us
     busy: dict[int, Rounding] = {}
     streams: dict[int, list[tuple[GpuOperation, int, bool]]] = {}
     waits = False
@@ -155,11 +256,15 @@ def _of_device(rank: int, device: KinetoTrace, host: HostTrace | None, groups: d
             host_call = pending.pop()
             if host_call.blocks_host:
                 ended = (_last_ended(own, host_call.end_us, None) for own in streams.values())
-                timeline.block(host_call, tuple(found for found in ended if found is not None))
+                # The time of the wait is none of the host's own, but for launches by other threads.
+                host.compute("host", max(host_call.begin_us - at_us, 0))
+                host.last = tuple(dict.fromkeys((*host.last, *(found for found in ended if found is not None))))
+                at_us = max(at_us, host_call.end_us)
             waits = waits or not host_call.blocks_host
-        launched = timeline.advance(event.launch_us)
+        host.compute("host", max(event.launch_us - at_us, 0))
+        at_us = max(at_us, event.launch_us)
         own = streams.setdefault(event.stream, [])
-        deps = [*((own[-1][1],) if own else ()), *launched]
+        deps = [*((own[-1][1],) if own else ()), *host.last]
         for stream, others in streams.items():
             if stream != event.stream and (call is not None or waits):
                 found = _last_ended(others, event.begin_us, call is None)
@@ -171,7 +276,6 @@ def _of_device(rank: int, device: KinetoTrace, host: HostTrace | None, groups: d
         else:
             added = builder.compute(event.name, us, tuple(deps), on_cpu=False)
         own.append((event, added, call is not None))
-    return builder.nodes
 
 
 def _last_ended(own: list[tuple[GpuOperation, int, bool]], until_us: float, communicates: bool | None) -> int | None:
@@ -180,29 +284,6 @@ def _last_ended(own: list[tuple[GpuOperation, int, bool]], until_us: float, comm
         if event.end_us <= until_us and communicates in (None, is_communication):
             return added
     return None
-
-
-@dataclass(slots=True)
-class _HostTime:
-    """The time that the host takes from launch to launch, as a chain of CPU nodes."""
-
-    builder: Builder
-    at_us: float
-    last: tuple[int, ...] = ()
-    rounding: Rounding = field(default_factory=Rounding)
-
-    def advance(self, until_us: float) -> tuple[int, ...]:
-        """Add the host's time until then; returns the nodes that come before it."""
-        us = self.rounding.take(max(until_us - self.at_us, 0))
-        self.at_us = max(self.at_us, until_us)
-        if us:
-            self.last = (self.builder.compute("host", us, self.last, on_cpu=True),)
-        return self.last
-
-    def block(self, call: HostCall, ended: tuple[int, ...]) -> None:
-        """Have the host wait for operations; the time of the wait is none of its own, but for launches by other threads."""
-        self.last = tuple(dict.fromkeys((*self.advance(call.begin_us), *ended)))
-        self.at_us = max(self.at_us, call.end_us)
 
 
 def _described(rank: int, device: KinetoTrace, host: HostTrace | None, log: Log) -> list[Communication | None]:

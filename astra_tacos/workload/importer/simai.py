@@ -2,6 +2,8 @@
 
 Format and order of work: `workload/Workload.cc`, `workload/Layer.cc` and `system/MockNcclGroup.cc` of SimAI's ASTRA-sim.
 Times are ns. A size is that of the whole buffer: an All-Gather's is what a rank has in the end.
+
+The nodes of a rank: computation and collectives of the layers, one after another.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ from typing import NamedTuple
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.text_files import describe, read_text
-from astra_tacos.support.units import MAX_SIZE_BYTES
+from astra_tacos.support.units import MAX_SIZE_BYTES, NS_PER_US
+from astra_tacos.workload.importer.host_trace import DEFAULT_GROUP, Communication
+from astra_tacos.workload.importer.rank_nodes import Builder, Chain, RankNode, Rounding
 
 POLICY = "HYBRID_TRANSFORMER_FWD_IN_BCKWD"
 _OTHER_POLICIES = frozenset(
@@ -50,31 +54,17 @@ PHASES = ("Forward", "InputGrad", "WeightGrad")
 _GPUS = "all_gpus"
 
 
-@dataclass(frozen=True, slots=True)
-class LayerCollective:
-    """A collective of a layer.
+class Phase(NamedTuple):
+    """Computation of a layer and the collective after it: forward, or the gradient of the inputs or of the weights.
 
-    Parameters
-    ----------
-    pattern
-        Its pattern.
-    axis
-        The group that it runs in: `tp`, `dp`, `ep` or `dp_ep`.
-    size_bytes
-        The whole buffer.
+    The pattern is None without a collective, the axis is the group that it runs in (`tp`, `dp`, `ep` or `dp_ep`), and the size is
+    that of the whole buffer.
     """
 
-    pattern: CommType
-    axis: str
-    size_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Phase:
-    """Computation of a layer and the collective after it: forward, or the gradient of the inputs or of the weights."""
-
     compute_ns: int
-    collective: LayerCollective | None
+    pattern: CommType | None = None
+    axis: str = ""
+    size_bytes: int = 0
 
 
 class Layer(NamedTuple):
@@ -119,19 +109,18 @@ class SimaiWorkload:
         """Degree of data parallelism."""
         return self.num_ranks // self.tp
 
-    def groups(self) -> dict[str, dict[int, list[int]]]:
-        """For each axis, the ranks of each group by its lowest rank: neighbours share a tensor, then experts, then data."""
+    def groups(self) -> dict[str, list[range]]:
+        """For each axis, the ranks of each group: neighbours share a tensor, then experts, then data."""
         strides = {
             _TENSOR: (1, self.tp),
             _EXPERT: (self.tp, self.ep),
             _EXPERT_DATA: (self.tp * self.ep, self.dp // self.ep),
             _DATA: (self.tp, self.dp),
         }
-        found: dict[str, dict[int, list[int]]] = {}
-        for axis, (stride, count) in strides.items():
-            first = (rank for rank in range(self.num_ranks) if rank // stride % count == 0)
-            found[axis] = {rank: list(range(rank, rank + stride * count, stride)) for rank in first}
-        return found
+        return {
+            axis: [range(rank, rank + stride * count, stride) for rank in range(self.num_ranks) if rank // stride % count == 0]
+            for axis, (stride, count) in strides.items()
+        }
 
     def work(self) -> Iterator[tuple[str, Phase, int, bool]]:
         """What a rank does in turn: name, phase, time after the collective, and whether what follows waits for the collective."""
@@ -144,6 +133,71 @@ class SimaiWorkload:
             name, phases, update_ns = self.layers[number]
             yield f"{name} input gradient", phases[1], update_ns, True
             yield f"{name} weight gradient", phases[2], update_ns, False
+
+
+MOST_NODES = 1_000_000
+"""Nodes of all ranks of a run that is made; each takes several us and about a kilobyte until it is written."""
+
+
+def layer_groups(workload: SimaiWorkload) -> dict[str, list[int]]:
+    """Ranks of each group of some of the ranks, by the name that its collectives give it."""
+    return {
+        _group_name(axis, ranks[0]): list(ranks)
+        for axis, groups in workload.groups().items()
+        for ranks in groups
+        if 1 < len(ranks) < workload.num_ranks
+    }
+
+
+def rounded_gathers(workload: SimaiWorkload) -> int:
+    """Number of All-Gathers of a rank whose size is not a multiple of the number of ranks."""
+    sizes = {axis: len(groups[0]) for axis, groups in workload.groups().items()}
+    gathers = (phase for _, phase, _, _ in workload.work() if phase.pattern == CommType.ALL_GATHER)
+    return sum(phase.size_bytes % sizes[phase.axis] > 0 for phase in gathers)
+
+
+def layer_nodes(workload: SimaiWorkload) -> list[list[RankNode]]:
+    """The nodes of each rank; ranks differ in the groups of their collectives only.
+
+    Computation and collectives form a chain, but for collectives of weights' gradients, which nothing waits for. Durations are
+    whole us: fractions are carried over to what follows, so that the sum stays. Collectives of one rank are left out.
+
+    Raises
+    ------
+    ConfigError
+        If there would be more than `MOST_NODES` nodes.
+    """
+    of_rank = {axis: {rank: ranks for ranks in groups for rank in ranks} for axis, groups in workload.groups().items()}
+    steps = list(workload.work())
+    if 2 * len(steps) * workload.num_ranks > MOST_NODES:
+        raise ConfigError(
+            f"{workload.source}: {workload.num_ranks:,} ranks with {len(steps):,} phases each, expected at most "
+            f"{MOST_NODES // 2:,} in all"
+        )
+    ranks: list[list[RankNode]] = []
+    for rank in range(workload.num_ranks):
+        chain, updates = Chain(Builder(), on_cpu=False), Rounding()
+        own = {axis: groups[rank] for axis, groups in of_rank.items()}
+        for name, phase, update_ns, is_blocking in steps:
+            chain.compute(name, phase.compute_ns / NS_PER_US)
+            members = own.get(phase.axis, ())
+            if phase.pattern is not None and len(members) > 1:
+                group = DEFAULT_GROUP if len(members) == workload.num_ranks else _group_name(phase.axis, members[0])
+                size = phase.size_bytes
+                if phase.pattern == CommType.ALL_GATHER:  # what a rank contributes, not what it has in the end
+                    size = -(-size // len(members))
+                done = (chain.builder.communicate(Communication(name, phase.pattern, size, group), 0, chain.last),)
+                if is_blocking:
+                    chain.last = done
+                    chain.compute(f"{name} update", update_ns / NS_PER_US)
+                elif us := updates.take(update_ns / NS_PER_US):
+                    chain.builder.compute(f"{name} update", us, done, on_cpu=False)
+        ranks.append(chain.builder.nodes)
+    return ranks
+
+
+def _group_name(axis: str, first: int) -> str:
+    return f"{axis} {first}"
 
 
 def is_simai_workload(path: Path) -> bool:
@@ -243,14 +297,13 @@ def _layer(where: str, fields: list[str]) -> Layer:
 
 
 def _phase(where: str, compute_ns: int, name: str, size_bytes: int, axis: str) -> Phase:
-    if name == NONE:
-        return Phase(compute_ns, None)
     word, _, rest = name.partition("_")
-    if word not in PATTERNS or (rest and rest not in _GROUPS):
+    if name != NONE and (word not in PATTERNS or (rest and rest not in _GROUPS)):
         expected = f"{NONE} or {', '.join(PATTERNS)}, with _EP or _DP_EP or without"
         raise ConfigError(f"{where}: the collective is {describe(name)}, expected {expected}")
-    group = _GROUPS.get(rest, axis)
-    return Phase(compute_ns, LayerCollective(PATTERNS[word], group, size_bytes) if size_bytes else None)
+    if name == NONE or not size_bytes:
+        return Phase(compute_ns)
+    return Phase(compute_ns, PATTERNS[word], _GROUPS.get(rest, axis), size_bytes)
 
 
 class Row(NamedTuple):

@@ -12,28 +12,6 @@ from astra_tacos.support.kernels.compiled import BOOL, I64, helper, kernel
 _ONE = np.uint64(1)
 
 
-@kernel
-def transpose(first: I64, target: I64, num: int):
-    """The transposed graph (CSR): row i has the edges `target[first[i]:first[i + 1]]`; negative targets are no edges.
-
-    Returns `back_first` and `back`: `back[back_first[j]:back_first[j + 1]]` are the rows with an edge to j.
-    """
-    back_first = np.zeros(num + 1, np.int64)
-    for slot in range(len(target)):
-        if target[slot] >= 0:
-            back_first[target[slot] + 1] += 1
-    for row in range(num):
-        back_first[row + 1] += back_first[row]
-    fill = back_first[:-1].copy()
-    back = np.empty(back_first[num], np.int64)
-    for row in range(len(first) - 1):
-        for slot in range(first[row], first[row + 1]):
-            if target[slot] >= 0:
-                back[fill[target[slot]]] = row
-                fill[target[slot]] += 1
-    return back_first, back
-
-
 @helper
 def _doubled(array):
     """The array with twice the room. It copies in a loop: numba takes seconds to compile the error messages of a slice."""
@@ -173,31 +151,6 @@ class Queries(NamedTuple):
     source_first: I64
     row: I64
     own: BOOL
-
-
-@kernel
-def merged_edges(rows: Rows):
-    """Edges between vertices (source, target): dependencies of usable rows, and `send_of` from a send to its receive."""
-    num = 0
-    for row in range(len(rows.vertex)):
-        if rows.usable[row]:
-            num += rows.dep_first[row + 1] - rows.dep_first[row] + 1
-    src = np.empty(num, np.int64)
-    dst = np.empty(num, np.int64)
-    count = 0
-    for row in range(len(rows.vertex)):
-        if not rows.usable[row]:
-            continue
-        for slot in range(rows.dep_first[row], rows.dep_first[row + 1]):
-            if rows.dep[slot] >= 0 and rows.usable[rows.dep[slot]]:
-                src[count] = rows.vertex[rows.dep[slot]]
-                dst[count] = rows.vertex[row]
-                count += 1
-        if rows.send_of[row] >= 0 and rows.usable[rows.send_of[row]]:
-            src[count] = rows.vertex[rows.send_of[row]]
-            dst[count] = rows.vertex[row]
-            count += 1
-    return src[:count], dst[:count]
 
 
 @kernel

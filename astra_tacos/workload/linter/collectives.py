@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.run.groups import NO_PLAN, group_ids, is_member, members_of, plan_numbers
+from astra_tacos.run.groups import NO_PLAN, is_member, members_of, plan_numbers
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS
 from astra_tacos.run.trace.reader import read_names
 from astra_tacos.run.trace.schema import NodeType
@@ -65,11 +65,6 @@ class Collectives:
     certain: NDArray[np.bool_]
     members: Mapping[int, tuple[int, ...]]
 
-    @property
-    def num_instances(self) -> int:
-        """Number of collectives, each of which has nodes on several ranks."""
-        return int(self.instance.max(initial=-1)) + 1
-
 
 def find_collectives(
     view: TraceView, groups: Mapping[int, tuple[int, ...]], num_npus: int, implementation: NDArray[np.int32]
@@ -87,7 +82,7 @@ def find_collectives(
     implementation
         int32[num_nodes], the custom trace that each node of the workload names, or NATIVE.
     """
-    group = group_ids(view.columns)
+    group = view.group
     runnable = view.rows(NodeType.COMM_COLL) & np.isin(view.columns.comm_type, list(PATTERN_KEYS)) & view.runs
     members = members_of(groups, num_npus, np.unique(group[runnable]))
     rows = np.flatnonzero(runnable)
@@ -155,8 +150,7 @@ def _turns(
     open_ = np.flatnonzero(~certain)
     if 0 < len(open_) <= _MOST_NAMES:
         _, name[open_] = np.unique(np.array(read_names(view.trace, rows[open_])), return_inverse=True)
-        order = np.lexsort((name[open_], rank[open_], sort[open_]))
-        name[open_[~_names_agree(sort[open_][order], rank[open_][order], name[open_][order])[np.argsort(order)]]] = 0
+        name[open_[~_names_agree(sort[open_], rank[open_], name[open_])]] = 0
     order = np.lexsort((view.place[rows], name))
     turn = np.empty(len(rows), np.int64)
     turn[order] = count_before(sort[order], rank[order])
@@ -164,15 +158,8 @@ def _turns(
 
 
 def _names_agree(sort: NDArray[np.int64], rank: NDArray[np.int64], name: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """bool[n], whether all ranks have the same names among the nodes of a sort; arrays are sorted by sort, rank and name."""
-    agree = np.ones(len(sort), np.bool_)
-    begins = np.flatnonzero(np.concatenate(([True], (sort[1:] != sort[:-1]) | (rank[1:] != rank[:-1])))) if len(sort) else sort
-    lists: dict[int, bytes] = {}
-    bad: set[int] = set()
-    for begin, end in zip(begins.tolist(), np.append(begins[1:], len(sort)).tolist(), strict=True):
-        key = sort[begin]
-        names = name[begin:end].tobytes()
-        if lists.setdefault(key, names) != names:
-            bad.add(key)
-    agree[np.isin(sort, np.array(sorted(bad), np.int64))] = False
-    return agree
+    """bool[n], whether all ranks have the same names among the nodes of a sort."""
+    nth = row_places(sort, name, count_before(sort, rank, name))[1]
+    first, _ = row_places(sort, rank)
+    is_lacking = np.bincount(nth)[nth] < np.bincount(sort[first])[sort]  # some rank of the sort has fewer nodes of the name
+    return ~np.isin(sort, sort[is_lacking])

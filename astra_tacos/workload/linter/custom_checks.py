@@ -8,7 +8,6 @@ from astra_tacos.run.groups import ALL_RANKS
 from astra_tacos.run.patterns import GROUP_ATTRIBUTE, pattern_name
 from astra_tacos.run.trace.node_bytes import attribute, load_rank, node_at
 from astra_tacos.run.trace.schema import CommType, NodeType
-from astra_tacos.run.trace.trace import Trace
 from astra_tacos.support.grouping import row_places
 from astra_tacos.support.units import format_size
 from astra_tacos.workload.linter.facts import Facts
@@ -59,7 +58,7 @@ def too_many_positions(facts: Facts) -> Findings:
             severity = Severity.WARNING
             if number in facts.custom:
                 view = facts.custom[number]
-                beyond = view.rows(NodeType.COMM_SEND, NodeType.COMM_RECV) & (view.rank < size) & (view.trace.peer >= size)
+                beyond = view.sends_or_receives & (view.rank < size) & (view.trace.peer >= size)
                 if beyond.any():
                     severity = Severity.ERROR
                     message += f": {beyond.sum():,} messages of its ranks go beyond the group"
@@ -94,7 +93,8 @@ def other_size(facts: Facts) -> Findings:
     for number, view in facts.custom.items():
         if view.files.unreadable:
             continue
-        buffer, received = _buffer_bytes(view), _received_bytes(view)
+        buffer = _buffer_bytes(view)
+        received = int(view.trace.size_bytes[view.rows(NodeType.COMM_RECV)].clip(0).sum())
         entries = np.flatnonzero((collectives.run == number) & (collectives.size_bytes > 0))
         first, _ = row_places(collectives.comm_type[entries], collectives.size_bytes[entries], collectives.group[entries])
         for entry in entries[first].tolist():
@@ -104,16 +104,14 @@ def other_size(facts: Facts) -> Findings:
                 continue
             what = _mismatch(comm_type, size, ranks, buffer, received)
             row = collectives.row[entry]
-            if what and not _is_one_of_several(workload.trace, row):
+            if what and not _is_one_of_several(workload, row):
                 pattern = f"{pattern_name(comm_type)} of {format_size(size)} on {ranks} ranks"
                 yield workload.at(row, f"{pattern} runs {view.files.prefix}, {what}", "use a trace made for this size")
 
 
-def _is_one_of_several(trace: Trace, row: int) -> bool:
+def _is_one_of_several(view: TraceView, row: int) -> bool:
     """Whether a node says that its trace is for collectives of other groups, too."""
-    if trace.workload is None:
-        return False
-    node = node_at(load_rank(trace, int(trace.rank[row])), int(trace.workload.byte_offset[row]))
+    node = node_at(load_rank(view.trace, int(view.rank[row])), int(view.columns.byte_offset[row]))
     return attribute(node, GROUP_ATTRIBUTE) is not None
 
 
@@ -127,10 +125,6 @@ def _buffer_bytes(view: TraceView) -> tuple[int, int] | None:
     each = view.trace.size_bytes[rows] / moved[rows]
     total = int(chunks.total_chunks[rows].max())
     return int(np.floor(each.min() * total)), int(np.ceil(each.max() * total))
-
-
-def _received_bytes(view: TraceView) -> int:
-    return int(view.trace.size_bytes[view.rows(NodeType.COMM_RECV)].clip(0).sum())
 
 
 def _mismatch(comm_type: int, size: int, ranks: int, buffer: tuple[int, int] | None, received: int) -> str | None:

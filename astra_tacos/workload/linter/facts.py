@@ -166,17 +166,17 @@ class Facts:
     def order(self) -> RunOrder:
         """The order of nodes across ranks."""
         sends = sound_messages(self.workload, self.num_npus) & self.workload.rows(NodeType.COMM_SEND)
-        return order_run(self.workload, self.collectives, self.messages, self._synchronises, np.flatnonzero(sends))
+        return order_run(self.workload, self.collectives, self.messages, self._loose(), np.flatnonzero(sends))
 
-    @cached_property
-    def _synchronises(self) -> dict[int, bool]:
-        """Whether every rank waits, directly or indirectly, for every other one; by custom trace."""
-        return {number: self._connected(number) for number in range(len(self.custom_files))}
-
-    def _connected(self, number: int) -> bool:
+    def _loose(self) -> list[int]:
+        """The custom traces in which some rank does not wait, directly or indirectly, for every other one."""
         from astra_tacos.planner.group_topology import components
 
-        if number not in self.custom:
-            return False
-        view, messages = self.custom[number], self.custom_messages[number]
-        return not components(view.trace.num_ranks, view.rank[messages.send], view.rank[messages.recv]).any()
+        found = []
+        for number in range(len(self.custom_files)):
+            if number in self.custom:
+                view, messages = self.custom[number], self.custom_messages[number]
+                if not components(view.trace.num_ranks, view.rank[messages.send], view.rank[messages.recv]).any():
+                    continue
+            found.append(number)
+        return found

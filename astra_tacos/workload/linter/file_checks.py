@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from astra_tacos.run.groups import ALL_RANKS, group_ids
+from astra_tacos.run.groups import ALL_RANKS
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.workload.linter.facts import Facts
-from astra_tacos.workload.linter.finding import Findings, Found, Severity, TraceFiles, check
+from astra_tacos.workload.linter.finding import Findings, Found, Severity, check
 from astra_tacos.workload.linter.trace_view import listed
 
 
@@ -144,18 +144,13 @@ def custom_path(facts: Facts) -> Findings:
     Remedy: start ASTRA-sim in the directory that the path is relative to (lint's option `--directory`), or write an absolute
     path.
     """
+    started, beside = facts.inputs.directory.resolve(), facts.inputs.system_path.parent
     for files in facts.custom_files:
         if not files.ranks:
-            yield Found(f"no such file{_elsewhere(facts, files)}", "give a path from there, or an absolute one", files.file(0))
-
-
-def _elsewhere(facts: Facts, files: TraceFiles) -> str:
-    inputs = facts.inputs
-    what = f" in {inputs.directory.resolve()}, where ASTRA-sim is started (--directory)"
-    beside = inputs.system_path.parent
-    if beside.resolve() != inputs.directory.resolve() and (beside / files.file(0)).is_file():
-        what += f"; there is one in {beside}, where the system file is"
-    return what
+            what = f"no such file in {started}, where ASTRA-sim is started (--directory)"
+            if beside.resolve() != started and (beside / files.file(0)).is_file():
+                what += f"; there is one in {beside}, where the system file is"
+            yield Found(what, "give a path from there, or an absolute one", files.file(0))
 
 
 @check("F11", 'group file with "empty" in its path')
@@ -170,7 +165,7 @@ def groups_ignored(facts: Facts) -> Findings:
     """
     if facts.inputs.groups_ignored:
         view, path = next(iter(facts.views), None), str(facts.inputs.groups_path)
-        used = view is None or bool((view.rows(NodeType.COMM_COLL) & (group_ids(view.columns) != ALL_RANKS)).any())
+        used = view is None or bool((view.rows(NodeType.COMM_COLL) & (view.group != ALL_RANKS)).any())
         severity = Severity.ERROR if used else Severity.WARNING
         message = 'its path holds "empty": ASTRA-sim reads no groups at all'
         yield Found(message, "rename the file or directory", path, severity=severity)

@@ -179,7 +179,7 @@ def read_inputs(inputs: RunInputs, backend: Backend | str | None = None) -> Inpu
     """
     problems: dict[str, list[Found]] = {}
 
-    def attempt(kind: str, file: Path, read: Callable[..., Any], *arguments: Any) -> Any:
+    def attempt(kind: str, file: Path | None, read: Callable[..., Any], *arguments: Any) -> Any:
         try:
             return read(file, *arguments)
         except ConfigError as error:
@@ -189,10 +189,18 @@ def read_inputs(inputs: RunInputs, backend: Backend | str | None = None) -> Inpu
     network: NetworkConfig | None = attempt("network", inputs.network, read_network)
     remote, given = inputs.remote_memory, inputs.groups
     groups: dict[int, tuple[int, ...]] = {}
-    bad: tuple[int, ...] = ()
+    bad: list[int] = []
     ignored = given is not None and "empty" in str(given)
-    if given is not None and not ignored:
-        groups, bad = _groups(given, attempt("groups", given, read_json_object) or {}, problems)
+    listed = (attempt("groups", given, read_json_object) or {}) if given is not None and not ignored else {}
+    for name, ranks in listed.items():
+        group = group_id(name)
+        if group is None or group in groups:
+            what = f"group {describe(name)}" + (" is given twice" if group is not None else " is no whole number of 1 or more")
+            problems.setdefault("group_id", []).append(Found(what, file=str(given)))
+        elif (members := attempt("group_members", given, group_members, group, ranks)) is None:
+            bad.append(group)
+        else:
+            groups[group] = members
     system: SystemConfig | None = attempt("system", inputs.system, lambda path: parse_system(path, read_json_object(path)))
     if system is not None and system.per_node_source is not None:
         system = _with_per_node(system, inputs, problems)
@@ -205,7 +213,7 @@ def read_inputs(inputs: RunInputs, backend: Backend | str | None = None) -> Inpu
         network=network,
         remote_memory=None if remote is None else attempt("remote_memory", remote, read_remote_memory),
         groups=groups,
-        bad_groups=bad,
+        bad_groups=tuple(bad),
         groups_ignored=ignored,
         workload=read_trace_files(str(inputs.workload), inputs.workload, network.num_npus if network else None),
         problems=problems,
@@ -224,26 +232,6 @@ def _with_per_node(system: SystemConfig, inputs: RunInputs, problems: dict[str, 
             what += f"; there is one in {beside}"
         problems.setdefault("per_node", []).append(Found(what, file=source))
         return system
-
-
-def _groups(
-    path: Path, document: Mapping[str, Any], problems: dict[str, list[Found]]
-) -> tuple[dict[int, tuple[int, ...]], tuple[int, ...]]:
-    """The groups that are valid, and the ids of those whose ranks are not."""
-    groups: dict[int, tuple[int, ...]] = {}
-    bad = []
-    for name, ranks in document.items():
-        group = group_id(name)
-        if group is None or group in groups:
-            what = f"group {describe(name)}" + (" is given twice" if group is not None else " is no whole number of 1 or more")
-            problems.setdefault("group_id", []).append(Found(what, file=str(path)))
-            continue
-        try:
-            groups[group] = group_members(path, group, ranks)
-        except ConfigError as error:
-            bad.append(group)
-            problems.setdefault("group_members", []).append(Found(str(error).removeprefix(f"{path}: "), file=str(path)))
-    return groups, tuple(bad)
 
 
 class Severity(StrEnum):

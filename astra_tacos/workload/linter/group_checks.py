@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from astra_tacos.run.chunks import twice_freed
-from astra_tacos.run.groups import ALL_RANKS, UNKNOWN, group_ids, is_member
+from astra_tacos.run.groups import ALL_RANKS, UNKNOWN, is_member
 from astra_tacos.run.patterns import pattern_name
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS
 from astra_tacos.run.trace.schema import CommType, NodeType
@@ -69,7 +69,7 @@ def group_unknown(facts: Facts) -> Findings:
     view, inputs = facts.communicating, facts.inputs
     if inputs.groups_ignored or "groups" in inputs.problems:
         return
-    group = group_ids(view.columns)
+    group = view.group
     where = view.rows(NodeType.COMM_COLL) & ~np.isin(group, [ALL_RANKS, UNKNOWN, *inputs.groups, *inputs.bad_groups])
     remedy = f"add it to {inputs.groups_path}" if inputs.groups_path else "give a file of groups (--comm-group)"
     yield view.each(where, lambda row: f"uses group {group[row]}, which does not exist", remedy)
@@ -85,7 +85,7 @@ def group_name_bad(facts: Facts) -> Findings:
     """
     view = facts.communicating
     names = view.columns.group_names
-    where = view.rows(NodeType.COMM_COLL) & (group_ids(view.columns) == UNKNOWN)
+    where = view.rows(NodeType.COMM_COLL) & (view.group == UNKNOWN)
     yield view.each(
         where,
         lambda row: f"pg_name is {names[view.columns.group[row]]!r}, no group's number",
@@ -103,7 +103,7 @@ def rank_outside(facts: Facts) -> Findings:
     Remedy: add the rank to the group, or use another group.
     """
     view = facts.communicating
-    group = group_ids(view.columns)
+    group = view.group
     coll = view.rows(NodeType.COMM_COLL) & np.isin(group, list(facts.inputs.groups))
     coll &= view.columns.comm_type != CommType.BROADCAST
     where = coll & ~is_member(facts.inputs.groups, np.where(coll, group, ALL_RANKS), view.rank)
@@ -142,7 +142,7 @@ def group_of_one(facts: Facts) -> Findings:
     view, collectives = facts.workload, facts.collectives
     single = [group for group, members in collectives.members.items() if len(members) == 1]
     rows = collectives.row[np.isin(collectives.group, single) & (collectives.run == NATIVE)]
-    group = group_ids(view.columns)
+    group = view.group
     yield view.each(rows, lambda row: f"{view.kind_name(row)} in group {group[row]} of one rank never ends", "leave it out")
 
 
@@ -157,12 +157,12 @@ def plan_clash(facts: Facts) -> Findings:
     Remedy: for each distinct trace, add a group of the same ranks under a new id, and use that id as pg_name.
     """
     view, collectives = facts.workload, facts.collectives
-    prefixes = facts.implementations[0]
+    programs = ["the native algorithm", *facts.implementations[0]]
     for entry in np.flatnonzero(collectives.named != collectives.run).tolist():
         planner = collectives.planner[entry]
         pattern, group = pattern_name(collectives.comm_type[entry]), collectives.group[entry]
         sizes = [collectives.size_bytes[which] for which in (entry, planner)]
-        names = [_program(prefixes, collectives.named[which]) for which in (entry, planner)]
+        names = [programs[collectives.named[which] + 1] for which in (entry, planner)]
         what = f"runs {names[1]}, which node {view.node(collectives.row[planner])} names, not {names[0]}"
         if sizes[0] != sizes[1]:
             what += f": made for {format_size(sizes[1])}, not {format_size(sizes[0])}"
@@ -195,10 +195,6 @@ def plans_shared(facts: Facts) -> Findings:
     for kind, (rank, first, second) in twice_freed(*columns).items():
         message = f"rank {rank} runs {pattern_name(kind)} in groups {first} and {second} by one algorithm, which is freed twice"
         yield Found(f"{message}: ASTRA-sim may abort at its end", "ignore that abort: all cycles are printed before")
-
-
-def _program(prefixes: tuple[str, ...], number: int) -> str:
-    return "the native algorithm" if number == NATIVE else prefixes[number]
 
 
 def _alike(facts: Facts, first: int, second: int) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from typing import Any
 
 from astra_tacos.run.backend import Backend
@@ -20,7 +21,7 @@ from astra_tacos.workload.linter import (
     system_checks,
 )
 from astra_tacos.workload.linter.facts import Facts, UnknownFact
-from astra_tacos.workload.linter.finding import Check, Finding, Found, FoundRows, Severity, read_inputs
+from astra_tacos.workload.linter.finding import Check, Finding, Found, Severity, read_inputs
 
 _FAMILIES = (
     file_checks,
@@ -98,7 +99,17 @@ def lint(inputs: RunInputs, backend: Backend | str | None = None, limit: int | N
     for check in CHECKS.values():
         with suppress(UnknownFact):
             for found in check.find(facts):
-                _add(check, found, findings, counts, limit)
+                texts: Iterator[Found]
+                if isinstance(found, Found):
+                    severity, number, texts = found.severity or check.severity, 1, iter((found,))
+                else:
+                    severity, number = check.severity, len(found.rows)
+                    texts = map(found.describe, found.rows[:limit].tolist())
+                if number:
+                    seen = counts[severity].get(check.code, 0)
+                    counts[severity][check.code] = seen + number
+                    for one in islice(texts, None if limit is None else max(limit - seen, 0)):
+                        findings.append(Finding(check.code, severity, one.message, one.remedy, one.file, one.rank, one.node))
     findings.sort(key=lambda finding: (finding.severity != Severity.ERROR, finding.code))
     trace = facts.inputs.workload.trace
     return LintReport(
@@ -110,22 +121,3 @@ def lint(inputs: RunInputs, backend: Backend | str | None = None, limit: int | N
         num_nodes=trace.num_nodes if trace else 0,
         backend=facts.inputs.backend,
     )
-
-
-def _add(
-    check: Check,
-    found: Found | FoundRows,
-    findings: list[Finding],
-    counts: Mapping[Severity, dict[str, int]],
-    limit: int | None,
-) -> None:
-    severity = check.severity if isinstance(found, FoundRows) else found.severity or check.severity
-    seen = counts[severity].get(check.code, 0)
-    number = len(found.rows) if isinstance(found, FoundRows) else 1
-    if not number:
-        return
-    counts[severity][check.code] = seen + number
-    room = number if limit is None else max(limit - seen, 0)
-    shown = [found.describe(row) for row in found.rows[:room].tolist()] if isinstance(found, FoundRows) else [found][:room]
-    for one in shown:
-        findings.append(Finding(check.code, severity, one.message, one.remedy, one.file, one.rank, one.node))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.grouping import row_places
 from astra_tacos.workload.linter.facts import Facts
 from astra_tacos.workload.linter.finding import Findings, Found, Severity, check
-from astra_tacos.workload.linter.messages import Messages, message_keys, sound_messages
+from astra_tacos.workload.linter.messages import Messages, message_keys, ordered_messages, sound_messages
 from astra_tacos.workload.linter.trace_view import TraceView
 
 _MOST_TRACE_MESSAGES = 20_000_000
@@ -29,13 +29,7 @@ def _matched(facts: Facts) -> Iterator[tuple[TraceView, Messages]]:
         yield facts.custom[number], messages
 
 
-def _message(view: TraceView, row: int) -> str:
-    """Size, tag and peer of a message in words, without its own rank."""
-    return f"{view.trace.size_bytes[row]:,} bytes, tag {view.trace.tag[row]}"
-
-
-def _peer(view: TraceView, row: int) -> str:
-    return f"{'rank' if view.is_workload else 'position'} {view.trace.peer[row]}"
+_MESSAGE = "{bytes} bytes, tag {tag}"
 
 
 @check("M01", "receive without a send")
@@ -50,7 +44,7 @@ def unmatched_receive(facts: Facts) -> Findings:
     for view, messages in _matched(facts):
         rows = messages.lost_recv
         plain = rows[~np.isin(rows, [*messages.other_size, *messages.other_tag])]
-        yield view.each(plain, _describe(view, "nothing from", "comes"), "add the send, or take it out")
+        yield view.each(plain, f"{_MESSAGE}: nothing from {{peer}} comes", "add the send, or take it out")
 
 
 @check("M02", "send without a receive", Severity.WARNING)
@@ -65,14 +59,7 @@ def unmatched_send(facts: Facts) -> Findings:
     for view, messages in _matched(facts):
         rows = messages.lost_send
         plain = rows[~np.isin(rows, [*messages.other_size.values(), *messages.other_tag.values()])]
-        yield view.each(plain, _describe(view, "", "receives nothing like it"), "add the receive, or take it out")
-
-
-def _describe(view: TraceView, before: str, after: str) -> Callable[[int], str]:
-    def describe(row: int) -> str:
-        return f"{_message(view, row)}: {before}{' ' if before else ''}{_peer(view, row)} {after}"
-
-    return describe
+        yield view.each(plain, f"{_MESSAGE}: {{peer}} receives nothing like it", "add the receive, or take it out")
 
 
 @check("M03", "send and receive differ in size")
@@ -104,7 +91,8 @@ def tag_mismatch(facts: Facts) -> Findings:
 
 
 def _near_miss(view: TraceView, recv: int, send: int, remedy: str) -> Found:
-    what = f"waits for {_message(view, recv)}; {_peer(view, recv)}, node {view.node(send)} sends {_message(view, send)}"
+    sent = view.text(_MESSAGE, send)
+    what = view.text(f"waits for {_MESSAGE}; {{peer}}, node {view.node(send)} sends {sent}", recv)
     return view.at(recv, what, remedy)
 
 
@@ -120,27 +108,16 @@ def alike_in_trace(facts: Facts) -> Findings:
     for view in facts.views:
         if view.is_workload and not facts.communicates:
             continue
-        count = facts.num_npus if view.is_workload else view.num_ranks
-        rows = np.flatnonzero(sound_messages(view, count))
-        sends = view.trace.kind[rows] == NodeType.COMM_SEND
-        keys = message_keys(view, rows)
-        order = np.lexsort((view.place[rows], sends, *keys[::-1]))
-        rows = rows[order]
-        same = sends[order][1:] == sends[order][:-1]
-        for column in keys:
-            same &= column[order][1:] == column[order][:-1]
+        rows, sends, key = ordered_messages(view, facts.num_npus if view.is_workload else view.num_ranks)
+        same = (sends[1:] == sends[:-1]) & (key[1:] == key[:-1])
         first, second = rows[:-1][same], rows[1:][same]
         free = np.flatnonzero(~view.precede(first, second))
         if len(free):
-            nodes = [view.node(first[free[0]]), view.node(second[free[0]])]
+            row, other = first[free[0]], second[free[0]]
             more = f"; {len(free):,} such pairs" if len(free) > 1 else ""
-            what = f"nodes {nodes[0]} and {nodes[1]} {_verb(view, first[free[0]])} the same, and nothing orders them"
-            yield view.at(first[free[0]], f"{what} ({_message(view, first[free[0]])}){more}", "give each its own tag")
-
-
-def _verb(view: TraceView, row: int) -> str:
-    sends = view.trace.kind[row] == NodeType.COMM_SEND
-    return f"{'send to' if sends else 'receive from'} {_peer(view, row)}"
+            verb = "send to" if view.trace.kind[row] == NodeType.COMM_SEND else "receive from"
+            what = f"nodes {view.node(row)} and {view.node(other)} {verb} {{peer}} the same, and nothing orders them"
+            yield view.at(row, view.text(f"{what} ({_MESSAGE}){more}", row), "give each its own tag")
 
 
 @check("M06", "tags of different collectives collide", Severity.WARNING)
@@ -157,12 +134,10 @@ def tag_collision(facts: Facts) -> Findings:
     columns, owners, names = _key_table(facts)
     if not len(owners):
         return
-    order = np.lexsort((owners, *columns[::-1]))
-    columns, owners = tuple(column[order] for column in columns), owners[order]
-    same = np.ones(len(order) - 1, np.bool_)
-    for column in columns:
-        same &= column[1:] == column[:-1]
-    met = np.flatnonzero(same & (owners[1:] != owners[:-1]))
+    key = row_places(*columns)[1]
+    order = np.lexsort((owners, key))
+    columns, owners, key = tuple(column[order] for column in columns), owners[order], key[order]
+    met = np.flatnonzero((key[1:] == key[:-1]) & (owners[1:] != owners[:-1]))
     first, place = row_places(owners[met], owners[met + 1])
     for at, shared in zip(met[first].tolist(), np.bincount(place).tolist(), strict=True):
         one, other = owners[at], owners[at + 1]

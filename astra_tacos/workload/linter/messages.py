@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.support.grouping import row_places
 from astra_tacos.workload.linter.trace_view import TraceView
 
 _MOST_CANDIDATES = 100_000
@@ -56,22 +57,26 @@ def sound_messages(view: TraceView, num_ranks: int) -> NDArray[np.bool_]:
     readable = np.zeros(max(num_ranks, trace.num_ranks), np.bool_)
     readable[: trace.num_ranks] = np.diff(trace.rank_first) > 0
     inside = (trace.peer >= 0) & (trace.peer < num_ranks) & (trace.peer != view.rank)
-    message = view.rows(NodeType.COMM_SEND, NodeType.COMM_RECV) & view.runs & inside
+    message = view.sends_or_receives & view.runs & inside
     sound: NDArray[np.bool_] = message & (trace.size_bytes > 0) & (view.tags >= 0) & readable[np.where(inside, trace.peer, 0)]
     return sound
 
 
+def ordered_messages(view: TraceView, num_ranks: int) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.int64]]:
+    """The rows of sound messages in an order, whether each is a send, and its number among the distinct keys.
+
+    Messages ascend by key. Of one key, receives come before sends, and each of these in the order of the trace.
+    """
+    rows = np.flatnonzero(sound_messages(view, num_ranks))
+    key = row_places(*message_keys(view, rows))[1]
+    sends = view.trace.kind[rows] == NodeType.COMM_SEND
+    order = np.lexsort((view.place[rows], sends, key))
+    return rows[order], sends[order], key[order]
+
+
 def match_messages(view: TraceView, num_ranks: int) -> Messages:
     """Match the messages of a workload or of a custom collective on `num_ranks` ranks."""
-    rows = np.flatnonzero(sound_messages(view, num_ranks))
-    keys = message_keys(view, rows)
-    sends = view.trace.kind[rows] == NodeType.COMM_SEND
-    order = np.lexsort((view.place[rows], sends, *keys[::-1]))
-    rows, sends, keys = rows[order], sends[order], tuple(column[order] for column in keys)
-    changes = np.zeros(len(rows), np.bool_)
-    for column in keys:
-        changes[1:] |= column[1:] != column[:-1]
-    key = np.cumsum(changes)
+    rows, sends, key = ordered_messages(view, num_ranks)
     num_keys = key[-1] + 1 if len(key) else 0
     num_sends, num_recvs = (np.bincount(key[kind], minlength=num_keys) for kind in (sends, ~sends))
     begins = np.concatenate(([0], np.cumsum(num_sends + num_recvs)))[:-1]
@@ -87,7 +92,7 @@ def match_messages(view: TraceView, num_ranks: int) -> Messages:
 
 def _excused(view: TraceView, rows: NDArray[np.int64], num_ranks: int) -> NDArray[np.bool_]:
     """bool[len(rows)], whether the counterpart may be a message that lacks an attribute, which is a finding of its own."""
-    unsound = view.rows(NodeType.COMM_SEND, NodeType.COMM_RECV) & ~sound_messages(view, num_ranks)
+    unsound = view.sends_or_receives & ~sound_messages(view, num_ranks)
     sends = view.trace.kind == NodeType.COMM_SEND
     excused = np.zeros(len(rows), np.bool_)
     for kind in (True, False):

@@ -86,11 +86,9 @@ def instant_at_start(facts: Facts) -> Findings:
     remedy = "let it wait for a COMP node"
     first = first_issued(workload)
     sends = np.flatnonzero(first & workload.rows(NodeType.COMM_SEND) & (workload.trace.size_bytes > 0))
-    short = sends[shortest_ns(facts, workload, sends) < 1]
-    yield workload.each(short, "sends {size}, in less than 1 ns, at time 0", remedy)
-    for number, rows in first_sends(facts, first).items():
-        view = facts.custom[number]
-        short = rows[shortest_ns(facts, view, rows) < 1]
+    of_custom = ((facts.custom[number], rows) for number, rows in first_sends(facts, first).items())
+    for view, rows in ((workload, sends), *of_custom):
+        short = rows[shortest_ns(facts, view.trace.size_bytes[rows]) < 1]
         yield view.each(short, "sends {size}, in less than 1 ns, at time 0", remedy)
     if facts.system.endpoint_delay_ns == 0:
         whole = facts.spans_network(facts.collectives.group)  # smaller groups have another delay
@@ -115,7 +113,7 @@ def instant_link(facts: Facts) -> Findings:
     """
     for view in facts.communicating_views if facts.queues and facts.network else ():
         rows = np.flatnonzero(view.rows(NodeType.COMM_SEND) & (view.trace.size_bytes > 0))
-        rows = rows[serialisation_ns(facts, view, rows) < 1]
+        rows = rows[serialisation_ns(facts, view.trace.size_bytes[rows]) < 1]
         yield view.each(rows, "{size} take a link no time", "send more at once")
 
 
@@ -225,22 +223,21 @@ def first_sends(facts: Facts, first: NDArray[np.bool_]) -> dict[int, NDArray[np.
     return found
 
 
-def serialisation_ns(facts: Facts, view: TraceView, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-    """float64[len(rows)], ns that messages hold a link, the slowest of all dimensions; NaN without dimensions."""
+def serialisation_ns(facts: Facts, size: NDArray[np.int64]) -> NDArray[np.float64]:
+    """float64[len(size)], ns that messages of some sizes hold a link, the slowest of all dimensions; NaN without dimensions."""
     network = facts.inputs.network
     if network is None or not network.dimensions:
-        return np.full(len(rows), np.nan)
+        return np.full(len(size), np.nan)
     rates = bytes_per_ns(np.array([dimension.bandwidth_gibps for dimension in network.dimensions]))
-    times: NDArray[np.float64] = view.trace.size_bytes[rows] / rates.min()
+    times: NDArray[np.float64] = size / rates.min()
     return times
 
 
-def shortest_ns(facts: Facts, view: TraceView, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-    """float64[len(rows)], ns until the first event of a send: it frees its link, or arrives if the model has no links."""
+def shortest_ns(facts: Facts, size: NDArray[np.int64]) -> NDArray[np.float64]:
+    """float64[len(size)], ns until the first event of a send: it frees its link, or arrives if the model has no links."""
     network = facts.inputs.network
     if facts.queues or network is None or not network.dimensions:
-        return serialisation_ns(facts, view, rows)
-    size = view.trace.size_bytes[rows]
+        return serialisation_ns(facts, size)
     times = [
         dimension.building_block.fewest_crossed(dimension.size) * dimension.latency_ns
         + size / bytes_per_ns(np.array([dimension.bandwidth_gibps]))[0]

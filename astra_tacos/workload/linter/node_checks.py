@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.run.groups import ALL_RANKS, group_ids
+from astra_tacos.run.groups import ALL_RANKS
 from astra_tacos.run.run import PATTERN_KEYS
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import ABSENT, DANGLING, WORKLOAD_ATTRIBUTES
@@ -24,7 +23,7 @@ _MOST_SKIPPED = 64
 
 
 def _messages(facts: Facts, view: TraceView) -> NDArray[np.bool_]:
-    return view.rows(NodeType.COMM_SEND, NodeType.COMM_RECV) & facts.communicates
+    return view.sends_or_receives & facts.communicates
 
 
 @check("A11", "communication on the CPU")
@@ -70,7 +69,7 @@ def skipped_node(facts: Facts) -> Findings:
         return
     where = view.rows(NodeType.INVALID)
     if system.roofline_enabled:
-        where |= view.rows(NodeType.COMP) & ~view.columns.is_cpu_op & (view.columns.tensor_size == 0)
+        where |= view.computes_on_gpu & (view.columns.tensor_size == 0)
     child_first, _ = view.children
     where &= np.diff(child_first) > 0
     remedy = "make it a COMP node, or let its dependents go past it"
@@ -121,14 +120,11 @@ def no_statistics(facts: Facts) -> Findings:
         rows = slice(int(view.trace.rank_first[rank]), int(view.trace.rank_first[rank + 1]))
         row = rows.start + np.flatnonzero(where[rows])[0]
         count = where[rows].sum()
-        what = f"{count:,} {'nodes' if count > 1 else 'node'} of a kind that ASTRA-sim's statistics lack ({_kind(view, row)})"
+        kind = "COMP with is_cpu_op" if view.trace.kind[row] == NodeType.COMP else view.kind_name(row)
+        what = f"{count:,} {'nodes' if count > 1 else 'node'} of a kind that ASTRA-sim's statistics lack ({kind})"
         ends_alone = bool(messages[rows][last[rows]].all())
         end = "ASTRA-sim aborts as the rank ends" if ends_alone else "the rank gets no statistics, or ASTRA-sim aborts at its end"
         yield view.at(row, f"{what}: {end}", "make them GPU nodes", Severity.ERROR if ends_alone else Severity.WARNING)
-
-
-def _kind(view: TraceView, row: int) -> str:
-    return "COMP with is_cpu_op" if view.trace.kind[row] == NodeType.COMP else NodeType(view.trace.kind[row]).name
 
 
 @check("A15", "unsupported pattern")
@@ -178,7 +174,7 @@ def no_dimension(facts: Facts) -> Findings:
     view, collectives, count = facts.workload, facts.collectives, len(facts.network.dimensions)
     if not count:
         return
-    rows = collectives.row[(group_ids(view.columns)[collectives.row] == ALL_RANKS) & (collectives.run < 0)]
+    rows = collectives.row[(view.group[collectives.row] == ALL_RANKS) & (collectives.run < 0)]
     given, dims = view.columns.involved_count[rows], view.columns.involved_dims[rows]
     nothing = (given > 0) & (dims & ((1 << min(count, 62)) - 1) == 0)
     short = np.where(given > 0, given, 4) < count
@@ -201,7 +197,7 @@ def no_operations(facts: Facts) -> Findings:
     if not system.roofline_enabled or system.replay_only:
         return
     columns = view.columns
-    where = view.rows(NodeType.COMP) & ~columns.is_cpu_op & (columns.num_ops == 0) & (columns.tensor_size > 0)
+    where = view.computes_on_gpu & (columns.num_ops == 0) & (columns.tensor_size > 0)
     yield view.each(where, "num_ops is 0 under the roofline: it never ends", "leave it out")
 
 
@@ -264,39 +260,32 @@ def _cycle(view: TraceView, rank: int, what: str) -> Found:
 _BIT = {name: np.uint32(1 << place) for place, name in enumerate(WORKLOAD_ATTRIBUTES)}
 
 
-class _Read(NamedTuple):
-    """An attribute that ASTRA-sim reads of some nodes."""
+def _reads(facts: Facts, view: TraceView) -> Iterator[tuple[str, NDArray[np.bool_], bool]]:
+    """The attributes that `Workload.cc` reads of a workload's nodes, or `CustomAlgorithm.cc` of those of a custom collective.
 
-    name: str
-    nodes: NDArray[np.bool_]
-    required: bool
-
-
-def _reads(facts: Facts, view: TraceView) -> Iterator[_Read]:
-    """The attributes that `Workload.cc` reads of a workload's nodes, or `CustomAlgorithm.cc` of those of a custom collective."""
+    Of each: the name, the nodes, and whether these need it.
+    """
+    if view.is_workload:
+        yield "is_cpu_op", np.ones(view.trace.num_nodes, np.bool_), False
+    if not facts.communicates:
+        return
     coll, send, recv = (view.rows(kind) for kind in (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV))
     message = send | recv
-    yield _Read("comm_dst", send, True)
-    yield _Read("comm_src", recv, True)
-    yield _Read("comm_src", send, False)
-    yield _Read("comm_tag", message, True)
+    yield "comm_dst", send, True
+    yield "comm_src", recv, True
+    yield "comm_src", send, False
+    yield "comm_tag", message, True
     if not view.is_workload:
-        yield _Read("comm_size", message, True)
+        yield "comm_size", message, True
         return
-    yield _Read("comm_size", message | coll, True)
-    yield _Read("comm_dst", recv, False)
-    yield _Read("comm_type", coll, True)
+    yield "comm_size", message | coll, True
+    yield "comm_dst", recv, False
+    yield "comm_type", coll, True
     for name in ("comm_priority", "pg_name", "involved_dim"):
-        yield _Read(name, coll, False)
-    compute = view.rows(NodeType.COMP) & ~view.columns.is_cpu_op & facts.system.roofline_enabled
-    yield _Read("num_ops", compute, True)
-    yield _Read("tensor_size", compute | view.rows(NodeType.MEM_LOAD, NodeType.MEM_STORE), True)
-
-
-def _all_reads(facts: Facts, view: TraceView) -> list[_Read]:
-    everything = _Read("is_cpu_op", np.ones(view.trace.num_nodes, np.bool_), False)
-    reads = list(_reads(facts, view)) if facts.communicates else []
-    return [everything, *reads] if view.is_workload else reads
+        yield name, coll, False
+    compute = view.computes_on_gpu & facts.system.roofline_enabled
+    yield "num_ops", compute, True
+    yield "tensor_size", compute | view.rows(NodeType.MEM_LOAD, NodeType.MEM_STORE), True
 
 
 def _column(view: TraceView, name: str, recv: bool) -> NDArray[np.int64]:
@@ -325,7 +314,7 @@ def missing_attribute(facts: Facts) -> Findings:
     comm_src; a compute node under the roofline num_ops and tensor_size; a load or store tensor_size.
     """
     for view in facts.views:
-        for name, nodes, required in _all_reads(facts, view):
+        for name, nodes, required in _reads(facts, view):
             if required:
                 recv = name in ("comm_src", "comm_dst") and bool((nodes & view.rows(NodeType.COMM_RECV)).any())
                 given = (view.columns.wrong_type | view.columns.no_value) & _BIT[name] != 0
@@ -364,7 +353,7 @@ def _bad_values(facts: Facts, *, wrong: bool, what: str, remedy: str) -> Finding
     special = {"pg_name": "write a string_val", "involved_dim": "write a bool_list", "is_cpu_op": "write a bool_val"}
     for view in facts.views:
         bits = view.columns.wrong_type if wrong else view.columns.no_value
-        for name, nodes, _ in _all_reads(facts, view):
+        for name, nodes, _ in _reads(facts, view):
             where = nodes & (bits & _BIT[name] != 0)
             yield view.each(where, f"{name} {what}", special.get(name, remedy) if wrong else remedy)
 
@@ -379,7 +368,7 @@ def size_zero(facts: Facts) -> Findings:
     Remedy: remove the node, or write its size.
     """
     for view in facts.communicating_views:
-        where = view.rows(NodeType.COMM_SEND, NodeType.COMM_RECV) & (view.trace.size_bytes == 0)
+        where = view.sends_or_receives & (view.trace.size_bytes == 0)
         if view.is_workload:
             gathers = view.rows(NodeType.COMM_COLL) & (view.columns.comm_type == CommType.ALL_GATHER)
             where |= gathers & (view.trace.size_bytes == 0)
@@ -434,7 +423,7 @@ def negative_tag(facts: Facts) -> Findings:
     """
     for view in facts.communicating_views:
         tag = view.trace.tag
-        where = view.rows(NodeType.COMM_SEND, NodeType.COMM_RECV) & (tag != ABSENT) & (tag & 0xFFFF_FFFF > 0x7FFF_FFFF)
+        where = view.sends_or_receives & (tag != ABSENT) & (tag & 0xFFFF_FFFF > 0x7FFF_FFFF)
         yield view.each(where, "comm_tag is {tag}", "use 0 to 499999999")
 
 

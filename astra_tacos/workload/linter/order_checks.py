@@ -233,14 +233,10 @@ def free_order(facts: Facts) -> Findings:
             late, early = (row, other) if risky.first_waits[at] else (other, row)
             why = f"node {view.node(late)} needs node {view.node(early)} by way of other ranks, and blocks it if it starts first"
         else:
-            why = f"which both need {_shared_text(collectives, risky, at)}: these stall if they choose differently"
+            shared = set(collectives.members[risky.first_group[at]]) & set(collectives.members[risky.second_group[at]])
+            why = f"which both need ranks {listed(sorted(shared))}: these stall if they choose differently"
         more = f" ({number:,} such pairs)" if number > 1 else ""
         yield view.at(row, f"{what}, {why}{more}", _REMEDY)
-
-
-def _shared_text(collectives: Collectives, pairs: Pairs, at: int) -> str:
-    members = [set(collectives.members[group[at]]) for group in (pairs.first_group, pairs.second_group)]
-    return f"ranks {listed(sorted(members[0] & members[1]))}"
 
 
 def _share_ranks(collectives: Collectives, pairs: Pairs) -> NDArray[np.bool_]:

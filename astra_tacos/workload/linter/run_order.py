@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.support.grouping import count_before, distinct
+from astra_tacos.support.grouping import count_before, distinct, group_by
 from astra_tacos.support.kernels.shared import topological_order
 from astra_tacos.workload.linter import _order_kernels as kernels
 from astra_tacos.workload.linter.collectives import Collectives
@@ -99,7 +99,7 @@ class _Graph:
 
 
 def order_run(
-    view: TraceView, collectives: Collectives, messages: Messages, synchronises: Mapping[int, bool], sent: NDArray[np.int64]
+    view: TraceView, collectives: Collectives, messages: Messages, loose: list[int], sent: NDArray[np.int64]
 ) -> RunOrder:
     """Find the order of nodes in a whole run, its deadlocks, and the pairs of nodes that are unordered.
 
@@ -111,13 +111,12 @@ def order_run(
         The collectives of the workload.
     messages
         The matched messages of the workload.
-    synchronises
-        For each implementation (`Collectives.run`), whether every rank waits for every other one.
+    loose
+        Implementations (`Collectives.run`) in which not every rank waits for every other one.
     sent
         Rows of the sends to take into account.
     """
-    apart = [run for run, together in synchronises.items() if not together]
-    waits = ~np.isin(collectives.run, np.array(apart, np.int64))
+    waits = ~np.isin(collectives.run, np.array(loose, np.int64))
     sure = _graph(view, collectives, collectives.certain & waits, messages, messages.alone)
     deadlocks, never = _deadlocks(view, sure)
     graph = _graph(view, collectives, waits, messages, np.ones(len(messages.send), np.bool_))
@@ -136,17 +135,24 @@ def _graph(
     vertex = np.arange(trace.num_nodes)
     rows = collectives.row[merged]
     vertex[rows] = trace.num_nodes + collectives.instance[merged]
-    num = trace.num_nodes + collectives.num_instances
+    num = trace.num_nodes + int(collectives.instance.max(initial=-1)) + 1
     send_of = np.full(trace.num_nodes, -1, np.int64)
     send_of[messages.recv[sure]] = messages.send[sure]
     merged_rows = kernels.Rows(trace.dep_first, trace.dep, vertex, view.runs, send_of)
-    source, target = kernels.merged_edges(merged_rows)
-    turn = np.argsort(target, kind="stable")
-    first = np.concatenate(([0], np.cumsum(np.bincount(target, minlength=num))))
-    needed = source[turn]
+    return _Graph(merged_rows, *merged_graph(merged_rows, num))
+
+
+def merged_graph(rows: kernels.Rows, num: int) -> tuple[kernels.Graph, NDArray[np.bool_]]:
+    """The graph of `num` vertices into which rows are merged, and bool[num], whether a vertex is in a cycle or behind one."""
+    # Of each row its dependencies, then the send whose message it waits for.
+    need = np.insert(rows.dep, rows.dep_first[1:], rows.send_of)
+    row = np.repeat(np.arange(len(rows.vertex)), np.diff(rows.dep_first) + 1)[need >= 0]
+    need = need[need >= 0]
+    sound = rows.usable[row] & rows.usable[need]
+    first, needed = group_by(rows.vertex[row[sound]], rows.vertex[need[sound]], num)
     waits = np.diff(first)
-    order = topological_order(waits, *kernels.transpose(first, needed, num))
-    return _Graph(merged_rows, kernels.Graph(order, first, needed), waits > 0)
+    order = topological_order(waits, *group_by(needed, np.repeat(np.arange(num), waits), num))
+    return kernels.Graph(order, first, needed), waits > 0
 
 
 def _deadlocks(view: TraceView, graph: _Graph) -> tuple[tuple[tuple[int, ...], ...], int]:
@@ -192,28 +198,20 @@ def _free_pairs(
     followed = len(first) == 0 or (len(distinct(graph.rows.vertex[first])) // 64 + 1) * len(graph.edges.needed) * 2 <= _MOST_STEPS
     first_waits = second_waits = np.zeros(len(first), np.bool_)
     if followed and len(first):
+        # Whether one completes before the other is ready, and (own) before the collective of the other completes.
         own = np.repeat((False, False, True, True), len(first))
-        answers = _reaches(graph, np.concatenate((first, second) * 2), np.concatenate((second, first) * 2), own)
-        forward, backward, second_waits, first_waits = answers.reshape(4, -1)
+        before, after = np.concatenate((first, second) * 2), np.concatenate((second, first) * 2)
+        vertex = graph.rows.vertex[before]
+        turn = np.argsort(vertex, kind="stable")
+        source, source_first = np.unique(vertex[turn], return_index=True)
+        answer = np.empty(len(before), np.bool_)
+        queries = kernels.Queries(source, np.append(source_first, len(before)), after[turn], own[turn])
+        answer[turn] = kernels.reaches(graph.edges, graph.rows, queries)
+        forward, backward, second_waits, first_waits = answer.reshape(4, -1)
         free = ~forward & ~backward
         first, second, first_waits, second_waits = first[free], second[free], first_waits[free], second_waits[free]
     pairs = Pairs(first, second, view.rank[first], group[first], group[second], first_waits, second_waits)
     return pairs, np.flatnonzero(cut), followed
-
-
-def _reaches(
-    graph: _Graph,
-    before: NDArray[np.int64],
-    after: NDArray[np.int64],
-    own: NDArray[np.bool_],
-) -> NDArray[np.bool_]:
-    """bool[len(before)]: `before` completes before `after` is ready, or (`own`) before the collective of `after` completes."""
-    turn = np.argsort(graph.rows.vertex[before], kind="stable")
-    source, source_first = np.unique(graph.rows.vertex[before][turn], return_index=True)
-    answer = np.empty(len(before), np.bool_)
-    queries = kernels.Queries(source, np.append(source_first, len(before)), after[turn], own[turn])
-    answer[turn] = kernels.reaches(graph.edges, graph.rows, queries)
-    return answer
 
 
 _MOST_CIRCLE_PAIRS = 128
@@ -245,7 +243,8 @@ def circles(pairs: Pairs, instance_of: Mapping[int, int], number_of: Mapping[int
     """
     edges: dict[tuple[int, int, int], list[tuple[int, int]]] = defaultdict(list)
     next_to: dict[int, set[tuple[int, int]]] = defaultdict(set)
-    some = _some_of_each_rank(pairs)
+    low, high = np.minimum(pairs.first_group, pairs.second_group), np.maximum(pairs.first_group, pairs.second_group)
+    some = pairs.where(count_before(pairs.rank, low, high) < _MOST_CIRCLE_PAIRS)
     columns = (some.first_group, some.second_group, some.rank, some.first, some.second)
     for a, b, rank, first, second in zip(*(column.tolist() for column in columns), strict=True):
         edges[a, b, rank].append((first, second))
@@ -266,12 +265,6 @@ def circles(pairs: Pairs, instance_of: Mapping[int, int], number_of: Mapping[int
             found.append(Circle(tuple(step[0] for step in way), tuple(step[2] for step in way), met))
         covered |= {step for a, b, rank in way for step in ((a, b, rank), (b, a, rank))}
     return found
-
-
-def _some_of_each_rank(pairs: Pairs) -> Pairs:
-    """The first few pairs of each two groups on each rank."""
-    low, high = np.minimum(pairs.first_group, pairs.second_group), np.maximum(pairs.first_group, pairs.second_group)
-    return pairs.where(count_before(pairs.rank, low, high) < _MOST_CIRCLE_PAIRS)
 
 
 def _way_back(neighbours: Mapping[int, list[tuple[int, int]]], edge: tuple[int, int, int]) -> list[tuple[int, int, int]] | None:
@@ -303,39 +296,33 @@ _Path = tuple[tuple[int, int], ...]
 
 
 def _follow(steps: list[list[tuple[int, int]]], instance_of: Mapping[int, int], number_of: Mapping[int, int]) -> _Path | None:
-    """One pair of rows per step, such that the second collective of a pair is, or comes before, the first of the next pair."""
+    """One pair of rows per step, such that the second collective of a pair is, or comes before, the first of the next pair.
+
+    A step extends one path per collective that it leads to. Of ordered collectives only the first one is extended, as it comes
+    before the most others.
+    """
+
+    def meets(row: int, other: int) -> bool:
+        """Whether the collective of `row` is that of `other`, or of the same group and certainly before it."""
+        if instance_of[row] == instance_of[other]:
+            return True
+        return row in number_of and other in number_of and number_of[row] < number_of[other]
+
     for start in steps[0]:
         paths: list[_Path] = [(start,)]
         for step in steps[1:]:
-            paths = _next_paths(paths, step, instance_of, number_of)
+            at = {instance_of[path[-1][1]]: path for path in paths}
+            numbered = [path for path in paths if path[-1][1] in number_of]
+            first = min(numbered, key=lambda path: number_of[path[-1][1]], default=None)
+            found: dict[int, _Path] = {}
+            for pair in step:
+                path = at.get(instance_of[pair[0]])
+                if path is None and first is not None and meets(first[-1][1], pair[0]):
+                    path = first
+                if path is not None:
+                    found.setdefault(instance_of[pair[1]], (*path, pair))
+            paths = list(found.values())
         for path in paths:
-            if _meets(path[-1][1], start[0], instance_of, number_of):
+            if meets(path[-1][1], start[0]):
                 return path
     return None
-
-
-def _next_paths(
-    paths: list[_Path], step: list[tuple[int, int]], instance_of: Mapping[int, int], number_of: Mapping[int, int]
-) -> list[_Path]:
-    """The paths extended by one step, one path per collective that the step leads to.
-
-    Of ordered collectives only the first one is extended, as it comes before the most others.
-    """
-    at = {instance_of[path[-1][1]]: path for path in paths}
-    numbered = [path for path in paths if path[-1][1] in number_of]
-    first = min(numbered, key=lambda path: number_of[path[-1][1]], default=None)
-    found: dict[int, _Path] = {}
-    for pair in step:
-        path = at.get(instance_of[pair[0]])
-        if path is None and first is not None and _meets(first[-1][1], pair[0], instance_of, number_of):
-            path = first
-        if path is not None:
-            found.setdefault(instance_of[pair[1]], (*path, pair))
-    return list(found.values())
-
-
-def _meets(row: int, other: int, instance_of: Mapping[int, int], number_of: Mapping[int, int]) -> bool:
-    """Whether the collective of `row` is that of `other`, of the same group, or certainly comes before it."""
-    if instance_of[row] == instance_of[other]:
-        return True
-    return row in number_of and other in number_of and number_of[row] < number_of[other]

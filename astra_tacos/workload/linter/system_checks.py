@@ -120,7 +120,7 @@ def roofline_off(facts: Facts) -> Findings:
     view, system = facts.workload, facts.stated_system
     if system.roofline_enabled or system.replay_only:
         return
-    rows = view.rows(NodeType.COMP) & (view.trace.duration_us == 0) & (view.columns.num_ops > 0) & ~view.columns.is_cpu_op
+    rows = view.computes_on_gpu & (view.trace.duration_us == 0) & (view.columns.num_ops > 0)
     if rows.any():
         message = f"{rows.sum():,} compute nodes have num_ops and no duration: each takes 1 ns, as the roofline is off"
         yield Found(message, 'set "roofline-enabled" to 1', _where(facts))
@@ -138,7 +138,7 @@ def roofline_of_nothing(facts: Facts) -> Findings:
     view, system = facts.workload, facts.system
     if not system.roofline_enabled or system.replay_only:
         return
-    rows = view.rows(NodeType.COMP) & ~view.columns.is_cpu_op
+    rows = view.computes_on_gpu
     rates = (("peak-perf", system.peak_perf_tflops), ("local-mem-bw", system.local_mem_bw_gbps))
     zero = [key for key, value in rates if value == 0]
     if zero and rows.any():
@@ -180,15 +180,11 @@ def memory_tracking(facts: Facts) -> Findings:
         if not nodes or rank in view.files.compressed:
             continue
         data = view.files.path.with_name(f"{view.files.path.name}.{rank}.et").read_bytes()
-        lacking = [name for name in ("inputs", "outputs") if data.count(_attribute_name(name)) < nodes]
+        # An attribute of a name begins with the tag of field 1, the length and the text.
+        lacking = [name for name in ("inputs", "outputs") if data.count(bytes((1 << 3 | 2, len(name))) + name.encode()) < nodes]
         if lacking:
             message = f"track-local-mem is on, but not every node has {' and '.join(lacking)}: such a node stalls its rank"
             yield Found(message, "set track-local-mem to 0", view.files.file(rank), rank)
-
-
-def _attribute_name(name: str) -> bytes:
-    """The bytes with which an attribute of this name begins in a file: tag of field 1, length, text."""
-    return bytes((1 << 3 | 2, len(name))) + name.encode()
 
 
 @check("S17", "per-node id of no node", Severity.WARNING)

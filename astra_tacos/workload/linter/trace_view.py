@@ -8,9 +8,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.run.groups import group_ids
 from astra_tacos.run.patterns import TAGS, pattern_name
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import ChunkColumns, Trace, WorkloadColumns, precede
+from astra_tacos.support.grouping import group_by
 from astra_tacos.support.units import format_size
 from astra_tacos.workload.linter.finding import Found, FoundRows, Severity, TraceFiles
 
@@ -50,15 +52,26 @@ class TraceView:
         wanted[list(kinds)] = True
         return wanted[self.trace.kind]
 
+    @property
+    def sends_or_receives(self) -> NDArray[np.bool_]:
+        """bool[num_nodes], whether a node is a message."""
+        return self.rows(NodeType.COMM_SEND, NodeType.COMM_RECV)
+
+    @property
+    def computes_on_gpu(self) -> NDArray[np.bool_]:
+        """bool[num_nodes], whether a node is computation that is not on the CPU."""
+        return self.rows(NodeType.COMP) & ~self.columns.is_cpu_op
+
+    @cached_property
+    def group(self) -> NDArray[np.int64]:
+        """int64[num_nodes], id of each node's group, see `group_ids`."""
+        return group_ids(self.columns)
+
     @cached_property
     def tags(self) -> NDArray[np.int64]:
         """int64[num_nodes], tags as ASTRA-sim reads them: signed 32-bit integers, modulo `TAGS`; -1 for negative ones."""
         unsigned = self.trace.tag & _UINT32
         return np.where(unsigned > _INT32_MAX, -1, unsigned % TAGS)
-
-    def file(self, row: int) -> str:
-        """Name of the file that has a node."""
-        return self.files.file(self.rank[row])
 
     def node(self, row: int) -> int:
         """Id of a node."""
@@ -78,34 +91,35 @@ class TraceView:
         severity
             The severity, if not that of the check.
         """
-        return Found(message, remedy, self.file(row), int(self.rank[row]), self.node(row), severity)
+        return Found(message, remedy, self.files.file(self.rank[row]), int(self.rank[row]), self.node(row), severity)
 
     def each(
         self, where: NDArray[np.bool_] | NDArray[np.int64], describe: str | Callable[[int], str], remedy: str = ""
     ) -> FoundRows:
         """A finding at each of these nodes, given as a mask or as rows.
 
-        `describe` is a function from a row to its message, or a format such as `{kind} of {size}` with the names of `_fields`.
+        `describe` is a function from a row to its message, or a format such as `{kind} of {size}`, see `text`.
         """
         rows = np.flatnonzero(where) if where.dtype == np.bool_ else where.astype(np.int64, copy=False)
         if isinstance(describe, str):
-            return FoundRows(rows, lambda row: self.at(row, describe.format_map(self._fields(row)), remedy))
+            return FoundRows(rows, lambda row: self.at(row, self.text(describe, row), remedy))
         return FoundRows(rows, lambda row: self.at(row, describe(row), remedy))
 
-    def _fields(self, row: int) -> dict[str, str]:
-        """The values that a format may name, as texts."""
+    def text(self, pattern: str, row: int) -> str:
+        """A format such as `{kind} of {size}` with the values of a row."""
         trace, sends = self.trace, self.trace.kind[row] == NodeType.COMM_SEND
-        peer = "rank" if self.is_workload else "position"
-        return {
-            "kind": self.kind_name(row),
-            "rank": str(self.rank[row]),
-            "size": format_size(max(trace.size_bytes[row], 0)),
-            "bytes": f"{trace.size_bytes[row]:,}",
-            "us": f"{trace.duration_us[row]:,}",
-            "tag": str(trace.tag[row]),
-            "towards": f"{'sends to' if sends else 'receives from'} {peer} {trace.peer[row]}",
-            "own": f"{'comm_src' if sends else 'comm_dst'} is {self.columns.own[row]}",
-        }
+        peer = f"{'rank' if self.is_workload else 'position'} {trace.peer[row]}"
+        return pattern.format(
+            kind=self.kind_name(row),
+            rank=self.rank[row],
+            size=format_size(max(trace.size_bytes[row], 0)),
+            bytes=f"{trace.size_bytes[row]:,}",
+            us=f"{trace.duration_us[row]:,}",
+            tag=trace.tag[row],
+            peer=peer,
+            towards=f"{'sends to' if sends else 'receives from'} {peer}",
+            own=f"{'comm_src' if sends else 'comm_dst'} is {self.columns.own[row]}",
+        )
 
     def kind_name(self, row: int) -> str:
         """Name of a node's kind, like COMP; for a collective its pattern, like ALL_REDUCE."""
@@ -117,10 +131,9 @@ class TraceView:
     @cached_property
     def children(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The rows that depend on each row (CSR): first entry of each row, and rows."""
-        from astra_tacos.workload.linter import _order_kernels as kernels
-
-        first, after = kernels.transpose(self.trace.dep_first, self.trace.dep, self.trace.num_nodes)
-        return first, after
+        rows = np.repeat(np.arange(self.trace.num_nodes), np.diff(self.trace.dep_first))
+        there = self.trace.dep >= 0
+        return group_by(self.trace.dep[there], rows[there], self.trace.num_nodes)
 
     @cached_property
     def _orders(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

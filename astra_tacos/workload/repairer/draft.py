@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import write_json
 from astra_tacos.support.temporaries import scratch_directory
-from astra_tacos.workload.linter.finding import Finding
 from astra_tacos.workload.linter.lint import LintReport, lint
 from astra_tacos.workload.repairer.node import ALL_RANKS, DraftNode
 from astra_tacos.workload.repairer.rank_nodes import RankNodes
@@ -202,7 +201,16 @@ class Draft:
             if node_id not in removed:
                 return (node_id,)
             if node_id not in behind:
-                behind[node_id] = tuple(self._past(node_id, removed))
+                found: dict[int, None] = {}
+                seen, stack = {node_id}, [node_id]
+                while stack:
+                    for dep in removed[stack.pop()].deps:
+                        if dep not in removed:
+                            found[dep] = None
+                        elif dep not in seen:
+                            seen.add(dep)
+                            stack.append(dep)
+                behind[node_id] = tuple(found)
             return behind[node_id]
 
         for node in nodes.depending_on(removed.values()):
@@ -210,26 +218,13 @@ class Draft:
                 node.replace_deps(past)
         nodes.remove(removed.values())
 
-    @staticmethod
-    def _past(node_id: int, removed: dict[int, DraftNode]) -> list[int]:
-        found: dict[int, None] = {}
-        seen, stack = {node_id}, [node_id]
-        while stack:
-            for dep in removed[stack.pop()].deps:
-                if dep not in removed:
-                    found[dep] = None
-                elif dep not in seen:
-                    seen.add(dep)
-                    stack.append(dep)
-        return list(found)
-
     def report(self) -> LintReport:
         """What `lint` finds in the run as it is when this is first called after `changed`."""
         if self._report is None:
             with scratch_directory() as folder:
                 self.write(folder)
                 report = lint(self.inputs(folder), self.backend)
-                self._report = replace(report, findings=tuple(_within(folder, finding) for finding in report.findings))
+                self._report = report.renamed(lambda text: text.replace(f"{folder}/", ""))
         return self._report
 
     def changed(self) -> None:
@@ -292,13 +287,6 @@ class Draft:
         else:
             system.pop(PER_NODE_KEY, None)
         write_json(folder / SYSTEM, system)
-
-
-def _within(folder: Path, finding: Finding) -> Finding:
-    """A finding whose file and message do not name a temporary folder."""
-    begin = f"{folder}/"
-    file = None if finding.file is None else finding.file.removeprefix(begin)
-    return replace(finding, file=file, message=finding.message.replace(begin, ""), remedy=finding.remedy.replace(begin, ""))
 
 
 OWN_FILES = frozenset({SCRIPT, GROUPS, SYSTEM, NETWORK, MEMORY, PER_NODE, WORKLOAD, COLLECTIVE})

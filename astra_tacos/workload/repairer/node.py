@@ -170,11 +170,6 @@ class DraftNode:
         return int(self.seen.duration_micros)
 
     @property
-    def compute_us(self) -> int:
-        """The duration, if it is a compute node."""
-        return self.duration_us if self.kind == NodeType.COMP else 0
-
-    @property
     def is_cpu_op(self) -> bool:
         """Whether it runs on the CPU."""
         return bool(self.get("is_cpu_op"))

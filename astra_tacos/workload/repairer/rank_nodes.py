@@ -5,7 +5,9 @@ from __future__ import annotations
 import heapq
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 import numpy as np
@@ -152,12 +154,9 @@ class RankNodes:
         used = np.zeros(len(columns.node_id) + 1, np.bool_)
         unchanged = np.repeat(self._is_left & ~self.is_changed, np.diff(columns.dep_first))
         used[columns.dep[unchanged]] = True
-        needed = {dep for node in self._chosen(self._none) for dep in node.deps}
-        return [node for node in self._chosen(~used[:-1]) if node.id not in needed and not self._is_used(used, node.id)]
-
-    def _is_used(self, used: _Mask, node_id: int) -> bool:
-        row = self._row(node_id)
-        return row is not None and bool(used[row])
+        needed = {dep for node in self._chosen(self.is_changed) for dep in node.deps}
+        needed |= set(columns.node_id[used[:-1]].tolist())
+        return [node for node in self._chosen(~used[:-1]) if node.id not in needed]
 
     def backward(self) -> list[tuple[int, int]]:
         """Ids of nodes and of those that they depend on, for dependencies on nodes of an id that is not lower."""
@@ -166,7 +165,7 @@ class RankNodes:
         counts = (columns.dep != DANGLING) & (self._is_left & ~self.is_changed)[owner]
         counts &= columns.node_id[np.where(counts, columns.dep, 0)] >= columns.node_id[owner] if len(owner) else counts
         found = [(int(columns.node_id[owner[at]]), int(columns.node_id[columns.dep[at]])) for at in np.flatnonzero(counts)]
-        for node in self._chosen(self._none):
+        for node in self._chosen(self.is_changed):
             found += ((node.id, dep) for dep in node.deps if dep >= node.id)
         find = self.finder()
         return [(node_id, dep) for node_id, dep in found if find(dep) is not None]
@@ -181,23 +180,17 @@ class RankNodes:
             return sorted(self.of_kind(*_COMMUNICATION), key=lambda node: node.id)
         nodes = list(self)
         by_id = {node.id: node for node in nodes}
-        waits: dict[int, int] = {}
-        after: dict[int, list[int]] = {}
-        for node in nodes:
-            needed = {dep for dep in node.deps if dep in by_id}
-            waits[node.id] = len(needed)
-            for dep in needed:
-                after.setdefault(dep, []).append(node.id)
-        ready = [node_id for node_id, count in waits.items() if count == 0]
-        heapq.heapify(ready)
+        sorter = TopologicalSorter({node.id: [dep for dep in node.deps if dep in by_id] for node in nodes})
+        with suppress(CycleError):  # what is outside of cycles has its order nevertheless
+            sorter.prepare()
         order: list[DraftNode] = []
+        ready = sorted(sorter.get_ready())
         while ready:
             node_id = heapq.heappop(ready)
             order.append(by_id[node_id])
-            for other in after.get(node_id, ()):
-                waits[other] -= 1
-                if waits[other] == 0:
-                    heapq.heappush(ready, other)
+            sorter.done(node_id)
+            for other in sorter.get_ready():
+                heapq.heappush(ready, other)
         placed = {node.id for node in order}
         order += sorted((node for node in nodes if node.id not in placed), key=lambda node: node.id)
         return [node for node in order if node.kind in _COMMUNICATION]
@@ -236,9 +229,9 @@ class RankNodes:
         """Sum of the durations of compute nodes."""
         columns = self.columns
         mask = self._is_left & ~self.is_changed & (columns.kind == NodeType.COMP)
-        rest = self._chosen(self._none)
+        rest = self._chosen(self.is_changed)
         durations: list[int] = columns.duration_us[mask].tolist()
-        return sum(durations) + sum(node.compute_us for node in rest)
+        return sum(durations) + sum(node.duration_us for node in rest if node.kind == NodeType.COMP)
 
     def encoded(self) -> Iterator[bytes]:
         """The bytes of the nodes, each with its length before it."""
@@ -286,11 +279,6 @@ class RankNodes:
             if wanted is None or not self.is_changed[row] or wanted(node):
                 chosen.append(node)
         return chosen + [node for node in self._new if wanted is None or wanted(node)]
-
-    @property
-    def _none(self) -> _Mask:
-        """Chooses only what is changed or new."""
-        return np.zeros(len(self.columns.node_id), np.bool_)
 
     def _node(self, row: int) -> DraftNode:
         return _FileNode(self, row)

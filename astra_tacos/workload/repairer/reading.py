@@ -51,13 +51,8 @@ class RepairInputs:
     directory: Path = Path()
 
 
-def default_network(num_npus: int) -> str:
+def network_text(num_npus: int, bandwidth_gibps: float = DEFAULT_BANDWIDTH_GIBPS, latency_ns: float = DEFAULT_LATENCY_NS) -> str:
     """The text of a network that connects every NPU with every other one."""
-    return network_text(num_npus, DEFAULT_BANDWIDTH_GIBPS, DEFAULT_LATENCY_NS)
-
-
-def network_text(num_npus: int, bandwidth_gibps: float, latency_ns: float) -> str:
-    """The same with links of some bandwidth and latency."""
     values = {"topology": COMPLETE, "npus_count": num_npus, "bandwidth": bandwidth_gibps, "latency": latency_ns}
     return "".join(f"{key}: [ {value} ]\n" for key, value in values.items())
 
@@ -95,37 +90,33 @@ def read_draft(inputs: RepairInputs, backend: Backend | str | None, num_ranks: i
     most = read_network(inputs.network).num_npus if inputs.network is not None else MAX_RANKS
     metadata, ranks, compressed = [], [], []
     for rank, path in enumerate(trace_files(inputs.workload, most)):
-        head, nodes = _read_rank(rank, path)
+        try:
+            file = load_file(path)
+            head, nodes = read_metadata(file), RankNodes.of_file(rank, file)
+        except ConfigError:  # no trace, or one with faults that only messages can show
+            head, found = read_messages(path)
+            nodes = RankNodes(rank, map(DraftNode, found))
         metadata.append(head)
         ranks.append(nodes)
         if is_compressed(path):
             compressed.append(rank)
-    draft = _draft(inputs.workload.name, str(inputs.workload), ranks, inputs, backend, num_ranks or len(ranks))
+    draft = draft_of(inputs.workload.name, str(inputs.workload), ranks, {}, inputs, backend, num_ranks or len(ranks))
     draft.metadata += metadata
     draft.compressed += compressed
     draft.surplus += (rank for rank in rank_files(inputs.workload) if rank >= most)
     return draft
 
 
-def _read_rank(rank: int, path: Path) -> tuple[Any, RankNodes]:
-    try:
-        file = load_file(path)
-        return read_metadata(file), RankNodes.of_file(rank, file)
-    except ConfigError:  # no trace, or one with faults that only messages can show
-        head, nodes = read_messages(path)
-        return head, RankNodes(rank, (DraftNode(message) for message in nodes))
-
-
 def draft_of(
     name: str,
     source: str,
-    ranks: list[list[DraftNode]],
+    ranks: list[RankNodes],
     groups: dict[str, list[Any]],
     inputs: RepairInputs,
     backend: Backend | str | None,
     num_ranks: int,
 ) -> Draft:
-    """A draft of nodes that come from elsewhere than traces of ASTRA-sim; the files of `inputs` are used where there are any.
+    """A draft of some nodes, which may come from elsewhere than traces of ASTRA-sim, and of the files of `inputs`.
 
     Parameters
     ----------
@@ -149,26 +140,11 @@ def draft_of(
     ConfigError
         If a file is given that cannot be read.
     """
-    of_ranks = [RankNodes(rank, nodes) for rank, nodes in enumerate(ranks)]
-    draft = _draft(name, source, of_ranks, inputs, backend, num_ranks)
-    draft.groups = groups | draft.groups
-    return draft
-
-
-def _draft(
-    name: str,
-    source: str,
-    ranks: list[RankNodes],
-    inputs: RepairInputs,
-    backend: Backend | str | None,
-    num_ranks: int,
-) -> Draft:
-    """Nodes with the files of `inputs`, without heads of the traces."""
     defaults: list[str] = []
     text, network, tables = _network(inputs, source, num_ranks, defaults)
     system = _system(inputs, len(network.dimensions), defaults)
     custom, per_node = _custom(inputs, system)
-    groups, memory = _groups(inputs, defaults), _memory(inputs, defaults)
+    groups, memory = groups | _groups(inputs, defaults), _memory(inputs, defaults)
     return Draft(
         name, ranks, groups, system, text, network, tables, memory, custom, per_node, choose_backend(backend, network), defaults
     )
@@ -193,7 +169,7 @@ def _network(
             f"{source}: traces of 1 rank, expected 2 or more, as ASTRA-sim has no network of 1 NPU "
             "(--ranks N replicates the rank, as data parallelism would)"
         )
-    text = default_network(num_npus)
+    text = network_text(num_npus)
     defaults.append(
         f"network.yml: {num_npus:,} NPUs, each connected with every other one at {DEFAULT_BANDWIDTH_GIBPS} GB/s (2^30 B/s) "
         f"and {DEFAULT_LATENCY_NS} ns"

@@ -92,12 +92,12 @@ def check_repair_output(path: Path, inputs: RepairInputs, traces: Iterable[Path]
         If anything else is there, it is the current directory, or an input is inside.
     """
     check_script_name(inputs.workload.name)
-    check_replaceable(path, "repaired or imported run of astra_tacos", _is_own, own_tables(path))
+
+    def is_own(names: set[str]) -> bool:
+        return not names or REPAIR_FILE in names <= {*OWN_FILES, REPAIR_FILE, LOG}
+
+    check_replaceable(path, "repaired or imported run of astra_tacos", is_own, own_tables(path))
     check_outside(path, (*(traces or (inputs.workload,)), inputs.system, inputs.network, inputs.groups, inputs.remote_memory))
-
-
-def _is_own(names: set[str]) -> bool:
-    return names <= {*OWN_FILES, REPAIR_FILE, LOG} and (not names or REPAIR_FILE in names)
 
 
 def repair(
@@ -212,7 +212,10 @@ def finish_run(
     errors = [finding for finding in report.findings if finding.severity is Severity.ERROR]
     if errors:
         more = f" ({sum(report.errors.values()):,} errors: {', '.join(sorted(report.errors))})" if len(errors) > 1 else ""
-        raise ConfigError(f"cannot be repaired: {errors[0].code}: {_placed(errors[0])}{more}")
+        first = errors[0]
+        place = Path(first.file).name if first.file else "the run"
+        place += "" if first.node is None else f" node {first.node}"
+        raise ConfigError(f"cannot be repaired: {first.code}: {place}: {first.message}{more}")
     with replaced_directory(output) as folder:
         draft.write(folder)
         try:
@@ -223,12 +226,6 @@ def finish_run(
         result = RepairResult(output, tuple(draft.defaults), notes, tuple(changes), skipped, warnings, outcome, (before, after))
         (folder / REPAIR_FILE).write_text(json.dumps(result.to_json(), indent=1) + "\n", encoding="utf-8")
     return result
-
-
-def _placed(finding: Finding) -> str:
-    """A finding in words, with the name of its file."""
-    place = Path(finding.file).name if finding.file else "the run"
-    return f"{place}{'' if finding.node is None else f' node {finding.node}'}: {finding.message}"
 
 
 def _compute_us(draft: Draft) -> int:

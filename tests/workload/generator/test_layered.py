@@ -12,9 +12,8 @@ from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.workload.generator.cost import Device
 from astra_tacos.workload.generator.directory import generate
-from astra_tacos.workload.generator.layered_model import read_layer_file
+from astra_tacos.workload.generator.layered_model import LAYERED_MODELS, read_layer_file
 from astra_tacos.workload.generator.layered_step import LayeredStep
-from astra_tacos.workload.generator.models import LAYERED_MODELS
 from astra_tacos.workload.generator.parallelism import Parallelism
 from astra_tacos.workload.generator.step import Step
 from astra_tacos.workload.linter.lint import lint

@@ -13,8 +13,7 @@ from astra_tacos.run.trace.node_bytes import read_messages
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.workload.importer.import_run import ImportOptions, import_run
-from astra_tacos.workload.importer.simai import is_simai_workload, read_simai_workload
-from astra_tacos.workload.importer.summary import layer_nodes
+from astra_tacos.workload.importer.simai import is_simai_workload, layer_nodes, read_simai_workload
 
 HEADER = (
     "HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: {tp} ep: {ep} pp: {pp} vpp: 1 ga: 1 all_gpus: {gpus} "
@@ -58,10 +57,10 @@ def test_layers_become_a_run(tmp_path):
 def test_groups_are_those_of_simai(tmp_path):
     """Neighbours share a tensor; then come experts, then copies of the experts."""
     groups = read_simai_workload(written(tmp_path, text(*ROWS, gpus=16))).groups()
-    assert list(groups["tp"].values()) == [[rank, rank + 1] for rank in range(0, 16, 2)]
-    assert list(groups["dp"].values()) == [list(range(first, 16, 2)) for first in (0, 1)]
-    assert list(groups["ep"].values()) == [[first, first + 2] for first in (0, 1, 4, 5, 8, 9, 12, 13)]
-    assert list(groups["dp_ep"].values()) == [[first, first + 4, first + 8, first + 12] for first in range(4)]
+    assert groups["tp"] == [range(rank, rank + 2) for rank in range(0, 16, 2)]
+    assert groups["dp"] == [range(first, 16, 2) for first in (0, 1)]
+    assert groups["ep"] == [range(first, first + 4, 2) for first in (0, 1, 4, 5, 8, 9, 12, 13)]
+    assert groups["dp_ep"] == [range(first, 16, 4) for first in range(4)]
 
 
 def test_layers_are_computed_again_from_a_checkpoint(tmp_path):
@@ -82,10 +81,10 @@ def test_no_computation_is_lost(tmp_path_factory, rows, degrees):
     lines = [f"l -1 {a} {kinds[kind]} 640 {b} {kinds[-kind]} 64 {c} {kinds[kind]} 640 {d}" for a, b, c, d, kind in rows]
     tp, ep = degrees
     workload = read_simai_workload(written(tmp_path_factory.mktemp("w"), text(*lines, tp=tp, ep=ep)))
-    sizes = {axis: len(next(iter(groups.values()))) for axis, groups in workload.groups().items()}
+    sizes = {axis: len(groups[0]) for axis, groups in workload.groups().items()}
     chain = updates = 0
     for _, phase, update_ns, is_blocking in workload.work():
-        has_collective = phase.collective is not None and sizes[phase.collective.axis] > 1
+        has_collective = phase.pattern is not None and sizes[phase.axis] > 1
         chain += phase.compute_ns + update_ns * (has_collective and is_blocking)
         updates += update_ns * (has_collective and not is_blocking)
     for nodes in layer_nodes(workload):

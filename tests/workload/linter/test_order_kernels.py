@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from astra_tacos.run.trace._row_kernels import precedes
-from astra_tacos.support.kernels.shared import topological_order
 from astra_tacos.workload.linter import _order_kernels as kernels
+from astra_tacos.workload.linter.run_order import merged_graph
 from astra_tacos.workload.linter.trace_view import order_rows
 
 Ranks = list[list[list[int]]]
@@ -47,8 +47,9 @@ class Case:
         self.graph = nx.DiGraph()
         self.graph.add_nodes_from(range(self.num))
         self.graph.add_edges_from((dep, row) for row, node in enumerate(deps) for dep in node if dep >= 0)
-        children = kernels.transpose(self.dep_first, self.dep, self.num)
-        self.order, runs = order_rows(self.rank, *children)
+        children = [[after for _, after in self.graph.out_edges(row)] for row in range(self.num)]
+        first = np.cumsum([0, *map(len, children)])
+        self.order, runs = order_rows(self.rank, first, np.array([row for rows in children for row in rows], np.int64))
         self.ordered = np.bincount(self.rank[runs], minlength=len(ranks))
         self.place = np.argsort(self.order)
 
@@ -126,24 +127,20 @@ def test_reaches_follows_collectives_and_messages(case_ranks, data):
                 send_of[row] = other
     usable = np.ones(case.num, np.bool_)
     merged = kernels.Rows(case.dep_first, case.dep, vertex, usable, send_of)
-    source, target = kernels.merged_edges(merged)
     graph = nx.DiGraph()
     graph.add_nodes_from(range(case.num))
-    graph.add_edges_from(zip(source.tolist(), target.tolist(), strict=True))
-    turn = np.argsort(target, kind="stable")
-    first = np.concatenate(([0], np.cumsum(np.bincount(target, minlength=case.num))))
-    needed = source[turn]
-    waits = np.diff(first)
-    order = topological_order(waits, *kernels.transpose(first, needed, case.num))
+    needs = [*case.graph.edges, *((int(send), row) for row, send in enumerate(send_of) if send >= 0)]
+    graph.add_edges_from((int(vertex[before]), int(vertex[after])) for before, after in needs)
+    merged_edges, stuck = merged_graph(merged, case.num)
     acyclic = nx.is_directed_acyclic_graph(graph)
-    assert acyclic == (len(order) == case.num) == (not (waits > 0).any())
+    assert acyclic == (len(merged_edges.order) == case.num) == (not stuck.any())
     if not acyclic:
         return
     sources = np.unique(vertex)
     queries = [(s, row, own) for s in sources.tolist() for row in range(case.num) for own in (False, True)]
     source_first = np.searchsorted([query[0] for query in queries], [*sources.tolist(), case.num])
     answer = kernels.reaches(
-        kernels.Graph(order, first, needed),
+        merged_edges,
         merged,
         kernels.Queries(
             sources,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from astra_tacos.workload.linter.finding import Finding, Severity
 from astra_tacos.workload.repairer.draft import Draft, Log
-from astra_tacos.workload.repairer.steps import collectives, dependencies, groups, messages, nodes, ranks, system
+from astra_tacos.workload.repairer.steps import collectives, groups, messages, nodes, system
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Step:
     @property
     def summary(self) -> str:
         """What it does, in one line."""
-        return inspect.cleandoc(self.apply.__doc__ or "").splitlines()[0]
+        return self.explanation.splitlines()[0]
 
     @property
     def explanation(self) -> str:
@@ -45,11 +45,11 @@ class Step:
 
 
 STEPS: tuple[Step, ...] = (
-    Step("compressed-traces", ("F09",), ranks.decompress),
-    Step("rank-count", ("F06", "F07"), ranks.fit_ranks),
-    Step("duplicate-ids", ("F08",), dependencies.renumber),
+    Step("compressed-traces", ("F09",), nodes.decompress),
+    Step("rank-count", ("F06", "F07"), nodes.fit_ranks),
+    Step("duplicate-ids", ("F08",), nodes.renumber),
     Step("attribute-values", ("A02", "A03"), nodes.convert_values),
-    Step("dangling-dependencies", ("D01",), dependencies.drop_dangling),
+    Step("dangling-dependencies", ("D01",), nodes.drop_dangling),
     Step("process-groups", ("G04",), groups.define_groups),
     Step("metadata-nodes", ("A12",), nodes.drop_metadata),
     Step("cpu-collectives", ("A11",), nodes.mend_cpu_communication),
@@ -61,8 +61,8 @@ STEPS: tuple[Step, ...] = (
     Step("matching-collectives", ("C01", "C02", "C03"), collectives.match_ranks),
     Step("message-pairs", ("A01", "A07", "A08", "A09", "A10", "M01", "M02", "M03", "M04", "M05"), messages.pair_messages),
     Step("skipped-nodes", ("A13",), nodes.drop_skipped),
-    Step("cycles", ("D02", "D03"), dependencies.cut_cycles),
-    Step("empty-ranks", ("F08",), ranks.fill_empty),
+    Step("cycles", ("D02", "D03"), nodes.cut_cycles),
+    Step("empty-ranks", ("F08",), nodes.fill_empty),
     Step("network", ("N01",), system.mend_network),
     Step("roofline", ("A18", "S12"), nodes.mend_roofline),
     Step(
@@ -72,8 +72,8 @@ STEPS: tuple[Step, ...] = (
     Step("one-plan-per-group", ("G09",), groups.separate_plans),
     Step("collective-order", ("C04", "C05", "C06", "C07"), collectives.order_collectives),
     Step("stream-numbers", ("C08",), groups.group_all_ranks),
-    Step("first-nodes", ("N04",), ranks.delay_first),
-    Step("last-nodes", ("A14",), ranks.end_with_compute, leaves_warnings=True),
+    Step("first-nodes", ("N04",), nodes.delay_first),
+    Step("last-nodes", ("A14",), nodes.end_with_compute, leaves_warnings=True),
 )
 
 

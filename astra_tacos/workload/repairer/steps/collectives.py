@@ -176,14 +176,9 @@ def match_ranks(draft: Draft, log: Log) -> None:
             for rank in members
             if rank < draft.num_ranks
         }
-        if len(members) > 1 and not _agree(own):
+        kinds = [sorted(map(_kind, nodes)) for nodes in own.values()]
+        if len(members) > 1 and any(each != kinds[0] for each in kinds):
             _align(draft, log, group, own)
-
-
-def _agree(own: dict[int, list[DraftNode]]) -> bool:
-    """Whether all ranks run the same collectives, in any order."""
-    kinds = [sorted(map(_kind, nodes)) for nodes in own.values()]
-    return all(kind == kinds[0] for kind in kinds)
 
 
 def _kind(node: DraftNode) -> tuple[int, ...]:

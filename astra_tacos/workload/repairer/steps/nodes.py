@@ -1,8 +1,11 @@
-"""Nodes of kinds and with attributes that ASTRA-sim runs."""
+"""Traces of ranks: one for each NPU, with nodes of kinds, ids, attributes and dependencies that ASTRA-sim runs."""
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
 from typing import Any
+
+import numpy as np
 
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.errors import ConfigError
@@ -122,7 +125,7 @@ def mend_roofline(draft: Draft, log: Log) -> None:
     if not draft.system.get("roofline-enabled"):
         return
     rest = [node for nodes in draft.ranks for node in nodes.may_lack_operations() if not node.is_cpu_op]
-    lacking = [node for node in rest if not _states_operations(node)]
+    lacking = [node for node in rest if any((node.number(name) or 0) <= 0 for name in ("num_ops", "tensor_size"))]
     none_states = len(lacking) == len(rest) and not any(nodes.states_operations() for nodes in draft.ranks)
     peak, memory = (float(draft.system.get(key) or 0) for key in ("peak-perf", "local-mem-bw"))
     if none_states and any(node.duration_us for node in lacking):
@@ -150,5 +153,196 @@ def mend_roofline(draft: Draft, log: Log) -> None:
     draft.remove(log, gone)
 
 
-def _states_operations(node: DraftNode) -> bool:
-    return (node.number("num_ops") or 0) > 0 and (node.number("tensor_size") or 0) > 0
+def decompress(draft: Draft, log: Log) -> None:
+    """Write traces that are compressed by gzip as plain files.
+
+    ASTRA-sim takes the compressed bytes for nodes.
+    """
+    for rank in draft.compressed:
+        log.add("decompressed", "ASTRA-sim does not read gzip", rank)
+
+
+def fit_ranks(draft: Draft, log: Log) -> None:
+    """Replicate the trace of a single rank over all NPUs, and leave out traces that no NPU reads.
+
+    A rank is replicated only where `--ranks` asks for it: as in data parallelism, every rank then computes the same, and runs the
+    same collectives in the group of all ranks. Messages have other peers on every rank, so a rank that has some is not
+    replicated. ASTRA-sim never opens traces of ranks beyond the network.
+    """
+    wanted, count = draft.network.num_npus, draft.num_ranks
+    if count == 1 and wanted > 1:
+        _replicate(draft, log, wanted)
+    elif count < wanted:
+        raise ConfigError(
+            f"{draft.name}.{count}.et: no such file, and the network has {wanted:,} NPUs: what the ranks from {count:,} on do is "
+            "not known, expected a trace per NPU, or a network of fewer"
+        )
+    for rank in draft.surplus:
+        log.add("trace left out", f"the network has {wanted:,} NPUs: ASTRA-sim never reads it", rank)
+
+
+def _replicate(draft: Draft, log: Log, wanted: int) -> None:
+    nodes = draft.ranks[0]
+    message = next(iter(nodes.of_kind(NodeType.COMM_SEND, NodeType.COMM_RECV)), None)
+    if message is not None:
+        raise ConfigError(
+            f"{draft.name}.0.et: node {message.id} is a message to or from another rank, whose trace is missing: a rank with "
+            "messages cannot be replicated"
+        )
+    compute_us = nodes.compute_us()
+    for rank in range(1, wanted):
+        draft.ranks.append(nodes.copy(rank))
+        draft.metadata.append(draft.metadata[0])
+        log.add(
+            "copied from rank 0",
+            f"there is one trace for {wanted:,} ranks: assumed that they are data-parallel",
+            rank,
+            compute_us=compute_us,
+            is_assumed=True,
+        )
+    # Groups of a part of the ranks say nothing about copies: every collective is one of all ranks.
+    for node in draft.collectives():
+        if node.group_name not in (None, "", "0"):
+            what = f"group {node.group_name!r} became all ranks"
+            log.add(what, "every rank is a copy of rank 0", node, is_assumed=True)
+            node.drop("pg_name")
+    draft.groups.clear()
+
+
+def fill_empty(draft: Draft, log: Log) -> None:
+    """Give ranks without nodes one compute node of 0 us, which takes 1 ns.
+
+    ASTRA-sim throws at a trace without nodes.
+    """
+    for nodes in draft.ranks:
+        if not len(nodes):
+            node = DraftNode.make(0, "nothing", NodeType.COMP, is_cpu_op=False)
+            nodes.append(node)
+            log.add("a compute node of 0 us (1 ns) added", "ASTRA-sim throws at a trace without nodes", node)
+
+
+def delay_first(draft: Draft, log: Log) -> None:
+    """Have ranks start with a compute node of 1 ns, where their first event would take less.
+
+    ASTRA-sim asserts that its first event comes after time 0.
+    """
+    if not draft.found("N04"):
+        return
+    for rank, nodes in enumerate(draft.ranks):
+        first = nodes.first()
+        node = draft.pause(rank, "start")
+        for other in first:
+            other.depend((node.id,))
+        nodes.append(node)
+        log.add("starts with a compute node of 0 us (1 ns)", "ASTRA-sim aborts at less than 1 ns at time 0", node)
+
+
+def end_with_compute(draft: Draft, log: Log) -> None:
+    """Have a rank that runs CPU nodes and may end with a message end with a compute node of 1 ns instead.
+
+    ASTRA-sim's statistics throw at CPU nodes as the rank ends. That does no harm, unless the rank's last event is a message:
+    ASTRA-sim then aborts. Which of several nodes ends last depends on timing.
+    """
+    ranks = {found.rank for found in draft.report().findings if found.code == "A14"}
+    for rank in sorted(rank for rank in ranks if rank is not None):
+        last = draft.ranks[rank].last()
+        if not any(node.is_message for node in last):
+            continue
+        node = draft.pause(rank, "end")
+        node.depend(other.id for other in last)
+        draft.ranks[rank].append(node)
+        log.add("ends with a compute node of 0 us (1 ns)", "ASTRA-sim's statistics abort where a message ends it", node)
+
+
+def renumber(draft: Draft, log: Log) -> None:
+    """Give the later ones of several nodes with one id an id of their own.
+
+    ASTRA-sim keeps the last one of them, with the dependencies of all. A dependency on such an id may mean any of the nodes:
+    the run is refused.
+    """
+    for rank, nodes in enumerate(draft.ranks):
+        if nodes.has_unique_ids:
+            continue
+        seen: set[int] = set()
+        twice = [node for node in nodes if node.id in seen or seen.add(node.id)]  # type: ignore[func-returns-value]
+        if not twice:
+            continue
+        needed = {dep for node in nodes for dep in node.deps}
+        free = draft.new_id(rank)
+        for number, node in enumerate(twice, free):
+            if node.id in needed:
+                raise ConfigError(
+                    f"{draft.name}.{rank}.et: several nodes have the id {node.id}, and others depend on it: which one they mean "
+                    "is not known"
+                )
+            log.add(f"id {node.id} became {number}", "an earlier node has the same id", node)
+            node.message.id = number
+
+
+_SHOWN = 4
+
+
+def drop_dangling(draft: Draft, log: Log) -> None:
+    """Remove dependencies on ids that no node of the rank has.
+
+    Converters leave nodes out (of threads, of operators without kernels) and keep the ids of those that others waited for. What
+    a missing node waited for is not in the file.
+    """
+    for nodes in draft.ranks:
+        find = nodes.finder()
+        for node in nodes.dangling():
+            missing = {dep: None for dep in node.deps if find(dep) is None}
+            if missing:
+                listed = ", ".join(map(str, list(missing)[:_SHOWN])) + (", ..." if len(missing) > _SHOWN else "")
+                what = f"no longer depends on {listed}"
+                log.add(what, "no node of the rank has that id", node)
+                node.replace_deps(lambda dep, gone=missing: () if dep in gone else (dep,))
+
+
+def cut_cycles(draft: Draft, log: Log) -> None:
+    """Cut cycles of dependencies, at the dependency that loses least.
+
+    A control dependency goes before one on data, one on a later id before one on an earlier id, and among equals the one that
+    cuts the most cycles of two. All others stay.
+    """
+    for nodes in draft.ranks:
+        # With each dependency on a lower id, there is no cycle: every other one spans the ids of the cycles that it is in.
+        by_id = {node.id: node for node in nodes.between(nodes.backward())}
+        pending = _components(by_id, {node_id: _needed(node, by_id) for node_id, node in by_id.items()})
+        while pending:
+            members = pending.pop()
+            inside = {node_id: _needed(by_id[node_id], members) for node_id in members}
+            node_id, dep = _cheapest(by_id, inside)
+            node = by_id[node_id]
+            node.replace_deps(lambda other, dep=dep: () if other == dep else (other,))
+            size = "itself" if node_id == dep else f"a cycle of {len(members):,} nodes"
+            log.add(f"no longer depends on {dep}", f"it waited for {size}", node)
+            inside[node_id].discard(dep)
+            pending += _components(members, inside)
+
+
+def _needed(node: DraftNode, among: Container[int]) -> set[int]:
+    return {dep for dep in node.deps if dep in among}
+
+
+def _cheapest(by_id: dict[int, DraftNode], inside: dict[int, set[int]]) -> tuple[int, int]:
+    """A node and what it depends on: the dependency that loses least."""
+    data = {node_id: set(by_id[node_id].message.data_deps) for node_id in inside}
+
+    def cost(edge: tuple[int, int]) -> tuple[int, ...]:
+        node_id, dep = edge
+        return dep != node_id, dep in data[node_id], dep < node_id, node_id not in inside[dep], node_id
+
+    return min(((node_id, dep) for node_id in sorted(inside) for dep in sorted(inside[node_id])), key=cost)
+
+
+def _components(members: Iterable[int], needed: dict[int, set[int]]) -> list[set[int]]:
+    """Sets of nodes that depend on one another in cycles."""
+    from astra_tacos.planner.group_topology import components
+
+    place = {node_id: number for number, node_id in enumerate(members)}
+    edges = [(place[node_id], place[dep]) for node_id in place for dep in needed[node_id]]
+    found: dict[int, set[int]] = {}
+    for node_id, part in zip(place, components(len(place), *np.array(edges).T).tolist() if edges else (), strict=False):
+        found.setdefault(part, set()).add(node_id)
+    return [part for part in found.values() if len(part) > 1 or part <= needed[min(part)]]
