@@ -13,7 +13,7 @@ from astra_tacos.cli.report_page import find_page
 from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import echo, print_json, progress
 from astra_tacos.cli.shared.options import json_option
-from astra_tacos.report.figure.figure_style import FORMATS, WIDTHS, check_figure, save_figure
+from astra_tacos.report.style import FORMATS, WIDTHS, check_figure, save_figure
 from astra_tacos.report.sweep_choice import CONDITION
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import check_writable, replaced_file

@@ -79,8 +79,7 @@ def _tree(path: Path, options: dict[str, Any]) -> Figure:
 
 
 def _policies(path: Path, options: dict[str, Any]) -> Figure:
-    from astra_tacos.report.figure.policy_plot import draw_policies
-    from astra_tacos.report.policy_times import read_policies
+    from astra_tacos.report.policy_times import draw_policies, read_policies
 
     rows, note = read_policies(path, options["most"])
     return draw_policies(rows, options["width"], note)

@@ -74,10 +74,9 @@ def sweep(
     DIR gets a file per result as soon as it is computed, and in the end sweep.parquet with a row per point. A sweep that was
     interrupted or killed resumes when it is started again. A point that fails becomes a row with the reason.
     """
-    from astra_tacos.study.sweep.cluster import num_threads_at, open_client
     from astra_tacos.study.sweep.estimate import estimate_sweep
-    from astra_tacos.study.sweep.outcome import Conditions
-    from astra_tacos.study.sweep.run_sweep import SweepRun
+    from astra_tacos.study.sweep.point import Conditions
+    from astra_tacos.study.sweep.run_sweep import SweepRun, num_threads_at, open_client
     from astra_tacos.study.sweep.store import Store
     from astra_tacos.study.sweep.sweep_file import read_sweep_file
     from astra_tacos.study.sweep.table import write_results
@@ -125,8 +124,8 @@ def sweep(
 
 def _compute(run: SweepRun, remote: Client | None, workers: int | None, interrupts: Interrupts) -> None:
     """Compute what is missing, by a scheduler that is there or one of our own."""
-    from astra_tacos.study.sweep.cluster import open_client
     from astra_tacos.study.sweep.point import synthesizers_of
+    from astra_tacos.study.sweep.run_sweep import open_client
 
     if not run.missing:
         return

@@ -259,7 +259,7 @@ class ComparisonFiles:
 
     def _draw(self, rows: Sequence[CompareRow], path: Path) -> None:
         from astra_tacos.report.figure.compare_plot import draw_comparison
-        from astra_tacos.report.figure.figure_style import save_figure
+        from astra_tacos.report.style import save_figure
 
         save_figure(path, lambda: draw_comparison(rows, self.width))
 
@@ -271,7 +271,7 @@ class ComparisonFiles:
         ConfigError
             If two are one, one cannot be written, or the directory has files of such names that are no comparison.
         """
-        from astra_tacos.report.figure.figure_style import check_figure
+        from astra_tacos.report.style import check_figure
 
         files = self._all()
         if len({path.resolve() for path, _ in files}) < len(files):

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from astra_tacos.report.compare_rows import CompareRow, best_bound_ns
-from astra_tacos.report.figure.figure_style import WIDTH_INCHES
-from astra_tacos.report.style import capitalized, look_of, shape_text, time_unit
+from astra_tacos.report.style import WIDTH_INCHES, capitalized, look_of, shape_text, time_unit
 from astra_tacos.support.units import format_size
 
 if TYPE_CHECKING:

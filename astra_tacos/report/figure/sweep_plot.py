@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from astra_tacos.report.figure.figure_style import WIDTH_INCHES, colours_from, wrapped
 from astra_tacos.report.figure.sweep_axis import Scale, dress, label_style, ordered, scale_of, series_of, texts
-from astra_tacos.report.style import MADE_BY, SERIES_STYLES, look_of
+from astra_tacos.report.style import MADE_BY, SERIES_STYLES, WIDTH_INCHES, colours_from, look_of, wrapped
 from astra_tacos.report.sweep_choice import (
     MOST_SERIES,
     Choice,

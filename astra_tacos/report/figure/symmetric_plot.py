@@ -8,10 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.network.network_config import Dimension, describe_dimensions
-from astra_tacos.report.figure.bars_over_time import TimePanel
-from astra_tacos.report.figure.figure_style import WIDTH_INCHES, colours_from, wrapped
-from astra_tacos.report.links_over_time import Bars
-from astra_tacos.report.style import COPY, REDUCE, SERIES_STYLES, capitalized, shape_text, time_text, time_unit
+from astra_tacos.report.links_over_time import Bars, TimePanel
+from astra_tacos.report.style import (
+    COPY,
+    REDUCE,
+    SERIES_STYLES,
+    WIDTH_INCHES,
+    capitalized,
+    colours_from,
+    shape_text,
+    time_text,
+    time_unit,
+    wrapped,
+)
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import format_size

@@ -8,11 +8,19 @@ import numpy as np
 
 from astra_tacos.network.node_table import SWITCH_KIND
 from astra_tacos.network.topology import Topology
-from astra_tacos.report.figure.bars_over_time import TimePanel, mixed
-from astra_tacos.report.figure.figure_style import WIDTH_INCHES, wrapped
-from astra_tacos.report.links_over_time import Bars, ChunkSends, LinkRows, bars_of, link_rows, sends_of_chunk
+from astra_tacos.report.links_over_time import Bars, ChunkSends, LinkRows, TimePanel, bars_of, link_rows, mixed, sends_of_chunk
 from astra_tacos.report.rank_states import STATES, find_segments
-from astra_tacos.report.style import COPY, RANK_STATES, REDUCE, capitalized, shape_text, time_text, time_unit
+from astra_tacos.report.style import (
+    COPY,
+    RANK_STATES,
+    REDUCE,
+    WIDTH_INCHES,
+    capitalized,
+    shape_text,
+    time_text,
+    time_unit,
+    wrapped,
+)
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import format_size

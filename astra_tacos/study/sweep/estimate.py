@@ -13,8 +13,7 @@ from astra_tacos.run.backend import MODELS
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.solver.judges import timed_for
 from astra_tacos.study.sweep.guard import Guard
-from astra_tacos.study.sweep.outcome import TIMEOUT, Conditions
-from astra_tacos.study.sweep.point import KINDS, CollectiveTask, Point, WorkloadTask, synthesizers_of
+from astra_tacos.study.sweep.point import KINDS, TIMEOUT, CollectiveTask, Conditions, Point, WorkloadTask, synthesizers_of
 from astra_tacos.study.sweep.run_source import topology_of
 from astra_tacos.study.sweep.run_sweep import SweepRun
 from astra_tacos.study.sweep.sweep_file import Sweep

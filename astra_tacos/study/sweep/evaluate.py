@@ -50,8 +50,18 @@ from astra_tacos.solver.symmetric_judgement import (
     symmetric_times,
 )
 from astra_tacos.solver.synthesize import check_schedule
-from astra_tacos.study.sweep.outcome import ERROR, OK, OUT_OF_MEMORY, REFUSED, Conditions, Outcome
-from astra_tacos.study.sweep.point import BEST_PLACEMENT, CollectiveTask, Point, WorkloadTask
+from astra_tacos.study.sweep.point import (
+    BEST_PLACEMENT,
+    ERROR,
+    OK,
+    OUT_OF_MEMORY,
+    REFUSED,
+    CollectiveTask,
+    Conditions,
+    Outcome,
+    Point,
+    WorkloadTask,
+)
 from astra_tacos.study.sweep.run_source import RUN_KEYS, read_run_source
 from astra_tacos.support.errors import AstraTacosError, ConfigError, SynthesisError
 from astra_tacos.support.installation import package_version
