@@ -19,7 +19,7 @@ from astra_tacos.cli.shared.calibration_tables import (
 )
 from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import compile_ahead, echo, print_json, progress
-from astra_tacos.cli.shared.options import Size, json_option, network_option, output_option
+from astra_tacos.cli.shared.options import PATH, SIZE, json_option, network_option, output_option
 from astra_tacos.solver.first_use import PROGRAMS, READING, REPLAYING
 from astra_tacos.support.errors import ConfigError
 
@@ -27,9 +27,9 @@ Show = Callable[[dict[str, Any]], None]
 
 
 @command()
-@click.argument("files", metavar="LOG|CSV...", type=click.Path(path_type=Path), nargs=-1, required=True)
-@click.option("--from", "least_bytes", type=Size(), help="Smallest size that counts, for programs (64KiB) and --check.")
-@click.option("--check", "checked", type=click.Path(path_type=Path), metavar="DIR", help="Check a calibration on other times.")
+@click.argument("files", metavar="LOG|CSV...", type=PATH, nargs=-1, required=True)
+@click.option("--from", "least_bytes", type=SIZE, help="Smallest size that counts, for programs (64KiB) and --check.")
+@click.option("--check", "checked", type=PATH, metavar="DIR", help="Check a calibration on other times.")
 @click.option(
     "--limit", type=click.FloatRange(min=0), help="Largest error of --check (median; share of wrong choices) in percent."
 )

@@ -10,7 +10,7 @@ import click
 
 from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import print_answer, print_json, progress
-from astra_tacos.cli.shared.options import json_option, network_option, output_option
+from astra_tacos.cli.shared.options import PATH, json_option, network_option, output_option
 from astra_tacos.workload.generator.model import PRESETS
 from astra_tacos.workload.generator.models import LAYERED_MODELS
 from astra_tacos.workload.generator.pipeline import PIPELINE_SCHEDULES
@@ -48,7 +48,7 @@ def _degree(name: str, text: str) -> _Decorator:
 )
 @click.option(
     "--layer-file",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="CSV",
     help="A model as a list of layers: name,parameters,forward_flops,backward_flops (or _us) and perhaps activations.",
 )

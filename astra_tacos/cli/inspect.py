@@ -10,7 +10,7 @@ import click
 from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import compile_ahead, print_answer, print_json, print_notes, print_table
 from astra_tacos.cli.shared.inputs import Kind, identify
-from astra_tacos.cli.shared.options import json_option, verbose_option
+from astra_tacos.cli.shared.options import PATH, json_option, verbose_option
 from astra_tacos.solver.first_use import INSPECTING
 from astra_tacos.support.errors import ConfigError
 
@@ -34,7 +34,7 @@ _NOTHING: tuple[Any, ...] = ([], {}, None)
 
 
 @command()
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", type=PATH)
 @verbose_option
 @json_option
 def inspect(path: Path, verbose: bool, as_json: bool) -> None:

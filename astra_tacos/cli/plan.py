@@ -11,6 +11,7 @@ import click
 from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import compile_ahead, points_to_lint, print_json, progress
 from astra_tacos.cli.shared.options import (
+    PATH,
     backend_option,
     baseline_option,
     check_ns3,
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from astra_tacos.run.run import RunInputs
     from astra_tacos.synthesizer.search.search_options import SearchOptions
 
-_path = click.Path(path_type=Path)
-
 
 @command(
     modes={
@@ -44,7 +43,7 @@ _path = click.Path(path_type=Path)
 @backend_option("also runs a binary of ASTRA-sim before and after.", packets=True)
 @ns3_option
 @click.option(
-    "--astra-sim-bin", type=_path, metavar="FILE", help="The binary for --backend astra-sim or ns-3; by default $ASTRA_SIM_BIN."
+    "--astra-sim-bin", type=PATH, metavar="FILE", help="The binary for --backend astra-sim or ns-3; by default $ASTRA_SIM_BIN."
 )
 @baseline_option
 @candidate_option

@@ -23,7 +23,8 @@ from astra_tacos.cli.shared.console import (
 from astra_tacos.cli.shared.inputs import Kind, identify, network_of
 from astra_tacos.cli.shared.lint_table import print_counts
 from astra_tacos.cli.shared.options import (
-    Slow,
+    PATH,
+    SLOW,
     backend_option,
     check_ns3,
     json_option,
@@ -41,35 +42,33 @@ if TYPE_CHECKING:
     from astra_tacos.run.run import RunInputs
     from astra_tacos.workload.linter.linted_replay import Replayed
 
-_file = click.Path(path_type=Path)
-
 
 @command()
-@click.argument("path", type=_file, required=False)
+@click.argument("path", type=PATH, required=False)
 @run_options(required=False)
 @backend_option("runs a binary of ASTRA-sim.", packets=True)
 @ns3_option
 @click.option(
     "--astra-sim-bin",
-    type=_file,
+    type=PATH,
     metavar="FILE",
     help="The binary for --backend astra-sim or ns-3; by default $ASTRA_SIM_BIN, or ASTRA-sim's own name for it on PATH.",
 )
 @click.option(
     "--slow",
     "slowed",
-    type=Slow(),
+    type=SLOW,
     multiple=True,
     help="A rank whose compute takes longer, like 5:1.1; may be given several times.",
 )
 @click.option(
     "--csv",
     "csv_path",
-    type=_file,
+    type=PATH,
     metavar="FILE",
     help="Write a row per rank to NAME.csv, and one per link to NAME.links.csv.",
 )
-@click.option("--chrome-trace", type=_file, metavar="FILE", help="Write a timeline for Perfetto (ui.perfetto.dev).")
+@click.option("--chrome-trace", type=PATH, metavar="FILE", help="Write a timeline for Perfetto (ui.perfetto.dev).")
 @output_option("Write replay.json (the output of --json) and replay.npz here, for `astra-tacos report`.")
 @verbose_option
 @json_option

@@ -12,7 +12,7 @@ from astra_tacos.cli.report_figure import KINDS, find_figure
 from astra_tacos.cli.report_page import find_page
 from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import echo, print_json, progress
-from astra_tacos.cli.shared.options import json_option
+from astra_tacos.cli.shared.options import PATH, json_option
 from astra_tacos.report.style import FORMATS, WIDTHS, check_figure, save_figure
 from astra_tacos.report.sweep_choice import CONDITION
 from astra_tacos.support.errors import ConfigError
@@ -72,7 +72,7 @@ class _Output(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # gener
 
 
 @command()
-@click.argument("path", type=click.Path(path_type=Path), metavar="INPUT")
+@click.argument("path", type=PATH, metavar="INPUT")
 @click.option(
     "-o",
     "--output",

@@ -23,7 +23,7 @@ from astra_tacos.cli.shared.console import (
     sweep_progress,
     wrapped,
 )
-from astra_tacos.cli.shared.options import Size, backend_option, json_option, output_option
+from astra_tacos.cli.shared.options import MEMORY, PATH, backend_option, json_option, output_option
 from astra_tacos.solver.first_use import ALL_SEARCHING, CHECKING, PLANNING, ROOTED
 from astra_tacos.support.installation import require
 from astra_tacos.support.interrupts import Interrupts, interruptible
@@ -34,12 +34,9 @@ if TYPE_CHECKING:
     from astra_tacos.run.backend import Backend
     from astra_tacos.study.sweep.run_sweep import SweepRun
 
-_MEMORY = Size(256 << 20, "Python and kernels take most of that")
-_path = click.Path(path_type=Path)
-
 
 @command()
-@click.argument("sweep_file", metavar="SWEEP.yml", type=_path)
+@click.argument("sweep_file", metavar="SWEEP.yml", type=PATH)
 @output_option("Directory of rows and table; existing rows are not computed again.", required=True)
 @click.option(
     "--dask", "address", metavar="ADDRESS", help="Dask scheduler, tcp://host:port; by default this machine computes everything."
@@ -47,9 +44,9 @@ _path = click.Path(path_type=Path)
 @click.option("--workers", type=click.IntRange(1), help="Number of points at a time on this machine; by default one per core.")
 @click.option("--timeout", type=float, metavar="SECONDS", help="Longest time of a point.")
 @click.option(
-    "--memory", type=_MEMORY, metavar="SIZE", help="Most memory of a point, for example 4GiB. Python and kernels take 0.2 GiB."
+    "--memory", type=MEMORY, metavar="SIZE", help="Most memory of a point, for example 4GiB. Python and kernels take 0.2 GiB."
 )
-@click.option("--cache", type=_path, metavar="DIR", help="Directory of schedules that sweeps share.")
+@click.option("--cache", type=PATH, metavar="DIR", help="Directory of schedules that sweeps share.")
 @backend_option(of_schedules=True)
 @click.option("--verify/--no-verify", "with_checks", default=True, help="Check each schedule by the oracle and the replay.")
 @click.option("--retry-failed", is_flag=True, help="Recompute points that ended with an error or at a limit.")

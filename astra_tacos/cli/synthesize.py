@@ -10,8 +10,9 @@ import click
 from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import file_rows, print_answer, print_json, print_notes, progress, with_error
 from astra_tacos.cli.shared.options import (
-    Counts,
-    Size,
+    COUNTS,
+    PATH,
+    SIZE,
     backend_option,
     json_option,
     network_option,
@@ -33,21 +34,21 @@ if TYPE_CHECKING:
 @click.option(
     "--size",
     "size_bytes",
-    type=Size(),
+    type=SIZE,
     help="64MiB, 1GB, 4096: the comm_size of a workload node (all-gather, gather: one NPU's shard; else the whole buffer).",
 )
 @output_option("Write an ASTRA-sim run directory here.")
 @click.option(
     "--sketch",
     "sketch_path",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FILE",
     help="Use only the links that this sketch allows (YAML: chunks, allow, forbid, relays), and say what that costs.",
 )
 @unequal_collective_options
 @click.option(
     "--helpers",
-    type=Counts(),
+    type=COUNTS,
     metavar="IDS",
     help="NPUs without data of their own, which may add and pass on what others send: 8,9 or 8:11 (parameter servers).",
 )

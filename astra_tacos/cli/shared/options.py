@@ -23,51 +23,25 @@ if TYPE_CHECKING:
     from astra_tacos.workload.repairer.reading import RepairInputs
 
 
+PATH = click.Path(path_type=Path)
 _MOST = 100_000
 """Numbers in a list."""
+_LEAST_MEMORY = 256 << 20
 
 
-class Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
-    """A size in bytes: `64MiB`, `1GB`, `4096`; not below the least, for a reason."""
+class Parsed(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
+    """What a function makes of a text; a value that is no text, such as a default, stays as it is."""
 
-    name = "size"
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name = name
+        self._parse = parse
 
-    def __init__(self, least: int = 0, reason: str = "") -> None:
-        self._least, self._reason = least, reason
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """A size in bytes; see `click.ParamType`."""
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """See `click.ParamType`."""
         try:
-            size = value if isinstance(value, int) else parse_size(str(value))
+            return self._parse(value) if isinstance(value, str) else value
         except ConfigError as error:
             return self.fail(str(error), param, ctx)
-        if size < self._least:
-            least = f"{format_size(self._least)} or more: {self._reason}"
-            self.fail(f"{format_size(size)} is too little, expected {least}.", param, ctx)
-        return size
-
-
-class Counts(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
-    """`1,2,8`, or `0:4` for all from the first up to, and with, the last; several with commas between them, each once."""
-
-    name = "numbers"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """Ascending whole numbers, 0 or more; see `click.ParamType`."""
-        if isinstance(value, tuple):
-            return value
-        found: set[int] = set()
-        for part in str(value).split(","):
-            ends = [end.strip() for end in part.split(":")]
-            if len(ends) > 2 or not all(end.isascii() and end.isdigit() and len(end) <= 9 for end in ends):
-                self.fail(f"found {str(value)[:60]!r}, expected numbers such as 1,2,8 or 0:4", param, ctx)
-            first, last = int(ends[0]), int(ends[-1])
-            if last < first or last - first >= _MOST:
-                self.fail(f"found {part.strip()!r}, expected up to {_MOST:,} numbers from the lower to the higher", param, ctx)
-            if not found.isdisjoint(own := range(first, last + 1)):
-                self.fail(f"found {part.strip()!r} after the same number, expected each number once", param, ctx)
-            found |= set(own)
-        return tuple(sorted(found))
 
 
 class AutoOr(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
@@ -80,99 +54,89 @@ class AutoOr(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generi
         return "auto" if value == "auto" else click.IntRange(1).convert(value, param, ctx)  # type: ignore[arg-type]
 
 
-class Budget(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
-    """Sends examined: `20M`, or as many as count as `10s`."""
-
-    name = "budget"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """A budget in units of work; see `click.ParamType`."""
-        if isinstance(value, int):
-            return value
-        from astra_tacos.synthesizer.work import parse_budget
-
-        try:
-            return parse_budget(str(value))
-        except ConfigError as error:
-            return self.fail(str(error), param, ctx)
+def _memory(text: str) -> int:
+    size = parse_size(text)
+    if size < _LEAST_MEMORY:
+        least = f"{format_size(_LEAST_MEMORY)} or more: Python and kernels take most of that"
+        raise ConfigError(f"{format_size(size)} is too little, expected {least}.")
+    return size
 
 
-class Sizes(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
-    """`64KiB,1MiB`, or `64KiB:1GiB` for every size from the first on, four times larger each, up to the second."""
-
-    name = "sizes"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """Sizes in bytes; see `click.ParamType`."""
-        try:
-            return parse_sizes(str(value))
-        except ConfigError as error:
-            return self.fail(str(error), param, ctx)
-
-
-class Slow(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
-    """`5:1.1`: a rank, and how many times as long its compute takes."""
-
-    name = "RANK:FACTOR"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, float]:
-        """A rank and a factor; see `click.ParamType`."""
-        if isinstance(value, tuple):
-            return value
-        rank, _, text = str(value).partition(":")
-        try:
-            number, factor = int(rank), float(text)
-        except ValueError:
-            number, factor = -1, 0.0
-        if number < 0 or not 0 < factor <= _MOST:
-            self.fail(f"found {str(value)[:60]!r}, expected a rank and a factor up to {_MOST:,}, like 5:1.1", param, ctx)
-        return number, factor
+def _counts(text: str) -> tuple[int, ...]:
+    found: set[int] = set()
+    for part in text.split(","):
+        ends = [end.strip() for end in part.split(":")]
+        if len(ends) > 2 or not all(end.isascii() and end.isdigit() and len(end) <= 9 for end in ends):
+            raise ConfigError(f"found {text[:60]!r}, expected numbers such as 1,2,8 or 0:4")
+        first, last = int(ends[0]), int(ends[-1])
+        if last < first or last - first >= _MOST:
+            raise ConfigError(f"found {part.strip()!r}, expected up to {_MOST:,} numbers from the lower to the higher")
+        if not found.isdisjoint(own := range(first, last + 1)):
+            raise ConfigError(f"found {part.strip()!r} after the same number, expected each number once")
+        found |= set(own)
+    return tuple(sorted(found))
 
 
-class Names(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
-    """Names of synthesizers with commas between them, `auto` among them."""
+def _budget(text: str) -> int:
+    from astra_tacos.synthesizer.work import parse_budget
 
-    name = "names"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        """Names of synthesizers, without repetitions; see `click.ParamType`."""
-        if isinstance(value, tuple):
-            return value
-        from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
-
-        names = tuple(dict.fromkeys(name.strip() for name in str(value).split(",")))
-        for name in names:
-            if name not in (AUTO, *SYNTHESIZERS):
-                self.fail(f"found {name!r}, expected names out of {', '.join((AUTO, *SYNTHESIZERS))}", param, ctx)
-        return names
+    return parse_budget(text)
 
 
-class Instance(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
-    """`6,3,7`: chunks, steps and rounds."""
+def _slow(text: str) -> tuple[int, float]:
+    rank, _, times = text.partition(":")
+    try:
+        number, factor = int(rank), float(times)
+    except ValueError:
+        number, factor = -1, 0.0
+    if number < 0 or not 0 < factor <= _MOST:
+        raise ConfigError(f"found {text[:60]!r}, expected a rank and a factor up to {_MOST:,}, like 5:1.1")
+    return number, factor
 
-    name = "C,S,R"
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int, int]:
-        """Three whole numbers; see `click.ParamType`."""
-        if isinstance(value, tuple):
-            return value
-        parts = str(value).split(",")
-        if len(parts) != 3 or not all(part.strip().isdecimal() and 0 < int(part) < 1000 for part in parts):
-            self.fail(f"found {value!r}, expected chunks, steps and rounds, like 6,3,7", param, ctx)
-        chunks, steps, rounds = map(int, parts)
-        return chunks, steps, rounds
+def _names(text: str) -> tuple[str, ...]:
+    from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
+
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+    for name in names:
+        if name not in (AUTO, *SYNTHESIZERS):
+            raise ConfigError(f"found {name!r}, expected names out of {', '.join((AUTO, *SYNTHESIZERS))}")
+    return names
+
+
+def _instance(text: str) -> tuple[int, ...]:
+    parts = text.split(",")
+    if len(parts) != 3 or not all(part.strip().isdecimal() and 0 < int(part) < 1000 for part in parts):
+        raise ConfigError(f"found {text!r}, expected chunks, steps and rounds, like 6,3,7")
+    return tuple(map(int, parts))
+
+
+SIZE = Parsed("size", parse_size)
+"""A size in bytes: `64MiB`, `1GB`, `4096`."""
+MEMORY = Parsed("size", _memory)
+"""A size that leaves room beside Python and kernels."""
+SIZES = Parsed("sizes", parse_sizes)
+"""`64KiB,1MiB`, or `64KiB:1GiB` for every size from the first on, four times larger each, up to the second."""
+COUNTS = Parsed("numbers", _counts)
+"""`1,2,8`, or `0:4` for all from the first up to, and with, the last; several with commas between them, each once."""
+BUDGET = Parsed("budget", _budget)
+"""Sends examined: `20M`, or as many as count as `10s`."""
+SLOW = Parsed("RANK:FACTOR", _slow)
+"""`5:1.1`: a rank, and how many times as long its compute takes."""
+NAMES = Parsed("names", _names)
+"""Names of synthesizers with commas between them, `auto` among them, without repetitions."""
+INSTANCE = Parsed("C,S,R", _instance)
+"""`6,3,7`: chunks, steps and rounds."""
 
 
 def _network(parameter: str) -> Callable[..., Any]:
-    return click.option(
-        "--network", parameter, type=click.Path(path_type=Path), metavar="FILE", help="Network YAML, as ASTRA-sim reads it."
-    )
+    return click.option("--network", parameter, type=PATH, metavar="FILE", help="Network YAML, as ASTRA-sim reads it.")
 
 
 network_option = _network("network_path")
 ns3_option = click.option(
     "--ns3-config",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FILE",
     help="Configuration of ASTRA-sim's ns-3 backend for --backend packet; by default that of its repository.",
 )
@@ -204,9 +168,11 @@ verbose_option = click.option("-v", "--verbose", is_flag=True, help="Print every
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 
 
-def output_option(text: str, metavar: str = "DIR", **settings: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def output_option(
+    text: str, metavar: str = "DIR", parameter: str = "output", **settings: Any
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """--output and -o."""
-    return click.option("--output", "-o", type=click.Path(path_type=Path), metavar=metavar, help=text, **settings)
+    return click.option("--output", "-o", parameter, type=PATH, metavar=metavar, help=text, **settings)
 
 
 _DEFAULT_BACKEND = "by default congestion-aware for one dimension and for a list of links, else congestion-unaware."
@@ -253,9 +219,8 @@ def backend_option(
     return decorate
 
 
-_PATH = click.Path(path_type=Path)
 workload_option = functools.partial(
-    click.option, "--workload", type=_PATH, metavar="PREFIX", help="Prefix of the workload's traces: PREFIX.0.et, ..."
+    click.option, "--workload", type=PATH, metavar="PREFIX", help="Prefix of the workload's traces: PREFIX.0.et, ..."
 )
 _DIRECTORY = click.option(
     "--directory",
@@ -292,9 +257,9 @@ def run_options(required: bool) -> Callable[[Callable[..., None]], Callable[...,
 
     options = {
         "workload": workload_option(),
-        "system": click.option("--system", type=_PATH, metavar="FILE", help="System JSON."),
-        "groups": click.option("--comm-group", "groups", type=_PATH, metavar="FILE", help="Communicator group JSON."),
-        "remote_memory": click.option("--remote-memory", type=_PATH, metavar="FILE", help="Remote memory JSON."),
+        "system": click.option("--system", type=PATH, metavar="FILE", help="System JSON."),
+        "groups": click.option("--comm-group", "groups", type=PATH, metavar="FILE", help="Communicator group JSON."),
+        "remote_memory": click.option("--remote-memory", type=PATH, metavar="FILE", help="Remote memory JSON."),
         "directory": _DIRECTORY,
         "network": _network("network"),
     }
@@ -310,7 +275,7 @@ def optional_files(where: str = "") -> Callable[[Callable[..., None]], Callable[
         "remote_memory": ("remote-memory", "Remote memory JSON", "none"),
     }
     options = {
-        name: click.option(f"--{option}", name, type=_PATH, metavar="FILE", help=f"{what}; {where}by default {default}.")
+        name: click.option(f"--{option}", name, type=PATH, metavar="FILE", help=f"{what}; {where}by default {default}.")
         for name, (option, what, default) in texts.items()
     }
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from astra_tacos.cli.shared.console import echo, plus_or_minus, print_answer, print_notes, print_rows, print_table, with_error
 from astra_tacos.cli.shared.console import file_rows as answer_files
+from astra_tacos.support.units import format_size, format_time
 
 if TYPE_CHECKING:
     from astra_tacos.planner.compact.plan import CompactPlan
@@ -110,10 +111,7 @@ def print_plan(result: PlanResult, output: Path, measured: dict[str, Any], sched
         if end is not None and end.impossible
     ]
     rows += _native_rows(result) + _bound_rows(result)
-    rows += _message_rows(result)
-    rows += _judge_rows(result)
-    rows += _measured_rows(measured)
-    rows += [("note", note) for note in result.notes]
+    rows += [_message_row(result), *_judge_rows(result), *_measured_rows(measured), *(("note", note) for note in result.notes)]
     print_rows(rows + file_rows(output, result.backend))
     header = (
         "collective",
@@ -202,8 +200,6 @@ def _print_answer(
 
 def print_compact_plan(result: CompactPlan, output: Path, *, verbose: bool) -> None:
     """Print what a plan made of a compact run."""
-    from astra_tacos.support.units import format_size
-
     title = f"{result.num_ranks:,} ranks of {result.num_classes:,} classes, judged by {result.backend}"
     before, native, bound, after = result.before, result.native, result.bound, result.after.counted_ns
     gain = "the run before cannot be replayed"
@@ -228,10 +224,10 @@ def print_compact_plan(result: CompactPlan, output: Path, *, verbose: bool) -> N
     cells = []
     for case in shown:
         chunks = f", {case['chunks_per_npu']} chunk{'s' * (case['chunks_per_npu'] > 1)}" if case["chunks_per_npu"] else ""
-        each = [None if case[name] is None else case[name] for name in ("spent_before_ns", "spent_after_ns", "bound_ns")]
+        each = [case[name] for name in ("spent_before_ns", "spent_after_ns", "bound_ns")]
         if each[2] is not None and each[1] is not None and each[1] < each[2]:
             each[2] = None  # a bound of networks with queues, on a judge without
-        times = ("-" if time is None else f"{time:,}" for time in each)
+        times = map(_number, each)
         what = f"{case['collective']} {format_size(case['size_bytes'])}"
         cells.append((what, f"{case['members']:,}", f"{case['count']:,}", f"{case['algorithm']}{chunks}", *times))
     print_table(f"where the time goes ({len(shown)} of {len(result.cases)})", header, cells)
@@ -304,15 +300,13 @@ def _bound_rows(result: PlanResult) -> list[tuple[str, str]]:
     return rows
 
 
-def _message_rows(result: PlanResult) -> list[tuple[str, str]]:
+def _message_row(result: PlanResult) -> tuple[str, str]:
     """What the planned run costs the simulator."""
-    from astra_tacos.support.units import format_time
-
     counts = result.messages
     before = "" if counts.before is None else f"{counts.before:,} -> "
     above = f", above the {counts.limit:,} asked for: no collective takes less" if counts.after > counts.limit else ""
     took = f"about {format_time(counts.after_s * 1e9)} of ASTRA-sim's own time"
-    return [("messages", f"{before}{counts.after:,} ({took}{above})")]
+    return "messages", f"{before}{counts.after:,} ({took}{above})"
 
 
 def _judge_rows(result: PlanResult) -> list[tuple[str, str]]:
@@ -330,8 +324,6 @@ def _judge_rows(result: PlanResult) -> list[tuple[str, str]]:
 
 def _which(case: CaseFigures) -> str:
     """A case by its pattern, size, groups and nodes."""
-    from astra_tacos.support.units import format_size
-
     ranks = ", ".join(map(str, case.first_group[:_MOST_RANKS])) + (", ..." if len(case.first_group) > _MOST_RANKS else "")
     more = f" and {case.groups - 1:,} more" if case.groups > 1 else ""
     rank, node = case.first_node
@@ -344,23 +336,19 @@ def _joint_row(joint: JointFigures) -> tuple[str, ...]:
     return (", ".join(joint.collectives), str(len(joint.ranks)), *(f"{each:,}" for each in counts))
 
 
+def _number(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}"
+
+
 def _row(case: CaseFigures) -> tuple[str, ...]:
-    from astra_tacos.support.units import format_size
-
-    def number(value: int | None) -> str:
-        return "-" if value is None else f"{value:,}"
-
     return (
         f"{case.collective} {format_size(case.size_bytes)}",
         str(case.members),
         str(case.groups),
         f"{case.count:,}",
         f"{case.algorithm} x{case.chunks_per_npu}" if case.chunks_per_npu else case.algorithm,
-        number(case.predicted_ns) + ("" if case.exact or case.predicted_ns is None else " ~"),
-        number(case.together_ns),
-        number(case.bound_ns),
-        number(case.spent_before_ns),
-        number(case.spent_after_ns),
+        _number(case.predicted_ns) + ("" if case.exact or case.predicted_ns is None else " ~"),
+        *map(_number, (case.together_ns, case.bound_ns, case.spent_before_ns, case.spent_after_ns)),
         f"{case.share:.1%}",
     )
 
@@ -378,7 +366,7 @@ def print_placed(result: PlaceResult, output: Path) -> None:
     rows += [("levels", levels, "outermost first"), ("files", str(output))]
     print_answer(f"ranks placed, judged by {result.backend}, with the run's own collectives", rows)
     shown = [
-        (describe(each.matrix, result.axes), f"{each.score_ns:,.0f}", "-" if each.end_ns is None else f"{each.end_ns:,}")
+        (describe(each.matrix, result.axes), f"{each.score_ns:,.0f}", _number(each.end_ns))
         for each in result.tried[:_MOST_PLACED]
     ]
     title = f"the best of {len(result.tried):,} placements by score (parts of each axis within each level, outermost first)"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from astra_tacos.cli.shared.console import compile_ahead, progress
-from astra_tacos.cli.shared.options import AutoOr, Budget
+from astra_tacos.cli.shared.options import BUDGET, PATH, AutoOr
 from astra_tacos.collective import COLLECTIVES, ROOTED, UNEQUAL
 from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.solver.first_use import PROGRAMS
@@ -56,7 +56,7 @@ _OPTIONS = {
     ),
     "budget": _Option(
         "--budget",
-        type=Budget(),
+        type=BUDGET,
         metavar="SENDS",
         help="Work of a search, in sends examined, for those who count: 20M, "
         f"or 10s for {10 * SENDS_PER_SECOND // 1_000_000}M, about the work of one core in that time. The same on every machine.",
@@ -221,7 +221,7 @@ def collective_options(command: _Command, names: Sequence[str] = tuple(COLLECTIV
 candidate_option = click.option(
     "--candidate",
     "candidate_paths",
-    type=click.Path(path_type=Path),
+    type=PATH,
     multiple=True,
     metavar="FILE",
     help="Also take this program (MSCCL XML, MSCCL++ plan), once the oracle has proven it; may be given several times.",

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from astra_tacos.report.html.page import MOST_DATA_BYTES, Section, counted, encode, escape, render_page
+from astra_tacos.report.html.page import MOST_DATA_BYTES, Section, counted, encode, escape, facts, pairs, render_page
 from astra_tacos.report.html.run_bars import path_section, schedule_section
 from astra_tacos.report.html.run_data import MOST_SEGMENTS, choose_rows, link_data, timeline_data
 from astra_tacos.report.rank_states import STATES, Segments, coarser, find_segments, state_over_time
@@ -50,6 +50,10 @@ def run_sections(
     both = recording.before is not None
     num_ranks = recording.nodes.num_ranks
     twice = " Before and after share one time axis." if both else ""
+    bars = "How each rank spends its time until it has finished."
+    if block > 1:
+        bars = "How ranks spend their time until they have finished; "
+        bars += f"each bar is the mean of {block:,} ranks that follow one another."
     sections = [
         Section("summary", "Summary", facts),
         Section(
@@ -57,7 +61,7 @@ def run_sections(
             "What ranks do, when",
             f'<div id="over-time"></div><h3>Rank by rank</h3><p class="introduction">{escape(rule)} {_POINT}</p>'
             '<div id="timeline"></div><div id="picked"></div><h3>Time of each rank</h3>'
-            f'<p class="introduction">{_bars_say(num_ranks, block)}</p><div id="rank-bars"></div>',
+            f'<p class="introduction">{bars}</p><div id="rank-bars"></div>',
             f"How many of the {recording.nodes.title} compute, communicate, or wait at every moment.{twice} Exposed "
             "communication, as ASTRA-sim counts it, is all time without compute until a rank has finished: exposed collectives "
             "and messages, waiting for a message, and idling.",
@@ -76,14 +80,6 @@ def run_sections(
             )
         )
     return sections
-
-
-def _bars_say(num_ranks: int, block: int) -> str:
-    if block == 1:
-        return "How each rank spends its time until it has finished."
-    return (
-        f"How ranks spend their time until they have finished; each bar is the mean of {block:,} ranks that follow one another."
-    )
 
 
 def _links_say(links: dict[str, Any], num_ranks: int) -> str:
@@ -126,16 +122,16 @@ def plan_facts(result: dict[str, Any], recording: Recording) -> str:
     exposed_share = f"{result['exposed_after_ns'] / max(after, 1):.0%}"
     if before is not None:
         exposed_share = f"{result['exposed_before_ns'] / max(before, 1):.0%} → {exposed_share}"
-    facts = [("End of the run", _change(before, after), _exact_ns(before, after))]
+    main = [("End of the run", _change(before, after), _exact_ns(before, after))]
     if before is not None:
-        facts.append(("Speed-up", f"{result['speed_up']:.3f}x", _gain(before, after)))
+        main.append(("Speed-up", f"{result['speed_up']:.3f}x", _gain(before, after)))
     exposed = _change(result["exposed_before_ns"], result["exposed_after_ns"])
-    facts.append(("Exposed communication", exposed, f"the most of a rank: {exposed_share} of the run"))
-    facts.append(
+    main.append(("Exposed communication", exposed, f"the most of a rank: {exposed_share} of the run"))
+    main.append(
         ("Collectives", f"{result['num_collectives']:,}", f"{counted(len(result['cases']), 'case')}, each synthesized once")
     )
     kept = [case["reason"] for case in result["cases"] if case["reason"]]
-    pairs = [
+    others = [
         ("Judged by", f"the embedded replay, {result['backend']}"),
         ("Before", _before(result)),
         *((f"Not possible: {run}", f"{result[end]:,} ns: {result[key]}") for run, key, end in _IMPOSSIBLE if result.get(key)),
@@ -143,7 +139,7 @@ def plan_facts(result: dict[str, Any], recording: Recording) -> str:
         *_common(recording),
         *((("Left as it was", "; ".join(dict.fromkeys(kept))),) if kept else ()),
     ]
-    return _facts(facts) + _pairs(pairs)
+    return facts(main) + pairs(others)
 
 
 def _counted(result: dict[str, Any], when: str) -> int | None:
@@ -157,7 +153,7 @@ def schedule_facts(schedule: dict[str, Any], recording: Recording) -> str:
     """Markup of the summary of a run that was only scheduled, from the entry `schedule` of `plan.json`."""
     before, after = schedule["as_is_ns"], schedule["after_ns"]
     was, now = schedule["exposed_as_is_ns"], schedule["exposed_after_ns"]
-    facts = [
+    main = [
         ("End of the run", _change(before, after), _exact_ns(before, after)),
         ("Speed-up", f"{schedule['speed_up']:.3f}x", _gain(before, after)),
         (
@@ -166,14 +162,14 @@ def schedule_facts(schedule: dict[str, Any], recording: Recording) -> str:
             f"the most of a rank: {was / max(before, 1):.0%} → {now / max(after, 1):.0%} of the run",
         ),
     ]
-    pairs = [
+    others = [
         ("Policies", schedule["policies"]),
         ("Judged by", f"the embedded replay, {schedule['backend']}"),
         ("Before", "the run as it was, with the same collective algorithms"),
         *_common(recording),
         *((("Notes", "; ".join(schedule["notes"])),) if schedule["notes"] else ()),
     ]
-    return _facts(facts) + _pairs(pairs)
+    return facts(main) + pairs(others)
 
 
 def _before(result: dict[str, Any]) -> str:
@@ -202,7 +198,7 @@ def replay_facts(result: dict[str, Any], recording: Recording) -> str:
     end = max(finish)
     nodes = recording.nodes
     worst = nodes.numbers[exposed.index(max(exposed))]
-    facts = [
+    main = [
         ("End of the run", _change(None, end), f"{end:,} ns, rank {nodes.numbers[finish.index(end)]}"),
         (
             "Exposed communication",
@@ -220,14 +216,14 @@ def replay_facts(result: dict[str, Any], recording: Recording) -> str:
     listed = ", ".join(
         f"{code} ({severity}{f', {count:,} times' if count > 1 else ''})" for (severity, code), count in sorted(findings.items())
     )
-    pairs = [("Backend", result["backend"]), *_common(recording)]
+    others = [("Backend", result["backend"]), *_common(recording)]
     if result["beyond_astra_sim"]:
-        pairs.append(("Not in stock ASTRA-sim", "; ".join(result["beyond_astra_sim"])))
+        others.append(("Not in stock ASTRA-sim", "; ".join(result["beyond_astra_sim"])))
     if result["replaced"]:
-        pairs.append(("Ran another's collective", f"{counted(len(result['replaced']), 'node')}: cached by their group"))
+        others.append(("Ran another's collective", f"{counted(len(result['replaced']), 'node')}: cached by their group"))
     if "findings" in result:
-        pairs.append(("Lint", listed or "nothing to say"))
-    return _facts(facts) + _pairs(pairs)
+        others.append(("Lint", listed or "nothing to say"))
+    return facts(main) + pairs(others)
 
 
 def _common(recording: Recording) -> list[tuple[str, str]]:
@@ -271,36 +267,30 @@ def _gain(before: int, after: int) -> str:
     return f"{abs(before - after) / max(before, 1):.1%} {'less' if after < before else 'more'} time"
 
 
-def _facts(facts: list[tuple[str, str, str]]) -> str:
-    parts = (
-        f'<div class="fact"><dt>{escape(label)}</dt><dd>{escape(value)}<span class="more">{escape(more)}</span></dd></div>'
-        for label, value, more in facts
-    )
-    return f'<dl class="facts{" four" if len(facts) == 4 else ""}">{"".join(parts)}</dl>'
-
-
-def _pairs(pairs: list[tuple[str, str]]) -> str:
-    parts = (f"<dt>{escape(label)}</dt><dd>{escape(value)}</dd>" for label, value in pairs)
-    return f'<dl class="pairs">{"".join(parts)}</dl>'
+_CASE_COLUMNS = {
+    "collective": "collective",
+    "size_bytes": "size_bytes",
+    "members": "members",
+    "groups": "groups",
+    "count": "count",
+    "algorithm": "algorithm",
+    "predicted_ns": "predicted_ns",
+    "bound_ns": "bound_ns",
+    "before_ns": "spent_before_ns",
+    "after_ns": "spent_after_ns",
+    "share": "share",
+}
+"""Columns of the table of collectives, and the names of the same figures in `plan.json`."""
 
 
 def plan_cases(result: dict[str, Any]) -> dict[str, Any]:
     """Data of the distinct collectives of a plan, from the object in `plan.json`."""
     cases = result["cases"]
-    columns = {
-        "collective": [case["collective"] for case in cases],
-        "size_bytes": [case["size_bytes"] for case in cases],
-        "members": [case["members"] for case in cases],
-        "groups": [case["groups"] for case in cases],
-        "count": [case["count"] for case in cases],
-        "algorithm": [_algorithm(case) for case in cases],
-        "predicted_ns": [case["predicted_ns"] for case in cases],
-        "bound_ns": [case["bound_ns"] for case in cases],
-        "before_ns": [case["spent_before_ns"] for case in cases],
-        "after_ns": [case["spent_after_ns"] for case in cases],
-        "share": [case["share"] for case in cases],
-        "note": [_note(case) for case in cases],
-    }
+    columns: dict[str, list[Any]] = {column: [case[name] for case in cases] for column, name in _CASE_COLUMNS.items()}
+    columns["algorithm"] = [
+        f"{case['algorithm']} x{case['chunks_per_npu']}" if case["chunks_per_npu"] else str(case["algorithm"]) for case in cases
+    ]
+    columns["note"] = [_note(case) for case in cases]
     says = (
         "Nodes of one pattern and size whose groups see the same network are one case, which is synthesized once. Before and "
         "after: the most time that a rank spends in its collectives, overlapped or not; share: of the run after. Predicted and "
@@ -308,10 +298,6 @@ def plan_cases(result: dict[str, Any]) -> dict[str, Any]:
     )
     labels = [f"{case['collective']} {format_size(case['size_bytes'])}, {case['members']} members" for case in cases]
     return {"kind": "plan", "says": says, "labels": labels, "exact": [case["exact"] for case in cases], "columns": columns}
-
-
-def _algorithm(case: dict[str, Any]) -> str:
-    return f"{case['algorithm']} x{case['chunks_per_npu']}" if case["chunks_per_npu"] else str(case["algorithm"])
 
 
 def _note(case: dict[str, Any]) -> str:

@@ -8,21 +8,17 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, replace
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from astra_tacos.report.html.page import Section, escape, render_page
+from astra_tacos.report.html.page import Section, asset, escape, pairs, render_page
 from astra_tacos.report.html.sweep_data import as_texts, is_number, sweep_data, varying_columns
 from astra_tacos.report.style import time_text
-from astra_tacos.report.sweep_columns import HIGHER, MEASURES, as_one_value, measure_of
+from astra_tacos.report.sweep_columns import HIGHER, MEASURES, SweepColumns, as_one_value, measure_of
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import format_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-    from astra_tacos.report.style import time_text
-from astra_tacos.report.sweep_columns import SweepColumns
 
 _CRITERIA = ("predicted_ns", "efficiency", "time_cost", "speed_up")
 _BESIDE = ("predicted_ns", "efficiency", "bus_bandwidth_gbps", "speed_up", "cost", "time_cost")
@@ -63,14 +59,10 @@ def statuses_text(table: SweepColumns) -> str:
 def settings_html(table: SweepColumns, constant: dict[str, str]) -> str:
     """Markup of the axes with their values, and of the columns that all points share: texts by name."""
     kinds = _kinds(table)
-    axes = "".join(
-        f"<dt>{escape(measure_of(axis, kinds).label)}</dt><dd>{escape(_values(table, axis))}</dd>" for axis in table.axes
-    )
-    shared = "".join(
-        f"<dt>{escape(measure_of(name, kinds).label)}</dt><dd>{escape(_constant(table, name))}</dd>" for name in constant
-    )
-    varies = f'<div class="split"><div><h3>What varies</h3><dl class="pairs">{axes}</dl></div>'
-    return varies + (f'<div><h3>What all points share</h3><dl class="pairs">{shared}</dl></div></div>' if shared else "</div>")
+    axes = pairs((measure_of(axis, kinds).label, _values(table, axis)) for axis in table.axes)
+    shared = pairs((measure_of(name, kinds).label, _constant(table, name)) for name in constant)
+    varies = f'<div class="split"><div><h3>What varies</h3>{axes}</div>'
+    return varies + (f"<div><h3>What all points share</h3>{shared}</div></div>" if constant else "</div>")
 
 
 def _kinds(table: SweepColumns) -> set[str]:
@@ -270,8 +262,10 @@ def render_sweep(table: SweepColumns, source: str, title: str | None = None) -> 
     table = replace(table, columns=table.columns | inputs)
     varying, constant = varying_columns(table)
     data = sweep_data(table, varying)
-    styles = files("astra_tacos.report.html").joinpath("assets", _STYLES).read_text(encoding="utf-8")
-    first = f"<style>\n{styles}</style>" + _detail_note(data, table.num_rows, source)
+    first = f"<style>\n{asset(_STYLES)}</style>" + _detail_note(data, table.num_rows, source)
+    paper = ""
+    if len(varying) > _PAPER_COLUMNS:
+        paper = f'<p class="note sweep-paper">On paper: the first {_PAPER_COLUMNS} of {len(varying)} columns.</p>'
     sections = [
         Section(
             "front",
@@ -295,7 +289,7 @@ def render_sweep(table: SweepColumns, source: str, title: str | None = None) -> 
         Section(
             "points",
             "Points",
-            f"{_TABLE}{_paper_note(len(varying))}{_CHOSEN}",
+            f"{_TABLE}{paper}{_CHOSEN}",
             "Columns that differ between points. The filters under the headings apply to every picture; "
             "a row that is chosen (Enter or a click) is marked in all of them.",
         ),
@@ -309,14 +303,7 @@ def render_sweep(table: SweepColumns, source: str, title: str | None = None) -> 
             "settings", "Settings", settings_html(table, constant), "The axes of the sweep, and what all points have in common."
         ),
     ]
-    subtitle = f"Sweep of {statuses_text(table)}"
-    return render_page(title or table.name, subtitle, sections, data, _SCRIPTS)
-
-
-def _paper_note(num_columns: int) -> str:
-    if num_columns <= _PAPER_COLUMNS:
-        return ""
-    return f'<p class="note sweep-paper">On paper: the first {_PAPER_COLUMNS} of {num_columns} columns.</p>'
+    return render_page(title or table.name, f"Sweep of {statuses_text(table)}", sections, data, _SCRIPTS)
 
 
 def _picture(name: str) -> str:

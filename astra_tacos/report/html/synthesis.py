@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from astra_tacos.report.compare_rows import CompareRow
-from astra_tacos.report.html.page import Section, escape, render_page
+from astra_tacos.report.html.page import Section, escape, facts, pairs, render_page
 from astra_tacos.report.html.synthesis_data import MOST_DRAWN_DEVICES, MOST_DRAWN_LINKS, MOST_INTERVALS, collect, compared
 from astra_tacos.report.style import capitalized, shape_text, time_text
 from astra_tacos.report.table import describe_efficiency, sends_text, synthesis_rows
@@ -85,11 +85,6 @@ def synthesis_page(
     return render_page(title, f"{subtitle} by {result['synthesizer']}", sections, data, _SCRIPTS)
 
 
-def _fact(label: str, value: str, more: str = "") -> str:
-    extra = f'<span class="more">{escape(more)}</span>' if more else ""
-    return f'<div class="fact"><dt>{escape(label)}</dt><dd>{escape(value)}{extra}</dd></div>'
-
-
 def _faster(result: dict[str, Any], comparison: Sequence[CompareRow]) -> str:
     """Markup that names a faster algorithm of the comparison; empty if no algorithm is faster."""
     able = [(row.time_ns, row) for row in comparison if row.time_ns is not None and row.time_ns < result["predicted_ns"]]
@@ -105,13 +100,13 @@ def _faster(result: dict[str, Any], comparison: Sequence[CompareRow]) -> str:
 
 def _certificate(result: dict[str, Any], comparison: Sequence[CompareRow]) -> Section:
     shown_efficiency = "none" if result["efficiency"] is None else f"{result['efficiency']:.1%}"
-    facts = [
-        _fact("predicted time", time_text(result["predicted_ns"]), "from first send to last chunk in place"),
-        _fact("bound (any algorithm)", time_text(result["bound_ns"]), f"{_OF_ALL}; {result['bound']}: {result['bound_where']}"),
-        _fact("efficiency", shown_efficiency, describe_efficiency(result)),
-        _fact("bus bandwidth", f"{result['bus_bandwidth_gbps']:,.1f} GB/s", "as nccl-tests defines it"),
-        _fact("algorithm bandwidth", f"{result['algorithm_bandwidth_gbps']:,.1f} GB/s", "size / time"),
-        _fact(
+    main = [
+        ("predicted time", time_text(result["predicted_ns"]), "from first send to last chunk in place"),
+        ("bound (any algorithm)", time_text(result["bound_ns"]), f"{_OF_ALL}; {result['bound']}: {result['bound_where']}"),
+        ("efficiency", shown_efficiency, describe_efficiency(result)),
+        ("bus bandwidth", f"{result['bus_bandwidth_gbps']:,.1f} GB/s", "as nccl-tests defines it"),
+        ("algorithm bandwidth", f"{result['algorithm_bandwidth_gbps']:,.1f} GB/s", "size / time"),
+        (
             "checks",
             "verified" if result.get("verified") else "not verified",
             "the oracle followed every chunk; times and links agree"
@@ -120,13 +115,11 @@ def _certificate(result: dict[str, Any], comparison: Sequence[CompareRow]) -> Se
         ),
     ]
     shown = ("predicted time", "bound (any algorithm)", "efficiency", "bus bandwidth", "algorithm bandwidth")
-    pairs = [
+    others = [
         (label, value.replace(" -> ", " \N{RIGHTWARDS ARROW} ")) for label, value in synthesis_rows(result) if label not in shown
     ]
-    html = f'<dl class="facts">{"".join(facts)}</dl>{_faster(result, comparison)}'
-    html += f'<dl class="pairs">{"".join(f"<dt>{escape(label)}</dt><dd>{escape(value)}</dd>" for label, value in pairs)}</dl>'
-    html += "<h3>All lower bounds</h3>"
-    html += '<div class="bounds" role="list">'
+    html = facts(main) + _faster(result, comparison) + pairs(others)
+    html += '<h3>All lower bounds</h3><div class="bounds" role="list">'
     for name, bound in sorted(result["bounds_ns"].items(), key=lambda item: -item[1]):
         share = bound / max(result["predicted_ns"], 1)
         binds = " binds" if name == result["bound"] else ""
@@ -135,11 +128,10 @@ def _certificate(result: dict[str, Any], comparison: Sequence[CompareRow]) -> Se
             f'<i style="width:{100 * min(share, 1):.2f}%"></i></span>'
             f"<span>{escape(time_text(bound))} ({share:.1%})</span></div>"
         )
-    html += "</div>"
     html += (
-        '<p class="note">No algorithm is faster than any of these bounds, whatever it cuts the data into; the largest counts. '
+        '</div><p class="note">No algorithm is faster than any of these bounds, whatever it cuts the data into; '
+        "the largest counts. Bars are shares of the predicted time.</p>"
     )
-    html += "Bars are shares of the predicted time.</p>"
     return Section("certificate", "Certificate", html)
 
 
