@@ -113,19 +113,18 @@ def replay(
         if path is None:
             raise click.UsageError("Missing PATH, or --workload, --system and --network.")
         kind, target = identify(path)
-        if kind is Kind.COMPACT_RUN and (is_packet_level(backend) or astra_sim_bin):
-            raise click.UsageError(f"Packets and --astra-sim-bin need an ordinary run: `export {path} --format run` writes it.")
-        if kind is Kind.COMPACT_RUN and not in_astra_sim:
+        if kind is Kind.COMPACT_RUN:
             from astra_tacos.network.network_config import read_network
 
+            if is_packet_level(backend) or astra_sim_bin or in_astra_sim:
+                what = "--backend astra-sim and ns-3" if in_astra_sim and not astra_sim_bin else "Packets and --astra-sim-bin"
+                raise click.UsageError(f"{what} need an ordinary run: `export {path} --format run` writes it.")
             network_path = network_of(target, network_path)
             asked.check((network_path,))
             compile_ahead(*READING, *REPLAYING)
             compact = replay_compact(target, read_network(network_path), backend, asked, progress, slow)
             _finish(compact, verbose=verbose, as_json=as_json)
             return
-        if kind is Kind.COMPACT_RUN:
-            raise click.UsageError(f"--backend astra-sim and ns-3 need an ordinary run: `export {path} --format run` writes it.")
         if asked != ReplayOutputs() or slow or astra_sim_bin or in_astra_sim:
             raise click.UsageError(
                 "--csv, --chrome-trace, --output, --slow and --backend astra-sim need a whole run: give --workload and --system."

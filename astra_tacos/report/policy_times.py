@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from astra_tacos.report.style import RANK_STATES, WIDTH_INCHES, time_unit, wrapped
+from astra_tacos.report.style import RANK_STATES, new_figure, time_unit, wrapped
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.text_files import read_json_object
 
@@ -126,11 +126,9 @@ def draw_policies(rows: Sequence[PolicyTime], width: str, note: str) -> Figure:
     note
         Title of the figure.
     """
-    from matplotlib.figure import Figure
-
     names = [wrapped(row.name.replace(",", ", "), width, _NAME_SHARE) for row in rows]
     place, height = _places([name.count("\n") + 1 for name in names])
-    figure = Figure(figsize=(WIDTH_INCHES[width], 0.9 + height), layout="constrained")
+    figure = new_figure(width, 0.9 + height)
     axes = figure.subplots()
     unit, scale = time_unit(max(row.end_ns for row in rows))
     left = [0.0] * len(rows)

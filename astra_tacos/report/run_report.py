@@ -15,6 +15,7 @@ from astra_tacos.run.recording import REPLAY_FILE, RecordedReplay, Recording, sa
 from astra_tacos.run.run import Run
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.files import check_replaceable, replaced_directory, replaced_file, write_json
+from astra_tacos.support.grouping import row_places
 from astra_tacos.support.units import format_size, format_time
 
 RESULT_FILE = "replay.json"
@@ -28,11 +29,7 @@ def check_replay_directory(path: Path) -> None:
     ConfigError
         If `path` exists and is not an earlier output of a replay.
     """
-    check_replaceable(path, "replay of astra_tacos", _is_own)
-
-
-def _is_own(names: set[str]) -> bool:
-    return names in (set(), {RESULT_FILE, REPLAY_FILE})
+    check_replaceable(path, "replay of astra_tacos", lambda names: names in (set(), {RESULT_FILE, REPLAY_FILE}))
 
 
 def write_replay_directory(path: Path, result: dict[str, Any], recording: Recording) -> None:
@@ -79,7 +76,7 @@ def run_result(run: Run, outcome: RunOutcome, recording: Recording) -> dict[str,
         "approximations": list(outcome.approximate),
         "beyond_astra_sim": list(outcome.backend.refusals(run.network)),
         "exact_to": None if outcome.approximate else outcome.backend.exact_to(run.network),
-        "replaced": [_rank_and_node(run, row) for row in outcome.replaced.tolist()],
+        "replaced": [(int(run.workload.owner[row]), int(run.workload.node_id[row])) for row in outcome.replaced.tolist()],
         "end_ns": outcome.end_ns,
         "finish_ns": outcome.finish_ns.tolist(),
         "exposed_comm_ns": outcome.exposed_comm_ns.tolist(),
@@ -90,10 +87,6 @@ def run_result(run: Run, outcome: RunOutcome, recording: Recording) -> dict[str,
         "critical_path": summarize_path(recording, recording.after).to_json(),
         **classes,
     }
-
-
-def _rank_and_node(run: Run, row: int) -> tuple[int, int]:
-    return int(run.workload.owner[row]), int(run.workload.node_id[row])
 
 
 def recorded_collectives(recording: Recording, replay: RecordedReplay) -> list[dict[str, Any]]:
@@ -107,11 +100,11 @@ def recorded_collectives(recording: Recording, replay: RecordedReplay) -> list[d
     number = {name: at for at, name in enumerate(names)}
     name = np.array([number.get(text, -1) for text in recording.texts], np.int64)[replay.algorithm[rows]]
     spent = replay.end_ns[rows] - replay.issue_ns[rows]
-    rank, cases = nodes.rank[rows], np.stack((name, nodes.pattern[rows], nodes.size_bytes[rows]), axis=1)
-    distinct, case = np.unique(cases, axis=0, return_inverse=True)
+    rank, cases = nodes.rank[rows], (name, nodes.pattern[rows], nodes.size_bytes[rows])
+    firsts, case = row_places(*cases)
     found = []
-    for at, (which, pattern, size) in enumerate(distinct.tolist()):
-        chosen = case.reshape(-1) == at
+    for at, (which, pattern, size) in enumerate(zip(*(column[firsts].tolist() for column in cases), strict=True)):
+        chosen = case == at
         found.append(
             {
                 "algorithm": names[which],

@@ -163,6 +163,13 @@ def save_figure(path: Path, draw: Callable[[], Figure]) -> None:
         temporary.write_bytes(content.getbuffer())
 
 
+def new_figure(width: str, inches: float) -> Figure:
+    """An empty figure of a width (a key of `WIDTHS`) and a height, whose parts are laid out without overlaps."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(WIDTH_INCHES[width], inches), layout="constrained")
+
+
 def colours_from(name: str, first: float, last: float) -> Colormap:
     """A part of one of matplotlib's colour maps, for example without colours too pale for thin lines on white.
 

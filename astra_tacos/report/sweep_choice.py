@@ -101,7 +101,7 @@ def varying(table: SweepColumns, names: Sequence[str]) -> list[str]:
 
 def measure(table: SweepColumns, name: str) -> Measure:
     """The measure of a column: its label, its unit, and which values are better."""
-    return measure_of(name, {kind for kind in table.columns.get("kind", []) if kind is not None})
+    return measure_of(name, table.kinds)
 
 
 def tasks(table: SweepColumns, rows: Sequence[int], used: Sequence[str], along: Sequence[str]) -> list[Panel]:

@@ -95,7 +95,7 @@ def synthesis_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
         ("network", f"{result['network']}: {result['topology']}, {result['num_npus']} NPUs, {result['num_links']} links"),
         ("collective", f"{result['collective']} of {format_size(result['size_bytes'])}{root}"),
         ("chunks", f"{result['num_chunks']:,} of {sizes}{share}"),
-        ("link model", _with_reason(result["link_model"], result.get("link_model_reason"))),
+        ("link model", ": ".join(filter(None, (result["link_model"], result.get("link_model_reason"))))),
         ("sends", f"{sends_text(result)} ({result['synthesizer']}, seed {result['seed']})"),
         ("predicted time", _predicted(result)),
         ("bound (any algorithm)", f"{format_time(result['bound_ns'])} ({result['bound']}: {result['bound_where']})"),
@@ -162,7 +162,3 @@ def _sizes(sizes: list[int]) -> str:
     if len(sizes) > _MOST_SIZES:
         return f"{sizes[0]:,} to {sizes[-1]:,} B"
     return " or ".join(format_size(size) if len(sizes) == 1 else f"{size:,} B" for size in sizes)
-
-
-def _with_reason(value: str, reason: str | None) -> str:
-    return f"{value}: {reason}" if reason else value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from astra_tacos.run.groups import ALL_RANKS, UNKNOWN, group_ids
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import Trace
+from astra_tacos.support.grouping import group_by, row_places
 from astra_tacos.support.units import format_size
 
 _MOST_US = 1 << 40
@@ -96,16 +98,14 @@ def _collectives(trace: Trace) -> list[dict[str, Any]]:
         return []
     group, name = group_ids(columns)[rows], columns.group[rows].astype(np.int64)
     name[group != UNKNOWN] = -1  # different texts of one number mean one group
-    keys = (columns.comm_type[rows], group, name, trace.size_bytes[rows])
-    order = np.lexsort(keys)
-    changes = np.ones(len(order), np.bool_)
-    changes[1:] = np.any([key[order][1:] != key[order][:-1] for key in keys], axis=0)
-    begins = np.flatnonzero(changes)
+    keys = (trace.size_bytes[rows], name, group, columns.comm_type[rows])
+    firsts, case_of_row = row_places(*keys)
+    begins, order = group_by(case_of_row, np.arange(len(rows)), len(firsts))
     rank = trace.rank[rows]
     found = []
-    for begin, end in zip(begins.tolist(), np.append(begins[1:], len(order)).tolist(), strict=True):
+    for begin, end in pairwise(begins.tolist()):
         case = order[begin:end]
-        pattern, number, text, size = (int(key[case[0]]) for key in keys)
+        size, text, number, pattern = (int(key[case[0]]) for key in keys)
         _, nodes_of_rank = np.unique(rank[case], return_counts=True)
         found.append(
             {

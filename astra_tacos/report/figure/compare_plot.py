@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from astra_tacos.report.compare_rows import CompareRow, best_bound_ns
-from astra_tacos.report.style import WIDTH_INCHES, capitalized, look_of, shape_text, time_unit
+from astra_tacos.report.style import capitalized, look_of, new_figure, shape_text, time_unit
 from astra_tacos.support.units import format_size
 
 if TYPE_CHECKING:
@@ -27,12 +27,10 @@ def draw_comparison(rows: Sequence[CompareRow], width: str) -> Figure:
     width
         Width of the figure, a key of `WIDTHS`.
     """
-    from matplotlib.figure import Figure
-
     names = list(dict.fromkeys(row.synthesizer for row in rows))
     sizes = sorted({row.size_bytes for row in rows})
     is_wide = width == "double"
-    figure = Figure(figsize=(WIDTH_INCHES[width], 3.2 if is_wide else 5.8), layout="constrained")
+    figure = new_figure(width, 3.2 if is_wide else 5.8)
     panels: Any = figure.subplots(*((1, 2) if is_wide else (2, 1)), sharex=not is_wide)
     time, bandwidth = panels
     times = [row.time_ns for row in rows if row.time_ns is not None]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from astra_tacos.report.figure.sweep_axis import Scale, dress, label_style, ordered, scale_of, series_of, texts
-from astra_tacos.report.style import MADE_BY, SERIES_STYLES, WIDTH_INCHES, colours_from, look_of, wrapped
+from astra_tacos.report.style import MADE_BY, SERIES_STYLES, colours_from, look_of, new_figure, wrapped
 from astra_tacos.report.sweep_choice import (
     MOST_SERIES,
     Choice,
@@ -352,8 +352,6 @@ def draw_sweep(table: SweepColumns, choice: Choice, width: str = "double", note:
     ConfigError
         If a column has no numbers, or there are too many series, tasks or cells to tell apart.
     """
-    from matplotlib.figure import Figure
-
     shown = choice.value or choice.y
     needed = [(shown, "--value" if choice.value else "--y")] + ([(choice.x, "--x")] if choice.kind == "pareto" else [])
     measured = [numbers(table, name, option) for name, option in needed]
@@ -365,8 +363,7 @@ def draw_sweep(table: SweepColumns, choice: Choice, width: str = "double", note:
     panels = tasks(table, rows, used, along)
     columns, lines = _arrangement(len(panels), width)
     high = {"lines": 2.35, "pareto": 2.6, "heatmap": 2.3}[choice.kind]
-    size = (WIDTH_INCHES[width], 0.75 + lines * (high if lines > 1 or width == "single" else high + 0.35))
-    figure = Figure(figsize=size, layout="constrained")
+    figure = new_figure(width, 0.75 + lines * (high if lines > 1 or width == "single" else high + 0.35))
     grid: Any = figure.subplots(lines, columns, squeeze=False).ravel()
     for empty in grid[len(panels) :]:
         empty.axis("off")

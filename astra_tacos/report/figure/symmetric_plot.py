@@ -13,9 +13,9 @@ from astra_tacos.report.style import (
     COPY,
     REDUCE,
     SERIES_STYLES,
-    WIDTH_INCHES,
     capitalized,
     colours_from,
+    new_figure,
     shape_text,
     time_text,
     time_unit,
@@ -48,7 +48,6 @@ def draw_symmetric_timeline(schedule: SymmetricSchedule, width: str = "double") 
     width
         Width of the figure, a key of `WIDTHS`.
     """
-    from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
     task, time = schedule.task, max(schedule.collective_time_ns, 1)
@@ -56,7 +55,7 @@ def draw_symmetric_timeline(schedule: SymmetricSchedule, width: str = "double") 
     way = schedule.link_class
     lines = len(task.classes)
     end = schedule.start_ns + task.hold_ns[way]
-    figure = Figure(figsize=(WIDTH_INCHES[width], 1.2 + 0.22 * min(max(lines, 4), _MOST_LINES)), layout="constrained")
+    figure = new_figure(width, 1.2 + 0.22 * min(max(lines, 4), _MOST_LINES))
     axes: Any = figure.subplots()
     bars = Bars(way, schedule.start_ns, end, (~schedule.reduces).astype(np.int64))
     is_image = TimePanel(axes, (REDUCE, COPY), time, scale, width).add(bars, lines, _MOST_LINES)

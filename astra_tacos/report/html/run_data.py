@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.report.rank_states import NO_NODE, Segments
 from astra_tacos.run.recording import Nodes, RecordedReplay, Recording
+from astra_tacos.support.grouping import members_of
 
 MOST_SEGMENTS = 600_000
 """Largest number of segments of all replays together. Each takes a few bytes in the page, because ranks are similar."""
@@ -142,7 +143,7 @@ def timeline_data(recording: Recording, replays: list[tuple[RecordedReplay, Segm
         Ranks to show.
     """
     nodes = recording.nodes
-    first, own = _gathered(nodes.rank_first, rows.ranks)
+    first, own = members_of(nodes.rank_first, np.array(rows.ranks, np.int64))
     names = [nodes.name[own], nodes.group[own], *(replay.algorithm[own] for replay, _ in replays)]
     used, entries = np.unique(np.concatenate(names), return_inverse=True)
     texts = ["" if entry < 0 else recording.texts[entry] for entry in used.tolist()]
@@ -167,7 +168,7 @@ def timeline_data(recording: Recording, replays: list[tuple[RecordedReplay, Segm
 
 
 def _segment_data(nodes: Nodes, segments: Segments, rows: Rows) -> dict[str, Any]:
-    first, own = _gathered(segments.rank_first, rows.ranks)
+    first, own = members_of(segments.rank_first, np.array(rows.ranks, np.int64))
     base = nodes.rank_first[segments.rank[own]]
     compute, communication = segments.compute[own], segments.communication[own]
     return {
@@ -177,17 +178,6 @@ def _segment_data(nodes: Nodes, segments: Segments, rows: Rows) -> dict[str, Any
         "compute": np.where(compute >= 0, compute - base, -1),
         "communication": np.where(communication >= 0, communication - base, -1),
     }
-
-
-def _gathered(first: NDArray[np.int64], ranks: tuple[int, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The entries of some ranks, one rank after another.
-
-    Returns int64[len(ranks) + 1], where the entries of each rank begin, and the index of each entry.
-    """
-    chosen = np.array(ranks, np.int64)
-    counts = first[chosen + 1] - first[chosen]
-    begin = np.concatenate(([0], np.cumsum(counts)))
-    return begin, np.repeat(first[chosen] - begin[:-1], counts) + np.arange(begin[-1])
 
 
 def _ids(node_id: NDArray[np.uint64]) -> list[str] | NDArray[np.int64]:

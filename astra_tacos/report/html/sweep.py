@@ -58,15 +58,11 @@ def statuses_text(table: SweepColumns) -> str:
 
 def settings_html(table: SweepColumns, constant: dict[str, str]) -> str:
     """Markup of the axes with their values, and of the columns that all points share: texts by name."""
-    kinds = _kinds(table)
+    kinds = table.kinds
     axes = pairs((measure_of(axis, kinds).label, _values(table, axis)) for axis in table.axes)
     shared = pairs((measure_of(name, kinds).label, _constant(table, name)) for name in constant)
     varies = f'<div class="split"><div><h3>What varies</h3>{axes}</div>'
     return varies + (f"<div><h3>What all points share</h3>{shared}</div></div>" if constant else "</div>")
-
-
-def _kinds(table: SweepColumns) -> set[str]:
-    return {kind for kind in table.columns.get("kind", []) if kind is not None}
 
 
 def _constant(table: SweepColumns, name: str) -> str:
@@ -137,7 +133,7 @@ def _sort_key(value: Any) -> tuple[int, float, str]:
 
 
 def _best_html(table: SweepColumns, varying: list[str]) -> str:
-    kinds = _kinds(table)
+    kinds = table.kinds
     tasks, best = best_points(table, varying)
     if not best:
         return '<p class="notice">No point has a result.</p>'
@@ -199,7 +195,7 @@ def _show(point: Any) -> str:
 
 def failures_html(table: SweepColumns) -> str:
     """Markup of a table of failures: their number by status and message, and the values that these points have in common."""
-    kinds = _kinds(table)
+    kinds = table.kinds
     errors = table.columns.get("error", [None] * table.num_rows)
     groups: dict[tuple[str, str], list[int]] = {}
     for row, status in enumerate(table.columns["status"]):

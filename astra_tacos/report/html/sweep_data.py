@@ -312,10 +312,7 @@ def sweep_data(table: SweepColumns, varying: list[str]) -> dict[str, Any]:
         `styles` (colour and Plotly's symbol by synthesizer), `num_points` of the sweep, `count` of points on the page, `digits`
         (None: exact), and `rules` by which points were selected (None: all are there).
     """
-    kinds = {kind for kind in table.columns.get("kind", []) if kind is not None}
-    described = [(name, measure_of(name, kinds)) for name in varying]
-    rows: NDArray[np.intp] | None = None
-    rules: list[str] | None = None
+    described = [(name, measure_of(name, table.kinds)) for name in varying]
     if table.num_rows <= MOST_POINTS:
         for digits in (None, *range(MOST_DIGITS, _FEWEST_DIGITS - 1, -1)):
             data = _data(table, described, None, digits, None)

@@ -35,9 +35,9 @@ from astra_tacos.study.calibrator.machine import (
     load_of,
     points_of,
     read_measurements,
+    write_calibration,
 )
 from astra_tacos.support.errors import AstraTacosError, ConfigError
-from astra_tacos.support.files import replaced_directory, write_json
 from astra_tacos.support.input_file import read_bounded
 from astra_tacos.workload.repairer.reading import network_text
 
@@ -256,14 +256,9 @@ def calibrate_machine(
         "errors": asdict(worst),
         "cross_validated": asdict(Errors.of(others)) if others else None,
         "notes": notes,
-        "output": None if output is None else str(output),
     }
-    if output is not None:
-        with replaced_directory(output) as folder:
-            write_json(folder / "calibration.json", result)
-            for row in rows:
-                (folder / f"network_{row['protocol']}.yml").write_text(_network(row, int(result["num_npus"])), encoding="utf-8")
-    return result | {"is_fitted": is_fitted}
+    files = {f"network_{row['protocol']}.yml": _network(row, int(result["num_npus"])) for row in rows}
+    return write_calibration(output, result, files) | {"is_fitted": is_fitted}
 
 
 def calibrate_ns3(
@@ -312,14 +307,9 @@ def calibrate_ns3(
         "worst": fitted.worst,
         "configurations_tried": fitted.num_tried,
         "notes": notes,
-        "output": None if output is None else str(output),
     }
     text = ns3_text(fitted.ns3)
-    if output is not None:
-        with replaced_directory(output) as made:
-            write_json(made / "calibration.json", result)
-            (made / "ns3_config.txt").write_text(text, encoding="utf-8")
-    return result | {"is_fitted": is_fitted, "text": text}
+    return write_calibration(output, result, {"ns3_config.txt": text}) | {"is_fitted": is_fitted, "text": text}
 
 
 def _row(protocol: str, points: list[Point], constants: Constants, errors: Errors, half: Errors | None) -> dict[str, Any]:
@@ -327,13 +317,7 @@ def _row(protocol: str, points: list[Point], constants: Constants, errors: Error
         "protocol": protocol or "unknown",
         "programs": len({point.load.name for point in points}),
         "times": len(points),
-        "launch_us": constants.launch_us,
-        "step_us": constants.step_us,
-        "extra_us": constants.extra_us,
-        "threshold_bytes": constants.threshold_bytes,
-        "overlaps": constants.overlaps,
-        "block_gbps": constants.block_gbps,
-        "link_gbps": constants.link_gbps,
+        **asdict(constants),
         "depth": max(point.load.depth for point in points),
         "errors": asdict(errors),
         "cross_validated": None if half is None else asdict(half),

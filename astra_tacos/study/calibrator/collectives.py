@@ -20,9 +20,8 @@ from astra_tacos.network.network_config import Dimension, error_line, network_ya
 from astra_tacos.solver.first_use import Progress, silent
 from astra_tacos.study.calibrator.collective_model import PRIORS, CollectiveModel, Floats, Work
 from astra_tacos.study.calibrator.collective_times import CollectiveTime, read_collectives
-from astra_tacos.study.calibrator.machine import Errors, robust, spread_of
+from astra_tacos.study.calibrator.machine import CALIBRATION_FILE, Errors, robust, spread_of, write_calibration
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.files import replaced_directory, write_json
 from astra_tacos.support.text_files import read_text
 from astra_tacos.support.units import format_size
 from astra_tacos.workload.repairer.reading import default_system
@@ -147,7 +146,6 @@ def left_out(rows: Sequence[CollectiveTime], fitted: CollectiveModel) -> tuple[d
     return found | ({"all": Errors.of(every)} if every else {}), differs
 
 
-_FILE = "calibration.json"
 _FORMAT = "astra_tacos calibration of collectives 1"
 _SIZES_IN_ONE = 16
 _FROM = 1 << 20
@@ -185,13 +183,13 @@ def calibrate_collectives(
     with progress("fitting"):
         fitted = fit_collectives(rows, has_nvls=has_nvls, is_mesh=is_mesh)
         others, differs = left_out(rows, fitted.model)
-    result = _result(rows, fitted, others, differs) | {"output": None if output is None else str(output)}
-    if output is not None:
-        with replaced_directory(output) as folder:
-            write_json(folder / _FILE, result)
-            write_json(folder / "system.json", default_system(sum(result[name] > 1 for name in ("nodes", "gpus_per_node"))))
-            (folder / "network.yml").write_text(_network(result, _carried(rows, fitted, others)), encoding="utf-8")
-    return result
+    result = _result(rows, fitted, others, differs)
+    system = default_system(sum(result[name] > 1 for name in ("nodes", "gpus_per_node")))
+    files: dict[str, str | dict[str, Any]] = {
+        "system.json": system,
+        "network.yml": _network(result, _carried(rows, fitted, others)),
+    }
+    return write_calibration(output, result, files)
 
 
 def check_collectives(folder: Path, paths: Sequence[Path], where: Mapping[str, str], least_bytes: int) -> dict[str, Any]:
@@ -202,7 +200,7 @@ def check_collectives(folder: Path, paths: Sequence[Path], where: Mapping[str, s
     ConfigError
         If the directory has no calibration of collectives, or a file no times.
     """
-    model, shape = _read(folder / _FILE)
+    model, shape = _read(folder / CALIBRATION_FILE)
     rows = [row for path in paths for row in read_collectives(path, shape, where) if row.size_bytes >= least_bytes]
     if not rows:
         raise ConfigError(f"no times of {format_size(least_bytes)} or more, expected some to check")

@@ -17,18 +17,22 @@ Measured times of collectives: CSV, or what nccl-tests and rccl-tests print.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.files import replaced_directory, write_json
 from astra_tacos.support.text_files import parse_decimal, parse_whole, read_text
 from astra_tacos.verifier.msccl_file import STEP_TYPES, read_msccl_xml
 from astra_tacos.verifier.program_form import Action
 from astra_tacos.verifier.proven_program import ProvenProgram, prove_msccl_file
 
+CALIBRATION_FILE = "calibration.json"
 Placement = bool | None
 """In place (True), out of place (False), or not said (None)."""
 
@@ -249,6 +253,19 @@ class Errors:
     def of(cls, errors: list[float]) -> Errors:
         """Their summary."""
         return cls(len(errors), float(np.median(errors)), float(np.percentile(errors, 90)), max(errors))
+
+
+def write_calibration(output: Path | None, result: dict[str, Any], files: Mapping[str, str | dict[str, Any]]) -> dict[str, Any]:
+    """Write calibration.json, and texts and JSON by name; returns the result with the directory, None for none."""
+    result = result | {"output": None if output is None else str(output)}
+    if output is not None:
+        with replaced_directory(output) as folder:
+            for name, content in {CALIBRATION_FILE: result, **files}.items():
+                if isinstance(content, str):
+                    (folder / name).write_text(content, encoding="utf-8")
+                else:
+                    write_json(folder / name, content)
+    return result
 
 
 def robust(error: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -24,6 +24,7 @@ from astra_tacos.study.optimizer.model import MESSAGE, Demand, Floats, Job, Mode
 from astra_tacos.study.optimizer.solve import Solution, minimise_time, minimise_time_cost
 from astra_tacos.study.optimizer.space import Constraint, Space, make_space, parse_constraint
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.grouping import row_places
 
 _NO_LIST = -1
 
@@ -139,9 +140,9 @@ def _number_messages(
 
 def _distinct(*columns: NDArray[np.int64] | NDArray[np.bool_]) -> tuple[list[list[int]], NDArray[np.int64]]:
     """The distinct rows over some columns, and int64[n], the number of each row among them."""
-    stacked = np.stack([column.astype(np.int64) for column in columns], axis=1)
-    cases, which = np.unique(stacked, axis=0, return_inverse=True)
-    return cases.tolist(), which.reshape(-1)
+    whole = [column.astype(np.int64) for column in columns]
+    first, which = row_places(*whole)
+    return np.stack(whole, axis=1)[first].tolist(), which
 
 
 TIME, TIME_COST = "time", "time-cost"
