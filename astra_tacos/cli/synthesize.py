@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,11 +22,10 @@ from astra_tacos.cli.shared.options import (
     with_ns3,
 )
 from astra_tacos.cli.shared.search_options import asked_parts, search_options, unequal_collective_options
-from astra_tacos.schedule.schedule import LINK_ORDERS, LinkOrder
+from astra_tacos.schedule.schedule import LINK_ORDERS
 
 if TYPE_CHECKING:
     from astra_tacos.run.backend import Backend
-    from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 
 @command()
@@ -81,17 +80,14 @@ def synthesize(
     sketch_path: Path | None,
     collective_name: str,
     matrix: str | None,
-    root: int | None,
     helpers: tuple[int, ...] | None,
-    options: SearchOptions,
     backend: Backend | None,
     ns3_config: Path | None,
-    link_order: LinkOrder | None,
-    in_flight: int | None,
     msccl_xml: bool | None,
     with_checks: bool,
     verbose: bool,
     as_json: bool,
+    **asked: Any,
 ) -> None:
     """Synthesize a collective algorithm for a network, and verify, replay and write it.
 
@@ -119,15 +115,12 @@ def synthesize(
         network,
         collective_name,
         size_bytes or 0,
-        root,
         part_bytes=asked_parts(matrix, network.num_npus, size_bytes),
         helpers=helpers or (),
-        options=options,
         backend=backend,
-        link_order=link_order,
-        in_flight=in_flight,
         sketch=None if sketch_path is None else read_sketch(sketch_path),
         checks=with_checks,
+        **asked,
     )
     solution = solve(request, progress)
     result = solution.to_json() | network.carried_error | {"output": None if output is None else str(output)}

@@ -170,6 +170,12 @@ def new_figure(width: str, inches: float) -> Figure:
     return Figure(figsize=(WIDTH_INCHES[width], inches), layout="constrained")
 
 
+def legend_columns(entries: int, width: str) -> int:
+    """Number of columns of a legend that fills its rows about evenly."""
+    rows = -(-entries // (6 if width == "double" else 3))
+    return -(-entries // rows)
+
+
 def colours_from(name: str, first: float, last: float) -> Colormap:
     """A part of one of matplotlib's colour maps, for example without colours too pale for thin lines on white.
 

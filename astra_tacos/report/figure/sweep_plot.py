@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from astra_tacos.report.figure.sweep_axis import Scale, dress, label_style, ordered, scale_of, series_of, texts
-from astra_tacos.report.style import MADE_BY, SERIES_STYLES, colours_from, look_of, new_figure, wrapped
+from astra_tacos.report.style import MADE_BY, SERIES_STYLES, colours_from, legend_columns, look_of, new_figure, wrapped
 from astra_tacos.report.sweep_choice import (
     MOST_SERIES,
     Choice,
@@ -358,8 +358,10 @@ def draw_sweep(table: SweepColumns, choice: Choice, width: str = "double", note:
     rows = [row for row in range(table.num_rows) if all(values[row] is not None for values in measured)]
     along = {"lines": [choice.x], "heatmap": [choice.x, choice.y], "pareto": []}[choice.kind]
     used = [choice.x, *along[1:], *([choice.by] if choice.by else [])]
-    if choice.by:
-        _check_series(table, choice.by)
+    if choice.by and (count := len(set(column(table, choice.by, "--by")))) > MOST_SERIES:
+        raise ConfigError(
+            f"--by: column {choice.by} has {count:,} values, expected at most {MOST_SERIES}: choose some with --where"
+        )
     panels = tasks(table, rows, used, along)
     columns, lines = _arrangement(len(panels), width)
     high = {"lines": 2.35, "pareto": 2.6, "heatmap": 2.3}[choice.kind]
@@ -382,20 +384,12 @@ def draw_sweep(table: SweepColumns, choice: Choice, width: str = "double", note:
     if handles:
         label = measure(table, choice.by).label if choice.by else ""
         title = "\n".join(part for part in (said, label) if part)
-        most = 6 if width == "double" else 3
-        rows_of_legend = -(-len(handles) // most)
-        legend: dict[str, Any] = {"ncols": -(-len(handles) // rows_of_legend), "handlelength": 2.0, "columnspacing": 1.4}
+        legend: dict[str, Any] = {"ncols": legend_columns(len(handles), width), "handlelength": 2.0, "columnspacing": 1.4}
         drawn = figure.legend(handles=handles, loc="outside lower center", title=title or None, title_fontsize=7, **legend)
         drawn.get_title().set_multialignment("center")
     elif said:
         figure.supxlabel(said, fontsize=7)
     return figure
-
-
-def _check_series(table: SweepColumns, by: str) -> None:
-    count = len(set(column(table, by, "--by")))
-    if count > MOST_SERIES:
-        raise ConfigError(f"--by: column {by} has {count:,} values, expected at most {MOST_SERIES}: choose some with --where")
 
 
 def _arrangement(panels: int, width: str) -> tuple[int, int]:

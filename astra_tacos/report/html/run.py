@@ -119,14 +119,7 @@ def plan_facts(result: dict[str, Any], recording: Recording) -> str:
     """Markup of the summary of a plan, from the object in `plan.json`."""
     before, after = (_counted(result, when) for when in ("before", "after"))
     assert after is not None  # a plan ends
-    exposed_share = f"{result['exposed_after_ns'] / max(after, 1):.0%}"
-    if before is not None:
-        exposed_share = f"{result['exposed_before_ns'] / max(before, 1):.0%} → {exposed_share}"
-    main = [("End of the run", _change(before, after), _exact_ns(before, after))]
-    if before is not None:
-        main.append(("Speed-up", f"{result['speed_up']:.3f}x", _gain(before, after)))
-    exposed = _change(result["exposed_before_ns"], result["exposed_after_ns"])
-    main.append(("Exposed communication", exposed, f"the most of a rank: {exposed_share} of the run"))
+    main = _compared(before, after, result["exposed_before_ns"], result)
     main.append(
         ("Collectives", f"{result['num_collectives']:,}", f"{counted(len(result['cases']), 'case')}, each synthesized once")
     )
@@ -142,6 +135,22 @@ def plan_facts(result: dict[str, Any], recording: Recording) -> str:
     return facts(main) + pairs(others)
 
 
+def _compared(before: int | None, after: int, was: int | None, result: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """A run, and its exposed communication, before (None if it did not end) and after: labels, values and remarks."""
+    now = result["exposed_after_ns"]
+    share = f"{now / max(after, 1):.0%}"
+    if before is None or was is None:
+        rows = [("End of the run", _change(None, after), f"{after:,} ns")]
+    else:
+        share = f"{was / max(before, 1):.0%} → {share}"
+        gain = f"{abs(before - after) / max(before, 1):.1%} {'less' if after < before else 'more'} time"
+        rows = [
+            ("End of the run", _change(before, after), f"{before:,} → {after:,} ns"),
+            ("Speed-up", f"{result['speed_up']:.3f}x", "as long as before" if before == after else gain),
+        ]
+    return [*rows, ("Exposed communication", _change(was, now), f"the most of a rank: {share} of the run")]
+
+
 def _counted(result: dict[str, Any], when: str) -> int | None:
     """When a run ends where a network can carry it; None if it does not end."""
     possible: int | None = result.get(f"{when}_possible_ns")
@@ -151,17 +160,7 @@ def _counted(result: dict[str, Any], when: str) -> int | None:
 
 def schedule_facts(schedule: dict[str, Any], recording: Recording) -> str:
     """Markup of the summary of a run that was only scheduled, from the entry `schedule` of `plan.json`."""
-    before, after = schedule["as_is_ns"], schedule["after_ns"]
-    was, now = schedule["exposed_as_is_ns"], schedule["exposed_after_ns"]
-    main = [
-        ("End of the run", _change(before, after), _exact_ns(before, after)),
-        ("Speed-up", f"{schedule['speed_up']:.3f}x", _gain(before, after)),
-        (
-            "Exposed communication",
-            _change(was, now),
-            f"the most of a rank: {was / max(before, 1):.0%} → {now / max(after, 1):.0%} of the run",
-        ),
-    ]
+    main = _compared(schedule["as_is_ns"], schedule["after_ns"], schedule["exposed_as_is_ns"], schedule)
     others = [
         ("Policies", schedule["policies"]),
         ("Judged by", f"the embedded replay, {schedule['backend']}"),
@@ -255,16 +254,6 @@ def _change(before: int | None, after: int) -> str:
     longest = max(times) / scale
     digits = 0 if scale == 1 or longest >= 100 else 1 if longest >= 10 else 2
     return " → ".join(f"{time / scale:,.{digits}f}" for time in times) + f" {unit}"
-
-
-def _exact_ns(before: int | None, after: int) -> str:
-    return f"{after:,} ns" if before is None else f"{before:,} → {after:,} ns"
-
-
-def _gain(before: int, after: int) -> str:
-    if before == after:
-        return "as long as before"
-    return f"{abs(before - after) / max(before, 1):.1%} {'less' if after < before else 'more'} time"
 
 
 _CASE_COLUMNS = {

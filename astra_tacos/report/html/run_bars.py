@@ -33,7 +33,7 @@ def schedule_section(result: dict[str, Any]) -> Section | None:
     header = (
         "<tr><th>policies</th><th>compute, exposed communication, idle</th><th>end, ns</th><th>exposed, ns</th><th>gain</th></tr>"
     )
-    body = f'<div class="scroll"><table>{header}{bars}</table></div>'
+    body = _scrolled(header + bars)
     layers = sorted(found["layers"], key=lambda one: -max(one["exposed_as_is_ns"], one["exposed_after_ns"]))[:_MOST_LAYERS]
     most = max((max(one["exposed_as_is_ns"], one["exposed_after_ns"]) for one in layers), default=0)
     if most:
@@ -44,7 +44,7 @@ def schedule_section(result: dict[str, Any]) -> Section | None:
             for one in layers
         )
         header = "<tr><th>collective</th><th>exposed before and after</th><th>before, ns</th><th>after, ns</th></tr>"
-        body += f'<h3>Exposed communication by collective</h3><div class="scroll"><table>{header}{lines}</table></div>'
+        body += f"<h3>Exposed communication by collective</h3>{_scrolled(header + lines)}"
     says = (
         f"Replayed with {found['collectives']} collectives: {counted(len(found['tried']), 'combination')}. Shown are each policy "
         "alone with its best options, and in bold what was written. Times are means over ranks."

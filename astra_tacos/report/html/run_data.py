@@ -203,7 +203,7 @@ def link_data(recording: Recording, replays: list[RecordedReplay]) -> dict[str, 
     shares = [replay.link_busy_ns / max(replay.run_end_ns, 1) for replay in replays]
     labels, block, size = _blocks(recording, last)
     place = block[last.link_src] * len(labels) + block[last.link_dst]
-    dimensions = np.unique(last.link_dimension).tolist()
+    dimensions = {number: last.link_dimension == number for number in np.unique(last.link_dimension).tolist()}
     names = recording.shape.split(" x ")
     busiest = np.lexsort((np.arange(len(shares[-1])), -np.maximum.reduce(shares)))[:_MOST_LINKS]
     return {
@@ -215,25 +215,23 @@ def link_data(recording: Recording, replays: list[RecordedReplay]) -> dict[str, 
         "dimensions": [
             {
                 "name": f"dimension {number}: {names[number]}" if number >= 0 else "all links",
-                "links": int((last.link_dimension == number).sum()),
-                "curves": [_curve(share[last.link_dimension == number]) for share in shares],
-                "mean": [float(share[last.link_dimension == number].mean()) for share in shares],
-                "most": [float(share[last.link_dimension == number].max()) for share in shares],
-                "bytes": [int(replay.link_bytes[last.link_dimension == number].sum()) for replay in replays],
+                "links": int(own.sum()),
+                "curves": [_curve(share[own]) for share in shares],
+                "mean": [float(share[own].mean()) for share in shares],
+                "most": [float(share[own].max()) for share in shares],
+                "bytes": [int(replay.link_bytes[own].sum()) for replay in replays],
             }
-            for number in dimensions
+            for number, own in dimensions.items()
         ],
         "busiest": {
-            "link": [_name(recording, last, link) for link in busiest.tolist()],
+            "link": [
+                " → ".join(_device(recording, int(end[link])) for end in (last.link_src, last.link_dst)) for link in busiest
+            ],
             "dimension": last.link_dimension[busiest],
             "bytes": [replay.link_bytes[busiest] for replay in replays],
             "share": [share[busiest] for share in shares],
         },
     }
-
-
-def _name(recording: Recording, replay: RecordedReplay, link: int) -> str:
-    return f"{_device(recording, int(replay.link_src[link]))} → {_device(recording, int(replay.link_dst[link]))}"
 
 
 def _device(recording: Recording, device: int) -> str:

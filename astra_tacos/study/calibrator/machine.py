@@ -33,6 +33,7 @@ from astra_tacos.verifier.program_form import Action
 from astra_tacos.verifier.proven_program import ProvenProgram, prove_msccl_file
 
 CALIBRATION_FILE = "calibration.json"
+Floats = NDArray[np.float64]
 Placement = bool | None
 """In place (True), out of place (False), or not said (None)."""
 
@@ -268,12 +269,12 @@ def write_calibration(output: Path | None, result: dict[str, Any], files: Mappin
     return result
 
 
-def robust(error: NDArray[np.float64]) -> NDArray[np.float64]:
+def robust(error: Floats) -> Floats:
     """Residuals whose squares grow like those of errors below 1, and like errors beyond: the soft L1 loss."""
     return np.sign(error) * np.sqrt(2 * (np.sqrt(1 + error**2) - 1))  # type: ignore[no-any-return]
 
 
-def spread_of(jacobian: NDArray[np.float64]) -> list[float]:
+def spread_of(jacobian: Floats) -> list[float]:
     """How uncertain each parameter of a least-squares fit is, from the Jacobian of its residuals there."""
     return np.sqrt(np.diag(np.linalg.pinv(jacobian.T @ jacobian))).tolist()  # type: ignore[no-any-return]
 
@@ -362,15 +363,13 @@ def fit(points: list[Point]) -> Constants:
     launch, typical = min(_LAUNCH_US, 0.7 * float(time.min())), np.log(_LAUNCH_US)
     step = (float(time.min()) - launch) / float(depth.max())
     start = np.log([launch, step, 0.1 * step, slope, 0.1 * slope])
-    best: tuple[float, int | None, bool, NDArray[np.float64]] | None = None
+    best: tuple[float, int | None, bool, Floats] | None = None
     thresholds = [1 << power for power in range(8, 40) if message.min() < 1 << power <= message.max()]
     may_overlap = ((None, True),) if points[0].load.protocol == _FLAGS_IN_WORDS else ()
     for threshold, overlaps in ((None, False), *may_overlap, *((threshold, False) for threshold in thresholds)):
         is_large = np.zeros(len(points)) if threshold is None else (message >= threshold).astype(np.float64)
 
-        def residuals(
-            x: NDArray[np.float64], is_large: NDArray[np.float64] = is_large, overlaps: bool = overlaps
-        ) -> NDArray[np.float64]:
+        def residuals(x: Floats, is_large: Floats = is_large, overlaps: bool = overlaps) -> Floats:
             launch, step, extra, per_block, per_link = np.exp(x)
             waiting = depth * (step + extra * is_large)
             moving = np.hypot(per_block * block + local, per_link * link)

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.network.blocks.ring import RING
 from astra_tacos.network.network_config import Dimension, network_yaml
 from astra_tacos.solver.first_use import Progress, silent
-from astra_tacos.study.calibrator.machine import CALIBRATION_FILE, Errors, robust, spread_of, write_calibration
+from astra_tacos.study.calibrator.machine import CALIBRATION_FILE, Errors, Floats, robust, spread_of, write_calibration
 from astra_tacos.study.calibrator.torus_work import TorusWork, work_of
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.text_files import parse_decimal, parse_whole, read_text
@@ -49,7 +48,6 @@ _CLOSE = 1.1
 """A choice is right if it takes at most so many times the time of the fastest."""
 _LEAST_TIMES = 12
 
-Floats = NDArray[np.float64]
 Point = tuple[str, str, int]
 """Shape, collective and size: where algorithms compete."""
 
