@@ -13,8 +13,8 @@ from astra_tacos.cli.inspect import inspect
 from astra_tacos.cli.shared.command import Command
 from astra_tacos.cli.shared.console import print_answer, print_json
 from astra_tacos.cli.shared.options import PATH, SIZE, json_option, output_option
-from astra_tacos.network.fabric.host_levels import ALGORITHMS, BANDWIDTH_UNITS, LATENCY_UNITS
-from astra_tacos.network.fabric.kinds import KINDS, FabricKind
+from astra_tacos.network.fabric.host_levels import ALGORITHMS, BANDWIDTH_UNITS, LATENCY_UNITS, read_host_matrix
+from astra_tacos.network.fabric.kinds import KINDS, FabricKind, make_fabric, with_reducing_switches
 
 if TYPE_CHECKING:
     from astra_tacos.network.network_config import NetworkConfig
@@ -95,7 +95,6 @@ def measured(by_levels: bool, algorithm: str, size: int, output: Path, as_json: 
     Each CSV is a matrix with names of hosts in the first line and the first column. Hosts that are closer to one another than to
     others become a level. DIR gets hosts.csv, too: which host each NPU is.
     """
-    from astra_tacos.network.fabric.host_levels import read_host_matrix
     from astra_tacos.network.fabric.measured import MeasuredHosts
     from astra_tacos.report.csv_table import write_table
 
@@ -107,8 +106,6 @@ def measured(by_levels: bool, algorithm: str, size: int, output: Path, as_json: 
 
 def _command(name: str, kind: FabricKind) -> click.Command:
     def make(output: Path, as_json: bool, reducing: bool, **values: Any) -> None:
-        from astra_tacos.network.fabric.kinds import make_fabric, with_reducing_switches
-
         network = make_fabric(name, **values)
         _write(with_reducing_switches(network) if reducing else network, output, {"kind": name}, as_json)
 

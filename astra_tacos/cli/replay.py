@@ -33,12 +33,11 @@ from astra_tacos.cli.shared.options import (
     run_options,
     verbose_option,
 )
-from astra_tacos.run.backend import ASTRA_SIM, NS3, is_packet_level
+from astra_tacos.run.backend import ASTRA_SIM, NS3, Backend, is_packet_level
 from astra_tacos.solver.first_use import CHECKING, LINTING, READING, REPLAYING
 from astra_tacos.support.errors import ConfigError, ReplayError
 
 if TYPE_CHECKING:
-    from astra_tacos.run.backend import Backend
     from astra_tacos.run.run import RunInputs
     from astra_tacos.workload.linter.linted_replay import Replayed
 

@@ -50,8 +50,8 @@ _FIGURE_OPTIONS = {
 }
 
 
-def _with(options: dict[str, Callable[..., Any]], command: Callable[..., Any]) -> Callable[..., Any]:
-    for option in reversed(options.values()):
+def _options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed((_PAGE_OPTIONS | _FIGURE_OPTIONS).values()):
         command = option(command)
     return command
 
@@ -82,7 +82,7 @@ class _Output(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # gener
     show_default=True,
     help=f"File to write: {_PAGE}, {', '.join(FORMATS)}.",
 )
-@lambda command: _with(_PAGE_OPTIONS | _FIGURE_OPTIONS, command)
+@_options
 @json_option
 @click.pass_context
 def report(ctx: click.Context, /, path: Path, output: Path, as_json: bool, **options: Any) -> None:

@@ -91,6 +91,9 @@ def synthesis_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
     share = f" ({result['chunks_per_npu']} per {'pair of NPUs' if result['collective'] == 'all-to-all' else 'NPU'})"
     if result["num_chunks"] == result["chunks_per_npu"]:
         share = ""
+    chunked = "none for messages of such small chunks"
+    if result["chunked_bound_ns"] is not None:
+        chunked = f"{format_time(result['chunked_bound_ns'])} ({result['chunked_bound']}: {result['chunked_bound_where']})"
     rows = [
         ("network", f"{result['network']}: {result['topology']}, {result['num_npus']} NPUs, {result['num_links']} links"),
         ("collective", f"{result['collective']} of {format_size(result['size_bytes'])}{root}"),
@@ -100,7 +103,7 @@ def synthesis_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
         ("predicted time", _predicted(result)),
         ("bound (any algorithm)", f"{format_time(result['bound_ns'])} ({result['bound']}: {result['bound_where']})"),
         ("efficiency", describe_efficiency(result)),
-        ("bound (these chunks)", _describe_chunked(result)),
+        ("bound (these chunks)", chunked),
         ("algorithm bandwidth", f"{result['algorithm_bandwidth_gbps']:.2f} GB/s"),
         ("bus bandwidth", f"{result['bus_bandwidth_gbps']:.2f} GB/s"),
     ]
@@ -135,12 +138,6 @@ def describe_efficiency(result: dict[str, Any], separator: str = " ") -> str:
     text = f"{share}: optimal, no algorithm is faster" if result["optimal"] else share
     less = below_bound(result["predicted_ns"], result["bound_ns"])
     return f"{text}{separator}({less})" if less else text
-
-
-def _describe_chunked(result: dict[str, Any]) -> str:
-    if result["chunked_bound_ns"] is None:
-        return "none for messages of such small chunks"
-    return f"{format_time(result['chunked_bound_ns'])} ({result['chunked_bound']}: {result['chunked_bound_where']})"
 
 
 def sends_text(result: dict[str, Any]) -> str:

@@ -137,9 +137,8 @@ def lay_out_graph(topology: Topology) -> NDArray[np.float64]:
     between them decide; large networks are laid out by classical scaling of the distances from some devices (pivot MDS, Brandes
     and Pich 2007). The result is deterministic.
     """
-    if topology.num_devices <= _MOST_BY_FORCES:
-        return _apart(_by_networkx(topology))
-    return _apart(_by_pivots(topology))
+    place = _by_networkx if topology.num_devices <= _MOST_BY_FORCES else _by_pivots
+    return _apart(place(topology))
 
 
 def _by_networkx(topology: Topology) -> NDArray[np.float64]:

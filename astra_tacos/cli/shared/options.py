@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from astra_tacos.run.backend import ASTRA_SIM, BACKENDS, MODELS, NS3, is_packet_level
+from astra_tacos.run.backend import ASTRA_SIM, BACKENDS, MODELS, NS3, Backend, is_packet_level
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import format_size, parse_size, parse_sizes
 
 if TYPE_CHECKING:
     from astra_tacos.network.network_config import NetworkConfig
-    from astra_tacos.run.backend import Backend
     from astra_tacos.run.run import RunInputs
     from astra_tacos.workload.repairer.reading import RepairInputs
 

@@ -16,7 +16,7 @@ from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.solver.first_use import PROGRAMS
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
 from astra_tacos.synthesizer.chunk_counts import MAX_SENDS
-from astra_tacos.synthesizer.search.search_options import DEFAULT, EFFORTS
+from astra_tacos.synthesizer.search.search_options import DEFAULT, EFFORTS, SearchOptions
 from astra_tacos.synthesizer.work import SENDS_PER_SECOND
 
 if TYPE_CHECKING:
@@ -128,8 +128,6 @@ def search_options(without: Collection[str] = (), **defaults: object) -> Callabl
     def decorate(command: _Command) -> _Command:
         @functools.wraps(command)
         def with_options(*arguments: Any, **given: Any) -> None:
-            from astra_tacos.synthesizer.search.search_options import SearchOptions
-
             asked = {name: given.pop(name) for name in names}
             command(*arguments, options=SearchOptions(**asked), **given)
 

@@ -69,13 +69,15 @@ def run_sections(
         Section("collectives", "Collectives", '<div id="case-bars"></div><div id="case-table"></div>', str(cases["says"])),
     ]
     if links is not None:
+        shown, most = len(links["busiest"]["link"]), links["num_links"]
+        busiest = f"All {shown:,} links." if shown == most else f"The {shown:,} busiest of {most:,} links."
         sections.append(
             Section(
                 "links",
                 "Links",
                 '<div id="link-matrices" class="split"></div><h3>From the busiest link to the idlest</h3>'
                 '<div id="link-curves"></div><h3>Dimensions</h3><div id="link-dimensions"></div><h3>Busiest links</h3>'
-                f'<p class="introduction">{_busiest_say(links)}</p><div id="link-table"></div>',
+                f'<p class="introduction">{busiest}</p><div id="link-table"></div>',
                 _links_say(links, num_ranks),
             )
         )
@@ -97,13 +99,6 @@ def _links_say(links: dict[str, Any], num_ranks: int) -> str:
             "one row and column, named by its number."
         )
     return text
-
-
-def _busiest_say(links: dict[str, Any]) -> str:
-    shown = len(links["busiest"]["link"])
-    if shown == links["num_links"]:
-        return f"All {shown:,} links."
-    return f"The {shown:,} busiest of {links['num_links']:,} links."
 
 
 _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "\N{MICRO SIGN}s"), (1, "ns"))

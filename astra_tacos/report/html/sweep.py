@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from astra_tacos.report.html.page import Section, asset, escape, pairs, render_page
 from astra_tacos.report.html.sweep_data import as_texts, is_number, sweep_data, varying_columns
@@ -16,9 +17,6 @@ from astra_tacos.report.style import time_text
 from astra_tacos.report.sweep_columns import HIGHER, MEASURES, SweepColumns, as_one_value, measure_of
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import format_size
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 _CRITERIA = ("predicted_ns", "efficiency", "time_cost", "speed_up")
 _BESIDE = ("predicted_ns", "efficiency", "bus_bandwidth_gbps", "speed_up", "cost", "time_cost")
@@ -139,7 +137,9 @@ def _best_html(table: SweepColumns, varying: list[str]) -> str:
         return '<p class="notice">No point has a result.</p>'
     rows: dict[tuple[tuple[Any, ...], int], list[str]] = {}
     for entry in best:
-        rows.setdefault((entry.task, entry.row), []).append(_criterion(entry, kinds))
+        label = measure_of(entry.criterion, kinds).label
+        label += f" ({entry.ties:,} other{' ties' if entry.ties == 1 else 's tie'})" if entry.ties else ""
+        rows.setdefault((entry.task, entry.row), []).append(label)
     all_tasks = list(dict.fromkeys(task for task, _ in rows))
     kept = set(all_tasks[:_MOST_TASKS])
     settings = [
@@ -160,11 +160,6 @@ def _best_html(table: SweepColumns, varying: list[str]) -> str:
     if len(kept) < len(all_tasks):
         note = f'<p class="note">{len(all_tasks) - len(kept):,} more of {len(all_tasks):,} tasks are left out of this table.</p>'
     return f"<h3>The best points{' of each task' if tasks else ''}</h3>{_table(header, body, len(tasks))}{note}"
-
-
-def _criterion(entry: Best, kinds: set[str]) -> str:
-    label = measure_of(entry.criterion, kinds).label
-    return f"{label} ({entry.ties:,} other{' ties' if entry.ties == 1 else 's tie'})" if entry.ties else label
 
 
 def _table(header: Iterable[str], rows: Iterable[list[str]], wrapped: int) -> str:

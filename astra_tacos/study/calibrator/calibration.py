@@ -156,7 +156,7 @@ def fit_ns3(runs: Sequence[MeasuredRun], on_progress: Callable[[int, int], None]
         return min(tried, key=lambda ns3: tried[ns3])  # the first of equals
 
     for payload, kind in ((payload, kind) for payloads in (_USUAL, _LADDER) for payload in payloads for kind in _KINDS):
-        if error(_config(payload, kind)) < _EXACT:
+        if error(Ns3Config(source="the fitted configuration", payload_bytes=payload, **kind)) < _EXACT:
             break
     if not np.isfinite(tried[best()]):
         for run in runs:  # says why
@@ -183,10 +183,6 @@ def _refine(leader: Ns3Config, error: Callable[[Ns3Config], float]) -> None:
             return
         else:
             step = max(step // 2, 1)
-
-
-def _config(payload_bytes: int, kind: dict[str, int]) -> Ns3Config:
-    return Ns3Config(source="the fitted configuration", payload_bytes=payload_bytes, **kind)
 
 
 _NOT_FITTED = 0.01

@@ -30,6 +30,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, BinaryIO
 
 from astra_tacos.network.network_config import LinkSpec, NetworkConfig
+from astra_tacos.support.installation import package_version
 from astra_tacos.support.keyed import Keyed
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 
@@ -284,7 +285,7 @@ class Point:
         task["options"] = self.task.options.identity()
         # By identity: comparing thousands of links would take longer than everything else.
         network = Keyed((id(self.network),), self.network)
-        about = [ROW_FORMAT, _version(), _network_digest(network), self.kind, task]
+        about = [ROW_FORMAT, package_version(), _network_digest(network), self.kind, task]
         return _digest(about)
 
 
@@ -314,13 +315,6 @@ def synthesizers_of(points: Iterable[Point]) -> tuple[str, ...]:
     """Names of all synthesizers that points try, each once."""
     options = dict.fromkeys(point.task.options.synthesizers for point in points)
     return tuple(dict.fromkeys(name for names in options for name in names))
-
-
-@lru_cache(maxsize=1)
-def _version() -> str:
-    from astra_tacos.support.installation import package_version
-
-    return package_version()
 
 
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
