@@ -15,12 +15,13 @@ from astra_tacos.cli.shared.options import (
     PATH,
     SIZES,
     backend_option,
+    checks_option,
     json_option,
     network_option,
     ns3_option,
     output_option,
+    read_with_ns3,
     verbose_option,
-    with_ns3,
 )
 from astra_tacos.cli.shared.search_options import candidate_option, collective_options, read_candidates, search_options
 from astra_tacos.collective import make_collective
@@ -66,7 +67,7 @@ if TYPE_CHECKING:
     help="Width of the figure in columns of a paper.",
 )
 @output_option(f"Write {', '.join(FILES)} here.", parameter="directory")
-@click.option("--verify/--no-verify", "with_checks", default=True, help="Check each schedule by the oracle and the replay.")
+@checks_option
 @verbose_option
 @json_option
 def compare(
@@ -91,14 +92,13 @@ def compare(
     """
     from astra_tacos.cli.shared.compare_table import print_comparison
     from astra_tacos.network.composition import build_topology
-    from astra_tacos.network.network_config import read_network
     from astra_tacos.solver.comparison import Comparison, mark_best
 
     if network_path is None:
         raise click.UsageError("Missing option '--network'.")
     files = ComparisonFiles(**written)
     files.check()
-    network = with_ns3(read_network(network_path), ns3_config, backend)
+    network = read_with_ns3(network_path, ns3_config, backend)
     check_sends(network, collective_name, replace(options, chunks_per_npu=1))
     topology = build_topology(network, may_forward=True)
     candidates = read_candidates(candidate_paths)

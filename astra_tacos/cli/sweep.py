@@ -23,7 +23,7 @@ from astra_tacos.cli.shared.console import (
     sweep_progress,
     wrapped,
 )
-from astra_tacos.cli.shared.options import MEMORY, PATH, backend_option, json_option, output_option
+from astra_tacos.cli.shared.options import MEMORY, PATH, backend_option, checks_option, json_option, output_option
 from astra_tacos.solver.first_use import ALL_SEARCHING, CHECKING, PLANNING, ROOTED
 from astra_tacos.support.installation import require
 from astra_tacos.support.interrupts import Interrupts, interruptible
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 )
 @click.option("--cache", type=PATH, metavar="DIR", help="Directory of schedules that sweeps share.")
 @backend_option(of_schedules=True)
-@click.option("--verify/--no-verify", "with_checks", default=True, help="Check each schedule by the oracle and the replay.")
+@checks_option
 @click.option("--retry-failed", is_flag=True, help="Recompute points that ended with an error or at a limit.")
 @click.option("--dry-run", is_flag=True, help="Count the points, try a few to estimate the time, and write nothing.")
 @json_option

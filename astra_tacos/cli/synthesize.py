@@ -18,8 +18,8 @@ from astra_tacos.cli.shared.options import (
     network_option,
     ns3_option,
     output_option,
+    read_with_ns3,
     verbose_option,
-    with_ns3,
 )
 from astra_tacos.cli.shared.search_options import asked_parts, search_options, unequal_collective_options
 from astra_tacos.schedule.schedule import LINK_ORDERS
@@ -98,7 +98,6 @@ def synthesize(
     all other NPUs do the same. DIR gets schedule.npz with these sends, and no traces. More than 50 million others are refused.
     """
     from astra_tacos.export.run_directory import EXPORTER
-    from astra_tacos.network.network_config import read_network
     from astra_tacos.network.sketch import read_sketch
     from astra_tacos.solver.request import Request
     from astra_tacos.solver.solution import Solution
@@ -110,7 +109,7 @@ def synthesize(
         raise click.UsageError("Missing option '--size'.")
     if output is not None:
         EXPORTER.check_output(output)
-    network = with_ns3(read_network(network_path), ns3_config, backend)
+    network = read_with_ns3(network_path, ns3_config, backend)
     request = Request(
         network,
         collective_name,

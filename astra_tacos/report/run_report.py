@@ -11,7 +11,7 @@ import numpy as np
 from astra_tacos.report.csv_table import write_table
 from astra_tacos.run.critical_path import summarize_path
 from astra_tacos.run.outcome import RunOutcome
-from astra_tacos.run.recording import REPLAY_FILE, RecordedReplay, Recording, save_recording
+from astra_tacos.run.recording import REPLAY_FILE, Recording, save_recording
 from astra_tacos.run.run import Run
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.files import check_replaceable, replaced_directory, replaced_file, write_json
@@ -82,19 +82,19 @@ def run_result(run: Run, outcome: RunOutcome, recording: Recording) -> dict[str,
         "exposed_comm_ns": outcome.exposed_comm_ns.tolist(),
         "compute_ns": outcome.compute_ns.tolist(),
         "sent_bytes": outcome.sent_bytes.tolist(),
-        "collectives": recorded_collectives(recording, recording.after),
+        "collectives": recorded_collectives(recording),
         "links": _links(run, outcome),
         "critical_path": summarize_path(recording, recording.after).to_json(),
         **classes,
     }
 
 
-def recorded_collectives(recording: Recording, replay: RecordedReplay) -> list[dict[str, Any]]:
-    """One entry per algorithm, pattern and size of the collectives of a recorded replay, the longest first.
+def recorded_collectives(recording: Recording) -> list[dict[str, Any]]:
+    """One entry per algorithm, pattern and size of the collectives of the last replay of a recording, the longest first.
 
     Each has the number of nodes and the ns that each rank spent in them.
     """
-    nodes = recording.nodes
+    nodes, replay = recording.nodes, recording.after
     rows = np.flatnonzero(replay.algorithm >= 0)
     names = sorted({recording.texts[text] for text in np.unique(replay.algorithm[rows]).tolist()})
     number = {name: at for at, name in enumerate(names)}

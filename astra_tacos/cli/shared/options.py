@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from astra_tacos.workload.repairer.reading import RepairInputs
 
 
+Command = Callable[..., None]
+Decorator = Callable[[Command], Command]
 PATH = click.Path(path_type=Path)
 _MOST = 100_000
 """Numbers in a list."""
@@ -155,21 +157,23 @@ def check_ns3(ns3_path: Path | None, backend: Backend | None, in_ns3: bool | Non
         raise click.UsageError(f"--ns3-config needs --backend packet{'' if in_ns3 is None else f' or {NS3}'}.")
 
 
-def with_ns3(network: NetworkConfig, ns3_path: Path | None, backend: Backend | None) -> NetworkConfig:
-    """The network with the configuration that --ns3-config names, which counts on the packet level only."""
-    from astra_tacos.network.network_config import configured
+def read_with_ns3(path: Path, ns3_path: Path | None, backend: Backend | None) -> NetworkConfig:
+    """The network of a file with the configuration that --ns3-config names, which counts on the packet level only."""
+    from astra_tacos.network.network_config import configured, read_network
 
+    network = read_network(path)
     check_ns3(ns3_path, backend)
     return configured(network, ns3_path)
 
 
 verbose_option = click.option("-v", "--verbose", is_flag=True, help="Print everything that there is to say, also all notes.")
+checks_option = click.option(
+    "--verify/--no-verify", "with_checks", default=True, help="Check each schedule by the oracle and the replay."
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 
 
-def output_option(
-    text: str, metavar: str = "DIR", parameter: str = "output", **settings: Any
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def output_option(text: str, metavar: str = "DIR", parameter: str = "output", **settings: Any) -> Decorator:
     """--output and -o."""
     return click.option("--output", "-o", parameter, type=PATH, metavar=metavar, help=text, **settings)
 
@@ -184,7 +188,7 @@ _OF_SCHEDULES = (
 
 def backend_option(
     also_program: str | None = None, *, of_schedules: bool = False, packets: bool = False, default: str = _DEFAULT_BACKEND
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+) -> Decorator:
     """--backend, given to the command as `backend`, None where it names no network model.
 
     Parameters
@@ -206,7 +210,7 @@ def backend_option(
     if also_program:
         text += f" {ASTRA_SIM} {also_program} {NS3} does so with one that was built with ns-3."
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+    def decorate(command: Command) -> Command:
         @click.option("--backend", type=click.Choice(names), help=text)
         @functools.wraps(command)
         def with_backend(*arguments: Any, backend: str | None, **others: Any) -> None:
@@ -236,7 +240,7 @@ baseline_option = click.option(
 )
 
 
-def run_options(required: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def run_options(required: bool) -> Decorator:
     """The files of a run, given to the command as `inputs`: --workload, --system, --comm-group, ..., --network.
 
     Where they are not `required`, `inputs` is None if at most --network is given, and the command also gets `network_path`.
@@ -265,7 +269,7 @@ def run_options(required: bool) -> Callable[[Callable[..., None]], Callable[...,
     return _as_inputs(options, gathered, keeps_network=not required)
 
 
-def optional_files(where: str = "") -> Callable[[Callable[..., None]], Callable[..., None]]:
+def optional_files(where: str = "") -> Decorator:
     """The same of a run that may lack all of them but the workload, which is no option here; `where` says where that may be."""
     texts = {
         "system": ("system", "System JSON", "one that runs native rings"),
@@ -291,17 +295,17 @@ def _as_inputs(
     gathered: Callable[..., RunInputs | RepairInputs | None],
     *,
     keeps_network: bool = False,
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+) -> Decorator:
     """Options of files, by name, given to the command as one object, `inputs`."""
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+    def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def with_inputs(*arguments: Any, **given: Any) -> None:
             files = {name: given.pop(name) for name in options}
             more = {"network_path": files["network"]} if keeps_network else {}
             command(*arguments, inputs=gathered(**files), **more, **given)
 
-        decorated: Callable[..., None] = with_inputs
+        decorated: Command = with_inputs
         for option in reversed(options.values()):
             decorated = option(decorated)
         return decorated

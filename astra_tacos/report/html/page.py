@@ -198,6 +198,11 @@ def pairs(listed: Iterable[tuple[str, str]]) -> str:
     return f'<dl class="pairs">{"".join(parts)}</dl>'
 
 
+def span(first: int, last: int) -> str:
+    """Numbers that follow one another: `3`, `0-7`."""
+    return str(first) if first == last else f"{first}-{last}"
+
+
 def counted(count: int, what: str) -> str:
     """A count with its noun in singular or plural: `1 rank`, `2 ranks`."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from astra_tacos.report.html.page import MOST_DATA_BYTES, Section, counted, encode, escape, facts, pairs, render_page
+from astra_tacos.report.html.page import MOST_DATA_BYTES, Section, counted, encode, escape, facts, pairs, render_page, span
 from astra_tacos.report.html.run_bars import path_section, schedule_section
 from astra_tacos.report.html.run_data import MOST_SEGMENTS, choose_rows, link_data, timeline_data
 from astra_tacos.report.rank_states import STATES, Segments, coarser, find_segments, state_over_time
@@ -340,7 +340,7 @@ def plan_page(directory: Path, title: str | None = None) -> bytes:
             f"{counted(result['num_collectives'], 'collective')} of {result['num_ranks']:,} ranks, on {_network(recording)}"
         )
         facts, cases, schedule = plan_facts(result, recording), plan_cases(result), schedule_section(result)
-    return _page(directory / REPLAY_FILE, title or "Planned training run", subtitle, facts, cases, recording, schedule)
+    return _page(directory, title or "Planned training run", subtitle, facts, cases, recording, schedule)
 
 
 def _scheduled_page(directory: Path, title: str | None, result: dict[str, Any], recording: Recording) -> bytes:
@@ -348,8 +348,8 @@ def _scheduled_page(directory: Path, title: str | None, result: dict[str, Any], 
     subtitle = f"{result['schedule']['policies']}, {recording.nodes.title}, on {_network(recording)}"
     facts, schedule = schedule_facts(result["schedule"], recording), schedule_section(result)
     end_ns = int(recording.after.finish_ns.max())
-    cases = replay_cases({"collectives": recorded_collectives(recording, recording.after), "end_ns": end_ns})
-    return _page(directory / REPLAY_FILE, title or "Scheduled training run", subtitle, facts, cases, recording, schedule)
+    cases = replay_cases({"collectives": recorded_collectives(recording), "end_ns": end_ns})
+    return _page(directory, title or "Scheduled training run", subtitle, facts, cases, recording, schedule)
 
 
 def replay_page(directory: Path, title: str | None = None) -> bytes:
@@ -364,7 +364,7 @@ def replay_page(directory: Path, title: str | None = None) -> bytes:
     with _read(directory / RESULT_FILE) as result:
         subtitle = f"{'/'.join(Path(result['workload']).parts[-3:])}: {recording.nodes.title}, on {_network(recording)}"
         facts, cases = replay_facts(result, recording), replay_cases(result)
-    return _page(directory / REPLAY_FILE, title or "Replayed training run", subtitle, facts, cases, recording)
+    return _page(directory, title or "Replayed training run", subtitle, facts, cases, recording)
 
 
 @contextlib.contextmanager
@@ -388,7 +388,7 @@ def _network(recording: Recording) -> str:
 
 
 def _page(
-    source: Path,
+    directory: Path,
     title: str,
     subtitle: str,
     facts: str,
@@ -400,8 +400,8 @@ def _page(
 
     Parameters
     ----------
-    source
-        The recording's file, as errors name it.
+    directory
+        Where the recording is.
     title, subtitle
         The heading, and the line under it.
     facts, cases
@@ -432,7 +432,7 @@ def _page(
     try:
         sections.insert(2, path_section(recording))
     except ValueError as error:
-        raise ConfigError(f"{source}: not what astra-tacos writes ({error})") from None
+        raise ConfigError(f"{directory / REPLAY_FILE}: not what astra-tacos writes ({error})") from None
     if schedule is not None:
         sections.insert(1, schedule)
     return render_page(title, subtitle, sections, data, _SCRIPTS)
@@ -475,6 +475,6 @@ def _rank_bars(segments: list[Segments], nodes: Nodes) -> dict[str, Any]:
     counts = np.diff(np.append(firsts, num_ranks))
     number = nodes.numbers
     ends = ((number[first], number[min(first + block, num_ranks) - 1]) for first in range(0, num_ranks, block))
-    labels = [str(first) if first == last else f"{first}-{last}" for first, last in ends]
+    labels = [span(*both) for both in ends]
     means = [np.add.reduceat(total, firsts, axis=0) / counts[:, None] for total in totals]
     return {"labels": labels, "block": block, "spent": [np.ascontiguousarray(mean.T) for mean in means]}

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.report.html.page import span
 from astra_tacos.report.rank_states import NO_NODE, Segments
 from astra_tacos.run.recording import Nodes, RecordedReplay, Recording
 from astra_tacos.support.grouping import members_of
@@ -84,9 +85,8 @@ def _label(nodes: Nodes, ranks: list[int]) -> str:
             runs[-1][1] = rank
         else:
             runs.append([rank, rank])
-    texts = [str(first) if first == last else f"{first}-{last}" for first, last in runs]
     rest = sum(last - first + 1 for first, last in runs[2:])
-    return ", ".join(texts[:2]) + (f", +{rest:,}" if rest else "")
+    return ", ".join(span(*run) for run in runs[:2]) + (f", +{rest:,}" if rest else "")
 
 
 def _same(num_ranks: int, replays: list[Segments], nodes: Nodes) -> list[list[int]]:
