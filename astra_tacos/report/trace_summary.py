@@ -36,14 +36,14 @@ def summarise_trace(trace: Trace) -> dict[str, Any]:
     result: dict[str, Any] = {
         "ranks": trace.num_ranks,
         "nodes": trace.num_nodes,
-        "nodes_per_rank": {"least": int(per_rank.min()), "most": int(per_rank.max())},
+        "nodes_per_rank": _ends(per_rank),
         "node_types": {names.get(int(kind), str(kind)): int(count) for kind, count in zip(kinds, counts, strict=True)},
         "dependencies": len(trace.dep),
     }
     sends = trace.kind == NodeType.COMM_SEND
     sizes = trace.size_bytes[sends & (trace.size_bytes >= 0)]
     if len(sizes):
-        result["message_bytes"] = {"least": int(sizes.min()), "most": int(sizes.max()), "all": int(sizes.sum())}
+        result["message_bytes"] = _ends(sizes) | {"all": int(sizes.sum())}
     chunks = np.unique(trace.chunks.total_chunks[sends]).tolist() if trace.chunks else []
     if chunks and chunks[0] >= 0:
         result["chunks"] = chunks
@@ -75,6 +75,10 @@ def _row(entry: dict[str, Any]) -> tuple[str, ...]:
         f"{most:,}" if least == most else f"{least:,} to {most:,}",
         f"{entry['duration_us']:,}",
     )
+
+
+def _ends(values: NDArray[np.integer]) -> dict[str, int]:
+    return {"least": int(values.min()), "most": int(values.max())}
 
 
 def _critical_path(trace: Trace) -> dict[str, int]:
@@ -114,7 +118,7 @@ def _collectives(trace: Trace) -> list[dict[str, Any]]:
                 "size_bytes": None if size < 0 else size,
                 "ranks": len(nodes_of_rank),
                 "nodes": end - begin,
-                "nodes_per_rank": {"least": int(nodes_of_rank.min()), "most": int(nodes_of_rank.max())},
+                "nodes_per_rank": _ends(nodes_of_rank),
                 "duration_us": int(trace.duration_us[rows[case]].sum()),
             }
         )

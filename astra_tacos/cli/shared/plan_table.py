@@ -89,9 +89,11 @@ def print_plan(result: PlanResult, output: Path, measured: dict[str, Any], sched
     if result.placement is not None:
         rows.append(("placement", result.placement.name))
     if result.before_ns is None:
-        rows.append(("before", f"does not end: {result.before_reason}"))
-        rows.append(("end of the run", f"{result.after_ns:,} ns"))
-        rows.append(("exposed communication", f"up to {result.exposed_after_ns:,} ns"))
+        rows += [
+            ("before", f"does not end: {result.before_reason}"),
+            ("end of the run", f"{result.after_ns:,} ns"),
+            ("exposed communication", f"up to {result.exposed_after_ns:,} ns"),
+        ]
     else:
         own = what = "native " + result.baseline if result.baseline else "as it was"
         own_ns = _own_before_ns(result, scheduled)
@@ -102,16 +104,24 @@ def print_plan(result: PlanResult, output: Path, measured: dict[str, Any], sched
         if own_ns is not None:
             gain = own_ns / max(result.after_ns, 1)
             rows.append(("in all", f"{own_ns:,} ns ({own}) -> {result.after_ns:,} ns, speed-up {gain:.3f}"))
-        rows.append(("end of the run", f"{result.before_ns:,} ns ({what}) -> {result.after_ns:,} ns"))
-        rows.append(("exposed communication", f"up to {result.exposed_before_ns:,} ns -> {result.exposed_after_ns:,} ns"))
-        rows.append(("speed-up", f"{result.speed_up:.3f}"))
+        rows += [
+            ("end of the run", f"{result.before_ns:,} ns ({what}) -> {result.after_ns:,} ns"),
+            ("exposed communication", f"up to {result.exposed_before_ns:,} ns -> {result.exposed_after_ns:,} ns"),
+            ("speed-up", f"{result.speed_up:.3f}"),
+        ]
     rows += [
         (name, f"not physically possible: {end.impossible}")
         for name, end in (("the run before", result.before_end), ("the planned run", result.after_end))
         if end is not None and end.impossible
     ]
-    rows += _native_rows(result) + _bound_rows(result)
-    rows += [_message_row(result), *_judge_rows(result), *_measured_rows(measured), *(("note", note) for note in result.notes)]
+    rows += [
+        *_native_rows(result),
+        *_bound_rows(result),
+        _message_row(result),
+        *_judge_rows(result),
+        *_measured_rows(measured),
+        *(("note", note) for note in result.notes),
+    ]
     print_rows(rows + file_rows(output, result.backend))
     header = (
         "collective",

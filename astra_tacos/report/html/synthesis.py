@@ -74,7 +74,14 @@ def synthesis_page(
         If the page is too large.
     """
     data = collect(schedule, result)
-    sections = [_certificate(result, comparison or ()), _network(data), _timeline(schedule, data), _arrivals(data), _links(data)]
+    arrivals = Section(
+        "arrivals",
+        "Arrival of chunks",
+        '<div id="arrival-curves"></div>',
+        "Share of its needed chunks that an NPU has in their final form (a sum counts once it is complete). "
+        f"Of {data['arrivals']['needy']:,} NPUs: the one that is done first, the median, the last, and all together.",
+    )
+    sections = [_certificate(result, comparison or ()), _network(data), _timeline(schedule, data), arrivals, _links(data)]
     if comparison is not None:
         data["comparison"] = compared(comparison, result)
     sections.insert(-1, _comparison(comparison, comparison_note))
@@ -173,16 +180,6 @@ def _timeline(schedule: Schedule, data: dict[str, Any]) -> Section:
             "held are left out."
         )
     return Section("timeline", "Links over time", '<div id="chunk"></div><div id="links-over-time"></div>', introduction)
-
-
-def _arrivals(data: dict[str, Any]) -> Section:
-    return Section(
-        "arrivals",
-        "Arrival of chunks",
-        '<div id="arrival-curves"></div>',
-        "Share of its needed chunks that an NPU has in their final form (a sum counts once it is complete). "
-        f"Of {data['arrivals']['needy']:,} NPUs: the one that is done first, the median, the last, and all together.",
-    )
 
 
 def _links(data: dict[str, Any]) -> Section:

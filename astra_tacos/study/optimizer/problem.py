@@ -286,14 +286,15 @@ class ProblemFiles:
             shape = read_libra_network(self.libra_network, self.latency_ns)
             return shape, read_libra_workload(self.workload, shape, read_communicator(self.communicator, shape)), None, None
         assert self.network is not None  # check
+        found: Run | CompactRun
         if self.is_compact:
-            some = read_compact(self.workload, read_network(self.network))
-            shape, current = network_shape(some.run.network)
-            return shape, trace_job(some.run, shape), current, some
-        assert self.system is not None  # check
-        run = read_run(RunInputs(self.workload, self.system, self.network, self.groups, self.remote_memory, self.directory))
+            found = read_compact(self.workload, read_network(self.network))
+        else:
+            assert self.system is not None  # check
+            found = read_run(RunInputs(self.workload, self.system, self.network, self.groups, self.remote_memory, self.directory))
+        run = found.run if isinstance(found, CompactRun) else found
         shape, current = network_shape(run.network)
-        return shape, trace_job(run, shape), current, run
+        return shape, trace_job(run, shape), current, found
 
 
 def make_problem(shape: Shape, job: Job, limits: Limits | None = None, current: Sequence[float] | None = None) -> Problem:
