@@ -185,8 +185,8 @@ def calibrate_collectives(
         others, differs = left_out(rows, fitted.model)
     result = _result(rows, fitted, others, differs)
     system = default_system(sum(result[name] > 1 for name in ("nodes", "gpus_per_node")))
-    files: dict[str, str | dict[str, Any]] = {
-        "system.json": system,
+    files = {
+        "system.json": json.dumps(system, indent=2) + "\n",
         "network.yml": _network(result, _carried(rows, fitted, others)),
     }
     return write_calibration(output, result, files)

@@ -256,16 +256,14 @@ class Errors:
         return cls(len(errors), float(np.median(errors)), float(np.percentile(errors, 90)), max(errors))
 
 
-def write_calibration(output: Path | None, result: dict[str, Any], files: Mapping[str, str | dict[str, Any]]) -> dict[str, Any]:
-    """Write calibration.json, and texts and JSON by name; returns the result with the directory, None for none."""
+def write_calibration(output: Path | None, result: dict[str, Any], texts: Mapping[str, str]) -> dict[str, Any]:
+    """Write calibration.json, and texts by name; returns the result with the directory, None for none."""
     result = result | {"output": None if output is None else str(output)}
     if output is not None:
         with replaced_directory(output) as folder:
-            for name, content in {CALIBRATION_FILE: result, **files}.items():
-                if isinstance(content, str):
-                    (folder / name).write_text(content, encoding="utf-8")
-                else:
-                    write_json(folder / name, content)
+            write_json(folder / CALIBRATION_FILE, result)
+            for name, text in texts.items():
+                (folder / name).write_text(text, encoding="utf-8")
     return result
 
 
