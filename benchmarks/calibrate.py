@@ -25,10 +25,9 @@ from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.solver.request import Request
 from astra_tacos.solver.solution import Solution
 from astra_tacos.solver.solve import solve
-from astra_tacos.study.calibrator.collective_fit import errors_of_rows, fit_collectives
 from astra_tacos.study.calibrator.collective_model import PRIORS
 from astra_tacos.study.calibrator.collective_times import CollectiveTime, read_collectives
-from astra_tacos.study.calibrator.collectives import calibrate_collectives
+from astra_tacos.study.calibrator.collectives import calibrate_collectives, errors_of_rows, fit_collectives
 from astra_tacos.study.calibrator.machine import (
     Errors,
     Point,

@@ -20,11 +20,9 @@ from pathlib import Path
 from results_page import machine, main
 
 from astra_tacos.network.network_config import Dimension, NetworkConfig
-from astra_tacos.study.sweep.cluster import open_client
 from astra_tacos.study.sweep.evaluate import evaluate, warm_up
-from astra_tacos.study.sweep.outcome import OK, Conditions
-from astra_tacos.study.sweep.point import CollectiveTask, Point
-from astra_tacos.study.sweep.run_sweep import SweepRun
+from astra_tacos.study.sweep.point import OK, CollectiveTask, Conditions, Point
+from astra_tacos.study.sweep.run_sweep import SweepRun, open_client
 from astra_tacos.study.sweep.store import TABLE_FILE, Store
 from astra_tacos.study.sweep.table import read_sweep, table_columns, table_row, write_table
 

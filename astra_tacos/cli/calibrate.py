@@ -19,7 +19,7 @@ from astra_tacos.cli.shared.calibration_tables import (
 )
 from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import compile_ahead, echo, print_json, progress
-from astra_tacos.cli.shared.options import Size, json_option, network_option, output_option
+from astra_tacos.cli.shared.options import PATH, SIZE, json_option, network_option, output_option
 from astra_tacos.solver.first_use import PROGRAMS, READING, REPLAYING
 from astra_tacos.support.errors import ConfigError
 
@@ -27,9 +27,9 @@ Show = Callable[[dict[str, Any]], None]
 
 
 @command()
-@click.argument("files", metavar="LOG|CSV...", type=click.Path(path_type=Path), nargs=-1, required=True)
-@click.option("--from", "least_bytes", type=Size(), help="Smallest size that counts, for programs (64KiB) and --check.")
-@click.option("--check", "checked", type=click.Path(path_type=Path), metavar="DIR", help="Check a calibration on other times.")
+@click.argument("files", metavar="LOG|CSV...", type=PATH, nargs=-1, required=True)
+@click.option("--from", "least_bytes", type=SIZE, help="Smallest size that counts, for programs (64KiB) and --check.")
+@click.option("--check", "checked", type=PATH, metavar="DIR", help="Check a calibration on other times.")
 @click.option(
     "--limit", type=click.FloatRange(min=0), help="Largest error of --check (median; share of wrong choices) in percent."
 )
@@ -39,13 +39,9 @@ Show = Callable[[dict[str, Any]], None]
 @json_option
 def calibrate(
     files: tuple[Path, ...],
-    least_bytes: int | None,
-    checked: Path | None,
-    limit: float | None,
-    where: tuple[str, ...],
     output: Path | None,
-    network_path: Path | None,
     as_json: bool,
+    **asked: Any,
 ) -> None:
     """Fit the constants of a machine to measured times of its collectives, and say how far off they are.
 
@@ -70,10 +66,8 @@ def calibrate(
     """
     if output is not None and output.exists():
         raise ConfigError(f"{output}: exists, expected a directory to be made")
-    if not any(path.suffix == ".xml" or path.is_dir() for path in files):
-        result, show = _collectives(files, checked, least_bytes or 0, limit, where, output, network_path)
-    else:
-        result, show = _programs(files, checked, least_bytes, limit, where, output, network_path)
+    calibrated = _programs if any(path.suffix == ".xml" or path.is_dir() for path in files) else _collectives
+    result, show = calibrated(files, output=output, **asked)
     if as_json:
         print_json({key: value for key, value in result.items() if key not in ("is_fitted", "text")})
     else:
@@ -91,7 +85,7 @@ def _programs(
     limit: float | None,
     where: tuple[str, ...],
     output: Path | None,
-    network: Path | None,
+    network_path: Path | None,
 ) -> tuple[dict[str, Any], Show]:
     """Fit pairs of programs, or of run directories, and times."""
     from astra_tacos.study.calibrator.calibration import calibrate_machine, calibrate_ns3
@@ -106,8 +100,8 @@ def _programs(
     pairs = list(zip(files[::2], files[1::2], strict=True))
     if are_runs == {True}:
         compile_ahead(*READING, *REPLAYING)
-        return calibrate_ns3(pairs, network, output, progress), print_ns3
-    if network is not None:
+        return calibrate_ns3(pairs, network_path, output, progress), print_ns3
+    if network_path is not None:
         raise click.UsageError("--network is for run directories: programs have no network.")
     compile_ahead(*PROGRAMS)
     least_bytes = 64 << 10 if least_bytes is None else least_bytes
@@ -117,32 +111,32 @@ def _programs(
 def _collectives(
     files: tuple[Path, ...],
     checked: Path | None,
-    least_bytes: int,
+    least_bytes: int | None,
     limit: float | None,
-    chosen: tuple[str, ...],
+    where: tuple[str, ...],
     output: Path | None,
-    network: Path | None,
+    network_path: Path | None,
 ) -> tuple[dict[str, Any], Show]:
     """Fit times of collectives, or check a calibration on them."""
     from astra_tacos.study.calibrator.collectives import calibrate_collectives, check_collectives
     from astra_tacos.study.calibrator.tori import calibrate_tori, check_tori, is_of_tori
 
-    pairs = [text.partition("=") for text in chosen]
+    pairs = [text.partition("=") for text in where]
     if any(not equals for _, equals, _ in pairs):
         raise click.UsageError("--where takes COLUMN=VALUE.")
-    where = {name: value for name, _, value in pairs}
+    values = {name: value for name, _, value in pairs}
     of_tori = [is_of_tori(path) for path in files]
-    if any(of_tori) and (not all(of_tori) or network is not None):
+    if any(of_tori) and (not all(of_tori) or network_path is not None):
         raise click.UsageError("Files with shapes of tori take no other files and no --network.")
     if checked is None:
         if limit is not None or least_bytes:
             raise click.UsageError("--limit and --from are for --check and for programs.")
         if any(of_tori):
-            return calibrate_tori(files, where, output, progress), print_tori
-        return calibrate_collectives(files, network, where, output, progress), print_collectives
-    if output is not None or network is not None:
+            return calibrate_tori(files, values, output, progress), print_tori
+        return calibrate_collectives(files, network_path, values, output, progress), print_collectives
+    if output is not None or network_path is not None:
         raise click.UsageError("--output and --network are for fits: --check DIR has both.")
     check, show = (check_tori, print_choices) if any(of_tori) else (check_collectives, print_check)
-    result = check(checked, files, where, least_bytes)
+    result = check(checked, files, values, least_bytes or 0)
     off = 1 - result["share"] if any(of_tori) else result["median"]
     return {**result, "limit": limit, "is_within": limit is None or off <= limit / 100}, show

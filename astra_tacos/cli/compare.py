@@ -4,27 +4,29 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from astra_tacos.cli.shared.command import command
-from astra_tacos.cli.shared.console import compile_ahead, echo, plus_or_minus, print_json, progress
+from astra_tacos.cli.shared.console import collected, compile_ahead, echo, plus_or_minus, print_json
 from astra_tacos.cli.shared.options import (
-    Names,
-    Sizes,
+    NAMES,
+    PATH,
+    SIZES,
     backend_option,
+    checks_option,
     json_option,
     network_option,
     ns3_option,
     output_option,
+    read_with_ns3,
     verbose_option,
-    with_ns3,
 )
 from astra_tacos.cli.shared.search_options import candidate_option, collective_options, read_candidates, search_options
 from astra_tacos.collective import make_collective
-from astra_tacos.report.compare_rows import FILES, CompareRow, ComparisonFiles, comparison_result
-from astra_tacos.report.figure.figure_style import WIDTHS
+from astra_tacos.report.compare_rows import FILES, ComparisonFiles, comparison_result
+from astra_tacos.report.style import WIDTHS
 from astra_tacos.solver.first_use import CHECKING, REPLAYING, searching
 from astra_tacos.solver.symmetric_judgement import check_sends
 from astra_tacos.support.units import MAX_SIZE_BYTES
@@ -39,13 +41,13 @@ if TYPE_CHECKING:
 @network_option
 @click.option(
     "--sizes",
-    type=Sizes(),
+    type=SIZES,
     required=True,
     help="64KiB,1MiB or 64KiB:1GiB (each size is four times the one before); as --size of synthesize.",
 )
 @click.option(
     "--synthesizers",
-    type=Names(),
+    type=NAMES,
     default=auto_synthesizers,
     help="ring,direct,...,auto; by default all that auto tries.",
 )
@@ -54,17 +56,18 @@ if TYPE_CHECKING:
 @search_options(without=("synthesizer",))
 @backend_option(of_schedules=True, packets=True)
 @ns3_option
-@click.option("--csv", "csv_path", type=click.Path(path_type=Path), metavar="FILE", help="Write a row per size and synthesizer.")
-@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw time and bus bandwidth: .svg, .pdf or .png.")
+@click.option("--csv", "table", type=PATH, metavar="FILE", help="Write a row per size and synthesizer.")
+@click.option("--plot", "figure", type=PATH, metavar="FILE", help="Draw time and bus bandwidth: .svg, .pdf or .png.")
 @click.option(
     "--plot-width",
+    "width",
     type=click.Choice(WIDTHS),
     default="double",
     show_default=True,
     help="Width of the figure in columns of a paper.",
 )
-@output_option(f"Write {', '.join(FILES)} here.")
-@click.option("--verify/--no-verify", "with_checks", default=True, help="Check each schedule by the oracle and the replay.")
+@output_option(f"Write {', '.join(FILES)} here.", parameter="directory")
+@checks_option
 @verbose_option
 @json_option
 def compare(
@@ -77,13 +80,10 @@ def compare(
     options: SearchOptions,
     backend: Backend | None,
     ns3_config: Path | None,
-    csv_path: Path | None,
-    plot: Path | None,
-    plot_width: str,
-    output: Path | None,
     with_checks: bool,
     verbose: bool,
     as_json: bool,
+    **written: Any,
 ) -> None:
     """Compare synthesizers on a network and a collective over a list of sizes.
 
@@ -92,17 +92,15 @@ def compare(
     """
     from astra_tacos.cli.shared.compare_table import print_comparison
     from astra_tacos.network.composition import build_topology
-    from astra_tacos.network.network_config import read_network
     from astra_tacos.solver.comparison import Comparison, mark_best
 
     if network_path is None:
         raise click.UsageError("Missing option '--network'.")
-    files = ComparisonFiles(csv_path, plot, output, plot_width)
+    files = ComparisonFiles(**written)
     files.check()
-    network = with_ns3(read_network(network_path), ns3_config, backend)
+    network = read_with_ns3(network_path, ns3_config, backend)
     check_sends(network, collective_name, replace(options, chunks_per_npu=1))
     topology = build_topology(network, may_forward=True)
-    rows: list[CompareRow] = []
     candidates = read_candidates(candidate_paths)
     what = Comparison(
         topology, collective_name, root, options, sizes, synthesizers, candidates, network, backend, checks=with_checks
@@ -110,18 +108,13 @@ def compare(
     # A wrong root is so for every size.
     largest = make_collective(collective_name, topology.num_npus, MAX_SIZE_BYTES, 1, root, topology.endpoints)
     compile_ahead(*searching(topology, largest), *(CHECKING if with_checks else ()), *REPLAYING)
-    with progress("comparing") as on_progress:
-        on_progress(0, what.num_rows)
-        for row in what.rows():
-            rows.append(row)
-            on_progress(min(len(rows), what.num_rows), what.num_rows)
-    rows = mark_best(rows)
-    written = files.write(rows)
+    rows = mark_best(collected("comparing", what.rows(), what.num_rows))
+    paths = files.write(rows)
     if as_json:
-        print_json(comparison_result(rows, written) | network.carried_error)
+        print_json(comparison_result(rows, paths) | network.carried_error)
         return
     print_comparison(rows, verbose=verbose)
     if network.error is not None:
         echo(f"times of the network: {plus_or_minus(network.error)}")
-    for path in written:
+    for path in paths:
         echo(f"written: {path}")

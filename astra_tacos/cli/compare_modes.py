@@ -10,8 +10,8 @@ import click
 
 from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.compare_table import print_offload, print_servers
-from astra_tacos.cli.shared.console import compile_ahead, print_json, progress
-from astra_tacos.cli.shared.options import Counts, Size, Sizes, json_option, network_option
+from astra_tacos.cli.shared.console import collected, compile_ahead, print_json
+from astra_tacos.cli.shared.options import COUNTS, SIZE, SIZES, json_option, network_option
 from astra_tacos.cli.shared.search_options import search_options
 from astra_tacos.solver.first_use import CHECKING, REPLAYING, searching
 from astra_tacos.support.errors import ConfigError
@@ -27,8 +27,8 @@ _MOST_TIMES = 1_000_000
 
 @command()
 @network_option
-@click.option("--npus", type=Counts(), metavar="N,...", help="How many NPUs take part, from id 0 on; by default all.")
-@click.option("--sizes", type=Sizes(), default="64MiB", show_default=True, help="64KiB,1MiB or 64KiB:1GiB, as for compare.")
+@click.option("--npus", type=COUNTS, metavar="N,...", help="How many NPUs take part, from id 0 on; by default all.")
+@click.option("--sizes", type=SIZES, default="64MiB", show_default=True, help="64KiB,1MiB or 64KiB:1GiB, as for compare.")
 @click.option("--collective", type=click.Choice(_COLLECTIVES), default="all-reduce", show_default=True)
 @search_options(without=("synthesizer",))
 @json_option
@@ -55,11 +55,7 @@ def offload(
     counts = npus or (topology.num_endpoints,)
     example = make_collective(collective, topology.num_npus, 1 << 30, 1, members=topology.endpoints)
     compile_ahead(*searching(topology, example), *CHECKING, *REPLAYING)
-    rows = []
-    with progress("comparing") as on_progress:
-        for row in offload_rows(topology, collective, counts, sizes, options):
-            rows.append(row)
-            on_progress(len(rows), len(counts) * len(sizes))
+    rows = collected("comparing", offload_rows(topology, collective, counts, sizes, options), len(counts) * len(sizes))
     if as_json:
         print_json({"network": topology.name, "rows": [row.to_json() for row in rows]})
         return
@@ -71,13 +67,13 @@ def offload(
 @click.option(
     "--servers",
     "counts",
-    type=Counts(),
+    type=COUNTS,
     is_flag=False,
     flag_value=(),
     metavar="[K,...]",
     help="Numbers of servers; alone, six up to all workers.",
 )
-@click.option("--size", "size_bytes", type=Size(), default="64MiB", show_default=True, help="Of the buffer of each worker.")
+@click.option("--size", "size_bytes", type=SIZE, default="64MiB", show_default=True, help="Of the buffer of each worker.")
 @click.option("--bandwidth", type=float, default=100.0, show_default=True, metavar="GB/s", help="Of each port (2^30 bytes/s).")
 @click.option("--latency", type=float, default=500.0, show_default=True, metavar="NS", help="Of each link.")
 @click.option("--chunks-per-npu", type=click.IntRange(1), default=128, show_default=True, help="Chunks for each worker.")
@@ -116,12 +112,8 @@ def servers(
         if value is not None and not 0 < value < _MOST_TIMES:
             raise ConfigError(f"{name}: found {value}, expected a number above 0 and below {_MOST_TIMES:,}")
     compile_ahead(*CHECKING, *REPLAYING)
-    found = []
-    with progress("scheduling") as on_progress:
-        total = sum(2 if count else 1 for count in counts) + (box is not None)
-        for row in server_rows(workers, counts, size_bytes, (bandwidth, latency), chunks_per_npu, box):
-            found.append(row)
-            on_progress(len(found), total)
+    made = server_rows(workers, counts, size_bytes, (bandwidth, latency), chunks_per_npu, box)
+    found = collected("scheduling", made, sum(2 if count else 1 for count in counts) + (box is not None))
     levels = {} if racks is None or uplink is None else racks_of(workers, racks, uplink)
     if as_json:
         print_json({"size_bytes": size_bytes, "rows": [asdict(row) for row in found], "racks": levels})

@@ -11,7 +11,7 @@ import click
 from astra_tacos.cli.shared.command import Command, command
 from astra_tacos.cli.shared.console import print_answer, print_json, print_notes, progress
 from astra_tacos.cli.shared.inputs import Kind, identify, network_of
-from astra_tacos.cli.shared.options import json_option, network_option, output_option, verbose_option
+from astra_tacos.cli.shared.options import PATH, json_option, network_option, output_option, verbose_option
 from astra_tacos.export import EXPORTERS
 from astra_tacos.support.errors import ConfigError
 
@@ -41,7 +41,7 @@ class _CommandWithFormats(Command):
 
 
 @command(cls=_CommandWithFormats)
-@click.argument("schedule", type=click.Path(path_type=Path))
+@click.argument("schedule", type=PATH)
 @click.option("--format", "name", type=click.Choice([*EXPORTERS, _RUN]), required=True, help="Format to write; see below.")
 @output_option("File or directory to write; by default a new one in the current directory, named after the collective.", "PATH")
 @network_option

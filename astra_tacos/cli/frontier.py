@@ -18,7 +18,7 @@ from astra_tacos.cli.shared.console import (
     print_table,
     progress,
 )
-from astra_tacos.cli.shared.options import Instance, Size, json_option, network_option, output_option, verbose_option
+from astra_tacos.cli.shared.options import INSTANCE, SIZE, json_option, network_option, output_option, verbose_option
 from astra_tacos.cli.shared.search_options import collective_options
 from astra_tacos.collective import ROOTED
 from astra_tacos.solver.first_use import CERTIFYING, CHECKING, REPLAYING, WRITING
@@ -36,7 +36,7 @@ _HEADER = ("chunks", "steps", "rounds", "rounds / chunk", "at least", "proven", 
 @command()
 @network_option
 @collective_options
-@click.option("--size", "size_bytes", type=Size(), default="1MiB", show_default=True, help="Size for the times that are shown.")
+@click.option("--size", "size_bytes", type=SIZE, default="1MiB", show_default=True, help="Size for the times that are shown.")
 @click.option("--steps", type=click.IntRange(1), help=f"Most steps; by default {_MORE_STEPS} more than the network's diameter.")
 @click.option(
     "--chunks",
@@ -44,7 +44,7 @@ _HEADER = ("chunks", "steps", "rounds", "rounds / chunk", "at least", "proven", 
     help=f"Most chunks of an NPU that are tried; by default {_MOST_CHUNKS}, of an all-to-all {_MOST_OF_PAIRS} for each NPU.",
 )
 @click.option(
-    "--point", type=Instance(), metavar="C,S,R", help="Only decide whether there is an algorithm of C chunks, S steps, R rounds."
+    "--point", type=INSTANCE, metavar="C,S,R", help="Only decide whether there is an algorithm of C chunks, S steps, R rounds."
 )
 @click.option(
     "--time-limit", "time_limit_s", type=float, default=30.0, show_default=True, metavar="SECONDS", help="For each instance."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,20 +9,19 @@ import click
 
 from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import print_answer, print_json, progress
-from astra_tacos.cli.shared.options import json_option, network_option, output_option
+from astra_tacos.cli.shared.options import PATH, Decorator, json_option, network_option, output_option
 from astra_tacos.workload.generator.layered_model import LAYERED_MODELS
 from astra_tacos.workload.generator.model import PRESETS
 from astra_tacos.workload.generator.pipeline import PIPELINE_SCHEDULES
 
 _ABOVE_0 = click.FloatRange(0, min_open=True)
-_Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 
-def _size(name: str, text: str) -> _Decorator:
+def _size(name: str, text: str) -> Decorator:
     return click.option(f"--{name}", type=click.IntRange(1), help=text)
 
 
-def _degree(name: str, text: str) -> _Decorator:
+def _degree(name: str, text: str) -> Decorator:
     return click.option(f"--{name}", type=click.IntRange(1), default=1, show_default=True, help=text)
 
 
@@ -48,7 +46,7 @@ def _degree(name: str, text: str) -> _Decorator:
 )
 @click.option(
     "--layer-file",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="CSV",
     help="A model as a list of layers: name,parameters,forward_flops,backward_flops (or _us) and perhaps activations.",
 )

@@ -18,7 +18,7 @@ from astra_tacos.cli.shared.console import (
 )
 from astra_tacos.cli.shared.inputs import is_program
 from astra_tacos.cli.shared.lint_table import print_repair
-from astra_tacos.cli.shared.options import Size, backend_option, json_option, optional_files, output_option, verbose_option
+from astra_tacos.cli.shared.options import PATH, SIZE, backend_option, json_option, optional_files, output_option, verbose_option
 from astra_tacos.cli.shared.search_options import search_options
 from astra_tacos.solver.first_use import CERTIFYING, CHECKING, PROGRAMS, READING, REPAIRING, REPLAYING, WRITING
 from astra_tacos.support.units import format_time
@@ -33,7 +33,7 @@ _OF_SEARCHES = ("synthesizer", "budget", "time_limit_s", "chunks_per_npu", "max_
 
 
 @command(name="import")
-@click.argument("traces", metavar="FILE...", type=click.Path(path_type=Path), nargs=-1, required=True)
+@click.argument("traces", metavar="FILE...", type=PATH, nargs=-1, required=True)
 @optional_files()
 @output_option("Write the run here.", required=True)
 @click.option(
@@ -43,7 +43,7 @@ _OF_SEARCHES = ("synthesizer", "budget", "time_limit_s", "chunks_per_npu", "max_
     "workload text without all_gpus: the GPUs of all pipeline stages.",
 )
 @click.option("--without", multiple=True, metavar="STEP", help="Do not take this step of `lint --fix`; may be given again.")
-@click.option("--size", "size_bytes", type=Size(), help="Of a program: size of its collective, as --size of synthesize.")
+@click.option("--size", "size_bytes", type=SIZE, help="Of a program: size of its collective, as --size of synthesize.")
 @search_options(without=_OF_SEARCHES)
 @backend_option()
 @verbose_option

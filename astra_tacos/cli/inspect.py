@@ -10,7 +10,7 @@ import click
 from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import compile_ahead, print_answer, print_json, print_notes, print_table
 from astra_tacos.cli.shared.inputs import Kind, identify
-from astra_tacos.cli.shared.options import json_option, verbose_option
+from astra_tacos.cli.shared.options import PATH, json_option, verbose_option
 from astra_tacos.solver.first_use import INSPECTING
 from astra_tacos.support.errors import ConfigError
 
@@ -34,7 +34,7 @@ _NOTHING: tuple[Any, ...] = ([], {}, None)
 
 
 @command()
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", type=PATH)
 @verbose_option
 @json_option
 def inspect(path: Path, verbose: bool, as_json: bool) -> None:
@@ -47,19 +47,17 @@ def inspect(path: Path, verbose: bool, as_json: bool) -> None:
     from astra_tacos.solver.summary import summarise_network, summarise_plan, summarise_xml
 
     kind, target = identify(path)
-    if kind is Kind.NETWORK:
-        result = summarise_network(target)
-    elif kind is Kind.TRACE:
-        result = _trace(target)
-    elif kind is Kind.MSCCL_XML:
-        result = summarise_xml(target)
-    elif kind is Kind.MSCCLPP_PLAN:
-        result = summarise_plan(target)
-    elif kind is Kind.SYMMETRIC:
-        result = _symmetric(target)
-    elif kind is Kind.PYTORCH:
-        result = _pytorch(target)
-    elif kind is Kind.COMPACT_RUN:
+    summaries = {
+        Kind.NETWORK: summarise_network,
+        Kind.TRACE: _trace,
+        Kind.MSCCL_XML: summarise_xml,
+        Kind.MSCCLPP_PLAN: summarise_plan,
+        Kind.SYMMETRIC: _symmetric,
+        Kind.PYTORCH: _pytorch,
+        Kind.SCHEDULE: _schedule,
+        Kind.RUN_DIRECTORY: _schedule,
+    }
+    if kind is Kind.COMPACT_RUN:
         result = _trace(target / CLASSES)
         result = {"ranks": count_ranks(target), "classes": result.pop("ranks")} | result
     elif kind is Kind.PLANNED_RUN:
@@ -67,7 +65,7 @@ def inspect(path: Path, verbose: bool, as_json: bool) -> None:
             f"{path}: is a planned run, expected its traces, such as {path}/workload/w; `astra-tacos report` shows the plan"
         )
     else:
-        result = _schedule(target / "schedule.npz" if kind is Kind.RUN_DIRECTORY else target)
+        result = summaries[kind](target)
     if as_json:
         print_json({"path": str(path), "kind": str(kind), **result})
         return
@@ -119,7 +117,7 @@ def _schedule(path: Path) -> dict[str, Any]:
     from astra_tacos.schedule.schedule import check_rows
     from astra_tacos.schedule.storage import load_schedule
 
-    schedule = load_schedule(path)
+    schedule = load_schedule(path / "schedule.npz" if path.is_dir() else path)
     check_rows(schedule)
     return certify(schedule)
 

@@ -16,7 +16,7 @@ from astra_tacos.cli.shared.console import compile_ahead, echo, print_json, prog
 from astra_tacos.cli.shared.inputs import network_of
 from astra_tacos.cli.shared.lint_table import print_findings, print_repair
 from astra_tacos.cli.shared.options import backend_option, optional_files, output_option, verbose_option, workload_option
-from astra_tacos.run.run import RANKS
+from astra_tacos.run.run import RANKS, RunInputs
 from astra_tacos.solver.first_use import LINTING, REPAIRING
 from astra_tacos.support.errors import ConfigError
 
@@ -124,7 +124,6 @@ def lint(
             raise click.UsageError(f"{workload} is a compact run, which has all files: expected --network alone.")
     elif inputs.system is None or inputs.network is None:
         raise click.UsageError(f"Missing option '--{'network' if inputs.system else 'system'}'.")
-    from astra_tacos.run.run import RunInputs
     from astra_tacos.workload.linter.lint import lint as lint_run
     from astra_tacos.workload.repairer.steps import mending_step
 

@@ -12,9 +12,9 @@ import click
 from astra_tacos.cli.inspect import inspect
 from astra_tacos.cli.shared.command import Command
 from astra_tacos.cli.shared.console import print_answer, print_json
-from astra_tacos.cli.shared.options import Size, json_option, output_option
-from astra_tacos.network.fabric.host_levels import ALGORITHMS, BANDWIDTH_UNITS, LATENCY_UNITS
-from astra_tacos.network.fabric.kinds import KINDS, FabricKind
+from astra_tacos.cli.shared.options import PATH, SIZE, json_option, output_option
+from astra_tacos.network.fabric.host_levels import ALGORITHMS, BANDWIDTH_UNITS, LATENCY_UNITS, read_host_matrix
+from astra_tacos.network.fabric.kinds import KINDS, FabricKind, make_fabric, with_reducing_switches
 
 if TYPE_CHECKING:
     from astra_tacos.network.network_config import NetworkConfig
@@ -37,7 +37,7 @@ network.add_command(
 
 
 @network.command("read")
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=PATH)
 @_output_option
 @click.option("--latency", type=float, default=500.0, show_default=True, metavar="NS", help="Of links whose file gives none.")
 @click.option(
@@ -66,7 +66,7 @@ def read(
 
 
 @network.command("write")
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", type=PATH)
 @output_option("Write ns-3's topology here.", "FILE", required=True)
 @json_option
 def write(path: Path, output: Path, as_json: bool) -> None:
@@ -80,13 +80,13 @@ def write(path: Path, output: Path, as_json: bool) -> None:
 
 
 @network.command("measured")
-@click.option("--latency", type=click.Path(path_type=Path), required=True, metavar="CSV", help="Latency from row to column.")
+@click.option("--latency", type=PATH, required=True, metavar="CSV", help="Latency from row to column.")
 @click.option("--latency-unit", type=click.Choice(list(LATENCY_UNITS)), required=True, help="Unit of its entries.")
-@click.option("--bandwidth", type=click.Path(path_type=Path), required=True, metavar="CSV", help="Bandwidth from row to column.")
+@click.option("--bandwidth", type=PATH, required=True, metavar="CSV", help="Bandwidth from row to column.")
 @click.option("--bandwidth-unit", type=click.Choice(list(BANDWIDTH_UNITS)), required=True, help="Unit of its entries.")
 @click.option("--levels", "by_levels", is_flag=True, help="Write a dimension for each level, for ASTRA-sim, in place of a graph.")
 @click.option("--algorithm", type=click.Choice(ALGORITHMS), default="ring", show_default=True, help="Order hosts for this.")
-@click.option("--size", type=Size(), default="1MiB", show_default=True, help="Size of the All-Reduce that they are ordered for.")
+@click.option("--size", type=SIZE, default="1MiB", show_default=True, help="Size of the All-Reduce that they are ordered for.")
 @_output_option
 @json_option
 def measured(by_levels: bool, algorithm: str, size: int, output: Path, as_json: bool, **files: Any) -> None:
@@ -95,7 +95,6 @@ def measured(by_levels: bool, algorithm: str, size: int, output: Path, as_json: 
     Each CSV is a matrix with names of hosts in the first line and the first column. Hosts that are closer to one another than to
     others become a level. DIR gets hosts.csv, too: which host each NPU is.
     """
-    from astra_tacos.network.fabric.host_levels import read_host_matrix
     from astra_tacos.network.fabric.measured import MeasuredHosts
     from astra_tacos.report.csv_table import write_table
 
@@ -107,8 +106,6 @@ def measured(by_levels: bool, algorithm: str, size: int, output: Path, as_json: 
 
 def _command(name: str, kind: FabricKind) -> click.Command:
     def make(output: Path, as_json: bool, reducing: bool, **values: Any) -> None:
-        from astra_tacos.network.fabric.kinds import make_fabric, with_reducing_switches
-
         network = make_fabric(name, **values)
         _write(with_reducing_switches(network) if reducing else network, output, {"kind": name}, as_json)
 

@@ -16,38 +16,36 @@ from astra_tacos.cli.shared.console import (
     print_table,
     progress,
 )
-from astra_tacos.cli.shared.options import backend_option, json_option, network_option, output_option, verbose_option
+from astra_tacos.cli.shared.options import PATH, backend_option, json_option, network_option, output_option, verbose_option
 from astra_tacos.solver.first_use import ALL_SEARCHING, READING, REPLAYING
 from astra_tacos.support.files import check_apart
 
 if TYPE_CHECKING:
     from astra_tacos.run.backend import Backend
 
-_file = click.Path(path_type=Path)
-
 
 @command()
-@click.option("--libra-network", type=_file, metavar="FILE", help="LIBRA's network YAML: shape and tiers, no bandwidths.")
-@click.option("--communicator", type=_file, metavar="FILE", help="LIBRA's communicator YAML: members per dimension.")
+@click.option("--libra-network", type=PATH, metavar="FILE", help="LIBRA's network YAML: shape and tiers, no bandwidths.")
+@click.option("--communicator", type=PATH, metavar="FILE", help="LIBRA's communicator YAML: members per dimension.")
 @network_option
 @click.option(
     "--workload",
-    type=_file,
+    type=PATH,
     required=True,
     metavar="FILE|PREFIX|DIR",
     help="LIBRA's workload text, traces (PREFIX.0.et, ...), or a compact run.",
 )
-@click.option("--system", type=_file, metavar="FILE", help="System JSON of a run.")
-@click.option("--comm-group", "groups", type=_file, metavar="FILE", help="Communicator group JSON of a run.")
-@click.option("--remote-memory", type=_file, metavar="FILE", help="Remote memory JSON of a run.")
+@click.option("--system", type=PATH, metavar="FILE", help="System JSON of a run.")
+@click.option("--comm-group", "groups", type=PATH, metavar="FILE", help="Communicator group JSON of a run.")
+@click.option("--remote-memory", type=PATH, metavar="FILE", help="Remote memory JSON of a run.")
 @click.option(
     "--directory",
-    type=_file,
+    type=PATH,
     default=Path(),
     metavar="DIR",
     help="Directory in which ASTRA-sim is started; by default the current one.",
 )
-@click.option("--cost-model", type=_file, metavar="FILE", help="Cost model YAML: dollars per GB/s of each tier's parts.")
+@click.option("--cost-model", type=PATH, metavar="FILE", help="Cost model YAML: dollars per GB/s of each tier's parts.")
 @click.option(
     "--objective", type=click.Choice(("time", "time-cost")), default="time", show_default=True, help="Quantity to minimise."
 )

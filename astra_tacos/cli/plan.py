@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import compile_ahead, points_to_lint, print_json, progress
 from astra_tacos.cli.shared.options import (
+    PATH,
     backend_option,
     baseline_option,
     check_ns3,
@@ -27,9 +28,6 @@ from astra_tacos.solver.first_use import ALL_SEARCHING, PLANNING
 if TYPE_CHECKING:
     from astra_tacos.run.backend import Backend
     from astra_tacos.run.run import RunInputs
-    from astra_tacos.synthesizer.search.search_options import SearchOptions
-
-_path = click.Path(path_type=Path)
 
 
 @command(
@@ -44,13 +42,14 @@ _path = click.Path(path_type=Path)
 @backend_option("also runs a binary of ASTRA-sim before and after.", packets=True)
 @ns3_option
 @click.option(
-    "--astra-sim-bin", type=_path, metavar="FILE", help="The binary for --backend astra-sim or ns-3; by default $ASTRA_SIM_BIN."
+    "--astra-sim-bin", type=PATH, metavar="FILE", help="The binary for --backend astra-sim or ns-3; by default $ASTRA_SIM_BIN."
 )
 @baseline_option
 @candidate_option
 @search_options(without=("max_sends", "link_model"), trials=4)
 @click.option(
     "--max-messages",
+    "most_messages",
     type=click.IntRange(1),
     help="About how many messages ASTRA-sim may simulate, no fewer than native collectives take; by default 20 times those.",
 )
@@ -89,19 +88,12 @@ def plan(
     in_ns3: bool,
     ns3_config: Path | None,
     astra_sim_bin: Path | None,
-    baseline: str | None,
     candidate_paths: tuple[Path, ...],
-    options: SearchOptions,
-    max_messages: int | None,
-    place: bool,
     cache: Path | None,
     no_cache: bool,
-    schedule: str | None,
-    schedule_replays: int,
-    per_iteration: bool,
-    keep_collectives: bool,
     verbose: bool,
     as_json: bool,
+    **asked: Any,
 ) -> None:
     """Replace the collectives of a training run by ones synthesized for their groups on the network, and print the gain.
 
@@ -127,24 +119,17 @@ def plan(
     request = PlanRequest(
         inputs,
         backend,
-        baseline,
-        options,
         cache=None if no_cache else cache or default_cache(),
-        most_messages=max_messages,
         candidates=read_candidates(candidate_paths),
-        place=place,
-        schedule=schedule,
-        schedule_replays=schedule_replays,
-        per_iteration=per_iteration,
-        keep_collectives=keep_collectives,
+        **asked,
     )
     program = find_program(inputs, astra_sim_bin, in_ns3) if in_astra_sim else None
-    compile_ahead(*PLANNING, *(() if keep_collectives else ALL_SEARCHING))
-    what = "scheduling" if keep_collectives else "planning (native configurations, then collectives)"
+    compile_ahead(*PLANNING, *(() if request.keep_collectives else ALL_SEARCHING))
+    what = "scheduling" if request.keep_collectives else "planning (native configurations, then collectives)"
     with points_to_lint(), progress(what) as on_progress:
         planned = make_plan(request, output, on_progress, on_progress)
     result, network = planned.result, read_network(inputs.network)
-    measured = {} if program is None else measure_plan(inputs, output, program, baseline, in_ns3, progress)
+    measured = {} if program is None else measure_plan(inputs, output, program, request.baseline, in_ns3, progress)
     if as_json:
         cached = {} if result is None else {"cases_from_cache": sum(case.from_cache for case in result.cases)}
         found = planned.to_json() | {"output": str(output)} | cached

@@ -10,6 +10,7 @@ import click
 from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import compile_ahead, points_to_lint, print_json, progress
 from astra_tacos.cli.shared.options import (
+    PATH,
     backend_option,
     baseline_option,
     json_option,
@@ -24,8 +25,6 @@ from astra_tacos.solver.first_use import PLANNING, READING, REPLAYING, SYMMETRIC
 if TYPE_CHECKING:
     from astra_tacos.run.backend import Backend
     from astra_tacos.run.run import RunInputs
-
-_path = click.Path(path_type=Path)
 
 
 @command()
@@ -130,8 +129,8 @@ def endpoint(
 
 
 @command()
-@click.option("--compact", "folder", type=_path, required=True, metavar="DIR", help="The compact run (of `generate`).")
-@click.option("--network", "network_path", type=_path, required=True, metavar="FILE", help="Network YAML, as ASTRA-sim reads it.")
+@click.option("--compact", "folder", type=PATH, required=True, metavar="DIR", help="The compact run (of `generate`).")
+@click.option("--network", "network_path", type=PATH, required=True, metavar="FILE", help="Network YAML, as ASTRA-sim reads it.")
 @output_option("Write the planned run here.", required=True)
 @backend_option()
 @baseline_option

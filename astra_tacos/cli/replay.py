@@ -23,7 +23,8 @@ from astra_tacos.cli.shared.console import (
 from astra_tacos.cli.shared.inputs import Kind, identify, network_of
 from astra_tacos.cli.shared.lint_table import print_counts
 from astra_tacos.cli.shared.options import (
-    Slow,
+    PATH,
+    SLOW,
     backend_option,
     check_ns3,
     json_option,
@@ -32,44 +33,41 @@ from astra_tacos.cli.shared.options import (
     run_options,
     verbose_option,
 )
-from astra_tacos.run.backend import ASTRA_SIM, NS3, is_packet_level
+from astra_tacos.run.backend import ASTRA_SIM, NS3, Backend, is_packet_level
 from astra_tacos.solver.first_use import CHECKING, LINTING, READING, REPLAYING
 from astra_tacos.support.errors import ConfigError, ReplayError
 
 if TYPE_CHECKING:
-    from astra_tacos.run.backend import Backend
     from astra_tacos.run.run import RunInputs
     from astra_tacos.workload.linter.linted_replay import Replayed
 
-_file = click.Path(path_type=Path)
-
 
 @command()
-@click.argument("path", type=_file, required=False)
+@click.argument("path", type=PATH, required=False)
 @run_options(required=False)
 @backend_option("runs a binary of ASTRA-sim.", packets=True)
 @ns3_option
 @click.option(
     "--astra-sim-bin",
-    type=_file,
+    type=PATH,
     metavar="FILE",
     help="The binary for --backend astra-sim or ns-3; by default $ASTRA_SIM_BIN, or ASTRA-sim's own name for it on PATH.",
 )
 @click.option(
     "--slow",
     "slowed",
-    type=Slow(),
+    type=SLOW,
     multiple=True,
     help="A rank whose compute takes longer, like 5:1.1; may be given several times.",
 )
 @click.option(
     "--csv",
     "csv_path",
-    type=_file,
+    type=PATH,
     metavar="FILE",
     help="Write a row per rank to NAME.csv, and one per link to NAME.links.csv.",
 )
-@click.option("--chrome-trace", type=_file, metavar="FILE", help="Write a timeline for Perfetto (ui.perfetto.dev).")
+@click.option("--chrome-trace", type=PATH, metavar="FILE", help="Write a timeline for Perfetto (ui.perfetto.dev).")
 @output_option("Write replay.json (the output of --json) and replay.npz here, for `astra-tacos report`.")
 @verbose_option
 @json_option
@@ -114,19 +112,18 @@ def replay(
         if path is None:
             raise click.UsageError("Missing PATH, or --workload, --system and --network.")
         kind, target = identify(path)
-        if kind is Kind.COMPACT_RUN and (is_packet_level(backend) or astra_sim_bin):
-            raise click.UsageError(f"Packets and --astra-sim-bin need an ordinary run: `export {path} --format run` writes it.")
-        if kind is Kind.COMPACT_RUN and not in_astra_sim:
+        if kind is Kind.COMPACT_RUN:
             from astra_tacos.network.network_config import read_network
 
+            if is_packet_level(backend) or astra_sim_bin or in_astra_sim:
+                what = "--backend astra-sim and ns-3" if in_astra_sim and not astra_sim_bin else "Packets and --astra-sim-bin"
+                raise click.UsageError(f"{what} need an ordinary run: `export {path} --format run` writes it.")
             network_path = network_of(target, network_path)
             asked.check((network_path,))
             compile_ahead(*READING, *REPLAYING)
             compact = replay_compact(target, read_network(network_path), backend, asked, progress, slow)
             _finish(compact, verbose=verbose, as_json=as_json)
             return
-        if kind is Kind.COMPACT_RUN:
-            raise click.UsageError(f"--backend astra-sim and ns-3 need an ordinary run: `export {path} --format run` writes it.")
         if asked != ReplayOutputs() or slow or astra_sim_bin or in_astra_sim:
             raise click.UsageError(
                 "--csv, --chrome-trace, --output, --slow and --backend astra-sim need a whole run: give --workload and --system."

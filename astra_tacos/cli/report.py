@@ -12,8 +12,8 @@ from astra_tacos.cli.report_figure import KINDS, find_figure
 from astra_tacos.cli.report_page import find_page
 from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import echo, print_json, progress
-from astra_tacos.cli.shared.options import json_option
-from astra_tacos.report.figure.figure_style import FORMATS, WIDTHS, check_figure, save_figure
+from astra_tacos.cli.shared.options import PATH, json_option
+from astra_tacos.report.style import FORMATS, WIDTHS, check_figure, save_figure
 from astra_tacos.report.sweep_choice import CONDITION
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import check_writable, replaced_file
@@ -50,8 +50,8 @@ _FIGURE_OPTIONS = {
 }
 
 
-def _with(options: dict[str, Callable[..., Any]], command: Callable[..., Any]) -> Callable[..., Any]:
-    for option in reversed(options.values()):
+def _options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed((_PAGE_OPTIONS | _FIGURE_OPTIONS).values()):
         command = option(command)
     return command
 
@@ -72,7 +72,7 @@ class _Output(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # gener
 
 
 @command()
-@click.argument("path", type=click.Path(path_type=Path), metavar="INPUT")
+@click.argument("path", type=PATH, metavar="INPUT")
 @click.option(
     "-o",
     "--output",
@@ -82,7 +82,7 @@ class _Output(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # gener
     show_default=True,
     help=f"File to write: {_PAGE}, {', '.join(FORMATS)}.",
 )
-@lambda command: _with(_PAGE_OPTIONS | _FIGURE_OPTIONS, command)
+@_options
 @json_option
 @click.pass_context
 def report(ctx: click.Context, /, path: Path, output: Path, as_json: bool, **options: Any) -> None:

@@ -55,45 +55,34 @@ def find_figure(path: Path, options: dict[str, Any], given: set[str]) -> tuple[s
     for name in sorted(given & {name for names in KINDS.values() for name in names}):
         if name not in (_SWEEP_OPTIONS if kind == _SWEEP else KINDS[kind]):
             raise click.UsageError(f"--{name} is not for figures of the kind {kind}.")
-    draw = {
-        "topology": _topology,
-        "timeline": _timeline,
-        "tree": _tree,
-        "policies": _policies,
-        "compare": _comparison,
-    }.get(kind, _sweep)
-    return kind, lambda: draw(path, options)
+    return kind, lambda: _draw(kind, path, options)
 
 
-def _topology(path: Path, options: dict[str, Any]) -> Figure:
-    from astra_tacos.report.figure.topology_plot import draw_topology
+def _draw(kind: str, path: Path, options: dict[str, Any]) -> Figure:
+    """Read an input, and draw a figure of a kind."""
+    width = options["width"]
+    match kind:
+        case "topology":
+            from astra_tacos.report.figure.topology_plot import draw_topology
 
-    network, busy = read_drawn(path)
-    return draw_topology(network, options["width"], busy)
+            network, busy = read_drawn(path)
+            return draw_topology(network, width, busy)
+        case "timeline":
+            return _timeline(path, width, options["chunk"])
+        case "tree":
+            from astra_tacos.report.figure.symmetric_plot import draw_tree
 
+            return draw_tree(read_symmetric(path), width, options["chunk"] or 0)
+        case "policies":
+            from astra_tacos.report.policy_times import draw_policies, read_policies
 
-def _tree(path: Path, options: dict[str, Any]) -> Figure:
-    from astra_tacos.report.figure.symmetric_plot import draw_tree
+            rows, note = read_policies(path, options["most"])
+            return draw_policies(rows, width, note)
+        case "compare":
+            from astra_tacos.report.compare_rows import read_rows
+            from astra_tacos.report.figure.compare_plot import draw_comparison
 
-    return draw_tree(read_symmetric(path), options["width"], options["chunk"] or 0)
-
-
-def _policies(path: Path, options: dict[str, Any]) -> Figure:
-    from astra_tacos.report.figure.policy_plot import draw_policies
-    from astra_tacos.report.policy_times import read_policies
-
-    rows, note = read_policies(path, options["most"])
-    return draw_policies(rows, options["width"], note)
-
-
-def _comparison(path: Path, options: dict[str, Any]) -> Figure:
-    from astra_tacos.report.compare_rows import read_rows
-    from astra_tacos.report.figure.compare_plot import draw_comparison
-
-    return draw_comparison(read_rows(path), options["width"])
-
-
-def _sweep(path: Path, options: dict[str, Any]) -> Figure:
+            return draw_comparison(read_rows(path), width)
     from astra_tacos.report.figure.sweep_plot import draw_sweep
     from astra_tacos.report.sweep_choice import choose, filtered
     from astra_tacos.study.sweep.table import read_sweep
@@ -101,11 +90,10 @@ def _sweep(path: Path, options: dict[str, Any]) -> Figure:
     table, where = read_sweep(path), options["where"]
     table = table if where is None else filtered(table, where)
     choice = choose(table, options["kind"], *(options[name] for name in _SWEEP_OPTIONS[:-1]))
-    return draw_sweep(table, choice, options["width"], "" if where is None else f"where {where}")
+    return draw_sweep(table, choice, width, "" if where is None else f"where {where}")
 
 
-def _timeline(path: Path, options: dict[str, Any]) -> Figure:
-    width, chunk = options["width"], options["chunk"]
+def _timeline(path: Path, width: str, chunk: int | None) -> Figure:
     if (recording := recording_file(path)) is not None:
         from astra_tacos.report.figure.timeline_plot import draw_rank_timeline
         from astra_tacos.run.recording import load_recording

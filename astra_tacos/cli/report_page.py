@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from astra_tacos.cli.shared.console import progress
+from astra_tacos.cli.shared.console import collected, progress
 from astra_tacos.cli.shared.inputs import refuse_lockstep
 from astra_tacos.run.run import RANKS
 from astra_tacos.support.errors import ConfigError
@@ -129,12 +129,8 @@ def _comparison(schedule: Schedule) -> tuple[Sequence[CompareRow] | None, str]:
         trials=1,
         threads=1,
     )
-    rows: list[CompareRow] = []
-    with progress("comparing") as on_progress:
-        on_progress(0, len(names))
-        for row in Comparison(topology, collective.name, collective.root, options, (collective.size_bytes,), names).rows():
-            rows.append(row)
-            on_progress(len(rows), len(names))
+    comparison = Comparison(topology, collective.name, collective.root, options, (collective.size_bytes,), names)
+    rows = collected("comparing", comparison.rows(), len(names))
     note = (
         "The same collective on the same network by the predefined algorithms, each with its best number of chunks "
         f"(up to {_MOST_SENDS:,} sends), verified and timed in the same way. The bound is that of any algorithm."

@@ -23,7 +23,7 @@ from astra_tacos.cli.shared.console import (
     sweep_progress,
     wrapped,
 )
-from astra_tacos.cli.shared.options import Size, backend_option, json_option, output_option
+from astra_tacos.cli.shared.options import MEMORY, PATH, backend_option, checks_option, json_option, output_option
 from astra_tacos.solver.first_use import ALL_SEARCHING, CHECKING, PLANNING, ROOTED
 from astra_tacos.support.installation import require
 from astra_tacos.support.interrupts import Interrupts, interruptible
@@ -34,12 +34,9 @@ if TYPE_CHECKING:
     from astra_tacos.run.backend import Backend
     from astra_tacos.study.sweep.run_sweep import SweepRun
 
-_MEMORY = Size(256 << 20, "Python and kernels take most of that")
-_path = click.Path(path_type=Path)
-
 
 @command()
-@click.argument("sweep_file", metavar="SWEEP.yml", type=_path)
+@click.argument("sweep_file", metavar="SWEEP.yml", type=PATH)
 @output_option("Directory of rows and table; existing rows are not computed again.", required=True)
 @click.option(
     "--dask", "address", metavar="ADDRESS", help="Dask scheduler, tcp://host:port; by default this machine computes everything."
@@ -47,11 +44,11 @@ _path = click.Path(path_type=Path)
 @click.option("--workers", type=click.IntRange(1), help="Number of points at a time on this machine; by default one per core.")
 @click.option("--timeout", type=float, metavar="SECONDS", help="Longest time of a point.")
 @click.option(
-    "--memory", type=_MEMORY, metavar="SIZE", help="Most memory of a point, for example 4GiB. Python and kernels take 0.2 GiB."
+    "--memory", type=MEMORY, metavar="SIZE", help="Most memory of a point, for example 4GiB. Python and kernels take 0.2 GiB."
 )
-@click.option("--cache", type=_path, metavar="DIR", help="Directory of schedules that sweeps share.")
+@click.option("--cache", type=PATH, metavar="DIR", help="Directory of schedules that sweeps share.")
 @backend_option(of_schedules=True)
-@click.option("--verify/--no-verify", "with_checks", default=True, help="Check each schedule by the oracle and the replay.")
+@checks_option
 @click.option("--retry-failed", is_flag=True, help="Recompute points that ended with an error or at a limit.")
 @click.option("--dry-run", is_flag=True, help="Count the points, try a few to estimate the time, and write nothing.")
 @json_option
@@ -74,10 +71,9 @@ def sweep(
     DIR gets a file per result as soon as it is computed, and in the end sweep.parquet with a row per point. A sweep that was
     interrupted or killed resumes when it is started again. A point that fails becomes a row with the reason.
     """
-    from astra_tacos.study.sweep.cluster import num_threads_at, open_client
     from astra_tacos.study.sweep.estimate import estimate_sweep
-    from astra_tacos.study.sweep.outcome import Conditions
-    from astra_tacos.study.sweep.run_sweep import SweepRun
+    from astra_tacos.study.sweep.point import Conditions
+    from astra_tacos.study.sweep.run_sweep import SweepRun, num_threads_at, open_client
     from astra_tacos.study.sweep.store import Store
     from astra_tacos.study.sweep.sweep_file import read_sweep_file
     from astra_tacos.study.sweep.table import write_results
@@ -125,8 +121,8 @@ def sweep(
 
 def _compute(run: SweepRun, remote: Client | None, workers: int | None, interrupts: Interrupts) -> None:
     """Compute what is missing, by a scheduler that is there or one of our own."""
-    from astra_tacos.study.sweep.cluster import open_client
     from astra_tacos.study.sweep.point import synthesizers_of
+    from astra_tacos.study.sweep.run_sweep import open_client
 
     if not run.missing:
         return

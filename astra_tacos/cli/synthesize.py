@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import file_rows, print_answer, print_json, print_notes, progress, with_error
 from astra_tacos.cli.shared.options import (
-    Counts,
-    Size,
+    COUNTS,
+    PATH,
+    SIZE,
     backend_option,
     json_option,
     network_option,
     ns3_option,
     output_option,
+    read_with_ns3,
     verbose_option,
-    with_ns3,
 )
 from astra_tacos.cli.shared.search_options import asked_parts, search_options, unequal_collective_options
-from astra_tacos.schedule.schedule import LINK_ORDERS, LinkOrder
+from astra_tacos.schedule.schedule import LINK_ORDERS
 
 if TYPE_CHECKING:
     from astra_tacos.run.backend import Backend
-    from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 
 @command()
@@ -33,21 +33,21 @@ if TYPE_CHECKING:
 @click.option(
     "--size",
     "size_bytes",
-    type=Size(),
+    type=SIZE,
     help="64MiB, 1GB, 4096: the comm_size of a workload node (all-gather, gather: one NPU's shard; else the whole buffer).",
 )
 @output_option("Write an ASTRA-sim run directory here.")
 @click.option(
     "--sketch",
     "sketch_path",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FILE",
     help="Use only the links that this sketch allows (YAML: chunks, allow, forbid, relays), and say what that costs.",
 )
 @unequal_collective_options
 @click.option(
     "--helpers",
-    type=Counts(),
+    type=COUNTS,
     metavar="IDS",
     help="NPUs without data of their own, which may add and pass on what others send: 8,9 or 8:11 (parameter servers).",
 )
@@ -80,17 +80,14 @@ def synthesize(
     sketch_path: Path | None,
     collective_name: str,
     matrix: str | None,
-    root: int | None,
     helpers: tuple[int, ...] | None,
-    options: SearchOptions,
     backend: Backend | None,
     ns3_config: Path | None,
-    link_order: LinkOrder | None,
-    in_flight: int | None,
     msccl_xml: bool | None,
     with_checks: bool,
     verbose: bool,
     as_json: bool,
+    **asked: Any,
 ) -> None:
     """Synthesize a collective algorithm for a network, and verify, replay and write it.
 
@@ -101,7 +98,6 @@ def synthesize(
     all other NPUs do the same. DIR gets schedule.npz with these sends, and no traces. More than 50 million others are refused.
     """
     from astra_tacos.export.run_directory import EXPORTER
-    from astra_tacos.network.network_config import read_network
     from astra_tacos.network.sketch import read_sketch
     from astra_tacos.solver.request import Request
     from astra_tacos.solver.solution import Solution
@@ -113,20 +109,17 @@ def synthesize(
         raise click.UsageError("Missing option '--size'.")
     if output is not None:
         EXPORTER.check_output(output)
-    network = with_ns3(read_network(network_path), ns3_config, backend)
+    network = read_with_ns3(network_path, ns3_config, backend)
     request = Request(
         network,
         collective_name,
         size_bytes or 0,
-        root,
         part_bytes=asked_parts(matrix, network.num_npus, size_bytes),
         helpers=helpers or (),
-        options=options,
         backend=backend,
-        link_order=link_order,
-        in_flight=in_flight,
         sketch=None if sketch_path is None else read_sketch(sketch_path),
         checks=with_checks,
+        **asked,
     )
     solution = solve(request, progress)
     result = solution.to_json() | network.carried_error | {"output": None if output is None else str(output)}

@@ -10,7 +10,7 @@ from astra_tacos.cli.main import CHECK_FAILED
 from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import compile_ahead, echo, print_json, progress
 from astra_tacos.cli.shared.inputs import Kind, identify
-from astra_tacos.cli.shared.options import json_option, network_option
+from astra_tacos.cli.shared.options import PATH, json_option, network_option
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.solver.first_use import CERTIFYING, CHECKING, PROGRAMS, READING
 from astra_tacos.support.errors import ConfigError
@@ -27,7 +27,7 @@ _KERNELS = {
 
 
 @command()
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", type=PATH)
 @network_option
 @click.option(
     "--collective",
@@ -36,7 +36,7 @@ _KERNELS = {
 )
 @click.option(
     "--before",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="PREFIX",
     help="Workload that a planned run was made of: it has to have the same compute, messages and collectives.",
 )

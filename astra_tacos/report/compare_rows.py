@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from astra_tacos.report.csv_table import original_text, write_table
+from astra_tacos.report.style import check_figure, save_figure
 from astra_tacos.support.errors import ConfigError, OutputError
 from astra_tacos.support.files import check_folder, check_writable, replaced_file, together, write_json
 from astra_tacos.support.input_file import forget_inputs
@@ -259,7 +260,6 @@ class ComparisonFiles:
 
     def _draw(self, rows: Sequence[CompareRow], path: Path) -> None:
         from astra_tacos.report.figure.compare_plot import draw_comparison
-        from astra_tacos.report.figure.figure_style import save_figure
 
         save_figure(path, lambda: draw_comparison(rows, self.width))
 
@@ -271,8 +271,6 @@ class ComparisonFiles:
         ConfigError
             If two are one, one cannot be written, or the directory has files of such names that are no comparison.
         """
-        from astra_tacos.report.figure.figure_style import check_figure
-
         files = self._all()
         if len({path.resolve() for path, _ in files}) < len(files):
             raise ConfigError("--csv, --plot and --output name the same file twice.")

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.run.recording import COLLECTIVE, COMPUTE, MEMORY, RECEIVE, SEND, Nodes, RecordedReplay
-from astra_tacos.support.grouping import distinct
+from astra_tacos.support.grouping import distinct, in_ranges
 
 STATES = ("compute", "compute and communication", "exposed communication", "waiting for a message", "idle")
 """Names of the states, by number. ASTRA-sim counts the last three states together as exposed communication."""
@@ -117,9 +117,7 @@ def _node_of_moment(
         Number of moments.
     """
     node = np.full(num_moments, NO_NODE, np.int64)
-    length = end - begin
-    first = np.concatenate(([0], np.cumsum(length)))[:-1]
-    node[np.repeat(begin - first, length) + np.arange(length.sum())] = np.repeat(rows, length)
+    node[in_ranges(begin, end)[1]] = np.repeat(rows, end - begin)
     return node
 
 

@@ -11,10 +11,11 @@ import numpy as np
 from astra_tacos.report.csv_table import write_table
 from astra_tacos.run.critical_path import summarize_path
 from astra_tacos.run.outcome import RunOutcome
-from astra_tacos.run.recording import REPLAY_FILE, RecordedReplay, Recording, save_recording
+from astra_tacos.run.recording import REPLAY_FILE, Recording, save_recording
 from astra_tacos.run.run import Run
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.files import check_replaceable, replaced_directory, replaced_file, write_json
+from astra_tacos.support.grouping import row_places
 from astra_tacos.support.units import format_size, format_time
 
 RESULT_FILE = "replay.json"
@@ -28,11 +29,7 @@ def check_replay_directory(path: Path) -> None:
     ConfigError
         If `path` exists and is not an earlier output of a replay.
     """
-    check_replaceable(path, "replay of astra_tacos", _is_own)
-
-
-def _is_own(names: set[str]) -> bool:
-    return names in (set(), {RESULT_FILE, REPLAY_FILE})
+    check_replaceable(path, "replay of astra_tacos", lambda names: names in (set(), {RESULT_FILE, REPLAY_FILE}))
 
 
 def write_replay_directory(path: Path, result: dict[str, Any], recording: Recording) -> None:
@@ -79,39 +76,35 @@ def run_result(run: Run, outcome: RunOutcome, recording: Recording) -> dict[str,
         "approximations": list(outcome.approximate),
         "beyond_astra_sim": list(outcome.backend.refusals(run.network)),
         "exact_to": None if outcome.approximate else outcome.backend.exact_to(run.network),
-        "replaced": [_rank_and_node(run, row) for row in outcome.replaced.tolist()],
+        "replaced": [(int(run.workload.owner[row]), int(run.workload.node_id[row])) for row in outcome.replaced.tolist()],
         "end_ns": outcome.end_ns,
         "finish_ns": outcome.finish_ns.tolist(),
         "exposed_comm_ns": outcome.exposed_comm_ns.tolist(),
         "compute_ns": outcome.compute_ns.tolist(),
         "sent_bytes": outcome.sent_bytes.tolist(),
-        "collectives": recorded_collectives(recording, recording.after),
+        "collectives": recorded_collectives(recording),
         "links": _links(run, outcome),
         "critical_path": summarize_path(recording, recording.after).to_json(),
         **classes,
     }
 
 
-def _rank_and_node(run: Run, row: int) -> tuple[int, int]:
-    return int(run.workload.owner[row]), int(run.workload.node_id[row])
-
-
-def recorded_collectives(recording: Recording, replay: RecordedReplay) -> list[dict[str, Any]]:
-    """One entry per algorithm, pattern and size of the collectives of a recorded replay, the longest first.
+def recorded_collectives(recording: Recording) -> list[dict[str, Any]]:
+    """One entry per algorithm, pattern and size of the collectives of the last replay of a recording, the longest first.
 
     Each has the number of nodes and the ns that each rank spent in them.
     """
-    nodes = recording.nodes
+    nodes, replay = recording.nodes, recording.after
     rows = np.flatnonzero(replay.algorithm >= 0)
     names = sorted({recording.texts[text] for text in np.unique(replay.algorithm[rows]).tolist()})
     number = {name: at for at, name in enumerate(names)}
     name = np.array([number.get(text, -1) for text in recording.texts], np.int64)[replay.algorithm[rows]]
     spent = replay.end_ns[rows] - replay.issue_ns[rows]
-    rank, cases = nodes.rank[rows], np.stack((name, nodes.pattern[rows], nodes.size_bytes[rows]), axis=1)
-    distinct, case = np.unique(cases, axis=0, return_inverse=True)
+    rank, cases = nodes.rank[rows], (name, nodes.pattern[rows], nodes.size_bytes[rows])
+    firsts, case = row_places(*cases)
     found = []
-    for at, (which, pattern, size) in enumerate(distinct.tolist()):
-        chosen = case.reshape(-1) == at
+    for at, (which, pattern, size) in enumerate(zip(*(column[firsts].tolist() for column in cases), strict=True)):
+        chosen = case == at
         found.append(
             {
                 "algorithm": names[which],

@@ -1,10 +1,22 @@
-"""What pages and figures have in common: colours, markers, and how names, shapes and times are written."""
+"""What pages and figures have in common: colours, markers, how names, shapes and times are written; the files of figures."""
 
 from __future__ import annotations
 
+import io
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.files import check_writable, replaced_file
+from astra_tacos.support.installation import require
 from astra_tacos.support.units import format_time
+
+if TYPE_CHECKING:
+    from matplotlib.colors import Colormap
+    from matplotlib.figure import Figure
 
 REDUCE, COPY = "#4477aa", "#ee6677"
 """Colours of sends that reduce and of sends that copy: Paul Tol's `bright`, safe for the colour-blind."""
@@ -81,3 +93,118 @@ def shape_text(shape: str) -> str:
 def time_text(time_ns: float) -> str:
     """`format_time` with the micro sign."""
     return format_time(time_ns).replace(" us", " \N{MICRO SIGN}s")
+
+
+FORMATS = (".svg", ".pdf", ".png")
+WIDTHS = ("double", "single")
+"""Widths for a two-column paper: "double" has panels side by side, "single" one above the other."""
+WIDTH_INCHES = {"double": 7.16, "single": 3.5}
+
+_TITLE_CHARACTERS = {"double": 100, "single": 46}
+_RC: Any = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib, so that a figure is the same everywhere
+    "font.size": 7.5,
+    "text.parse_math": False,  # names may have dollar signs
+    "axes.labelsize": 8,
+    "axes.titlesize": 8,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.minor.width": 0.4,
+    "ytick.minor.width": 0.4,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.5,
+    "legend.fontsize": 7.5,
+    "legend.frameon": False,
+    "image.interpolation": "nearest",
+    "pdf.fonttype": 42,  # TrueType, which publishers ask for
+    "svg.fonttype": "path",
+    "svg.hashsalt": "astra_tacos",
+    "savefig.dpi": 300,
+}
+_NO_DATE: dict[str, dict[str, Any]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png": {"Software": None}}
+
+
+def check_figure(path: Path) -> None:
+    """Check, before the figure is drawn, that it can be written to `path` and that the suffix names a format.
+
+    Raises
+    ------
+    ConfigError
+        If the suffix names no format or the file cannot be written.
+    MissingExtraError
+        If matplotlib is not installed.
+    """
+    require("plot")
+    if path.suffix.lower() not in FORMATS:
+        raise ConfigError(f"{path}: expected a name that ends in {', '.join(FORMATS)}")
+    check_writable(path)
+
+
+def save_figure(path: Path, draw: Callable[[], Figure]) -> None:
+    """Write the figure that `draw` makes, in the common style and the format of the suffix; equal figures give equal bytes.
+
+    Raises
+    ------
+    ConfigError
+        If the suffix names no format or the file cannot be written; errors of `draw` pass through.
+    """
+    check_figure(path)
+    import matplotlib
+
+    suffix = path.suffix.lower()
+    with matplotlib.rc_context(_RC):
+        figure = draw()
+        content = io.BytesIO()  # matplotlib's PDF writer hides the error of a full disk behind one of its own
+        figure.savefig(content, format=suffix[1:], metadata=_NO_DATE[suffix])
+    with replaced_file(path) as temporary:
+        temporary.write_bytes(content.getbuffer())
+
+
+def new_figure(width: str, inches: float) -> Figure:
+    """An empty figure of a width (a key of `WIDTHS`) and a height, whose parts are laid out without overlaps."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(WIDTH_INCHES[width], inches), layout="constrained")
+
+
+def legend_columns(entries: int, width: str) -> int:
+    """Number of columns of a legend that fills its rows about evenly."""
+    rows = -(-entries // (6 if width == "double" else 3))
+    return -(-entries // rows)
+
+
+def colours_from(name: str, first: float, last: float) -> Colormap:
+    """A part of one of matplotlib's colour maps, for example without colours too pale for thin lines on white.
+
+    Parameters
+    ----------
+    name
+        Name of the colour map.
+    first, last
+        Ends of the part, from 0 to 1.
+    """
+    import matplotlib
+    import numpy as np
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list(f"{name}-part", matplotlib.colormaps[name](np.linspace(first, last, 256)))
+
+
+def wrapped(text: str, width: str, share: float = 1.0) -> str:
+    """The text broken into lines that fit into a share of a figure's width at a font size of 8 points.
+
+    Parameters
+    ----------
+    text
+        The text.
+    width
+        Width of the figure, a key of `WIDTHS`.
+    share
+        Share of that width.
+    """
+    most = int(_TITLE_CHARACTERS[width] * share)
+    lines = text.split("\n")
+    return "\n".join(textwrap.fill(line, most, break_on_hyphens=False) for line in lines)

@@ -101,7 +101,7 @@ def varying(table: SweepColumns, names: Sequence[str]) -> list[str]:
 
 def measure(table: SweepColumns, name: str) -> Measure:
     """The measure of a column: its label, its unit, and which values are better."""
-    return measure_of(name, {kind for kind in table.columns.get("kind", []) if kind is not None})
+    return measure_of(name, table.kinds)
 
 
 def tasks(table: SweepColumns, rows: Sequence[int], used: Sequence[str], along: Sequence[str]) -> list[Panel]:
@@ -158,12 +158,8 @@ def _is_told_by(table: SweepColumns, rows: Sequence[int], name: str, used: Seque
 
 def representative(values: Sequence[tuple[int, Number]], goal: int) -> tuple[int, Number]:
     """The best of some (row, value) pairs, the first of equal ones; the lower median if neither direction is better."""
-    if goal == LOWER:
-        return min(values, key=lambda pair: (pair[1], pair[0]))
-    if goal == HIGHER:
-        return min(values, key=lambda pair: (-pair[1], pair[0]))
-    ordered = sorted(values, key=lambda pair: (pair[1], pair[0]))
-    return ordered[(len(ordered) - 1) // 2]
+    ordered = sorted(values, key=lambda pair: (-pair[1] if goal == HIGHER else pair[1], pair[0]))
+    return ordered[0 if goal in (LOWER, HIGHER) else (len(ordered) - 1) // 2]
 
 
 def describe_reduction(table: SweepColumns, groups: Sequence[Sequence[int]], goal: int) -> str:

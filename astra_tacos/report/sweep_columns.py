@@ -50,6 +50,11 @@ class SweepColumns:
         """Number of points."""
         return len(next(iter(self.columns.values()), []))
 
+    @property
+    def kinds(self) -> set[str]:
+        """Kinds of the tasks in it: "collective", "workload"."""
+        return {kind for kind in self.columns.get("kind", []) if kind is not None}
+
 
 LOWER, NEITHER, HIGHER = -1, 0, 1
 _SAME_VALUE = 1e-6

@@ -91,16 +91,19 @@ def synthesis_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
     share = f" ({result['chunks_per_npu']} per {'pair of NPUs' if result['collective'] == 'all-to-all' else 'NPU'})"
     if result["num_chunks"] == result["chunks_per_npu"]:
         share = ""
+    chunked = "none for messages of such small chunks"
+    if result["chunked_bound_ns"] is not None:
+        chunked = f"{format_time(result['chunked_bound_ns'])} ({result['chunked_bound']}: {result['chunked_bound_where']})"
     rows = [
         ("network", f"{result['network']}: {result['topology']}, {result['num_npus']} NPUs, {result['num_links']} links"),
         ("collective", f"{result['collective']} of {format_size(result['size_bytes'])}{root}"),
         ("chunks", f"{result['num_chunks']:,} of {sizes}{share}"),
-        ("link model", _with_reason(result["link_model"], result.get("link_model_reason"))),
+        ("link model", ": ".join(filter(None, (result["link_model"], result.get("link_model_reason"))))),
         ("sends", f"{sends_text(result)} ({result['synthesizer']}, seed {result['seed']})"),
         ("predicted time", _predicted(result)),
         ("bound (any algorithm)", f"{format_time(result['bound_ns'])} ({result['bound']}: {result['bound_where']})"),
         ("efficiency", describe_efficiency(result)),
-        ("bound (these chunks)", _describe_chunked(result)),
+        ("bound (these chunks)", chunked),
         ("algorithm bandwidth", f"{result['algorithm_bandwidth_gbps']:.2f} GB/s"),
         ("bus bandwidth", f"{result['bus_bandwidth_gbps']:.2f} GB/s"),
     ]
@@ -137,12 +140,6 @@ def describe_efficiency(result: dict[str, Any], separator: str = " ") -> str:
     return f"{text}{separator}({less})" if less else text
 
 
-def _describe_chunked(result: dict[str, Any]) -> str:
-    if result["chunked_bound_ns"] is None:
-        return "none for messages of such small chunks"
-    return f"{format_time(result['chunked_bound_ns'])} ({result['chunked_bound']}: {result['chunked_bound_where']})"
-
-
 def sends_text(result: dict[str, Any]) -> str:
     """How many sends there are, and in how many messages if these carry several chunks: `96 sends in 48 messages`."""
     messages = result.get("num_messages", result["num_sends"])
@@ -162,7 +159,3 @@ def _sizes(sizes: list[int]) -> str:
     if len(sizes) > _MOST_SIZES:
         return f"{sizes[0]:,} to {sizes[-1]:,} B"
     return " or ".join(format_size(size) if len(sizes) == 1 else f"{size:,} B" for size in sizes)
-
-
-def _with_reason(value: str, reason: str | None) -> str:
-    return f"{value}: {reason}" if reason else value

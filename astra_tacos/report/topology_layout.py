@@ -19,6 +19,7 @@ from astra_tacos.network.blocks.building_block import Drawing
 from astra_tacos.network.network_config import Dimension
 from astra_tacos.network.topology import Topology
 from astra_tacos.support.graph import Graph
+from astra_tacos.support.grouping import count_before, row_places
 
 _BETWEEN_GROUPS = 0.7
 """Room between the NPUs of two nodes, in distances between neighbours of a row."""
@@ -136,9 +137,8 @@ def lay_out_graph(topology: Topology) -> NDArray[np.float64]:
     between them decide; large networks are laid out by classical scaling of the distances from some devices (pivot MDS, Brandes
     and Pich 2007). The result is deterministic.
     """
-    if topology.num_devices <= _MOST_BY_FORCES:
-        return _apart(_by_networkx(topology))
-    return _apart(_by_pivots(topology))
+    place = _by_networkx if topology.num_devices <= _MOST_BY_FORCES else _by_pivots
+    return _apart(place(topology))
 
 
 def _by_networkx(topology: Topology) -> NDArray[np.float64]:
@@ -179,15 +179,11 @@ def _apart(positions: NDArray[np.float64]) -> NDArray[np.float64]:
     """The positions, float64[n, 2], with devices that coincide moved onto a small spiral around their place."""
     step = _APART * max(float(np.ptp(positions, axis=0).max()), 1.0) / np.sqrt(len(positions))
     cell = np.round(positions / step).astype(np.int64)
-    _, group = np.unique(cell, axis=0, return_inverse=True)
-    group = group.reshape(-1)
-    order = np.argsort(group, kind="stable")
-    counts = np.bincount(group)
-    within = np.empty(len(positions), np.int64)
-    within[order] = np.arange(len(positions)) - np.repeat(np.cumsum(counts) - counts, counts)
+    _, group = row_places(*cell.T)
+    together, within = np.bincount(group)[group], count_before(group)
     angle = within * (np.pi * (3 - np.sqrt(5)))  # the golden angle, so that no two devices have the same direction
-    distance = np.where(counts[group] > 1, np.sqrt(within / np.maximum(counts[group], 1)) * 0.45 * step, 0.0)
-    snapped = np.where((counts[group] > 1)[:, None], cell * step, positions)
+    distance = np.where(together > 1, np.sqrt(within / together) * 0.45 * step, 0.0)
+    snapped = np.where((together > 1)[:, None], cell * step, positions)
     moved: NDArray[np.float64] = snapped + distance[:, None] * np.stack((np.cos(angle), np.sin(angle)), axis=1)
     return moved
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from astra_tacos.run.groups import ALL_RANKS, UNKNOWN, group_ids
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import Trace
+from astra_tacos.support.grouping import group_by, row_places
 from astra_tacos.support.units import format_size
 
 _MOST_US = 1 << 40
@@ -34,14 +36,14 @@ def summarise_trace(trace: Trace) -> dict[str, Any]:
     result: dict[str, Any] = {
         "ranks": trace.num_ranks,
         "nodes": trace.num_nodes,
-        "nodes_per_rank": {"least": int(per_rank.min()), "most": int(per_rank.max())},
+        "nodes_per_rank": _ends(per_rank),
         "node_types": {names.get(int(kind), str(kind)): int(count) for kind, count in zip(kinds, counts, strict=True)},
         "dependencies": len(trace.dep),
     }
     sends = trace.kind == NodeType.COMM_SEND
     sizes = trace.size_bytes[sends & (trace.size_bytes >= 0)]
     if len(sizes):
-        result["message_bytes"] = {"least": int(sizes.min()), "most": int(sizes.max()), "all": int(sizes.sum())}
+        result["message_bytes"] = _ends(sizes) | {"all": int(sizes.sum())}
     chunks = np.unique(trace.chunks.total_chunks[sends]).tolist() if trace.chunks else []
     if chunks and chunks[0] >= 0:
         result["chunks"] = chunks
@@ -75,6 +77,10 @@ def _row(entry: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
+def _ends(values: NDArray[np.integer]) -> dict[str, int]:
+    return {"least": int(values.min()), "most": int(values.max())}
+
+
 def _critical_path(trace: Trace) -> dict[str, int]:
     from astra_tacos.report._path_kernels import longest_chains
 
@@ -96,16 +102,14 @@ def _collectives(trace: Trace) -> list[dict[str, Any]]:
         return []
     group, name = group_ids(columns)[rows], columns.group[rows].astype(np.int64)
     name[group != UNKNOWN] = -1  # different texts of one number mean one group
-    keys = (columns.comm_type[rows], group, name, trace.size_bytes[rows])
-    order = np.lexsort(keys)
-    changes = np.ones(len(order), np.bool_)
-    changes[1:] = np.any([key[order][1:] != key[order][:-1] for key in keys], axis=0)
-    begins = np.flatnonzero(changes)
+    keys = (trace.size_bytes[rows], name, group, columns.comm_type[rows])
+    firsts, case_of_row = row_places(*keys)
+    begins, order = group_by(case_of_row, np.arange(len(rows)), len(firsts))
     rank = trace.rank[rows]
     found = []
-    for begin, end in zip(begins.tolist(), np.append(begins[1:], len(order)).tolist(), strict=True):
+    for begin, end in pairwise(begins.tolist()):
         case = order[begin:end]
-        pattern, number, text, size = (int(key[case[0]]) for key in keys)
+        size, text, number, pattern = (int(key[case[0]]) for key in keys)
         _, nodes_of_rank = np.unique(rank[case], return_counts=True)
         found.append(
             {
@@ -114,7 +118,7 @@ def _collectives(trace: Trace) -> list[dict[str, Any]]:
                 "size_bytes": None if size < 0 else size,
                 "ranks": len(nodes_of_rank),
                 "nodes": end - begin,
-                "nodes_per_rank": {"least": int(nodes_of_rank.min()), "most": int(nodes_of_rank.max())},
+                "nodes_per_rank": _ends(nodes_of_rank),
                 "duration_us": int(trace.duration_us[rows[case]].sum()),
             }
         )

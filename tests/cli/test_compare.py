@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from astra_tacos.cli.main import cli
-from astra_tacos.cli.shared.options import Sizes
+from astra_tacos.cli.shared.options import SIZES
 from astra_tacos.report.compare_rows import COLUMNS, NATIVE
 from astra_tacos.support.errors import ConfigError, VerificationError
 from astra_tacos.synthesizer import SYNTHESIZERS, auto_synthesizers
@@ -131,7 +131,7 @@ def test_every_schedule_is_checked_unless_told_otherwise(network, monkeypatch):
     }.items(),
 )
 def test_sizes(text, expected):
-    assert Sizes().convert(text, None, None) == expected
+    assert SIZES.convert(text, None, None) == expected
 
 
 @pytest.mark.parametrize(

@@ -91,11 +91,11 @@ def test_bad_numbers_of_servers(tmp_path):
 
 @pytest.mark.parametrize("text", ["3,3", "1:4,4"])
 def test_numbers_that_are_given_twice_are_refused(text):
-    from astra_tacos.cli.shared.options import Counts
+    from astra_tacos.cli.shared.options import COUNTS
 
     with pytest.raises(click.BadParameter, match="after the same number, expected each number once"):
-        Counts().convert(text, None, None)
-    assert Counts().convert("1:3,5", None, None) == (1, 2, 3, 5)
+        COUNTS.convert(text, None, None)
+    assert COUNTS.convert("1:3,5", None, None) == (1, 2, 3, 5)
 
 
 def test_a_box_that_is_too_fast_is_refused_with_the_limit(tmp_path):

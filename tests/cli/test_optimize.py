@@ -14,7 +14,7 @@ from helpers.generated import write_network
 
 from astra_tacos.cli.main import BAD_INPUT
 from astra_tacos.network.network_config import read_network
-from astra_tacos.study.optimizer.shape import network_shape
+from astra_tacos.study.optimizer.model import network_shape
 
 REPOSITORY = Path(__file__).parents[2]
 LIBRA = {

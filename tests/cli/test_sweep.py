@@ -21,7 +21,7 @@ from helpers.sweeps import nothing_left_behind, point_processes, wait_for
 
 from astra_tacos.cli.main import cli
 from astra_tacos.cli.shared.console import describe
-from astra_tacos.study.sweep import cluster
+from astra_tacos.study.sweep import run_sweep
 from astra_tacos.study.sweep.run_sweep import Progress
 from astra_tacos.study.sweep.table import read_sweep, write_table
 from astra_tacos.support.errors import ConfigError
@@ -184,7 +184,7 @@ def test_an_address_without_a_scheduler_leaves_nothing(monkeypatch, protocol):
     """Somebody else listens there, and says nothing of use."""
     lost: list[object] = []
     monkeypatch.setattr("sys.unraisablehook", lost.append)
-    monkeypatch.setattr(cluster, "CONNECT_S", 1)
+    monkeypatch.setattr(run_sweep, "CONNECT_S", 1)
     with socket.create_server(("127.0.0.1", 0)) as other:
         done = sweep(f"small.yml --output out --dask {protocol}://127.0.0.1:{other.getsockname()[1]}")
     assert isinstance(done.exception, ConfigError)
@@ -238,7 +238,7 @@ def test_limits_are_kept_and_lifted():
 
 
 def test_what_is_wrong_ends_in_a_line(monkeypatch):
-    monkeypatch.setattr(cluster, "CONNECT_S", 0.5)
+    monkeypatch.setattr(run_sweep, "CONNECT_S", 0.5)
     Path("thesis").mkdir()
     Path("thesis/chapter1.tex").touch()
     cases = {

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.study.optimizer.libra_files import CostModel
-from astra_tacos.study.optimizer.shape import Demand, Job, Profile, Shape
+from astra_tacos.study.optimizer.model import Demand, Job, Profile, Shape
 
 SHAPE = Shape("small.yml", ("Ring", "FullyConnected", "Switch"), (4, 2, 4), (500.0, 500.0, 500.0), ("A", "B", "C"))
 COSTS = CostModel("cost.yml", {"A": {"Link": 2.0}, "B": {"Link": 4.0}, "C": {"Link": 4.0, "Switch": 13.0}}, None)

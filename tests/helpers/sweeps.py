@@ -11,8 +11,7 @@ from typing import Any
 import psutil
 
 from astra_tacos.network.network_config import Dimension, NetworkConfig
-from astra_tacos.study.sweep.outcome import Outcome
-from astra_tacos.study.sweep.point import CollectiveTask, Point
+from astra_tacos.study.sweep.point import CollectiveTask, Outcome, Point
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 SMALL = NetworkConfig("small.yml", (Dimension("Ring", 4, 50.0, 500.0), Dimension("Switch", 2, 25.0, 500.0)))

@@ -25,7 +25,7 @@ from astra_tacos.report.topology_groups import MOST_DEVICES, group
 from astra_tacos.report.topology_layout import layout
 from astra_tacos.run.backend import BACKENDS
 from astra_tacos.study.sweep.evaluate import evaluate
-from astra_tacos.study.sweep.outcome import OK, Conditions
+from astra_tacos.study.sweep.point import OK, Conditions
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.synthesizer import SYNTHESIZERS
 

@@ -13,8 +13,7 @@ from astra_tacos import SYNTHESIZERS
 from astra_tacos.cli.shared.compare_table import print_comparison
 from astra_tacos.report.compare_rows import COLUMNS, CompareRow, best_bound_ns, write_csv
 from astra_tacos.report.figure.compare_plot import draw_comparison
-from astra_tacos.report.figure.figure_style import WIDTHS
-from astra_tacos.report.style import look_of
+from astra_tacos.report.style import WIDTHS, look_of
 
 SIZES = tuple(1 << power for power in range(16, 31, 2))
 

@@ -9,7 +9,7 @@ from helpers.schedules import schedule, schedules
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos.report.arrivals import arrivals
+from astra_tacos.report.html.synthesis_data import arrivals
 from astra_tacos.report.links_over_time import link_rows, shares_of_time
 from astra_tacos.schedule.link_use import link_use
 

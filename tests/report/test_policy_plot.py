@@ -8,9 +8,8 @@ import pytest
 from helpers.figures import check_same_bytes
 
 from astra_tacos import ConfigError
-from astra_tacos.report.figure.policy_plot import draw_policies
 from astra_tacos.report.html.run_bars import schedule_section
-from astra_tacos.report.policy_times import AS_IS, policy_times
+from astra_tacos.report.policy_times import AS_IS, draw_policies, policy_times
 
 
 def tried(name, *uses, end_ns, exposed_ns=10):

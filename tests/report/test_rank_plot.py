@@ -12,10 +12,9 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex, to_rgb
 
 from astra_tacos.report.figure import timeline_plot
-from astra_tacos.report.figure.figure_style import WIDTHS
 from astra_tacos.report.figure.timeline_plot import draw_rank_timeline
 from astra_tacos.report.rank_states import STATES, find_segments
-from astra_tacos.report.style import RANK_STATES, time_unit
+from astra_tacos.report.style import RANK_STATES, WIDTHS, time_unit
 
 
 def recording(ranks=4):

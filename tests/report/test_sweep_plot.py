@@ -15,10 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos import ConfigError
-from astra_tacos.report.figure.figure_style import WIDTHS, save_figure
 from astra_tacos.report.figure.sweep_axis import scale_of
 from astra_tacos.report.figure.sweep_plot import draw_sweep
-from astra_tacos.report.style import look_of
+from astra_tacos.report.style import WIDTHS, look_of, save_figure
 from astra_tacos.report.sweep_choice import KINDS, choose, describe_reduction, measure, representative
 from astra_tacos.report.sweep_columns import SweepColumns
 

@@ -14,11 +14,11 @@ from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import to_hex, to_rgb
 
 from astra_tacos import ConfigError, all_reduce, synthesize
-from astra_tacos.report.figure import bars_over_time, timeline_plot
-from astra_tacos.report.figure.figure_style import FORMATS, WIDTHS, save_figure
+from astra_tacos.report import links_over_time
+from astra_tacos.report.figure import timeline_plot
 from astra_tacos.report.figure.timeline_plot import draw_timeline
 from astra_tacos.report.links_over_time import bars_of, link_rows
-from astra_tacos.report.style import COPY, REDUCE, time_unit
+from astra_tacos.report.style import COPY, FORMATS, REDUCE, WIDTHS, save_figure, time_unit
 
 
 def made(dimensions, chunks=2, link_model="blocking"):
@@ -118,7 +118,7 @@ def test_shares_of_time_are_those_of_the_bars(lines, bins):
 
 def test_many_sends_become_pixels(monkeypatch):
     schedule = made(networks.TORUS)
-    monkeypatch.setattr(bars_over_time, "MOST_BARS", 10)
+    monkeypatch.setattr(links_over_time, "MOST_BARS", 10)
     monkeypatch.setattr(timeline_plot, "MOST_ROWS", 16)
     figure = drawn(draw_timeline, schedule)
     axes = figure.axes[0]
@@ -163,7 +163,7 @@ def test_nothing_is_cut_off(name, width):
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_same_schedule_gives_the_same_bytes(tmp_path, width, monkeypatch):
     schedule = made(networks.MIXED)
-    monkeypatch.setattr(bars_over_time, "MOST_VECTOR_BARS", 100)  # bars as pixels, the tree as lines
+    monkeypatch.setattr(links_over_time, "MOST_VECTOR_BARS", 100)  # bars as pixels, the tree as lines
     check_same_bytes(tmp_path, draw_timeline, schedule, width, chunk=2)
 
 

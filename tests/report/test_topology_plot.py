@@ -13,8 +13,8 @@ from matplotlib.collections import LineCollection, PathCollection
 
 from astra_tacos import LinkSpec, all_reduce, build_topology, synthesize
 from astra_tacos.network.fabric.kinds import make_fabric
-from astra_tacos.report.figure.figure_style import WIDTHS, save_figure
 from astra_tacos.report.figure.topology_plot import draw_topology
+from astra_tacos.report.style import WIDTHS, save_figure
 from astra_tacos.report.topology_groups import MOST_DEVICES, MOST_LINKS, group
 from astra_tacos.report.topology_layout import layout
 

@@ -22,7 +22,7 @@ from astra_tacos.report.compare_rows import CompareRow, read_rows, write_csv
 from astra_tacos.run.groups import read_communicator_groups
 from astra_tacos.run.system import read_remote_memory, read_system
 from astra_tacos.study.optimizer.libra_files import read_communicator, read_cost_model, read_libra_network, read_libra_workload
-from astra_tacos.study.optimizer.shape import Shape
+from astra_tacos.study.optimizer.model import Shape
 from astra_tacos.study.optimizer.space import parse_constraint
 from astra_tacos.study.sweep.sweep_file import read_sweep_file
 from astra_tacos.support.errors import AstraTacosError, ConfigError

@@ -10,6 +10,9 @@ _CONSTANTS = ("protocol", "programs", "times", "launch us", "step us", "extra us
 _ERRORS = ("protocol", "median", "p90", "worst", "other half: median", "p90 ", "worst ")
 
 
+_SHARES = ("on", "times", "median", "p90", "worst")
+
+
 def _share(errors: dict[str, Any]) -> tuple[str, ...]:
     return str(errors["count"]), *(f"{errors[name]:.1%}" for name in ("median", "p90", "worst"))
 
@@ -24,14 +27,14 @@ def print_collectives(result: dict[str, Any]) -> None:
     _print_constants(result["constants"])
     left = [(f"without {name}" if name != "all" else "all left out", *_share(own)) for name, own in result["left_out"].items()]
     rows = [("the times fitted", *_share(result["errors"])), *left]
-    print_table("errors", ("on", "times", "median", "p90", "worst"), rows)
+    print_table("errors", _SHARES, rows)
 
 
 def print_check(result: dict[str, Any]) -> None:
     """Errors of a calibration on other times."""
     rows = [("all", *_share(result))]
     rows += [(name, *_share(errors)) for kind in ("collective", "size", "nodes") for name, errors in result[f"by_{kind}"].items()]
-    print_table("errors", ("on", "times", "median", "p90", "worst"), rows)
+    print_table("errors", _SHARES, rows)
 
 
 def print_tori(result: dict[str, Any]) -> None:

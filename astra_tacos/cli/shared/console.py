@@ -20,7 +20,7 @@ import textwrap
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from astra_tacos.study.sweep.run_sweep import Progress as SweepState
 
 
+T = TypeVar("T")
 LINT_SAYS_MORE = "for details, run `astra-tacos lint` on the same files"
 WIDTH = 100
 """Columns of what a command prints by default; names of files may be longer."""
@@ -193,6 +194,17 @@ def progress(description: str) -> Iterator[Callable[[int, int], None]]:
             shown.update(task, completed=done, total=total, left=left)
 
         yield update
+
+
+def collected(description: str, rows: Iterable[T], total: int) -> list[T]:
+    """All rows, with a bar that moves with each of them."""
+    found: list[T] = []
+    with progress(description) as on_progress:
+        on_progress(0, total)
+        for row in rows:
+            found.append(row)
+            on_progress(min(len(found), total), total)
+    return found
 
 
 @contextlib.contextmanager

@@ -12,62 +12,37 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from astra_tacos.run.backend import ASTRA_SIM, BACKENDS, MODELS, NS3, is_packet_level
+from astra_tacos.run.backend import ASTRA_SIM, BACKENDS, MODELS, NS3, Backend, is_packet_level
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import format_size, parse_size, parse_sizes
 
 if TYPE_CHECKING:
     from astra_tacos.network.network_config import NetworkConfig
-    from astra_tacos.run.backend import Backend
     from astra_tacos.run.run import RunInputs
     from astra_tacos.workload.repairer.reading import RepairInputs
 
 
+Command = Callable[..., None]
+Decorator = Callable[[Command], Command]
+PATH = click.Path(path_type=Path)
 _MOST = 100_000
 """Numbers in a list."""
+_LEAST_MEMORY = 256 << 20
 
 
-class Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
-    """A size in bytes: `64MiB`, `1GB`, `4096`; not below the least, for a reason."""
+class Parsed(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
+    """What a function makes of a text; a value that is no text, such as a default, stays as it is."""
 
-    name = "size"
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name = name
+        self._parse = parse
 
-    def __init__(self, least: int = 0, reason: str = "") -> None:
-        self._least, self._reason = least, reason
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """A size in bytes; see `click.ParamType`."""
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """See `click.ParamType`."""
         try:
-            size = value if isinstance(value, int) else parse_size(str(value))
+            return self._parse(value) if isinstance(value, str) else value
         except ConfigError as error:
             return self.fail(str(error), param, ctx)
-        if size < self._least:
-            least = f"{format_size(self._least)} or more: {self._reason}"
-            self.fail(f"{format_size(size)} is too little, expected {least}.", param, ctx)
-        return size
-
-
-class Counts(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
-    """`1,2,8`, or `0:4` for all from the first up to, and with, the last; several with commas between them, each once."""
-
-    name = "numbers"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """Ascending whole numbers, 0 or more; see `click.ParamType`."""
-        if isinstance(value, tuple):
-            return value
-        found: set[int] = set()
-        for part in str(value).split(","):
-            ends = [end.strip() for end in part.split(":")]
-            if len(ends) > 2 or not all(end.isascii() and end.isdigit() and len(end) <= 9 for end in ends):
-                self.fail(f"found {str(value)[:60]!r}, expected numbers such as 1,2,8 or 0:4", param, ctx)
-            first, last = int(ends[0]), int(ends[-1])
-            if last < first or last - first >= _MOST:
-                self.fail(f"found {part.strip()!r}, expected up to {_MOST:,} numbers from the lower to the higher", param, ctx)
-            if not found.isdisjoint(own := range(first, last + 1)):
-                self.fail(f"found {part.strip()!r} after the same number, expected each number once", param, ctx)
-            found |= set(own)
-        return tuple(sorted(found))
 
 
 class AutoOr(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
@@ -80,99 +55,89 @@ class AutoOr(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generi
         return "auto" if value == "auto" else click.IntRange(1).convert(value, param, ctx)  # type: ignore[arg-type]
 
 
-class Budget(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
-    """Sends examined: `20M`, or as many as count as `10s`."""
-
-    name = "budget"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """A budget in units of work; see `click.ParamType`."""
-        if isinstance(value, int):
-            return value
-        from astra_tacos.synthesizer.work import parse_budget
-
-        try:
-            return parse_budget(str(value))
-        except ConfigError as error:
-            return self.fail(str(error), param, ctx)
+def _memory(text: str) -> int:
+    size = parse_size(text)
+    if size < _LEAST_MEMORY:
+        least = f"{format_size(_LEAST_MEMORY)} or more: Python and kernels take most of that"
+        raise ConfigError(f"{format_size(size)} is too little, expected {least}.")
+    return size
 
 
-class Sizes(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
-    """`64KiB,1MiB`, or `64KiB:1GiB` for every size from the first on, four times larger each, up to the second."""
-
-    name = "sizes"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """Sizes in bytes; see `click.ParamType`."""
-        try:
-            return parse_sizes(str(value))
-        except ConfigError as error:
-            return self.fail(str(error), param, ctx)
-
-
-class Slow(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
-    """`5:1.1`: a rank, and how many times as long its compute takes."""
-
-    name = "RANK:FACTOR"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, float]:
-        """A rank and a factor; see `click.ParamType`."""
-        if isinstance(value, tuple):
-            return value
-        rank, _, text = str(value).partition(":")
-        try:
-            number, factor = int(rank), float(text)
-        except ValueError:
-            number, factor = -1, 0.0
-        if number < 0 or not 0 < factor <= _MOST:
-            self.fail(f"found {str(value)[:60]!r}, expected a rank and a factor up to {_MOST:,}, like 5:1.1", param, ctx)
-        return number, factor
+def _counts(text: str) -> tuple[int, ...]:
+    found: set[int] = set()
+    for part in text.split(","):
+        ends = [end.strip() for end in part.split(":")]
+        if len(ends) > 2 or not all(end.isascii() and end.isdigit() and len(end) <= 9 for end in ends):
+            raise ConfigError(f"found {text[:60]!r}, expected numbers such as 1,2,8 or 0:4")
+        first, last = int(ends[0]), int(ends[-1])
+        if last < first or last - first >= _MOST:
+            raise ConfigError(f"found {part.strip()!r}, expected up to {_MOST:,} numbers from the lower to the higher")
+        if not found.isdisjoint(own := range(first, last + 1)):
+            raise ConfigError(f"found {part.strip()!r} after the same number, expected each number once")
+        found |= set(own)
+    return tuple(sorted(found))
 
 
-class Names(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
-    """Names of synthesizers with commas between them, `auto` among them."""
+def _budget(text: str) -> int:
+    from astra_tacos.synthesizer.work import parse_budget
 
-    name = "names"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        """Names of synthesizers, without repetitions; see `click.ParamType`."""
-        if isinstance(value, tuple):
-            return value
-        from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
-
-        names = tuple(dict.fromkeys(name.strip() for name in str(value).split(",")))
-        for name in names:
-            if name not in (AUTO, *SYNTHESIZERS):
-                self.fail(f"found {name!r}, expected names out of {', '.join((AUTO, *SYNTHESIZERS))}", param, ctx)
-        return names
+    return parse_budget(text)
 
 
-class Instance(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
-    """`6,3,7`: chunks, steps and rounds."""
+def _slow(text: str) -> tuple[int, float]:
+    rank, _, times = text.partition(":")
+    try:
+        number, factor = int(rank), float(times)
+    except ValueError:
+        number, factor = -1, 0.0
+    if number < 0 or not 0 < factor <= _MOST:
+        raise ConfigError(f"found {text[:60]!r}, expected a rank and a factor up to {_MOST:,}, like 5:1.1")
+    return number, factor
 
-    name = "C,S,R"
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int, int]:
-        """Three whole numbers; see `click.ParamType`."""
-        if isinstance(value, tuple):
-            return value
-        parts = str(value).split(",")
-        if len(parts) != 3 or not all(part.strip().isdecimal() and 0 < int(part) < 1000 for part in parts):
-            self.fail(f"found {value!r}, expected chunks, steps and rounds, like 6,3,7", param, ctx)
-        chunks, steps, rounds = map(int, parts)
-        return chunks, steps, rounds
+def _names(text: str) -> tuple[str, ...]:
+    from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
+
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+    for name in names:
+        if name not in (AUTO, *SYNTHESIZERS):
+            raise ConfigError(f"found {name!r}, expected names out of {', '.join((AUTO, *SYNTHESIZERS))}")
+    return names
+
+
+def _instance(text: str) -> tuple[int, ...]:
+    parts = text.split(",")
+    if len(parts) != 3 or not all(part.strip().isdecimal() and 0 < int(part) < 1000 for part in parts):
+        raise ConfigError(f"found {text!r}, expected chunks, steps and rounds, like 6,3,7")
+    return tuple(map(int, parts))
+
+
+SIZE = Parsed("size", parse_size)
+"""A size in bytes: `64MiB`, `1GB`, `4096`."""
+MEMORY = Parsed("size", _memory)
+"""A size that leaves room beside Python and kernels."""
+SIZES = Parsed("sizes", parse_sizes)
+"""`64KiB,1MiB`, or `64KiB:1GiB` for every size from the first on, four times larger each, up to the second."""
+COUNTS = Parsed("numbers", _counts)
+"""`1,2,8`, or `0:4` for all from the first up to, and with, the last; several with commas between them, each once."""
+BUDGET = Parsed("budget", _budget)
+"""Sends examined: `20M`, or as many as count as `10s`."""
+SLOW = Parsed("RANK:FACTOR", _slow)
+"""`5:1.1`: a rank, and how many times as long its compute takes."""
+NAMES = Parsed("names", _names)
+"""Names of synthesizers with commas between them, `auto` among them, without repetitions."""
+INSTANCE = Parsed("C,S,R", _instance)
+"""`6,3,7`: chunks, steps and rounds."""
 
 
 def _network(parameter: str) -> Callable[..., Any]:
-    return click.option(
-        "--network", parameter, type=click.Path(path_type=Path), metavar="FILE", help="Network YAML, as ASTRA-sim reads it."
-    )
+    return click.option("--network", parameter, type=PATH, metavar="FILE", help="Network YAML, as ASTRA-sim reads it.")
 
 
 network_option = _network("network_path")
 ns3_option = click.option(
     "--ns3-config",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FILE",
     help="Configuration of ASTRA-sim's ns-3 backend for --backend packet; by default that of its repository.",
 )
@@ -192,21 +157,25 @@ def check_ns3(ns3_path: Path | None, backend: Backend | None, in_ns3: bool | Non
         raise click.UsageError(f"--ns3-config needs --backend packet{'' if in_ns3 is None else f' or {NS3}'}.")
 
 
-def with_ns3(network: NetworkConfig, ns3_path: Path | None, backend: Backend | None) -> NetworkConfig:
-    """The network with the configuration that --ns3-config names, which counts on the packet level only."""
-    from astra_tacos.network.network_config import configured
+def read_with_ns3(path: Path, ns3_path: Path | None, backend: Backend | None) -> NetworkConfig:
+    """The network of a file with the configuration that --ns3-config names, which counts on the packet level only."""
+    from astra_tacos.network.network_config import configured, read_network
 
+    network = read_network(path)
     check_ns3(ns3_path, backend)
     return configured(network, ns3_path)
 
 
 verbose_option = click.option("-v", "--verbose", is_flag=True, help="Print everything that there is to say, also all notes.")
+checks_option = click.option(
+    "--verify/--no-verify", "with_checks", default=True, help="Check each schedule by the oracle and the replay."
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 
 
-def output_option(text: str, metavar: str = "DIR", **settings: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def output_option(text: str, metavar: str = "DIR", parameter: str = "output", **settings: Any) -> Decorator:
     """--output and -o."""
-    return click.option("--output", "-o", type=click.Path(path_type=Path), metavar=metavar, help=text, **settings)
+    return click.option("--output", "-o", parameter, type=PATH, metavar=metavar, help=text, **settings)
 
 
 _DEFAULT_BACKEND = "by default congestion-aware for one dimension and for a list of links, else congestion-unaware."
@@ -219,7 +188,7 @@ _OF_SCHEDULES = (
 
 def backend_option(
     also_program: str | None = None, *, of_schedules: bool = False, packets: bool = False, default: str = _DEFAULT_BACKEND
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+) -> Decorator:
     """--backend, given to the command as `backend`, None where it names no network model.
 
     Parameters
@@ -241,7 +210,7 @@ def backend_option(
     if also_program:
         text += f" {ASTRA_SIM} {also_program} {NS3} does so with one that was built with ns-3."
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+    def decorate(command: Command) -> Command:
         @click.option("--backend", type=click.Choice(names), help=text)
         @functools.wraps(command)
         def with_backend(*arguments: Any, backend: str | None, **others: Any) -> None:
@@ -253,9 +222,8 @@ def backend_option(
     return decorate
 
 
-_PATH = click.Path(path_type=Path)
 workload_option = functools.partial(
-    click.option, "--workload", type=_PATH, metavar="PREFIX", help="Prefix of the workload's traces: PREFIX.0.et, ..."
+    click.option, "--workload", type=PATH, metavar="PREFIX", help="Prefix of the workload's traces: PREFIX.0.et, ..."
 )
 _DIRECTORY = click.option(
     "--directory",
@@ -272,7 +240,7 @@ baseline_option = click.option(
 )
 
 
-def run_options(required: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def run_options(required: bool) -> Decorator:
     """The files of a run, given to the command as `inputs`: --workload, --system, --comm-group, ..., --network.
 
     Where they are not `required`, `inputs` is None if at most --network is given, and the command also gets `network_path`.
@@ -292,16 +260,16 @@ def run_options(required: bool) -> Callable[[Callable[..., None]], Callable[...,
 
     options = {
         "workload": workload_option(),
-        "system": click.option("--system", type=_PATH, metavar="FILE", help="System JSON."),
-        "groups": click.option("--comm-group", "groups", type=_PATH, metavar="FILE", help="Communicator group JSON."),
-        "remote_memory": click.option("--remote-memory", type=_PATH, metavar="FILE", help="Remote memory JSON."),
+        "system": click.option("--system", type=PATH, metavar="FILE", help="System JSON."),
+        "groups": click.option("--comm-group", "groups", type=PATH, metavar="FILE", help="Communicator group JSON."),
+        "remote_memory": click.option("--remote-memory", type=PATH, metavar="FILE", help="Remote memory JSON."),
         "directory": _DIRECTORY,
         "network": _network("network"),
     }
     return _as_inputs(options, gathered, keeps_network=not required)
 
 
-def optional_files(where: str = "") -> Callable[[Callable[..., None]], Callable[..., None]]:
+def optional_files(where: str = "") -> Decorator:
     """The same of a run that may lack all of them but the workload, which is no option here; `where` says where that may be."""
     texts = {
         "system": ("system", "System JSON", "one that runs native rings"),
@@ -310,7 +278,7 @@ def optional_files(where: str = "") -> Callable[[Callable[..., None]], Callable[
         "remote_memory": ("remote-memory", "Remote memory JSON", "none"),
     }
     options = {
-        name: click.option(f"--{option}", name, type=_PATH, metavar="FILE", help=f"{what}; {where}by default {default}.")
+        name: click.option(f"--{option}", name, type=PATH, metavar="FILE", help=f"{what}; {where}by default {default}.")
         for name, (option, what, default) in texts.items()
     }
 
@@ -327,17 +295,17 @@ def _as_inputs(
     gathered: Callable[..., RunInputs | RepairInputs | None],
     *,
     keeps_network: bool = False,
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+) -> Decorator:
     """Options of files, by name, given to the command as one object, `inputs`."""
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+    def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def with_inputs(*arguments: Any, **given: Any) -> None:
             files = {name: given.pop(name) for name in options}
             more = {"network_path": files["network"]} if keeps_network else {}
             command(*arguments, inputs=gathered(**files), **more, **given)
 
-        decorated: Callable[..., None] = with_inputs
+        decorated: Command = with_inputs
         for option in reversed(options.values()):
             decorated = option(decorated)
         return decorated

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from astra_tacos.cli.shared.console import echo, plus_or_minus, print_answer, print_notes, print_rows, print_table, with_error
 from astra_tacos.cli.shared.console import file_rows as answer_files
+from astra_tacos.support.units import format_size, format_time
 
 if TYPE_CHECKING:
     from astra_tacos.planner.compact.plan import CompactPlan
@@ -88,9 +89,11 @@ def print_plan(result: PlanResult, output: Path, measured: dict[str, Any], sched
     if result.placement is not None:
         rows.append(("placement", result.placement.name))
     if result.before_ns is None:
-        rows.append(("before", f"does not end: {result.before_reason}"))
-        rows.append(("end of the run", f"{result.after_ns:,} ns"))
-        rows.append(("exposed communication", f"up to {result.exposed_after_ns:,} ns"))
+        rows += [
+            ("before", f"does not end: {result.before_reason}"),
+            ("end of the run", f"{result.after_ns:,} ns"),
+            ("exposed communication", f"up to {result.exposed_after_ns:,} ns"),
+        ]
     else:
         own = what = "native " + result.baseline if result.baseline else "as it was"
         own_ns = _own_before_ns(result, scheduled)
@@ -101,19 +104,24 @@ def print_plan(result: PlanResult, output: Path, measured: dict[str, Any], sched
         if own_ns is not None:
             gain = own_ns / max(result.after_ns, 1)
             rows.append(("in all", f"{own_ns:,} ns ({own}) -> {result.after_ns:,} ns, speed-up {gain:.3f}"))
-        rows.append(("end of the run", f"{result.before_ns:,} ns ({what}) -> {result.after_ns:,} ns"))
-        rows.append(("exposed communication", f"up to {result.exposed_before_ns:,} ns -> {result.exposed_after_ns:,} ns"))
-        rows.append(("speed-up", f"{result.speed_up:.3f}"))
+        rows += [
+            ("end of the run", f"{result.before_ns:,} ns ({what}) -> {result.after_ns:,} ns"),
+            ("exposed communication", f"up to {result.exposed_before_ns:,} ns -> {result.exposed_after_ns:,} ns"),
+            ("speed-up", f"{result.speed_up:.3f}"),
+        ]
     rows += [
         (name, f"not physically possible: {end.impossible}")
         for name, end in (("the run before", result.before_end), ("the planned run", result.after_end))
         if end is not None and end.impossible
     ]
-    rows += _native_rows(result) + _bound_rows(result)
-    rows += _message_rows(result)
-    rows += _judge_rows(result)
-    rows += _measured_rows(measured)
-    rows += [("note", note) for note in result.notes]
+    rows += [
+        *_native_rows(result),
+        *_bound_rows(result),
+        _message_row(result),
+        *_judge_rows(result),
+        *_measured_rows(measured),
+        *(("note", note) for note in result.notes),
+    ]
     print_rows(rows + file_rows(output, result.backend))
     header = (
         "collective",
@@ -202,8 +210,6 @@ def _print_answer(
 
 def print_compact_plan(result: CompactPlan, output: Path, *, verbose: bool) -> None:
     """Print what a plan made of a compact run."""
-    from astra_tacos.support.units import format_size
-
     title = f"{result.num_ranks:,} ranks of {result.num_classes:,} classes, judged by {result.backend}"
     before, native, bound, after = result.before, result.native, result.bound, result.after.counted_ns
     gain = "the run before cannot be replayed"
@@ -228,10 +234,10 @@ def print_compact_plan(result: CompactPlan, output: Path, *, verbose: bool) -> N
     cells = []
     for case in shown:
         chunks = f", {case['chunks_per_npu']} chunk{'s' * (case['chunks_per_npu'] > 1)}" if case["chunks_per_npu"] else ""
-        each = [None if case[name] is None else case[name] for name in ("spent_before_ns", "spent_after_ns", "bound_ns")]
+        each = [case[name] for name in ("spent_before_ns", "spent_after_ns", "bound_ns")]
         if each[2] is not None and each[1] is not None and each[1] < each[2]:
             each[2] = None  # a bound of networks with queues, on a judge without
-        times = ("-" if time is None else f"{time:,}" for time in each)
+        times = map(_number, each)
         what = f"{case['collective']} {format_size(case['size_bytes'])}"
         cells.append((what, f"{case['members']:,}", f"{case['count']:,}", f"{case['algorithm']}{chunks}", *times))
     print_table(f"where the time goes ({len(shown)} of {len(result.cases)})", header, cells)
@@ -304,15 +310,13 @@ def _bound_rows(result: PlanResult) -> list[tuple[str, str]]:
     return rows
 
 
-def _message_rows(result: PlanResult) -> list[tuple[str, str]]:
+def _message_row(result: PlanResult) -> tuple[str, str]:
     """What the planned run costs the simulator."""
-    from astra_tacos.support.units import format_time
-
     counts = result.messages
     before = "" if counts.before is None else f"{counts.before:,} -> "
     above = f", above the {counts.limit:,} asked for: no collective takes less" if counts.after > counts.limit else ""
     took = f"about {format_time(counts.after_s * 1e9)} of ASTRA-sim's own time"
-    return [("messages", f"{before}{counts.after:,} ({took}{above})")]
+    return "messages", f"{before}{counts.after:,} ({took}{above})"
 
 
 def _judge_rows(result: PlanResult) -> list[tuple[str, str]]:
@@ -330,8 +334,6 @@ def _judge_rows(result: PlanResult) -> list[tuple[str, str]]:
 
 def _which(case: CaseFigures) -> str:
     """A case by its pattern, size, groups and nodes."""
-    from astra_tacos.support.units import format_size
-
     ranks = ", ".join(map(str, case.first_group[:_MOST_RANKS])) + (", ..." if len(case.first_group) > _MOST_RANKS else "")
     more = f" and {case.groups - 1:,} more" if case.groups > 1 else ""
     rank, node = case.first_node
@@ -344,23 +346,19 @@ def _joint_row(joint: JointFigures) -> tuple[str, ...]:
     return (", ".join(joint.collectives), str(len(joint.ranks)), *(f"{each:,}" for each in counts))
 
 
+def _number(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}"
+
+
 def _row(case: CaseFigures) -> tuple[str, ...]:
-    from astra_tacos.support.units import format_size
-
-    def number(value: int | None) -> str:
-        return "-" if value is None else f"{value:,}"
-
     return (
         f"{case.collective} {format_size(case.size_bytes)}",
         str(case.members),
         str(case.groups),
         f"{case.count:,}",
         f"{case.algorithm} x{case.chunks_per_npu}" if case.chunks_per_npu else case.algorithm,
-        number(case.predicted_ns) + ("" if case.exact or case.predicted_ns is None else " ~"),
-        number(case.together_ns),
-        number(case.bound_ns),
-        number(case.spent_before_ns),
-        number(case.spent_after_ns),
+        _number(case.predicted_ns) + ("" if case.exact or case.predicted_ns is None else " ~"),
+        *map(_number, (case.together_ns, case.bound_ns, case.spent_before_ns, case.spent_after_ns)),
         f"{case.share:.1%}",
     )
 
@@ -378,7 +376,7 @@ def print_placed(result: PlaceResult, output: Path) -> None:
     rows += [("levels", levels, "outermost first"), ("files", str(output))]
     print_answer(f"ranks placed, judged by {result.backend}, with the run's own collectives", rows)
     shown = [
-        (describe(each.matrix, result.axes), f"{each.score_ns:,.0f}", "-" if each.end_ns is None else f"{each.end_ns:,}")
+        (describe(each.matrix, result.axes), f"{each.score_ns:,.0f}", _number(each.end_ns))
         for each in result.tried[:_MOST_PLACED]
     ]
     title = f"the best of {len(result.tried):,} placements by score (parts of each axis within each level, outermost first)"

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from astra_tacos.cli.shared.console import compile_ahead, progress
-from astra_tacos.cli.shared.options import AutoOr, Budget
+from astra_tacos.cli.shared.options import BUDGET, PATH, AutoOr, Command, Decorator
 from astra_tacos.collective import COLLECTIVES, ROOTED, UNEQUAL
 from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.solver.first_use import PROGRAMS
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
 from astra_tacos.synthesizer.chunk_counts import MAX_SENDS
-from astra_tacos.synthesizer.search.search_options import DEFAULT, EFFORTS
+from astra_tacos.synthesizer.search.search_options import DEFAULT, EFFORTS, SearchOptions
 from astra_tacos.synthesizer.work import SENDS_PER_SECOND
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from astra_tacos.export.candidate import Candidate
-
-_Command = Callable[..., None]
 
 
 class _Option:
@@ -35,7 +33,7 @@ class _Option:
         self.names = names
         self.settings = settings
 
-    def __call__(self, command: _Command, **changes: Any) -> _Command:
+    def __call__(self, command: Command, **changes: Any) -> Command:
         return click.option(*self.names, **(self.settings | changes))(command)
 
 
@@ -56,7 +54,7 @@ _OPTIONS = {
     ),
     "budget": _Option(
         "--budget",
-        type=Budget(),
+        type=BUDGET,
         metavar="SENDS",
         help="Work of a search, in sends examined, for those who count: 20M, "
         f"or 10s for {10 * SENDS_PER_SECOND // 1_000_000}M, about the work of one core in that time. The same on every machine.",
@@ -113,7 +111,7 @@ _OPTIONS = {
 effort_option = _OPTIONS["effort"]
 
 
-def search_options(without: Collection[str] = (), **defaults: object) -> Callable[[_Command], _Command]:
+def search_options(without: Collection[str] = (), **defaults: object) -> Decorator:
     """What `SearchOptions` has, given to the command as `options`.
 
     Parameters
@@ -125,15 +123,13 @@ def search_options(without: Collection[str] = (), **defaults: object) -> Callabl
     """
     names = [name for name in _OPTIONS if name not in without]
 
-    def decorate(command: _Command) -> _Command:
+    def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def with_options(*arguments: Any, **given: Any) -> None:
-            from astra_tacos.synthesizer.search.search_options import SearchOptions
-
             asked = {name: given.pop(name) for name in names}
             command(*arguments, options=SearchOptions(**asked), **given)
 
-        decorated: _Command = with_options
+        decorated: Command = with_options
         for name in reversed(names):
             changes = {"default": defaults[name], "show_default": True} if name in defaults else {}
             decorated = _OPTIONS[name](decorated, **changes)
@@ -142,7 +138,7 @@ def search_options(without: Collection[str] = (), **defaults: object) -> Callabl
     return decorate
 
 
-def unequal_collective_options(command: _Command) -> _Command:
+def unequal_collective_options(command: Command) -> Command:
     """--collective, --root and --matrix, given to the command as `collective_name`, `root` and `matrix`."""
 
     @functools.wraps(command)
@@ -190,7 +186,7 @@ def asked_parts(matrix: str | None, num_npus: int, size_bytes: int | None) -> ND
     return read_matrix(Path(matrix))
 
 
-def collective_options(command: _Command, names: Sequence[str] = tuple(COLLECTIVES)) -> _Command:
+def collective_options(command: Command, names: Sequence[str] = tuple(COLLECTIVES)) -> Command:
     """--collective and --root, given to the command as `collective_name` and `root`.
 
     Parameters
@@ -221,7 +217,7 @@ def collective_options(command: _Command, names: Sequence[str] = tuple(COLLECTIV
 candidate_option = click.option(
     "--candidate",
     "candidate_paths",
-    type=click.Path(path_type=Path),
+    type=PATH,
     multiple=True,
     metavar="FILE",
     help="Also take this program (MSCCL XML, MSCCL++ plan), once the oracle has proven it; may be given several times.",

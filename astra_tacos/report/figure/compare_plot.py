@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from astra_tacos.report.compare_rows import CompareRow, best_bound_ns
-from astra_tacos.report.figure.figure_style import WIDTH_INCHES
-from astra_tacos.report.style import capitalized, look_of, shape_text, time_unit
+from astra_tacos.report.style import capitalized, legend_columns, look_of, new_figure, shape_text, time_unit
 from astra_tacos.support.units import format_size
 
 if TYPE_CHECKING:
@@ -28,12 +27,10 @@ def draw_comparison(rows: Sequence[CompareRow], width: str) -> Figure:
     width
         Width of the figure, a key of `WIDTHS`.
     """
-    from matplotlib.figure import Figure
-
     names = list(dict.fromkeys(row.synthesizer for row in rows))
     sizes = sorted({row.size_bytes for row in rows})
     is_wide = width == "double"
-    figure = Figure(figsize=(WIDTH_INCHES[width], 3.2 if is_wide else 5.8), layout="constrained")
+    figure = new_figure(width, 3.2 if is_wide else 5.8)
     panels: Any = figure.subplots(*((1, 2) if is_wide else (2, 1)), sharex=not is_wide)
     time, bandwidth = panels
     times = [row.time_ns for row in rows if row.time_ns is not None]
@@ -73,7 +70,7 @@ def draw_comparison(rows: Sequence[CompareRow], width: str) -> Figure:
     where = f"{shape_text(first.topology)} ({first.num_npus} NPUs)"
     figure.suptitle(f"{capitalized(first.collective)} on{' ' if is_wide else chr(10)}{where}", fontsize=8)
     figure.align_ylabels()
-    figure.legend(handles=handles, loc="outside lower center", ncols=_columns(len(handles), is_wide), handlelength=2.4)
+    figure.legend(handles=handles, loc="outside lower center", ncols=legend_columns(len(handles), width), handlelength=2.4)
     return figure
 
 
@@ -104,9 +101,3 @@ def _dress(axes: Axes, sizes: Sequence[int]) -> None:
     axes.set_ylim(low, high)
     axes.grid(visible=True, which="major")
     axes.set_axisbelow(True)
-
-
-def _columns(entries: int, is_wide: bool) -> int:
-    """Number of columns of the legend that fills its rows about evenly."""
-    most = 6 if is_wide else 3
-    return math.ceil(entries / math.ceil(entries / most))

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from astra_tacos.report.figure.figure_style import WIDTH_INCHES
-from astra_tacos.report.style import shape_text, time_unit
+from astra_tacos.report.style import WIDTH_INCHES, shape_text, time_unit
 from astra_tacos.report.sweep_choice import is_number
 from astra_tacos.report.sweep_columns import Measure
 from astra_tacos.support.units import format_size

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from astra_tacos.report.figure.figure_style import WIDTH_INCHES, colours_from, wrapped
 from astra_tacos.report.figure.sweep_axis import Scale, dress, label_style, ordered, scale_of, series_of, texts
-from astra_tacos.report.style import MADE_BY, SERIES_STYLES, look_of
+from astra_tacos.report.style import MADE_BY, SERIES_STYLES, colours_from, legend_columns, look_of, new_figure, wrapped
 from astra_tacos.report.sweep_choice import (
     MOST_SERIES,
     Choice,
@@ -353,21 +352,20 @@ def draw_sweep(table: SweepColumns, choice: Choice, width: str = "double", note:
     ConfigError
         If a column has no numbers, or there are too many series, tasks or cells to tell apart.
     """
-    from matplotlib.figure import Figure
-
     shown = choice.value or choice.y
     needed = [(shown, "--value" if choice.value else "--y")] + ([(choice.x, "--x")] if choice.kind == "pareto" else [])
     measured = [numbers(table, name, option) for name, option in needed]
     rows = [row for row in range(table.num_rows) if all(values[row] is not None for values in measured)]
     along = {"lines": [choice.x], "heatmap": [choice.x, choice.y], "pareto": []}[choice.kind]
     used = [choice.x, *along[1:], *([choice.by] if choice.by else [])]
-    if choice.by:
-        _check_series(table, choice.by)
+    if choice.by and (count := len(set(column(table, choice.by, "--by")))) > MOST_SERIES:
+        raise ConfigError(
+            f"--by: column {choice.by} has {count:,} values, expected at most {MOST_SERIES}: choose some with --where"
+        )
     panels = tasks(table, rows, used, along)
     columns, lines = _arrangement(len(panels), width)
     high = {"lines": 2.35, "pareto": 2.6, "heatmap": 2.3}[choice.kind]
-    size = (WIDTH_INCHES[width], 0.75 + lines * (high if lines > 1 or width == "single" else high + 0.35))
-    figure = Figure(figsize=size, layout="constrained")
+    figure = new_figure(width, 0.75 + lines * (high if lines > 1 or width == "single" else high + 0.35))
     grid: Any = figure.subplots(lines, columns, squeeze=False).ravel()
     for empty in grid[len(panels) :]:
         empty.axis("off")
@@ -386,20 +384,12 @@ def draw_sweep(table: SweepColumns, choice: Choice, width: str = "double", note:
     if handles:
         label = measure(table, choice.by).label if choice.by else ""
         title = "\n".join(part for part in (said, label) if part)
-        most = 6 if width == "double" else 3
-        rows_of_legend = -(-len(handles) // most)
-        legend: dict[str, Any] = {"ncols": -(-len(handles) // rows_of_legend), "handlelength": 2.0, "columnspacing": 1.4}
+        legend: dict[str, Any] = {"ncols": legend_columns(len(handles), width), "handlelength": 2.0, "columnspacing": 1.4}
         drawn = figure.legend(handles=handles, loc="outside lower center", title=title or None, title_fontsize=7, **legend)
         drawn.get_title().set_multialignment("center")
     elif said:
         figure.supxlabel(said, fontsize=7)
     return figure
-
-
-def _check_series(table: SweepColumns, by: str) -> None:
-    count = len(set(column(table, by, "--by")))
-    if count > MOST_SERIES:
-        raise ConfigError(f"--by: column {by} has {count:,} values, expected at most {MOST_SERIES}: choose some with --where")
 
 
 def _arrangement(panels: int, width: str) -> tuple[int, int]:

@@ -8,10 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.network.network_config import Dimension, describe_dimensions
-from astra_tacos.report.figure.bars_over_time import TimePanel
-from astra_tacos.report.figure.figure_style import WIDTH_INCHES, colours_from, wrapped
-from astra_tacos.report.links_over_time import Bars
-from astra_tacos.report.style import COPY, REDUCE, SERIES_STYLES, capitalized, shape_text, time_text, time_unit
+from astra_tacos.report.links_over_time import Bars, TimePanel
+from astra_tacos.report.style import (
+    COPY,
+    REDUCE,
+    SERIES_STYLES,
+    capitalized,
+    colours_from,
+    new_figure,
+    shape_text,
+    time_text,
+    time_unit,
+    wrapped,
+)
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import format_size
@@ -39,7 +48,6 @@ def draw_symmetric_timeline(schedule: SymmetricSchedule, width: str = "double") 
     width
         Width of the figure, a key of `WIDTHS`.
     """
-    from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
     task, time = schedule.task, max(schedule.collective_time_ns, 1)
@@ -47,7 +55,7 @@ def draw_symmetric_timeline(schedule: SymmetricSchedule, width: str = "double") 
     way = schedule.link_class
     lines = len(task.classes)
     end = schedule.start_ns + task.hold_ns[way]
-    figure = Figure(figsize=(WIDTH_INCHES[width], 1.2 + 0.22 * min(max(lines, 4), _MOST_LINES)), layout="constrained")
+    figure = new_figure(width, 1.2 + 0.22 * min(max(lines, 4), _MOST_LINES))
     axes: Any = figure.subplots()
     bars = Bars(way, schedule.start_ns, end, (~schedule.reduces).astype(np.int64))
     is_image = TimePanel(axes, (REDUCE, COPY), time, scale, width).add(bars, lines, _MOST_LINES)

@@ -8,11 +8,19 @@ import numpy as np
 
 from astra_tacos.network.node_table import SWITCH_KIND
 from astra_tacos.network.topology import Topology
-from astra_tacos.report.figure.bars_over_time import TimePanel, mixed
-from astra_tacos.report.figure.figure_style import WIDTH_INCHES, wrapped
-from astra_tacos.report.links_over_time import Bars, ChunkSends, LinkRows, bars_of, link_rows, sends_of_chunk
+from astra_tacos.report.links_over_time import Bars, ChunkSends, LinkRows, TimePanel, bars_of, link_rows, mixed, sends_of_chunk
 from astra_tacos.report.rank_states import STATES, find_segments
-from astra_tacos.report.style import COPY, RANK_STATES, REDUCE, capitalized, shape_text, time_text, time_unit
+from astra_tacos.report.style import (
+    COPY,
+    RANK_STATES,
+    REDUCE,
+    capitalized,
+    new_figure,
+    shape_text,
+    time_text,
+    time_unit,
+    wrapped,
+)
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import format_size
@@ -48,14 +56,13 @@ def draw_timeline(schedule: Schedule, width: str = "double", chunk: int | None =
     chunk
         A chunk whose sends are highlighted, with lines from each arrival to the sends that depend on it; None for no chunk.
     """
-    from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
     if not schedule.num_sends:
         raise ConfigError("timeline: the schedule has no sends, expected some to draw")
     rows = link_rows(schedule.topology, with_down_links=False)
     unit, scale = time_unit(schedule.collective_time_ns / 20)
-    figure = Figure(figsize=(WIDTH_INCHES[width], _HEIGHT_INCHES[width]), layout="constrained")
+    figure = new_figure(width, _HEIGHT_INCHES[width])
     axes: Any = figure.subplots()
     panel = TimePanel(axes, (REDUCE, COPY), schedule.collective_time_ns, scale, width)
     links = panel.add(bars_of(schedule, rows), rows.num_rows, MOST_ROWS, 1.0 if chunk is None else _PALE)
@@ -150,13 +157,12 @@ def draw_rank_timeline(recording: Recording, width: str = "double") -> Figure:
     width
         Width of the figure, a key of `WIDTHS`.
     """
-    from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
     shown = [(name, replay, find_segments(recording.nodes, replay)) for name, replay in recording.replays]
     end_ns = max(replay.run_end_ns for _, replay, _ in shown)
     unit, scale = time_unit(max(end_ns, 1) / 20)
-    figure = Figure(figsize=(WIDTH_INCHES[width], 1.0 + 1.45 * len(shown)), layout="constrained")
+    figure = new_figure(width, 1.0 + 1.45 * len(shown))
     panels: Any = figure.subplots(len(shown), 1, sharex=True, squeeze=False)[:, 0]
     note = ""
     for axes, (name, replay, segments) in zip(panels, shown, strict=True):

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.network.node_table import SWITCH_KIND
 from astra_tacos.network.topology import Topology
-from astra_tacos.report.figure.figure_style import WIDTH_INCHES, colours_from, wrapped
-from astra_tacos.report.style import shape_text
+from astra_tacos.report.style import WIDTH_INCHES, colours_from, shape_text, wrapped
 from astra_tacos.report.topology_groups import Grouped, group
 from astra_tacos.report.topology_layout import Layout, curves, layout
 

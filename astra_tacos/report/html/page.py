@@ -13,7 +13,7 @@ import base64
 import gzip
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -161,12 +161,12 @@ def render_page(
 
     # Jinja escapes everything except what is wrapped in Markup: files of this package, and the markup of sections.
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
-    page = environment.from_string(_asset(_TEMPLATE)).render(
+    page = environment.from_string(asset(_TEMPLATE)).render(
         title=title,
         subtitle=subtitle,
         sections=[(section, Markup(section.html)) for section in sections],
-        styles=Markup(_asset(_STYLES)),
-        scripts=[Markup(_asset(name)) for name in (*_CORE_SCRIPTS, *scripts)],
+        styles=Markup(asset(_STYLES)),
+        scripts=[Markup(asset(name)) for name in (*_CORE_SCRIPTS, *scripts)],
         data=encode(data),
         plotly=compress(files("plotly").joinpath("package_data", "plotly.min.js").read_bytes()),
     )
@@ -183,10 +183,31 @@ def escape(text: object) -> str:
     return html.escape(str(text))
 
 
+def facts(listed: Iterable[tuple[str, str, str]]) -> str:
+    """Markup of the main figures of a page: label, value and remark of each."""
+    parts = [
+        f'<div class="fact"><dt>{escape(label)}</dt><dd>{escape(value)}<span class="more">{escape(more)}</span></dd></div>'
+        for label, value, more in listed
+    ]
+    return f'<dl class="facts{" four" if len(parts) == 4 else ""}">{"".join(parts)}</dl>'
+
+
+def pairs(listed: Iterable[tuple[str, str]]) -> str:
+    """Markup of labels and values."""
+    parts = (f"<dt>{escape(label)}</dt><dd>{escape(value)}</dd>" for label, value in listed)
+    return f'<dl class="pairs">{"".join(parts)}</dl>'
+
+
+def span(first: int, last: int) -> str:
+    """Numbers that follow one another: `3`, `0-7`."""
+    return str(first) if first == last else f"{first}-{last}"
+
+
 def counted(count: int, what: str) -> str:
     """A count with its noun in singular or plural: `1 rank`, `2 ranks`."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """The text of a file of styles, scripts or markup."""
     return files("astra_tacos.report.html").joinpath("assets", name).read_text(encoding="utf-8")

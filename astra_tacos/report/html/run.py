@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from astra_tacos.report.html.page import MOST_DATA_BYTES, Section, counted, encode, escape, render_page
+from astra_tacos.report.html.page import MOST_DATA_BYTES, Section, counted, encode, escape, facts, pairs, render_page, span
 from astra_tacos.report.html.run_bars import path_section, schedule_section
 from astra_tacos.report.html.run_data import MOST_SEGMENTS, choose_rows, link_data, timeline_data
 from astra_tacos.report.rank_states import STATES, Segments, coarser, find_segments, state_over_time
@@ -50,6 +50,10 @@ def run_sections(
     both = recording.before is not None
     num_ranks = recording.nodes.num_ranks
     twice = " Before and after share one time axis." if both else ""
+    bars = "How each rank spends its time until it has finished."
+    if block > 1:
+        bars = "How ranks spend their time until they have finished; "
+        bars += f"each bar is the mean of {block:,} ranks that follow one another."
     sections = [
         Section("summary", "Summary", facts),
         Section(
@@ -57,7 +61,7 @@ def run_sections(
             "What ranks do, when",
             f'<div id="over-time"></div><h3>Rank by rank</h3><p class="introduction">{escape(rule)} {_POINT}</p>'
             '<div id="timeline"></div><div id="picked"></div><h3>Time of each rank</h3>'
-            f'<p class="introduction">{_bars_say(num_ranks, block)}</p><div id="rank-bars"></div>',
+            f'<p class="introduction">{bars}</p><div id="rank-bars"></div>',
             f"How many of the {recording.nodes.title} compute, communicate, or wait at every moment.{twice} Exposed "
             "communication, as ASTRA-sim counts it, is all time without compute until a rank has finished: exposed collectives "
             "and messages, waiting for a message, and idling.",
@@ -65,25 +69,19 @@ def run_sections(
         Section("collectives", "Collectives", '<div id="case-bars"></div><div id="case-table"></div>', str(cases["says"])),
     ]
     if links is not None:
+        shown, most = len(links["busiest"]["link"]), links["num_links"]
+        busiest = f"All {shown:,} links." if shown == most else f"The {shown:,} busiest of {most:,} links."
         sections.append(
             Section(
                 "links",
                 "Links",
                 '<div id="link-matrices" class="split"></div><h3>From the busiest link to the idlest</h3>'
                 '<div id="link-curves"></div><h3>Dimensions</h3><div id="link-dimensions"></div><h3>Busiest links</h3>'
-                f'<p class="introduction">{_busiest_say(links)}</p><div id="link-table"></div>',
+                f'<p class="introduction">{busiest}</p><div id="link-table"></div>',
                 _links_say(links, num_ranks),
             )
         )
     return sections
-
-
-def _bars_say(num_ranks: int, block: int) -> str:
-    if block == 1:
-        return "How each rank spends its time until it has finished."
-    return (
-        f"How ranks spend their time until they have finished; each bar is the mean of {block:,} ranks that follow one another."
-    )
 
 
 def _links_say(links: dict[str, Any], num_ranks: int) -> str:
@@ -103,13 +101,6 @@ def _links_say(links: dict[str, Any], num_ranks: int) -> str:
     return text
 
 
-def _busiest_say(links: dict[str, Any]) -> str:
-    shown = len(links["busiest"]["link"])
-    if shown == links["num_links"]:
-        return f"All {shown:,} links."
-    return f"The {shown:,} busiest of {links['num_links']:,} links."
-
-
 _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "\N{MICRO SIGN}s"), (1, "ns"))
 
 _IMPOSSIBLE = (
@@ -123,19 +114,12 @@ def plan_facts(result: dict[str, Any], recording: Recording) -> str:
     """Markup of the summary of a plan, from the object in `plan.json`."""
     before, after = (_counted(result, when) for when in ("before", "after"))
     assert after is not None  # a plan ends
-    exposed_share = f"{result['exposed_after_ns'] / max(after, 1):.0%}"
-    if before is not None:
-        exposed_share = f"{result['exposed_before_ns'] / max(before, 1):.0%} → {exposed_share}"
-    facts = [("End of the run", _change(before, after), _exact_ns(before, after))]
-    if before is not None:
-        facts.append(("Speed-up", f"{result['speed_up']:.3f}x", _gain(before, after)))
-    exposed = _change(result["exposed_before_ns"], result["exposed_after_ns"])
-    facts.append(("Exposed communication", exposed, f"the most of a rank: {exposed_share} of the run"))
-    facts.append(
+    main = _compared(before, after, result["exposed_before_ns"], result)
+    main.append(
         ("Collectives", f"{result['num_collectives']:,}", f"{counted(len(result['cases']), 'case')}, each synthesized once")
     )
     kept = [case["reason"] for case in result["cases"] if case["reason"]]
-    pairs = [
+    others = [
         ("Judged by", f"the embedded replay, {result['backend']}"),
         ("Before", _before(result)),
         *((f"Not possible: {run}", f"{result[end]:,} ns: {result[key]}") for run, key, end in _IMPOSSIBLE if result.get(key)),
@@ -143,7 +127,23 @@ def plan_facts(result: dict[str, Any], recording: Recording) -> str:
         *_common(recording),
         *((("Left as it was", "; ".join(dict.fromkeys(kept))),) if kept else ()),
     ]
-    return _facts(facts) + _pairs(pairs)
+    return facts(main) + pairs(others)
+
+
+def _compared(before: int | None, after: int, was: int | None, result: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """A run, and its exposed communication, before (None if it did not end) and after: labels, values and remarks."""
+    now = result["exposed_after_ns"]
+    share = f"{now / max(after, 1):.0%}"
+    if before is None or was is None:
+        rows = [("End of the run", _change(None, after), f"{after:,} ns")]
+    else:
+        share = f"{was / max(before, 1):.0%} → {share}"
+        gain = f"{abs(before - after) / max(before, 1):.1%} {'less' if after < before else 'more'} time"
+        rows = [
+            ("End of the run", _change(before, after), f"{before:,} → {after:,} ns"),
+            ("Speed-up", f"{result['speed_up']:.3f}x", "as long as before" if before == after else gain),
+        ]
+    return [*rows, ("Exposed communication", _change(was, now), f"the most of a rank: {share} of the run")]
 
 
 def _counted(result: dict[str, Any], when: str) -> int | None:
@@ -155,25 +155,15 @@ def _counted(result: dict[str, Any], when: str) -> int | None:
 
 def schedule_facts(schedule: dict[str, Any], recording: Recording) -> str:
     """Markup of the summary of a run that was only scheduled, from the entry `schedule` of `plan.json`."""
-    before, after = schedule["as_is_ns"], schedule["after_ns"]
-    was, now = schedule["exposed_as_is_ns"], schedule["exposed_after_ns"]
-    facts = [
-        ("End of the run", _change(before, after), _exact_ns(before, after)),
-        ("Speed-up", f"{schedule['speed_up']:.3f}x", _gain(before, after)),
-        (
-            "Exposed communication",
-            _change(was, now),
-            f"the most of a rank: {was / max(before, 1):.0%} → {now / max(after, 1):.0%} of the run",
-        ),
-    ]
-    pairs = [
+    main = _compared(schedule["as_is_ns"], schedule["after_ns"], schedule["exposed_as_is_ns"], schedule)
+    others = [
         ("Policies", schedule["policies"]),
         ("Judged by", f"the embedded replay, {schedule['backend']}"),
         ("Before", "the run as it was, with the same collective algorithms"),
         *_common(recording),
         *((("Notes", "; ".join(schedule["notes"])),) if schedule["notes"] else ()),
     ]
-    return _facts(facts) + _pairs(pairs)
+    return facts(main) + pairs(others)
 
 
 def _before(result: dict[str, Any]) -> str:
@@ -202,7 +192,7 @@ def replay_facts(result: dict[str, Any], recording: Recording) -> str:
     end = max(finish)
     nodes = recording.nodes
     worst = nodes.numbers[exposed.index(max(exposed))]
-    facts = [
+    main = [
         ("End of the run", _change(None, end), f"{end:,} ns, rank {nodes.numbers[finish.index(end)]}"),
         (
             "Exposed communication",
@@ -220,14 +210,14 @@ def replay_facts(result: dict[str, Any], recording: Recording) -> str:
     listed = ", ".join(
         f"{code} ({severity}{f', {count:,} times' if count > 1 else ''})" for (severity, code), count in sorted(findings.items())
     )
-    pairs = [("Backend", result["backend"]), *_common(recording)]
+    others = [("Backend", result["backend"]), *_common(recording)]
     if result["beyond_astra_sim"]:
-        pairs.append(("Not in stock ASTRA-sim", "; ".join(result["beyond_astra_sim"])))
+        others.append(("Not in stock ASTRA-sim", "; ".join(result["beyond_astra_sim"])))
     if result["replaced"]:
-        pairs.append(("Ran another's collective", f"{counted(len(result['replaced']), 'node')}: cached by their group"))
+        others.append(("Ran another's collective", f"{counted(len(result['replaced']), 'node')}: cached by their group"))
     if "findings" in result:
-        pairs.append(("Lint", listed or "nothing to say"))
-    return _facts(facts) + _pairs(pairs)
+        others.append(("Lint", listed or "nothing to say"))
+    return facts(main) + pairs(others)
 
 
 def _common(recording: Recording) -> list[tuple[str, str]]:
@@ -261,46 +251,30 @@ def _change(before: int | None, after: int) -> str:
     return " → ".join(f"{time / scale:,.{digits}f}" for time in times) + f" {unit}"
 
 
-def _exact_ns(before: int | None, after: int) -> str:
-    return f"{after:,} ns" if before is None else f"{before:,} → {after:,} ns"
-
-
-def _gain(before: int, after: int) -> str:
-    if before == after:
-        return "as long as before"
-    return f"{abs(before - after) / max(before, 1):.1%} {'less' if after < before else 'more'} time"
-
-
-def _facts(facts: list[tuple[str, str, str]]) -> str:
-    parts = (
-        f'<div class="fact"><dt>{escape(label)}</dt><dd>{escape(value)}<span class="more">{escape(more)}</span></dd></div>'
-        for label, value, more in facts
-    )
-    return f'<dl class="facts{" four" if len(facts) == 4 else ""}">{"".join(parts)}</dl>'
-
-
-def _pairs(pairs: list[tuple[str, str]]) -> str:
-    parts = (f"<dt>{escape(label)}</dt><dd>{escape(value)}</dd>" for label, value in pairs)
-    return f'<dl class="pairs">{"".join(parts)}</dl>'
+_CASE_COLUMNS = {
+    "collective": "collective",
+    "size_bytes": "size_bytes",
+    "members": "members",
+    "groups": "groups",
+    "count": "count",
+    "algorithm": "algorithm",
+    "predicted_ns": "predicted_ns",
+    "bound_ns": "bound_ns",
+    "before_ns": "spent_before_ns",
+    "after_ns": "spent_after_ns",
+    "share": "share",
+}
+"""Columns of the table of collectives, and the names of the same figures in `plan.json`."""
 
 
 def plan_cases(result: dict[str, Any]) -> dict[str, Any]:
     """Data of the distinct collectives of a plan, from the object in `plan.json`."""
     cases = result["cases"]
-    columns = {
-        "collective": [case["collective"] for case in cases],
-        "size_bytes": [case["size_bytes"] for case in cases],
-        "members": [case["members"] for case in cases],
-        "groups": [case["groups"] for case in cases],
-        "count": [case["count"] for case in cases],
-        "algorithm": [_algorithm(case) for case in cases],
-        "predicted_ns": [case["predicted_ns"] for case in cases],
-        "bound_ns": [case["bound_ns"] for case in cases],
-        "before_ns": [case["spent_before_ns"] for case in cases],
-        "after_ns": [case["spent_after_ns"] for case in cases],
-        "share": [case["share"] for case in cases],
-        "note": [_note(case) for case in cases],
-    }
+    columns: dict[str, list[Any]] = {column: [case[name] for case in cases] for column, name in _CASE_COLUMNS.items()}
+    columns["algorithm"] = [
+        f"{case['algorithm']} x{case['chunks_per_npu']}" if case["chunks_per_npu"] else str(case["algorithm"]) for case in cases
+    ]
+    columns["note"] = [_note(case) for case in cases]
     says = (
         "Nodes of one pattern and size whose groups see the same network are one case, which is synthesized once. Before and "
         "after: the most time that a rank spends in its collectives, overlapped or not; share: of the run after. Predicted and "
@@ -308,10 +282,6 @@ def plan_cases(result: dict[str, Any]) -> dict[str, Any]:
     )
     labels = [f"{case['collective']} {format_size(case['size_bytes'])}, {case['members']} members" for case in cases]
     return {"kind": "plan", "says": says, "labels": labels, "exact": [case["exact"] for case in cases], "columns": columns}
-
-
-def _algorithm(case: dict[str, Any]) -> str:
-    return f"{case['algorithm']} x{case['chunks_per_npu']}" if case["chunks_per_npu"] else str(case["algorithm"])
 
 
 def _note(case: dict[str, Any]) -> str:
@@ -370,7 +340,7 @@ def plan_page(directory: Path, title: str | None = None) -> bytes:
             f"{counted(result['num_collectives'], 'collective')} of {result['num_ranks']:,} ranks, on {_network(recording)}"
         )
         facts, cases, schedule = plan_facts(result, recording), plan_cases(result), schedule_section(result)
-    return _page(directory / REPLAY_FILE, title or "Planned training run", subtitle, facts, cases, recording, schedule)
+    return _page(directory, title or "Planned training run", subtitle, facts, cases, recording, schedule)
 
 
 def _scheduled_page(directory: Path, title: str | None, result: dict[str, Any], recording: Recording) -> bytes:
@@ -378,8 +348,8 @@ def _scheduled_page(directory: Path, title: str | None, result: dict[str, Any], 
     subtitle = f"{result['schedule']['policies']}, {recording.nodes.title}, on {_network(recording)}"
     facts, schedule = schedule_facts(result["schedule"], recording), schedule_section(result)
     end_ns = int(recording.after.finish_ns.max())
-    cases = replay_cases({"collectives": recorded_collectives(recording, recording.after), "end_ns": end_ns})
-    return _page(directory / REPLAY_FILE, title or "Scheduled training run", subtitle, facts, cases, recording, schedule)
+    cases = replay_cases({"collectives": recorded_collectives(recording), "end_ns": end_ns})
+    return _page(directory, title or "Scheduled training run", subtitle, facts, cases, recording, schedule)
 
 
 def replay_page(directory: Path, title: str | None = None) -> bytes:
@@ -394,7 +364,7 @@ def replay_page(directory: Path, title: str | None = None) -> bytes:
     with _read(directory / RESULT_FILE) as result:
         subtitle = f"{'/'.join(Path(result['workload']).parts[-3:])}: {recording.nodes.title}, on {_network(recording)}"
         facts, cases = replay_facts(result, recording), replay_cases(result)
-    return _page(directory / REPLAY_FILE, title or "Replayed training run", subtitle, facts, cases, recording)
+    return _page(directory, title or "Replayed training run", subtitle, facts, cases, recording)
 
 
 @contextlib.contextmanager
@@ -418,7 +388,7 @@ def _network(recording: Recording) -> str:
 
 
 def _page(
-    source: Path,
+    directory: Path,
     title: str,
     subtitle: str,
     facts: str,
@@ -430,8 +400,8 @@ def _page(
 
     Parameters
     ----------
-    source
-        The recording's file, as errors name it.
+    directory
+        Where the recording is.
     title, subtitle
         The heading, and the line under it.
     facts, cases
@@ -462,7 +432,7 @@ def _page(
     try:
         sections.insert(2, path_section(recording))
     except ValueError as error:
-        raise ConfigError(f"{source}: not what astra-tacos writes ({error})") from None
+        raise ConfigError(f"{directory / REPLAY_FILE}: not what astra-tacos writes ({error})") from None
     if schedule is not None:
         sections.insert(1, schedule)
     return render_page(title, subtitle, sections, data, _SCRIPTS)
@@ -505,6 +475,6 @@ def _rank_bars(segments: list[Segments], nodes: Nodes) -> dict[str, Any]:
     counts = np.diff(np.append(firsts, num_ranks))
     number = nodes.numbers
     ends = ((number[first], number[min(first + block, num_ranks) - 1]) for first in range(0, num_ranks, block))
-    labels = [str(first) if first == last else f"{first}-{last}" for first, last in ends]
+    labels = [span(*both) for both in ends]
     means = [np.add.reduceat(total, firsts, axis=0) / counts[:, None] for total in totals]
     return {"labels": labels, "block": block, "spent": [np.ascontiguousarray(mean.T) for mean in means]}

@@ -8,7 +8,7 @@ from astra_tacos.report.html.page import Section, counted, escape
 from astra_tacos.report.policy_times import PARTS, policy_times
 from astra_tacos.report.rank_states import COMPUTES, EXPOSED, IDLE, WAITS
 from astra_tacos.report.style import RANK_STATES
-from astra_tacos.run.critical_path import PathShare, PathSummary, critical_path, describe_kind, summarize_path
+from astra_tacos.run.critical_path import PathSummary, critical_path, describe_kind, summarize_path
 from astra_tacos.run.recording import COLLECTIVE, COMPUTE, RECEIVE, SEND, RecordedReplay, Recording
 from astra_tacos.support.units import format_time
 
@@ -33,7 +33,7 @@ def schedule_section(result: dict[str, Any]) -> Section | None:
     header = (
         "<tr><th>policies</th><th>compute, exposed communication, idle</th><th>end, ns</th><th>exposed, ns</th><th>gain</th></tr>"
     )
-    body = f'<div class="scroll"><table>{header}{bars}</table></div>'
+    body = _scrolled(header + bars)
     layers = sorted(found["layers"], key=lambda one: -max(one["exposed_as_is_ns"], one["exposed_after_ns"]))[:_MOST_LAYERS]
     most = max((max(one["exposed_as_is_ns"], one["exposed_after_ns"]) for one in layers), default=0)
     if most:
@@ -44,7 +44,7 @@ def schedule_section(result: dict[str, Any]) -> Section | None:
             for one in layers
         )
         header = "<tr><th>collective</th><th>exposed before and after</th><th>before, ns</th><th>after, ns</th></tr>"
-        body += f'<h3>Exposed communication by collective</h3><div class="scroll"><table>{header}{lines}</table></div>'
+        body += f"<h3>Exposed communication by collective</h3>{_scrolled(header + lines)}"
     says = (
         f"Replayed with {found['collectives']} collectives: {counted(len(found['tried']), 'combination')}. Shown are each policy "
         "alone with its best options, and in bold what was written. Times are means over ranks."
@@ -150,7 +150,8 @@ def _legend() -> str:
 
 def _shares(whens: list[str], summaries: list[PathSummary]) -> str:
     of = [{(one.kind, one.what): one for one in summary.shares} for summary in summaries]
-    everything = sorted({key for one in of for key in one}, key=lambda key: (-max(_ns(one.get(key)) for one in of), key))
+    spent = {key: max(one[key].spent_ns for one in of if key in one) for key in {key for one in of for key in one}}
+    everything = sorted(spent, key=lambda key: (-spent[key], key))
     header = "".join(f"<th>stretches{_of(when)}</th><th>ns{_of(when)}</th><th>share{_of(when)}</th>" for when in whens)
     lines = "".join(
         f"<tr><td>{escape(what)}</td>"
@@ -174,10 +175,6 @@ def _longest(summary: PathSummary) -> str:
         for one in summary.longest
     )
     return f"<h3>Longest stretches of this run</h3>{_scrolled(header + lines)}"
-
-
-def _ns(share: PathShare | None) -> int:
-    return 0 if share is None else share.spent_ns
 
 
 def _of(when: str) -> str:

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.report.html.page import span
 from astra_tacos.report.rank_states import NO_NODE, Segments
 from astra_tacos.run.recording import Nodes, RecordedReplay, Recording
+from astra_tacos.support.grouping import members_of
 
 MOST_SEGMENTS = 600_000
 """Largest number of segments of all replays together. Each takes a few bytes in the page, because ranks are similar."""
@@ -83,9 +85,8 @@ def _label(nodes: Nodes, ranks: list[int]) -> str:
             runs[-1][1] = rank
         else:
             runs.append([rank, rank])
-    texts = [str(first) if first == last else f"{first}-{last}" for first, last in runs]
     rest = sum(last - first + 1 for first, last in runs[2:])
-    return ", ".join(texts[:2]) + (f", +{rest:,}" if rest else "")
+    return ", ".join(span(*run) for run in runs[:2]) + (f", +{rest:,}" if rest else "")
 
 
 def _same(num_ranks: int, replays: list[Segments], nodes: Nodes) -> list[list[int]]:
@@ -142,7 +143,7 @@ def timeline_data(recording: Recording, replays: list[tuple[RecordedReplay, Segm
         Ranks to show.
     """
     nodes = recording.nodes
-    first, own = _gathered(nodes.rank_first, rows.ranks)
+    first, own = members_of(nodes.rank_first, np.array(rows.ranks, np.int64))
     names = [nodes.name[own], nodes.group[own], *(replay.algorithm[own] for replay, _ in replays)]
     used, entries = np.unique(np.concatenate(names), return_inverse=True)
     texts = ["" if entry < 0 else recording.texts[entry] for entry in used.tolist()]
@@ -167,7 +168,7 @@ def timeline_data(recording: Recording, replays: list[tuple[RecordedReplay, Segm
 
 
 def _segment_data(nodes: Nodes, segments: Segments, rows: Rows) -> dict[str, Any]:
-    first, own = _gathered(segments.rank_first, rows.ranks)
+    first, own = members_of(segments.rank_first, np.array(rows.ranks, np.int64))
     base = nodes.rank_first[segments.rank[own]]
     compute, communication = segments.compute[own], segments.communication[own]
     return {
@@ -177,17 +178,6 @@ def _segment_data(nodes: Nodes, segments: Segments, rows: Rows) -> dict[str, Any
         "compute": np.where(compute >= 0, compute - base, -1),
         "communication": np.where(communication >= 0, communication - base, -1),
     }
-
-
-def _gathered(first: NDArray[np.int64], ranks: tuple[int, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The entries of some ranks, one rank after another.
-
-    Returns int64[len(ranks) + 1], where the entries of each rank begin, and the index of each entry.
-    """
-    chosen = np.array(ranks, np.int64)
-    counts = first[chosen + 1] - first[chosen]
-    begin = np.concatenate(([0], np.cumsum(counts)))
-    return begin, np.repeat(first[chosen] - begin[:-1], counts) + np.arange(begin[-1])
 
 
 def _ids(node_id: NDArray[np.uint64]) -> list[str] | NDArray[np.int64]:
@@ -213,7 +203,7 @@ def link_data(recording: Recording, replays: list[RecordedReplay]) -> dict[str, 
     shares = [replay.link_busy_ns / max(replay.run_end_ns, 1) for replay in replays]
     labels, block, size = _blocks(recording, last)
     place = block[last.link_src] * len(labels) + block[last.link_dst]
-    dimensions = np.unique(last.link_dimension).tolist()
+    dimensions = {number: last.link_dimension == number for number in np.unique(last.link_dimension).tolist()}
     names = recording.shape.split(" x ")
     busiest = np.lexsort((np.arange(len(shares[-1])), -np.maximum.reduce(shares)))[:_MOST_LINKS]
     return {
@@ -225,25 +215,23 @@ def link_data(recording: Recording, replays: list[RecordedReplay]) -> dict[str, 
         "dimensions": [
             {
                 "name": f"dimension {number}: {names[number]}" if number >= 0 else "all links",
-                "links": int((last.link_dimension == number).sum()),
-                "curves": [_curve(share[last.link_dimension == number]) for share in shares],
-                "mean": [float(share[last.link_dimension == number].mean()) for share in shares],
-                "most": [float(share[last.link_dimension == number].max()) for share in shares],
-                "bytes": [int(replay.link_bytes[last.link_dimension == number].sum()) for replay in replays],
+                "links": int(own.sum()),
+                "curves": [_curve(share[own]) for share in shares],
+                "mean": [float(share[own].mean()) for share in shares],
+                "most": [float(share[own].max()) for share in shares],
+                "bytes": [int(replay.link_bytes[own].sum()) for replay in replays],
             }
-            for number in dimensions
+            for number, own in dimensions.items()
         ],
         "busiest": {
-            "link": [_name(recording, last, link) for link in busiest.tolist()],
+            "link": [
+                " → ".join(_device(recording, int(end[link])) for end in (last.link_src, last.link_dst)) for link in busiest
+            ],
             "dimension": last.link_dimension[busiest],
             "bytes": [replay.link_bytes[busiest] for replay in replays],
             "share": [share[busiest] for share in shares],
         },
     }
-
-
-def _name(recording: Recording, replay: RecordedReplay, link: int) -> str:
-    return f"{_device(recording, int(replay.link_src[link]))} → {_device(recording, int(replay.link_dst[link]))}"
 
 
 def _device(recording: Recording, device: int) -> str:

@@ -7,22 +7,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from astra_tacos.report.html.page import Section, escape, render_page
+from astra_tacos.report.html.page import Section, asset, escape, pairs, render_page
 from astra_tacos.report.html.sweep_data import as_texts, is_number, sweep_data, varying_columns
 from astra_tacos.report.style import time_text
-from astra_tacos.report.sweep_columns import HIGHER, MEASURES, as_one_value, measure_of
+from astra_tacos.report.sweep_columns import HIGHER, MEASURES, SweepColumns, as_one_value, measure_of
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import format_size
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from astra_tacos.report.style import time_text
-from astra_tacos.report.sweep_columns import SweepColumns
 
 _CRITERIA = ("predicted_ns", "efficiency", "time_cost", "speed_up")
 _BESIDE = ("predicted_ns", "efficiency", "bus_bandwidth_gbps", "speed_up", "cost", "time_cost")
@@ -62,19 +56,11 @@ def statuses_text(table: SweepColumns) -> str:
 
 def settings_html(table: SweepColumns, constant: dict[str, str]) -> str:
     """Markup of the axes with their values, and of the columns that all points share: texts by name."""
-    kinds = _kinds(table)
-    axes = "".join(
-        f"<dt>{escape(measure_of(axis, kinds).label)}</dt><dd>{escape(_values(table, axis))}</dd>" for axis in table.axes
-    )
-    shared = "".join(
-        f"<dt>{escape(measure_of(name, kinds).label)}</dt><dd>{escape(_constant(table, name))}</dd>" for name in constant
-    )
-    varies = f'<div class="split"><div><h3>What varies</h3><dl class="pairs">{axes}</dl></div>'
-    return varies + (f'<div><h3>What all points share</h3><dl class="pairs">{shared}</dl></div></div>' if shared else "</div>")
-
-
-def _kinds(table: SweepColumns) -> set[str]:
-    return {kind for kind in table.columns.get("kind", []) if kind is not None}
+    kinds = table.kinds
+    axes = pairs((measure_of(axis, kinds).label, _values(table, axis)) for axis in table.axes)
+    shared = pairs((measure_of(name, kinds).label, _constant(table, name)) for name in constant)
+    varies = f'<div class="split"><div><h3>What varies</h3>{axes}</div>'
+    return varies + (f"<div><h3>What all points share</h3>{shared}</div></div>" if constant else "</div>")
 
 
 def _constant(table: SweepColumns, name: str) -> str:
@@ -145,13 +131,15 @@ def _sort_key(value: Any) -> tuple[int, float, str]:
 
 
 def _best_html(table: SweepColumns, varying: list[str]) -> str:
-    kinds = _kinds(table)
+    kinds = table.kinds
     tasks, best = best_points(table, varying)
     if not best:
         return '<p class="notice">No point has a result.</p>'
     rows: dict[tuple[tuple[Any, ...], int], list[str]] = {}
     for entry in best:
-        rows.setdefault((entry.task, entry.row), []).append(_criterion(entry, kinds))
+        label = measure_of(entry.criterion, kinds).label
+        label += f" ({entry.ties:,} other{' ties' if entry.ties == 1 else 's tie'})" if entry.ties else ""
+        rows.setdefault((entry.task, entry.row), []).append(label)
     all_tasks = list(dict.fromkeys(task for task, _ in rows))
     kept = set(all_tasks[:_MOST_TASKS])
     settings = [
@@ -172,11 +160,6 @@ def _best_html(table: SweepColumns, varying: list[str]) -> str:
     if len(kept) < len(all_tasks):
         note = f'<p class="note">{len(all_tasks) - len(kept):,} more of {len(all_tasks):,} tasks are left out of this table.</p>'
     return f"<h3>The best points{' of each task' if tasks else ''}</h3>{_table(header, body, len(tasks))}{note}"
-
-
-def _criterion(entry: Best, kinds: set[str]) -> str:
-    label = measure_of(entry.criterion, kinds).label
-    return f"{label} ({entry.ties:,} other{' ties' if entry.ties == 1 else 's tie'})" if entry.ties else label
 
 
 def _table(header: Iterable[str], rows: Iterable[list[str]], wrapped: int) -> str:
@@ -207,7 +190,7 @@ def _show(point: Any) -> str:
 
 def failures_html(table: SweepColumns) -> str:
     """Markup of a table of failures: their number by status and message, and the values that these points have in common."""
-    kinds = _kinds(table)
+    kinds = table.kinds
     errors = table.columns.get("error", [None] * table.num_rows)
     groups: dict[tuple[str, str], list[int]] = {}
     for row, status in enumerate(table.columns["status"]):
@@ -270,8 +253,10 @@ def render_sweep(table: SweepColumns, source: str, title: str | None = None) -> 
     table = replace(table, columns=table.columns | inputs)
     varying, constant = varying_columns(table)
     data = sweep_data(table, varying)
-    styles = files("astra_tacos.report.html").joinpath("assets", _STYLES).read_text(encoding="utf-8")
-    first = f"<style>\n{styles}</style>" + _detail_note(data, table.num_rows, source)
+    first = f"<style>\n{asset(_STYLES)}</style>" + _detail_note(data, table.num_rows, source)
+    paper = ""
+    if len(varying) > _PAPER_COLUMNS:
+        paper = f'<p class="note sweep-paper">On paper: the first {_PAPER_COLUMNS} of {len(varying)} columns.</p>'
     sections = [
         Section(
             "front",
@@ -295,7 +280,7 @@ def render_sweep(table: SweepColumns, source: str, title: str | None = None) -> 
         Section(
             "points",
             "Points",
-            f"{_TABLE}{_paper_note(len(varying))}{_CHOSEN}",
+            f"{_TABLE}{paper}{_CHOSEN}",
             "Columns that differ between points. The filters under the headings apply to every picture; "
             "a row that is chosen (Enter or a click) is marked in all of them.",
         ),
@@ -309,14 +294,7 @@ def render_sweep(table: SweepColumns, source: str, title: str | None = None) -> 
             "settings", "Settings", settings_html(table, constant), "The axes of the sweep, and what all points have in common."
         ),
     ]
-    subtitle = f"Sweep of {statuses_text(table)}"
-    return render_page(title or table.name, subtitle, sections, data, _SCRIPTS)
-
-
-def _paper_note(num_columns: int) -> str:
-    if num_columns <= _PAPER_COLUMNS:
-        return ""
-    return f'<p class="note sweep-paper">On paper: the first {_PAPER_COLUMNS} of {num_columns} columns.</p>'
+    return render_page(title or table.name, f"Sweep of {statuses_text(table)}", sections, data, _SCRIPTS)
 
 
 def _picture(name: str) -> str:

@@ -7,22 +7,16 @@ that ascend by whole amounts; or `planes` and `exponents` of decimals. If points
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from astra_tacos.report.html.page import MOST_DATA_BYTES, encode
 from astra_tacos.report.style import MADE_BY, look_of
-from astra_tacos.report.sweep_columns import MEASURES, Measure, measure_of, pareto_front
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from astra_tacos.report.sweep_columns import SweepColumns
-
+from astra_tacos.report.sweep_columns import MEASURES, Measure, SweepColumns, measure_of, pareto_front
 
 MOST_DIGITS = 6
 """Largest number of digits that fits into the three bytes of a mantissa."""
@@ -312,10 +306,7 @@ def sweep_data(table: SweepColumns, varying: list[str]) -> dict[str, Any]:
         `styles` (colour and Plotly's symbol by synthesizer), `num_points` of the sweep, `count` of points on the page, `digits`
         (None: exact), and `rules` by which points were selected (None: all are there).
     """
-    kinds = {kind for kind in table.columns.get("kind", []) if kind is not None}
-    described = [(name, measure_of(name, kinds)) for name in varying]
-    rows: NDArray[np.intp] | None = None
-    rules: list[str] | None = None
+    described = [(name, measure_of(name, table.kinds)) for name in varying]
     if table.num_rows <= MOST_POINTS:
         for digits in (None, *range(MOST_DIGITS, _FEWEST_DIGITS - 1, -1)):
             data = _data(table, described, None, digits, None)

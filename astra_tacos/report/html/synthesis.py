@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from astra_tacos.report.compare_rows import CompareRow
-from astra_tacos.report.html.page import Section, escape, render_page
+from astra_tacos.report.html.page import Section, escape, facts, pairs, render_page
 from astra_tacos.report.html.synthesis_data import MOST_DRAWN_DEVICES, MOST_DRAWN_LINKS, MOST_INTERVALS, collect, compared
 from astra_tacos.report.style import capitalized, shape_text, time_text
 from astra_tacos.report.table import describe_efficiency, sends_text, synthesis_rows
@@ -74,7 +74,14 @@ def synthesis_page(
         If the page is too large.
     """
     data = collect(schedule, result)
-    sections = [_certificate(result, comparison or ()), _network(data), _timeline(schedule, data), _arrivals(data), _links(data)]
+    arrivals = Section(
+        "arrivals",
+        "Arrival of chunks",
+        '<div id="arrival-curves"></div>',
+        "Share of its needed chunks that an NPU has in their final form (a sum counts once it is complete). "
+        f"Of {data['arrivals']['needy']:,} NPUs: the one that is done first, the median, the last, and all together.",
+    )
+    sections = [_certificate(result, comparison or ()), _network(data), _timeline(schedule, data), arrivals, _links(data)]
     if comparison is not None:
         data["comparison"] = compared(comparison, result)
     sections.insert(-1, _comparison(comparison, comparison_note))
@@ -83,11 +90,6 @@ def synthesis_page(
     subtitle = f"{shape}, {result['num_npus']:,} NPUs, {result['num_links']:,} links: {sends_text(result)}"
     title = title or f"{name} of {format_size(result['size_bytes'])} on {result['network']}"
     return render_page(title, f"{subtitle} by {result['synthesizer']}", sections, data, _SCRIPTS)
-
-
-def _fact(label: str, value: str, more: str = "") -> str:
-    extra = f'<span class="more">{escape(more)}</span>' if more else ""
-    return f'<div class="fact"><dt>{escape(label)}</dt><dd>{escape(value)}{extra}</dd></div>'
 
 
 def _faster(result: dict[str, Any], comparison: Sequence[CompareRow]) -> str:
@@ -105,13 +107,13 @@ def _faster(result: dict[str, Any], comparison: Sequence[CompareRow]) -> str:
 
 def _certificate(result: dict[str, Any], comparison: Sequence[CompareRow]) -> Section:
     shown_efficiency = "none" if result["efficiency"] is None else f"{result['efficiency']:.1%}"
-    facts = [
-        _fact("predicted time", time_text(result["predicted_ns"]), "from first send to last chunk in place"),
-        _fact("bound (any algorithm)", time_text(result["bound_ns"]), f"{_OF_ALL}; {result['bound']}: {result['bound_where']}"),
-        _fact("efficiency", shown_efficiency, describe_efficiency(result)),
-        _fact("bus bandwidth", f"{result['bus_bandwidth_gbps']:,.1f} GB/s", "as nccl-tests defines it"),
-        _fact("algorithm bandwidth", f"{result['algorithm_bandwidth_gbps']:,.1f} GB/s", "size / time"),
-        _fact(
+    main = [
+        ("predicted time", time_text(result["predicted_ns"]), "from first send to last chunk in place"),
+        ("bound (any algorithm)", time_text(result["bound_ns"]), f"{_OF_ALL}; {result['bound']}: {result['bound_where']}"),
+        ("efficiency", shown_efficiency, describe_efficiency(result)),
+        ("bus bandwidth", f"{result['bus_bandwidth_gbps']:,.1f} GB/s", "as nccl-tests defines it"),
+        ("algorithm bandwidth", f"{result['algorithm_bandwidth_gbps']:,.1f} GB/s", "size / time"),
+        (
             "checks",
             "verified" if result.get("verified") else "not verified",
             "the oracle followed every chunk; times and links agree"
@@ -120,13 +122,11 @@ def _certificate(result: dict[str, Any], comparison: Sequence[CompareRow]) -> Se
         ),
     ]
     shown = ("predicted time", "bound (any algorithm)", "efficiency", "bus bandwidth", "algorithm bandwidth")
-    pairs = [
+    others = [
         (label, value.replace(" -> ", " \N{RIGHTWARDS ARROW} ")) for label, value in synthesis_rows(result) if label not in shown
     ]
-    html = f'<dl class="facts">{"".join(facts)}</dl>{_faster(result, comparison)}'
-    html += f'<dl class="pairs">{"".join(f"<dt>{escape(label)}</dt><dd>{escape(value)}</dd>" for label, value in pairs)}</dl>'
-    html += "<h3>All lower bounds</h3>"
-    html += '<div class="bounds" role="list">'
+    html = facts(main) + _faster(result, comparison) + pairs(others)
+    html += '<h3>All lower bounds</h3><div class="bounds" role="list">'
     for name, bound in sorted(result["bounds_ns"].items(), key=lambda item: -item[1]):
         share = bound / max(result["predicted_ns"], 1)
         binds = " binds" if name == result["bound"] else ""
@@ -135,11 +135,10 @@ def _certificate(result: dict[str, Any], comparison: Sequence[CompareRow]) -> Se
             f'<i style="width:{100 * min(share, 1):.2f}%"></i></span>'
             f"<span>{escape(time_text(bound))} ({share:.1%})</span></div>"
         )
-    html += "</div>"
     html += (
-        '<p class="note">No algorithm is faster than any of these bounds, whatever it cuts the data into; the largest counts. '
+        '</div><p class="note">No algorithm is faster than any of these bounds, whatever it cuts the data into; '
+        "the largest counts. Bars are shares of the predicted time.</p>"
     )
-    html += "Bars are shares of the predicted time.</p>"
     return Section("certificate", "Certificate", html)
 
 
@@ -181,16 +180,6 @@ def _timeline(schedule: Schedule, data: dict[str, Any]) -> Section:
             "held are left out."
         )
     return Section("timeline", "Links over time", '<div id="chunk"></div><div id="links-over-time"></div>', introduction)
-
-
-def _arrivals(data: dict[str, Any]) -> Section:
-    return Section(
-        "arrivals",
-        "Arrival of chunks",
-        '<div id="arrival-curves"></div>',
-        "Share of its needed chunks that an NPU has in their final form (a sum counts once it is complete). "
-        f"Of {data['arrivals']['needy']:,} NPUs: the one that is done first, the median, the last, and all together.",
-    )
 
 
 def _links(data: dict[str, Any]) -> Section:

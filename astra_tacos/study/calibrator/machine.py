@@ -17,18 +17,23 @@ Measured times of collectives: CSV, or what nccl-tests and rccl-tests print.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.files import replaced_directory, write_json
 from astra_tacos.support.text_files import parse_decimal, parse_whole, read_text
 from astra_tacos.verifier.msccl_file import STEP_TYPES, read_msccl_xml
 from astra_tacos.verifier.program_form import Action
 from astra_tacos.verifier.proven_program import ProvenProgram, prove_msccl_file
 
+CALIBRATION_FILE = "calibration.json"
+Floats = NDArray[np.float64]
 Placement = bool | None
 """In place (True), out of place (False), or not said (None)."""
 
@@ -251,12 +256,23 @@ class Errors:
         return cls(len(errors), float(np.median(errors)), float(np.percentile(errors, 90)), max(errors))
 
 
-def robust(error: NDArray[np.float64]) -> NDArray[np.float64]:
+def write_calibration(output: Path | None, result: dict[str, Any], texts: Mapping[str, str]) -> dict[str, Any]:
+    """Write calibration.json, and texts by name; returns the result with the directory, None for none."""
+    result = result | {"output": None if output is None else str(output)}
+    if output is not None:
+        with replaced_directory(output) as folder:
+            write_json(folder / CALIBRATION_FILE, result)
+            for name, text in texts.items():
+                (folder / name).write_text(text, encoding="utf-8")
+    return result
+
+
+def robust(error: Floats) -> Floats:
     """Residuals whose squares grow like those of errors below 1, and like errors beyond: the soft L1 loss."""
     return np.sign(error) * np.sqrt(2 * (np.sqrt(1 + error**2) - 1))  # type: ignore[no-any-return]
 
 
-def spread_of(jacobian: NDArray[np.float64]) -> list[float]:
+def spread_of(jacobian: Floats) -> list[float]:
     """How uncertain each parameter of a least-squares fit is, from the Jacobian of its residuals there."""
     return np.sqrt(np.diag(np.linalg.pinv(jacobian.T @ jacobian))).tolist()  # type: ignore[no-any-return]
 
@@ -345,15 +361,13 @@ def fit(points: list[Point]) -> Constants:
     launch, typical = min(_LAUNCH_US, 0.7 * float(time.min())), np.log(_LAUNCH_US)
     step = (float(time.min()) - launch) / float(depth.max())
     start = np.log([launch, step, 0.1 * step, slope, 0.1 * slope])
-    best: tuple[float, int | None, bool, NDArray[np.float64]] | None = None
+    best: tuple[float, int | None, bool, Floats] | None = None
     thresholds = [1 << power for power in range(8, 40) if message.min() < 1 << power <= message.max()]
     may_overlap = ((None, True),) if points[0].load.protocol == _FLAGS_IN_WORDS else ()
     for threshold, overlaps in ((None, False), *may_overlap, *((threshold, False) for threshold in thresholds)):
         is_large = np.zeros(len(points)) if threshold is None else (message >= threshold).astype(np.float64)
 
-        def residuals(
-            x: NDArray[np.float64], is_large: NDArray[np.float64] = is_large, overlaps: bool = overlaps
-        ) -> NDArray[np.float64]:
+        def residuals(x: Floats, is_large: Floats = is_large, overlaps: bool = overlaps) -> Floats:
             launch, step, extra, per_block, per_link = np.exp(x)
             waiting = depth * (step + extra * is_large)
             moving = np.hypot(per_block * block + local, per_link * link)

@@ -12,15 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.network.blocks.ring import RING
 from astra_tacos.network.network_config import Dimension, network_yaml
 from astra_tacos.solver.first_use import Progress, silent
-from astra_tacos.study.calibrator.machine import Errors, robust, spread_of
+from astra_tacos.study.calibrator.machine import CALIBRATION_FILE, Errors, Floats, robust, spread_of, write_calibration
 from astra_tacos.study.calibrator.torus_work import TorusWork, work_of
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.files import replaced_directory, write_json
 from astra_tacos.support.text_files import parse_decimal, parse_whole, read_text
 
 FORMAT = "astra_tacos calibration of algorithms on tori 1"
@@ -50,7 +48,6 @@ _CLOSE = 1.1
 """A choice is right if it takes at most so many times the time of the fastest."""
 _LEAST_TIMES = 12
 
-Floats = NDArray[np.float64]
 Point = tuple[str, str, int]
 """Shape, collective and size: where algorithms compete."""
 
@@ -232,23 +229,18 @@ def calibrate_tori(
         "names": why,
         "fitted": _shares(choices(model, rows)),
         "left_out": _shares(others),
-        "output": None if output is None else str(output),
     }
-    if output is not None:
-        gibps, hop = (1e-3 / model.constants["wire"]) * 1e9 / (1 << 30), model.constants["hop"] * 1e3
-        with replaced_directory(output) as folder:
-            write_json(folder / "calibration.json", result)
-            for dims in shapes:
-                sizes = [Dimension(RING.name, size, round(gibps, 6), round(hop, 3)) for size in dims]
-                about = f"# Fitted by astra-tacos calibrate to {len(rows)} times of algorithms on tori.\n"
-                (folder / f"network_{'x'.join(map(str, dims))}.yml").write_text(about + network_yaml(sizes), encoding="utf-8")
-    return result
+    gibps, hop = (1e-3 / model.constants["wire"]) * 1e9 / (1 << 30), model.constants["hop"] * 1e3
+    about = f"# Fitted by astra-tacos calibrate to {len(rows)} times of algorithms on tori.\n"
+    networks = {dims: [Dimension(RING.name, size, round(gibps, 6), round(hop, 3)) for size in dims] for dims in shapes}
+    files = {f"network_{'x'.join(map(str, dims))}.yml": about + network_yaml(sizes) for dims, sizes in networks.items()}
+    return write_calibration(output, result, files)
 
 
 def check_tori(folder: Path, paths: Sequence[Path], where: Mapping[str, str], least_bytes: int) -> dict[str, Any]:
     """Right choices of a calibration on other times: the share of them, by collective and shape, and each."""
     try:
-        found = json.loads(read_text(folder / "calibration.json"))
+        found = json.loads(read_text(folder / CALIBRATION_FILE))
         constants = {name: float(found["constants"][name]["value"]) for name in _CONSTANTS}
         model = TorusModel(constants, {}, float(found["fold"]))
     except (KeyError, TypeError, ValueError) as error:

@@ -127,17 +127,13 @@ def _bine(level: int, size: int) -> tuple[float, float, float]:
     return max(1.0, (distance + 1) / 2), max(1.0, (distance + 1) / 2), float(distance)
 
 
-def _heap(level: int, _size: int) -> tuple[float, float, float]:
-    return (max(1.0, 2.0**level / 2),) * 3
-
-
 _LOADS: dict[str, Callable[[int, int], tuple[float, float, float]]] = {
     "bine": _bine,
     "double": lambda level, _: (2.0**level,) * 3,
     "shift": lambda level, _: (2.0**level, 0.0, 2.0**level),
     "tree": lambda level, _: (1.0, 0.0, 2.0**level),
     "late_tree": lambda level, _: (2.0**level,) * 3,
-    "heap_tree": _heap,
+    "heap_tree": lambda level, _: (max(1.0, 2.0**level / 2),) * 3,
 }
 """By kind of a step: messages over the busiest link in both directions, and hops, by level and size of the dimension. A `tree`
 has few messages far away, a `late_tree` most of its messages."""

@@ -16,7 +16,7 @@ from typing import Any
 from astra_tacos.network.blocks import ASTRA_SIM_BLOCKS, building_block
 from astra_tacos.network.network_config import MAX_NPUS, check_block_names
 from astra_tacos.run.run import PATTERN_KEYS
-from astra_tacos.study.optimizer.shape import Demand, Job, Profile, Shape
+from astra_tacos.study.optimizer.model import Demand, Job, Profile, Shape
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.text_files import check_keys, describe, filled_text, is_number, is_whole, read_yaml_mapping
 from astra_tacos.workload.importer.simai import NONE, PATTERNS, PHASES, read_lines, read_row

@@ -17,8 +17,20 @@ from astra_tacos.replayer.run_replay import replay_run, try_classes
 from astra_tacos.run.backend import CONGESTION_AWARE, Backend
 from astra_tacos.run.compact_run import CompactRun
 from astra_tacos.run.run import Run
-from astra_tacos.study.optimizer.model import Floats, profile_arrays, step_ns, sub_dimension, subnetwork, subnetwork_model
-from astra_tacos.study.optimizer.shape import MESSAGE, Demand, Job, Profile, Shape, stages
+from astra_tacos.study.optimizer.model import (
+    MESSAGE,
+    Demand,
+    Floats,
+    Job,
+    Profile,
+    Shape,
+    profile_arrays,
+    stages,
+    step_ns,
+    sub_dimension,
+    subnetwork,
+    subnetwork_model,
+)
 from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search.search import search

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from astra_tacos.study.sweep.outcome import RESULT_COLUMNS
-from astra_tacos.study.sweep.point import INPUT_COLUMNS
+from astra_tacos.study.sweep.point import INPUT_COLUMNS, RESULT_COLUMNS
 from astra_tacos.study.sweep.settings import SETTINGS, read_number, read_size
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.expression import FUNCTIONS, MAX_INTEGER, SCALARS, Expression, Names, parse_expression

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from astra_tacos.collective import cut_into, make_collective
@@ -13,8 +13,7 @@ from astra_tacos.run.backend import MODELS
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.solver.judges import timed_for
 from astra_tacos.study.sweep.guard import Guard
-from astra_tacos.study.sweep.outcome import TIMEOUT, Conditions
-from astra_tacos.study.sweep.point import KINDS, CollectiveTask, Point, WorkloadTask, synthesizers_of
+from astra_tacos.study.sweep.point import KINDS, TIMEOUT, CollectiveTask, Conditions, Point, WorkloadTask, synthesizers_of
 from astra_tacos.study.sweep.run_source import topology_of
 from astra_tacos.study.sweep.run_sweep import SweepRun
 from astra_tacos.study.sweep.sweep_file import Sweep
@@ -50,13 +49,13 @@ def guess_seconds(points: Iterable[Point], measured: Mapping[str, float]) -> flo
     measured
         Seconds of points that were computed, by key; they scale the model, separately for each kind of point.
     """
-    model = _Model()
+    known: dict[tuple[Any, ...], float] = {}
     # By kind: estimated seconds of all points, and estimated and measured seconds of those that were measured.
     guessed: dict[str, list[float]] = {kind: [0.0, 0.0, 0.0] for kind in KINDS}
     for point in points:
         if point.error is not None:
             continue
-        seconds = model.seconds(point)
+        seconds = _point_seconds(point, known)
         sums = guessed[point.kind]
         took = measured.get(point.key) if measured else None
         sums[0] += seconds
@@ -66,35 +65,27 @@ def guess_seconds(points: Iterable[Point], measured: Mapping[str, float]) -> flo
     return sum(to_do * (really / tried if tried else 1.0) for to_do, tried, really in guessed.values())
 
 
-@dataclass(slots=True)
-class _Model:
-    """Estimates of single points. Points that do not differ in what the estimate depends on share one."""
-
-    known: dict[tuple[Any, ...], float] = field(default_factory=dict)
-
-    def seconds(self, point: Point) -> float:
-        """Seconds of a point."""
-        if isinstance(point.task, WorkloadTask):
-            options = point.task.options
-            return _RANK_S * point.network.num_npus * (options.trials or 1 if options.synthesizer == AUTO else 1)
-        task = point.task
-        network = point.network
-        devices = len(network.forwarding), network.reducing
-        structure = (
-            tuple((d.block, d.size) for d in network.dimensions),
-            len(network.links),
-            len(network.failed_links),
-            *devices,
-        )
-        size = task.size_bytes.bit_length() if task.options.chooses_chunks else 0
-        options = replace(task.options, seed=0, link_model="auto", reduce_bandwidth_gbps=0.0)
-        key = (structure, size, task.collective, task.backend, options)
-        if key not in self.known:
-            try:
-                self.known[key] = _search_seconds(topology_of(Keyed(structure, network)), task)
-            except AstraTacosError:  # the point fails quickly, and its row says why
-                self.known[key] = _POINT_S
-        return self.known[key]
+def _point_seconds(point: Point, known: dict[tuple[Any, ...], float]) -> float:
+    """Estimated seconds of a point; those that do not differ in what the estimate depends on share one, in `known`."""
+    task, network = point.task, point.network
+    if isinstance(task, WorkloadTask):
+        return _RANK_S * network.num_npus * (task.options.trials or 1 if task.options.synthesizer == AUTO else 1)
+    structure = (
+        tuple((d.block, d.size) for d in network.dimensions),
+        len(network.links),
+        len(network.failed_links),
+        len(network.forwarding),
+        network.reducing,
+    )
+    size = task.size_bytes.bit_length() if task.options.chooses_chunks else 0
+    options = replace(task.options, seed=0, link_model="auto", reduce_bandwidth_gbps=0.0)
+    key = (structure, size, task.collective, task.backend, options)
+    if key not in known:
+        try:
+            known[key] = _search_seconds(topology_of(Keyed(structure, network)), task)
+        except AstraTacosError:  # the point fails quickly, and its row says why
+            known[key] = _POINT_S
+    return known[key]
 
 
 def _search_seconds(topology: Topology, task: CollectiveTask) -> float:
@@ -180,7 +171,8 @@ def estimate(points: Mapping[str, Point], conditions: Conditions) -> Estimate:
         guard.wait_until_warm()
         start_up_s = time.monotonic() - begin
         end = begin + start_up_s + _SECONDS
-        for key in _far_apart(sample):
+        # The first few come from all parts of the sweep, in case the time limit ends the sample early.
+        for key in sample[::3] + sample[1::3] + sample[2::3]:
             left = end - time.monotonic()
             if left <= 0:
                 break
@@ -192,11 +184,6 @@ def estimate(points: Mapping[str, Point], conditions: Conditions) -> Estimate:
     finally:
         guard.close()
     return Estimate(guess_seconds(points.values(), measured), start_up_s, len(measured), is_least)
-
-
-def _far_apart(sample: list[str]) -> list[str]:
-    """The sample in an order whose first few entries come from all parts of the sweep, in case the time limit ends it early."""
-    return sample[::3] + sample[1::3] + sample[2::3]
 
 
 def estimate_sweep(

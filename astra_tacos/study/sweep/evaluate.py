@@ -50,8 +50,18 @@ from astra_tacos.solver.symmetric_judgement import (
     symmetric_times,
 )
 from astra_tacos.solver.synthesize import check_schedule
-from astra_tacos.study.sweep.outcome import ERROR, OK, OUT_OF_MEMORY, REFUSED, Conditions, Outcome
-from astra_tacos.study.sweep.point import BEST_PLACEMENT, CollectiveTask, Point, WorkloadTask
+from astra_tacos.study.sweep.point import (
+    BEST_PLACEMENT,
+    ERROR,
+    OK,
+    OUT_OF_MEMORY,
+    REFUSED,
+    CollectiveTask,
+    Conditions,
+    Outcome,
+    Point,
+    WorkloadTask,
+)
 from astra_tacos.study.sweep.run_source import RUN_KEYS, read_run_source
 from astra_tacos.support.errors import AstraTacosError, ConfigError, SynthesisError
 from astra_tacos.support.installation import package_version
@@ -285,7 +295,12 @@ def evaluate(point: Point, conditions: Conditions) -> Outcome:
     warnings.setLevel(logging.WARNING)
     log.addHandler(warnings)
     try:
-        results = _results(point, conditions)
+        # Points with equal keys share a row even if their networks have different names, so its texts must not contain the name.
+        network = replace(point.network, source=_shape(point.network))
+        if isinstance(point.task, CollectiveTask):
+            results = evaluate_collective(network, point.task, conditions)
+        else:
+            results = evaluate_workload(network, point.task, conditions)
     except SynthesisError as refusal:
         status, error = REFUSED, _one_line(str(refusal))
     except AstraTacosError as failure:
@@ -309,15 +324,6 @@ def warm_up(names: Iterable[str] = SYNTHESIZERS) -> None:
                 continue
             options = SearchOptions(name, chunks_per_npu=1, trials=1, threads=1)
             evaluate(Point(0, network, CollectiveTask(collective, None, 1 << 10, options), {}), Conditions())
-
-
-def _results(point: Point, conditions: Conditions) -> dict[str, Any]:
-    # Points with equal keys share a row even if their networks have different names, so its texts must not contain the name.
-    network = replace(point.network, source=_shape(point.network))
-    if isinstance(point.task, CollectiveTask):
-        return evaluate_collective(network, point.task, conditions)
-
-    return evaluate_workload(network, point.task, conditions)
 
 
 def _shape(network: NetworkConfig) -> str:

@@ -20,8 +20,7 @@ from collections.abc import Collection, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from astra_tacos.study.sweep.outcome import DIED, GIVEN_UP, OUT_OF_MEMORY, TIMEOUT, Conditions, Outcome
-from astra_tacos.study.sweep.point import Point
+from astra_tacos.study.sweep.point import DIED, GIVEN_UP, OUT_OF_MEMORY, TIMEOUT, Conditions, Outcome, Point
 from astra_tacos.support.installation import package_version
 from astra_tacos.support.temporaries import create_scratch_directory, remove
 from astra_tacos.support.units import format_size

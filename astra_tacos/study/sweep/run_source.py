@@ -33,7 +33,7 @@ from astra_tacos.run.run import RANKS, SYSTEM
 from astra_tacos.run.system import read_system
 from astra_tacos.run.trace.reader import trace_files
 from astra_tacos.study.optimizer.libra_files import CostModel
-from astra_tacos.study.optimizer.shape import Shape, link_gibps, npu_gbps
+from astra_tacos.study.optimizer.model import Shape, link_gibps, npu_gbps
 from astra_tacos.study.sweep.axes import DERIVED, MARK, Field
 from astra_tacos.study.sweep.settings import naming, read_number
 from astra_tacos.support.errors import AstraTacosError, ConfigError

@@ -19,8 +19,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from astra_tacos.study.sweep.outcome import DIED, FAILED, OK, OUT_OF_MEMORY, TIMEOUT, Conditions, Outcome, fits
-from astra_tacos.study.sweep.point import ROW_FORMAT
+from astra_tacos.study.sweep.point import DIED, FAILED, OK, OUT_OF_MEMORY, ROW_FORMAT, TIMEOUT, Conditions, Outcome, fits
 from astra_tacos.support.archive import one_line
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import replaced_file

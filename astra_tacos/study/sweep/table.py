@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from astra_tacos.report.sweep_columns import SweepColumns
-from astra_tacos.study.sweep.outcome import OK, REFUSED, RESULT_COLUMNS, STATUSES, Outcome
-from astra_tacos.study.sweep.point import INPUT_COLUMNS, ROW_FORMAT, Point
+from astra_tacos.study.sweep.point import INPUT_COLUMNS, OK, REFUSED, RESULT_COLUMNS, ROW_FORMAT, STATUSES, Outcome, Point
 from astra_tacos.study.sweep.store import TABLE_FILE
 from astra_tacos.study.sweep.sweep_file import Sweep
 from astra_tacos.support.errors import ConfigError

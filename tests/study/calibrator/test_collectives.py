@@ -13,9 +13,9 @@ from helpers.generated import write_network
 from helpers.peers import peers
 
 from astra_tacos import ConfigError, read_network
-from astra_tacos.study.calibrator.collective_fit import errors_of_rows, fit_collectives
 from astra_tacos.study.calibrator.collective_model import PRIORS, CollectiveModel, Work
 from astra_tacos.study.calibrator.collective_times import CollectiveTime, read_collectives
+from astra_tacos.study.calibrator.collectives import errors_of_rows, fit_collectives
 
 PEERS, WHY_NONE = peers("measured_h100/collectives.csv")
 LOGS, WHY_NO_LOGS = peers("measured_h100/raw/*.log")

@@ -15,7 +15,7 @@ from helpers.runs import make_run
 from astra_tacos import ConfigError, RunInputs, read_run, replay_run
 from astra_tacos.network.network_config import configured
 from astra_tacos.network.ns3 import Ns3Config, ns3_text, read_ns3_config
-from astra_tacos.study.calibrator.packet_runs import MeasuredRun, fit_ns3, read_finish
+from astra_tacos.study.calibrator.calibration import MeasuredRun, fit_ns3, read_finish
 
 VARIABLE = "ASTRA_TACOS_NS3_RUNS"
 _BESIDE = Path(__file__).resolve().parents[4] / "shared" / "golden_ns3"

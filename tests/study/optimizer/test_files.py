@@ -9,7 +9,7 @@ import yaml
 
 from astra_tacos import ConfigError
 from astra_tacos.study.optimizer.libra_files import read_communicator, read_cost_model, read_libra_network, read_libra_workload
-from astra_tacos.study.optimizer.shape import Demand, Shape
+from astra_tacos.study.optimizer.model import Demand, Shape
 
 SHAPE = Shape("n.yml", ("Ring", "FullyConnected", "Switch"), (4, 8, 2), (0.0, 0.0, 0.0))
 NETWORK = {"Topology": "[Ring, Switch]", "NpusCount": "[4, 2]", "CostDimension": "[A, B]"}

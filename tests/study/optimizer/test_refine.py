@@ -22,11 +22,10 @@ from astra_tacos import (
 from astra_tacos import Step as TrainingStep
 from astra_tacos.schedule.timing import choose_link_model
 from astra_tacos.study.optimizer.measure import BY_DIMENSION, MODEL, SCHEDULE, Measure, Replays, Synthesis, check_synthesis
-from astra_tacos.study.optimizer.model import subnetwork, subnetwork_model
+from astra_tacos.study.optimizer.model import Demand, subnetwork, subnetwork_model
 from astra_tacos.study.optimizer.problem import Limits, ProblemFiles, make_problem
 from astra_tacos.study.optimizer.result import REFINED, refine
 from astra_tacos.study.optimizer.result import refined as refined_result
-from astra_tacos.study.optimizer.shape import Demand
 
 HALF = Demand("all-reduce", 16 << 20, (1, 1, 2), (1, 1, 2))
 

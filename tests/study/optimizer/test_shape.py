@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos import ConfigError, Dimension, NetworkConfig, build_topology, make_collective, read_network, synthesize
-from astra_tacos.study.optimizer.model import sub_dimension
-from astra_tacos.study.optimizer.shape import Demand, Shape, network_shape, traffic
+from astra_tacos.study.optimizer.model import Demand, Shape, network_shape, sub_dimension, traffic
 from astra_tacos.support.units import bytes_per_ns
 
 BLOCKS = st.tuples(st.sampled_from(["Ring", "FullyConnected", "Switch"]), st.integers(2, 5))

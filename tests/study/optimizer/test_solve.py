@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from astra_tacos import ConfigError
 from astra_tacos.study.optimizer.libra_files import CostModel
+from astra_tacos.study.optimizer.model import Demand, Shape, traffic
 from astra_tacos.study.optimizer.problem import Limits, make_problem
-from astra_tacos.study.optimizer.shape import Demand, Shape, traffic
 
 WORK = job(TENSOR, DATA, EXPERTS, PARAMETERS, profiles=((1e6, (6, 1, 2, 0)), (2e5, (2, 3, 0, 2))))
 PRICES = np.array(COSTS.prices(SHAPE)) * SHAPE.num_npus

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos import ConfigError, RunInputs, read_run, replay_run
-from astra_tacos.study.optimizer.shape import Demand, Shape, network_shape
-from astra_tacos.study.optimizer.trace_job import block_of, trace_job
+from astra_tacos.study.optimizer.model import Demand, Shape, network_shape
+from astra_tacos.study.optimizer.problem import block_of, trace_job
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 TRANSFORMER = CONFIGS / "workload" / "transformer_16"

@@ -16,9 +16,8 @@ from distributed import KilledWorker
 from helpers.sweeps import collective_point, nothing_left_behind, results, wait_for
 
 from astra_tacos import ConfigError
-from astra_tacos.study.sweep.cluster import check_version, open_client
-from astra_tacos.study.sweep.outcome import Conditions
-from astra_tacos.study.sweep.run_sweep import Progress, SweepRun
+from astra_tacos.study.sweep.point import Conditions
+from astra_tacos.study.sweep.run_sweep import Progress, SweepRun, check_version, open_client
 from astra_tacos.study.sweep.store import Store
 
 _LOOPBACK = ("--host", "127.0.0.1", "--no-dashboard")

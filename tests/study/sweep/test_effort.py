@@ -7,7 +7,7 @@ from helpers.sweep_files import CONFIGS, sweep
 from helpers.sweeps import collective_point, nothing_left_behind
 
 from astra_tacos.study.sweep.estimate import estimate, guess_seconds
-from astra_tacos.study.sweep.outcome import Conditions
+from astra_tacos.study.sweep.point import Conditions
 from astra_tacos.study.sweep.sweep_file import read_sweep_file
 
 

@@ -37,8 +37,7 @@ from astra_tacos.planner.plan import plan
 from astra_tacos.planner.run_files import planned_inputs
 from astra_tacos.study.sweep import evaluate as collective_room
 from astra_tacos.study.sweep.evaluate import evaluate, warm_up
-from astra_tacos.study.sweep.outcome import OK, RESULT_COLUMNS, Conditions, Outcome
-from astra_tacos.study.sweep.point import CollectiveTask, Point, WorkloadTask
+from astra_tacos.study.sweep.point import OK, RESULT_COLUMNS, CollectiveTask, Conditions, Outcome, Point, WorkloadTask
 from astra_tacos.study.sweep.run_source import RUN_KEYS, read_run_source
 from astra_tacos.study.sweep.sweep_file import read_sweep_file
 from astra_tacos.support.kernels.compiled import Kernel

@@ -15,7 +15,7 @@ from helpers.sweeps import collective_point, long_point, nothing_left_behind, po
 
 from astra_tacos.study.sweep.evaluate import evaluate
 from astra_tacos.study.sweep.guard import Guard
-from astra_tacos.study.sweep.outcome import Conditions, Outcome
+from astra_tacos.study.sweep.point import Conditions, Outcome
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_stray_prints_stay_off_the_protocol(tmp_path):
 
 def test_the_process_ends_with_the_one_that_asks(tmp_path):
     code = (
-        "import sys, threading; from helpers.sweeps import long_point; from astra_tacos.study.sweep.outcome import Conditions\n"
+        "import sys, threading; from helpers.sweeps import long_point; from astra_tacos.study.sweep.point import Conditions\n"
         "from astra_tacos.study.sweep.guard import Guard; p = long_point()\n"
         "Guard().compute(p.key, p, Conditions())"
     )

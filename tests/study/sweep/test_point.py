@@ -103,7 +103,7 @@ def test_the_key_follows_version_and_format(monkeypatch):
     monkeypatch.setattr("astra_tacos.study.sweep.point.ROW_FORMAT", "astra_tacos sweep 2")
     changed = POINT.key
     monkeypatch.undo()
-    monkeypatch.setattr("astra_tacos.study.sweep.point._version", lambda: "999")
+    monkeypatch.setattr("astra_tacos.study.sweep.point.package_version", lambda: "999")
     assert len({key, changed, POINT.key}) == 3
 
 

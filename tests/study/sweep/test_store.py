@@ -11,7 +11,7 @@ from helpers.sweeps import collective_point
 from hypothesis import given
 
 from astra_tacos import ConfigError
-from astra_tacos.study.sweep.outcome import STATUSES, Conditions, Outcome
+from astra_tacos.study.sweep.point import STATUSES, Conditions, Outcome
 from astra_tacos.study.sweep.store import TABLE_FILE, Store
 from astra_tacos.study.sweep.table import table_columns, table_row, write_table
 

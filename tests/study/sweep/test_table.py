@@ -12,8 +12,7 @@ from helpers.sweeps import collective_point
 from pyarrow import parquet
 
 from astra_tacos import ConfigError
-from astra_tacos.study.sweep.outcome import RESULT_COLUMNS, Outcome
-from astra_tacos.study.sweep.point import INPUT_COLUMNS
+from astra_tacos.study.sweep.point import INPUT_COLUMNS, RESULT_COLUMNS, Outcome
 from astra_tacos.study.sweep.table import best_table, read_sweep, summarize, table_columns, table_row, write_table
 
 KINDS = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "str": pa.string(), "floats": pa.list_(pa.float64())}
