@@ -9,16 +9,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.collective.all_gather import all_gather
-from astra_tacos.collective.all_reduce import all_reduce
-from astra_tacos.collective.all_to_all import all_to_all
 from astra_tacos.collective.all_to_allv import all_to_allv
-from astra_tacos.collective.broadcast import broadcast
 from astra_tacos.collective.collective import Collective
-from astra_tacos.collective.gather import gather
-from astra_tacos.collective.reduce import reduce
-from astra_tacos.collective.reduce_scatter import reduce_scatter
-from astra_tacos.collective.scatter import scatter
+from astra_tacos.collective.patterns import all_gather, all_reduce, all_to_all, broadcast, gather, reduce, reduce_scatter, scatter
 from astra_tacos.support.errors import ConfigError
 
 COLLECTIVES: dict[str, Callable[..., Collective]] = {

@@ -25,8 +25,8 @@ from astra_tacos.export.exporter import Exported, Exporter
 from astra_tacos.export.run_directory import LOG, RANK_MAP, RESULT_FILE, SCRIPT, system_of, write_run_script
 from astra_tacos.network.blocks.fully_connected import FULLY_CONNECTED
 from astra_tacos.network.composition import with_switches_forwarding
+from astra_tacos.network.devices import ForwardingDevice
 from astra_tacos.network.network_config import Dimension
-from astra_tacos.network.node_table import ForwardingDevice
 from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.run.backend import CONGESTION_AWARE
 from astra_tacos.run.patterns import TAGS

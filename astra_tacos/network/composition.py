@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.network.blocks.building_block import BlockLinks
+from astra_tacos.network.devices import ForwardingDevice
 from astra_tacos.network.network_config import Dimension, NetworkConfig, check_block_sizes, check_values
-from astra_tacos.network.node_table import ForwardingDevice
 from astra_tacos.network.topology import MAX_CHANNELS, NO_DIMENSION, Topology
 from astra_tacos.support.errors import ConfigError
 

@@ -17,16 +17,19 @@ from typing import Any
 
 from astra_tacos.network.blocks import ASTRA_SIM_BLOCKS, BUILDING_BLOCKS, building_block
 from astra_tacos.network.blocks.building_block import BuildingBlock
-from astra_tacos.network.node_table import (
+from astra_tacos.network.devices import (
     COLUMNS,
     SWITCH_KIND,
     ForwardingDevice,
+    ReducingDevice,
+    check_reducing,
     node_table_lines,
     read_link_table,
     read_node_table,
+    read_reducing,
+    reducing_text,
 )
 from astra_tacos.network.ns3 import DEFAULT_NS3, Ns3Config, read_ns3_config
-from astra_tacos.network.reducing import ReducingDevice, check_reducing, read_reducing, reducing_text
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.input_file import refuse_infragraph, text_of
 from astra_tacos.support.text_files import (

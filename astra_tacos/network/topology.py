@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from astra_tacos.network.devices import ForwardingDevice, ReducingDevice
 from astra_tacos.network.network_config import Dimension, describe_dimensions
-from astra_tacos.network.node_table import ForwardingDevice
-from astra_tacos.network.reducing import ReducingDevice
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.graph import Graph
 

@@ -29,9 +29,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.network.blocks.switch import SWITCH
+from astra_tacos.network.devices import NPU_KIND, SWITCH_KIND
 from astra_tacos.network.fabric.draft import GIB_PER_GB, FabricDraft
 from astra_tacos.network.network_config import Dimension, NetworkConfig
-from astra_tacos.network.node_table import NPU_KIND, SWITCH_KIND
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.text_files import describe, parse_decimal, read_text
 

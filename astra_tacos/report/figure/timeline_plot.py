@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from astra_tacos.network.node_table import SWITCH_KIND
+from astra_tacos.network.devices import SWITCH_KIND
 from astra_tacos.network.topology import Topology
 from astra_tacos.report.figure.bars_over_time import TimePanel, mixed
 from astra_tacos.report.figure.figure_style import WIDTH_INCHES, wrapped
