@@ -271,18 +271,7 @@ def export_chakra(
     ConfigError
         If the tags go past what ASTRA-sim tells apart.
     """
-    nodes = nodes_of(schedule, link_order, first_tag, in_flight)
-    table, npu_first = nodes.table(), nodes.npu_first
-    paths = [Path(f"{prefix}.{npu}.et") for npu in range(schedule.topology.num_npus)]
-
-    def write(npu: int) -> None:
-        with replaced_file(paths[npu]) as temporary:
-            write_trace(temporary, table, int(npu_first[npu]), int(npu_first[npu + 1]))
-
-    # The encoder and the file system work without the interpreter lock.
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        list(pool.map(write, range(len(paths))))
-    return paths
+    return nodes_of(schedule, link_order, first_tag, in_flight).write(prefix)
 
 
 def schedule_trace(
@@ -404,6 +393,20 @@ class TraceNodes:
             list_first=self.contents.first,
             list_entry=self.contents.entry,
         )
+
+    def write(self, prefix: str | Path) -> list[Path]:
+        """Write `PREFIX.<npu>.et` for every NPU."""
+        table, first = self.table(), self.npu_first.tolist()
+        paths = [Path(f"{prefix}.{npu}.et") for npu in range(len(first) - 1)]
+
+        def write(npu: int) -> None:
+            with replaced_file(paths[npu]) as temporary:
+                write_trace(temporary, table, first[npu], first[npu + 1])
+
+        # The encoder and the file system work without the interpreter lock.
+        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            list(pool.map(write, range(len(paths))))
+        return paths
 
     def trace(self, name: str) -> Trace:
         """What `read_trace` would read from the files, without the workload's columns.
