@@ -87,11 +87,9 @@ def make_collective(
         if len(part_bytes) != num_npus:
             raise ConfigError(f"{name}: found sizes of {len(part_bytes)} NPUs, expected {num_npus}")
         return UNEQUAL[name](part_bytes, chunks_per_npu)
-    if num_owners is not None:
-        return all_reduce(num_npus, size_bytes, chunks_per_npu, num_owners)
-    if name in ROOTED:
-        return COLLECTIVES[name](num_npus, size_bytes, chunks_per_npu, root=root or 0)
-    return COLLECTIVES[name](num_npus, size_bytes, chunks_per_npu)
+    choices = {"root": root or 0} if name in ROOTED else {}
+    choices |= {} if num_owners is None else {"num_owners": num_owners}
+    return COLLECTIVES[name](num_npus, size_bytes, chunks_per_npu, **choices)
 
 
 def _checked_members(name: str, num_npus: int, found: Sequence[int], root: int | None) -> list[int]:

@@ -16,10 +16,8 @@ import numpy as np
 
 from astra_tacos.collective.collective import (
     Collective,
-    check_root,
     check_size,
     own_shards,
-    parts_for_others,
     rooted,
     split_evenly,
 )
@@ -95,8 +93,12 @@ def all_to_all(num_npus: int, size_bytes: int, chunks_per_npu: int = 1) -> Colle
     """
     num_parts = num_npus * chunks_per_npu
     check_size("all-to-all", num_npus, size_bytes, num_npus * chunks_per_npu, num_parts)
-    owner, target, place = parts_for_others(num_npus, chunks_per_npu)
-    sizes = split_evenly(size_bytes, num_parts)[place]
+    npus = np.arange(num_npus, dtype=np.int32)
+    owner, target = np.repeat(npus, num_npus - 1), np.tile(npus[:-1], num_npus)
+    target = target + (target >= owner)
+    piece = np.tile(np.arange(chunks_per_npu, dtype=np.int32), len(owner))
+    owner, target = np.repeat(owner, chunks_per_npu), np.repeat(target, chunks_per_npu)
+    sizes = split_evenly(size_bytes, num_parts)[target * np.int32(chunks_per_npu) + piece]
     return Collective("all-to-all", num_npus, size_bytes, chunks_per_npu, False, False, sizes, owner, None, target)
 
 
@@ -143,8 +145,7 @@ def gather(num_npus: int, size_bytes: int, chunks_per_npu: int = 1, root: int = 
     ConfigError
         If there is no such NPU, or a shard has fewer bytes than chunks.
     """
-    check_size("gather", num_npus, size_bytes, chunks_per_npu, chunks_per_npu)
-    check_root("gather", num_npus, root)
+    check_size("gather", num_npus, size_bytes, chunks_per_npu, chunks_per_npu, root)
     owner = np.delete(np.arange(num_npus, dtype=np.int32), root).repeat(chunks_per_npu)
     sizes = np.tile(split_evenly(size_bytes, chunks_per_npu), num_npus - 1)
     target = np.full(len(owner), root, np.int32)
@@ -211,8 +212,7 @@ def scatter(num_npus: int, size_bytes: int, chunks_per_npu: int = 1, root: int =
         If there is no such NPU, or the buffer has fewer bytes than chunks.
     """
     num_parts = num_npus * chunks_per_npu
-    check_size("scatter", num_npus, size_bytes, chunks_per_npu, num_parts)
-    check_root("scatter", num_npus, root)
+    check_size("scatter", num_npus, size_bytes, chunks_per_npu, num_parts, root)
     npu = np.repeat(np.arange(num_npus, dtype=np.int32), chunks_per_npu)
     moves = npu != root
     sizes, target = split_evenly(size_bytes, num_parts)[moves], npu[moves]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import describe, is_whole, list_value, read_table
+from astra_tacos.support.text_files import describe, is_whole, list_value, read_table, short_number
 from astra_tacos.support.units import format_size, parse_size
 
 COLUMNS = ("src", "dst", "bandwidth", "latency")
@@ -62,7 +62,7 @@ def read_node_table(path: Path, num_devices: int) -> tuple[ForwardingDevice, ...
     """
     kinds: dict[int, tuple[str, str]] = {}
     for line, (text, kind, name) in read_table(path, NODE_COLUMNS, "device"):
-        device = int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else -1
+        device = short_number(text)
         if not 0 <= device < num_devices:
             raise ConfigError(f"{path}:{line}: id is {describe(text)}, expected a device of the links, 0 to {num_devices - 1}")
         if device in kinds:

@@ -41,6 +41,7 @@ from astra_tacos.support.text_files import (
     list_value,
     mapping_value,
     read_yaml_mapping,
+    short_number,
 )
 
 MAX_NPUS = 2_000_000
@@ -443,7 +444,7 @@ def _check_count(path: Path, document: Mapping[str, Any], links: Sequence[LinkSp
 
 
 def _npu(where: Path, key: str, text: str) -> int:
-    npu = int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else -1
+    npu = short_number(text)
     if not 0 <= npu < MAX_NPUS:
         raise ConfigError(f"{where}: {key} is {describe(text)}, expected a device id of 0 to {MAX_NPUS - 1}")
     return npu
