@@ -33,6 +33,7 @@ from astra_tacos.bounds.bound import Bound
 from astra_tacos.bounds.delivery import smallest_time
 from astra_tacos.bounds.flow_network import lay_out, weakest_partition, whole_capacities
 from astra_tacos.collective.collective import Collective
+from astra_tacos.network.rotations import is_whole_product, why_not_symmetric
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.support.graph import Graph
@@ -69,10 +70,7 @@ def device_groups(topology: Topology, npu_group: NDArray[np.int64]) -> NDArray[n
 
 def is_transitive(topology: Topology) -> bool:
     """Whether translations of the building blocks map every NPU to every other, and no link is missing."""
-    if not topology.is_regular or any(d.building_block.translations(d.size) is None for d in topology.dimensions):
-        return False
-    links = (d.building_block.num_links(d.size) * topology.num_npus // d.size for d in topology.dimensions)
-    return topology.num_links == sum(links)
+    return is_whole_product(topology) and why_not_symmetric(topology.dimensions) is None
 
 
 def translation_classes(topology: Topology) -> NDArray[np.int64]:

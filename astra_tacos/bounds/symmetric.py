@@ -28,7 +28,7 @@ from astra_tacos.bounds.any_algorithm.carrying import smallest_times_ns, whole_n
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.bounds.certificate import figures_of_time, link_extremes
 from astra_tacos.network.blocks.building_block import BuildingBlock
-from astra_tacos.network.network_config import Dimension, describe_dimensions
+from astra_tacos.network.network_config import Dimension, count_links_of, describe_dimensions
 from astra_tacos.network.rotations import Shape, table_of_shape
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask, exact_symmetric_ns
@@ -245,7 +245,7 @@ def certify_symmetric(schedule: SymmetricSchedule) -> dict[str, Any]:
         "network": task.name,
         "topology": describe_dimensions(task.dimensions),
         "num_npus": task.num_npus,
-        "num_links": sum(d.building_block.num_links(d.size) * (task.num_npus // d.size) for d in task.dimensions),
+        "num_links": count_links_of(task.dimensions),
         "collective": task.collective,
         "size_bytes": task.size_bytes,
         "chunks_per_npu": task.chunks_per_npu,

@@ -72,6 +72,12 @@ def describe_dimensions(dimensions: Sequence[Dimension]) -> str:
     return " x ".join(f"{dimension.block} {dimension.size}" for dimension in dimensions)
 
 
+def count_links_of(dimensions: Sequence[Dimension]) -> int:
+    """Number of links of a product of dimensions, computed without building it."""
+    npus = math.prod(dimension.size for dimension in dimensions)
+    return sum(each.building_block.num_links(each.size) * (npus // each.size) for each in dimensions)
+
+
 @dataclass(frozen=True, slots=True)
 class LinkSpec:
     """A directed link between devices; in an override, None keeps what the link has."""

@@ -83,32 +83,22 @@ def _offsets_ns(
         float64[n], their bandwidths, by which the farthest NPU is chosen.
     """
     tails, heads = topology.link_src[links], topology.link_dst[links]
-    given, needed = _givers(collective, side), _takers(collective, side)
+    given, needed = (_ends(collective, side, inside=inside) for inside in (False, True))
     before = _distance_ns(topology, tails, given, rate, farthest=collective.reduces, towards=True)
     after = _distance_ns(topology, heads, needed, rate, farthest=collective.gathers, towards=False)
     return np.maximum(first_arrival_ns(topology)[links], before + link_latency_ns(topology)[links] + after)
 
 
-def _givers(collective: Collective, side: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """NPUs outside a set that something in it has to come from."""
-    if collective.reduces:
+def _ends(collective: Collective, side: NDArray[np.bool_], *, inside: bool) -> NDArray[np.int64]:
+    """NPUs in a set that need something from outside, or NPUs outside that something in it has to come from."""
+    own, owner = side if inside else ~side, collective.chunk_owner
+    if collective.gathers if inside else collective.reduces:
         members = collective.member_npus
-        return members[~side[members]]
+        return members[own[members]]
     if collective.chunk_target is None:
-        return np.unique(collective.chunk_owner[~side[collective.chunk_owner]])
-    enters = ~side[collective.chunk_owner] & side[collective.chunk_target]
-    return np.unique(collective.chunk_owner[enters])
-
-
-def _takers(collective: Collective, side: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """NPUs in a set that need something from outside."""
-    if collective.gathers:
-        members = collective.member_npus
-        return members[side[members]]
-    if collective.chunk_target is None:
-        return np.unique(collective.chunk_owner[side[collective.chunk_owner]])
-    enters = ~side[collective.chunk_owner] & side[collective.chunk_target]
-    return np.unique(collective.chunk_target[enters])
+        return np.unique(owner[own[owner]])
+    enters = ~side[owner] & side[collective.chunk_target]
+    return np.unique((collective.chunk_target if inside else owner)[enters])
 
 
 def _distance_ns(
