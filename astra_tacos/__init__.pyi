@@ -5,15 +5,8 @@ from astra_tacos.bounds.bound import Bound
 from astra_tacos.bounds.certificate import certify
 from astra_tacos.bounds.symmetric import certify_symmetric
 from astra_tacos.collective import COLLECTIVES, make_collective
-from astra_tacos.collective.all_gather import all_gather
-from astra_tacos.collective.all_reduce import all_reduce
-from astra_tacos.collective.all_to_all import all_to_all
-from astra_tacos.collective.broadcast import broadcast
 from astra_tacos.collective.collective import Collective
-from astra_tacos.collective.gather import gather
-from astra_tacos.collective.reduce import reduce
-from astra_tacos.collective.reduce_scatter import reduce_scatter
-from astra_tacos.collective.scatter import scatter
+from astra_tacos.collective.patterns import all_gather, all_reduce, all_to_all, broadcast, gather, reduce, reduce_scatter, scatter
 from astra_tacos.export import EXPORTERS
 from astra_tacos.export.chakra import export_chakra, schedule_trace
 from astra_tacos.export.exporter import Exported, Exporter, export_schedule

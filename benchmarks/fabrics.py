@@ -17,9 +17,9 @@ from results_page import machine, main
 from astra_tacos.bounds.certificate import certify
 from astra_tacos.collective import make_collective
 from astra_tacos.network.composition import build_topology
+from astra_tacos.network.devices import ForwardingDevice, read_link_table
 from astra_tacos.network.fabric.kinds import make_fabric
 from astra_tacos.network.network_config import LinkSpec, NetworkConfig
-from astra_tacos.network.node_table import ForwardingDevice, read_link_table
 from astra_tacos.network.topology import Topology
 from astra_tacos.solver.synthesize import synthesize
 

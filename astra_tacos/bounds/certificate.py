@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from astra_tacos.bounds import all_bounds, chunked_lower_bound, largest
+from astra_tacos.bounds.bound import Bound
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import MOST_TRUNCATED
@@ -25,16 +28,16 @@ def certify(schedule: Schedule) -> dict[str, Any]:
     takes off the bound itself. Link shares are of the predicted time.
     """
     topology, collective, timing = schedule.topology, schedule.collective, schedule.timing
-    bounds = all_bounds(topology, collective, timing)
-    bound = largest(bounds)
     # Chunks of unequal sizes count as the smallest in that bound, which says nothing then.
     is_by_chunk = collective.part_bytes is None and schedule.message_first is None and schedule.sums is None
-    chunked = chunked_lower_bound(topology, collective, timing) if is_by_chunk else None
-    time = max(schedule.collective_time_ns, 1)
-    exact_ns = exact_time_ns(schedule)
-    possible = time if time >= (1 - MOST_TRUNCATED) * exact_ns else math.ceil(exact_ns)
-    algorithm_bandwidth = collective.buffer_bytes / possible
-    efficiency = efficiency_of(time, bound.time_ns)
+    figures = figures_of_time(
+        schedule.collective_time_ns,
+        exact_time_ns(schedule),
+        all_bounds(topology, collective, timing),
+        chunked_lower_bound(topology, collective, timing) if is_by_chunk else None,
+        collective.buffer_bytes,
+        topology.describe_link,
+    )
     return {
         "network": topology.name,
         "topology": topology.describe_shape(),
@@ -53,6 +56,37 @@ def certify(schedule: Schedule) -> dict[str, Any]:
         "reduce_bandwidth_gbps": timing.reduce_bandwidth_gbps,
         "num_sends": schedule.num_sends,
         "num_messages": schedule.num_messages,
+        **figures,
+        "bus_bandwidth_gbps": figures["algorithm_bandwidth_gbps"] * collective.bus_factor,
+        **link_extremes(schedule.link_busy_ns, schedule.collective_time_ns, topology.describe_link),
+    }
+
+
+def figures_of_time(
+    time_ns: int,
+    exact_ns: float,
+    bounds: tuple[Bound, ...],
+    chunked: Bound | None,
+    buffer_bytes: int,
+    describe_link: Callable[[int], str],
+) -> dict[str, Any]:
+    """The figures of a certificate that follow from a schedule's time and its bounds.
+
+    Parameters
+    ----------
+    time_ns, exact_ns
+        The predicted time, and the one in arithmetic that truncates nothing.
+    bounds, chunked
+        Bounds over all algorithms; the largest for these chunks, None where there is none.
+    buffer_bytes
+        Bytes of the whole buffer.
+    describe_link
+        A link in words.
+    """
+    bound, time = largest(bounds), max(time_ns, 1)
+    possible = time if time >= (1 - MOST_TRUNCATED) * exact_ns else math.ceil(exact_ns)
+    efficiency = efficiency_of(time, bound.time_ns)
+    return {
         "predicted_ns": time,
         "exact_ns": round(exact_ns, 3),
         "possible": possible == time,
@@ -60,7 +94,7 @@ def certify(schedule: Schedule) -> dict[str, Any]:
         "bound": bound.name,
         "bound_where": bound.where,
         "bound_npus": list(bound.npus),
-        "bound_links": [topology.describe_link(link) for link in bound.links],
+        "bound_links": [describe_link(link) for link in bound.links],
         "bounds_ns": {each.name: each.time_ns for each in bounds},
         "chunked_bound_ns": None if chunked is None else chunked.time_ns,
         "chunked_bound": None if chunked is None else chunked.name,
@@ -68,9 +102,7 @@ def certify(schedule: Schedule) -> dict[str, Any]:
         "efficiency": None if efficiency is None else efficiency_of(possible, bound.time_ns),
         "below_bound_ns": max(bound.time_ns - time, 0),
         "optimal": efficiency is not None and is_optimal(possible, bound.time_ns),
-        "algorithm_bandwidth_gbps": algorithm_bandwidth,
-        "bus_bandwidth_gbps": algorithm_bandwidth * collective.bus_factor,
-        **_link_extremes(schedule),
+        "algorithm_bandwidth_gbps": buffer_bytes / possible,
     }
 
 
@@ -100,11 +132,10 @@ def is_optimal(time_ns: int, bound_ns: int) -> bool:
     return abs(time_ns - bound_ns) <= 1
 
 
-def _link_extremes(schedule: Schedule) -> dict[str, Any]:
-    busy = schedule.link_busy_ns
-    time = schedule.collective_time_ns
-    extremes = {"busiest_link": int(np.argmax(busy)), "idlest_link": int(np.argmin(busy))}
+def link_extremes(busy_ns: NDArray[np.int64], time_ns: int, describe_link: Callable[[int], str]) -> dict[str, Any]:
+    """The links that are busy longest and least, in words, and the share of the time for which they are busy."""
+    extremes = {"busiest_link": int(np.argmax(busy_ns)), "idlest_link": int(np.argmin(busy_ns))}
     return {
-        name: {"link": schedule.topology.describe_link(link), "busy_share": float(busy[link] / max(time, 1))}
+        name: {"link": describe_link(link), "busy_share": float(busy_ns[link] / max(time_ns, 1))}
         for name, link in extremes.items()
     }

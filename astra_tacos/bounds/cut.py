@@ -25,6 +25,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.bounds.amounts import Amounts, chunks_of
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.bounds.delivery import smallest_time
 from astra_tacos.bounds.flow_network import lay_out, weakest_set, whole_capacities
@@ -68,26 +69,35 @@ def _flow(topology: Topology, side: NDArray[np.bool_]) -> float:
     return float(flow) / (1 << 16) * most
 
 
+_CHOSEN = 4
 _MOST_SIDES = 4096
 _MOST_ENTRIES = 1 << 24
 
 
 def worst_chosen_cut(topology: Topology, collective: Collective, timing: Timing) -> Bound:
     """The worst of the cuts that are tried."""
-    sides = chosen_sides(topology)
-    demand = _demand(collective, sides)
-    capacity = np.array([topology.link_bandwidth_gibps[links_into(topology, side)].sum() for side in sides])
-    wanted = np.flatnonzero(demand > 0)
-    if not len(wanted):
-        return Bound("cut", 0, "nothing has to cross a cut")
+    data, bounds = chunks_of(collective), [Bound("cut", 0, "nothing has to cross a cut")]
     # Links that are alike in number may differ in speed and latency: the worst few by bandwidth, exactly.
-    order = wanted[np.argsort(-demand[wanted] / np.maximum(capacity[wanted], 1e-300), kind="stable")][:4]
-    bounds = []
-    for at in order.tolist():
-        links, npus = links_into(topology, sides[at]), np.flatnonzero(sides[at])
-        time = smallest_time(topology, collective, timing, links, int(demand[at]))
-        bounds.append(Bound("cut", time, describe_side(topology, npus, links), tuple(npus.tolist()), tuple(links.tolist())))
+    for side, links in slowest_sides(topology, data):
+        messages = int(data.entering(side[None])[0])
+        if messages > 0:
+            bounds.append(cut_of(topology, side, links, smallest_time(topology, collective, timing, links, messages)))
     return max(bounds, key=lambda bound: bound.time_ns)
+
+
+def slowest_sides(topology: Topology, data: Amounts) -> list[tuple[NDArray[np.bool_], NDArray[np.int64]]]:
+    """Of the sets that are only tried, those that take longest without latency, and the links into each."""
+    sides = chosen_sides(topology)
+    links = [links_into(topology, side) for side in sides]
+    capacity = np.array([topology.link_bandwidth_gibps[into].sum() for into in links])
+    slowness = data.entering(sides) / np.maximum(capacity, 1e-300)
+    return [(sides[at], links[at]) for at in np.argsort(-slowness, kind="stable")[:_CHOSEN].tolist()]
+
+
+def cut_of(topology: Topology, side: NDArray[np.bool_], links: NDArray[np.int64], time_ns: int) -> Bound:
+    """The bound of a set of NPUs, and of the links into it, or out of it."""
+    npus = np.flatnonzero(side)
+    return Bound("cut", time_ns, describe_side(topology, npus, links), tuple(npus.tolist()), tuple(links.tolist()))
 
 
 def describe_side(topology: Topology, npus: NDArray[np.int64], links: NDArray[np.int64]) -> str:
@@ -113,26 +123,6 @@ def chosen_sides(topology: Topology) -> NDArray[np.bool_]:
     most = min(_MOST_SIDES, _MOST_ENTRIES // topology.num_npus) // 2
     half = np.array(sides[:most])
     return np.concatenate((half, ~half))
-
-
-def _demand(collective: Collective, sides: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """int64[num_sides], chunks that have to enter each set."""
-    if collective.chunk_target is not None:
-        pair = collective.chunk_owner.astype(np.int64) * collective.num_npus + collective.chunk_target
-        ends, count = np.unique(pair, return_counts=True)
-        chunks = np.zeros((collective.num_npus, collective.num_npus))
-        chunks[ends // collective.num_npus, ends % collective.num_npus] = count
-        inside = sides.astype(np.float64)
-        entering: NDArray[np.int64] = np.einsum("sn,sn->s", (1.0 - inside) @ chunks, inside).astype(np.int64)
-        return entering
-    members = sides[:, collective.member_npus]
-    whole, owned = collective.num_chunks, (sides @ collective.chunks_owned).astype(np.int64)
-    crosses = members.any(axis=1) & ~members.all(axis=1)
-    if collective.reduces and collective.gathers:
-        return np.where(crosses, whole, 0)
-    if collective.gathers:
-        return np.where(members.any(axis=1), whole - owned, 0)
-    return np.where(members.all(axis=1), 0, owned)
 
 
 def links_into(topology: Topology, side: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -186,13 +176,11 @@ def tightest_sides(topology: Topology, collective: Collective, *, inward: bool) 
 
 
 def _bound(topology: Topology, collective: Collective, timing: Timing, side: NDArray[np.bool_], *, outward: bool) -> Bound:
-    links = crossing(topology, ~side if outward else side)
-    npus = np.flatnonzero(side[: topology.num_npus])
+    links, inside = crossing(topology, ~side if outward else side), side[: topology.num_npus]
     messages = collective.num_chunks
     if collective.num_phases == 1:
-        messages -= int(collective.chunks_owned[npus].sum())
-    time = smallest_time(topology, collective, timing, links, messages)
-    return Bound("cut", time, describe_side(topology, npus, links), tuple(npus.tolist()), tuple(links.tolist()))
+        messages -= int(collective.chunks_owned[inside].sum())
+    return cut_of(topology, inside, links, smallest_time(topology, collective, timing, links, messages))
 
 
 @lru_cache(maxsize=32)

@@ -21,16 +21,19 @@ Groups of NPUs that cut and partition bounds try: NPUs connected by fast dimensi
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.bounds.amounts import Amounts, chunks_of
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.bounds.delivery import smallest_time
 from astra_tacos.bounds.flow_network import lay_out, weakest_partition, whole_capacities
 from astra_tacos.collective.collective import Collective
+from astra_tacos.network.rotations import is_whole_product, why_not_symmetric
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.support.graph import Graph
@@ -67,10 +70,7 @@ def device_groups(topology: Topology, npu_group: NDArray[np.int64]) -> NDArray[n
 
 def is_transitive(topology: Topology) -> bool:
     """Whether translations of the building blocks map every NPU to every other, and no link is missing."""
-    if not topology.is_regular or any(d.building_block.translations(d.size) is None for d in topology.dimensions):
-        return False
-    links = (d.building_block.num_links(d.size) * topology.num_npus // d.size for d in topology.dimensions)
-    return topology.num_links == sum(links)
+    return is_whole_product(topology) and why_not_symmetric(topology.dimensions) is None
 
 
 def translation_classes(topology: Topology) -> NDArray[np.int64]:
@@ -136,24 +136,27 @@ def partition(topology: Topology, collective: Collective, timing: Timing) -> Bou
     All-Reduce on up to 512 NPUs without switches, the one with the least bandwidth of all for its number of parts. Where not
     all NPUs take part, only parts with members count; a personalised chunk has to cross once if its target is in another part.
     """
+    time = partial(smallest_time, topology, collective, timing)
+    return worst_partition(topology, chunks_of(collective), time)
+
+
+def worst_partition(topology: Topology, data: Amounts, time_ns: Callable[[NDArray[np.int64], int], int]) -> Bound:
+    """The worst of the partitions that are tried.
+
+    Parameters
+    ----------
+    topology, data
+        The network, and what has to travel.
+    time_ns
+        The time that links take together for an amount.
+    """
     bounds = []
-    for group in weak_partitions(topology, collective):
-        links = links_between(topology, group)
-        messages = _messages(collective, group)
-        time = smallest_time(topology, collective, timing, links, messages)
+    for group in weak_partitions(topology, data.collective):
+        links, parts = links_between(topology, group), len(np.unique(group[data.collective.member_npus]))
         bandwidth = float(topology.link_bandwidth_gibps[links].sum())
-        parts = len(np.unique(group[collective.member_npus]))
         where = f"{parts} parts with {len(links)} links between them, {bandwidth:.6g} GiB/s"
-        bounds.append(Bound("partition", time, where, (), tuple(links.tolist())))
+        bounds.append(Bound("partition", time_ns(links, data.between(group)), where, (), tuple(links.tolist())))
     return max(bounds, key=lambda bound: bound.time_ns)
-
-
-def _messages(collective: Collective, group: NDArray[np.int64]) -> int:
-    """The least number of messages between parts."""
-    if collective.chunk_target is not None:
-        return int(np.count_nonzero(group[collective.chunk_owner] != group[collective.chunk_target]))
-    parts = len(np.unique(group[collective.member_npus]))
-    return collective.num_phases * (parts - 1) * collective.num_chunks
 
 
 def weak_partitions(topology: Topology, collective: Collective) -> tuple[NDArray[np.int64], ...]:

@@ -19,6 +19,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.bounds.amounts import chunks_of
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.bounds.delivery import deliveries, last_step_ns, smallest_time
 from astra_tacos.collective.collective import Collective
@@ -60,10 +61,7 @@ def link_sets(topology: Topology) -> list[tuple[str, NDArray[np.int64]]]:
 
 def _crossings(topology: Topology, collective: Collective, links: NDArray[np.int64]) -> int:
     """Number of times that all chunks together must cross links of a set."""
-    assert collective.chunk_target is not None
-    chunks: NDArray[np.int64] = np.bincount(
-        collective.chunk_owner.astype(np.int64) * topology.num_npus + collective.chunk_target, minlength=topology.num_npus**2
-    ).reshape(topology.num_npus, topology.num_npus)
+    chunks = chunks_of(collective).pairs
     sources = np.flatnonzero(chunks.any(axis=1))[:_MOST_SOURCES]
     return int((chunks[sources] * _fewest(topology, sources.tobytes(), links.tobytes())).sum())
 
@@ -79,19 +77,12 @@ def _fewest(topology: Topology, sources: bytes, links: bytes) -> NDArray[np.int6
 
 def ingress(topology: Topology, collective: Collective, timing: Timing) -> Bound:
     """Time that the links into the worst NPU need for the messages that it must receive."""
-    if collective.chunk_target is not None:
-        messages = np.bincount(collective.chunk_target, minlength=topology.num_npus)
-    else:
-        messages = _all_messages(collective) if collective.gathers else collective.chunks_owned
-    time, npu, links = _worst_npu(topology, collective, timing, topology.link_dst, messages)
-    return Bound("ingress", time, f"links into NPU {npu}", (npu,), links)
+    return _worst_npu(topology, collective, timing, inward=True)
 
 
 def egress(topology: Topology, collective: Collective, timing: Timing) -> Bound:
     """Time that the links out of the worst NPU need for the messages that it must send."""
-    messages = _all_messages(collective) if collective.reduces else collective.chunks_owned
-    time, npu, links = _worst_npu(topology, collective, timing, topology.link_src, messages)
-    return Bound("egress", time, f"links out of NPU {npu}", (npu,), links)
+    return _worst_npu(topology, collective, timing, inward=False)
 
 
 def volume(topology: Topology, collective: Collective, timing: Timing) -> Bound:
@@ -108,25 +99,12 @@ def volume(topology: Topology, collective: Collective, timing: Timing) -> Bound:
     return Bound("volume", time, "all links together")
 
 
-def _all_messages(collective: Collective) -> NDArray[np.int64]:
-    """int64[num_npus], messages into an NPU that gathers, or out of one that contributes: one for each chunk of others."""
-    messages = np.zeros(collective.num_npus, np.int64)
-    members = collective.member_npus
-    messages[members] = collective.num_chunks
-    if collective.num_phases == 1:
-        messages[members] -= collective.chunks_owned[members]
-    return messages
-
-
-def _worst_npu(
-    topology: Topology,
-    collective: Collective,
-    timing: Timing,
-    link_device: NDArray[np.int32],
-    messages: NDArray[np.int64],
-) -> tuple[int, int, tuple[int, ...]]:
-    at_npus = np.flatnonzero(link_device < topology.num_npus)
-    times = deliveries(topology, collective, timing).smallest_times(at_npus, link_device[at_npus], messages)
+def _worst_npu(topology: Topology, collective: Collective, timing: Timing, *, inward: bool) -> Bound:
+    name, way = ("ingress", "into") if inward else ("egress", "out of")
+    ends = topology.link_dst if inward else topology.link_src
+    at_npus = np.flatnonzero(ends < topology.num_npus)
+    messages = chunks_of(collective).at_npus(inward=inward).astype(np.int64)
+    times = deliveries(topology, collective, timing).smallest_times(at_npus, ends[at_npus], messages)
     worst = int(times.argmax())
-    links = tuple(np.flatnonzero(link_device == worst).tolist())
-    return int(times[worst]) + last_step_ns(collective, timing), worst, links
+    time = int(times[worst]) + last_step_ns(collective, timing)
+    return Bound(name, time, f"links {way} NPU {worst}", (worst,), tuple(np.flatnonzero(ends == worst).tolist()))

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import combinations
 from typing import Any
 
@@ -26,13 +26,12 @@ from numpy.typing import NDArray
 
 from astra_tacos.bounds.any_algorithm.carrying import smallest_times_ns, whole_ns
 from astra_tacos.bounds.bound import Bound
-from astra_tacos.bounds.certificate import efficiency_of, is_optimal
+from astra_tacos.bounds.certificate import figures_of_time, link_extremes
 from astra_tacos.network.blocks.building_block import BuildingBlock
-from astra_tacos.network.network_config import Dimension, describe_dimensions
+from astra_tacos.network.network_config import Dimension, count_links_of, describe_dimensions
 from astra_tacos.network.rotations import Shape, table_of_shape
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask, exact_symmetric_ns
-from astra_tacos.schedule.timing import MOST_TRUNCATED
 from astra_tacos.support.units import bytes_per_ns
 
 MOST_DIMENSIONS = 10
@@ -239,26 +238,20 @@ def certify_symmetric(schedule: SymmetricSchedule) -> dict[str, Any]:
     All chunks count as the largest. `rows` are the sends of NPU 0's chunks.
     """
     task = schedule.task
-    bounds = symmetric_bounds(task)
-    bound: Bound = max(bounds, key=lambda each: each.time_ns)
-    chunked = chunked_symmetric_bound(task)
-    time = max(schedule.collective_time_ns, 1)
-    exact_ns = exact_symmetric_ns(schedule)
-    possible = time if time >= (1 - MOST_TRUNCATED) * exact_ns else math.ceil(exact_ns)
-    algorithm_bandwidth = task.buffer_bytes / possible
-    efficiency = efficiency_of(time, bound.time_ns)
-    smallest = task.size_bytes // task.num_parts
+    describe_link = partial(describe_class, task)
+    bounds, chunked, exact_ns = symmetric_bounds(task), chunked_symmetric_bound(task), exact_symmetric_ns(schedule)
+    figures = figures_of_time(schedule.collective_time_ns, exact_ns, bounds, chunked, task.buffer_bytes, describe_link)
     return {
         "network": task.name,
         "topology": describe_dimensions(task.dimensions),
         "num_npus": task.num_npus,
-        "num_links": sum(d.building_block.num_links(d.size) * (task.num_npus // d.size) for d in task.dimensions),
+        "num_links": count_links_of(task.dimensions),
         "collective": task.collective,
         "size_bytes": task.size_bytes,
         "chunks_per_npu": task.chunks_per_npu,
         "root": None,
         "num_chunks": task.num_chunks * task.num_npus,
-        "chunk_bytes": sorted({smallest, task.chunk_bytes}),
+        "chunk_bytes": sorted({task.size_bytes // task.num_parts, task.chunk_bytes}),
         "synthesizer": schedule.synthesizer,
         "seed": 0,
         "link_model": task.link_model,
@@ -266,24 +259,9 @@ def certify_symmetric(schedule: SymmetricSchedule) -> dict[str, Any]:
         "num_sends": schedule.num_sends,
         "num_messages": schedule.num_sends,
         "rows": schedule.num_rows,
-        "predicted_ns": time,
-        "exact_ns": round(exact_ns, 3),
-        "possible": possible == time,
-        "bound_ns": bound.time_ns,
-        "bound": bound.name,
-        "bound_where": bound.where,
-        "bound_npus": [],
-        "bound_links": [],
-        "bounds_ns": {each.name: each.time_ns for each in bounds},
-        "chunked_bound_ns": chunked.time_ns,
-        "chunked_bound": chunked.name,
-        "chunked_bound_where": chunked.where,
-        "efficiency": None if efficiency is None else efficiency_of(possible, bound.time_ns),
-        "below_bound_ns": max(bound.time_ns - time, 0),
-        "optimal": efficiency is not None and is_optimal(possible, bound.time_ns),
-        "algorithm_bandwidth_gbps": algorithm_bandwidth,
-        "bus_bandwidth_gbps": algorithm_bandwidth * task.num_phases * (task.num_npus - 1) / task.num_npus,
-        **_class_extremes(schedule),
+        **figures,
+        "bus_bandwidth_gbps": figures["algorithm_bandwidth_gbps"] * task.num_phases * (task.num_npus - 1) / task.num_npus,
+        **link_extremes(class_busy_ns(schedule), schedule.collective_time_ns, describe_link),
     }
 
 
@@ -312,15 +290,6 @@ def link_busy_ns(schedule: SymmetricSchedule, network: Topology) -> NDArray[np.i
         if each.through_switch:
             held[~is_direct & (network.link_dimension == each.dimension)] = busy[at]
     return held
-
-
-def _class_extremes(schedule: SymmetricSchedule) -> dict[str, Any]:
-    busy = class_busy_ns(schedule)
-    time = max(schedule.collective_time_ns, 1)
-    extremes = {"busiest_link": int(busy.argmax()), "idlest_link": int(busy.argmin())}
-    return {
-        name: {"link": describe_class(schedule.task, at), "busy_share": float(busy[at] / time)} for name, at in extremes.items()
-    }
 
 
 def describe_class(task: SymmetricTask, at: int) -> str:

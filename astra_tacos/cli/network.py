@@ -59,7 +59,7 @@ def read(
 
     Several files, and those of a directory, are one InfraGraph.
     """
-    from astra_tacos.network.fabric.reading import read_fabric
+    from astra_tacos.network.fabric.files import read_fabric
 
     what, network = read_fabric(paths[0], latency, cpu_bandwidth, paths[1:], bandwidth)
     _write(network, output, {"read": ", ".join(map(str, paths)), "kind": what}, as_json)
@@ -132,7 +132,7 @@ def _write(
     tables: dict[str, str] | None = None,
 ) -> None:
     """Write a network, and print it, with the `rows` that there are to say about it."""
-    from astra_tacos.network.fabric.network_directory import write_network_directory
+    from astra_tacos.network.fabric.files import write_network_directory
 
     shape = write_network_directory(network, output, tables or {})
     if as_json:

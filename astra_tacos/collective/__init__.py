@@ -9,16 +9,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.collective.all_gather import all_gather
-from astra_tacos.collective.all_reduce import all_reduce
-from astra_tacos.collective.all_to_all import all_to_all
 from astra_tacos.collective.all_to_allv import all_to_allv
-from astra_tacos.collective.broadcast import broadcast
 from astra_tacos.collective.collective import Collective
-from astra_tacos.collective.gather import gather
-from astra_tacos.collective.reduce import reduce
-from astra_tacos.collective.reduce_scatter import reduce_scatter
-from astra_tacos.collective.scatter import scatter
+from astra_tacos.collective.patterns import all_gather, all_reduce, all_to_all, broadcast, gather, reduce, reduce_scatter, scatter
 from astra_tacos.support.errors import ConfigError
 
 COLLECTIVES: dict[str, Callable[..., Collective]] = {
@@ -94,11 +87,9 @@ def make_collective(
         if len(part_bytes) != num_npus:
             raise ConfigError(f"{name}: found sizes of {len(part_bytes)} NPUs, expected {num_npus}")
         return UNEQUAL[name](part_bytes, chunks_per_npu)
-    if num_owners is not None:
-        return all_reduce(num_npus, size_bytes, chunks_per_npu, num_owners)
-    if name in ROOTED:
-        return COLLECTIVES[name](num_npus, size_bytes, chunks_per_npu, root=root or 0)
-    return COLLECTIVES[name](num_npus, size_bytes, chunks_per_npu)
+    choices = {"root": root or 0} if name in ROOTED else {}
+    choices |= {} if num_owners is None else {"num_owners": num_owners}
+    return COLLECTIVES[name](num_npus, size_bytes, chunks_per_npu, **choices)
 
 
 def _checked_members(name: str, num_npus: int, found: Sequence[int], root: int | None) -> list[int]:

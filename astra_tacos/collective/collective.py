@@ -160,25 +160,10 @@ def rooted(name: str, num_npus: int, size_bytes: int, num_chunks: int, root: int
     ConfigError
         If there is no such NPU, or the buffer has fewer bytes than chunks.
     """
-    check_size(name, num_npus, size_bytes, num_chunks, num_chunks)
-    check_root(name, num_npus, root)
+    check_size(name, num_npus, size_bytes, num_chunks, num_chunks, root)
     owner = np.full(num_chunks, root, np.int32)
     sizes = split_evenly(size_bytes, num_chunks)
     return Collective(name, num_npus, size_bytes, num_chunks, reduces, not reduces, sizes, owner, root)
-
-
-def parts_for_others(num_npus: int, chunks_per_part: int) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
-    """Owner, target and place in the buffer of all chunks of buffers with a part for every NPU, except the owner's own part.
-
-    Chunks of an owner follow one another, in the order of their targets. int32[num_npus * (num_npus - 1) * chunks_per_part] each.
-    """
-    npus = np.arange(num_npus, dtype=np.int32)
-    owner = np.repeat(npus, num_npus - 1)
-    target = np.tile(npus[:-1], num_npus)
-    target = target + (target >= owner)
-    piece = np.tile(np.arange(chunks_per_part, dtype=np.int32), len(owner))
-    target = np.repeat(target, chunks_per_part)
-    return np.repeat(owner, chunks_per_part), target, target * np.int32(chunks_per_part) + piece
 
 
 def check_root(name: str, num_npus: int, root: int) -> None:
@@ -187,13 +172,14 @@ def check_root(name: str, num_npus: int, root: int) -> None:
         raise ConfigError(f"{name}: found root {root}, expected an NPU, 0 to {num_npus - 1}")
 
 
-def check_size(name: str, num_npus: int, size_bytes: int, chunks_per_npu: int, parts: int) -> None:
+def check_size(name: str, num_npus: int, size_bytes: int, chunks_per_npu: int, parts: int, root: int = 0) -> None:
     """Check the arguments of a collective of which `parts` parts share `size_bytes`.
 
     Raises
     ------
     ConfigError
-        If there are fewer than two NPUs or more than `MAX_NPUS`, no chunk, too many chunks, or fewer bytes than parts.
+        If there are fewer than two NPUs or more than `MAX_NPUS`, no chunk, too many chunks, fewer bytes than parts, or no such
+        root.
     """
     if not 2 <= num_npus <= MAX_NPUS:
         expected = f"at most {MAX_NPUS:,}" if num_npus > MAX_NPUS else "at least 2"
@@ -204,3 +190,4 @@ def check_size(name: str, num_npus: int, size_bytes: int, chunks_per_npu: int, p
         raise ConfigError(f"{name}: {size_bytes} bytes in {parts} chunks, expected at least one byte per chunk")
     if size_bytes > MAX_SIZE_BYTES:
         raise ConfigError(f"{name}: {size_bytes} bytes, expected at most {MAX_SIZE_BYTES}")
+    check_root(name, num_npus, root)

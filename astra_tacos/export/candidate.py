@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.collective import make_collective
-from astra_tacos.collective.all_reduce import all_reduce_of
 from astra_tacos.collective.collective import Collective
+from astra_tacos.collective.patterns import all_reduce_of
 from astra_tacos.export.start_order import Carried, Execution, carried_values, execute, messages_of
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.messages import Sends

@@ -43,7 +43,7 @@ from astra_tacos.export.exporter import Exported, Exporter, one_of, whole_number
 from astra_tacos.run.patterns import TAGS
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import ABSENT, ChunkColumns, NumberLists, Trace
-from astra_tacos.run.trace.writer import ATTRIBUTE_KEYS, NodeTable, encode_trace, write_trace
+from astra_tacos.run.trace.writer import ATTRIBUTE_KEYS, NodeTable, encode_node, write_trace
 from astra_tacos.schedule.dependencies import Operations, arrived_on_link, operations, previous_on_link
 from astra_tacos.schedule.partial_sums import Additions, PartialSums, addition_us, needed_totals
 from astra_tacos.schedule.schedule import LINK_ORDERS, LinkOrder, Schedule
@@ -271,18 +271,7 @@ def export_chakra(
     ConfigError
         If the tags go past what ASTRA-sim tells apart.
     """
-    nodes = nodes_of(schedule, link_order, first_tag, in_flight)
-    table, npu_first = nodes.table(), nodes.npu_first
-    paths = [Path(f"{prefix}.{npu}.et") for npu in range(schedule.topology.num_npus)]
-
-    def write(npu: int) -> None:
-        with replaced_file(paths[npu]) as temporary:
-            write_trace(temporary, table, int(npu_first[npu]), int(npu_first[npu + 1]))
-
-    # The encoder and the file system work without the interpreter lock.
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        list(pool.map(write, range(len(paths))))
-    return paths
+    return nodes_of(schedule, link_order, first_tag, in_flight).write(prefix)
 
 
 def schedule_trace(
@@ -404,6 +393,20 @@ class TraceNodes:
             list_first=self.contents.first,
             list_entry=self.contents.entry,
         )
+
+    def write(self, prefix: str | Path) -> list[Path]:
+        """Write `PREFIX.<npu>.et` for every NPU."""
+        table, first = self.table(), self.npu_first.tolist()
+        paths = [Path(f"{prefix}.{npu}.et") for npu in range(len(first) - 1)]
+
+        def write(npu: int) -> None:
+            with replaced_file(paths[npu]) as temporary:
+                write_trace(temporary, table, first[npu], first[npu + 1])
+
+        # The encoder and the file system work without the interpreter lock.
+        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            list(pool.map(write, range(len(paths))))
+        return paths
 
     def trace(self, name: str) -> Trace:
         """What `read_trace` would read from the files, without the workload's columns.
@@ -651,22 +654,6 @@ is an All-Reduce of its size. What it does is in its custom traces."""
 def export_workload(collective: Collective, prefix: str | Path) -> None:
     """Write `PREFIX.<npu>.et`, each with one COMM_COLL node of the collective."""
     attributes = {"is_cpu_op": 0, "comm_type": COMM_TYPES[collective.name], "comm_size": collective.size_bytes}
-    nothing = np.zeros(2, np.int64)
-    table = NodeTable(
-        node_id=np.array([0]),
-        kind=np.array([NodeType.COMM_COLL], np.uint8),
-        duration_us=np.array([0]),
-        names=(collective.name.replace("-", "_") + "_",),
-        name=np.array([0], np.uint16),
-        name_number=np.array([0]),
-        ctrl_first=nothing,
-        ctrl=np.empty(0, np.int64),
-        data_first=nothing,
-        data=np.empty(0, np.int64),
-        attr_first=np.array([0, len(attributes)]),
-        attr_key=np.array([ATTRIBUTE_KEYS[name] for name in attributes], np.uint8),
-        attr_value=np.array(list(attributes.values()), np.int64),
-    )
-    encoded = encode_trace(table, 0, 1)
+    encoded = encode_node(collective.name.replace("-", "_") + "_", NodeType.COMM_COLL, attributes)
     for npu in range(collective.num_npus):
         Path(f"{prefix}.{npu}.et").write_bytes(encoded)

@@ -158,9 +158,6 @@ def _device(device: int, num_npus: int) -> str:
     return f"NPU {device}" if device < num_npus else f"switch {device}"
 
 
-"""Number of the process of links, as in the timelines of replays."""
-
-
 def _write(schedule: Schedule, path: Path) -> Exported:
     write_events(path, _schedule_events(schedule))
     return Exported(path)

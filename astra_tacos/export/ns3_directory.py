@@ -8,20 +8,18 @@ from pathlib import Path
 
 from astra_tacos.bounds.certificate import certify
 from astra_tacos.export.chakra import EXPORTER as CHAKRA
-from astra_tacos.export.chakra import export_chakra, export_workload
+from astra_tacos.export.chakra import export_chakra
 from astra_tacos.export.exporter import Exported, Exporter
-from astra_tacos.export.run_directory import NS3_SCRIPT, RESULT_FILE, system_of, write_ns3_script
+from astra_tacos.export.run_directory import FOLDERS, NS3_SCRIPT, RESULT_FILE, write_inputs, write_ns3_script
 from astra_tacos.network.ns3 import DEFAULT_NS3
 from astra_tacos.network.packet_links import PacketLinks
 from astra_tacos.replayer.packet_network import FILES, WRITTEN, write_ns3_files
 from astra_tacos.schedule.between_npus import between_npus
 from astra_tacos.schedule.schedule import LinkOrder, Schedule
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.files import write_json
 
 _SCRIPT = NS3_SCRIPT
-_FOLDERS = ("collective", "workload")
-_OWN = {RESULT_FILE, _SCRIPT, "system.json", "remote_memory.json", *FILES, *WRITTEN, *_FOLDERS, "log"}
+_OWN = {RESULT_FILE, _SCRIPT, "system.json", "remote_memory.json", *FILES, *WRITTEN, *FOLDERS, "log"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +49,10 @@ def _write(
     schedule: Schedule, directory: Path, link_order: LinkOrder | None = None, in_flight: int | None = None
 ) -> Ns3Directory:
     sent = between_npus(schedule)
-    collective = sent.collective
-    name = collective.name.replace("-", "_")
-    for folder in _FOLDERS:
-        (directory / folder).mkdir()
-    export_chakra(sent, directory / "collective" / name, link_order, in_flight=in_flight)
-    export_workload(collective, directory / "workload" / name)
-    write_json(directory / "system.json", system_of(collective.name, name))
-    write_json(directory / "remote_memory.json", {"memory-type": "NO_MEMORY_EXPANSION"})
-    write_json(directory / RESULT_FILE, certify(schedule))
+    prefix = write_inputs(directory, sent.collective, certify(schedule))
+    export_chakra(sent, prefix, link_order, in_flight=in_flight)
     write_ns3_files(_links(schedule), directory)
-    write_ns3_script(directory / _SCRIPT, f"workload/{name}")
+    write_ns3_script(directory / _SCRIPT, f"workload/{prefix.name}")
     return Ns3Directory(directory)
 
 

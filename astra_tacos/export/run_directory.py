@@ -14,6 +14,7 @@ from typing import Any
 
 from astra_tacos.bounds.certificate import certify
 from astra_tacos.collective import COLLECTIVES, UNEQUAL
+from astra_tacos.collective.collective import Collective
 from astra_tacos.export.astra_sim_network import AstraSimNetwork, astra_sim_network, backend_of
 from astra_tacos.export.chakra import (
     COMM_TYPES,
@@ -168,10 +169,10 @@ RANK_MAP = "rank_map.json"
 STAND_IN = "stand_in"
 """Where the run of a schedule on a graph with devices that only forward is: ASTRA-sim has no such network."""
 _SCHEDULE = "schedule.npz"
-_FOLDERS = ("collective", "workload")
+FOLDERS = ("collective", "workload")
 _CONFIGURATIONS = ("system.json", "network.yml", "remote_memory.json")
 _XML = {f"{name.replace('-', '_')}.xml" for name in COLLECTIVES}
-_OWN = {RESULT_FILE, SCRIPT, _SCHEDULE, LOG, *_FOLDERS, *_CONFIGURATIONS}
+_OWN = {RESULT_FILE, SCRIPT, _SCHEDULE, LOG, *FOLDERS, *_CONFIGURATIONS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,23 +293,30 @@ def _write(
     notes: tuple[str, ...] = (network.note,) if network.note else ()
     if not keeps_link_order:
         notes += (note_on_link_order(link_order, in_flight),)
-    for folder in _FOLDERS:
-        (directory / folder).mkdir()
+    write_inputs(directory, collective, result)
     with ThreadPoolExecutor(1) as pool:
         saving = pool.submit(save_schedule, schedule, directory / _SCHEDULE)  # compresses without the interpreter lock
         export_chakra(schedule, directory / "collective" / name, link_order, in_flight=in_flight)
         notes += _missing(schedule)
         if why_no_msccl_xml(schedule) is None:
             notes += _export_xml(schedule, directory / f"{name}.xml", msccl_xml)
-        export_workload(collective, directory / "workload" / name)
         saving.result()
-    write_json(directory / "system.json", system_of(collective.name, name))
     (directory / "network.yml").write_text(network.to_yaml(), encoding="utf-8")
-    write_json(directory / "remote_memory.json", {"memory-type": "NO_MEMORY_EXPANSION"})
-    write_json(directory / RESULT_FILE, result)
     write_run_script(directory, f"workload/{name}", network.backend, "Replays", network.note, needs=network.needs)
     is_exact = network.is_exact and keeps_link_order
     return RunDirectory(directory, notes, network=network, is_exact=is_exact, result=result)
+
+
+def write_inputs(directory: Path, collective: Collective, result: dict[str, Any]) -> Path:
+    """Write what all run directories have besides a network and a script; returns the prefix for the collective's traces."""
+    for folder in FOLDERS:
+        (directory / folder).mkdir()
+    name = collective.name.replace("-", "_")
+    export_workload(collective, directory / "workload" / name)
+    write_json(directory / "system.json", system_of(collective.name, name))
+    write_json(directory / "remote_memory.json", {"memory-type": "NO_MEMORY_EXPANSION"})
+    write_json(directory / RESULT_FILE, result)
+    return directory / "collective" / name
 
 
 def _needs_stand_in(schedule: Schedule) -> bool:

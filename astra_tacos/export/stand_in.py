@@ -8,9 +8,7 @@ size, in bytes, so it is busy for as long and delivers as late as in the graph: 
 
 from __future__ import annotations
 
-import os
 import shlex
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,18 +18,17 @@ from numpy.typing import NDArray
 
 from astra_tacos.bounds.certificate import certify
 from astra_tacos.export.astra_sim_network import AstraSimNetwork
-from astra_tacos.export.chakra import TraceNodes, export_workload, nodes_of, order_of_traces
+from astra_tacos.export.chakra import TraceNodes, nodes_of, order_of_traces
 from astra_tacos.export.exporter import Exported, Exporter
-from astra_tacos.export.run_directory import LOG, RANK_MAP, RESULT_FILE, SCRIPT, system_of, write_run_script
+from astra_tacos.export.run_directory import FOLDERS, LOG, RANK_MAP, RESULT_FILE, SCRIPT, write_inputs, write_run_script
 from astra_tacos.network.blocks.fully_connected import FULLY_CONNECTED
 from astra_tacos.network.composition import with_switches_forwarding
+from astra_tacos.network.devices import ForwardingDevice
 from astra_tacos.network.network_config import Dimension
-from astra_tacos.network.node_table import ForwardingDevice
 from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.run.backend import CONGESTION_AWARE
 from astra_tacos.run.patterns import TAGS
 from astra_tacos.run.trace.trace import Trace
-from astra_tacos.run.trace.writer import write_trace
 from astra_tacos.schedule.messages import Sends
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import settle
@@ -39,8 +36,7 @@ from astra_tacos.schedule.timing import compute_timing, wire_bytes
 from astra_tacos.support.files import write_json
 from astra_tacos.support.units import NS_PER_US, bytes_per_ns, format_time
 
-_FOLDERS = ("collective", "workload")
-_OWN = {RESULT_FILE, RANK_MAP, SCRIPT, LOG, *_FOLDERS, "system.json", "network.yml", "remote_memory.json"}
+_OWN = {RESULT_FILE, RANK_MAP, SCRIPT, LOG, *FOLDERS, "system.json", "network.yml", "remote_memory.json"}
 _LEAST_GIBPS = 16.0
 """At so much a byte takes less than a tenth of a nanosecond, so that sizes in whole bytes keep times in whole nanoseconds."""
 
@@ -208,26 +204,12 @@ def why_no_stand_in(schedule: Schedule) -> str | None:
 
 def _write(schedule: Schedule, directory: Path) -> StandInDirectory:
     stand_in = stand_in_of(schedule)
-    collective = stand_in.schedule.collective
-    name = collective.name.replace("-", "_")
-    for folder in _FOLDERS:
-        (directory / folder).mkdir()
-    nodes = stand_in.nodes()
-    table, first = nodes.table(), nodes.npu_first
-
-    def write(rank: int) -> None:
-        write_trace(directory / "collective" / f"{name}.{rank}.et", table, int(first[rank]), int(first[rank + 1]))
-
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        list(pool.map(write, range(len(stand_in.device))))
-    export_workload(collective, directory / "workload" / name)
-    write_json(directory / "system.json", system_of(collective.name, name))
-    (directory / "network.yml").write_text(stand_in.network.to_yaml(), encoding="utf-8")
-    write_json(directory / "remote_memory.json", {"memory-type": "NO_MEMORY_EXPANSION"})
-    write_json(directory / RANK_MAP, rank_map(schedule.topology, stand_in.device))
     about = {"stand_in": {"exact": stand_in.network.is_exact, "hop_error_ns": stand_in.error_ns}}
-    write_json(directory / RESULT_FILE, certify(schedule) | about)
-    write_run_script(directory, f"workload/{name}", CONGESTION_AWARE, "Replays", stand_in.network.note)
+    prefix = write_inputs(directory, stand_in.schedule.collective, certify(schedule) | about)
+    stand_in.nodes().write(prefix)
+    (directory / "network.yml").write_text(stand_in.network.to_yaml(), encoding="utf-8")
+    write_json(directory / RANK_MAP, rank_map(schedule.topology, stand_in.device))
+    write_run_script(directory, f"workload/{prefix.name}", CONGESTION_AWARE, "Replays", stand_in.network.note)
     return StandInDirectory(directory, (stand_in.network.note,), is_exact=stand_in.network.is_exact, error_ns=stand_in.error_ns)
 
 

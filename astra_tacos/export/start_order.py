@@ -80,8 +80,8 @@ def execute(
     message
         See `messages_of`.
     """
-    actions_of, acts = _actions_by_step(program)
-    followers = _followers(program)
+    first_act, acts = (each.tolist() for each in group_by(program.action_op, np.arange(len(program.action_op)), program.num_ops))
+    first_after, after = (each.tolist() for each in group_by(program.before, program.after, program.num_ops))
     waiting = np.bincount(program.after, minlength=program.num_ops)
     receiver = dict(zip(program.message_send.tolist(), program.action_op[program.message_recv].tolist(), strict=True))
     waiting += np.bincount(program.action_op[program.message_recv], minlength=program.num_ops)
@@ -125,13 +125,13 @@ def execute(
         ready = [receiver[first]] * len(sends[first]) if kind == _HOP else []
         if kind == _STEP and not second:
             ended = now
-            for action in acts[actions_of[first] : actions_of[first + 1]]:
+            for action in acts[first_act[first] : first_act[first + 1]]:
                 done.append(action)
                 if kinds[action] == Action.SEND and leaders[action] == action:
                     ended = max(ended, hop(now, action, 0))
             add(ended, _STEP, first, 1)
         elif kind == _STEP:
-            ready = followers[0][followers[1][first] : followers[1][first + 1]]
+            ready = after[first_after[first] : first_after[first + 1]]
         for op in ready:
             missing[op] -= 1
             if not missing[op]:
@@ -164,16 +164,6 @@ def _shortest(topology: Topology, timing: Timing, src: int, dst: int, before: di
     npus.reverse()
     channels = topology.channel_of(np.array(npus[:-1]), np.array(npus[1:])).tolist()
     return list(zip(npus[:-1], npus[1:], channels, strict=True))
-
-
-def _actions_by_step(program: Program) -> tuple[list[int], list[int]]:
-    first, actions = group_by(program.action_op, np.arange(len(program.action_op)), program.num_ops)
-    return first.tolist(), actions.tolist()
-
-
-def _followers(program: Program) -> tuple[list[int], list[int]]:
-    first, after = group_by(program.before, program.after, program.num_ops)
-    return after.tolist(), first.tolist()
 
 
 class _Links:

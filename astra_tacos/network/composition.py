@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.network.blocks.building_block import BlockLinks
-from astra_tacos.network.network_config import Dimension, NetworkConfig, check_block_sizes, check_values
-from astra_tacos.network.node_table import ForwardingDevice
+from astra_tacos.network.devices import ForwardingDevice
+from astra_tacos.network.network_config import Dimension, NetworkConfig, check_block_sizes, check_values, count_links_of
 from astra_tacos.network.topology import MAX_CHANNELS, NO_DIMENSION, Topology
 from astra_tacos.support.errors import ConfigError
 
@@ -106,10 +106,7 @@ def check_dimensions(network: NetworkConfig) -> None:
 
 def count_links(network: NetworkConfig) -> int:
     """Number of links of a network without the failed ones, computed without building it."""
-    links = len(network.links)
-    for dimension in network.dimensions:
-        links += dimension.building_block.num_links(dimension.size) * (network.num_npus // dimension.size)
-    return links - len(network.failed_links)
+    return len(network.links) + count_links_of(network.dimensions) - len(network.failed_links)
 
 
 def _group_bases(num_npus: int, stride: int, size: int) -> NDArray[np.int64]:

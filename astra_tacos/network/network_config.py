@@ -17,16 +17,19 @@ from typing import Any
 
 from astra_tacos.network.blocks import ASTRA_SIM_BLOCKS, BUILDING_BLOCKS, building_block
 from astra_tacos.network.blocks.building_block import BuildingBlock
-from astra_tacos.network.node_table import (
+from astra_tacos.network.devices import (
     COLUMNS,
     SWITCH_KIND,
     ForwardingDevice,
+    ReducingDevice,
+    check_reducing,
     node_table_lines,
     read_link_table,
     read_node_table,
+    read_reducing,
+    reducing_text,
 )
 from astra_tacos.network.ns3 import DEFAULT_NS3, Ns3Config, read_ns3_config
-from astra_tacos.network.reducing import ReducingDevice, check_reducing, read_reducing, reducing_text
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.input_file import refuse_infragraph, text_of
 from astra_tacos.support.text_files import (
@@ -38,6 +41,7 @@ from astra_tacos.support.text_files import (
     list_value,
     mapping_value,
     read_yaml_mapping,
+    short_number,
 )
 
 MAX_NPUS = 2_000_000
@@ -66,6 +70,12 @@ class Dimension:
 def describe_dimensions(dimensions: Sequence[Dimension]) -> str:
     """`Ring 2 x FullyConnected 4 x Switch 8`."""
     return " x ".join(f"{dimension.block} {dimension.size}" for dimension in dimensions)
+
+
+def count_links_of(dimensions: Sequence[Dimension]) -> int:
+    """Number of links of a product of dimensions, computed without building it."""
+    npus = math.prod(dimension.size for dimension in dimensions)
+    return sum(each.building_block.num_links(each.size) * (npus // each.size) for each in dimensions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -440,7 +450,7 @@ def _check_count(path: Path, document: Mapping[str, Any], links: Sequence[LinkSp
 
 
 def _npu(where: Path, key: str, text: str) -> int:
-    npu = int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else -1
+    npu = short_number(text)
     if not 0 <= npu < MAX_NPUS:
         raise ConfigError(f"{where}: {key} is {describe(text)}, expected a device id of 0 to {MAX_NPUS - 1}")
     return npu

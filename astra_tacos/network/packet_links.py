@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.network.ns3 import CONTROLS, Ns3Config
-from astra_tacos.network.topology import NO_LINK, Topology
+from astra_tacos.network.topology import Topology
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.grouping import group_by, members_of
 from astra_tacos.support.units import BYTES_PER_GIB, NS_PER_S
@@ -262,9 +262,8 @@ class PacketLinks:
         else:
             channel = topology.channel_of(src, dst)
             missing = np.flatnonzero(channel < 0)
-            hops = np.stack((topology.channel_link[channel], topology.channel_down_link[channel]), axis=1).astype(np.int64)
-            used = hops != NO_LINK
-            first, link = np.concatenate(([0], np.cumsum(used.sum(axis=1)))).astype(np.int64), hops[used]
+            count, link = topology.links_of(channel)
+            first = np.concatenate(([0], np.cumsum(count)))
         if len(missing):
             ends = f"rank {src[missing[0]]} sends to rank {dst[missing[0]]}"
             raise ConfigError(

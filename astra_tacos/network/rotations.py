@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.network.blocks.building_block import BuildingBlock
-from astra_tacos.network.network_config import Dimension, NetworkConfig
+from astra_tacos.network.network_config import Dimension, NetworkConfig, count_links_of
 from astra_tacos.network.topology import Topology
 
 _ROUNDS = 8
@@ -491,7 +491,6 @@ def why_not_symmetric(dimensions: Sequence[Dimension]) -> str | None:
 
 def is_whole_product(topology: Topology) -> bool:
     """Whether a topology has all links of its dimensions, with their bandwidth and latency."""
-    if not topology.is_regular:
-        return False
-    per_group = [d.building_block.num_links(d.size) * (topology.num_npus // d.size) for d in topology.dimensions]
-    return topology.num_links == sum(per_group) and topology.num_npus == TranslationGroup(topology.dimensions).num_npus
+    dimensions = topology.dimensions
+    has_npus = topology.is_regular and topology.num_npus == TranslationGroup(dimensions).num_npus
+    return has_npus and topology.num_links == count_links_of(dimensions)

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from astra_tacos.network.devices import ForwardingDevice, ReducingDevice
 from astra_tacos.network.network_config import Dimension, describe_dimensions
-from astra_tacos.network.node_table import ForwardingDevice
-from astra_tacos.network.reducing import ReducingDevice
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.graph import Graph
 
@@ -138,6 +137,12 @@ class Topology:
             return np.full(wanted.shape, -1, np.int64)
         position = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
         return np.where(keys[position] == wanted, position, -1)
+
+    def links_of(self, channel: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """int64[len(channel)], how many links each channel has; and these links, in order."""
+        hops = np.stack((self.channel_link[channel], self.channel_down_link[channel]), axis=1).astype(np.int64)
+        used = hops != NO_LINK
+        return used.sum(axis=1), hops[used]
 
     def channel_of_link(self) -> NDArray[np.int64]:
         """int64[num_links], the channel that begins with each link; -1 for links that begin none (out of a switch).

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.bounds.any_algorithm.parts import entering_bytes
+from astra_tacos.bounds.amounts import bytes_of
 from astra_tacos.bounds.cut import chosen_sides, describe_side, links_into
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.collective.collective import Collective
@@ -199,7 +199,7 @@ def _least(
     alone = np.zeros((len(members), topology.num_npus), np.bool_)
     alone[np.arange(len(members)), members] = True
     into, out_of = ports
-    entering, leaving = entering_bytes(collective, alone), entering_bytes(collective, ~alone)
+    entering, leaving = bytes_of(collective).entering(alone), bytes_of(collective).entering(~alone)
     needed = entering / np.maximum(into[members], 1e-300)
     whole = int(max(needed.max(), (leaving / np.maximum(out_of[members], 1e-300)).max()))
     if with_distances:
@@ -236,7 +236,7 @@ def _cut(workload: Workload, topology: Topology, groups: _Groups, least: dict[tu
         members = collective.member_npus
         into[members] += times * least[key].entering
         out_of[members] += times * least[key].leaving
-        entering[others] += times * entering_bytes(collective, blocks)
+        entering[others] += times * bytes_of(collective).entering(blocks)
     entering[single] = into[sides[single].argmax(axis=1)]
     entering[all_but_one] = out_of[sides[all_but_one].argmin(axis=1)]
     trace = workload.run.workload

@@ -8,16 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.network.network_config import NetworkConfig, check_block_sizes
-from astra_tacos.replayer.compilation import Compiled
-from astra_tacos.replayer.routes import (
-    CongestionAware,
-    Engine,
-    Routes,
-    advance_messages,
-    crossed_pairs,
-    listed_routes,
-    slowest_rates,
-)
+from astra_tacos.replayer.routes import CongestionAware, Routes, WholeMessages, crossed_pairs, listed_routes, slowest_rates
 from astra_tacos.run.lattice import Lattice
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.trace.trace import Trace
@@ -28,10 +19,8 @@ _Ints = NDArray[np.int64]
 _UP, _DOWN, _DIRECT = range(3)
 
 
-class TranslatedLinks:
+class TranslatedLinks(WholeMessages):
     """`CongestionAware` or `CutThrough` on a network of whole dimensions, for messages whose sources are representatives."""
-
-    hands_over = False
 
     def __init__(self, network: NetworkConfig, lattice: Lattice, cuts_through: bool) -> None:
         self.cuts_through = cuts_through
@@ -92,10 +81,6 @@ class TranslatedLinks:
         key = link_keys(lattice, whole.link_dimension.astype(np.int64), source, target, way)
         place = np.minimum(np.searchsorted(self.keys, key), max(len(self.keys) - 1, 0))
         return np.where(self.keys[place] == key, figures[place], 0) if len(self.keys) else np.zeros(len(key), np.int64)
-
-    def engine(self, compiled: Compiled) -> Engine:
-        """See `NetworkModel.engine`."""
-        return advance_messages
 
 
 def link_keys(lattice: Lattice, dimension: _Ints, source: _Ints, target: _Ints, way: _Ints) -> _Ints:

@@ -58,6 +58,17 @@ class Compiled:
         return spread
 
 
+def are_sends(code: kernels.Code, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """bool[len(rows)], whether each row sends a message."""
+    return np.isin(code.nodes["action"][rows], (kernels.SEND, kernels.POST))
+
+
+def template_sends(code: kernels.Code, template: int) -> NDArray[np.int64]:
+    """The rows of a template that send."""
+    rows = np.arange(code.template_first[template], code.template_first[template + 1])
+    return rows[are_sends(code, rows)]
+
+
 def compile_run(
     workload: Trace,
     actions: Actions,

@@ -15,7 +15,7 @@ from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.replayer import _run_table_kernels as kernels
 from astra_tacos.replayer.by_class import TranslatedLinks
 from astra_tacos.replayer.casting import Casts
-from astra_tacos.replayer.compilation import Compiled
+from astra_tacos.replayer.compilation import Compiled, template_sends
 from astra_tacos.replayer.packet_network import PacketNetwork
 from astra_tacos.replayer.routes import CongestionAware, CongestionUnaware, CutThrough, NetworkModel
 from astra_tacos.run.backend import CONGESTION_AWARE, CONGESTION_UNAWARE, CUT_THROUGH, PACKET, Backend
@@ -84,7 +84,6 @@ def pair_bytes(compiled: Compiled, casts: Casts, state: kernels.Progress) -> NDA
     template = np.where(is_native, code.native_template[ran], code.cast_template[cast] + code.position[ran])
     played, times = np.unique(np.stack((cast, template)), axis=1, return_counts=True)
     for which, position, count in zip(*played.tolist(), times.tolist(), strict=True):
-        rows = np.arange(code.template_first[position], code.template_first[position + 1])
-        rows = rows[np.isin(code.nodes["action"][rows], (kernels.SEND, kernels.POST))]
+        rows = template_sends(code, position)
         np.add.at(sent, code.address["pair"][rows + code.cast_shift[which]], code.nodes["amount"][rows] * count)
     return sent

@@ -23,16 +23,15 @@ from astra_tacos.network.packet_links import PacketLinks, check_timed, transmiss
 from astra_tacos.replayer import _packet_kernels as kernels
 from astra_tacos.replayer import _run_table_kernels as tables
 from astra_tacos.replayer.compilation import Compiled
-from astra_tacos.replayer.routes import END, Engine, Routes, topology_of
+from astra_tacos.replayer.routes import END, Engine, Routes, TopologyLinks
 from astra_tacos.support.errors import ConfigError, ReplayError
-from astra_tacos.support.units import bytes_per_ns
 
 _MOST_MESSAGE_BYTES = (1 << 31) - 1
 _ROOM = 1024
 _FLOWS_OF_PORT = 8
 
 
-class PacketNetwork:
+class PacketNetwork(TopologyLinks):
     """Every packet takes its port for its bytes at the link's rate, rounded to ns, and arrives after the link's delay.
 
     NPUs do not relay: messages go to neighbours, or through switches, by the routes of `PacketLinks`.
@@ -47,14 +46,10 @@ class PacketNetwork:
     hands_over = True
 
     def __init__(self, network: NetworkConfig) -> None:
-        self._network, self._ns3, self._topology = network, network.ns3, topology_of(network)
-        topology = self._topology
-        check_timed(network.source, topology, self._ns3)
-        self._links = PacketLinks(network.source, topology, self._ns3)
-        self.link_src, self.link_dst = topology.link_src, topology.link_dst
-        self.link_dimension = topology.link_dimension
-        self.link_latency_ns = topology.link_latency_ns.copy()
-        self.link_bytes_per_ns = bytes_per_ns(topology.link_bandwidth_gibps)
+        super().__init__(network)
+        self._ns3 = network.ns3
+        check_timed(network.source, self._topology, self._ns3)
+        self._links = PacketLinks(network.source, self._topology, self._ns3)
 
     def routes(self, src: NDArray[np.int64], dst: NDArray[np.int64]) -> Routes:
         """See `NetworkModel.routes`. After the end of a route comes that of its acknowledgements.

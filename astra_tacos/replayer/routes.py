@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import NetworkConfig, check_block_sizes
 from astra_tacos.network.packet_links import DeviceRoutes
-from astra_tacos.network.topology import NO_LINK, Topology
+from astra_tacos.network.topology import Topology
 from astra_tacos.replayer._packet_kernels import advance, no_packets
 from astra_tacos.replayer._run_table_kernels import Code, Progress
 from astra_tacos.run.backend import CONGESTION_UNAWARE
@@ -71,7 +71,29 @@ def advance_messages(code: Code, state: Progress, max_events: int, /) -> int:
     return status
 
 
-class CongestionUnaware:
+class WholeMessages:
+    """What network models have in common on which a message is one thing."""
+
+    cuts_through: bool = False
+    hands_over: bool = False
+
+    def engine(self, compiled: Compiled) -> Engine:
+        """See `NetworkModel.engine`."""
+        return advance_messages
+
+
+class TopologyLinks:
+    """The links of models that have those of the network's topology."""
+
+    def __init__(self, network: NetworkConfig) -> None:
+        self._network, self._topology = network, topology_of(network)
+        self.link_src, self.link_dst = self._topology.link_src, self._topology.link_dst
+        self.link_dimension = self._topology.link_dimension
+        self.link_latency_ns = self._topology.link_latency_ns.copy()
+        self.link_bytes_per_ns = bytes_per_ns(self._topology.link_bandwidth_gibps)
+
+
+class CongestionUnaware(WholeMessages):
     """No queues: a message takes int(hops * latency + size / bandwidth) ns in the first dimension in which its ends differ.
 
     Source: `congestion_unaware/MultiDimTopology.cpp`, `BasicTopology.cpp`. Link failures have no effect.
@@ -81,9 +103,6 @@ class CongestionUnaware:
     ConfigError
         If the network is a graph without dimensions or overrides links, or if this model lacks a dimension's building block.
     """
-
-    cuts_through = False
-    hands_over = False
 
     def __init__(self, network: NetworkConfig) -> None:
         if not network.dimensions or network.link_overrides:
@@ -109,12 +128,8 @@ class CongestionUnaware:
             stride *= dimension.size
         return Routes(np.zeros(len(src), np.int64), np.empty(0, np.int32), latency_ns, rate)
 
-    def engine(self, compiled: Compiled) -> Engine:
-        """See `NetworkModel.engine`."""
-        return advance_messages
 
-
-class CongestionAware:
+class CongestionAware(TopologyLinks, WholeMessages):
     """Links are FIFO queues; a hop takes int(latency + size / bandwidth) ns and holds its link for int(size / bandwidth) ns.
 
     Source: `congestion_aware/Link.cpp`, `Ring.cpp`, `Switch.cpp`. This model goes beyond ASTRA-sim's, which takes one dimension
@@ -123,16 +138,6 @@ class CongestionAware:
     only neighbours exchange messages, unless it has devices that forward: then messages take the fixed routes of `DeviceRoutes`,
     over these devices and where need be over other NPUs.
     """
-
-    cuts_through = False
-    hands_over = False
-
-    def __init__(self, network: NetworkConfig) -> None:
-        self._network, self._topology = network, topology_of(network)
-        self.link_src, self.link_dst = self._topology.link_src, self._topology.link_dst
-        self.link_dimension = self._topology.link_dimension
-        self.link_latency_ns = self._topology.link_latency_ns.copy()
-        self.link_bytes_per_ns = bytes_per_ns(self._topology.link_bandwidth_gibps)
 
     def routes(self, src: NDArray[np.int64], dst: NDArray[np.int64]) -> Routes:
         """See `NetworkModel.routes`.
@@ -153,14 +158,9 @@ class CongestionAware:
             raise ConfigError(
                 f"{self._network.source}: the route {route} needs the link {source[bad]} -> {target[bad]}, which does not exist"
             )
-        hops = np.stack((topology.channel_link[channel], topology.channel_down_link[channel]), axis=1)
-        used = hops != NO_LINK
-        num_hops = np.bincount(owner, used.sum(axis=1), minlength=len(src)).astype(np.int64)
-        return listed_routes(np.concatenate(([0], np.cumsum(num_hops))), hops[used])
-
-    def engine(self, compiled: Compiled) -> Engine:
-        """See `NetworkModel.engine`."""
-        return advance_messages
+        count, link = topology.links_of(channel)
+        num_hops = np.bincount(owner, count, minlength=len(src)).astype(np.int64)
+        return listed_routes(np.concatenate(([0], np.cumsum(num_hops))), link)
 
 
 class CutThrough(CongestionAware):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from astra_tacos.replayer import _run_table_kernels as kernels
 from astra_tacos.replayer.by_class import TranslatedLinks, of_all_ranks
 from astra_tacos.replayer.casting import Casts, cast_collectives
-from astra_tacos.replayer.compilation import Compiled, compile_run
+from astra_tacos.replayer.compilation import Compiled, compile_run, template_sends
 from astra_tacos.replayer.link_loads import NETWORK_MODELS, link_loads
 from astra_tacos.replayer.routes import CongestionAware, Engine, NetworkModel
 from astra_tacos.replayer.stall import explain_stall
@@ -471,9 +471,8 @@ def _most_transmissions(compiled: Compiled, casts: Casts) -> int:
 
     def transmissions(cast: int, template: int) -> int:
         if (cast, template) not in known:
-            rows = np.arange(code.template_first[template], code.template_first[template + 1])
-            sends = rows[np.isin(code.nodes["action"][rows], (kernels.SEND, kernels.POST))]
-            known[cast, template] = int(hops[code.address["pair"][sends + code.cast_shift[cast]]].sum())
+            rows = template_sends(code, template) + code.cast_shift[cast]
+            known[cast, template] = int(hops[code.address["pair"][rows]].sum())
         return known[cast, template]
 
     largest: dict[int, int] = {}

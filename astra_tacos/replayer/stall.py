@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from astra_tacos.replayer import _run_table_kernels as kernels
 from astra_tacos.replayer.casting import Casts
 from astra_tacos.replayer.collective_program import CollectiveProgram
-from astra_tacos.replayer.compilation import Compiled
+from astra_tacos.replayer.compilation import Compiled, are_sends, template_sends
 from astra_tacos.run.run import Run
 from astra_tacos.run.trace.trace import Trace
 
@@ -26,13 +26,14 @@ class Stall:
         """With `of_collective` the workload only stands for one collective, so that texts do not mention it."""
         self._run, self._casts, self._state = run, casts, state
         self._code = compiled.code
+        self._stage, self._rank = state.lives["state"], state.lives["rank"]
         self._program_first = compiled.program_first
         self._num_rows = run.workload.num_nodes
         self._of_collective = of_collective
 
     def describe(self, live: int) -> str:
         """A live node in words: `rank 3, node 17`, and its collective if it belongs to one."""
-        rank = int(self._state.lives["rank"][live])
+        rank = int(self._rank[live])
         row = self._row(live)
         return self._describe_row(rank, row)
 
@@ -70,7 +71,7 @@ class Stall:
         return short
 
     def _row(self, live: int) -> int:
-        return live if live < self._num_rows else live + int(self._state.shift[self._state.lives["rank"][live]])
+        return live if live < self._num_rows else live + int(self._state.shift[self._rank[live]])
 
     def _describe_row(self, rank: int, row: int) -> str:
         text = f"rank {rank}, node {int(self._code.node_id[row])}"
@@ -86,7 +87,7 @@ class Stall:
     def _stuck_in_workload(self, rank: int) -> int:
         """A node of the rank's workload that was issued and is not finished, else one that could be issued."""
         first, end = self._run.workload.rank_first[rank : rank + 2].tolist()
-        state = self._state.lives["state"][first:end]
+        state = self._stage[first:end]
         issued = state == kernels.ISSUED
         if issued.any():
             held = issued & (self._code.slot[first:end] != kernels.NO_SLOT)
@@ -96,14 +97,14 @@ class Stall:
     def _stuck_in_collective(self, rank: int) -> int:
         first = int(self._code.block_first[rank])
         lives = np.arange(first, first + self._size_of_collective(rank))
-        issued = self._state.lives["state"][lives] == kernels.ISSUED
+        issued = self._stage[lives] == kernels.ISSUED
         receives = self._code.nodes["action"][lives + int(self._state.shift[rank])] == kernels.RECEIVE
         return first + int(np.argmax(issued & receives if (issued & receives).any() else issued))
 
     def _next(self, live: int) -> tuple[int, str] | str:
         """The live node that a node waits for and the text of this step, or the text that ends the chain."""
-        rank, row = int(self._state.lives["rank"][live]), self._row(live)
-        if self._state.lives["state"][live] == kernels.ISSUED:
+        rank, row = int(self._rank[live]), self._row(live)
+        if self._stage[live] == kernels.ISSUED:
             action = self._code.nodes["action"][row]
             if action == kernels.COLLECTIVE:
                 inner = self._stuck_in_collective(rank)
@@ -115,12 +116,12 @@ class Stall:
         if self._state.lives["waits"][live] > 0:
             parents = self._parents(row)
             shift = row - live
-            unfinished = parents[self._state.lives["state"][parents - shift] != kernels.FINISHED]
+            unfinished = parents[self._stage[parents - shift] != kernels.FINISHED]
             other = int(unfinished[0]) - shift
             return other, f"waits for {self.describe(other)}"
         first, end = self._run.workload.rank_first[rank : rank + 2].tolist()
         rows = np.arange(first, end)
-        holders = rows[(self._state.lives["state"][rows] == kernels.ISSUED) & (self._code.slot[rows] == self._code.slot[row])]
+        holders = rows[(self._stage[rows] == kernels.ISSUED) & (self._code.slot[rows] == self._code.slot[row])]
         if holders.size:
             return int(holders[0]), f"waits for its slot, which is held by {self.describe(int(holders[0]))}"
         return (
@@ -149,19 +150,17 @@ class Stall:
             size = self._size_of_collective(source)
             lives = np.arange(first, min(first + size, end))
             rows = lives + int(self._state.shift[source])
-            awaited = self._unsent(rows, rows + int(self._state.key_shift[source]), key, self._state.lives["state"][lives])
+            awaited = self._unsent(rows, rows + int(self._state.key_shift[source]), key, self._stage[lives])
             if awaited.size:
                 other = int(lives[awaited[0]])
                 return other, f"waits for the message of {self.describe(other)}"
         first, end = self._run.workload.rank_first[source : source + 2].tolist()
         rows = np.arange(first, end)
-        awaited = self._unsent(rows, rows, key, self._state.lives["state"][rows])
+        awaited = self._unsent(rows, rows, key, self._stage[rows])
         if awaited.size:
             other = int(rows[awaited[0]])
             return other, f"waits for the message of {self.describe(other)}"
-        for other in rows[
-            (code.nodes["action"][rows] == kernels.COLLECTIVE) & (self._state.lives["state"][rows] == kernels.UNTOUCHED)
-        ].tolist():
+        for other in rows[(code.nodes["action"][rows] == kernels.COLLECTIVE) & (self._stage[rows] == kernels.UNTOUCHED)].tolist():
             for cast in {int(self._casts.custom[other]), int(self._casts.native[other])} - {-1}:
                 sender = self._row_in_cast(cast, self._template(cast, other), key)
                 if sender is not None:
@@ -186,7 +185,7 @@ class Stall:
     def _unsent(
         self, rows: NDArray[np.int64], key_rows: NDArray[np.int64], key: int, state: NDArray[np.uint8]
     ) -> NDArray[np.int64]:
-        sends = np.isin(self._code.nodes["action"][rows], (kernels.SEND, kernels.POST)) & (state == kernels.UNTOUCHED)
+        sends = are_sends(self._code, rows) & (state == kernels.UNTOUCHED)
         return np.flatnonzero(sends & (self._code.address["key"][key_rows] == key))
 
     def _template(self, cast: int, row: int) -> int:
@@ -197,12 +196,9 @@ class Stall:
 
     def _row_in_cast(self, cast: int, template: int, key: int) -> int | None:
         """The first row of a template that sends a message with this key, None if there is none."""
-        rows = np.arange(self._code.template_first[template], self._code.template_first[template + 1])
-        sends = np.flatnonzero(
-            np.isin(self._code.nodes["action"][rows], (kernels.SEND, kernels.POST))
-            & (self._code.address["key"][rows + int(self._code.cast_shift[cast])] == key)
-        )
-        return int(rows[sends[0]]) if sends.size else None
+        rows = template_sends(self._code, template)
+        found = rows[self._code.address["key"][rows + int(self._code.cast_shift[cast])] == key]
+        return int(found[0]) if found.size else None
 
     def _missing_message(self, rank: int, row: int, source: int, key: int) -> str:
         """The text for a receive that no send matches, with the send that was probably meant."""
@@ -222,8 +218,7 @@ class Stall:
             template = int(code.cast_template[cast]) + int(trace.peer[row - base])
             rows = np.arange(code.template_first[template], code.template_first[template + 1])
             key_rows = rows + int(code.cast_shift[cast])
-        sends = np.isin(code.nodes["action"][rows], (kernels.SEND, kernels.POST))
-        meant = np.flatnonzero(sends & (code.address["pair"][key_rows] == pair))
+        meant = np.flatnonzero(are_sends(code, rows) & (code.address["pair"][key_rows] == pair))
         if np.any(code.address["key"][key_rows[meant]] == key):
             if row < self._num_rows or self._of_collective:
                 return text + "is sent too few times"

@@ -60,20 +60,12 @@ def single_collective_run(
             group[list(ranks)] = number
     absent = np.full(num_ranks, ABSENT, np.int64)
     kind = np.where(takes_part, NodeType.COMM_COLL, NodeType.COMP).astype(np.uint8)
-    size = np.full(num_ranks, size_bytes, np.int64)
-    names = () if is_everyone else tuple(str(number + 1) for number in range(len(groups)))
-    workload = _one_node_a_rank(prefix, kind, size, absent, np.full(num_ranks, pattern, np.int64), group, names)
-    return Run(
-        workload=workload,
-        system=system,
-        network=network,
-        groups=CommunicatorGroups(prefix, {} if is_everyone else {number + 1: ranks for number, ranks in enumerate(groups)}),
-        remote_memory=None,
-        prefixes=() if custom is None else (custom.prefix,),
-        collectives=() if custom is None else (custom,),
-        implementation=np.where(takes_part & (custom is not None), 0, NATIVE).astype(np.int32),
-        directory=Path(),
+    named = {} if is_everyone else {number + 1: ranks for number, ranks in enumerate(groups)}
+    implementation = np.where(takes_part & (custom is not None), 0, NATIVE)
+    workload = _one_node_a_rank(
+        prefix, kind, size_bytes, absent, np.full(num_ranks, pattern, np.int64), group, tuple(map(str, named))
     )
+    return _run(network, system, workload, CommunicatorGroups(prefix, named), custom, implementation)
 
 
 def single_message_run(network: NetworkConfig, system: SystemConfig, source: int, target: int, size_bytes: int) -> Run:
@@ -91,18 +83,29 @@ def single_message_run(network: NetworkConfig, system: SystemConfig, source: int
     num_ranks = network.num_npus
     kind, peer = np.full(num_ranks, NodeType.COMP, np.uint8), np.full(num_ranks, ABSENT, np.int64)
     kind[[source, target]], peer[[source, target]] = (NodeType.COMM_SEND, NodeType.COMM_RECV), (target, source)
-    absent = np.full(num_ranks, ABSENT, np.int64)
-    size = np.full(num_ranks, size_bytes, np.int64)
-    everyone = np.full(num_ranks, -1, np.int32)
+    absent, everyone = np.full(num_ranks, ABSENT, np.int64), np.full(num_ranks, -1, np.int32)
+    workload = _one_node_a_rank(system.source, kind, size_bytes, peer, absent, everyone, ())
+    return _run(network, system, workload, CommunicatorGroups(system.source, {}), None, np.full(num_ranks, NATIVE))
+
+
+def _run(
+    network: NetworkConfig,
+    system: SystemConfig,
+    workload: Trace,
+    groups: CommunicatorGroups,
+    custom: Trace | None,
+    implementation: NDArray[np.int64],
+) -> Run:
+    """A run without memory and files, in which some nodes may use one custom trace."""
     return Run(
-        workload=_one_node_a_rank(system.source, kind, size, peer, absent, everyone, ()),
+        workload=workload,
         system=system,
         network=network,
-        groups=CommunicatorGroups(system.source, {}),
+        groups=groups,
         remote_memory=None,
-        prefixes=(),
-        collectives=(),
-        implementation=np.full(num_ranks, NATIVE, np.int32),
+        prefixes=() if custom is None else (custom.prefix,),
+        collectives=() if custom is None else (custom,),
+        implementation=implementation.astype(np.int32),
         directory=Path(),
     )
 
@@ -110,7 +113,7 @@ def single_message_run(network: NetworkConfig, system: SystemConfig, source: int
 def _one_node_a_rank(
     prefix: str,
     kind: NDArray[np.uint8],
-    size_bytes: NDArray[np.int64],
+    size_bytes: int,
     peer: NDArray[np.int64],
     comm_type: NDArray[np.int64],
     group: NDArray[np.int32],
@@ -125,7 +128,7 @@ def _one_node_a_rank(
         node_id=np.zeros(num_ranks, np.uint64),
         kind=kind,
         duration_us=np.zeros(num_ranks, np.int64),
-        size_bytes=size_bytes,
+        size_bytes=np.full(num_ranks, size_bytes, np.int64),
         peer=peer,
         tag=np.where(peer == ABSENT, ABSENT, 0),
         dep_first=np.zeros(num_ranks + 1, np.int64),

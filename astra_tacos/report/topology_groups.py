@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.network.blocks.building_block import BuildingBlock
+from astra_tacos.network.devices import SWITCH_KIND, ForwardingDevice
 from astra_tacos.network.network_config import Dimension
-from astra_tacos.network.node_table import SWITCH_KIND, ForwardingDevice
 from astra_tacos.network.topology import NO_DIMENSION, Topology
 from astra_tacos.report.topology_layout import IN_GRIDS, layout
 

@@ -52,9 +52,9 @@ class Backend:
     models_congestion: bool
     link_model: LinkModel
     binary: str
-    most_dimensions: int | None
-    branch: str | None
-    branch_source: str
+    most_dimensions: int | None = None
+    branch: str | None = None
+    branch_source: str = ""
     is_analytical: bool = True
     time: str = ""
 
@@ -127,18 +127,12 @@ CONGESTION_UNAWARE = Backend(
     models_congestion=False,
     link_model="blocking",
     binary="AstraSim_Analytical_Congestion_Unaware",
-    most_dimensions=None,
-    branch=None,
-    branch_source="",
 )
 CUT_THROUGH = Backend(
     name="cut-through",
     models_congestion=True,
     link_model="blocking",
     binary="",
-    most_dimensions=None,
-    branch=None,
-    branch_source="",
 )
 """No backend of ASTRA-sim: what is physically possible is judged by it (`solver.possibility`)."""
 PACKET = Backend(
@@ -146,9 +140,6 @@ PACKET = Backend(
     models_congestion=True,
     link_model="blocking",
     binary="AstraSimNetwork",
-    most_dimensions=None,
-    branch=None,
-    branch_source="",
     is_analytical=False,
     time="packets",
 )

@@ -15,9 +15,8 @@ from astra_tacos.collective import PERSONALISED, ROOTED, UNEQUAL, make_collectiv
 from astra_tacos.collective.all_to_allv import check_parts, of_chunks
 from astra_tacos.collective.collective import MAX_CHUNKS, Collective
 from astra_tacos.network.blocks import BUILDING_BLOCKS
+from astra_tacos.network.devices import FORWARDING_KINDS, ForwardingDevice, ReducingDevice, check_reducing
 from astra_tacos.network.network_config import MAX_BANDWIDTH_GIBPS, MAX_LATENCY_NS, MAX_NPUS, MIN_BANDWIDTH_GIBPS, Dimension
-from astra_tacos.network.node_table import FORWARDING_KINDS, ForwardingDevice
-from astra_tacos.network.reducing import ReducingDevice, check_reducing
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.partial_sums import NO_NPU, PartialSums
 from astra_tacos.schedule.schedule import LINK_ORDERS, Schedule

@@ -92,6 +92,11 @@ def parse_whole(text: str) -> int | None:
     return int(text) if len(text) <= _MAX_DIGITS and WHOLE_NUMBER.match(text) else None
 
 
+def short_number(text: str) -> int:
+    """The whole number of up to nine digits that a text is; -1 if it is something else."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else -1
+
+
 def parse_decimal(text: str) -> float | None:
     """A decimal number, infinite if it is too large for a double; None if the text is not one."""
     return float(text) if NUMBER.match(text) else None

@@ -16,10 +16,10 @@ from helpers.schedules import schedule
 from astra_tacos.collective import make_collective
 from astra_tacos.export.exporter import export_schedule
 from astra_tacos.network.composition import build_topology
+from astra_tacos.network.devices import ReducingDevice
 from astra_tacos.network.fabric.kinds import make_fabric
 from astra_tacos.network.fabric.ns3_topology import read_ns3_topology
 from astra_tacos.network.ns3 import DEFAULT_NS3, read_ns3_config
-from astra_tacos.network.reducing import ReducingDevice
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.schedule.storage import load_schedule

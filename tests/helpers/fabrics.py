@@ -7,9 +7,8 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from astra_tacos.network.composition import build_topology
+from astra_tacos.network.devices import ForwardingDevice, ReducingDevice
 from astra_tacos.network.network_config import LinkSpec, NetworkConfig
-from astra_tacos.network.node_table import ForwardingDevice
-from astra_tacos.network.reducing import ReducingDevice
 from astra_tacos.network.topology import Topology
 
 

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.network.composition import build_topology
+from astra_tacos.network.devices import ForwardingDevice, ReducingDevice
 from astra_tacos.network.network_config import Dimension, LinkSpec, NetworkConfig, read_network, write_network
-from astra_tacos.network.node_table import ForwardingDevice
-from astra_tacos.network.reducing import ReducingDevice
 from astra_tacos.support.errors import ConfigError
 
 GOOD = """

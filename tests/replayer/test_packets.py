@@ -21,8 +21,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.network.composition import build_topology
+from astra_tacos.network.devices import ForwardingDevice
 from astra_tacos.network.network_config import LinkSpec, configured
-from astra_tacos.network.node_table import ForwardingDevice
 from astra_tacos.network.ns3 import Ns3Config, read_ns3_config
 from astra_tacos.network.packet_links import PacketLinks
 from astra_tacos.replayer import packet_network

@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 from astra_tacos.run.trace import _scan_kernels, ranks
 from astra_tacos.run.trace import et_schema_pb2 as schema
 from astra_tacos.run.trace._row_kernels import UNIQUE, ids_to_rows
-from astra_tacos.run.trace.ranks import read_ranks
-from astra_tacos.run.trace.reader import read_names, read_trace, trace_files
+from astra_tacos.run.trace.reader import read_names, read_ranks, read_trace, trace_files
 from astra_tacos.run.trace.scan import FREE_UNPACKED_BYTES, FileBytes, measure
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import DANGLING, WORKLOAD_ATTRIBUTES

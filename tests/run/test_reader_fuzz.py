@@ -27,7 +27,7 @@ from helpers.trace_bytes import Builder, mutate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from astra_tacos.run.trace.ranks import read_ranks
+from astra_tacos.run.trace.reader import read_ranks
 from astra_tacos.run.trace.scan import FileBytes, find
 from astra_tacos.support.errors import ConfigError
 

@@ -12,7 +12,7 @@ from helpers.plans import quickly_planned, written
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos.bounds.any_algorithm.parts import entering_bytes
+from astra_tacos.bounds.amounts import bytes_of
 from astra_tacos.collective import make_collective
 from astra_tacos.planner.workload import find_workload
 from astra_tacos.replayer.native import NATIVE_ALGORITHMS, NativeCollective, native_program
@@ -52,7 +52,7 @@ def test_what_has_to_enter_is_what_the_bounds_say(pattern):
     spans = [(a, b) for a in range(count) for b in range(a + 1, count + 1) if b - a < count]
     sides = np.array([[a <= npu < b for npu in range(count)] for a, b in spans])
     sizes = np.array([b - a for a, b in spans])
-    assert entering_bytes(collective, sides) == pytest.approx(_NEEDED[pattern](sizes, count) * 6 * MIB)
+    assert bytes_of(collective).entering(sides) == pytest.approx(_NEEDED[pattern](sizes, count) * 6 * MIB)
 
 
 @pytest.mark.parametrize("dims", [(2,), (3,), (5,), (6,), (8,), (16,), (4, 2), (3, 4), (2, 2, 2)])

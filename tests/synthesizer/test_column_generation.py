@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from astra_tacos.bounds.certificate import certify
 from astra_tacos.collective import COLLECTIVES, make_collective
 from astra_tacos.network.composition import build_topology
+from astra_tacos.network.devices import ForwardingDevice
 from astra_tacos.network.network_config import LinkSpec, NetworkConfig
-from astra_tacos.network.node_table import ForwardingDevice
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.solver.synthesize import synthesize
 from astra_tacos.synthesizer.algorithms.column_generation import column_generation
@@ -50,7 +50,7 @@ def test_an_all_reduce_takes_no_longer_than_its_halves(network):
 @pytest.mark.parametrize("file, num_npus, gbps", [("a100x2", 16, 346.67), ("mi250x2", 32, 354.13)], ids=["a100x2", "mi250x2"])
 def test_programme_reaches_forestcolls_optimum(file, num_npus, gbps):
     """The rate of the linear programme, without the chunks of a schedule, which `make bench-fabrics` measures."""
-    from astra_tacos.network.node_table import read_link_table
+    from astra_tacos.network.devices import read_link_table
     from astra_tacos.synthesizer.columns.demand import Demands
     from astra_tacos.synthesizer.columns.programme import solve
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from astra_tacos.bounds.any_algorithm.cuts import cut
+from astra_tacos.bounds.any_algorithm.cuts import cut, partition
 from astra_tacos.bounds.any_algorithm.flow import flow
 from astra_tacos.bounds.any_algorithm.latency import diameter, rounds
-from astra_tacos.bounds.any_algorithm.parts import partition, volume
-from astra_tacos.bounds.any_algorithm.ports import egress, ingress
+from astra_tacos.bounds.any_algorithm.ports import egress, ingress, volume
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology

@@ -54,6 +54,11 @@ def smallest_time_ns(rate: NDArray[np.float64], offset_ns: NDArray[np.float64], 
     return float(times[0])
 
 
+def links_time_ns(topology: Topology, links: NDArray[np.int64], amount: float) -> int:
+    """The smallest time, in whole nanoseconds, by which some links carry an amount."""
+    return whole_ns(smallest_time_ns(rate_bytes_per_ns(topology, links), first_arrival_ns(topology)[links], amount))
+
+
 def smallest_times_ns(
     group: NDArray[np.integer], rate: NDArray[np.float64], offset_ns: NDArray[np.float64], amount: NDArray[np.float64]
 ) -> NDArray[np.float64]:

@@ -10,39 +10,39 @@ See `astra_tacos.bounds.cut` for what must cross which border. Two things delay 
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.bounds.amounts import bytes_of
 from astra_tacos.bounds.any_algorithm.carrying import (
     first_arrival_ns,
     link_latency_ns,
+    links_time_ns,
     rate_bytes_per_ns,
     smallest_time_ns,
     whole_ns,
 )
 from astra_tacos.bounds.any_algorithm.latency import MOST_STEPS, distances_ns, nearest_ns
-from astra_tacos.bounds.any_algorithm.parts import entering_bytes
 from astra_tacos.bounds.bound import Bound
-from astra_tacos.bounds.cut import chosen_sides, crossing, describe_side, links_into, tightest_sides
+from astra_tacos.bounds.cut import crossing, cut_of, slowest_sides, tightest_sides
+from astra_tacos.bounds.partition import worst_partition
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
-
-_CHOSEN = 4
-"""Of the sets that are only tried, those that take longest without latency."""
 
 
 def cut(topology: Topology, collective: Collective, timing: Timing) -> Bound:
     """The worst of the sets that the bound for whole chunks tries, too."""
     bounds = [Bound("cut", 0, "nothing has to cross a cut")]
     for side, links in _entered(topology, collective):
-        npus = np.flatnonzero(side)
-        amount = float(entering_bytes(collective, side[None])[0])
+        amount = float(bytes_of(collective).entering(side[None])[0])
         if not amount > 0:
             continue
         rate = rate_bytes_per_ns(topology, links)
         time = whole_ns(smallest_time_ns(rate, _offsets_ns(topology, collective, side, links, rate), amount))
-        bounds.append(Bound("cut", time, describe_side(topology, npus, links), tuple(npus.tolist()), tuple(links.tolist())))
+        bounds.append(cut_of(topology, side, links, time))
     return max(bounds, key=lambda bound: bound.time_ns)
 
 
@@ -56,11 +56,7 @@ def _entered(topology: Topology, collective: Collective) -> list[tuple[NDArray[n
                     entered = side if inward else ~side
                     found.append((entered[: topology.num_npus], crossing(topology, entered)))
     if collective.is_personalised or collective.members is not None:
-        sides = chosen_sides(topology)
-        links = [links_into(topology, side) for side in sides]
-        capacity = np.array([topology.link_bandwidth_gibps[into].sum() for into in links])
-        slowness = entering_bytes(collective, sides) / np.maximum(capacity, 1e-300)
-        found += [(sides[at], links[at]) for at in np.argsort(-slowness, kind="stable")[:_CHOSEN].tolist()]
+        found += slowest_sides(topology, bytes_of(collective))
     return found
 
 
@@ -87,32 +83,22 @@ def _offsets_ns(
         float64[n], their bandwidths, by which the farthest NPU is chosen.
     """
     tails, heads = topology.link_src[links], topology.link_dst[links]
-    given, needed = _givers(collective, side), _takers(collective, side)
+    given, needed = (_ends(collective, side, inside=inside) for inside in (False, True))
     before = _distance_ns(topology, tails, given, rate, farthest=collective.reduces, towards=True)
     after = _distance_ns(topology, heads, needed, rate, farthest=collective.gathers, towards=False)
     return np.maximum(first_arrival_ns(topology)[links], before + link_latency_ns(topology)[links] + after)
 
 
-def _givers(collective: Collective, side: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """NPUs outside a set that something in it has to come from."""
-    if collective.reduces:
+def _ends(collective: Collective, side: NDArray[np.bool_], *, inside: bool) -> NDArray[np.int64]:
+    """NPUs in a set that need something from outside, or NPUs outside that something in it has to come from."""
+    own, owner = side if inside else ~side, collective.chunk_owner
+    if collective.gathers if inside else collective.reduces:
         members = collective.member_npus
-        return members[~side[members]]
+        return members[own[members]]
     if collective.chunk_target is None:
-        return np.unique(collective.chunk_owner[~side[collective.chunk_owner]])
-    enters = ~side[collective.chunk_owner] & side[collective.chunk_target]
-    return np.unique(collective.chunk_owner[enters])
-
-
-def _takers(collective: Collective, side: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """NPUs in a set that need something from outside."""
-    if collective.gathers:
-        members = collective.member_npus
-        return members[side[members]]
-    if collective.chunk_target is None:
-        return np.unique(collective.chunk_owner[side[collective.chunk_owner]])
-    enters = ~side[collective.chunk_owner] & side[collective.chunk_target]
-    return np.unique(collective.chunk_target[enters])
+        return np.unique(owner[own[owner]])
+    enters = ~side[owner] & side[collective.chunk_target]
+    return np.unique((collective.chunk_target if inside else owner)[enters])
 
 
 def _distance_ns(
@@ -148,3 +134,13 @@ def _distance_ns(
     distance = distances_ns(topology, devices, towards=towards)[which.ravel()][:, npus]
     chosen: NDArray[np.float64] = distance[:, int((rate @ distance).argmax())]
     return chosen
+
+
+def partition(topology: Topology, collective: Collective, timing: Timing) -> Bound:
+    """The worst of the partitions that are tried, which are those of the bound for whole chunks.
+
+    The proof is that of `astra_tacos.bounds.partition`, byte by byte: it asks for no chunks and no algorithm. It lets every byte
+    that crosses carry all that its sending part knows of that place in the buffer, which a sum does, and what is sent apart does
+    not.
+    """
+    return worst_partition(topology, bytes_of(collective), partial(links_time_ns, topology))

@@ -25,8 +25,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.bounds.amounts import bytes_of
 from astra_tacos.bounds.any_algorithm.carrying import first_arrival_ns, rate_bytes_per_ns, smallest_time_ns, whole_ns
-from astra_tacos.bounds.any_algorithm.parts import pair_bytes
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.bounds.partition import is_transitive, translation_classes
 from astra_tacos.bounds.port import link_sets
@@ -135,7 +135,7 @@ def flow(topology: Topology, collective: Collective, timing: Timing) -> Bound:
     """The best of several lengths: those of the linear programme if it is small enough; all equal; 1 for links of a kind."""
     if not collective.is_personalised:
         return Bound("flow", 0, "others may need the same data")
-    amount = pair_bytes(collective)
+    amount = bytes_of(collective).pairs
     bounds = []
     # Parts of equal sizes may differ by a byte, which does not matter.
     wanted = (amount > 0).astype(np.float64) if collective.part_bytes is None else amount / amount.max()

@@ -20,8 +20,8 @@ from heapq import heappop, heappush
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.bounds.amounts import bytes_of
 from astra_tacos.bounds.any_algorithm.carrying import first_arrival_ns, link_latency_ns
-from astra_tacos.bounds.any_algorithm.parts import pair_bytes
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
@@ -46,7 +46,7 @@ def rounds(topology: Topology, collective: Collective, timing: Timing) -> Bound:
         return Bound("rounds", 0, "an NPU may hear of all others at once")
     wanted = collective.num_members
     if collective.part_bytes is not None:
-        wanted = 1 + int((pair_bytes(collective) > 0).sum(axis=0).max())
+        wanted = 1 + int((bytes_of(collective).pairs > 0).sum(axis=0).max())
     time = _first_time_to_know(holds.tolist(), wanted)
     return Bound(
         "rounds", int(time), f"{len(holds)} link{'s' * (len(holds) != 1)} an NPU, which a message holds until it arrives"
@@ -95,7 +95,7 @@ def diameter(topology: Topology, collective: Collective, timing: Timing) -> Boun
     sources, targets = _ends(collective)
     if collective.part_bytes is not None:  # not all pairs have anything for one another
         sources = sources[: max(1, MOST_STEPS // topology.num_links)]
-        wanted = pair_bytes(collective)[np.ix_(sources, targets)] > 0
+        wanted = bytes_of(collective).pairs[np.ix_(sources, targets)] > 0
         distance = np.where(wanted, distances_ns(topology, sources)[:, targets], 0.0)
     elif len(sources) * topology.num_links <= MOST_STEPS:
         distance = distances_ns(topology, sources)[:, targets]

@@ -1,4 +1,4 @@
-"""Links into and out of single NPUs: what must cross them, and how far it has come or has to go.
+"""Links into and out of single NPUs, or of all together: what must cross them, and how far it has come or has to go.
 
 All that an NPU needs from NPUs at a distance of d ns or more can only arrive after d: its links carry nothing of it before.
 """
@@ -8,9 +8,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.bounds.any_algorithm.carrying import first_arrival_ns, rate_bytes_per_ns, smallest_times_ns, whole_ns
+from astra_tacos.bounds.amounts import bytes_of
+from astra_tacos.bounds.any_algorithm.carrying import (
+    first_arrival_ns,
+    links_time_ns,
+    rate_bytes_per_ns,
+    smallest_times_ns,
+    whole_ns,
+)
 from astra_tacos.bounds.any_algorithm.latency import MOST_STEPS, distances_ns
-from astra_tacos.bounds.any_algorithm.parts import all_bytes, owned_bytes, pair_bytes
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.bounds.partition import is_transitive
 from astra_tacos.collective.collective import Collective
@@ -31,13 +37,26 @@ def egress(topology: Topology, collective: Collective, timing: Timing) -> Bound:
     return _worst(topology, collective, inward=False)
 
 
+def volume(topology: Topology, collective: Collective, timing: Timing) -> Bound:
+    """Time that the links out of (into) all NPUs need together for all bytes, each counted once for every NPU that sends it.
+
+    Reducing devices count as NPUs that are no members.
+    """
+    amount = bytes_of(collective).between(np.arange(topology.num_npus))
+    has_others = topology.has_switches or topology.forwarding
+    ends = (topology.link_src, topology.link_dst) if has_others else (topology.link_src,)
+    holds = np.append(topology.holds, np.zeros(topology.num_switches, np.bool_))
+    time = max(links_time_ns(topology, np.flatnonzero(holds[device]), amount) for device in ends)
+    return Bound("volume", time, "all links together")
+
+
 def _worst(topology: Topology, collective: Collective, *, inward: bool) -> Bound:
     name, way = ("ingress", "into") if inward else ("egress", "out of")
     ends = topology.link_dst if inward else topology.link_src
     links = np.flatnonzero(ends < topology.num_npus)
     rate, arrival = rate_bytes_per_ns(topology, links), first_arrival_ns(topology)[links]
     rate = np.where(np.isfinite(arrival), rate, 0.0)
-    times = smallest_times_ns(ends[links], rate, arrival, _crossing(collective, inward=inward))
+    times = smallest_times_ns(ends[links], rate, arrival, bytes_of(collective).at_npus(inward=inward))
     worst = int(times.argmax())
     time, where = float(times[worst]), f"links {way} NPU {worst}"
     total = np.bincount(ends[links], rate, topology.num_npus)
@@ -68,17 +87,6 @@ def _examined(topology: Topology, collective: Collective, times: NDArray[np.floa
     return np.sort(members[np.argsort(-times[members], kind="stable")[:_FEW]])
 
 
-def _crossing(collective: Collective, *, inward: bool) -> NDArray[np.float64]:
-    """float64[num_npus], bytes that have to enter (leave) each NPU."""
-    if collective.is_personalised:
-        total: NDArray[np.float64] = pair_bytes(collective).sum(axis=0 if inward else 1)
-        return total
-    owned, is_member = owned_bytes(collective), np.isin(np.arange(collective.num_npus), collective.member_npus)
-    if collective.num_phases == 2:
-        return np.where(is_member, all_bytes(collective), 0.0)
-    return np.where(is_member, all_bytes(collective) - owned, 0.0) if inward == collective.gathers else owned
-
-
 def _amounts(collective: Collective, npus: NDArray[np.int64], *, inward: bool) -> tuple[NDArray[np.float64], bool]:
     """What has to come to each of some NPUs from every other (or go there), and whether that adds up over the others.
 
@@ -87,15 +95,14 @@ def _amounts(collective: Collective, npus: NDArray[np.int64], *, inward: bool) -
     """
     num_npus = collective.num_npus
     is_member = np.isin(np.arange(num_npus), collective.member_npus)
-    owned = owned_bytes(collective)
+    data = bytes_of(collective)
     if collective.is_personalised:
-        pairs = pair_bytes(collective)
-        amount, adds_up = (pairs[:, npus].T if inward else pairs[npus]).copy(), True
+        amount, adds_up = (data.pairs[:, npus].T if inward else data.pairs[npus]).copy(), True
     elif collective.num_phases == 2:
-        amount, adds_up = np.where(is_member[npus, None] & is_member, all_bytes(collective), 0.0), False
+        amount, adds_up = np.where(is_member[npus, None] & is_member, data.whole, 0.0), False
     elif inward == collective.gathers:
-        amount, adds_up = np.where(is_member[npus, None], owned, 0.0), True
+        amount, adds_up = np.where(is_member[npus, None], data.owned, 0.0), True
     else:
-        amount, adds_up = np.where(is_member, owned[npus, None], 0.0), False
+        amount, adds_up = np.where(is_member, data.owned[npus, None], 0.0), False
     amount[np.arange(len(npus)), npus] = 0.0
     return amount, adds_up

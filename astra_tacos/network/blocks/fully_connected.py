@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.network.blocks.building_block import COMPLETE, BlockLinks, BuildingBlock, Tour
-from astra_tacos.network.blocks.ring import ring_axis
-from astra_tacos.network.blocks.routing import CyclicTranslations, Spreads, spread_directly
+from astra_tacos.network.blocks.building_block import COMPLETE, BlockLinks
+from astra_tacos.network.blocks.ring import CyclicBlock
+from astra_tacos.network.blocks.routing import Spreads, spread_directly
 
 
-class _FullyConnected(BuildingBlock):
+class _FullyConnected(CyclicBlock):
     """A complete graph (`astra-network-analytical`, `FullyConnected.cpp`)."""
 
     __slots__ = ()
@@ -42,17 +42,8 @@ class _FullyConnected(BuildingBlock):
     def fewest_crossed(self, size: int) -> int:
         return 1
 
-    def translations(self, size: int) -> CyclicTranslations:
-        return CyclicTranslations(size)
-
     def spread(self, size: int) -> Spreads:
         return spread_directly(size)
-
-    def tour(self, size: int) -> Tour:
-        return Tour(np.arange(size), is_closed=True)
-
-    def axes(self, size: int) -> NDArray[np.int64]:
-        return ring_axis(size)
 
     def disjoint_cycles(self, size: int) -> list[NDArray[np.int64]] | None:
         """Walecki's decomposition: zigzags 0, 1, -1, 2, -2, ... over all NPUs but one on a circle, closed by the last NPU."""

@@ -10,7 +10,25 @@ from astra_tacos.network.blocks.mesh import MESH, line_axis
 from astra_tacos.network.blocks.routing import CyclicTranslations, Spreads
 
 
-class _Ring(BuildingBlock):
+class CyclicBlock(BuildingBlock):
+    """A block that looks the same after its members have turned by any number, with a hop from each to the next."""
+
+    __slots__ = ()
+
+    def translations(self, size: int) -> CyclicTranslations:
+        """Turns by each number of members."""
+        return CyclicTranslations(size)
+
+    def tour(self, size: int) -> Tour:
+        """The members in their order."""
+        return Tour(np.arange(size), is_closed=True)
+
+    def axes(self, size: int) -> NDArray[np.int64]:
+        """The axis of a ring of consecutive members; for two members, of a line."""
+        return line_axis(size) if size == 2 else (np.arange(1, size + 1) % size)[None]
+
+
+class _Ring(CyclicBlock):
     """A bidirectional ring (`astra-network-analytical`, `Ring.cpp`)."""
 
     __slots__ = ()
@@ -43,20 +61,11 @@ class _Ring(BuildingBlock):
         following: NDArray[np.int64] = (here + np.where(size - up < up, -1, np.minimum(up, 1))) % size
         return following
 
-    def translations(self, size: int) -> CyclicTranslations:
-        return CyclicTranslations(size)
-
     def spread(self, size: int) -> Spreads:
         """Around the ring: one variant upwards, the other downwards."""
         place, hop = np.arange(size)[:, None], np.arange(1, size)[None]
         ways = [np.stack(((place + way * (hop - 1)) % size, (place + way * hop) % size, hop - 1 + 0 * place)) for way in (1, -1)]
         return np.stack(ways).transpose(0, 2, 1, 3).astype(np.int32)
-
-    def tour(self, size: int) -> Tour:
-        return Tour(np.arange(size), is_closed=True)
-
-    def axes(self, size: int) -> NDArray[np.int64]:
-        return ring_axis(size)
 
     def part(self, size: int, members: NDArray[np.int64]) -> str | None:
         return self.name if len(members) == size else MESH.part(size, members)
@@ -76,11 +85,6 @@ class _Ring(BuildingBlock):
 
     def most_links_between(self, size: int, stretches: int) -> int:
         return 2 * stretches
-
-
-def ring_axis(size: int) -> NDArray[np.int64]:
-    """int64[1, size], the axis of a ring of consecutive members; for two members, of a line."""
-    return line_axis(size) if size == 2 else (np.arange(1, size + 1) % size)[None]
 
 
 RING = _Ring()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.network.blocks.building_block import BlockLinks, BuildingBlock, Drawing, Tour
-from astra_tacos.network.blocks.ring import ring_axis
-from astra_tacos.network.blocks.routing import CyclicTranslations, Spreads, binomial_tree, both_ways_alike, spread_directly
+from astra_tacos.network.blocks.building_block import BlockLinks, Drawing
+from astra_tacos.network.blocks.ring import CyclicBlock
+from astra_tacos.network.blocks.routing import Spreads, binomial_tree, both_ways_alike, spread_directly
 
 
-class _Switch(BuildingBlock):
+class _Switch(CyclicBlock):
     """A switch, the device of index `size` (`astra-network-analytical`, `Switch.cpp`)."""
 
     __slots__ = ()
@@ -42,9 +42,6 @@ class _Switch(BuildingBlock):
     def next_member(self, size: int, here: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.int64]:
         return target
 
-    def translations(self, size: int) -> CyclicTranslations:
-        return CyclicTranslations(size)
-
     def spread(self, size: int) -> Spreads:
         """A binomial tree (halving and doubling) if the size is a power of two, else sends from the owner to all others."""
         if size & (size - 1):
@@ -52,12 +49,6 @@ class _Switch(BuildingBlock):
         near, far, when = binomial_tree(size)
         place = np.arange(size)[:, None]
         return both_ways_alike(place ^ near, place ^ far, when)
-
-    def tour(self, size: int) -> Tour:
-        return Tour(np.arange(size), is_closed=True)
-
-    def axes(self, size: int) -> NDArray[np.int64]:
-        return ring_axis(size)
 
     def part(self, size: int, members: NDArray[np.int64]) -> str:
         return self.name

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from astra_tacos.network.devices import NPU_KIND, ForwardingDevice
 from astra_tacos.network.network_config import MAX_NPUS, LinkSpec, NetworkConfig
-from astra_tacos.network.node_table import NPU_KIND, ForwardingDevice
 from astra_tacos.support.errors import ConfigError
 
 GIB_PER_GB = 1e9 / (1 << 30)

@@ -29,10 +29,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.network.blocks.switch import SWITCH
+from astra_tacos.network.devices import NPU_KIND, SWITCH_KIND
 from astra_tacos.network.fabric.draft import GIB_PER_GB, FabricDraft
 from astra_tacos.network.network_config import Dimension, NetworkConfig
-from astra_tacos.network.node_table import NPU_KIND, SWITCH_KIND
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.graph import Graph
 from astra_tacos.support.text_files import describe, parse_decimal, read_text
 
 MOST_HOSTS = 128
@@ -332,7 +333,7 @@ def _clear_partitions(distance: NDArray[np.float64]) -> list[NDArray[np.int64]]:
     noise = float(np.median(np.abs(distance - distance.T)[upper]))
     found = []
     for height in sorted(set(between[upper].tolist())):
-        part = _components(between <= height)
+        part = Graph.of(len(between), *np.nonzero(between <= height)).weak_groups()[1]
         if part.max() == 0:
             break
         together = (part[:, None] == part[None, :])[upper]
@@ -340,22 +341,6 @@ def _clear_partitions(distance: NDArray[np.float64]) -> list[NDArray[np.int64]]:
         if np.bincount(part).min() > 1 and across - inside > noise:
             found.append(part)
     return found
-
-
-def _components(near: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """int64[hosts], components of a symmetric graph, numbered by their first hosts."""
-    part = np.full(len(near), -1, np.int64)
-    for host in range(len(near)):
-        if part[host] >= 0:
-            continue
-        reached = np.zeros(len(near), np.bool_)
-        front = reached.copy()
-        front[host] = True
-        while front.any():
-            reached |= front
-            front = near[front].any(axis=0) & ~reached
-        part[reached] = part.max() + 1
-    return part
 
 
 def _refines(fine: NDArray[np.int64], coarse: NDArray[np.int64]) -> bool:

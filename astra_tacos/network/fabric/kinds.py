@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from astra_tacos.network.devices import SWITCH_KIND, ReducingDevice
 from astra_tacos.network.fabric.draft import FabricDraft
 from astra_tacos.network.network_config import NetworkConfig
-from astra_tacos.network.node_table import SWITCH_KIND
-from astra_tacos.network.reducing import ReducingDevice
 from astra_tacos.support.errors import ConfigError
 
 Number = int | float

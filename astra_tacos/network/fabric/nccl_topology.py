@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from astra_tacos.network.fabric.draft import FabricDraft
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import describe, read_xml
+from astra_tacos.support.text_files import describe, read_xml, short_number
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -180,6 +180,6 @@ class _Reader:
 
     def _whole(self, element: Element, name: str) -> int:
         text = element.get(name, "")
-        if not (text.isascii() and text.isdigit() and len(text) <= 9):
+        if (number := short_number(text)) < 0:
             raise ConfigError(f"{self.path}: <{element.tag}> has {name} {describe(text)}, expected a whole number")
-        return int(text)
+        return number

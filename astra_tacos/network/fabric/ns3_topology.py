@@ -16,7 +16,7 @@ from astra_tacos.network.fabric.draft import GIB_PER_GB, FabricDraft
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import check_writable, replaced_file
-from astra_tacos.support.text_files import describe, read_text
+from astra_tacos.support.text_files import describe, read_text, short_number
 
 _RATE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([GMk]?)bps")
 _DELAY = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|ms|us|ns)")
@@ -79,7 +79,7 @@ def _header(path: Path, words: list[str]) -> tuple[int, int, int]:
 
 
 def _node(path: Path, line: int, word: str, num_nodes: int) -> int:
-    node = int(word) if word.isascii() and word.isdigit() and len(word) <= 9 else -1
+    node = short_number(word)
     if not 0 <= node < num_nodes:
         raise ConfigError(f"{path}:{line}: node is {describe(word)}, expected 0 to {num_nodes - 1}")
     return node

@@ -21,10 +21,8 @@ import numpy as np
 
 from astra_tacos.replayer.collective_program import CollectiveProgram
 from astra_tacos.replayer.native.assembly import PATTERNS, Block, LogicalDimension, Phase, PhaseRequest, assemble
-from astra_tacos.replayer.native.direct import direct
 from astra_tacos.replayer.native.double_binary_tree import double_binary_tree
-from astra_tacos.replayer.native.halving_doubling import halving_doubling
-from astra_tacos.replayer.native.ring import ring
+from astra_tacos.replayer.native.exchange import direct, halving_doubling, ring
 from astra_tacos.run.chunks import SplitSystem, cut_into_chunks
 from astra_tacos.support.errors import ConfigError
 

@@ -1,4 +1,4 @@
-"""Sequences of messages, which `ring`, `direct` and `halvingDoubling` have in common.
+"""Sequences of messages: `ring` (`Ring.cc`), `direct` (`AllToAll.cc`) and `halvingDoubling` (`HalvingDoubling.cc`).
 
 A member creates packets: a window of packets at the start, and one for each message that it receives. A packet takes the endpoint
 delay, and the time of a reduction if the algorithm asks for one. When its k-th packet completes, the member sends its k-th
@@ -8,12 +8,15 @@ completed (`Ring.cc` and similar files: `insert_packet`, `ready`, `iteratable`).
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.replayer.collective_program import LocalKind
 from astra_tacos.replayer.native.assembly import Phase, PhaseRequest, RoleBuilder
 from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.support.errors import ConfigError
 
 _RECEIVED, _PASSED, _OPEN, _END = range(4)
 """Pools: messages received, packets completed, tokens that open the barrier, end of the phase (nothing waits for that one)."""
@@ -101,3 +104,98 @@ def packets_reduced(request: PhaseRequest, num_packets: int, window: int, num_re
     if request.pattern == "reduce-scatter":
         return second
     return second & (turn % 2 == 0) if request.pattern == "all-reduce" else np.zeros(num_packets, np.bool_)
+
+
+def ring(request: PhaseRequest) -> Phase:
+    """A ring algorithm: an All-Reduce takes 2 (n - 1) steps, Reduce-Scatter and All-Gather n - 1, All-to-All n (n - 1) / 2.
+
+    Raises
+    ------
+    ConfigError
+        As in `PhaseRequest.check`.
+    """
+    num_members = request.num_members
+    steps = {"all-reduce": 2 * (num_members - 1), "all-to-all": num_members * (num_members - 1) // 2}
+    num_messages = steps.get(request.pattern, num_members - 1)
+    request.check(4 * num_messages * len(request.member), np.array([request.share_bytes]))
+    size_bytes = np.full(num_messages + 1, request.share_bytes)
+    reduced = packets_reduced(request, num_messages + 1, 1, num_members - 1)
+    ahead = -1 if request.backwards else 1
+    member, shape = request.member[:, None], (len(request.member), num_messages)
+    receiver = np.broadcast_to((member + ahead) % num_members, shape)
+    sender = np.broadcast_to((member - ahead) % num_members, shape)
+    return exchange(request, size_bytes, reduced, receiver, sender)
+
+
+def direct(request: PhaseRequest) -> Phase:
+    """Every member sends to each of the others in turn, the next higher one first.
+
+    An All-Reduce does so twice, with a barrier in between. Where a packet overtakes one that is being reduced, ASTRA-sim writes
+    to freed memory (`PacketBundle::call`) and sometimes crashes; the phase is what ASTRA-sim computes if it does not crash.
+
+    Raises
+    ------
+    ConfigError
+        As in `PhaseRequest.check`.
+    """
+    num_members = request.num_members
+    others = num_members - 1
+    window = others if request.window is None else min(request.window, others)
+    rounds = 2 if request.pattern == "all-reduce" else 1
+    num_messages = rounds * others
+    request.check(8 * num_messages * len(request.member), np.array([request.share_bytes]))
+    size_bytes = np.full(num_messages + window, request.share_bytes)
+    # A quirk of `get_non_zero_latency_packets`: but in groups of some NPUs, every other window of messages is not reduced.
+    reduced = packets_reduced(request, num_messages + window, window, others * window if request.sub_group else window)
+    step = np.tile(np.arange(1, num_members), rounds) * (-1 if request.backwards else 1)
+    member = request.member[:, None]
+    receiver, sender = (member + step) % num_members, (member - step) % num_members
+    return exchange(request, size_bytes, reduced, receiver, sender, barrier=others if rounds == 2 else None)
+
+
+def halving_doubling(request: PhaseRequest) -> Phase:
+    """Recursive halving and doubling.
+
+    A Reduce-Scatter sends a half, a quarter ... of the data to partners at distance 1, 2 ...; an All-Gather takes the same steps
+    backwards; an All-Reduce is a Reduce-Scatter and an All-Gather.
+
+    Raises
+    ------
+    ConfigError
+        For an All-to-All, at which ASTRA-sim stops; for a number of NPUs at which partners do not choose each other and
+        ASTRA-sim stalls (powers of 2 run; for an All-Gather also 6, 12, 20 and others); and as in `PhaseRequest.check`.
+    """
+    num_members, pattern = request.num_members, request.pattern
+    if pattern == "all-to-all":
+        raise ConfigError(f"{request.title}: ASTRA-sim has none and stops; expected ring, direct or doubleBinaryTree")
+    num_messages = int((2 if pattern == "all-reduce" else 1) * math.log2(num_members))
+    distance, size, factor = 1, request.size_bytes // 2, 2.0
+    if pattern == "all-gather":
+        distance, size, factor = num_members // 2, request.size_bytes, 0.5
+    sizes, partners = [size], []
+    for _ in range(num_messages):
+        partners.append(_partners(request, distance))
+        # A halved odd size loses a byte, which doubling does not restore.
+        distance, size = int(distance * factor), int(size / factor)
+        if distance == num_members and pattern == "all-reduce":
+            factor = 0.5
+            distance, size = int(distance * factor), int(size / factor)
+        sizes.append(size)
+    size_bytes = np.array(sizes)
+    request.check(4 * num_messages * len(request.member), size_bytes[:-1])
+    # A quirk of `get_non_zero_latency_packets`: the last message of a Reduce-Scatter is not reduced.
+    reduced = packets_reduced(request, num_messages + 1, 1, int(math.log2(num_members) - 1))
+    partner = np.stack(partners, axis=1)[request.member]
+    return exchange(request, size_bytes, reduced, partner, partner)
+
+
+def _partners(request: PhaseRequest, distance: int) -> NDArray[np.int64]:
+    member = np.arange(request.num_members)
+    partner = (member + np.where(member // distance % 2 == 0, distance, -distance)) % request.num_members
+    if np.any(partner[partner] != member):
+        lost = int(np.argmax(partner[partner] != member))
+        raise ConfigError(
+            f"{request.title}: NPU {lost} waits for NPU {partner[lost]}, which sends to NPU {partner[partner[lost]]}, so that "
+            "ASTRA-sim stalls; expected a power of 2"
+        )
+    return partner

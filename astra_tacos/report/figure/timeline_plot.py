@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from astra_tacos.network.node_table import SWITCH_KIND
+from astra_tacos.network.devices import SWITCH_KIND
 from astra_tacos.network.topology import Topology
 from astra_tacos.report.links_over_time import Bars, ChunkSends, LinkRows, TimePanel, bars_of, link_rows, mixed, sends_of_chunk
 from astra_tacos.report.rank_states import STATES, find_segments

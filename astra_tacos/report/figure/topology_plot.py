@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.network.node_table import SWITCH_KIND
+from astra_tacos.network.devices import SWITCH_KIND
 from astra_tacos.network.topology import Topology
 from astra_tacos.report.style import WIDTH_INCHES, colours_from, shape_text, wrapped
 from astra_tacos.report.topology_groups import Grouped, group

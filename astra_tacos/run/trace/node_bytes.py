@@ -67,8 +67,7 @@ def replace_nodes(data: bytes, offset: NDArray[np.int64], nodes: Mapping[int, An
         size, body = _length(data, begin)
         if body + size > len(data):
             raise ConfigError(f"{path}: has changed since it was read, expected a file that stays as it is")
-        encoded = nodes[place].SerializeToString(deterministic=True)
-        parts += (data[at:begin], _varint(len(encoded)), encoded)
+        parts += (data[at:begin], framed(nodes[place]))
         at = body + size
     return b"".join((*parts, data[at:]))
 
@@ -197,8 +196,4 @@ def _frames(file: FileBytes) -> Iterator[tuple[int, bytes]]:
 def framed(message: Any) -> bytes:
     """The bytes of a message, with its length before it."""
     body: bytes = message.SerializeToString(deterministic=True)
-    size, prefix = len(body), bytearray()
-    while size > 127:
-        prefix.append(size & 127 | 128)
-        size >>= 7
-    return bytes((*prefix, size)) + body
+    return _varint(len(body)) + body

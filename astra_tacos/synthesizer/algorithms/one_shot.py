@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from astra_tacos.collective.all_gather import all_gather
 from astra_tacos.collective.collective import Collective
+from astra_tacos.collective.patterns import all_gather
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns

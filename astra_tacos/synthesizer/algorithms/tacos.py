@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.bounds.delivery import diameter
 from astra_tacos.bounds.port import egress, ingress, volume
-from astra_tacos.collective.all_gather import all_gather
 from astra_tacos.collective.collective import Collective
+from astra_tacos.collective.patterns import all_gather
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.messages import Sends
 from astra_tacos.schedule.schedule import Schedule

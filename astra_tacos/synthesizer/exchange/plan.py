@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.collective.all_reduce import all_reduce_of
 from astra_tacos.collective.collective import Collective
+from astra_tacos.collective.patterns import all_reduce_of
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.support.grouping import row_places

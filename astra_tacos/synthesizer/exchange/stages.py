@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.collective.all_reduce import all_reduce_of
+from astra_tacos.collective.patterns import all_reduce_of
 from astra_tacos.network.blocks.routing import Spreads
 from astra_tacos.schedule.messages import Sends
 from astra_tacos.schedule.partial_sums import NO_NPU, PartialSums

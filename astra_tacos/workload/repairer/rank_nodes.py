@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.run.trace.node_bytes import framed, node_at
-from astra_tacos.run.trace.ranks import read_ranks
+from astra_tacos.run.trace.reader import read_ranks
 from astra_tacos.run.trace.scan import FileBytes
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import DANGLING, UNKNOWN_KIND

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos import LinkSpec, SearchOptions, read_network
-from astra_tacos.network.node_table import ForwardingDevice
-from astra_tacos.network.reducing import ReducingDevice
+from astra_tacos.network.devices import ForwardingDevice, ReducingDevice
 from astra_tacos.study.sweep.point import CollectiveTask, Point, WorkloadTask
 
 NETWORK = networks.config(("Ring", 4, 50.0, 500.0), ("Switch", 2, 25.0, 300.0), failed_links=((0, 1), (1, 0)))
