@@ -149,6 +149,15 @@ def test_a_real_astra_sim_is_run_and_read(golden, tmp_path):
     assert "107 ns  rank 7" in done.stdout
 
 
+def test_an_aborted_astra_sim_is_to_run_again(golden, tmp_path):
+    case = copied(golden, "e2e_overlap_ring8", tmp_path)
+    program = Path(stand_in(case, lines(list(range(100, 106)))))
+    program.write_text(program.read_text() + "\nimport os, sys\nsys.stdout.flush()\nos.abort()\n")
+    done = run(f"replay {files_of(case)} --backend astra-sim --astra-sim-bin {program}", cwd=case)
+    assert done.returncode == 1
+    assert "no end in the log" in done.stdout and "2 of 8 ranks  6, 7 (exit status -6: run it again)" in done.stdout
+
+
 def test_a_rank_that_astra_sim_leaves_behind_is_explained(tmp_path):
     ranks = "comp 0 | recv 4 0 size=64 tag=1 | send 7 1 size=64 tag=1; recv 8 1 [7]"
     make_run(tmp_path, ranks)
