@@ -17,7 +17,7 @@ from helpers.trace_bytes import Builder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos.run.trace import _scan_kernels, ranks
+from astra_tacos.run.trace import _scan_kernels, reader
 from astra_tacos.run.trace import et_schema_pb2 as schema
 from astra_tacos.run.trace._row_kernels import UNIQUE, ids_to_rows
 from astra_tacos.run.trace.reader import read_names, read_ranks, read_trace, trace_files
@@ -84,7 +84,7 @@ def test_inputs_of_others_are_read_as_protobuf_reads_them(astra_sim_inputs):
 @pytest.mark.parametrize("kept", [0, 5000, 1 << 28])
 def test_threads_and_memory_make_no_difference(monkeypatch, threads, kept):
     """Ranks number their groups by themselves, and files may have to be loaded twice."""
-    monkeypatch.setattr(ranks, "_KEPT_BYTES", kept)
+    monkeypatch.setattr(reader, "_KEPT_BYTES", kept)
     builders = [Builder(random.Random(seed), False) for seed in range(40)]
     data = [builder.framed(builder.messages()) for builder in builders]
     expected = naive_columns(data)
@@ -237,7 +237,7 @@ def test_no_room_is_made_for_nodes_that_cannot_have_ids_of_their_own(size, ids):
 
 
 def test_a_file_that_changes_while_it_is_read(monkeypatch):
-    monkeypatch.setattr(ranks, "_KEPT_BYTES", 0)
+    monkeypatch.setattr(reader, "_KEPT_BYTES", 0)
     small, large = schema.Node(id=1), schema.Node(id=2, data_deps=[1, 2], ctrl_deps=[1, 2])
     for before, after in (
         (message(small), message(small, large)),
@@ -253,7 +253,7 @@ def test_no_memory_is_one_line(tmp_path, monkeypatch):
     def none(*_, **__):
         raise MemoryError
 
-    monkeypatch.setattr(ranks, "room_for", none)
+    monkeypatch.setattr(reader, "room_for", none)
     (tmp_path / "t.0.et").write_bytes(GOOD)
     with pytest.raises(ConfigError, match="traces are too large for this machine's memory"):
         read_trace(tmp_path / "t")
