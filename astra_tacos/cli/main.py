@@ -28,7 +28,7 @@ SECTIONS = {
     "Make": {
         "synthesize": "Synthesize a collective algorithm for a network and write its traces.",
         "plan": "Replace the collectives of a training run by synthesized ones, place its ranks, divide its NPUs.",
-        "generate": "Generate a training run of up to 1,024 ranks: transformers, CNNs, DLRM, or layers from a file.",
+        "generate": "Generate a training run of up to 1,048,576 ranks: transformers, CNNs, DLRM, or layers from a file.",
         "network": "Make a graph of NPUs and switches (leaf-spine, rails, ...), or read one of ns-3, NCCL or InfraGraph.",
         "import": "Make a run of PyTorch's traces, or of a collective algorithm that somebody else made.",
         "export": "Turn a saved schedule into another format: traces, MSCCL XML, a run directory, a timeline, CSV.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -85,6 +86,9 @@ class StepRequest:
         """
         placement = () if self.placement is None else read_placement(self.placement)
         split = Parallelism(self.dp, self.tp, self.pp, self.ep, axis_order(self.order), placement)
+        for name, mebibytes in (("bucket-mb", self.bucket_mb), ("first-bucket-mb", self.first_bucket_mb)):
+            if mebibytes is not None and not math.isfinite(mebibytes):
+                raise ConfigError(f"{name}: found {mebibytes}, expected a number of MiB above 0")
         settings: dict[str, Any] = {
             "bucket_bytes": 0 if self.bucket_mb is None else round(self.bucket_mb * _MIB),
             "first_bucket_bytes": 0 if self.bucket_mb is None else round(self.first_bucket_mb * _MIB),
