@@ -20,12 +20,11 @@ def certify(schedule: Schedule) -> dict[str, Any]:
     """Figures of a schedule, ready for JSON. Bandwidths are decimal GB/s, as nccl-tests has them.
 
     `bound_ns` bounds every algorithm and every chunking, `chunked_bound_ns` only schedules that send these chunks one at a time
-    (null for others). `exact_ns` is the time in arithmetic that truncates nothing. `possible` says
+    (null for others). `bound` is the one that binds, `bound_where`, `bound_npus` and `bound_links` say where (the NPUs behind a
+    cut, and its links), and `bounds_ns` lists all. `exact_ns` is the time in arithmetic that truncates nothing. `possible` says
     whether links can carry the schedule in `predicted_ns`; where truncation makes that more than 0.5% shorter, bandwidths and the
-    efficiency are of `exact_ns`. `bound`
-    is the one that binds, `bound_where`, `bound_npus` and `bound_links` say where (the NPUs behind a cut, and its links), and
-    `bounds_ns` lists all. For `efficiency` and `optimal` see `efficiency_of`, `is_optimal`. `below_bound_ns` is what truncation
-    takes off the bound itself. Link shares are of the predicted time.
+    efficiency are of `exact_ns`. For `efficiency` and `optimal` see `efficiency_of`, `is_optimal`. `below_bound_ns` is what
+    truncation takes off the bound itself. Link shares are of the predicted time.
     """
     topology, collective, timing = schedule.topology, schedule.collective, schedule.timing
     # Chunks of unequal sizes count as the smallest in that bound, which says nothing then.

@@ -9,13 +9,10 @@ border once either way.
 Maximum flows find the set with the least bandwidth for its messages. In the fluid limit this bound is the optimum of All-Gather,
 Reduce-Scatter, Broadcast and Reduce (Edmonds' theorem on arborescences). The time counts whole chunks and includes latency.
 
-The bandwidth between two halves of a network: what the least of some halvings can carry.
-
-Cut bound for collectives that maximum flows do not cover: those with personalised chunks, and groups of NPUs.
-
-Every cut bounds the time: the chunks that have to enter a set of NPUs must pass over the links into it. The worst set is hard to
-find for personalised chunks (it is a sparsest cut), so only these sets are tried: single NPUs, blocks along dimensions, parts
-that only slower links connect, and in every dimension the first NPUs, each half, and the complements of all these.
+Maximum flows do not cover personalised chunks, for which the worst set is hard to find (it is a sparsest cut), nor groups of
+NPUs. Every cut bounds the time, so these sets are tried for them: single NPUs, blocks along dimensions, parts that only slower
+links connect, and in every dimension the first NPUs, each half, and the complements of all these. The bisection bandwidth of a
+network is here, too.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ receive, and messages between any two parts count.
 A message between parts uses a link between them, or a link into a switch and one out of it. For a switch that connects several
 parts, the bound counts the links into it, or the links out of it, or both without those of one part, whichever carry least.
 
-Groups of NPUs that cut and partition bounds try: NPUs connected by fast dimensions or by fast links.
+Parts are NPUs that fast dimensions or fast links connect (`groupings`); cut bounds try these groups, too.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def worst_partition(topology: Topology, data: Amounts, time_ns: Callable[[NDArra
     """
     bounds = []
     for group in weak_partitions(topology, data.collective):
-        links, parts = links_between(topology, group), len(np.unique(group[data.collective.member_npus]))
+        links, parts = _links_between(topology, group), len(np.unique(group[data.collective.member_npus]))
         bandwidth = float(topology.link_bandwidth_gibps[links].sum())
         where = f"{parts} parts with {len(links)} links between them, {bandwidth:.6g} GiB/s"
         bounds.append(Bound("partition", time_ns(links, data.between(group)), where, (), tuple(links.tolist())))
@@ -169,12 +169,12 @@ def weak_partitions(topology: Topology, collective: Collective) -> tuple[NDArray
 def _weak_partitions(topology: Topology, exact: bool) -> tuple[NDArray[np.int64], ...]:
     partitions = [np.arange(topology.num_npus), *groupings(topology)]
     if exact:
-        weakness = [topology.link_bandwidth_gibps[links_between(topology, group)].sum() / group.max() for group in partitions]
+        weakness = [topology.link_bandwidth_gibps[_links_between(topology, group)].sum() / group.max() for group in partitions]
         partitions.append(_weakest(topology, partitions[int(np.argmin(weakness))]))
     return tuple(partitions)
 
 
-def links_between(topology: Topology, npu_group: NDArray[np.int64]) -> NDArray[np.int64]:
+def _links_between(topology: Topology, npu_group: NDArray[np.int64]) -> NDArray[np.int64]:
     """Links such that every message between parts uses at least one of them."""
     if topology.forwarding:
         return _links_at_parts(topology, npu_group)

@@ -5,11 +5,10 @@ of every NPU. An All-Reduce brings at least one message per chunk into every NPU
 all NPUs, or summing it up, costs N-1 messages; doing both costs 2(N-1) (gossiping with one-way calls, see `partition`). A
 personalised chunk costs one message out of its owner and one into its target.
 
-Volume bound of personalised chunks: every chunk crosses at least as many links as its shortest path has.
-
-For any set of links, take the least number of them on a path from a chunk's owner to its target. Summed over chunks, that is the
-number of sends that the set has to carry. The sets tried are all links, the links of each dimension, and the links of each speed.
-(Each set is a feasible solution of the dual of the maximum concurrent flow problem; on tori the set of all links is the optimum.)
+Over the whole network, a personalised chunk crosses at least as many links as its shortest path has. For any set of links, take
+the least number of them on a path from a chunk's owner to its target. Summed over chunks, that is the number of sends that the
+set has to carry. The sets tried are all links, the links of each dimension, and the links of each speed. (Each set is a feasible
+solution of the dual of the maximum concurrent flow problem; on tori the set of all links is the optimum.)
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _MOST_SETS = 8
 _MOST_SOURCES = 1024
 
 
-def way_volume(topology: Topology, collective: Collective, timing: Timing) -> Bound:
+def _way_volume(topology: Topology, collective: Collective, timing: Timing) -> Bound:
     """Time that all links together, or all links of one kind, need for all chunks of a personalised collective."""
     bounds = []
     for where, links in link_sets(topology):
@@ -88,10 +87,10 @@ def egress(topology: Topology, collective: Collective, timing: Timing) -> Bound:
 def volume(topology: Topology, collective: Collective, timing: Timing) -> Bound:
     """Time that all links together need for all messages; a message through a switch uses one link into it and one out of it.
 
-    For personalised chunks, see `way_volume`.
+    For personalised chunks, see `_way_volume`.
     """
     if collective.is_personalised:
-        return way_volume(topology, collective, timing)
+        return _way_volume(topology, collective, timing)
     messages = collective.least_sends
     ends = (topology.link_src, topology.link_dst) if topology.has_switches else (topology.link_src,)
     ports = [np.flatnonzero(device < topology.num_npus) for device in ends]

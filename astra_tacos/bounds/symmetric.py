@@ -1,4 +1,4 @@
-"""Lower bounds for networks that look the same from every NPU, from their dimensions alone, without an array of NPUs.
+"""Lower bounds and certificates for networks that look the same from every NPU, from their dimensions, without an array of NPUs.
 
 For a set S of dimensions, the NPUs that differ only in the other dimensions are a *part*; there are m parts, m the product of
 the sizes in S. What has to cross between parts uses the links of S, of which every NPU has as many. So the proofs of
@@ -9,7 +9,7 @@ the sizes in S. What has to cross between parts uses the links of S, of which ev
 
 What is personalised also has to cross every dimension as often as its shortest path does.
 
-The certificate of a symmetric schedule, without an array of NPUs: the keys of `certify`, in time proportional to its rows.
+The certificate of a symmetric schedule has the keys of `certify`. It takes time proportional to the rows of the schedule.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The patterns of collectives whose parts are of equal sizes, a function each.
+"""The patterns of collectives whose parts are of equal sizes, one function a pattern.
 
 All-Gather: each NPU starts with its shard; all NPUs end with every shard. Reduce-Scatter: each NPU starts with a whole buffer and
 ends with the sum over all NPUs of its own shard. All-Reduce: all NPUs end with the whole sum. All-to-All: each NPU starts with a

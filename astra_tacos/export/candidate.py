@@ -1,6 +1,6 @@
 """Candidates: files of programs that are compared with what synthesizers make.
 
-Proven programs as schedules: their messages over the channels of a network, in the order of their thread blocks.
+A program is proven, then made a schedule: its messages over the channels of a network, in the order of its thread blocks.
 """
 
 from __future__ import annotations

@@ -4,25 +4,25 @@ A message becomes a COMM_SEND node at its source and a COMM_RECV node at its des
 becomes a COMP node after the receive, and a sum that an NPU makes of values a COMP node after all receives of its parts. Nodes
 name the chunks that they move, or the places in memory of the values (`chakra_contents`). An NPU without messages gets a COMP
 node without work, as ASTRA-sim refuses files without nodes.
+
 ASTRA-sim issues every node that is ready, so the traces also have to fix the order of messages on a link: `serial` makes each
-send depend on the arrival of the one before it, which is the blocking model. `tokens` adds a chain of COMP nodes without work
-(1 ns each), one per send, so that sends queue up on the link in order, which is the pipelined model. A token becomes ready
-together with its send and releases the next token 1 ns later, so only sends that are ready at the same instant are delayed by it.
-`window` has tokens, and each send also waits for the last one on its link that the schedule has arrived by then. This changes
-nothing where links are queues, and where messages in flight share a link (ns-3) no more of them share it than the schedule says.
-`none` keeps no order: a message leaves as soon as its data are there, as in ASTRA-sim's own algorithms.
+send depend on the arrival of the one before it, which is the blocking model. `tokens` adds a chain of COMP nodes without work (1
+ns each), one per send, so that sends queue up on the link in order, which is the pipelined model. A token becomes ready together
+with its send and releases the next token 1 ns later, so only sends that are ready at the same instant are delayed by it. `window`
+has tokens, and each send also waits for the last one on its link that the schedule has arrived by then. This changes nothing
+where links are queues, and where messages in flight share a link (ns-3) no more of them share it than the schedule says. `none`
+keeps no order: a message leaves as soon as its data are there, as in ASTRA-sim's own algorithms.
 
-What the nodes of Chakra traces say that they move: chunks, or places of a rank's memory.
-
-Without partial sums, a rank has one value of each chunk, in one buffer. A message of neighbouring chunks names the first and
-their number (`msg_chunk_idx`, `msg_chunk_cnt`), as converters do; another one lists them (`msg_chunk_list`).
+What nodes move are chunks or places. Without partial sums, a rank has one value of each chunk, in one buffer. A message of
+neighbouring chunks names the first and their number (`msg_chunk_idx`, `msg_chunk_cnt`), as converters do; another one lists them
+(`msg_chunk_list`).
 
 With partial sums, a rank needs several values of a chunk at a time, and its memory has three parts: of n = `total_chunk_cnt`
 chunks, places 0 to n - 1 are the rank's own contributions, places n to 2 n - 1 are where whole sums have to be in the end, and
 what else it has is in places of its own from 2 n on. A message lists places (`place_list`), those it is read from at its source
 and those it goes to at its destination; an addition lists the place of the sum, then those of its parts.
 
-A workload with a single collective, with which ASTRA-sim runs a custom collective by itself.
+`export_workload` writes the workload with a single collective, by which ASTRA-sim runs a custom collective alone.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Timelines in Chrome's trace event format, which Perfetto and chrome://tracing open.
+"""Timelines of runs and schedules in Chrome's trace event format, which Perfetto and chrome://tracing open.
 
-One track per NPU for compute, one for communication, one for receives (they overlap, so they are asynchronous events), and one
-per link that was used. Times are microseconds with three decimals: nanoseconds, exactly.
+A run has one track per NPU for compute, one for communication, one for receives (they overlap, so they are asynchronous events),
+and one per link that was used. Times are microseconds with three decimals: nanoseconds, exactly.
 
-Timelines of schedules in Chrome's trace event format: a track per link, with the time in which each send holds it.
+A schedule has a track per link, with the time in which each send holds it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Run directories: traces, workload, configurations and a script, ready to start ASTRA-sim on.
-
-The shell script in a run directory that starts ASTRA-sim on it.
-"""
+"""Run directories: traces, workload, configurations, and the shell script that starts ASTRA-sim on them."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ A step begins when the step before it in its thread block, the steps that it dep
 there. It holds its thread block until its own message has left the link; links queue first come, first served. Messages between
 NPUs without a channel travel over a shortest path, hop by hop.
 
-What the messages of a program carry: chunks, or the contributions and sums of a reduction.
+What messages carry is found here, too: chunks, or the contributions and sums of a reduction.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Devices of a network that are no NPUs: those that forward, and those that add what comes to them, and copy what they have.
+"""Devices of a network that are no NPUs, which forward or add, and the tables of links and devices that a network file names.
 
-CSV files of the devices of a list of links have a header line `id,kind,name`, then one device a line; NPUs first. CSV files of
-directed links have a header line `src,dst,bandwidth,latency`, then one link a line. The key `astra_tacos: reducing` of a network
-file lists the devices that add.
+A table of directed links has a header line `src,dst,bandwidth,latency`, then one link a line. A table of devices has a header
+line `id,kind,name`, then one device a line; NPUs first, then those that forward. The key `astra_tacos: reducing` lists the
+devices that add what comes to them, and copy what they have.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def read_link_table(path: Path) -> Iterator[tuple[int, tuple[str, ...]]]:
     return read_table(path, COLUMNS, "link")
 
 
-NODE_COLUMNS = ("id", "kind", "name")
+_NODE_COLUMNS = ("id", "kind", "name")
 NPU_KIND = "npu"
 SWITCH_KIND = "switch"
 FORWARDING_KINDS = (SWITCH_KIND, "nic", "pcie", "cpu")
@@ -61,7 +61,7 @@ def read_node_table(path: Path, num_devices: int) -> tuple[ForwardingDevice, ...
         If it cannot be read, or lists other devices, or an NPU after a device of another kind.
     """
     kinds: dict[int, tuple[str, str]] = {}
-    for line, (text, kind, name) in read_table(path, NODE_COLUMNS, "device"):
+    for line, (text, kind, name) in read_table(path, _NODE_COLUMNS, "device"):
         device = short_number(text)
         if not 0 <= device < num_devices:
             raise ConfigError(f"{path}:{line}: id is {describe(text)}, expected a device of the links, 0 to {num_devices - 1}")
@@ -85,7 +85,7 @@ def read_node_table(path: Path, num_devices: int) -> tuple[ForwardingDevice, ...
 
 def node_table_lines(num_npus: int, forwarding: Sequence[ForwardingDevice]) -> Iterator[str]:
     """The lines of a table of `num_npus` NPUs and the devices after them."""
-    yield ",".join(NODE_COLUMNS) + "\n"
+    yield ",".join(_NODE_COLUMNS) + "\n"
     for npu in range(num_npus):
         yield f"{npu},{NPU_KIND},\n"
     for number, device in enumerate(forwarding):

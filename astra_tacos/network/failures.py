@@ -1,9 +1,8 @@
-"""Random link failures that leave the network connected.
+"""Random link failures that leave the network connected, and networks that are one under other numbers.
 
-Whether two networks are one under other numbers: a renumbering of NPUs that takes all links of one to like links of the other.
-
-Colours of devices are refined by the colours of their neighbours (Weisfeiler, Leman) until nothing changes. Where devices share a
-colour, one of them is tried with each of the other network's (individualization). What is found is checked link by link.
+`find_renumbering` looks for a renumbering of NPUs that takes all links of one network to like links of the other. Colours of
+devices are refined by the colours of their neighbours (Weisfeiler, Leman) until nothing changes. Where devices share a colour,
+one of them is tried with each of the other network's (individualization). What is found is checked link by link.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
-"""Links of ASTRA-sim's ns-3 backend: full duplex, in whole bits and nanoseconds, with windows and the buffers of switches.
+"""Fixed routes over devices that forward, and the links of ASTRA-sim's ns-3 backend, which messages cross along them.
 
-Routes with the fewest links between NPUs over devices that forward: fixed ones, as networks with static routing have.
-
-A route passes as few NPUs as possible, and of such routes it has the fewest links. Where several links lead on equally well, the
-destination's number decides, digit by digit, so that the flows to different NPUs are spread over all of them: destination-modulo
-routing, as InfiniBand's subnet managers route fat trees (Zahavi, "D-Mod-K routing providing non-blocking traffic for shift
-permutations on real life fat trees", 2010).
-
-Numbers of links between NPUs.
+The links are full duplex, in whole bits and nanoseconds, with windows and the buffers of switches. Routes are those of a network
+with static routing. A route passes as few NPUs as possible, and of such routes it has the fewest links. Where several links lead
+on equally well, the destination's number decides, digit by digit, so that the flows to different NPUs are spread over all of
+them: destination-modulo routing, as InfiniBand's subnet managers route fat trees (Zahavi, "D-Mod-K routing providing non-blocking
+traffic for shift permutations on real life fat trees", 2010).
 """
 
 from __future__ import annotations

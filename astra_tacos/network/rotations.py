@@ -1,13 +1,12 @@
-"""Rotations: automorphisms of a graph that turn one digit of all NPUs' numbers, found from its links.
+"""Symmetries of a network: rotations, which turn one digit of all NPUs' numbers, and translations of a product of dimensions.
 
 In most fabrics the numbers of NPUs that are alike say where they are: NPU 8 n + k is the k-th of node n. Then taking every node
 to the next one maps links onto links of the same kind. `find_rotations` tries the digits of NPU numbers in mixed radix and keeps
 those whose rotation it can prove: that of every link there is a link that it goes to.
 
-The translations of a network: moves of all NPUs that map links onto links of the same kind.
-
-A product of dimensions whose building blocks have translations has them, too, coordinate by coordinate. The translation `by`
-takes NPU 0 to NPU `by`, so NPUs and translations have the same numbers. See docs/symmetric.md.
+Translations of a network move all NPUs and map links onto links of the same kind. A product of dimensions whose building blocks
+have translations has them, too, coordinate by coordinate. The translation `by` takes NPU 0 to NPU `by`, so NPUs and translations
+have the same numbers. See docs/symmetric.md.
 """
 
 from __future__ import annotations

@@ -5,11 +5,10 @@ trace that the first node of each type named. So one such id cannot stand for tw
 group. Native collectives of all ranks that some rank would number differently get a communicator group, which has a numbering of
 its own.
 
-Native collectives of all ranks that ASTRA-sim would number differently on different ranks, so that their messages never match.
-
-Messages of a native collective carry a number. A communicator group counts its own collectives. The group of all ranks has no
-counter of its own: it uses the rank's counter, which increases with every collective that the rank begins, including those in
-groups and those that run custom traces (`Sys.cc`, `generate_collective`: `num_streams++`).
+Their messages would never match otherwise. Messages of a native collective carry a number. A communicator group counts its own
+collectives. The group of all ranks has no counter of its own: it uses the rank's counter, which increases with every collective
+that the rank begins, including those in groups and those that run custom traces (`Sys.cc`, `generate_collective`:
+`num_streams++`).
 """
 
 from __future__ import annotations

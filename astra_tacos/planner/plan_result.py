@@ -1,7 +1,4 @@
-"""The result of a plan in figures: what was changed and how much time it saves.
-
-How long a run takes on each judge, before and after a plan, and after a plan for another backend.
-"""
+"""The result of a plan in figures: what was changed, and how much time it saves on each judge."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ A member may be done long before the last one, and NPUs that are no members may 
 on a path than their bounds together. If all members of each collective began and ended together, and no others helped them, the
 run would take at least `in_step_ns`: what is left above that is lost by order and overlap, what is below it by groups.
 
-Estimated durations of nodes and collectives, used to choose an order of collectives.
+Durations of nodes and collectives are estimated here, too, to choose an order of collectives.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The files of a planned run except its workload: traces, groups, system, network and a script that starts ASTRA-sim.
-
-The folder of custom traces of a planned run.
-"""
+"""The files of a planned run except its workload: traces, groups, system, network and a script that starts ASTRA-sim."""
 
 from __future__ import annotations
 

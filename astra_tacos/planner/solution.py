@@ -1,6 +1,6 @@
 """Default search options of cases, and the result of synthesizing a case.
 
-Schedules that the oracle refuses: faults of this package. A plan drops them, goes on, and says so where nobody can miss it.
+Schedules that the oracle refuses are faults of this package. A plan drops them, goes on, and says so where nobody can miss it.
 """
 
 from __future__ import annotations

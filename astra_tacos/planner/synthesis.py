@@ -4,9 +4,8 @@ Where predictions are exact, this is the best schedule of the search. Elsewhere 
 group uses, in the number of chunks and in the algorithm, and are replayed on the real network, all groups at once. ASTRA-sim's
 native collective is also a candidate.
 
-What the collective of a case takes at least, on the links that its groups may use.
-
-Candidates for a case: views of the network, numbers of chunks, and synthesizers.
+The bound of a case is for the links that its groups may use. Its candidates are made of views of the network, numbers of chunks
+and synthesizers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""A run together with its collective instances.
+"""A run together with its collective instances, and its distinct collectives (cases), each of which is synthesized once.
 
-Distinct collectives (cases) of a workload, each of which is synthesized once.
-
-How many messages a planned run may have: ASTRA-sim simulates every message, so a run with many of them takes it long.
+ASTRA-sim simulates every message, so a run with many of them takes it long: a planned run has a limit.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Writing of a planned run: the trace that every collective runs, and all files except the plan itself.
 
-The workload's trace files with new groups, ids and an order of collectives; unchanged parts keep their bytes.
-
-The node log of a plan: what happened to every collective node of the workload, and why.
+The workload's trace files get new groups, ids and an order of collectives; unchanged parts keep their bytes. The node log says
+what happened to every collective node, and why.
 """
 
 from __future__ import annotations

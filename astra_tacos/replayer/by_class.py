@@ -36,8 +36,8 @@ class TranslatedLinks(WholeMessages):
         owner, source, target = crossed_pairs(self._network, src, dst)
         dimension = np.argmax(lattice.digits(source) != lattice.digits(target), axis=0) if len(owner) else owner
         switched = np.array([each.building_block.num_switches(each.size) > 0 for each in dimensions], np.bool_)[dimension]
-        hops = np.repeat(link_keys(lattice, dimension, source, target, np.where(switched, _UP, _DIRECT))[:, None], 2, axis=1)
-        hops[:, 1] = link_keys(lattice, dimension, source, target, np.full(len(owner), _DOWN))
+        hops = np.repeat(_link_keys(lattice, dimension, source, target, np.where(switched, _UP, _DIRECT))[:, None], 2, axis=1)
+        hops[:, 1] = _link_keys(lattice, dimension, source, target, np.full(len(owner), _DOWN))
         used = np.stack((np.ones(len(owner), np.bool_), switched), axis=1)
         self.keys, number = np.unique(hops[used], return_inverse=True)
         of_link = np.empty(len(self.keys), np.int64)
@@ -78,12 +78,12 @@ class TranslatedLinks(WholeMessages):
         lattice, src, dst = self._lattice, whole.link_src.astype(np.int64), whole.link_dst.astype(np.int64)
         way = np.where(dst >= lattice.num_ranks, _UP, np.where(src >= lattice.num_ranks, _DOWN, _DIRECT))
         source, target = np.where(way == _DOWN, dst, src), np.where(way == _UP, src, dst)
-        key = link_keys(lattice, whole.link_dimension.astype(np.int64), source, target, way)
+        key = _link_keys(lattice, whole.link_dimension.astype(np.int64), source, target, way)
         place = np.minimum(np.searchsorted(self.keys, key), max(len(self.keys) - 1, 0))
         return np.where(self.keys[place] == key, figures[place], 0) if len(self.keys) else np.zeros(len(key), np.int64)
 
 
-def link_keys(lattice: Lattice, dimension: _Ints, source: _Ints, target: _Ints, way: _Ints) -> _Ints:
+def _link_keys(lattice: Lattice, dimension: _Ints, source: _Ints, target: _Ints, way: _Ints) -> _Ints:
     """Numbers of links, equal for those that translations move to one another.
 
     A link leads from the source up to a switch, from a switch down to the target, or from one to the other.

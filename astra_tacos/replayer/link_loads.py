@@ -1,6 +1,6 @@
 """Loads of links for a network model without links: the bytes of every message, summed over the links of its route.
 
-The network model of each backend.
+`NETWORK_MODELS` has the network model of each backend.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def link_loads(
     lattice
         The translations, if ranks stand for others.
     """
-    src, dst, sent = compiled.pair_src, compiled.pair_dst, pair_bytes(compiled, casts, state)
+    src, dst, sent = compiled.pair_src, compiled.pair_dst, _pair_bytes(compiled, casts, state)
     used = np.flatnonzero(sent)
     model = CongestionAware(replace(network, failed_links=()))
     some = model if lattice is None else TranslatedLinks(network, lattice, False)
@@ -71,7 +71,7 @@ def link_loads(
     return loads
 
 
-def pair_bytes(compiled: Compiled, casts: Casts, state: kernels.Progress) -> NDArray[np.int64]:
+def _pair_bytes(compiled: Compiled, casts: Casts, state: kernels.Progress) -> NDArray[np.int64]:
     """int64[num_pairs], bytes that went between each pair of `compiled`: in messages of the workload and in collectives."""
     code = compiled.code
     num_rows = len(code.slot)

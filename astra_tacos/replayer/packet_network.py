@@ -3,8 +3,7 @@
 Limits, which are refused where they would count: packets that get lost, links that fail during a run, ports that a switch pauses
 (priority flow control), and congestion control that changes rates, which happens at switches only.
 
-The files that ASTRA-sim's ns-3 backend reads besides those of a run: links, configuration, shape for native algorithms.
-
+The files that the backend reads besides those of a run are written here, too: links, configuration, shape for native algorithms.
 Formats: `astra-network-ns3`, `scratch/common.h` (`ReadConf`, `SetupNetwork`); `astra-sim`,
 `network_frontend/ns3/AstraSimNetwork.cc`.
 """

@@ -1,4 +1,4 @@
-"""Routes of messages on ASTRA-sim's analytical networks."""
+"""Models of ASTRA-sim's analytical networks: their links, and the routes of messages."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class NetworkModel(Protocol):
         """What replays a run on this network."""
 
 
-def advance_messages(code: Code, state: Progress, max_events: int, /) -> int:
+def _advance_messages(code: Code, state: Progress, max_events: int, /) -> int:
     """The engine of networks on which a message is one thing."""
     status: int = advance(code, state, no_packets(), max_events)
     return status
@@ -79,7 +79,7 @@ class WholeMessages:
 
     def engine(self, compiled: Compiled) -> Engine:
         """See `NetworkModel.engine`."""
-        return advance_messages
+        return _advance_messages
 
 
 class TopologyLinks:

@@ -1,6 +1,6 @@
 """Replay of schedules: each link serves its sends in the order of the schedule, each as early as possible.
 
-Replay of symmetric schedules, without a list of all sends: what happens to NPU 0's chunks happens to all, moved.
+A symmetric schedule is replayed without a list of all sends: what happens to NPU 0's chunks happens to all, moved.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ class Stall:
                 inner_row = self._row(inner)
                 return inner, f"is at node {int(self._code.node_id[inner_row])} of {self._program_of(inner_row)[0].source}"
             if action == kernels.RECEIVE:
-                return self._awaited_message(rank, row, live)
+                return self._awaited_message(rank, row)
             return "waits for others of its rank"
         if self._state.lives["waits"][live] > 0:
             parents = self._parents(row)
@@ -139,7 +139,7 @@ class Stall:
     def _key_row(self, rank: int, row: int) -> int:
         return row if row < self._num_rows else row + int(self._state.key_shift[rank])
 
-    def _awaited_message(self, rank: int, row: int, live: int) -> tuple[int, str] | str:
+    def _awaited_message(self, rank: int, row: int) -> tuple[int, str] | str:
         """The next step from a receive: the send that it waits for, or the text that ends the chain."""
         code = self._code
         key = int(code.address["key"][self._key_row(rank, row)])

@@ -1,7 +1,4 @@
-"""Replay of the traces of one custom collective: a run in which every rank has one collective node.
-
-Runs of one collective, in which every rank has one node, and of one message.
-"""
+"""Runs of one collective or one message, in which every rank has one node; and the replay of custom traces by such a run."""
 
 from __future__ import annotations
 

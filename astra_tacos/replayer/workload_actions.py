@@ -1,6 +1,6 @@
 """Actions of the nodes of a workload when they are issued, and their durations (`astra-sim`, `workload/Workload.cc`).
 
-Errors for nodes that ASTRA-sim cannot run, each naming the node.
+Nodes that ASTRA-sim cannot run are refused by errors that name them.
 """
 
 from __future__ import annotations

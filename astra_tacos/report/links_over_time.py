@@ -39,7 +39,7 @@ def shares_of_time(schedule: Schedule, row_of_link: NDArray[np.integer], num_bin
     busy = np.zeros((num_rows, num_bins))
     for first in range(0, schedule.num_messages, _SENDS_AT_A_TIME):
         use = link_use(schedule, first, min(first + _SENDS_AT_A_TIME, schedule.num_messages))
-        busy += coverage(row_of_link[use.link], use.start_ns * scale, use.end_ns * scale, busy.shape)
+        busy += _coverage(row_of_link[use.link], use.start_ns * scale, use.end_ns * scale, busy.shape)
     links = np.bincount(row_of_link, minlength=num_rows)
     return (busy / np.maximum(links, 1)[:, None]).astype(np.float32)
 
@@ -126,7 +126,7 @@ class Bars:
         lines, bins = shape
         line_of_row = np.arange(rows) * lines // rows
         line, scale = self.kind.astype(np.int64) * lines + line_of_row[self.row], bins / max(end_ns, 1)
-        covered = coverage(line, self.start_ns * scale, self.end_ns * scale, (kinds * lines, bins)).reshape(kinds, lines, bins)
+        covered = _coverage(line, self.start_ns * scale, self.end_ns * scale, (kinds * lines, bins)).reshape(kinds, lines, bins)
         return covered / np.bincount(line_of_row, minlength=lines)[:, None]
 
 
@@ -233,7 +233,7 @@ def _passed_on(schedule: Schedule, own: NDArray[np.int64]) -> tuple[NDArray[np.i
     return waiting, awaited
 
 
-def coverage(
+def _coverage(
     line: NDArray[np.integer],
     start: NDArray[np.floating],
     end: NDArray[np.floating],

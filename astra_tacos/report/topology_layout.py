@@ -31,7 +31,7 @@ _CLOSE = 0.5
 Points = NDArray[np.float64]
 
 
-def lay_out_layers(topology: Topology) -> Points | None:
+def _lay_out_layers(topology: Topology) -> Points | None:
     """Positions of all devices, float64[num_devices, 2]; None where a link joins two devices of one layer.
 
     Forwarding devices that are joined to one another are a part. Its layers are its devices 1, 2, ... links from the nearest
@@ -130,7 +130,7 @@ _APART = 0.01
 """How far apart devices are moved that would coincide, as a share of the drawing's extent over the root of their number."""
 
 
-def lay_out_graph(topology: Topology) -> NDArray[np.float64]:
+def _lay_out_graph(topology: Topology) -> NDArray[np.float64]:
     """Positions of all devices, float64[num_devices, 2]: neighbours are near one another, and no two devices coincide.
 
     For a few devices, distances in the drawing follow those in the graph (Kamada and Kawai 1989). For more devices, forces
@@ -252,8 +252,8 @@ def layout(topology: Topology) -> Layout:
     if topology.dimensions and _is_composed(topology):
         positions, controls = _by_dimension(topology)
     else:
-        layered = lay_out_layers(topology)
-        positions = lay_out_graph(topology) if layered is None else layered
+        layered = _lay_out_layers(topology)
+        positions = _lay_out_graph(topology) if layered is None else layered
         controls = positions[topology.link_src] / 2 + positions[topology.link_dst] / 2
     everything = np.concatenate((positions, (positions[topology.link_src] + positions[topology.link_dst]) / 4 + controls / 2))
     low, high = everything.min(axis=0), everything.max(axis=0)

@@ -1,13 +1,11 @@
 """The number of chunks into which ASTRA-sim cuts a native collective; each chunk is a stream (`system/Sys.cc`).
 
-What a custom trace is for: a collective of all its positions, or several of some of them, each with its own chunks.
+A custom trace is for a collective of all its positions, or several of some of them, each with its own chunks. A planned run
+states this of every trace that it has (`traces` in plan.json), so that the traces can be judged by what they say that they move.
+Positions are the places of ranks in the group that runs the trace, in ascending order.
 
-A planned run states this of every trace that it has (`traces` in plan.json), so that the traces can be judged by what they say
-that they move. Positions are the places of ranks in the group that runs the trace, in ascending order.
-
-Algorithms that ASTRA-sim frees twice when it ends, so that it may abort after it has printed all cycles.
-
-A rank keeps one plan per communicator group and pattern. In a group of fewer than all ranks the plan frees its list of algorithms
+Some algorithms ASTRA-sim frees twice when it ends, so that it may abort after it has printed all cycles. A rank keeps one plan
+per communicator group and pattern. In a group of fewer than all ranks the plan frees its list of algorithms
 (`system/CollectivePlan.cc`, `~CollectivePlan`), though a list of one entry is that of the system file itself, or the custom trace
 of a whole pattern, which the plans of all groups share (`CommunicatorGroup.cc`, `get_collective_plan`; longer lists are replaced
 by a new ring). So two groups of a rank that run one pattern free it twice. Whether the memory allocator notices is chance.

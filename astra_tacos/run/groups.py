@@ -1,10 +1,8 @@
 """Communicator groups as ASTRA-sim reads them: the group that a node names, its ranks, and the nodes that share a plan.
 
+The file is a JSON such as `{"1": [0, 2], "2": [1, 3]}`.
+
 Source: `workload/Workload.cc` (`extract_comm_group`, `initialize_comm_groups`) and `system/CommunicatorGroup.cc`.
-
-The communicator group JSON of ASTRA-sim: `{"1": [0, 2], "2": [1, 3]}`.
-
-Format: ASTRA-sim `workload/Workload.cc` (`initialize_comm_groups`) and `system/CommunicatorGroup.cc`.
 """
 
 from __future__ import annotations

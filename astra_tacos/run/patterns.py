@@ -3,9 +3,8 @@
 ASTRA-sim runs custom traces for four patterns only. The plan writes a node of another pattern (a Broadcast, for example) with one
 of these four types; an attribute of the node keeps the original pattern, so that a planned run can be planned again.
 
-Lists of native algorithms in a system JSON, one per dimension: whether a collective of all NPUs reaches them all.
-
-Tags of messages.
+Here are also the lists of native algorithms in a system JSON (one per dimension: does a collective of all NPUs reach them all?),
+and the tags of messages.
 """
 
 from __future__ import annotations

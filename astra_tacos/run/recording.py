@@ -1,10 +1,6 @@
 """The `Recording` class: the data of a report on a run, as it is and as it was before a plan, and its `.npz` file.
 
-`run.recorded_run` makes a recording out of replays.
-
-`record_run`: makes a `Recording` out of replays in memory.
-
-`run.recording` defines what a recording holds, and reads and writes it.
+`record_run` makes a recording out of replays in memory.
 """
 
 from __future__ import annotations

@@ -1,13 +1,15 @@
-"""The system JSON of ASTRA-sim: the implementations of collectives, and the compute speed of an NPU.
+"""The system JSON of ASTRA-sim, and the files beside it: per-node collectives, and remote memory.
+
+The JSON has the implementations of collectives, and the compute speed of an NPU.
 
 Format: ASTRA-sim `system/Sys.cc` (`Sys::initialize_sys`) and `system/astraccl/CollectiveImplLookup.cc`. ASTRA-sim ignores unknown
 keys, and so does this reader; `keys` keeps all of them, so that a check can look for misspelt ones.
 
-The YAML of per-node collectives, which names the custom trace that each collective node of a workload runs.
+The YAML of per-node collectives names the custom trace that each collective node of a workload runs.
 
 Format: ASTRA-sim `system/astraccl/CollectiveImplLookup.cc` (`parse_per_node_yaml_file`): one `node id: prefix` a line.
 
-The remote memory JSON of ASTRA-sim: the cost of loads and stores of MEM nodes.
+The remote memory JSON has the cost of loads and stores of MEM nodes.
 
 Format: ASTRA-sim `extern/remote_memory_backend/analytical/AnalyticalRemoteMemory.cc`.
 """

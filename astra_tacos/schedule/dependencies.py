@@ -1,16 +1,14 @@
 """Dependencies: what brought what a message carries, and the messages before it on its link.
 
-Windows of reducing devices: how much each sender may have under way in one at a time.
+The window of a reducing device is how much each sender may have under way in it at a time. A sender is an NPU, or another
+reducing device, from which trips lead to a device to be added there. With a window of W bytes it has n = W / chunk size chunks
+under way at most, whatever order they go in: of its chunks for that device, by number, each waits at the sender until all of the
+chunk n places before it has come back to the sender. So the sender itself keeps the window, by what arrives there, as SwitchML's
+workers do (Sapio et al., NSDI 2021), and so can a trace.
 
-A sender is an NPU, or another reducing device, from which trips lead to a device to be added there. With a window of W bytes it
-has n = W / chunk size chunks under way at most, whatever order they go in: of its chunks for that device, by number, each waits
-at the sender until all of the chunk n places before it has come back to the sender. So the sender itself keeps the window, by
-what arrives there, as SwitchML's workers do (Sapio et al., NSDI 2021), and so can a trace.
-
-Messages that hold a link for less than 1 ns, at which the queues of ASTRA-sim's congestion-aware backend stop.
-
-`pipelined` schedules have none: their messages are sent as what takes 1 ns (`least_bytes`). Those of `blocking` schedules keep
-their sizes, because each holds its links for their latencies, too.
+The queues of ASTRA-sim's congestion-aware backend stop at messages that hold a link for less than 1 ns. `pipelined` schedules
+have none: their messages are sent as what takes 1 ns (`least_bytes`). Those of `blocking` schedules keep their sizes, because
+each holds its links for their latencies, too.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Intervals in which the messages of a schedule occupy links, one per message and link.
 
-Counting the work of a schedule while it is made: what parts of synthesizers, and settling, examine.
-
-The unit is that of `synthesizer.work`: one send that list scheduling examines.
+The work of a schedule is counted while it is made: what parts of synthesizers, and settling, examine. The unit is that of
+`synthesizer.work`: one send that list scheduling examines.
 
 Counts follow from what is computed, never from a clock. What is kept for later calls (`lru_cache`) is not counted, or the count
 would depend on who came first.

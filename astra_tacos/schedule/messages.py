@@ -1,6 +1,6 @@
 """Messages: sends that leave together on one channel and pay its latency once.
 
-Sends without times: what crosses which channel, in an order that every link keeps.
+`Sends` are sends without times: what crosses which channel, in an order that every link keeps.
 """
 
 from __future__ import annotations

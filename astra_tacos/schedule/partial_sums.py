@@ -4,9 +4,8 @@ A send that reduces adds a chunk to the destination's own, so an NPU has one val
 exchange (one-shot All-Reduce, recursive doubling) need several: an NPU sends its own contribution on while it already has those
 of others. There, every send copies a value that has a name, and an NPU that has all parts of a sum adds them up itself.
 
-Trips: the hops of a chunk from one NPU over devices that forward to another NPU.
-
-A reducing device may be where a trip begins or ends, as an NPU, or be passed on the way, as any device that forwards.
+A trip is the hops of a chunk from one NPU over devices that forward to another NPU. A reducing device may be where a trip begins
+or ends, as an NPU, or be passed on the way, as any device that forwards.
 """
 
 from __future__ import annotations
@@ -78,13 +77,6 @@ class PartialSums:
                 break
             height[sums] = higher
         return height
-
-    @cached_property
-    def by_height(self) -> list[NDArray[np.int64]]:
-        """Sums in sets that need no other of their set: first those of contributions, then those of such sums, and so on."""
-        sums = np.flatnonzero(self.height)
-        order = sums[np.argsort(self.height[sums], kind="stable")]
-        return [few for few in np.split(order, np.flatnonzero(np.diff(self.height[order])) + 1) if len(few)]
 
     def awaited_parts(self, additions: Additions) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Additions, and the values that each waits for: its parts without its NPU's own contribution. int64[...] each."""

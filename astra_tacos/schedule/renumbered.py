@@ -1,7 +1,4 @@
-"""A schedule with its NPUs under other numbers, on a topology that is the same under these numbers.
-
-A schedule of a part of a topology as one of the whole.
-"""
+"""Schedules under other numbers of NPUs: on a topology that is the same under them, or on one of which theirs is a part."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """SymmetricSchedule: a schedule in which all NPUs do the same at the same moments, kept as what concerns NPU 0's chunks.
 
-Symmetric schedules on disk: one `.npz` with the sends of NPU 0's chunks and the description of the network.
-
-The exact time of a symmetric schedule, from the sends of NPU 0's chunks alone.
+On disk it is one `.npz` with the sends of NPU 0's chunks and the description of the network. Its exact time follows from these
+sends alone.
 """
 
 from __future__ import annotations

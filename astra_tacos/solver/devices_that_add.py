@@ -1,6 +1,6 @@
 """The crossover of parameter servers: theory, linear programme, bound and scheduled time, over numbers of servers.
 
-Sums of hosts against sums of devices, over numbers of NPUs and sizes of an All-Reduce.
+Devices that add are compared with hosts that do, over numbers of NPUs and sizes of an All-Reduce.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ A run is *physically possible* if
 A run that ends too early counts as if it ended where each link carries one message at a time, on the faster one of these models.
 One that does not move its data does not count.
 
-What a sketch leaves of a network, and the bounds with the sketch and without.
+What a sketch leaves of a network is found here, too, and the bounds with the sketch and without.
 """
 
 from __future__ import annotations

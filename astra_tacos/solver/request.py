@@ -1,7 +1,4 @@
-"""What is asked of `solve`: a collective on a network, for a backend, with the effort of a search.
-
-How a long task says what it does, to whoever wants to show it.
-"""
+"""What is asked of `solve`: a collective on a network, for a backend, with the effort of a search."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Where messages in flight on a link share it, traces that keep the schedule's time on an analytical model may take twice their
 prediction. Orders of sends that keep that time are tried first, then orders and schedules that are a little slower.
 
-Searches for a network model: on the network itself, or where messages are packets on links that take what messages take.
+Searches are for a network model: on the network itself, or where messages are packets on links that take what messages take.
 """
 
 from __future__ import annotations

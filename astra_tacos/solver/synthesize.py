@@ -1,7 +1,4 @@
-"""`synthesize`: a schedule for Python programs.
-
-Check of a schedule by the oracle and by the replay.
-"""
+"""`synthesize`: a schedule for Python programs, checked by the oracle and by the replay."""
 
 from __future__ import annotations
 

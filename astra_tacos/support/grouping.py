@@ -1,6 +1,6 @@
 """Lists of lists as two arrays (compressed sparse rows): the begin of each list, and all members one after another.
 
-Distinct entries of an array.
+The distinct entries of an array are found here, too.
 """
 
 from __future__ import annotations

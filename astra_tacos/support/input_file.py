@@ -1,6 +1,6 @@
 """Bounded reading of files that users name: at most a given size, and never blocking on what is not a regular file.
 
-Files of other tools that people take for inputs, known by how they begin, and what to do with each.
+Files of other tools that people take for inputs are known by how they begin, and refused with what to do with each.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Extras: what an installation can leave out, and which of them brings a package that is not there.
-
-The version of this package.
-"""
+"""Extras: what an installation can leave out, and which of them brings a package that is not there; and the package's version."""
 
 from __future__ import annotations
 

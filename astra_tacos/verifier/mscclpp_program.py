@@ -1,13 +1,13 @@
 """MSCCL++ execution plans as programs, under the memory model of the executor.
 
-Threads of a block run on by themselves; `nop` and `barrier` join them. So an operation happens before another one of its
-thread block only if there is one of these between them, or if one thread executes both (the n-th channel of a signal or wait
-belongs to the n-th thread). A signal happens before the wait that it ends; relaxed ones order no writes. A put through a memory
-channel is done when its threads are; one through a port channel is on its way until a signal on the same channel
-arrives, and reads its source until it is flushed. A packet carries its own flag: a read of packets waits for it.
+Threads of a block run on by themselves; `nop` and `barrier` join them. So an operation happens before another one of its thread
+block only if there is one of these between them, or if one thread executes both (the n-th channel of a signal or wait belongs to
+the n-th thread). A signal happens before the wait that it ends; relaxed ones order no writes. A put through a memory channel is
+done when its threads are; one through a port channel is on its way until a signal on the same channel arrives, and reads its
+source until it is flushed. A packet carries its own flag: a read of packets waits for it.
 
-Two graphs follow: what happens before what (`strong`), and what waits for what (`strong` and `weak`).
-Source: microsoft/mscclpp, src/core/include/execution_kernel.hpp (1f5f065).
+Two graphs follow: what happens before what (`strong`), and what waits for what (`strong` and `weak`). Source: microsoft/mscclpp,
+src/core/include/execution_kernel.hpp (1f5f065).
 """
 
 from __future__ import annotations
@@ -34,8 +34,6 @@ _PACKET_TARGETS = {"ppkt": 0, "rppkt": 0, "respkt": 1, "recpkt": 1, "recspkt": 1
 _REDUCING = ("re", "res", "rre", "rres", "respkt", "repkt", "recpkt", "recspkt", "glres")
 _ONE_FOR_ONE = ("put", "pws", "pwsf", "get", "ppkt")
 """Operations whose n-th source goes to the n-th target."""
-_PACKETS = 3
-"""Place of the packets among a rank's buffers: they lie apart from what is not packed."""
 _LIMITS = (("operations of a thread block", 64), ("channels of an operation", 8), ("buffers of an operation", 10))
 _REFUSED = {"pipeline": "loops over slices of chunks, which depend on the size of the message"}
 

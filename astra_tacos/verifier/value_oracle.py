@@ -1,12 +1,12 @@
 """The oracle for schedules with partial sums: whether values are what they claim to be, and are there when they are sent.
 
-Check of trips: what leaves a device that only forwards is what a hop of the same trip brought there, once and as it came.
+Trips: what leaves a device that only forwards is what a hop of the same trip brought there, once and as it came.
 
 Devices that forward hold no copies and add nothing, except that a trip may begin or end at a reducing device, as at an NPU. So
 all hops of a trip together do what one send from its first stop to its last would do, and the rules for what may be sent and what
 is known then are those of any other schedule.
 
-Check of reducing devices: no sender has more under way in one than its window, and none adds up more than its ports allow.
+Reducing devices: no sender has more under way in one than its window, and none adds up more than its ports allow.
 
 What is under way of a sender: a chunk that set out to be added at the device, until the sender has a copy of the chunk again. It
 shares no code with what makes schedules keep to windows.

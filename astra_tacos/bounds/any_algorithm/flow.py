@@ -11,11 +11,9 @@ crosses links of a total length of at least dist(i, j), then all links together 
 
 whatever the lengths are. So neither the solver's tolerance nor lengths that are not the best make it wrong.
 
-The linear programme of a maximum concurrent flow, and the prices of links (lengths) in its dual solution.
-
-One commodity is all that one NPU sends (or, where fewer NPUs receive than send, all that one receives): its flow on each link is
-an unknown. Switches pass on, NPUs too. The load of the fullest link, over its bandwidth, is minimised. The dual variable of a
-link's load says how much time a longer way over it costs.
+In the programme, one commodity is all that one NPU sends (or, where fewer NPUs receive than send, all that one receives): its
+flow on each link is an unknown. Switches pass on, NPUs too. The load of the fullest link, over its bandwidth, is minimised. The
+dual variable of a link's load says how much time a longer way over it costs.
 """
 
 from __future__ import annotations

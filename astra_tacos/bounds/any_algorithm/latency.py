@@ -1,8 +1,8 @@
 """Latency: information has to travel between NPUs, over the links and through the switches between them.
 
-Rounds under `blocking`: a link that a message holds until it has arrived takes one message at a time, however small.
-
-An NPU that receives over links which a message holds for d1, d2, ... ns or longer knows by time t of no more contributions than
+Under `blocking`, latency also bounds by rounds: a link that a message holds until it has arrived takes one message at a time,
+however small. An NPU that receives over links which a message holds for d1, d2, ... ns or longer knows by time t of no more
+contributions than
 
     K(t) = 1 + sum over links e of K(t - d_e) + K(t - 2 d_e) + ...,      K(0) = 1,
 

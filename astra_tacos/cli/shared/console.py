@@ -1,10 +1,10 @@
-"""Progress messages on standard error, for work of more than a second, shown only on a terminal.
+"""What commands print: answers, tables, notes and warnings; and progress on standard error, for work of more than a second.
 
 Names of files, networks and collectives come from other people. What a terminal would obey instead of showing (escape
 sequences, carriage returns, marks that turn the direction of writing, characters without width) is printed as an escape, as in
 a string of Python. Colours are added here, after that.
 
-Progress of a sweep on standard error: a bar on a terminal, otherwise an occasional line for the log of a job.
+Progress is shown on a terminal only; that of a sweep is otherwise an occasional line for the log of a job.
 """
 
 from __future__ import annotations

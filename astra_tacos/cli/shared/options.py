@@ -1,7 +1,4 @@
-"""Types of values on the command line: sizes, numbers, names of synthesizers, budgets.
-
-Options that several commands share.
-"""
+"""Options that several commands share, and the types of their values: sizes, numbers, names of synthesizers, budgets."""
 
 from __future__ import annotations
 

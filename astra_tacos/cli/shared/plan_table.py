@@ -6,8 +6,16 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from astra_tacos.cli.shared.console import echo, plus_or_minus, print_answer, print_notes, print_rows, print_table, with_error
-from astra_tacos.cli.shared.console import file_rows as answer_files
+from astra_tacos.cli.shared.console import (
+    echo,
+    file_rows,
+    plus_or_minus,
+    print_answer,
+    print_notes,
+    print_rows,
+    print_table,
+    with_error,
+)
 from astra_tacos.support.units import format_size, format_time
 
 if TYPE_CHECKING:
@@ -36,7 +44,7 @@ def _iteration(result: ScheduleResult) -> list[tuple[str, str]]:
     return [("iteration", f"{before:,} ns (as it is) -> {after:,} ns, {before / max(after, 1):.3f} times as fast")]
 
 
-def print_schedule(result: ScheduleResult) -> None:
+def _print_schedule(result: ScheduleResult) -> None:
     """Print what scheduling did to a run."""
     print_rows(
         [
@@ -62,7 +70,7 @@ def print_schedule(result: ScheduleResult) -> None:
         print_table(title, ("collective", "before ns", "after ns"), rows)
 
 
-def file_rows(output: Path, backend: Backend) -> list[tuple[str, str]]:
+def _files_of_run(output: Path, backend: Backend) -> list[tuple[str, str]]:
     """Where the files are, and how to run them, if a version of ASTRA-sim has such a network."""
     start = _start(output, backend)
     return [("files", str(output)), *([("run", start)] if start else [])]
@@ -80,7 +88,7 @@ def _measured_rows(measured: dict[str, Any]) -> list[tuple[str, str]]:
     return [(f"ASTRA-sim, {when}", "stalls" if took is None else f"{took:,} cycles") for when, took in cycles.items()]
 
 
-def print_plan(result: PlanResult, output: Path, measured: dict[str, Any], scheduled: ScheduleResult | None = None) -> None:
+def _print_plan(result: PlanResult, output: Path, measured: dict[str, Any], scheduled: ScheduleResult | None = None) -> None:
     """Print what a plan made of a run."""
     rows = [
         ("planned", f"{result.num_collectives:,} collectives of {result.num_ranks:,} ranks, {len(result.cases):,} distinct"),
@@ -122,7 +130,7 @@ def print_plan(result: PlanResult, output: Path, measured: dict[str, Any], sched
         *_measured_rows(measured),
         *(("note", note) for note in result.notes),
     ]
-    print_rows(rows + file_rows(output, result.backend))
+    print_rows(rows + _files_of_run(output, result.backend))
     header = (
         "collective",
         "members",
@@ -158,13 +166,13 @@ def print_planned(planned: Plan, output: Path, measured: dict[str, Any], *, verb
         _print_answer(result, output, measured, scheduled, error)
         return
     if scheduled is not None:
-        print_schedule(scheduled)
+        _print_schedule(scheduled)
         if result is None:
-            print_rows(file_rows(output, scheduled.backend))
+            print_rows(_files_of_run(output, scheduled.backend))
         else:
             echo("")
     if result is not None:
-        print_plan(result, output, measured, scheduled)
+        _print_plan(result, output, measured, scheduled)
     if error is not None:
         echo(f"times of the network: {plus_or_minus(error)}")
 
@@ -199,7 +207,7 @@ def _print_answer(
     if result.placement is not None:
         rows.append(("placement", "", result.placement.name))
     rows += [(label, cycles, "") for label, cycles in _measured_rows(measured)]
-    files = answer_files(output, _start(output, result.backend))
+    files = file_rows(output, _start(output, result.backend))
     print_answer(f"{title}, judged by {result.backend}", [*with_error(rows, error), *files])
     header = ("collective", "groups", "count", "algorithm", "before ns", "after ns", "share")
     shown = result.cases[:_MOST_CASES]
@@ -228,7 +236,7 @@ def print_compact_plan(result: CompactPlan, output: Path, *, verbose: bool) -> N
         rows.append(("replayed", f"{result.after.end_ns:,} ns", "without queues, which no network can do"))
     replay = f"astra-tacos replay {shlex.quote(str(output))} --backend {result.backend}"
     start = _start(output / "ordinary", result.backend)
-    print_answer(title, [*rows, *answer_files(output, start), ("replay", replay, "")])
+    print_answer(title, [*rows, *file_rows(output, start), ("replay", replay, "")])
     header = ("collective", "ranks", "count", "algorithm", "before ns", "after ns", "bound ns")
     shown = result.cases if verbose else result.cases[:_MOST_CASES]
     cells = []

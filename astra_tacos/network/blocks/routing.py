@@ -214,16 +214,16 @@ def spread_over_shortest_routes(block: BuildingBlock, size: int) -> Spreads:
     """
     translations = block.translations(size)
     if translations is None:
-        each = [_from_member(block, size, distances(block, size)[owner], owner) for owner in range(size)]
+        each = [_from_member(block, size, distances(block, size)[owner]) for owner in range(size)]
         return np.stack(each, axis=1)
-    from_zero = _from_member(block, size, distances_from(block, size, 0), 0)
+    from_zero = _from_member(block, size, distances_from(block, size, 0))
     everyone = np.arange(size)[None, :, None]
     ends = (translations.move(from_zero[:, None, end].astype(np.int64), everyone) for end in (0, 1))
     step = np.broadcast_to(from_zero[:, None, 2], (2, size, size - 1))
     return np.stack((*ends, step), axis=2).astype(np.int32)
 
 
-def _from_member(block: BuildingBlock, size: int, distance: NDArray[np.int64], owner: int) -> Spreads:
+def _from_member(block: BuildingBlock, size: int, distance: NDArray[np.int64]) -> Spreads:
     """int32[2, 3, size - 1], the sends of the owner's chunk, sorted by distance (int64[size], links from the owner)."""
     hops = hops_of(block, size)
     src = np.repeat(np.arange(size), np.diff(hops.first))

@@ -4,16 +4,15 @@ A partition of the hosts is a level if all pairs inside a part are closer than a
 from the same pair the other way round (the median over pairs: that much is noise). Closer is less latency, or more bandwidth.
 Single linkage finds all such partitions of one measure, which are nested.
 
-The order of hosts in which an algorithm over all of them ends earliest, by what was measured between them.
+The order of hosts is the one in which an algorithm over all of them ends earliest:
 
 - A ring in steps of m bytes: each step takes as long as the slowest of its pairs is held, but no less than the mean over the ring
   of latency and holding, as what goes once around waits for every pair (the largest cycle mean of the steps' graph).
 - Halving-doubling of S bytes: the slowest pair of each step, S/2 bytes at distance 1, S/4 at distance 2, and so on.
 
-What was measured between hosts, pair by pair: latency and bandwidth, each a CSV matrix with the names of hosts on both sides.
-
-The first line names the columns, the first field of every other line its row; fields are from the row's host to the column's. The
-hosts of rows and columns are the same, in any order. The diagonal, which measures a host with itself, is not looked at.
+Latency and bandwidth are measured pair by pair, each a CSV matrix with the names of hosts on both sides. The first line names the
+columns, the first field of every other line its row; fields are from the row's host to the column's. The hosts of rows and
+columns are the same, in any order. The diagonal, which measures a host with itself, is not looked at.
 """
 
 from __future__ import annotations

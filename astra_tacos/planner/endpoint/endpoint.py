@@ -4,9 +4,7 @@ Stock ASTRA-sim has no contention between compute and communication. A partition
 inputs: compute gets the rest of peak performance and memory bandwidth (with the roofline, in the system file; else durations
 get longer), and links are capped at what the NPU can drive. This is pessimistic for phases with nothing to compute, or
 nothing to send. The other side of the truth, never overlapping with all resources for each in turn, is the end of the run
-with nothing hidden.
-
-The `EndpointChoice` class: an endpoint as one text, such as `host:cores=64,comm-cores=6,comm-memory=450`.
+with nothing hidden. An `EndpointChoice` is an endpoint as one text, such as `host:cores=64,comm-cores=6,comm-memory=450`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """An NPU that computes and communicates: cores and memory bandwidth, and how they are divided.
 
-Memory traffic of communication at an NPU, per byte that it sends.
-
-A host-driven algorithm reads every byte that it sends, and one more byte for every byte that it adds. An engine beside the
-NPU (ACE, Rashidi et al. 2021, ISCA, arXiv:2007.00156) reads every byte of a buffer once, and all else runs from memory of its
-own.
+Communication takes memory traffic at an NPU for every byte that it sends. A host-driven algorithm reads every byte that it sends,
+and one more byte for every byte that it adds. An engine beside the NPU (ACE, Rashidi et al. 2021, ISCA, arXiv:2007.00156) reads
+every byte of a buffer once, and all else runs from memory of its own.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ move (`policies.reorder`). Pieces of a collective, and a fused one, wait for wha
 sum over bytes. Pieces of `policies.pipeline` overlap with pieces of the tasks beside them, so a pair that is joined by such steps
 alone may overlap here, in as many pieces as one likes.
 
-Exposed communication: how long ranks compute nothing while a collective or message runs.
+`exposed_ns` is the exposed communication of a run: how long ranks compute nothing while a collective or message runs.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Of a run's dependencies some only fix an order: control dependencies between two communication nodes of a rank, which ASTRA-sim
 runs one at a time anyway. They are left out; the schedule puts others in their place. All other dependencies stay.
 
-How long collectives take: replays of each alone on the network, with lines between the sizes that were replayed.
+Collectives take what replays of each alone on the network take, with lines between the sizes that were replayed.
 """
 
 from __future__ import annotations

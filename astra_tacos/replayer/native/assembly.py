@@ -1,8 +1,7 @@
 """Assembly of a collective's program: from the roles of the members of lines to the nodes of all positions.
 
-A phase of a native collective: the actions of the members of one line of NPUs on one chunk.
-
-The `RoleBuilder` class: takes nodes in any order, and sorts them into the rows of a role at the end.
+A phase of a native collective is the actions of the members of one line of NPUs on one chunk. A `RoleBuilder` takes nodes in any
+order, and sorts them into the rows of a role at the end.
 """
 
 from __future__ import annotations

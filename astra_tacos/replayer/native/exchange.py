@@ -1,9 +1,9 @@
-"""Sequences of messages: `ring` (`Ring.cc`), `direct` (`AllToAll.cc`) and `halvingDoubling` (`HalvingDoubling.cc`).
+"""Native algorithms whose members each send a sequence of messages: `ring`, `direct` and `halvingDoubling`.
 
 A member creates packets: a window of packets at the start, and one for each message that it receives. A packet takes the endpoint
 delay, and the time of a reduction if the algorithm asks for one. When its k-th packet completes, the member sends its k-th
 message and posts the receive of the k-th message from others. The phase ends when all messages are sent and all packets have
-completed (`Ring.cc` and similar files: `insert_packet`, `ready`, `iteratable`).
+completed (`Ring.cc`, `AllToAll.cc`, `HalvingDoubling.cc`: `insert_packet`, `ready`, `iteratable`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _RECEIVED, _PASSED, _OPEN, _END = range(4)
 """Pools: messages received, packets completed, tokens that open the barrier, end of the phase (nothing waits for that one)."""
 
 
-def exchange(
+def _exchange(
     request: PhaseRequest,
     size_bytes: NDArray[np.int64],
     reduced: NDArray[np.bool_],
@@ -82,7 +82,7 @@ def exchange(
     return Phase((plan.finish(last),), request.final_bytes)
 
 
-def packets_reduced(request: PhaseRequest, num_packets: int, window: int, num_responses: int) -> NDArray[np.bool_]:
+def _packets_reduced(request: PhaseRequest, num_packets: int, window: int, num_responses: int) -> NDArray[np.bool_]:
     """bool[num_packets], whether each packet takes a reduction.
 
     Two kinds of packets alternate: `window` packets of the first kind, which never take a reduction, then `num_responses` of the
@@ -119,12 +119,12 @@ def ring(request: PhaseRequest) -> Phase:
     num_messages = steps.get(request.pattern, num_members - 1)
     request.check(4 * num_messages * len(request.member), np.array([request.share_bytes]))
     size_bytes = np.full(num_messages + 1, request.share_bytes)
-    reduced = packets_reduced(request, num_messages + 1, 1, num_members - 1)
+    reduced = _packets_reduced(request, num_messages + 1, 1, num_members - 1)
     ahead = -1 if request.backwards else 1
     member, shape = request.member[:, None], (len(request.member), num_messages)
     receiver = np.broadcast_to((member + ahead) % num_members, shape)
     sender = np.broadcast_to((member - ahead) % num_members, shape)
-    return exchange(request, size_bytes, reduced, receiver, sender)
+    return _exchange(request, size_bytes, reduced, receiver, sender)
 
 
 def direct(request: PhaseRequest) -> Phase:
@@ -146,11 +146,11 @@ def direct(request: PhaseRequest) -> Phase:
     request.check(8 * num_messages * len(request.member), np.array([request.share_bytes]))
     size_bytes = np.full(num_messages + window, request.share_bytes)
     # A quirk of `get_non_zero_latency_packets`: but in groups of some NPUs, every other window of messages is not reduced.
-    reduced = packets_reduced(request, num_messages + window, window, others * window if request.sub_group else window)
+    reduced = _packets_reduced(request, num_messages + window, window, others * window if request.sub_group else window)
     step = np.tile(np.arange(1, num_members), rounds) * (-1 if request.backwards else 1)
     member = request.member[:, None]
     receiver, sender = (member + step) % num_members, (member - step) % num_members
-    return exchange(request, size_bytes, reduced, receiver, sender, barrier=others if rounds == 2 else None)
+    return _exchange(request, size_bytes, reduced, receiver, sender, barrier=others if rounds == 2 else None)
 
 
 def halving_doubling(request: PhaseRequest) -> Phase:
@@ -184,9 +184,9 @@ def halving_doubling(request: PhaseRequest) -> Phase:
     size_bytes = np.array(sizes)
     request.check(4 * num_messages * len(request.member), size_bytes[:-1])
     # A quirk of `get_non_zero_latency_packets`: the last message of a Reduce-Scatter is not reduced.
-    reduced = packets_reduced(request, num_messages + 1, 1, int(math.log2(num_members) - 1))
+    reduced = _packets_reduced(request, num_messages + 1, 1, int(math.log2(num_members) - 1))
     partner = np.stack(partners, axis=1)[request.member]
-    return exchange(request, size_bytes, reduced, partner, partner)
+    return _exchange(request, size_bytes, reduced, partner, partner)
 
 
 def _partners(request: PhaseRequest, distance: int) -> NDArray[np.int64]:

@@ -27,7 +27,7 @@ _POINT = (
 )
 
 
-def run_sections(
+def _run_sections(
     facts: str, rule: str, recording: Recording, block: int, cases: dict[str, Any], links: dict[str, Any] | None
 ) -> list[Section]:
     """The sections of the page, from top to bottom.
@@ -110,7 +110,7 @@ _IMPOSSIBLE = (
 """Keys of plan.json with the reason why no network lets these runs end so early."""
 
 
-def plan_facts(result: dict[str, Any], recording: Recording) -> str:
+def _plan_facts(result: dict[str, Any], recording: Recording) -> str:
     """Markup of the summary of a plan, from the object in `plan.json`."""
     before, after = (_counted(result, when) for when in ("before", "after"))
     assert after is not None  # a plan ends
@@ -153,7 +153,7 @@ def _counted(result: dict[str, Any], when: str) -> int | None:
     return end if possible is None else possible
 
 
-def schedule_facts(schedule: dict[str, Any], recording: Recording) -> str:
+def _schedule_facts(schedule: dict[str, Any], recording: Recording) -> str:
     """Markup of the summary of a run that was only scheduled, from the entry `schedule` of `plan.json`."""
     main = _compared(schedule["as_is_ns"], schedule["after_ns"], schedule["exposed_as_is_ns"], schedule)
     others = [
@@ -186,7 +186,7 @@ def _best_native(result: dict[str, Any]) -> list[tuple[str, str]]:
     return [("Best native", f"{end}; this run is {result['speed_up_over_best_native']:.3f}x as fast")]
 
 
-def replay_facts(result: dict[str, Any], recording: Recording) -> str:
+def _replay_facts(result: dict[str, Any], recording: Recording) -> str:
     """Markup of the summary of a replay, from the object in `replay.json`."""
     finish, exposed = result["finish_ns"], result["exposed_comm_ns"]
     end = max(finish)
@@ -267,7 +267,7 @@ _CASE_COLUMNS = {
 """Columns of the table of collectives, and the names of the same figures in `plan.json`."""
 
 
-def plan_cases(result: dict[str, Any]) -> dict[str, Any]:
+def _plan_cases(result: dict[str, Any]) -> dict[str, Any]:
     """Data of the distinct collectives of a plan, from the object in `plan.json`."""
     cases = result["cases"]
     columns: dict[str, list[Any]] = {column: [case[name] for case in cases] for column, name in _CASE_COLUMNS.items()}
@@ -293,7 +293,7 @@ def _note(case: dict[str, Any]) -> str:
     return "; ".join(notes)
 
 
-def replay_cases(result: dict[str, Any]) -> dict[str, Any]:
+def _replay_cases(result: dict[str, Any]) -> dict[str, Any]:
     """Data of the collectives of a replay, from the object in `replay.json`."""
     found = result["collectives"]
     longest = [max(entry["total_ns"], default=0) for entry in found]
@@ -339,16 +339,16 @@ def plan_page(directory: Path, title: str | None = None) -> bytes:
         subtitle = (
             f"{counted(result['num_collectives'], 'collective')} of {result['num_ranks']:,} ranks, on {_network(recording)}"
         )
-        facts, cases, schedule = plan_facts(result, recording), plan_cases(result), schedule_section(result)
+        facts, cases, schedule = _plan_facts(result, recording), _plan_cases(result), schedule_section(result)
     return _page(directory, title or "Planned training run", subtitle, facts, cases, recording, schedule)
 
 
 def _scheduled_page(directory: Path, title: str | None, result: dict[str, Any], recording: Recording) -> bytes:
     """The report of a run whose communication was scheduled, and whose collectives keep their algorithms."""
     subtitle = f"{result['schedule']['policies']}, {recording.nodes.title}, on {_network(recording)}"
-    facts, schedule = schedule_facts(result["schedule"], recording), schedule_section(result)
+    facts, schedule = _schedule_facts(result["schedule"], recording), schedule_section(result)
     end_ns = int(recording.after.finish_ns.max())
-    cases = replay_cases({"collectives": recorded_collectives(recording), "end_ns": end_ns})
+    cases = _replay_cases({"collectives": recorded_collectives(recording), "end_ns": end_ns})
     return _page(directory, title or "Scheduled training run", subtitle, facts, cases, recording, schedule)
 
 
@@ -363,7 +363,7 @@ def replay_page(directory: Path, title: str | None = None) -> bytes:
     recording = load_recording(directory / REPLAY_FILE)
     with _read(directory / RESULT_FILE) as result:
         subtitle = f"{'/'.join(Path(result['workload']).parts[-3:])}: {recording.nodes.title}, on {_network(recording)}"
-        facts, cases = replay_facts(result, recording), replay_cases(result)
+        facts, cases = _replay_facts(result, recording), _replay_cases(result)
     return _page(directory, title or "Replayed training run", subtitle, facts, cases, recording)
 
 
@@ -428,7 +428,7 @@ def _page(
         "cases": cases,
         "links": links,
     }
-    sections = run_sections(facts, rule, recording, rank_bars["block"], cases, links)
+    sections = _run_sections(facts, rule, recording, rank_bars["block"], cases, links)
     try:
         sections.insert(2, path_section(recording))
     except ValueError as error:

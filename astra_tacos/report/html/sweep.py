@@ -28,7 +28,7 @@ _MOST_FAILURES = 100
 _STATUS_WORDS = {"ok": "ok", "refused": "refused by the synthesizer", "error": "with an error", "timeout": "timed out"}
 
 
-def format_value(value: Any, unit: str) -> str:
+def _format_value(value: Any, unit: str) -> str:
     """The text of a value, with its unit."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return _NOTHING
@@ -46,7 +46,7 @@ def format_value(value: Any, unit: str) -> str:
     return f"${text}" if unit == "$" else f"{text}\N{MULTIPLICATION SIGN}" if unit == "x" else f"{text} {unit}".rstrip()
 
 
-def statuses_text(table: SweepColumns) -> str:
+def _statuses_text(table: SweepColumns) -> str:
     """How many points there are, by status: `45 points: 40 ok, 5 timed out`."""
     statuses = Counter(table.columns["status"])
     in_order = sorted(statuses.items(), key=lambda item: (item[0] != "ok", -item[1], item[0]))
@@ -54,7 +54,7 @@ def statuses_text(table: SweepColumns) -> str:
     return f"{table.num_rows:,} point{'s' * (table.num_rows > 1)}: {counts}"
 
 
-def settings_html(table: SweepColumns, constant: dict[str, str]) -> str:
+def _settings_html(table: SweepColumns, constant: dict[str, str]) -> str:
     """Markup of the axes with their values, and of the columns that all points share: texts by name."""
     kinds = table.kinds
     axes = pairs((measure_of(axis, kinds).label, _values(table, axis)) for axis in table.axes)
@@ -65,7 +65,7 @@ def settings_html(table: SweepColumns, constant: dict[str, str]) -> str:
 
 def _constant(table: SweepColumns, name: str) -> str:
     value = next(value for value in table.columns[name] if value is not None)
-    return format_value(value, measure_of(name).unit)
+    return _format_value(value, measure_of(name).unit)
 
 
 def _values(table: SweepColumns, axis: str) -> str:
@@ -74,7 +74,7 @@ def _values(table: SweepColumns, axis: str) -> str:
     distinct: list[Any] = (
         sorted({value for value in values if value is not None}) if is_number(values) else list(dict.fromkeys(values))
     )
-    texts = [format_value(value, unit) for value in distinct]
+    texts = [_format_value(value, unit) for value in distinct]
     if is_number(values) and None in values:
         texts.append("none")
     if len(texts) <= _MOST_VALUES:
@@ -153,8 +153,8 @@ def _best_html(table: SweepColumns, varying: list[str]) -> str:
         if task not in kept:
             continue
         point = table.columns["point"][row]
-        place = [format_value(value, measure_of(name).unit) for name, value in zip(tasks, task, strict=True)]
-        figures = [format_value(table.columns[name][row], measure_of(name).unit) for name in (*settings, *beside)]
+        place = [_format_value(value, measure_of(name).unit) for name, value in zip(tasks, task, strict=True)]
+        figures = [_format_value(table.columns[name][row], measure_of(name).unit) for name in (*settings, *beside)]
         body.append([*map(escape, (*place, ", ".join(criteria))), _show(point), *map(escape, figures)])
     note = ""
     if len(kept) < len(all_tasks):
@@ -188,7 +188,7 @@ def _show(point: Any) -> str:
     return f'<button type="button" data-point="{number}">show {number}</button><span class="sweep-paper">{number}</span>'
 
 
-def failures_html(table: SweepColumns) -> str:
+def _failures_html(table: SweepColumns) -> str:
     """Markup of a table of failures: their number by status and message, and the values that these points have in common."""
     kinds = table.kinds
     errors = table.columns.get("error", [None] * table.num_rows)
@@ -206,7 +206,7 @@ def failures_html(table: SweepColumns) -> str:
         rows = groups[key]
         shared = [axis for axis in several if len({axes[axis][row] for row in rows}) == 1] if len(rows) > 1 else several
         values = ((axis, table.columns[axis][rows[0]]) for axis in shared)
-        texts = [f"{measure_of(axis, kinds).label} {format_value(value, measure_of(axis).unit)}" for axis, value in values]
+        texts = [f"{measure_of(axis, kinds).label} {_format_value(value, measure_of(axis).unit)}" for axis, value in values]
         words = [escape(key[0]), f"{len(rows):,}", escape(key[1]) or _NOTHING, escape(", ".join(texts)) or _NOTHING]
         body.append([*words, _show(table.columns["point"][rows[0]])])
     note = ""
@@ -287,14 +287,14 @@ def render_sweep(table: SweepColumns, source: str, title: str | None = None) -> 
         Section(
             "failures",
             "Failures",
-            failures_html(table),
+            _failures_html(table),
             "Points without a result, by status and message, over the whole sweep.",
         ),
         Section(
-            "settings", "Settings", settings_html(table, constant), "The axes of the sweep, and what all points have in common."
+            "settings", "Settings", _settings_html(table, constant), "The axes of the sweep, and what all points have in common."
         ),
     ]
-    return render_page(title or table.name, f"Sweep of {statuses_text(table)}", sections, data, _SCRIPTS)
+    return render_page(title or table.name, f"Sweep of {_statuses_text(table)}", sections, data, _SCRIPTS)
 
 
 def _picture(name: str) -> str:

@@ -141,7 +141,7 @@ _MOST_CELLS = 40_000
 _MOST_FRONT_GROUPS = 2_000
 
 
-def select_points(
+def _select_points(
     measures: dict[str, NDArray[np.float64]],
     axes: list[NDArray[np.intp]],
     tasks: NDArray[np.intp],
@@ -366,7 +366,7 @@ def _selected(table: SweepColumns, varying: list[str], most: int) -> tuple[NDArr
         task = np.unique(task * (int(codes.max(initial=0)) + 1) + codes, return_inverse=True)[1]
     axes = [_codes(table.columns[name]) for name in table.axes if measure_of(name).role != "task"]
     failed = np.array([status != "ok" for status in table.columns["status"]])
-    return select_points(measures, axes, task, failed, most)
+    return _select_points(measures, axes, task, failed, most)
 
 
 def _codes(values: list[Any]) -> NDArray[np.intp]:

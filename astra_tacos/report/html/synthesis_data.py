@@ -1,7 +1,4 @@
-"""The data of a synthesis report: the network, the use of its links, the sends or a summary of them, and arrivals.
-
-Arrivals of the needed chunks at NPUs over time.
-"""
+"""The data of a synthesis report: the network, the use of its links, the sends or a summary of them, and arrivals."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """In-place edits of the nodes of a trace file: a node's message is parsed, changed and written back; all other bytes are kept.
 
-Trace files as protobuf messages, for code that changes any part of a node and keeps the rest.
+Whole trace files are read as protobuf messages for code that changes any part of a node and keeps the rest.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""The `Trace` class: traces of all ranks as columns, one row per node.
-
-The trace of a rank that takes no part in a collective.
-
-Which nodes of a trace wait for which others.
-"""
+"""The `Trace` class: traces of all ranks as columns, one row per node."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""A calibration as a whole: constants of a machine by protocol, or the configuration of ns-3, with errors and files.
+"""Calibrations by programs and by runs: constants of a machine for each protocol, or the configuration of ns-3, as files.
 
-The configuration of ASTRA-sim's ns-3 backend, fitted to the finish times of a few runs.
-
-What it sets and the packet level needs are the payload of a packet, the headers that congestion control adds, and the window of a
-queue pair. Runs are replayed packet by packet (`replayer.packet_network`) under many configurations; usual payloads come first.
+A configuration of ns-3 is fitted to the finish times of a few runs. The packet level needs three of its settings: the payload of
+a packet, the headers that congestion control adds, and the window of a queue pair. Runs are replayed packet by packet
+(`replayer.packet_network`) under many configurations; usual payloads come first.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A machine calibrated by its collectives, as files: written with a network, and checked against other times.
+"""A machine calibrated by its collectives: constants fitted to times, written with a network, and checked against other times.
 
-Constants of a machine from times of its collectives: robust least squares of logarithms, and errors on what was left out.
+The fit is by robust least squares of logarithms. Its errors are those on times that a fit to all others has not seen.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def errors_of_rows(model: CollectiveModel, rows: Sequence[CollectiveTime]) -> li
     return (model.predict(rows)[0] / np.array([row.time_us for row in rows]) - 1).tolist()  # type: ignore[no-any-return]
 
 
-def left_out(rows: Sequence[CollectiveTime], fitted: CollectiveModel) -> tuple[dict[str, Errors], dict[str, float]]:
+def _left_out(rows: Sequence[CollectiveTime], fitted: CollectiveModel) -> tuple[dict[str, Errors], dict[str, float]]:
     """Errors on whole collectives, node counts and thirds of the sizes that a fit to all others has not seen.
 
     Returns
@@ -182,7 +182,7 @@ def calibrate_collectives(
         rows = [row for path in paths for row in read_collectives(path, shape, where)]
     with progress("fitting"):
         fitted = fit_collectives(rows, has_nvls=has_nvls, is_mesh=is_mesh)
-        others, differs = left_out(rows, fitted.model)
+        others, differs = _left_out(rows, fitted.model)
     result = _result(rows, fitted, others, differs)
     system = default_system(sum(result[name] > 1 for name in ("nodes", "gpus_per_node")))
     files = {

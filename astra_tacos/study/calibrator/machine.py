@@ -12,7 +12,7 @@ in one direction: thread blocks limit programs of few of them, links those of ma
 to logarithms of times, so that errors are relative. Programs of one depth do not tell the launch from the steps: it is typical
 then.
 
-Measured times of collectives: CSV, or what nccl-tests and rccl-tests print.
+Times of programs are read from CSV, or from what nccl-tests and rccl-tests print.
 """
 
 from __future__ import annotations

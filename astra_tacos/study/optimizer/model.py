@@ -1,19 +1,16 @@
-"""The time of a step as a function of the split of bandwidth: convex, and linear in each 1 / B.
+"""The time of a step as a function of the split of bandwidth, from the shape of a network and the demands of a job.
+
+The time is convex, and linear in each 1 / B. A collective runs a stage in one dimension after another. Its chunks are pipelined,
+so the time of the collective is that of its slowest dimension, max over d of m_d / B_d. Source: LIBRA (ISPASS 2024), section 4,
+as its public code implements it.
 
 A group of all NPUs of a dimension has all links of the dimension. A group of some of the NPUs has less than LIBRA's model
 assumes: in a FullyConnected the links between its members; in a Ring a line or, if the members are not neighbours, a share of the
 links between them, which they divide with the groups that fit in between. A Switch port belongs to one NPU.
 
-A network without its bandwidths: the link bandwidths that follow from a bandwidth per NPU.
-
 A split is in LIBRA's unit: decimal GB/s that one NPU sends into a dimension (the same as bytes per ns). ASTRA-sim's files state
 GiB/s of one link (`astra-network-analytical`, `common/Type.cpp`). The building block of a dimension knows the number of links of
 an NPU, which is that of the NPU with the fewest: in a Mesh, an open line, 1 as at its ends.
-
-What a workload demands of each dimension of a network: compute and communication of every kind of rank, by LIBRA's model.
-
-A collective runs a stage in one dimension after another. Its chunks are pipelined, so the time of the collective is that of its
-slowest dimension, max over d of m_d / B_d. Source: LIBRA (ISPASS 2024), section 4, as its public code implements it.
 """
 
 from __future__ import annotations
@@ -56,7 +53,7 @@ class Shape:
     @property
     def links(self) -> list[int]:
         """Number of links by which an NPU sends into each dimension, the fewest of all NPUs."""
-        return [links_per_npu(block, size) for block, size in zip(self.blocks, self.sizes, strict=True)]
+        return [_links_per_npu(block, size) for block, size in zip(self.blocks, self.sizes, strict=True)]
 
     def describe(self) -> str:
         """The dimensions in words, like `Ring 4 x Switch 8`."""
@@ -78,19 +75,19 @@ class Shape:
             temporary.write_text(self.to_yaml(split), encoding="utf-8")
 
 
-def links_per_npu(block: str, size: int) -> int:
+def _links_per_npu(block: str, size: int) -> int:
     """Number of links by which an NPU sends into a dimension, the fewest of all NPUs."""
     return building_block(block).links_per_npu(size)
 
 
 def link_gibps(block: str, size: int, gbps_per_npu: float) -> float:
     """GiB/s of each link, given the decimal GB/s of an NPU in the dimension."""
-    return gbps_per_npu * BYTES_PER_GB / BYTES_PER_GIB / links_per_npu(block, size)
+    return gbps_per_npu * BYTES_PER_GB / BYTES_PER_GIB / _links_per_npu(block, size)
 
 
 def npu_gbps(dimension: Dimension) -> float:
     """Decimal GB/s of an NPU in a dimension of an ASTRA-sim network."""
-    links = links_per_npu(dimension.block, dimension.size)
+    links = _links_per_npu(dimension.block, dimension.size)
     return dimension.bandwidth_gibps * links * BYTES_PER_GIB / BYTES_PER_GB
 
 

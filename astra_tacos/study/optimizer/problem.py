@@ -1,6 +1,6 @@
-"""The optimizer's input, and its result by LIBRA's model.
+"""The optimizer's problem: the files of a network and a job, what is minimised, and the limits of a split.
 
-A run of ASTRA-sim as the optimizer's workload: the sum of each rank's nodes, without overlap.
+The job of a run of ASTRA-sim is the sum of each rank's nodes, without overlap.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Splits and their times, as dictionaries and as rows of a table.
 
-The best split for real schedules: sequential convex programming around the solver.
-
-Each iteration measures every demand at the best split so far, and with each bandwidth somewhat higher and lower. The slopes give
-a convex model that is accurate nearby, fixed + sum of load_d / B_d. The iteration then measures the model's best split within a
-trust region. A better split becomes the next centre and widens the region, a worse one narrows it.
+The best split for real schedules is found by sequential convex programming around the solver. Each iteration measures every
+demand at the best split so far, and with each bandwidth somewhat higher and lower. The slopes give a convex model that is
+accurate nearby, fixed + sum of load_d / B_d. The iteration then measures the model's best split within a trust region. A better
+split becomes the next centre and widens the region, a worse one narrows it.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from astra_tacos.support.units import format_size, format_time
 BEST, EQUAL, INPUT = "best", "equal shares", "input"
 
 
-def model_result(problem: Problem, solution: Solution) -> dict[str, Any]:
+def _model_result(problem: Problem, solution: Solution) -> dict[str, Any]:
     """The result by LIBRA's model: the best split, equal shares and the split of the input, with their times."""
     model, split = problem.model, solution.split
     splits = {
-        name: split_result(problem, candidate, model.time_ns(candidate))
-        for name, candidate in named_splits(problem, split).items()
+        name: _split_result(problem, candidate, model.time_ns(candidate))
+        for name, candidate in _named_splits(problem, split).items()
     }
     demand_ns = model.demand_ns(split)
     slowest = int(np.argmax(model.compute_ns + model.counts @ demand_ns))
@@ -69,7 +68,7 @@ def model_result(problem: Problem, solution: Solution) -> dict[str, Any]:
     }
 
 
-def split_result(problem: Problem, split: Floats, time_ns: float) -> dict[str, Any]:
+def _split_result(problem: Problem, split: Floats, time_ns: float) -> dict[str, Any]:
     """A split, its time, cost and objective."""
     cost = None if problem.prices is None else float(problem.prices @ split)
     return {
@@ -108,7 +107,7 @@ def optimized(problem: Problem, timer: Timer | None, steps: int, progress: Progr
     """
     with progress("solving"):
         solution = problem.solve(problem.model, problem.space)
-    result = model_result(problem, solution)
+    result = _model_result(problem, solution)
     best, name = result, BEST
     if timer is not None:
         with progress("refining") as advance:
@@ -137,19 +136,19 @@ def summary_rows(result: dict[str, Any]) -> list[tuple[str, ...]]:
 
 def tables(result: dict[str, Any], *, verbose: bool) -> Iterator[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
     """Title, header and rows of each table; that of all communication with `verbose` only."""
-    yield ("Splits by bytes over bandwidth", *split_table(result["splits"]))
+    yield ("Splits by bytes over bandwidth", *_split_table(result["splits"]))
     if verbose:
-        yield ("Communication at the best split", *demand_table(result))
+        yield ("Communication at the best split", *_demand_table(result))
     if "refine" in result:
         timed = result["refine"]
         if "num_replays" in timed:
             made = f"{timed['num_replays']} replays of the step, {timed['backend']}"
         else:
             made = f"{timed['num_schedules']} schedules of {', '.join(timed['synthesizers'])}"
-        yield (f"Splits by {made}", *split_table(timed["splits"]))
+        yield (f"Splits by {made}", *_split_table(timed["splits"]))
 
 
-def split_table(splits: dict[str, dict[str, Any]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def _split_table(splits: dict[str, dict[str, Any]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Header and rows of the table of splits."""
     count = len(next(iter(splits.values()))["bandwidth_gbps"])
     costs = ("cost", "time x cost") if any(split["cost"] is not None for split in splits.values()) else ()
@@ -163,7 +162,7 @@ def split_table(splits: dict[str, dict[str, Any]]) -> tuple[tuple[str, ...], lis
     return header, rows
 
 
-def demand_table(result: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def _demand_table(result: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Header and rows of the table of communication at the best split."""
     rows: list[tuple[str, ...]] = []
     for demand in result["demands"]:
@@ -173,7 +172,7 @@ def demand_table(result: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[st
     return ("collective", "size", "members", "times", "each takes", "limited by"), rows
 
 
-def named_splits(problem: Problem, split: Floats) -> dict[str, Floats]:
+def _named_splits(problem: Problem, split: Floats) -> dict[str, Floats]:
     """The best split, and the splits that it is compared with, by name."""
     equal = problem.equal_shares()
     named = {BEST: split, EQUAL: equal, INPUT: problem.current}
@@ -234,7 +233,7 @@ def refine(
             best, centre = value, split
         return is_best
 
-    named = named_splits(problem, split)
+    named = _named_splits(problem, split)
     attempt(BEST_OF_MODEL, named.pop(BEST))
     attempt(BEST_OF_GROUPS, problem.solve(subnetwork_model(problem.job, problem.shape), space).split)
     for origin, start in named.items():
@@ -244,7 +243,7 @@ def refine(
     for number in range(num_steps):
         if on_step is not None:
             on_step(number, num_steps)
-        model = model or local_model(timer, centre)
+        model = model or _local_model(timer, centre)
         split = problem.solve(model, space.around(centre, region)).split
         moved = float(np.abs(np.log(split / centre)).max())
         if moved < _MOVED or problem.value(split, model.time_ns(split)) > best * (1 - _WORTHWHILE):
@@ -256,7 +255,7 @@ def refine(
     return tuple(steps)
 
 
-def local_model(timer: Timer, split: Floats) -> Model:
+def _local_model(timer: Timer, split: Floats) -> Model:
     """A model that agrees with the measured times of all demands at a split, and with their slopes by each bandwidth."""
     load, fixed = zip(*(timer.nearby(number, split) for number in range(len(timer.job.demands))), strict=True)
     return Model(np.array(fixed, np.float64), load, *profile_arrays(timer.job))
@@ -270,7 +269,7 @@ def refined(
     by_origin = {step.origin: step for step in steps}
     chosen = {name: by_origin[name] for name in (BEST_OF_MODEL, EQUAL, INPUT) if name in by_origin}
     chosen[REFINED] = next(step for step in reversed(steps) if step.is_best)
-    splits = {name: split_result(problem, step.split, step.time_ns) for name, step in chosen.items()}
+    splits = {name: _split_result(problem, step.split, step.time_ns) for name, step in chosen.items()}
     return timer.to_json() | {
         "splits": splits,
         "gain": gains(splits, REFINED),

@@ -1,6 +1,6 @@
 """The `axes` of a sweep file: blocks of axes that vary together (`grid`, `zip`, `list`); all blocks are combined.
 
-Values of a sweep file that may contain expressions: `"= 600 - b0 - b1"`, alone, in a list or in a mapping.
+Values may contain expressions: `"= 600 - b0 - b1"`, alone, in a list or in a mapping.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Evaluation of a point; every failure becomes an outcome.
 
-Evaluation of a point with one collective: synthesis, verification, and the columns of the result.
-
-Evaluation of a point with a training run: plan, replays before and after it, and the columns of the result.
+A collective is synthesized and verified. A training run is planned, and replayed before and after the plan. Either gives the
+columns of the result.
 """
 
 from __future__ import annotations

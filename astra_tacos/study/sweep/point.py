@@ -1,6 +1,7 @@
-"""A point of a sweep: a network, a task to run on it, and the columns of its row that are known before it runs.
+"""A point of a sweep, its outcome, and the process that computes points one after another.
 
-The process that computes points one after another; `Guard` starts and kills it.
+A point is a network, a task to run on it, and the columns of its row that are known before it runs. The outcome is the part of
+the row that is known after it ran. `Guard` starts and kills the process:
 
     python -m astra_tacos.study.sweep.point SCRATCH [SYNTHESIZER...]
 
@@ -8,8 +9,6 @@ The process first loads the kernels of the synthesizers, and writes the list of 
 standard input, each a point and conditions. Two values on standard output are its answer: the list of synthesizers whose kernels
 were loaded for it, and its outcome. All are pickles; anything else that is printed goes to standard error. The process ends when
 standard input ends, or when no request has come for `IDLE_S` seconds.
-
-The outcome of a point: the part of its row that is known after it ran.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Training runs of a sweep: the places of their files, and a digest of their content.
+"""Inputs of a sweep's points: training runs, by the places of their files and a digest of their content, and networks.
 
-Networks of a sweep's points: a path, or a template in which numbers may be expressions; links that fail; and the cost.
-
-Each network is resolved once.
+A network is a path, or a template in which numbers may be expressions, with links that fail and a cost. Each network is resolved
+once.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Computation of a sweep's points on Dask: each missing key is computed once, and stored as soon as it is done.
 
-Dask's distributed scheduler: a local one that is started here, or an existing one.
+Dask's scheduler is a local one that is started here, or an existing one.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def open_client(address: str | None, workers: int | None, names: Sequence[str] =
         yield client
 
 
-def num_threads(client: Client) -> int:
+def _num_threads(client: Client) -> int:
     """Number of points that the workers compute at the same time."""
     return sum(client.nthreads().values())
 
@@ -77,7 +77,7 @@ def num_threads_at(address: str | None) -> int:
     if address is None:
         return 0
     with open_client(address, None) as client:
-        return max(num_threads(client), 1)
+        return max(_num_threads(client), 1)
 
 
 @contextlib.contextmanager
@@ -266,7 +266,7 @@ class SweepRun:
         try:
             while self.missing:
                 if time.monotonic() - counted >= _COUNT_S:
-                    threads, counted = num_threads(client), time.monotonic()
+                    threads, counted = _num_threads(client), time.monotonic()
                 groups = self._groups(waiting, threads, _PER_THREAD * threads + _IN_FLIGHT - len(running))
                 if groups:
                     futures = self._submit(client, groups)

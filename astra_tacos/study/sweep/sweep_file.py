@@ -72,7 +72,7 @@ class Document:
     cost_model: CostModel | None
 
 
-def read_document(path: Path) -> Document:
+def _read_document(path: Path) -> Document:
     """Read a sweep file. Of the files that it names, only the cost model is read.
 
     Raises
@@ -269,7 +269,7 @@ def read_sweep_file(path: str | Path, backend: str | None = None) -> Sweep:
         key, what was found and what was expected, for the first error. A network that cannot be built is no such error; its
         points have an `error` instead.
     """
-    file = read_document(Path(path))
+    file = _read_document(Path(path))
     left_out = dict.fromkeys((condition.text for condition in file.conditions), 0)
     if backend is not None and "backend" in {*file.constants, *file.fields, *file.axes.places}:
         raise ConfigError(f"{path}: has a backend, and so has the command, expected one of them")

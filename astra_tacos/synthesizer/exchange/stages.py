@@ -3,9 +3,8 @@
 Source: Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in MPICH" (2005), section 4.5 (recursive
 doubling; reduce-scatter, then all-gather); one-shot and two-shot All-Reduces as in NVIDIA's TensorRT-LLM and NCCL.
 
-A growing table of values: contributions first, then sums in the order in which they are made.
-
-A one-shot All-Reduce from an All-Gather: everybody gets all contributions as it would get shards, and adds them up itself.
+The stages fill a growing table of values: contributions first, then sums in the order in which they are made. A one-shot
+All-Reduce is also made from an All-Gather: everybody gets all contributions as it would get shards, and adds them up itself.
 """
 
 from __future__ import annotations

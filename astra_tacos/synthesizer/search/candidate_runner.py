@@ -1,10 +1,8 @@
 """Running the work list of a search within its budget, several candidates at a time.
 
-The leaderboard of a search: the fastest result so far, and the candidates that need not be tried any more.
-
-All decisions here follow from the results entered so far, in the order of the work list, and not from time or threads. A
-candidate that is needless once stays so: the leader only gets faster, and a synthesizer that gets no more chunks enters no more
-of them.
+The leaderboard knows the fastest result so far, and the candidates that need not be tried any more. All its decisions follow from
+the results entered so far, in the order of the work list, and not from time or threads. A candidate that is needless once stays
+so: the leader only gets faster, and a synthesizer that gets no more chunks enters no more of them.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Columns of each rank of a stage: the nodes are encoded once, then groups, peers and tags are filled in per rank.
 
-The nodes of one pipeline stage in program order; its ranks differ only in groups, peers and tags.
-
-A rank runs its compute nodes one after another in program order, and likewise its collectives and sends. Control dependencies
-enforce this order: without them ASTRA-sim would start any ready node, and ranks that start collectives in different orders
-deadlock. Receives have no dependencies.
+The ranks of a stage differ in nothing else. A rank runs its compute nodes one after another in program order, and likewise its
+collectives and sends. Control dependencies enforce this order: without them ASTRA-sim would start any ready node, and ranks that
+start collectives in different orders deadlock. Receives have no dependencies.
 """
 
 from __future__ import annotations

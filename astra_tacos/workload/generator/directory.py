@@ -75,7 +75,7 @@ class GeneratedRun:
         return rows
 
 
-def check_output(path: Path) -> None:
+def _check_output(path: Path) -> None:
     """Check that a generated run may be written to `path`: it does not exist, or contains only files that this module writes.
 
     Raises
@@ -131,7 +131,7 @@ def generate(
     if is_compact and (network is None or not config.dimensions):
         why = "asked for a compact run" if compact else f"of which more than {MOST_TRACES:,} make a compact run"
         raise ConfigError(f"found {split.num_ranks:,} ranks, {why}, expected a network of dimensions (--network)")
-    check_output(path)
+    _check_output(path)
     _check_size(step, [step.least_nodes] * split.pp)
     stages = [layered_nodes(step, device)] if isinstance(step, LayeredStep) else [stage_nodes(step, at) for at in range(split.pp)]
     _check_size(step, [len(nodes) for nodes in stages])

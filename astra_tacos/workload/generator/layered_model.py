@@ -1,28 +1,21 @@
-"""Models that are lists of layers, each with its own tensors and costs: for data-parallel training.
-
-Models from CSV files: a line per layer with its parameters and its costs, in the order of the forward pass.
+"""Models that are lists of layers, each with its own tensors and costs, for data-parallel training: from CSV files, or published.
 
 A product of n rows with a matrix of W entries takes 2nW operations forward, as many for the gradient of its input, and as many
 for that of its weights. A convolution is such a product with a row per pixel of its output.
 
-Published models:
-
-DLRM (Naumov et al. 2019, arXiv:1906.00091) in the sizes of MLPerf's training benchmark on the Criteo data.
-
-Bottom MLP 13-512-256-128, 26 embedding tables of width 128 that are divided among the ranks, products of all pairs of the 27
-vectors, top MLP 479-1024-1024-512-256-1. An All-to-All brings the looked-up vectors to the ranks that have the samples, and their
-gradients back. Tables do not get a gradient All-Reduce, and their rows are not counted as parameters here, as no schedule depends
-on their number.
+DLRM (Naumov et al. 2019, arXiv:1906.00091) in the sizes of MLPerf's training benchmark on the Criteo data: bottom MLP
+13-512-256-128, 26 embedding tables of width 128 that are divided among the ranks, products of all pairs of the 27 vectors, top
+MLP 479-1024-1024-512-256-1. An All-to-All brings the looked-up vectors to the ranks that have the samples, and their gradients
+back. Tables do not get a gradient All-Reduce, and their rows are not counted as parameters here, as no schedule depends on their
+number.
 
 VGG-16 (Simonyan and Zisserman 2015, arXiv:1409.1556, configuration D), for images of 224 x 224: 138,357,544 parameters.
 
-BERT-large (Devlin et al. 2019, arXiv:1810.04805, section 3): 335,141,888 parameters, for sequences of 512 tokens.
-
-Embeddings (30,522 words, 512 positions, 2 segments), 24 layers of attention and MLP with their norms, and the pooler. The head
-that predicts words shares its matrix with the embedding and is left out.
+BERT-large (Devlin et al. 2019, arXiv:1810.04805, section 3): 335,141,888 parameters, for sequences of 512 tokens. Embeddings
+(30,522 words, 512 positions, 2 segments), 24 layers of attention and MLP with their norms, and the pooler. The head that predicts
+words shares its matrix with the embedding and is left out.
 
 ResNet-50 (He et al. 2016, arXiv:1512.03385, table 1), with the stride in the 3 x 3 convolution, for images of 224 x 224.
-
 Convolutions have no bias; each is one layer with its batch normalization. 25,557,032 parameters in 161 tensors.
 """
 
@@ -240,7 +233,7 @@ def _number(text: str, where: str) -> float:
     return value
 
 
-def convolution(
+def _convolution(
     name: str, channels: int, filters: int, kernel: int, out_size: int, *, stride: int = 1, more: tuple[int, ...]
 ) -> ModelLayer:
     """A square convolution.
@@ -264,7 +257,7 @@ def convolution(
     return ModelLayer(name, (weights, *more), operations, operations, operations, values, filters * out_size * out_size)
 
 
-def linear(name: str, inputs: int, outputs: int, rows: int = 1, *, more: tuple[int, ...] = ()) -> ModelLayer:
+def _linear(name: str, inputs: int, outputs: int, rows: int = 1, *, more: tuple[int, ...] = ()) -> ModelLayer:
     """A fully connected layer with a bias.
 
     Parameters
@@ -289,13 +282,13 @@ _TABLES, _WIDTH = 26, 128
 
 def dlrm() -> LayeredModel:
     """DLRM in single precision; a sample is a click."""
-    bottom = [linear(f"bottom{place}", *sizes) for place, sizes in enumerate(pairwise(_BOTTOM))]
+    bottom = [_linear(f"bottom{place}", *sizes) for place, sizes in enumerate(pairwise(_BOTTOM))]
     vectors = _TABLES + 1
     products = 2 * vectors * vectors * _WIDTH
     values = _TABLES * _WIDTH
     tables = ModelLayer("tables", (), values, 0, values, values, values, exchanged_values=values, joins=len(bottom) + 1)
     interaction = ModelLayer("interaction", (), products, 2 * products, 0, vectors * _WIDTH, _TOP[0])
-    top = [linear(f"top{place}", *sizes) for place, sizes in enumerate(pairwise(_TOP))]
+    top = [_linear(f"top{place}", *sizes) for place, sizes in enumerate(pairwise(_TOP))]
     return LayeredModel("DLRM", (tables, *bottom, interaction, *top))
 
 
@@ -309,9 +302,9 @@ def vgg16() -> LayeredModel:
     channels = 3
     for number, (filters, count, size) in enumerate(_STAGES, 1):
         for place in range(1, count + 1):
-            layers.append(convolution(f"conv{number}_{place}", channels, filters, 3, size, more=(filters,)))
+            layers.append(_convolution(f"conv{number}_{place}", channels, filters, 3, size, more=(filters,)))
             channels = filters
-    layers += [linear("fc1", 512 * 7 * 7, 4096), linear("fc2", 4096, 4096), linear("fc3", 4096, 1000)]
+    layers += [_linear("fc1", 512 * 7 * 7, 4096), _linear("fc2", 4096, 4096), _linear("fc3", 4096, 1000)]
     return LayeredModel("VGG-16", tuple(layers))
 
 
@@ -327,7 +320,7 @@ def bert_large() -> LayeredModel:
     scores = 4 * _SEQUENCE * _SEQUENCE * _HIDDEN
     norm = (_HIDDEN, _HIDDEN)
     for number in range(_LAYERS):
-        projection = linear("", _HIDDEN, _HIDDEN, _SEQUENCE)
+        projection = _linear("", _HIDDEN, _HIDDEN, _SEQUENCE)
         attention = replace(
             projection,
             name=f"attention{number}",
@@ -340,10 +333,10 @@ def bert_large() -> LayeredModel:
         )
         layers += [
             attention,
-            linear(f"mlp_in{number}", _HIDDEN, _FFN, _SEQUENCE),
-            linear(f"mlp_out{number}", _FFN, _HIDDEN, _SEQUENCE, more=norm),
+            _linear(f"mlp_in{number}", _HIDDEN, _FFN, _SEQUENCE),
+            _linear(f"mlp_out{number}", _FFN, _HIDDEN, _SEQUENCE, more=norm),
         ]
-    layers.append(linear("pooler", _HIDDEN, _HIDDEN))
+    layers.append(_linear("pooler", _HIDDEN, _HIDDEN))
     return LayeredModel("BERT-large", tuple(layers))
 
 
@@ -366,12 +359,12 @@ def resnet50() -> LayeredModel:
             if block == 0:
                 layers.append(_normalized(f"{name}_downsample", channels, width * _EXPANSION, 1, size, stride))
             channels = width * _EXPANSION
-    layers.append(linear("fc", channels, 1000))
+    layers.append(_linear("fc", channels, 1000))
     return LayeredModel("ResNet-50", tuple(layers))
 
 
 def _normalized(name: str, channels: int, filters: int, kernel: int, size: int, stride: int) -> ModelLayer:
-    return convolution(name, channels, filters, kernel, size, stride=stride, more=(filters, filters))
+    return _convolution(name, channels, filters, kernel, size, stride=stride, more=(filters, filters))
 
 
 LAYERED_MODELS: dict[str, Callable[[], LayeredModel]] = {

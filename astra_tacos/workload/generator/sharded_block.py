@@ -1,6 +1,6 @@
 """A block whose matrices are sharded over tensor-parallel ranks, forward and backward (Shoeybi et al. 2019, arXiv:1909.08053).
 
-The experts of a layer: router, All-to-All to the experts, their MLPs, and All-to-All back.
+The experts of a layer add a router, an All-to-All to the experts, their MLPs, and an All-to-All back.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Which documents are traces of which rank.
-
-The nodes of one rank: measured computation, communication, and what has to wait for what.
-"""
+"""Which documents are traces of which rank, and a rank's nodes: measured computation, communication, and what waits for what."""
 
 from __future__ import annotations
 

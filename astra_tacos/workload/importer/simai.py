@@ -3,7 +3,7 @@
 Format and order of work: `workload/Workload.cc`, `workload/Layer.cc` and `system/MockNcclGroup.cc` of SimAI's ASTRA-sim.
 Times are ns. A size is that of the whole buffer: an All-Gather's is what a rank has in the end.
 
-The nodes of a rank: computation and collectives of the layers, one after another.
+The nodes of a rank are the computation and the collectives of the layers, one after another.
 """
 
 from __future__ import annotations

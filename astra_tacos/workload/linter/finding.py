@@ -1,7 +1,4 @@
-"""The `Check` class: a code, a severity, and the function that finds the fault; and what it finds.
-
-Tolerant reading of a run's files: a file that cannot be read becomes a `Found`, and reading continues.
-"""
+"""Checks and what they find, and tolerant reading of a run's files: a file that cannot be read becomes a `Found`."""
 
 from __future__ import annotations
 

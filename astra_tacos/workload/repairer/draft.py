@@ -1,7 +1,4 @@
-"""The `Draft` class: a run under repair, whose parts the steps change in place.
-
-The `Change` class: one thing that a repair did to a run, and why; and the log of them.
-"""
+"""The `Draft` class: a run under repair, whose parts the steps change in place; and the `Log` of what they changed, and why."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The `DraftNode` class: one node of a trace under repair.
-
-Communicator groups and patterns by the names that PyTorch, NCCL and converters give them.
-"""
+"""The `DraftNode` class: one node of a trace under repair; and what names that PyTorch, NCCL and converters give stand for."""
 
 from __future__ import annotations
 

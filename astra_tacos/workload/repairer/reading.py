@@ -1,7 +1,4 @@
-"""Reading of a broken run into a `Draft`; what is missing gets defaults, which are told.
-
-The files that a repair starts from, and what stands for those that are missing.
-"""
+"""Reading of a broken run into a `Draft`, from the files that there are; what is missing gets defaults, which are told."""
 
 from __future__ import annotations
 
