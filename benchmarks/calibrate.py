@@ -25,7 +25,7 @@ from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.solver.request import Request
 from astra_tacos.solver.solution import Solution
 from astra_tacos.solver.solve import solve
-from astra_tacos.study.calibrator.collective_model import PRIORS
+from astra_tacos.study.calibrator.collective_model import PRIORS, Work
 from astra_tacos.study.calibrator.collective_times import CollectiveTime, read_collectives
 from astra_tacos.study.calibrator.collectives import calibrate_collectives, errors_of_rows, fit_collectives
 from astra_tacos.study.calibrator.machine import (
@@ -141,8 +141,8 @@ HALVES = ("half of the sizes", "the other half, up to 64 KiB")
 
 
 def in_switches() -> list[str]:
-    """How much faster All-Reduces of 8 GiB are with a switch that adds: n + 1 parts at its typical share of the bandwidth for
-    2 (n - 1) parts of a ring, or the ring where that is faster; and as measured."""
+    """How much faster All-Reduces of 8 GiB are with a switch that adds, by the bytes of the model and the typical share, and as
+    measured. Where a ring is faster, the library takes that."""
     lines = ["| GPUs | predicted | measured | predicted / measured |", "|---|---|---|---|"]
     path = Path(os.environ["ASTRA_TACOS_PEERS"]) / "measured_nvls" / "nvls.csv"
     with path.open(newline="") as file:
@@ -151,7 +151,9 @@ def in_switches() -> list[str]:
     for machine_name, gpus, is_on in sorted(us):
         if is_on == "off" and (machine_name, gpus, "on") in us:
             with_it, without = us[machine_name, gpus, "on"], us[machine_name, gpus, "off"]
-            predicted, measured = max(PRIORS["nvls_share"][0] * 2 * (gpus - 1) / (gpus + 1), 1.0), without / with_it
+            row = CollectiveTime("all_reduce", "", 1, gpus, 8192 * MIB, without, "")
+            ring, _, in_switch = Work.of([row], has_nvls=True, is_mesh=False).inside_bytes[0]
+            predicted, measured = max(PRIORS["nvls_share"][0] * ring / in_switch, 1.0), without / with_it
             lines.append(f"| {machine_name} x {gpus} | {predicted:.3f} | {measured:.3f} | {predicted / measured:.3f} |")
     return lines
 

@@ -13,13 +13,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from results_page import machine, main
 
-from astra_tacos.run.trace import reader
-from astra_tacos.run.trace.reader import read_trace, trace_files
+from astra_tacos.run.trace.reader import load_file, read_ranks, read_trace, trace_files
 from astra_tacos.run.trace.schema import NodeType, schema_module
 from astra_tacos.run.trace.writer import ATTRIBUTE_KEYS, NodeTable, write_trace
 
@@ -89,8 +89,8 @@ def millions(work: Callable[[], object], runs: int = RUNS) -> float:
 
 
 def one_thread(prefix: Path) -> object:
-    files = [lambda path=path: reader._load(path) for path in trace_files(prefix)]
-    return reader.read_ranks(str(prefix), files, threads=1, chunks=True, workload=False)
+    files = [partial(load_file, path) for path in trace_files(prefix)]
+    return read_ranks(str(prefix), files, threads=1, chunks=True, workload=False)
 
 
 def table() -> str:

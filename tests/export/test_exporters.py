@@ -125,7 +125,7 @@ def test_the_oracle_refuses_illegal_schedules(name, tmp_path, made):
             export_schedule(wrong, tmp_path / "out", name)
     for no_schedule in (None, "run"):
         with pytest.raises(ConfigError, match=f"^{name}: found (NoneType|str), expected a Schedule$"):
-            export_schedule(no_schedule, tmp_path / "out", name)  # type: ignore[arg-type]
+            export_schedule(no_schedule, tmp_path / "out", name)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -156,7 +156,7 @@ def test_options_of_programs_are_checked_before_anything_is_written(name, tmp_pa
 
 def test_formats_that_do_not_exist():
     with pytest.raises(ConfigError, match=r"^format: found 'pdf', expected run-directory, chakra, msccl-xml, "):
-        export_schedule(None, "x", "pdf")  # type: ignore[arg-type]
+        export_schedule(None, "x", "pdf")
     assert "pdf" not in EXPORTERS and len(list(EXPORTERS)) == len(EXPORTERS)
 
 

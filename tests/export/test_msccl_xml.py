@@ -145,4 +145,4 @@ def test_an_exchange_in_place_does_not_overwrite_what_is_still_to_be_sent(tmp_pa
 )
 def test_wrong_options_are_refused(tmp_path, options):
     with pytest.raises(ConfigError, match="MSCCL XML"):
-        export_msccl_xml(schedule(topology(*FULL), "all-gather"), tmp_path / "a.xml", **options)  # type: ignore[arg-type]
+        export_msccl_xml(schedule(topology(*FULL), "all-gather"), tmp_path / "a.xml", **options)

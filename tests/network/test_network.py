@@ -151,7 +151,7 @@ class _Counted(int):
 
     def __eq__(self, other):
         _Counted.compared += 1
-        return int.__eq__(self, other)  # type: ignore[arg-type]
+        return int.__eq__(self, other)
 
 
 @pytest.mark.parametrize(

@@ -159,7 +159,7 @@ def test_what_enters_a_member_is_bounded_by_the_member_with_most_links(block, si
 def run_bound_compute(workload):
     from astra_tacos.network.composition import build_topology
 
-    topology = build_topology(workload.run.network)  # type: ignore[attr-defined]
+    topology = build_topology(workload.run.network)
     return run_bound(workload, topology, (CaseSolution(None),) * len(workload.cases)).parts_ns["compute"]  # type: ignore[attr-defined,arg-type]
 
 

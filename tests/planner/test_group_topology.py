@@ -83,7 +83,7 @@ def test_every_group_is_connected_by_links_that_the_network_has(data):
         assert (own & ~direct).sum() == seen.num_routed
 
 
-def _adjacency(topology):  # type: ignore[type-arg]
+def _adjacency(topology):
     matrix = np.zeros((topology.num_npus, topology.num_npus))
     matrix[topology.channel_src, topology.channel_dst] = 1
     return matrix

@@ -17,7 +17,7 @@ from astra_tacos.planner.assignment import tag_ranges
 Edges = list[tuple[int, int]]
 
 
-def csr(num, edges):  # type: ignore[type-arg]
+def csr(num, edges):
     """How many each waits for, and who waits for it."""
     edges = sorted(edges)
     waits = np.bincount([b for _, b in edges], minlength=num).astype(np.int64)

@@ -50,7 +50,7 @@ def assert_equal(some, classes, everyone):
 
 def compared(seed, backend, *options):
     """Replay a random run by classes and rank by rank; why the first alone was refused, None if both agree."""
-    whole = random_compact_run(seed, *options).expand()  # type: ignore[arg-type]
+    whole = random_compact_run(seed, *options).expand()
     try:
         some = compact(whole)
         classes = replay_classes(some, backend)

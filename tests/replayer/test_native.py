@@ -275,7 +275,7 @@ def naive_program_replay(program, network, backend, members, start_ns=0):
 
     for position in range(program.num_positions):
         if start_ns:
-            elapse(position, start_ns, lambda position=position: begin(position))  # type: ignore[misc]
+            elapse(position, start_ns, lambda position=position: begin(position))
         else:
             begin(position)
     while events:

@@ -90,7 +90,7 @@ def test_an_endpoint_delay_of_0_is_a_delay(algorithm, tmp_path):
 
 
 def with_ns3(run, **settings):
-    return replace(run, network=replace(run.network, ns3=replace(run.network.ns3, **settings)))  # type: ignore[arg-type]
+    return replace(run, network=replace(run.network, ns3=replace(run.network.ns3, **settings)))
 
 
 @examples(20)

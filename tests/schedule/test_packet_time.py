@@ -54,7 +54,7 @@ def configured(network, **settings):
 
 
 def replayed_ns(made, network):
-    return replay_trace(schedule_trace(made, "x"), network, "packet").collective_time_ns  # type: ignore[arg-type]
+    return replay_trace(schedule_trace(made, "x"), network, "packet").collective_time_ns
 
 
 @with_records

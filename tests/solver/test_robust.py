@@ -46,7 +46,7 @@ def test_what_is_chosen_is_slower_by_five_percent_at_most_and_says_what_it_takes
     made = chosen.found.schedule
     before = judge_schedule(found.schedule, network).times_ns
     after = judge_schedule(made, network, link_order=chosen.link_order).times_ns
-    assert all(after[figure] <= MOST_LOSS * time_ns for figure, time_ns in before.items() if time_ns)  # type: ignore[operator]
+    assert all(after[figure] <= MOST_LOSS * time_ns for figure, time_ns in before.items() if time_ns)
     if effort != "thorough":  # orders are compared by larger packets, and not at all where there is one order
         assert (chosen.level is None) == (link_model == "blocking")
         return

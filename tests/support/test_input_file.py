@@ -54,7 +54,7 @@ def test_a_sparse_file_of_100_gb_is_refused(tmp_path, read):
     with path.open("wb") as file:
         file.truncate(100 << 30)
     with pytest.raises(ConfigError, match="huge: file is larger than"):
-        read(path)  # type: ignore[operator]
+        read(path)
 
 
 @pytest.mark.parametrize("read", [read_network, read_system, read_communicator_groups, read_trace, read_msccl_xml])
@@ -62,7 +62,7 @@ def test_devices_and_pipes_get_one_line(tmp_path, read):
     os.mkfifo(tmp_path / "pipe")
     for path, expected in (("/dev/zero", "is a device"), (tmp_path / "pipe", "pipe"), (tmp_path, "Is a directory")):
         with pytest.raises(ConfigError, match=expected):
-            read(Path(path))  # type: ignore[operator]
+            read(Path(path))
 
 
 def test_a_table_of_links_may_not_be_a_device(tmp_path):

@@ -174,9 +174,9 @@ def scatter(progress: Progress, level: Level, trees: Spreads, chunks: NDArray[np
     parent, child, step = (part.astype(np.int64) for part in np.moveaxis(trees[variant, owner[chunk]], 1, 0))
     pair = np.arange(len(chunk))[:, None]
     latest = np.argsort(-step, axis=1, kind="stable")
-    place = np.argsort((kind[:, None] * level.size + np.arange(level.size - 1)).ravel(), kind="stable")
+    order = np.argsort((kind[:, None] * level.size + np.arange(level.size - 1)).ravel(), kind="stable")
     near, far, step = (
-        part[pair, latest].ravel()[place] for part in (pair * level.size + parent, pair * level.size + child, step)
+        part[pair, latest].ravel()[order] for part in (pair * level.size + parent, pair * level.size + child, step)
     )
     first, sends = group_by(near, np.arange(len(near)), len(chunk) * level.size)
     children, num_children = far[sends], np.diff(first)

@@ -132,7 +132,7 @@ def start_order(sends: Sends, slots: Slots, channels: Channels, sends_left: I64_
     heap = np.empty(num_sends, np.int64)
     num_ready = np.zeros(len(channels.send_first) - 1, np.int64)
     first_urgency = np.full(len(num_ready), _NONE, np.int64)  # of what channels have ready
-    by_urgency = True
+    by_urgency = True  # `np.all` of a kernel would load scipy.linalg with it
     for link in range(num_links):
         by_urgency &= sends_left[link] <= 0
     links = Links(np.zeros(num_links, np.int64), np.full(num_links, -1, np.int64), sends_left)

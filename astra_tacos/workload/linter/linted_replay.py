@@ -277,8 +277,7 @@ def _rows(seen: AstraSimResult, reason: str | None) -> list[tuple[str, ...]]:
         names = ", ".join(map(str, stalled[:_RANKS_SHOWN])) + (", ..." if len(stalled) > _RANKS_SHOWN else "")
         count = f"{len(stalled)} of {len(seen.finish_ns)} ranks"
         # An aborted process may take the last lines of its log with it.
-        what = "never finished" if seen.exit_status >= 0 else "no end in the log"
-        again = "" if seen.exit_status >= 0 else ": run it again"
+        what, again = ("never finished", "") if seen.exit_status >= 0 else ("no end in the log", ": run it again")
         rows.append((what, count, f"{names} (exit status {seen.exit_status}{again})"))
         rows.append(("last lines of ASTRA-sim", "", seen.last_words or "none"))
         rows.append(("the embedded replay", "", reason))

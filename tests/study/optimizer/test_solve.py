@@ -21,7 +21,7 @@ PRICES = np.array(COSTS.prices(SHAPE)) * SHAPE.num_npus
 def asked(objective="time", *constraints, total=300.0, **options):
     return make_problem(
         SHAPE, WORK, Limits(objective=objective, cost_model=COSTS, total_bandwidth=total, constraints=constraints, **options)
-    )  # type: ignore[arg-type]
+    )
 
 
 def value(objective, split):

@@ -27,7 +27,7 @@ def guard():
 
 
 def compute(guard, point, **limits):
-    return guard.compute(point.key, point, Conditions(**limits))  # type: ignore[arg-type]
+    return guard.compute(point.key, point, Conditions(**limits))
 
 
 def test_a_guarded_point_has_the_outcome_of_an_unguarded_one_even_if_its_process_has_died(guard):

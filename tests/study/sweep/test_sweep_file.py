@@ -172,7 +172,7 @@ def test_a_run_to_plan(tmp_path):
     tasks = [point.task for point in found.points]
     assert all(isinstance(task, WorkloadTask) for task in tasks)
     assert [(task.baseline, task.options.trials) for task in tasks] == [(None, 4), (None, 2), ("ring", 4), ("ring", 2)]
-    assert {task.directory for task in tasks} == {str(RUN)}  # type: ignore[union-attr]
+    assert {task.directory for task in tasks} == {str(RUN)}
     assert {point.inputs["workload"] for point in found.points} == {str(RUN / "workload" / "w")}
     assert found.points[0].kind == "workload" and found.points[0].inputs["size_bytes"] is None
 

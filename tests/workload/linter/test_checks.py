@@ -564,7 +564,7 @@ C04!1 coll 1; send 2 1 [1] | recv 1 0; coll 2 [1] => : (receive from rank 0)
 
 
 def case_of(line):
-    head, run, where, says = re.fullmatch(r"(\S+) (.*)\s+=> (.*?): (.*)", line).groups()  # type: ignore[union-attr]
+    head, run, where, says = re.fullmatch(r"(\S+) (.*)\s+=> (.*?): (.*)", line).groups()
     code, is_warning, count = head[:3], head[3] == "?", int(head[4:])
     return Case(code, run, says, where, WARNING if is_warning else Severity.ERROR, count=count)
 

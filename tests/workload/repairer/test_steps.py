@@ -143,7 +143,7 @@ last-nodes: comp 3 is_cpu_op=True; send 4 1 [3] | recv 0 0 => ends with a comput
 """
 """A step, the run, and how each of its changes begins."""
 for _line in re.split(r"\n(?! )", SHORT.strip()):
-    _step, _run, _says = re.fullmatch(r"([\w-]+): (.*)\s+=> (.*)", _line).groups()  # type: ignore[union-attr]
+    _step, _run, _says = re.fullmatch(r"([\w-]+): (.*)\s+=> (.*)", _line).groups()
     CASES.append(Case(_step, _run, tuple(_says.split(" / "))))
 
 
