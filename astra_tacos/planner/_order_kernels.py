@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""Kernels: in which order a rank issues its nodes, and a rough run of the whole workload that says which collective is first."""
+"""Kernels: in which order a rank issues its nodes, a rough run that says which collective is first, and the longest ways."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from astra_tacos.support.kernels.compiled import BOOL_OUT, I64, I64_OUT, U8, inlined, kernel
+from astra_tacos.support.kernels.compiled import BOOL, BOOL_OUT, I64, I64_OUT, U8, inlined, kernel
 from astra_tacos.support.kernels.shared import heap_drop_first, heap_push, sort_topologically
 
 NO_TIME, GPU, CPU, NETWORK = 0, 1, 2, 3
@@ -90,6 +90,80 @@ def levels(graph: Graph, duration: I64):
             longest = max(longest, level[after[slot]])
         level[vertex] = longest + duration[vertex]
     return order[:size], level
+
+
+class Waits(NamedTuple):
+    """What the node of each row waits for: its dependencies (CSR, -1 for none), a send (-1 if it is no receive), and its message.
+
+    `duration` and `message` are in ns.
+    """
+
+    first: I64
+    dep: I64
+    duration: I64
+    send: I64
+    message: I64
+
+
+class Together(NamedTuple):
+    """The rows of each collective (CSR), whether all of its members wait for one another, and what it takes at least in ns.
+
+    `one`: until the first member has what it needs; `all`: until all have; `in_step`: the same if all begin together.
+    """
+
+    first: I64
+    row: I64
+    waits: BOOL
+    one: I64
+    all: I64
+    in_step: I64
+
+
+@inlined
+def _ready(row, waits, ends):
+    """When all dependencies of a node have ended."""
+    latest = 0
+    for slot in range(waits.first[row], waits.first[row + 1]):
+        if waits.dep[slot] >= 0:
+            latest = max(latest, ends[waits.dep[slot]])
+    return latest
+
+
+@kernel
+def longest_ways(order: I64, waits: Waits, together: Together):
+    """The longest way through a run in ns, and the longest one if the members of collectives keep in step.
+
+    `order` has rows, and collectives numbered after them, each after all that it waits for.
+    """
+    num_rows = len(waits.duration)
+    end, in_step = np.zeros(num_rows, np.int64), np.zeros(num_rows, np.int64)
+    longest = longest_in_step = 0
+    for vertex in order:
+        if vertex < num_rows:
+            send = waits.send[vertex]
+            for ends in (end, in_step):
+                arrived = ends[send] + waits.message[vertex] if send >= 0 else 0
+                ends[vertex] = max(_ready(vertex, waits, ends) + waits.duration[vertex], arrived)
+            longest, longest_in_step = max(longest, end[vertex]), max(longest_in_step, in_step[vertex])
+            continue
+        number = vertex - num_rows
+        begin, after = together.first[number], together.first[number + 1]
+        first_begun, last_begun, last_in_step = np.iinfo(np.int64).max, 0, 0
+        for slot in range(begin, after):
+            row = together.row[slot]
+            end[row] = _ready(row, waits, end)
+            first_begun, last_begun = min(first_begun, end[row]), max(last_begun, end[row])
+            last_in_step = max(last_in_step, _ready(row, waits, in_step))
+        least = first_begun + together.one[number]
+        if together.waits[number]:
+            least = max(least, last_begun)
+        for slot in range(begin, after):
+            row = together.row[slot]
+            end[row] = max(end[row], least)
+            in_step[row] = last_in_step + together.in_step[number]
+        longest = max(longest, first_begun + together.all[number])
+        longest_in_step = max(longest_in_step, last_in_step + together.in_step[number])
+    return longest, longest_in_step
 
 
 class _Networks(NamedTuple):

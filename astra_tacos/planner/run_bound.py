@@ -260,53 +260,33 @@ def _path(
     own_bounds: list[int | None],
 ) -> tuple[tuple[int, str], int]:
     """The longest way through the dependencies, and the longest one if the members of collectives keep in step."""
-    trace, graph, instances = workload.run.workload, workload.graph, workload.instances
-    num_rows = trace.num_nodes
-    duration = np.where(actions.is_timed & workload.issue.runs, actions.amount, 0).tolist()
-    messages = _messages(workload, topology)
-    first, dep = trace.dep_first.tolist(), trace.dep.tolist()
-    begin, rows = (each.tolist() for each in group_by(instances.instance, instances.nodes.row, instances.num_instances))
-    keys = list(zip(workload.of_instance.tolist(), instances.group.tolist(), strict=True))
+    from astra_tacos.planner._order_kernels import Together, Waits, longest_ways
+
+    trace, instances = workload.run.workload, workload.instances
+    begin, rows = group_by(instances.instance, instances.nodes.row, instances.num_instances)
+    keys, number = np.unique(np.stack((workload.of_instance, instances.group)), axis=1, return_inverse=True)
     unknown = _Least(0, 0, np.empty(0), np.empty(0))
-    end, in_step = [0] * num_rows, [0] * num_rows
-    longest = longest_in_step = 0
-
-    def ready(row: int, ends: list[int]) -> int:
-        return max((ends[each] for each in dep[first[row] : first[row + 1]] if each >= 0), default=0)
-
-    for vertex in graph.order().tolist():
-        if vertex < num_rows:
-            sent, delay = messages.get(vertex, (-1, 0))
-            for ends in (end, in_step):
-                arrived = ends[sent] + delay if sent >= 0 else 0
-                ends[vertex] = max(ready(vertex, ends) + duration[vertex], arrived)
-            longest, longest_in_step = max(longest, end[vertex]), max(longest_in_step, in_step[vertex])
-            continue
-        number = vertex - num_rows
-        members = rows[begin[number] : begin[number + 1]]
-        bound = least.get(keys[number], unknown)
-        begun = [ready(row, end) for row in members]
-        # What a root sends to nobody waits for nobody, nor does what moves nothing.
-        waits = instances.root[number] < 0 and keys[number][0] != NO_CASE
-        all_begun = max(begun) if waits else 0
-        for row, own in zip(members, begun, strict=True):
-            end[row] = max(own, all_begun, min(begun) + bound.first_ns)
-        longest = max(longest, min(begun) + bound.all_ns)
-        alone_ns = None if keys[number][0] == NO_CASE else own_bounds[keys[number][0]]
-        together = max(ready(row, in_step) for row in members) + (bound.all_ns if alone_ns is None else alone_ns)
-        for row in members:
-            in_step[row] = together
-        longest_in_step = max(longest_in_step, together)
-    return (longest, "the longest way through the dependencies"), longest_in_step
+    some = [least.get((case, group), unknown) for case, group in keys.T.tolist()]
+    one, every = (np.array(ns, np.int64) for ns in ([each.first_ns for each in some], [each.all_ns for each in some]))
+    alone = np.array([-1 if ns is None else ns for ns in (*own_bounds, None)], np.int64)[keys[0]]
+    # What a root sends to nobody waits for nobody, nor does what moves nothing.
+    waits = (instances.root < 0) & (workload.of_instance != NO_CASE)
+    times = (each[number.ravel()] for each in (one, every, np.where(alone < 0, every, alone)))
+    duration = np.where(actions.is_timed & workload.issue.runs, actions.amount, 0)
+    waiting = Waits(trace.dep_first, trace.dep, duration, *_messages(workload, topology))
+    longest, in_step = longest_ways(workload.graph.order(), waiting, Together(begin, rows, waits, *times))
+    return (longest, "the longest way through the dependencies"), in_step
 
 
-def _messages(workload: Workload, topology: Topology) -> dict[int, tuple[int, int]]:
-    """For the row of each receive, that of its send, and what the message takes at least in ns."""
+def _messages(workload: Workload, topology: Topology) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """int64[num_nodes]: the row of each receive's send, -1 for other nodes; and what the message takes at least in ns."""
     trace = workload.run.workload
     sent, received = match_messages(trace, workload.issue)
     fastest = np.zeros(topology.num_devices)
     np.maximum.at(fastest, topology.link_src, topology.link_bandwidth_gibps)
     away = trace.peer[sent] != trace.rank[sent]
     rate = bytes_per_ns(np.maximum(fastest[trace.rank[sent]], 1e-300))
-    delay = np.where(away, topology.link_latency_ns.min() + trace.size_bytes[sent] / rate, 0.0).astype(np.int64)
-    return dict(zip(received.tolist(), zip(sent.tolist(), delay.tolist(), strict=True), strict=True))
+    send, took = np.full(trace.num_nodes, -1), np.zeros(trace.num_nodes, np.int64)
+    send[received] = sent
+    took[received] = np.where(away, topology.link_latency_ns.min() + trace.size_bytes[sent] / rate, 0.0).astype(np.int64)
+    return send, took

@@ -123,6 +123,12 @@ def _touch(at, way, against, state):
 
 
 @inlined
+def _touch_link(message, code, state):
+    """A message comes to a link, where the order counts, unless messages cut through: there it is the network's choice."""
+    _touch(np.int64(code.hop_link[state.messages[message].hop]), 1, 0 if code.cuts_through else 1, state)
+
+
+@inlined
 def _claim(at, subject, state):
     """Touch a thing on behalf of a subject: other atoms of this stamp may do so on behalf of the same one only."""
     if state.touches[at].stamp != state.scalar[STAMP]:
@@ -307,7 +313,7 @@ def _arrive(message, code, state):
         state.messages[message].hop += 1
         if code.hop_link[state.messages[message].hop] != NONE:
             if len(state.touches) > 0:
-                _touch(np.int64(code.hop_link[state.messages[message].hop]), 1, 1, state)
+                _touch_link(message, code, state)
             return message, _NOTHING, _NOTHING
     if len(state.touches) > 0:
         _touch(state.scalar[OF_KEYS] + code.address[state.messages[message].place].key, _COMES, _ASKS, state)
@@ -464,7 +470,7 @@ def _send(live, row, place, rank, code, state):
     if len(state.touches) > 0:
         _touch(state.scalar[OF_KEYS] + number, _SENDS, _SENDS, state)
         if len(code.hop_link) > 0:
-            _touch(np.int64(code.hop_link[state.messages[message].hop]), 1, 1, state)
+            _touch_link(message, code, state)
     if code.nodes[row].action == POST:
         state.messages[message].live = NONE
         state.lives[live].state = FINISHED

@@ -169,7 +169,8 @@ class CutThrough(CongestionAware):
     Where nobody waits it takes the latencies of its route and the time of its slowest link, as on the congestion-unaware model,
     but of all links instead of those of one dimension; it keeps each link from others for the time of that link. ASTRA-sim has no
     such model. No network needs to store a message before it passes it on, and none has a link that carries two at once: a run
-    that ends as early here is physically possible.
+    that ends as early here is physically possible. Messages that come to a link at one instant go in any order: if ranks are
+    replayed by classes (`replayer.by_class`), in the same one at all links that translations move to one another.
     """
 
     cuts_through = True

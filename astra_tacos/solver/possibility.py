@@ -5,11 +5,10 @@ A run is *physically possible* if
 - its native collectives move what they have to: ASTRA-sim's Broadcast only waits, and some of its algorithms move less than a
   pattern needs (`doubleBinaryTree` is an All-Reduce of a part, whatever the pattern); and
 - where the backend has no queues, it takes no longer on a model that has them, but for what truncated delays may shorten: no
-  link carries two messages at once. One that stores messages at each hop is as good as one that passes on what has come
-  (`CutThrough`): either is a network.
+  link carries two messages at once (`CutThrough`).
 
-A run that ends too early counts as if it ended where each link carries one message at a time, on the faster one of these models.
-One that does not move its data does not count.
+A run that ends too early counts as if it ended where each link carries one message at a time. One that does not move its data
+does not count.
 
 What a sketch leaves of a network is found here, too, and the bounds with the sketch and without.
 """
@@ -17,9 +16,8 @@ What a sketch leaves of a network is found here, too, and the bounds with the sk
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -33,7 +31,7 @@ from astra_tacos.network.topology import Topology
 from astra_tacos.replayer.casting import cast_collectives
 from astra_tacos.replayer.collective_program import CollectiveProgram
 from astra_tacos.replayer.run_replay import Attempt, replay_once
-from astra_tacos.run.backend import CONGESTION_AWARE, CUT_THROUGH, Backend
+from astra_tacos.run.backend import CUT_THROUGH, Backend
 from astra_tacos.run.groups import used_groups
 from astra_tacos.run.run import NATIVE, Run
 from astra_tacos.run.trace.schema import CommType, NodeType
@@ -48,8 +46,6 @@ _NEEDED: dict[CommType, Callable[[NDArray[np.int64], int], NDArray[np.float64]]]
     CommType.ALL_TO_ALL: lambda inside, members: inside * (members - inside) / members,
 }
 """How many times a node's bytes have to enter so many of the members, fewer than all, whatever the algorithm."""
-_LARGE = 1 << 16
-"""Nodes of a run whose replays on several models are made at once."""
 _LEAST_MOVED = 0.95
 """Algorithms that halve sizes lose less than the rest of it to whole bytes; those that move too little lose a quarter or more."""
 
@@ -169,25 +165,15 @@ def share_moved(program: CollectiveProgram, pattern: CommType, size_bytes: int) 
 
 def end_with_queues(run: Run, backend: Backend, end_ns: int, known: dict[Backend, Attempt] | None = None) -> RunEnd:
     """Whether messages get through so early, and when else: at once if the backend has queues itself."""
-    known = {} if known is None else known
-    queued_ns = known[CONGESTION_AWARE].end_ns if CONGESTION_AWARE in known else None
-    if backend.models_congestion or (queued_ns is not None and is_as_early(end_ns, queued_ns)):
+    if backend.models_congestion:
         return RunEnd(end_ns, end_ns)
-    models = (CUT_THROUGH, CONGESTION_AWARE)
-    # Of a small run the second replay is often not needed; of a large one it is made while the first one is.
-    with ThreadPoolExecutor(len(models)) as pool:
-        replay = pool.map if run.workload.num_nodes >= _LARGE else map
-        for attempt in replay(partial(replay_once, run, known=known), models):
-            if attempt.end_ns is None:
-                refusal = attempt.reason
-                continue
-            if is_as_early(end_ns, attempt.end_ns):
-                return RunEnd(end_ns, end_ns)
-            queued_ns = attempt.end_ns if queued_ns is None else min(queued_ns, attempt.end_ns)
-    if queued_ns is None:
-        return RunEnd(end_ns, None, f"where messages queue, {refusal}")
-    why = f"no queues; it ends at {queued_ns:,} ns where each link carries one message at a time"
-    return RunEnd(end_ns, queued_ns, why)
+    queued = replay_once(run, CUT_THROUGH, {} if known is None else known)
+    if queued.end_ns is None:
+        return RunEnd(end_ns, None, f"where messages queue, {queued.reason}")
+    if is_as_early(end_ns, queued.end_ns):
+        return RunEnd(end_ns, end_ns)
+    why = f"no queues; it ends at {queued.end_ns:,} ns where each link carries one message at a time"
+    return RunEnd(end_ns, queued.end_ns, why)
 
 
 def is_as_early(end_ns: int, queued_ns: int) -> bool:

@@ -11,13 +11,13 @@ from astra_tacos.planner.compact.cases import Schedules, find_cases, with_schedu
 from astra_tacos.planner.native_configuration import NativeConfiguration, configuration_of
 from astra_tacos.planner.plan_result import most_spent
 from astra_tacos.replayer.run_replay import Attempt, replay_classes
-from astra_tacos.run.backend import CONGESTION_AWARE, CUT_THROUGH, Backend
+from astra_tacos.run.backend import CUT_THROUGH, Backend
 from astra_tacos.run.compact_run import CompactRun, fixed_dimensions
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import NATIVE, Run
 from astra_tacos.run.system import COMM_KEYS
 from astra_tacos.schedule.timing import LinkModel
-from astra_tacos.solver.possibility import RunEnd, end_with_queues, is_as_early
+from astra_tacos.solver.possibility import RunEnd, end_with_queues
 from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError, SynthesisError
 from astra_tacos.synthesizer.symmetric.chunks import best_symmetric
 from astra_tacos.verifier.symmetric_oracle import check_symmetric
@@ -76,15 +76,11 @@ class Candidate:
             return RunEnd(end_ns, None, self.incomplete)
         if self.backend.models_congestion:
             return RunEnd(end_ns, end_ns)
-        known: dict[Backend, Attempt] = {}
-        for model in (CUT_THROUGH, CONGESTION_AWARE):
-            try:
-                known[model] = Attempt(queued := replay_classes(self.some, model))
-                if is_as_early(end_ns, queued.end_ns):
-                    return RunEnd(end_ns, end_ns)
-            except AstraTacosError as error:
-                known[model] = Attempt(None, str(error))
-        return end_with_queues(self.some.run, self.backend, end_ns, known)
+        try:
+            queued = Attempt(replay_classes(self.some, CUT_THROUGH))
+        except AstraTacosError as error:
+            queued = Attempt(None, str(error))
+        return end_with_queues(self.some.run, self.backend, end_ns, {CUT_THROUGH: queued})
 
     def is_before(self, other: Candidate | None) -> bool:
         """Whether it ends earlier than another, asking of queues only where the judge leaves that open."""
