@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.messages import Sends
-from astra_tacos.schedule.partial_sums import Additions, row_before, stop_keys
-from astra_tacos.schedule.places import Places
+from astra_tacos.schedule.partial_sums import Additions, Places, row_before, stop_keys
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.support.grouping import distinct, group_by, in_ranges
 

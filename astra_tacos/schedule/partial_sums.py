@@ -4,6 +4,8 @@ A send that reduces adds a chunk to the destination's own, so an NPU has one val
 exchange (one-shot All-Reduce, recursive doubling) need several: an NPU sends its own contribution on while it already has those
 of others. There, every send copies a value that has a name, and an NPU that has all parts of a sum adds them up itself.
 
+Most values never come to most NPUs, so the pairs of an NPU and a value that occur are numbered: places.
+
 A trip is the hops of a chunk from one NPU over devices that forward to another NPU. A reducing device may be where a trip begins
 or ends, as an NPU, or be passed on the way, as any device that forwards.
 """
@@ -19,12 +21,48 @@ from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
-from astra_tacos.schedule.places import Places
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.grouping import group_by, members_of
+from astra_tacos.support.grouping import distinct, group_by, members_of
 from astra_tacos.support.units import reduction_ns, reduction_us
 
 NO_NPU = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Places:
+    """Pairs of an NPU and a value, ascending.
+
+    Parameters
+    ----------
+    num_values
+        How many values there are.
+    key
+        int64[num_places], ascending: the NPU's number times `num_values`, plus the value's number.
+    """
+
+    num_values: int
+    key: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, num_values: int, *pairs: tuple[NDArray[np.integer], NDArray[np.integer]]) -> Places:
+        """All pairs of some columns of NPUs and of values, each once."""
+        keys = [npu.astype(np.int64) * num_values + value for npu, value in pairs]
+        return cls(num_values, distinct(np.concatenate(keys)))
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    @property
+    def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """int64[num_places] each: the NPU and the value of every place."""
+        return self.key // self.num_values, self.key % self.num_values
+
+    def find(self, npu: NDArray[np.integer], value: NDArray[np.integer]) -> NDArray[np.int64]:
+        """int64[...], the numbers of the places of some pairs; `len(self)` for those that do not occur."""
+        key = npu.astype(np.int64) * self.num_values + value
+        at = np.searchsorted(self.key, key)
+        at[np.append(self.key, -1)[at] != key] = len(self.key)
+        return at
 
 
 @dataclass(frozen=True, eq=False)

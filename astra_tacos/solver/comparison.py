@@ -23,7 +23,7 @@ from astra_tacos.solver.judgement import Judgement, judge_schedule, with_other_c
 from astra_tacos.solver.judges import MOST_PACKETS_BESIDE, backend_in_use, backend_that_runs, judges_of_run, timed_for
 from astra_tacos.solver.native import native_time_ns, native_times
 from astra_tacos.solver.robust import Judge, robust_order, search_and_replay
-from astra_tacos.solver.synthesize import check_schedule
+from astra_tacos.solver.solve import check_schedule
 from astra_tacos.support.errors import ConfigError, ReplayError, SynthesisError
 from astra_tacos.synthesizer import AUTO
 from astra_tacos.synthesizer.search.search import SearchResult, search

@@ -18,7 +18,7 @@ from astra_tacos.network.network_config import Dimension, LinkSpec, NetworkConfi
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import compute_timing
-from astra_tacos.solver.synthesize import check_schedule
+from astra_tacos.solver.solve import check_schedule
 from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.support.units import bytes_per_ns
 from astra_tacos.synthesizer.algorithms.column_generation import best_shares, schedule_columns

@@ -91,7 +91,7 @@ def find_frontier(task: Task, asked: FrontierRequest, output: Path | None) -> di
 
 def _row(algorithm: Algorithm, asked: FrontierRequest, task: Task, fastest_from: float, folder: Path | None) -> dict[str, Any]:
     from astra_tacos.export.run_directory import write_run_directory
-    from astra_tacos.solver.synthesize import check_schedule
+    from astra_tacos.solver.solve import check_schedule
 
     model: LinkModel = "pipelined"  # as in rounds, a chunk holds a link while it serialises
     try:

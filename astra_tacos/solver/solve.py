@@ -11,14 +11,19 @@ A network that looks the same from every NPU may be too large to list all sends.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
+from astra_tacos.collective.collective import Collective
 from astra_tacos.export.chakra import order_of_traces
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.sketch import under_sketch
+from astra_tacos.network.topology import Topology
+from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.run.backend import backend_of_model
-from astra_tacos.schedule.renumbered import moved_to
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.settle import moved_to
 from astra_tacos.schedule.timing import wire_bytes
 from astra_tacos.solver.first_use import (
     CHECKING,
@@ -34,17 +39,16 @@ from astra_tacos.solver.judgement import judge_schedule, with_other_choices
 from astra_tacos.solver.judges import backend_in_use, backend_that_runs, timed_for
 from astra_tacos.solver.native import NativeTimesAhead
 from astra_tacos.solver.possibility import SketchCost
-from astra_tacos.solver.request import Request
 from astra_tacos.solver.robust import Judge, robust, search_and_replay
-from astra_tacos.solver.solution import CompactSolution, Solution
+from astra_tacos.solver.solution import CompactSolution, Request, Solution
 from astra_tacos.solver.symmetric_judgement import check_sends, has_many_sends, is_symmetric, symmetric_tasks
-from astra_tacos.solver.synthesize import check_schedule
-from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.errors import ConfigError, VerificationError
 from astra_tacos.support.units import format_size
-from astra_tacos.synthesizer.search.search import SearchResult, known_optimum
+from astra_tacos.synthesizer.search.search import SearchResult, known_optimum, search
 from astra_tacos.synthesizer.search.search_options import FASTEST, THOROUGH, SearchOptions
 from astra_tacos.synthesizer.symmetric.chunks import fastest_symmetric
 from astra_tacos.synthesizer.work import CHECKS, JUDGING
+from astra_tacos.verifier.schedule_oracle import check
 from astra_tacos.verifier.symmetric_oracle import check_symmetric
 
 
@@ -174,3 +178,51 @@ def _why_slower(found: SearchResult, options: SearchOptions) -> str:
     if found.is_near_bound:
         return "the schedule is close to what any algorithm needs, and no other one was tried"
     return "no schedule that was tried is as fast"
+
+
+def check_schedule(schedule: Schedule) -> None:
+    """Check that the oracle accepts the schedule and that the embedded replay takes exactly the predicted time.
+
+    Raises
+    ------
+    VerificationError
+        If the oracle finds an error or the replay takes another time.
+    """
+    try:
+        check(schedule)
+    except VerificationError as error:
+        raise VerificationError(f"a schedule of {schedule.synthesizer or 'no synthesizer'} is illegal: {error}") from None
+    replayed = replay_schedule(schedule).collective_time_ns
+    if replayed != schedule.collective_time_ns:
+        raise VerificationError(f"the replay takes {replayed} ns, {schedule.collective_time_ns} ns were predicted")
+
+
+def synthesize(
+    topology: Topology,
+    collective: Collective,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+    **options: Any,
+) -> Schedule:
+    """The fastest schedule that a `search` with these options finds, by default of the `auto` portfolio, verified.
+
+    Parameters
+    ----------
+    topology
+        The network.
+    collective
+        Its number of chunks is kept, unless `chunks_per_npu` is a number or `auto`.
+    on_progress
+        Called with the number of candidates done and their total.
+    options
+        The parameters of `SearchOptions`: `synthesizer`, `chunks_per_npu`, `seed`, `budget`, ...
+
+    Raises
+    ------
+    ConfigError, SynthesisError
+        As `SearchOptions` and `search` do.
+    VerificationError
+        If the oracle rejects the fastest schedule, or its replay takes another time: the synthesizer that it names is wrong.
+    """
+    schedule = search(topology, collective, SearchOptions(**options), on_progress).schedule
+    check_schedule(schedule)
+    return schedule

@@ -41,6 +41,7 @@ from astra_tacos.schedule.schedule import LinkOrder, Schedule
 from astra_tacos.solver.judgement import judge_schedule
 from astra_tacos.solver.judges import STOCK_FIGURE, timed_for
 from astra_tacos.solver.robust import Judge, search_and_replay
+from astra_tacos.solver.solve import check_schedule
 from astra_tacos.solver.symmetric_judgement import (
     has_equal_delays,
     has_many_sends,
@@ -48,7 +49,6 @@ from astra_tacos.solver.symmetric_judgement import (
     symmetric_tasks,
     symmetric_times,
 )
-from astra_tacos.solver.synthesize import check_schedule
 from astra_tacos.study.sweep.point import (
     BEST_PLACEMENT,
     ERROR,
