@@ -12,7 +12,6 @@ or ends, as an NPU, or be passed on the way, as any device that forwards.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -122,20 +121,6 @@ class PartialSums:
         addition, part = np.repeat(np.arange(len(additions)), np.diff(begin)), self.part[at].astype(np.int64)
         awaited = self.npu[part] != additions.npu[addition]
         return addition[awaited], part[awaited]
-
-
-def join_sums(tables: Sequence[PartialSums], chunks_before: NDArray[np.int64]) -> PartialSums:
-    """The values of several tables as one, one table after the other; `chunks_before`, by how much chunk numbers of each grow."""
-    before = np.cumsum([0, *(table.num_values for table in tables)]).tolist()
-    parts = np.concatenate([np.diff(table.part_first) for table in tables])
-    joined = zip(tables, before, strict=False)
-    return PartialSums(
-        np.concatenate([table.chunk + np.int32(more) for table, more in zip(tables, chunks_before, strict=True)]),
-        np.concatenate([table.npu for table in tables]),
-        np.concatenate(([0], np.cumsum(parts))),
-        np.concatenate([table.part + np.int32(more) for table, more in joined]),
-        np.concatenate([table.total + np.int32(more) for table, more in zip(tables, before, strict=False)]),
-    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -313,15 +298,19 @@ def stop_keys(
     return into, out_of
 
 
-def row_before(topology: Topology, channel: NDArray[np.int32], trip: NDArray[np.int32]) -> NDArray[np.int64]:
+def row_before(into: NDArray[np.int64], out_of: NDArray[np.int64]) -> NDArray[np.int64]:
     """int64[num_sends], the row of its trip into the device that each row leaves; -1 if it leaves an NPU, or none leads there.
 
     Where several rows of a trip lead into one device, which no legal schedule has, it is any of them.
+
+    Parameters
+    ----------
+    into, out_of
+        The `stop_keys` of rows.
     """
-    into, out_of = stop_keys(topology, channel, trip)
     arrivals = np.flatnonzero(into >= 0)
     order = arrivals[np.argsort(into[arrivals], kind="stable")]
-    before = np.full(len(channel), -1, np.int64)
+    before = np.full(len(into), -1, np.int64)
     if len(order):
         at = np.minimum(np.searchsorted(into[order], out_of), len(order) - 1)
         found = (out_of >= 0) & (into[order[at]] == out_of)

@@ -75,9 +75,7 @@ def load_schedule(path: str | Path) -> Schedule:
     """
     path = Path(path)
     with opened_archive(path, "schedule") as archive:
-        header = archive.header()
-        if header.get("format") != FORMAT:
-            raise ConfigError(f"{path}: format is {describe(header.get('format'))}, expected {FORMAT!r}")
+        header = archive.header(FORMAT)
         sends: dict[str, Any] = archive.columns(_SENDS)
         links = archive.columns(LINKS)
         if len({len(sends[name]) for name in _SENDS}) != 1:

@@ -344,9 +344,7 @@ def load_symmetric_schedule(path: str | Path) -> SymmetricSchedule:
     """
     path = Path(path)
     with opened_archive(path, "symmetric schedule") as archive:
-        header = archive.header()
-        if header.get("format") != FORMAT:
-            raise ConfigError(f"{path}: format is {describe(header.get('format'))}, expected {FORMAT!r}")
+        header = archive.header(FORMAT)
         columns: dict[str, Any] = archive.columns(_COLUMNS)
         if len({len(columns[name]) for name in _COLUMNS}) != 1:
             raise ValueError("the columns of its sends differ in length")
@@ -373,7 +371,7 @@ def holds_symmetric(path: Path) -> bool:
     """Whether a file says that it is a symmetric schedule; False if it cannot be read."""
     try:
         with opened_archive(path, "schedule") as archive:
-            return archive.header().get("format") == FORMAT
+            return bool(archive.header(FORMAT))
     except ConfigError:
         return False
 

@@ -71,7 +71,6 @@ def packet_level(
     schedule: Schedule,
     network: NetworkConfig,
     link_order: LinkOrder | None = None,
-    in_flight: int | None = None,
     most_packets: int = MOST_PACKETS_BESIDE,
 ) -> PacketLevel:
     """Replay a schedule's traces packet by packet, with larger packets where there would be too many.
@@ -80,7 +79,7 @@ def packet_level(
     ----------
     schedule, network
         The schedule, and its network as the file has it.
-    link_order, in_flight
+    link_order
         How its traces keep the order of sends on a link (`export_chakra`).
     most_packets
         About how many packets the replay may have.
@@ -99,7 +98,7 @@ def packet_level(
         most = most_packets * MOST_COARSE
         raise ConfigError(f"not replayed: about {all_packets:,.0f} packets are more than {most:,} (--backend packet asks for it)")
     ns3 = network.ns3 if coarse == 1 else replace(network.ns3, payload_bytes=network.ns3.payload_bytes * coarse)
-    trace = schedule_trace(sent, schedule.collective.name, link_order, in_flight=in_flight)
+    trace = schedule_trace(sent, schedule.collective.name, link_order)
     time_ns = replay_trace(trace, replace(network, ns3=ns3), PACKET).collective_time_ns
     return PacketLevel(time_ns, packet_time_ns(schedule, ns3), math.ceil(all_packets / coarse), coarse)
 

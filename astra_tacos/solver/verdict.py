@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -178,34 +180,33 @@ def verify_schedule_file(path: Path, collective: str | None) -> Verdict:
 
 def _verify_schedule(path: Path, schedule: Schedule, collective: str | None) -> Verdict:
     from astra_tacos.bounds.certificate import certify
-    from astra_tacos.verifier.schedule_oracle import verify as verify_schedule
-    from astra_tacos.verifier.violation import Violation
+    from astra_tacos.verifier.schedule_oracle import verify
 
-    what = f"{schedule.collective.name} on {schedule.collective.num_members} NPUs, {schedule.num_sends:,} sends"
-    violations = verify_schedule(schedule)
-    if collective not in (None, schedule.collective.name):
-        text = f"is of {schedule.collective.name}, expected {collective}"
-        violations = (Violation("wrong-collective", text), *violations)
-    if violations:
-        return Verdict(str(path), what, violations)
-    certificate = certify(schedule)
-    return Verdict(str(path), what, (), None, {name: certificate[name] for name in _FIGURES})
+    own = schedule.collective
+    what = f"{own.name} on {own.num_members} NPUs, {schedule.num_sends:,} sends"
+    return _of_schedule(Verdict(str(path), what, verify(schedule)), own.name, collective, partial(certify, schedule))
 
 
 def _verify_symmetric(path: Path, collective: str | None) -> Verdict:
     from astra_tacos.bounds.symmetric import certify_symmetric
     from astra_tacos.schedule.symmetric_schedule import load_symmetric_schedule
     from astra_tacos.verifier.symmetric_oracle import verify_symmetric
-    from astra_tacos.verifier.violation import Violation
 
     schedule = load_symmetric_schedule(path)
     task = schedule.task
     sends = f"{schedule.num_sends:,} sends, {schedule.num_rows:,} of them of NPU 0's chunks"
-    what = f"{task.collective} on {task.num_npus:,} NPUs, {sends}"
-    violations = verify_symmetric(schedule)
-    if collective not in (None, task.collective):
-        violations = (Violation("wrong-collective", f"is of {task.collective}, expected {collective}"), *violations)
-    if violations:
-        return Verdict(str(path), what, violations)
-    certificate = certify_symmetric(schedule)
-    return Verdict(str(path), what, (), None, {name: certificate[name] for name in _FIGURES})
+    verdict = Verdict(str(path), f"{task.collective} on {task.num_npus:,} NPUs, {sends}", verify_symmetric(schedule))
+    return _of_schedule(verdict, task.collective, collective, partial(certify_symmetric, schedule))
+
+
+def _of_schedule(verdict: Verdict, own: str, expected: str | None, certify: Callable[[], dict[str, Any]]) -> Verdict:
+    """The verdict, also on the collective that is expected, and with figures of its certificate if nothing is wrong."""
+    from astra_tacos.verifier.violation import Violation
+
+    if expected not in (None, own):
+        wrong = Violation("wrong-collective", f"is of {own}, expected {expected}")
+        return replace(verdict, violations=(wrong, *verdict.violations))
+    if verdict.violations:
+        return verdict
+    certificate = certify()
+    return replace(verdict, figures={name: certificate[name] for name in _FIGURES})

@@ -40,7 +40,7 @@ from astra_tacos.run.run import RANKS, RunInputs
 from astra_tacos.schedule.schedule import LinkOrder, Schedule
 from astra_tacos.solver.judgement import judge_schedule
 from astra_tacos.solver.judges import STOCK_FIGURE, timed_for
-from astra_tacos.solver.robust import Judge, search_and_replay
+from astra_tacos.solver.robust import search_and_replay
 from astra_tacos.solver.solve import check_schedule
 from astra_tacos.solver.symmetric_judgement import (
     has_equal_delays,
@@ -172,7 +172,7 @@ def _schedule(
     begin = time.perf_counter()
     backend = _backend(task)
     asked = timed_for(task.options, topology, backend)[0]
-    found, order = search_and_replay(Judge(backend, network), topology, collective, asked)
+    found, order = search_and_replay(backend, network, topology, collective, asked)
     seconds = time.perf_counter() - begin
     check(found.schedule)
     cache.keep(identity, found.schedule, {"synthesis_seconds": seconds, "link_order": order})
