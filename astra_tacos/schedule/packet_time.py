@@ -51,7 +51,8 @@ def packet_time_ns(schedule: Schedule, ns3: Ns3Config) -> int:
         If ns-3 cannot have the network (`PacketLinks`).
     """
     topology, sizes = schedule.topology, class_sizes(schedule)
-    shared, links = _shared(schedule), PacketLinks(topology.name, topology, ns3)
+    links = PacketLinks(topology.name, topology, ns3)
+    shared = _shared(schedule, links.opposite)
     timing = schedule.sizes.timing
     if timing.is_blocking and not topology.forwarding:
         timing = replace(timing, channel_delay_ns=message_ns(links, sizes, shared[topology.channel_link]))
@@ -91,7 +92,7 @@ def _trips_ns(
     assert schedule.trip is not None
     link, size_class = topology.channel_link[schedule.channel[row]].astype(np.int64), schedule.sizes.size_class
     trip = np.unique(schedule.trip[row], return_inverse=True)[1]
-    acknowledging = (links.delay_ns + _full_and_ack(links.bits_per_s, links.ns3)[1])[_opposite(topology)]
+    acknowledging = (links.delay_ns + _full_and_ack(links.bits_per_s, links.ns3)[1])[links.opposite]
     slowest = np.zeros(int(trip.max(initial=-1)) + 1, np.int64)
     np.maximum.at(slowest, trip, hold_ns[link, size_class])
     returning = np.bincount(trip, acknowledging[link], len(slowest))
@@ -256,17 +257,9 @@ def _transmissions(bits_per_s: NDArray[np.int64], sizes: NDArray[np.int64]) -> N
     return np.asarray(table.reshape(len(rates), len(distinct))[of_rate][:, of_size], np.int64)
 
 
-def _opposite(topology: Topology) -> NDArray[np.int64]:
-    """int64[num_links], the link against each, where every link has one."""
-    back = np.empty(topology.num_links, np.int64)
-    back[np.lexsort((topology.link_dst, topology.link_src))] = np.lexsort((topology.link_src, topology.link_dst))
-    return back
-
-
-def _shared(schedule: Schedule) -> NDArray[np.float64]:
-    """float64[num_links], for what part of the time in which a link is held the opposite one is, too."""
+def _shared(schedule: Schedule, back: NDArray[np.int64]) -> NDArray[np.float64]:
+    """float64[num_links], for what part of the time in which a link is held the opposite one (`back`) is, too."""
     topology, use = schedule.topology, link_use(schedule)
-    back = _opposite(topology)
     span = int(use.end_ns.max(initial=0)) + 1
     begin = use.link * span + use.start_ns
     order = np.argsort(begin)

@@ -22,6 +22,7 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.grouping import distinct, group_by, members_of
+from astra_tacos.support.records import freeze
 from astra_tacos.support.units import reduction_ns, reduction_us
 
 NO_NPU = -1
@@ -87,10 +88,7 @@ class PartialSums:
     total: NDArray[np.int32]
 
     def __post_init__(self) -> None:
-        for name in ("chunk", "npu", "part_first", "part", "total"):
-            array = getattr(self, name).view()
-            array.flags.writeable = False
-            object.__setattr__(self, name, array)
+        freeze(self, "chunk", "npu", "part_first", "part", "total")
 
     @property
     def num_values(self) -> int:
@@ -148,16 +146,9 @@ class Additions:
 NO_ADDITIONS = Additions(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int64))
 
 
-def addition_us(size_bytes: NDArray[np.int64], reduce_bandwidth_gbps: float) -> NDArray[np.int64]:
-    """The `duration_micros` of COMP nodes that add some numbers of bytes at a decimal GB/s; 0 GB/s is infinitely fast."""
-    sizes, which = np.unique(size_bytes, return_inverse=True)
-    return np.array([reduction_us(int(size), reduce_bandwidth_gbps) for size in sizes], np.int64)[which]
-
-
 def addition_ns(size_bytes: NDArray[np.int64], reduce_bandwidth_gbps: float) -> NDArray[np.int64]:
-    """How long ASTRA-sim takes for these nodes."""
-    sizes, which = np.unique(addition_us(size_bytes, reduce_bandwidth_gbps), return_inverse=True)
-    return np.array([reduction_ns(us) for us in sizes.tolist()], np.int64)[which]
+    """How long ASTRA-sim takes for COMP nodes that add some numbers of bytes at a decimal GB/s; 0 GB/s is infinitely fast."""
+    return reduction_ns(reduction_us(size_bytes, reduce_bandwidth_gbps))
 
 
 def needed_totals(sums: PartialSums, collective: Collective) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -15,6 +15,7 @@ from astra_tacos.schedule.messages import MessageSizes, Sends, check_messages, m
 from astra_tacos.schedule.partial_sums import Additions, PartialSums, addition_ends, addition_ns, check_endpoints, check_values
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.records import freeze
 from astra_tacos.support.units import NS_PER_US
 
 LinkOrder = Literal["serial", "tokens", "window", "none"]
@@ -93,12 +94,7 @@ class Schedule:
             raise ConfigError("value: found sums without values or values without sums, expected both or neither")
         if self.sums is not None and self.value is not None:
             check_values(self.sums, self.value, self.chunk, self.reduces)
-        for name in ("chunk", "channel", "reduces", "start_ns", "end_ns", "message_first", "value", "trip"):
-            array = getattr(self, name)
-            if array is not None and array.flags.writeable:
-                array = array.view()
-                array.flags.writeable = False
-                object.__setattr__(self, name, array)
+        freeze(self, "chunk", "channel", "reduces", "start_ns", "end_ns", "message_first", "value", "trip")
 
     @property
     def sends(self) -> Sends:

@@ -36,6 +36,7 @@ from astra_tacos.schedule.timing import (
 )
 from astra_tacos.support.archive import opened_archive, text, whole, write_archive
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.records import freeze
 from astra_tacos.support.text_files import describe
 from astra_tacos.support.units import MAX_SIZE_BYTES, bytes_per_ns
 
@@ -230,10 +231,7 @@ class SymmetricSchedule:
     synthesizer: str = ""
 
     def __post_init__(self) -> None:
-        for name in ("chunk", "src", "dst", "reduces", "start_ns", "end_ns"):
-            array = getattr(self, name).view()
-            array.flags.writeable = False
-            object.__setattr__(self, name, array)
+        freeze(self, *_COLUMNS)
 
     @property
     def num_rows(self) -> int:
@@ -376,6 +374,17 @@ def holds_symmetric(path: Path) -> bool:
         return False
 
 
+def load_any_schedule(path: Path) -> Schedule | SymmetricSchedule:
+    """Read a schedule or a symmetric one, whichever the file says it is.
+
+    Raises
+    ------
+    ConfigError
+        If the file is neither.
+    """
+    return load_symmetric_schedule(path) if holds_symmetric(path) else load_schedule(path)
+
+
 def load_rows(path: str | Path) -> Schedule:
     """Read a schedule; a symmetric one is expanded.
 
@@ -384,9 +393,9 @@ def load_rows(path: str | Path) -> Schedule:
     ConfigError
         If the file is no schedule, or a symmetric one of more than `MOST_SENDS` sends.
     """
-    if not holds_symmetric(Path(path)):
-        return load_schedule(path)
-    schedule = load_symmetric_schedule(path)
+    schedule = load_any_schedule(Path(path))
+    if isinstance(schedule, Schedule):
+        return schedule
     if schedule.num_sends > MOST_SENDS:
         raise ConfigError(
             f"{path}: a symmetric schedule of {schedule.num_sends:,} sends, expected at most {MOST_SENDS:,} to list them all; "

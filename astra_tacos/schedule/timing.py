@@ -208,8 +208,8 @@ def timing_of_sizes(
         delay,
         _truncate(_held_channels(topology, size_bytes), topology) if is_blocking else _over_channels(topology, delay),
         reduce_bandwidth_gbps,
-        reduction := np.array([reduction_us(int(s), reduce_bandwidth_gbps) for s in size_bytes], np.int64),
-        np.array([reduction_ns(int(duration)) for duration in reduction], np.int64),
+        reduction := reduction_us(size_bytes, reduce_bandwidth_gbps),
+        reduction_ns(reduction),
         _of_devices(topology, lambda ns: max(ns, 1)),
     )
     if timing.is_blocking and timing.channel_delay_ns.min() < 1 and not may_be_instant:

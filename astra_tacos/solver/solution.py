@@ -26,10 +26,9 @@ from astra_tacos.schedule.storage import save_schedule
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, save_symmetric_schedule
 from astra_tacos.solver.first_use import WRITING, compile_ahead
 from astra_tacos.solver.judgement import Judgement
-from astra_tacos.solver.judges import FIGURES
+from astra_tacos.solver.judges import FIGURES, symmetric_times
 from astra_tacos.solver.native import NativeTimes
 from astra_tacos.solver.possibility import SketchCost
-from astra_tacos.solver.symmetric_judgement import symmetric_times
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import replaced_directory, write_json
 from astra_tacos.synthesizer.search.search import SearchResult

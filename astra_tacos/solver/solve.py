@@ -38,12 +38,19 @@ from astra_tacos.solver.first_use import (
     silent,
 )
 from astra_tacos.solver.judgement import judge_schedule, with_other_choices
-from astra_tacos.solver.judges import backend_in_use, backend_that_runs, timed_for
+from astra_tacos.solver.judges import (
+    backend_in_use,
+    backend_that_runs,
+    check_sends,
+    has_many_sends,
+    is_symmetric,
+    symmetric_tasks,
+    timed_for,
+)
 from astra_tacos.solver.native import NativeTimes, native_times
 from astra_tacos.solver.possibility import SketchCost
 from astra_tacos.solver.robust import robust, search_and_replay
 from astra_tacos.solver.solution import CompactSolution, Request, Solution
-from astra_tacos.solver.symmetric_judgement import check_sends, has_many_sends, is_symmetric, symmetric_tasks
 from astra_tacos.support.errors import ConfigError, VerificationError
 from astra_tacos.support.units import format_size
 from astra_tacos.synthesizer.search.search import SearchResult, known_optimum, search

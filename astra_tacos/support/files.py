@@ -188,9 +188,8 @@ def replaced_file(path: Path, suffix: str = "") -> Iterator[Path]:
                 with temporary.open("rb") as source, path.open("wb") as sink:
                     shutil.copyfileobj(source, sink)
         return
-    output = _begun(
-        path, temporaries.create_directory if suffix else temporaries.create_file, f"output{suffix}" if suffix else ""
-    )
+    make = temporaries.create_directory if suffix else temporaries.create_file
+    output = _begun(path, make, f"output{suffix}" if suffix else "")
     with output.placed():
         yield output.temporary
 

@@ -255,35 +255,27 @@ def read_text(path: Path, max_bytes: int = _MAX_FILE_BYTES) -> str:
         raise ConfigError(f"{path}: byte {error.start} is not UTF-8 text, expected a text file") from None
 
 
-def read_yaml_mapping(path: Path) -> dict[str, Any]:
+def read_yaml_mapping(path: Path, *, as_texts: bool = False) -> dict[str, Any]:
     """The mapping at the top of a YAML file. Keys of mappings are text as it is written.
+
+    Parameters
+    ----------
+    path
+        The file.
+    as_texts
+        Whether every scalar is as it is written, too: `010` and `true` are text.
 
     Raises
     ------
     ConfigError
         If the file is unreadable, empty, not YAML, nested too deeply or something else than a mapping.
     """
-    return _read_mapping(path, _StrictLoader)
-
-
-def read_yaml_texts(path: Path) -> dict[str, Any]:
-    """As `read_yaml_mapping`, with every scalar as it is written: `010` and `true` are text.
-
-    Raises
-    ------
-    ConfigError
-        As `read_yaml_mapping`.
-    """
-    return _read_mapping(path, _TextLoader)
-
-
-def _read_mapping(path: Path, loader: type[_StrictLoader]) -> dict[str, Any]:
     text = read_text(path, _MAX_YAML_BYTES)
     if other := _OTHER_LINE_END.search(text):
         line = text.count("\n", 0, other.start()) + 1
         raise ConfigError(f"{path}: not valid YAML: line {line}: found {other[0]!r}, expected lines that end in a newline")
     try:
-        document = yaml.load(text, Loader=loader)
+        document = yaml.load(text, Loader=_TextLoader if as_texts else _StrictLoader)
     except yaml.YAMLError as error:
         raise ConfigError(f"{path}: not valid YAML: {_one_line(error)}") from None
     except RecursionError:
