@@ -41,32 +41,6 @@ def first_rows(message: NDArray[np.integer]) -> NDArray[np.int64]:
     return np.append(np.flatnonzero(np.concatenate(([True], message[1:] != message[:-1]))), len(message))
 
 
-def message_sizes(
-    topology: Topology,
-    collective: Collective,
-    timing: Timing,
-    chunk: NDArray[np.int32],
-    message_first: NDArray[np.int64] | None,
-) -> MessageSizes:
-    """Sizes and delays of messages, those of the chunks if every send is a message of its own.
-
-    Parameters
-    ----------
-    topology, collective, timing
-        Of the schedule.
-    chunk
-        int32[num_sends].
-    message_first
-        int64[num_messages + 1], the first row of each message, and the number of rows; None if each has one.
-    """
-    if message_first is None or not len(chunk):
-        return MessageSizes(timing, collective.chunk_class[chunk])
-    sizes = np.add.reduceat(collective.chunk_size_bytes[chunk], message_first[:-1])
-    distinct, size_class = distinct_places(sizes)
-    delays = timing_of_sizes(topology, distinct, timing.link_model, timing.reduce_bandwidth_gbps)
-    return MessageSizes(delays, size_class)
-
-
 def check_messages(message_first: NDArray[np.int64], num_sends: int, *columns: NDArray[np.generic]) -> None:
     """Check that messages are made of neighbouring rows, all of them, and that a message's rows agree in some columns.
 
@@ -128,6 +102,15 @@ class Sends:
             return NO_ADDITIONS
         sent = self.value, topology.channel_src[self.channel], topology.channel_dst[self.channel]
         return find_additions(self.sums, sent, needed_totals(self.sums, collective), collective.chunk_size_bytes)
+
+    def sizes(self, topology: Topology, collective: Collective, timing: Timing) -> MessageSizes:
+        """Sizes and delays of messages, those of the chunks if every send is a message of its own."""
+        if self.message_first is None or not len(self.chunk):
+            return MessageSizes(timing, collective.chunk_class[self.chunk])
+        sizes = np.add.reduceat(collective.chunk_size_bytes[self.chunk], self.message_first[:-1])
+        distinct, size_class = distinct_places(sizes)
+        delays = timing_of_sizes(topology, distinct, timing.link_model, timing.reduce_bandwidth_gbps)
+        return MessageSizes(delays, size_class)
 
     def in_order(self, messages: NDArray[np.integer]) -> Sends:
         """The same messages in another order."""

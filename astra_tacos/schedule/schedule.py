@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
-from astra_tacos.schedule.messages import MessageSizes, Sends, check_messages, message_sizes
+from astra_tacos.schedule.messages import MessageSizes, Sends, check_messages
 from astra_tacos.schedule.partial_sums import Additions, PartialSums, addition_ends, addition_ns, check_endpoints, check_values
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.support.errors import ConfigError
@@ -133,7 +133,7 @@ class Schedule:
     @cached_property
     def sizes(self) -> MessageSizes:
         """The class of size of each message, and the delays of each class."""
-        return message_sizes(self.topology, self.collective, self.timing, self.chunk, self.message_first)
+        return self.sends.sizes(self.topology, self.collective, self.timing)
 
     @property
     def item(self) -> NDArray[np.int32]:

@@ -12,7 +12,7 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.schedule.dependencies import awaited_results
 from astra_tacos.schedule.link_use import count_work
-from astra_tacos.schedule.messages import MessageSizes, Sends, message_sizes
+from astra_tacos.schedule.messages import MessageSizes, Sends
 from astra_tacos.schedule.partial_sums import Additions, Places, addition_ends, addition_ns, stop_keys
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing, adding_time, untruncated
@@ -56,7 +56,7 @@ def settle(
         If the down-links' order does not settle, which would be a fault of this package.
     """
     first_come = topology.has_switches and not timing.is_blocking
-    sizes = message_sizes(topology, collective, timing, sends.chunk, sends.message_first)
+    sizes = sends.sizes(topology, collective, timing)
     made = sends.additions(topology, collective)
     awaited = _awaited_parts(topology, sends, made, addition_ns(made.size_bytes, timing.reduce_bandwidth_gbps))
     for _ in range(sends.num_messages + 1):

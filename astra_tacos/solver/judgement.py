@@ -171,29 +171,28 @@ def _judged(
         held = ("not judged: links are held until chunks arrive, which no backend models here",) if timing.is_blocking else ()
         return Judgement(judges, judges[0].backend, {judge.figure: own_ns for judge in judges}, exact_ns, notes=held)
     is_exact = not differ(judges) and astra_sim_network(schedule.topology, timing.link_model, chosen).is_exact
+    figures = [judge.figure for judge in judges]
     if is_exact and not stops_queues(schedule) and keeps_timing(schedule, link_order, None):
-        return Judgement(judges, chosen, {judge.figure: schedule.collective_time_ns for judge in judges}, exact_ns)
+        return Judgement(judges, chosen, dict.fromkeys(figures, schedule.collective_time_ns), exact_ns)
     if schedule.num_sends > MOST_SENDS:
         note = f"not judged by replay: {schedule.num_sends:,} sends are more than {MOST_SENDS:,}"
-        return Judgement(judges, chosen, {judge.figure: None for judge in judges}, exact_ns, notes=(note,))
+        return Judgement(judges, chosen, dict.fromkeys(figures), exact_ns, notes=(note,))
     trace = schedule_trace(schedule, schedule.collective.name, link_order)
-    times: dict[str, int | None] = {}
+    times: dict[str, int | None] = dict.fromkeys(figures)
     notes = []
     least_ns = int(busiest_link_ns(schedule))
     is_truncated = schedule.collective_time_ns < (1 - MOST_TRUNCATED) * least_ns
     told: set[Backend] = set()
     for judge in judges:
         if not judge.backend.is_analytical:
-            times[judge.figure] = None
             continue
         try:
-            times[judge.figure] = replay_trace(trace, judge.network, judge.backend).collective_time_ns
+            time_ns = times[judge.figure] = replay_trace(trace, judge.network, judge.backend).collective_time_ns
         except AstraTacosError as error:
-            times[judge.figure] = None
             notes.append(f"{judge.describe()}: {error}")
-        time_ns = times[judge.figure]
+            continue
         # Truncated delays may be a little short.
-        if time_ns is not None and time_ns < (1 - MOST_TRUNCATED) * least_ns and judge.backend not in told:
+        if time_ns < (1 - MOST_TRUNCATED) * least_ns and judge.backend not in told:
             told.add(judge.backend)
             why = "it truncates the time of such small chunks" if is_truncated else "it lets sends overlap on a link"
             notes.append(f"{judge.describe()} prints less than the busiest link needs, {format_time(least_ns)}: {why}")

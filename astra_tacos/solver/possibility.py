@@ -38,7 +38,7 @@ from astra_tacos.run.groups import used_groups
 from astra_tacos.run.run import NATIVE, Run
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.timing import MOST_TRUNCATED, compute_timing
+from astra_tacos.schedule.timing import MOST_TRUNCATED
 from astra_tacos.support.units import format_time
 
 _NEEDED: dict[CommType, Callable[[NDArray[np.int64], int], NDArray[np.float64]]] = {
@@ -222,7 +222,7 @@ class SketchCost:
     def of(cls, sketch: Sketch, searched: Topology, schedule: Schedule) -> SketchCost:
         """The cost of a sketch that leaves the topology `searched`, for a schedule that was found there."""
         topology, timing = schedule.topology, schedule.timing
-        own = compute_timing(searched, schedule.collective, timing.link_model, timing.reduce_bandwidth_gbps)
+        own = timing.of(searched, schedule.collective)
         with_it, without = (lower_bound(on, schedule.collective, delays) for on, delays in ((searched, own), (topology, timing)))
         larger = max(with_it, without, key=lambda bound: bound.time_ns)  # what bounds any algorithm bounds those under the sketch
         efficiency = efficiency_of(schedule.collective_time_ns, larger.time_ns)
