@@ -99,10 +99,8 @@ def earliest(ends: Iterable[RunEnd]) -> int:
     return reduce(lambda best, each: each if each[1].is_before(best[1]) else best, numbered)[0]
 
 
-def judge_end(
-    run: Run, backend: Backend, end_ns: int, known: dict[Backend, Attempt] | None = None, *, idle_counts: bool = True
-) -> RunEnd:
-    """Whether a network lets a run end so early, and when else it ends.
+def judge_end(run: Run, backend: Backend, end_ns: int, known: dict[Backend, Attempt] | None = None) -> RunEnd:
+    """Whether a network lets a run end so early, and when else it ends. Broadcasts that move nothing (`why_idle`) do not count.
 
     Parameters
     ----------
@@ -114,10 +112,8 @@ def judge_end(
         Its end there.
     known
         Its replays by network model, as far as they are there; gets those that are made.
-    idle_counts
-        Whether a run whose Broadcasts move nothing is impossible.
     """
-    reason = (why_idle(run) if idle_counts else "") or why_incomplete(run)
+    reason = why_incomplete(run)
     return RunEnd(end_ns, None, reason) if reason else end_with_queues(run, backend, end_ns, known)
 
 
