@@ -7,7 +7,7 @@ sends alone.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,8 @@ from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.messages import Sends
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import LONG_NS, UNITS_PER_NS, links_of, settle
-from astra_tacos.schedule.storage import check_times, dimension, load_schedule, number
+from astra_tacos.schedule.storage import columns_of_sends, dimension, load_schedule, timing_model
 from astra_tacos.schedule.timing import (
-    LINK_MODELS,
     LinkModel,
     Timing,
     compute_timing,
@@ -37,7 +36,6 @@ from astra_tacos.schedule.timing import (
 from astra_tacos.support.archive import opened_archive, text, whole, write_archive
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.records import freeze
-from astra_tacos.support.text_files import describe
 from astra_tacos.support.units import MAX_SIZE_BYTES, bytes_per_ns
 
 SYMMETRIC_COLLECTIVES = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all")
@@ -320,7 +318,7 @@ def save_symmetric_schedule(schedule: SymmetricSchedule, path: str | Path) -> No
     header = {
         "format": FORMAT,
         "network": task.name,
-        "dimensions": [[d.block, d.size, d.bandwidth_gibps, d.latency_ns] for d in task.dimensions],
+        "dimensions": [list(astuple(each)) for each in task.dimensions],
         "collective": task.collective,
         "size_bytes": task.size_bytes,
         "chunks_per_npu": task.chunks_per_npu,
@@ -343,21 +341,14 @@ def load_symmetric_schedule(path: str | Path) -> SymmetricSchedule:
     path = Path(path)
     with opened_archive(path, "symmetric schedule") as archive:
         header = archive.header(FORMAT)
-        columns: dict[str, Any] = archive.columns(_COLUMNS)
-        if len({len(columns[name]) for name in _COLUMNS}) != 1:
-            raise ValueError("the columns of its sends differ in length")
-        check_times(columns["start_ns"], columns["end_ns"])
-        model: Any = text(header, "link_model")
-        if model not in LINK_MODELS:
-            raise ValueError(f"link model {describe(model)}")
+        columns = columns_of_sends(archive, _COLUMNS)
         task = SymmetricTask(
             text(header, "network"),
             tuple(dimension(*entry) for entry in header["dimensions"]),
             text(header, "collective"),
             whole(header, "size_bytes", MAX_SIZE_BYTES),
             whole(header, "chunks_per_npu", MAX_CHUNKS),
-            model,
-            number(header["reduce_bandwidth_gbps"]),
+            *timing_model(header),
         )
         if task.least_rows > max(len(columns["chunk"]), 1) * 2:
             raise ValueError(f"{len(columns['chunk']):,} sends of NPU 0's chunks, expected {task.least_rows:,} or more")
