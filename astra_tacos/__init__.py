@@ -37,10 +37,10 @@ _PUBLIC = {
     },
     "Synthesis": {
         "solve": "solver.solve",
-        "Request": "solver.request",
+        "Request": "solver.solution",
         "Solution": "solver.solution",
         "CompactSolution": "solver.solution",
-        "synthesize": "solver.synthesize",
+        "synthesize": "solver.solve",
         "search": "synthesizer.search.search",
         "SearchOptions": "synthesizer.search.search_options",
         "SearchResult": "synthesizer.search.search",

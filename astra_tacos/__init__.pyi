@@ -43,10 +43,8 @@ from astra_tacos.schedule.symmetric_schedule import (
     save_symmetric_schedule,
 )
 from astra_tacos.schedule.timing import Timing, compute_timing
-from astra_tacos.solver.request import Request
-from astra_tacos.solver.solution import CompactSolution, Solution
-from astra_tacos.solver.solve import solve
-from astra_tacos.solver.synthesize import synthesize
+from astra_tacos.solver.solution import CompactSolution, Request, Solution
+from astra_tacos.solver.solve import solve, synthesize
 from astra_tacos.support.errors import (
     AstraTacosError,
     ConfigError,

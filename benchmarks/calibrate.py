@@ -22,8 +22,7 @@ from results_page import machine, main
 
 from astra_tacos.network.network_config import read_network
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.solver.request import Request
-from astra_tacos.solver.solution import Solution
+from astra_tacos.solver.solution import Request, Solution
 from astra_tacos.solver.solve import solve
 from astra_tacos.study.calibrator.collective_model import PRIORS, Work
 from astra_tacos.study.calibrator.collective_times import CollectiveTime, read_collectives

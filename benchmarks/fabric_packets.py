@@ -12,7 +12,7 @@ from astra_tacos.network.composition import build_topology
 from astra_tacos.network.fabric.kinds import make_fabric
 from astra_tacos.schedule.schedule import LINK_ORDERS
 from astra_tacos.solver.judges import MOST_PACKETS, packet_level
-from astra_tacos.solver.synthesize import synthesize
+from astra_tacos.solver.solve import synthesize
 
 FABRICS: tuple[tuple[str, dict[str, float]], ...] = (
     ("leaf-spine", {}),

@@ -21,7 +21,7 @@ from astra_tacos.network.devices import ForwardingDevice, read_link_table
 from astra_tacos.network.fabric.kinds import make_fabric
 from astra_tacos.network.network_config import LinkSpec, NetworkConfig
 from astra_tacos.network.topology import Topology
-from astra_tacos.solver.synthesize import synthesize
+from astra_tacos.solver.solve import synthesize
 
 FABRICS = (
     ("leaf-spine", {}),

@@ -18,7 +18,7 @@ from astra_tacos.schedule.timing import timing_of_sizes
 from astra_tacos.solver.judgement import judge_schedule
 from astra_tacos.solver.judges import timed_for
 from astra_tacos.solver.native import native_times
-from astra_tacos.solver.robust import Judge, search_and_replay
+from astra_tacos.solver.robust import search_and_replay
 from astra_tacos.support.units import format_size
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 
@@ -73,7 +73,7 @@ def row(name: str, collective: str, size: int) -> tuple[float | None, str]:
     what = make_collective(collective, topology.num_npus, of_node, 1)
     begin = time.perf_counter()
     options = timed_for(OPTIONS, topology, PACKET)[0]
-    found, order = search_and_replay(Judge(PACKET, network), topology, what, options)
+    found, order = search_and_replay(PACKET, network, topology, what, options)
     seconds = time.perf_counter() - begin
     judged = judge_schedule(found.schedule, network, PACKET, order)
     taken = judged.own_time_ns or 0

@@ -30,7 +30,7 @@ from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.run import RunInputs, read_run
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import Trace
-from astra_tacos.solver.synthesize import synthesize
+from astra_tacos.solver.solve import synthesize
 
 GOLDEN = Path(__file__).parent.parent / "tests" / "golden" / "replays.tar.xz"
 REPEATS = 7

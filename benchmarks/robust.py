@@ -14,7 +14,7 @@ from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import Dimension, NetworkConfig
 from astra_tacos.solver.judgement import judge_schedule
 from astra_tacos.solver.judges import backend_in_use, packet_level, timed_for
-from astra_tacos.solver.robust import MOST_LONGER, MOST_LOSS, Judge, robust, search_and_replay
+from astra_tacos.solver.robust import MOST_LONGER, MOST_LOSS, robust, search_and_replay
 from astra_tacos.support.errors import AstraTacosError
 from astra_tacos.support.units import format_size
 from astra_tacos.synthesizer.search.search_options import SearchOptions
@@ -54,7 +54,7 @@ def row(name: str, collective: str, size: int) -> tuple[float, float, float, str
     what = make_collective(collective, topology.num_npus, of_node, 1)
     options, models, _ = timed_for(OPTIONS, topology, None)
     backend = backend_in_use(network, models, None)
-    found, _ = search_and_replay(Judge(backend, network), topology, what, options)
+    found, _ = search_and_replay(backend, network, topology, what, options)
     chosen = robust(network, topology, what, options, backend, found)
     first = packet_level(found.schedule, network)
     if chosen.level is None:

@@ -26,7 +26,7 @@ from results_page import machine, main
 from astra_tacos.network.network_config import read_network
 from astra_tacos.schedule.dependencies import data_dependencies
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.solver.request import Request
+from astra_tacos.solver.solution import Request
 from astra_tacos.solver.solve import solve
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.support.units import bytes_per_ns

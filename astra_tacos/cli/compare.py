@@ -28,7 +28,6 @@ from astra_tacos.collective import make_collective
 from astra_tacos.report.compare_rows import FILES, ComparisonFiles, comparison_result
 from astra_tacos.report.style import WIDTHS
 from astra_tacos.solver.first_use import CHECKING, REPLAYING, searching
-from astra_tacos.solver.symmetric_judgement import check_sends
 from astra_tacos.support.units import MAX_SIZE_BYTES
 from astra_tacos.synthesizer import auto_synthesizers
 
@@ -93,6 +92,7 @@ def compare(
     from astra_tacos.cli.shared.compare_table import print_comparison
     from astra_tacos.network.composition import build_topology
     from astra_tacos.solver.comparison import Comparison, mark_best
+    from astra_tacos.solver.judges import check_sends
 
     if network_path is None:
         raise click.UsageError("Missing option '--network'.")

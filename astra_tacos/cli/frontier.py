@@ -74,7 +74,7 @@ def frontier(
     """
     from astra_tacos.network.composition import build_topology
     from astra_tacos.network.network_config import read_network
-    from astra_tacos.solver.frontier import FrontierRequest, find_frontier
+    from astra_tacos.solver.frontier import find_frontier
     from astra_tacos.synthesizer.parts.frontier import Task
     from astra_tacos.synthesizer.parts.rounds import lanes_of
 
@@ -99,10 +99,10 @@ def frontier(
     if output is not None and output.exists():
         raise ConfigError(f"{output}: exists, expected a directory to be made")
     most = chunks or (_MOST_CHUNKS if task.unit == 1 else _MOST_OF_PAIRS)
-    asked = FrontierRequest(topology, collective_name, root, most, steps or task.least_steps + _MORE_STEPS, size_bytes)
+    most_steps = steps or task.least_steps + _MORE_STEPS
     compile_ahead(*CHECKING, *CERTIFYING, *REPLAYING, *(WRITING if output is not None else ()))
     with progress("solving"):
-        found = find_frontier(task, asked, output)
+        found = find_frontier(task, topology, collective_name, size_bytes, most, most_steps, output)
     if as_json:
         print_json(found)
         return

@@ -99,8 +99,7 @@ def synthesize(
     """
     from astra_tacos.export.run_directory import EXPORTER
     from astra_tacos.network.sketch import read_sketch
-    from astra_tacos.solver.request import Request
-    from astra_tacos.solver.solution import Solution
+    from astra_tacos.solver.solution import Request, Solution
     from astra_tacos.solver.solve import solve
 
     if network_path is None:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.network.network_config import MAX_NPUS
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.records import freeze
 from astra_tacos.support.units import MAX_SIZE_BYTES
 
 MAX_CHUNKS = 1 << 30
@@ -72,11 +73,9 @@ class Collective:
         sizes, classes = np.unique(self.chunk_size_bytes, return_inverse=True)
         object.__setattr__(self, "class_size_bytes", sizes)
         object.__setattr__(self, "chunk_class", classes.astype(np.uint8 if len(sizes) <= 256 else np.int32))
-        optional = [name for name in ("chunk_target", "members", "part_bytes") if getattr(self, name) is not None]
-        for name in ("chunk_size_bytes", "chunk_owner", "chunk_class", "class_size_bytes", *optional):
-            array = getattr(self, name).view()
-            array.flags.writeable = False
-            object.__setattr__(self, name, array)
+        freeze(
+            self, "chunk_size_bytes", "chunk_owner", "chunk_class", "class_size_bytes", "chunk_target", "members", "part_bytes"
+        )
 
     @property
     def num_chunks(self) -> int:

@@ -45,13 +45,14 @@ from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import ABSENT, ChunkColumns, NumberLists, Trace
 from astra_tacos.run.trace.writer import ATTRIBUTE_KEYS, NodeTable, encode_node, write_trace
 from astra_tacos.schedule.dependencies import Operations, arrived_on_link, operations, previous_on_link
-from astra_tacos.schedule.partial_sums import Additions, PartialSums, addition_us, needed_totals
+from astra_tacos.schedule.partial_sums import Additions, PartialSums, needed_totals
 from astra_tacos.schedule.schedule import LINK_ORDERS, LinkOrder, Schedule
 from astra_tacos.schedule.timing import wire_bytes
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import replaced_file
 from astra_tacos.support.grouping import distinct, group_by, members_of
-from astra_tacos.support.keyed import Keyed
+from astra_tacos.support.records import Keyed
+from astra_tacos.support.units import reduction_us
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -495,7 +496,7 @@ def nodes_of(
     duration = np.zeros(len(number), np.int64)
     reduces, adds = kind == REDUCE, kind == ADD
     duration[reduces] = schedule.reduction_us[schedule.message_row[number[reduces]]]
-    duration[adds] = addition_us(done.additions.size_bytes, schedule.timing.reduce_bandwidth_gbps)[number[adds]]
+    duration[adds] = reduction_us(done.additions.size_bytes, schedule.timing.reduce_bandwidth_gbps)[number[adds]]
     return TraceNodes(
         layout.npu_first,
         kind,

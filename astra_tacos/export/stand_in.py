@@ -162,7 +162,7 @@ def _without_idle(schedule: Schedule) -> tuple[NDArray[np.int64], Schedule]:
         chunk_target=None if whole.chunk_target is None else number[whole.chunk_target].astype(np.int32),
         root=None if whole.root is None else int(number[whole.root]),
     )
-    timing = compute_timing(topology, collective, schedule.timing.link_model, schedule.timing.reduce_bandwidth_gbps)
+    timing = schedule.timing.of(topology, collective)
     channel = channel_of_link[old.channel_link[schedule.channel]]
     trip = schedule.trip if topology.forwarding else None
     return device, replace(schedule, topology=topology, collective=collective, timing=timing, channel=channel, trip=trip)

@@ -159,7 +159,7 @@ class PacketLinks:
         """Every link of ns-3 is two of one rate and delay, one in each direction."""
         src, dst = self.topology.link_src, self.topology.link_dst
         self._check_ports()
-        back = np.empty(len(src), np.int64)
+        back = self.opposite = np.empty(len(src), np.int64)
         back[np.lexsort((dst, src))] = np.lexsort((src, dst))
         fits = (
             (src[back] == dst)

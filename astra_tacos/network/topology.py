@@ -11,6 +11,7 @@ from astra_tacos.network.devices import ForwardingDevice, ReducingDevice
 from astra_tacos.network.network_config import Dimension, describe_dimensions
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.graph import Graph
+from astra_tacos.support.records import freeze
 
 MAX_CHANNELS = 100_000_000
 NO_LINK = -1
@@ -81,10 +82,7 @@ class Topology:
         holds[[device.device for device in self.reducing]] = True
         object.__setattr__(self, "holds", holds)
         links = ("link_src", "link_dst", "link_bandwidth_gibps", "link_latency_ns", "link_dimension")
-        for name in (*links, *names, "holds"):
-            array = getattr(self, name).view()
-            array.flags.writeable = False
-            object.__setattr__(self, name, array)
+        freeze(self, *links, *names, "holds")
 
     @property
     def num_devices(self) -> int:

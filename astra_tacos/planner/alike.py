@@ -15,8 +15,8 @@ from astra_tacos.planner.group_topology import Machine
 from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.synthesis import native_together_ns
 from astra_tacos.planner.workload import DistinctCollective
-from astra_tacos.schedule.renumbered import renumbered
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.settle import renumbered
 from astra_tacos.support.errors import AstraTacosError
 from astra_tacos.verifier.schedule_oracle import verify
 

@@ -71,7 +71,7 @@ class CandidateRun:
     @cached_property
     def end(self) -> RunEnd:
         """When it ends, as runs are compared: Broadcasts that stay native wait in all of them."""
-        return judge_end(self.run, self.backend, self.after.end_ns, self.known, idle_counts=False)
+        return judge_end(self.run, self.backend, self.after.end_ns, self.known)
 
     def is_before(self, other: CandidateRun) -> bool:
         """Whether it is the better one, see `RunEnd`; where the replay tells, nothing else is asked."""

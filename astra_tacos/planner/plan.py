@@ -161,7 +161,7 @@ class _Base:
 def _base(run: Run, model: Backend, attempts: dict[Backend, Attempt]) -> _Base:
     """A run that candidates start from, given its replays on the model and on others."""
     attempt = attempts[model]
-    end = None if attempt.end_ns is None else judge_end(run, model, attempt.end_ns, attempts, idle_counts=False)
+    end = None if attempt.end_ns is None else judge_end(run, model, attempt.end_ns, attempts)
     return _Base(run, attempt, end)
 
 

@@ -26,7 +26,7 @@ from astra_tacos.run.trace.trace import ABSENT, Trace
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import write_json
 from astra_tacos.support.grouping import distinct, members_of
-from astra_tacos.support.keyed import Keyed
+from astra_tacos.support.records import Keyed
 from astra_tacos.support.text_files import describe, is_whole, read_json_object
 
 _Ints = NDArray[np.int64]

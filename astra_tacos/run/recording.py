@@ -22,7 +22,6 @@ from astra_tacos.run.run import Run
 from astra_tacos.run.trace.reader import read_names
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.archive import Archive, opened_archive, text, whole, write_archive
-from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.text_files import are_texts, describe
 
 REPLAY_FILE = "replay.npz"
@@ -236,9 +235,7 @@ def load_recording(path: Path) -> Recording:
         If the file is not a recording, or its columns do not fit one another.
     """
     with opened_archive(path, "recorded replay") as archive:
-        header = archive.header(_MOST_TEXT_BYTES)
-        if header["format"] != FORMAT:
-            raise ConfigError(f"{path}: format is {describe(header['format'])}, expected {FORMAT!r}")
+        header = archive.header(FORMAT, _MOST_TEXT_BYTES)
         num_npus = whole(header, "num_npus", MAX_NPUS)
         owners = tuple(whole({"a rank": rank}, "a rank", num_npus - 1) for rank in header.get("owners", ()))
         columns = archive.columns(_NODES, "nodes_")

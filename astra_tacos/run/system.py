@@ -31,7 +31,7 @@ from astra_tacos.support.text_files import (
     is_whole,
     parse_whole,
     read_json_object,
-    read_yaml_texts,
+    read_yaml_mapping,
 )
 
 MAX_NODE_ID = (1 << 31) - 1
@@ -48,7 +48,7 @@ def read_per_node(path: str | Path) -> dict[int, str]:
     """
     path = Path(path)
     prefixes: dict[int, str] = {}
-    for key, value in read_yaml_texts(path).items():
+    for key, value in read_yaml_mapping(path, as_texts=True).items():
         node = parse_whole(key)
         if not is_whole(node, 0, MAX_NODE_ID):
             raise ConfigError(f"{path}: found the key {describe(key)}, expected the id of a workload node")

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from astra_tacos.network.packet_links import DeviceRoutes
 from astra_tacos.network.topology import NO_DIMENSION, Topology
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.support.errors import ConfigError
 
 
@@ -51,7 +50,7 @@ def between_npus(schedule: Schedule) -> Schedule:
     return Schedule(
         topology,
         collective,
-        compute_timing(topology, collective, schedule.timing.link_model, schedule.timing.reduce_bandwidth_gbps),
+        schedule.timing.of(topology, collective),
         schedule.chunk[begins],
         topology.channel_of(src, dst).astype(np.int32),
         schedule.reduces[ends],

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.messages import Sends
-from astra_tacos.schedule.partial_sums import Additions, row_before, stop_keys
-from astra_tacos.schedule.places import Places
+from astra_tacos.schedule.partial_sums import Additions, Places, row_before, stop_keys
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.support.grouping import distinct, group_by, in_ranges
 
@@ -130,15 +129,15 @@ def data_dependencies(schedule: Schedule) -> tuple[NDArray[np.int64], NDArray[np
     chunk = schedule.item.astype(np.int64)
     num_chunks = schedule.collective.num_chunks if schedule.sums is None else schedule.sums.num_values
     at_dst, at_src = schedule.dst * np.int64(num_chunks) + chunk, schedule.src * np.int64(num_chunks) + chunk
-    if schedule.topology.reducing and schedule.trip is not None:  # what passes a device is not what the device has
-        into, out_of = stop_keys(schedule.topology, schedule.channel, schedule.trip)
+    stops = None if schedule.trip is None else stop_keys(schedule.topology, schedule.channel, schedule.trip)
+    if schedule.topology.reducing and stops is not None:  # what passes a device is not what the device has
+        into, out_of = stops
         passing = schedule.topology.num_npus * np.int64(num_chunks)
         at_dst, at_src = np.where(into >= 0, passing + into, at_dst), np.where(out_of >= 0, passing + out_of, at_src)
     deliveries, first_of, last_of = brought(at_dst, at_src, schedule.done_ns, schedule.start_ns, schedule.reduces)
-    if schedule.trip is not None:
+    if stops is not None:
         # Behind all deliveries, a list of the rows before: one for each row that leaves a forwarding device.
-        before = row_before(schedule.topology, schedule.channel, schedule.trip)
-        forwards = stop_keys(schedule.topology, schedule.channel, schedule.trip)[1] >= 0
+        before, forwards = row_before(*stops), stops[1] >= 0
         deliveries = np.concatenate((deliveries, before))
         first_of = np.where(forwards, num_sends + rows, first_of)
         last_of = np.where(forwards, first_of + (before >= 0), last_of)
@@ -150,9 +149,10 @@ def data_dependencies(schedule: Schedule) -> tuple[NDArray[np.int64], NDArray[np
     # All that comes of the awaited chunk to the row's source.
     waiting = np.flatnonzero(awaited >= 0)
     wanted = schedule.src[waiting] * np.int64(num_chunks) + awaited[waiting]
-    come, found = _rows_to(at_dst, wanted)
+    order = np.argsort(at_dst, kind="stable")
+    come, found = in_ranges(*(np.searchsorted(at_dst[order], wanted, side=side) for side in ("left", "right")))
     more = np.repeat(waiting, np.diff(come))
-    return group_by(np.concatenate((np.repeat(rows, np.diff(first)), more)), np.concatenate((row, found)), num_sends)
+    return group_by(np.concatenate((np.repeat(rows, np.diff(first)), more)), np.concatenate((row, order[found])), num_sends)
 
 
 def brought(
@@ -195,14 +195,6 @@ def brought(
     first[row[leaving]] = arrived[since[leaving]]
     end[row[leaving]] = arrived[leaving]
     return row[~departs], first, end
-
-
-def _rows_to(place: NDArray[np.int64], wanted: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The rows that go to each of some places (CSR)."""
-    order = np.argsort(place, kind="stable")
-    begin, end = (np.searchsorted(place[order], wanted, side=side) for side in ("left", "right"))
-    first, at = in_ranges(begin, end)
-    return first, order[at]
 
 
 def previous_on_link(schedule: Schedule, distance: int = 1) -> NDArray[np.int64]:

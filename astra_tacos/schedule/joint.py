@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import accumulate
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.messages import first_rows
-from astra_tacos.schedule.partial_sums import PartialSums, join_sums
+from astra_tacos.schedule.partial_sums import PartialSums
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing, compute_timing
 from astra_tacos.support.errors import ConfigError
@@ -60,32 +59,40 @@ def join(schedules: Sequence[Schedule]) -> Schedule:
     message = np.concatenate([each.message_of + count for each, count in zip(schedules, before[:-1], strict=True)])
     order = np.lexsort((message, start))
     columns = chunk[order], channel[order], reduces[order], start[order], end[order]
-    sums, value = _join_sums(schedules, begins)
+    sums, value = _join_sums(schedules, begins[:-1])
     of_messages = first_rows(message[order]), sums, None if value is None else value[order]
     return Schedule(first.topology, collective, timing, *columns, first.synthesizer, first.seed, *of_messages)
 
 
-def _join_sums(schedules: Sequence[Schedule], begins: NDArray[np.int64]) -> tuple[PartialSums | None, NDArray[np.int32] | None]:
-    """The values of several schedules, one schedule after the other; none if no schedule has any.
+def _join_sums(
+    schedules: Sequence[Schedule], chunks_before: NDArray[np.int64]
+) -> tuple[PartialSums | None, NDArray[np.int32] | None]:
+    """The values of several schedules, one schedule after the other, and those that rows carry; none if no schedule has any.
 
     Raises
     ------
     ConfigError
         If some have and some have not.
     """
-    tables = [each.sums for each in schedules]
-    if all(table is None for table in tables):
+    tables = [each.sums for each in schedules if each.sums is not None]
+    if not tables:
         return None, None
-    if any(table is None for table in tables):
+    if len(tables) < len(schedules):
         raise ConfigError("together: found schedules with partial sums and schedules without, expected one kind")
-    return join_sums([table for table in tables if table is not None], begins[:-1]), np.concatenate(
-        [each.item + np.int32(count) for each, count in zip(schedules, _values_before(tables), strict=True)]
+    before = np.cumsum([0, *(table.num_values for table in tables[:-1])])
+
+    def moved(columns: Iterable[NDArray[np.int32]], by: NDArray[np.int64]) -> NDArray[np.int32]:
+        return np.concatenate([column + np.int32(more) for column, more in zip(columns, by, strict=True)])
+
+    parts = np.concatenate([np.diff(table.part_first) for table in tables])
+    sums = PartialSums(
+        moved((table.chunk for table in tables), chunks_before),
+        np.concatenate([table.npu for table in tables]),
+        np.concatenate(([0], np.cumsum(parts))),
+        moved((table.part for table in tables), before),
+        moved((table.total for table in tables), before),
     )
-
-
-def _values_before(tables: Sequence[PartialSums | None]) -> list[int]:
-    counts = [table.num_values if table is not None else 0 for table in tables]
-    return list(accumulate(counts[:-1], initial=0))
+    return sums, moved((each.item for each in schedules), before)
 
 
 def split(joint: Schedule, collectives: Sequence[Collective], timings: Sequence[Timing]) -> tuple[Schedule, ...]:

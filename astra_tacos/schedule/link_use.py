@@ -34,18 +34,13 @@ class OutOfWorkError(Exception):
 
 @dataclass(slots=True)
 class Allowance:
-    """How many sends a maker may examine; it is stopped when it next counts more."""
+    """How many sends a maker may examine, and how many it has counted; it is stopped when it next counts more."""
 
     most: float = math.inf
+    counted: float = 0.0
 
 
-@dataclass(slots=True)
-class _Meter:
-    counted: float
-    allowance: Allowance
-
-
-_meter: ContextVar[_Meter | None] = ContextVar("meter", default=None)
+_meter: ContextVar[Allowance | None] = ContextVar("meter", default=None)
 
 
 def count_work(sends_examined: float) -> None:
@@ -60,7 +55,7 @@ def count_work(sends_examined: float) -> None:
     if meter is None:
         return
     meter.counted += sends_examined
-    if meter.counted > meter.allowance.most:
+    if meter.counted > meter.most:
         raise OutOfWorkError
 
 
@@ -72,14 +67,14 @@ def metered(make: Callable[[], _Result], allowance: Allowance | None = None) -> 
     make
         Makes it.
     allowance
-        What it may examine; None for any number.
+        What it may examine, of which nothing is counted yet; None for any number.
 
     Raises
     ------
     OutOfWorkError
         If it examines more.
     """
-    meter = _Meter(0.0, allowance or Allowance())
+    meter = allowance or Allowance()
     token = _meter.set(meter)
     try:
         return make(), int(meter.counted)

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +16,6 @@ from astra_tacos.schedule.partial_sums import NO_ADDITIONS, Additions, PartialSu
 from astra_tacos.schedule.timing import Timing, timing_of_sizes
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.grouping import distinct_places, members_of
-
-if TYPE_CHECKING:
-    from astra_tacos.collective.collective import Collective
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,44 +34,11 @@ class MessageSizes:
     size_class: NDArray[np.integer]
 
 
-def whole_messages(num_sends: int) -> NDArray[np.int64]:
-    """`message_first` of sends that are messages of their own."""
-    return np.arange(num_sends + 1)
-
-
 def first_rows(message: NDArray[np.integer]) -> NDArray[np.int64]:
     """`message_first` of rows whose messages are given by numbers, the same for neighbouring rows of one message."""
     if not len(message):
         return np.zeros(1, np.int64)
     return np.append(np.flatnonzero(np.concatenate(([True], message[1:] != message[:-1]))), len(message))
-
-
-def message_sizes(
-    topology: Topology,
-    collective: Collective,
-    timing: Timing,
-    chunk: NDArray[np.int32],
-    message_first: NDArray[np.int64] | None,
-) -> MessageSizes:
-    """Sizes and delays of messages, those of the chunks if every send is a message of its own.
-
-    Parameters
-    ----------
-    topology, collective, timing
-        Of the schedule.
-    chunk
-        int32[num_sends].
-    message_first
-        int64[num_messages + 1], the first row of each message, and the number of rows; None if each has one.
-    """
-    if message_first is None:
-        return MessageSizes(timing, collective.chunk_class[chunk])
-    sizes = np.add.reduceat(collective.chunk_size_bytes[chunk], message_first[:-1]) if len(chunk) else np.empty(0, np.int64)
-    distinct, size_class = distinct_places(sizes)
-    if not len(distinct):
-        return MessageSizes(timing, collective.chunk_class[chunk])
-    delays = timing_of_sizes(topology, distinct, timing.link_model, timing.reduce_bandwidth_gbps)
-    return MessageSizes(delays, size_class)
 
 
 def check_messages(message_first: NDArray[np.int64], num_sends: int, *columns: NDArray[np.generic]) -> None:
@@ -126,7 +89,7 @@ class Sends:
     @property
     def first(self) -> NDArray[np.int64]:
         """int64[num_messages + 1], the first row of each message, and the number of rows."""
-        return whole_messages(len(self.chunk)) if self.message_first is None else self.message_first
+        return np.arange(len(self.chunk) + 1) if self.message_first is None else self.message_first
 
     @property
     def item(self) -> NDArray[np.int32]:
@@ -139,6 +102,15 @@ class Sends:
             return NO_ADDITIONS
         sent = self.value, topology.channel_src[self.channel], topology.channel_dst[self.channel]
         return find_additions(self.sums, sent, needed_totals(self.sums, collective), collective.chunk_size_bytes)
+
+    def sizes(self, topology: Topology, collective: Collective, timing: Timing) -> MessageSizes:
+        """Sizes and delays of messages, those of the chunks if every send is a message of its own."""
+        if self.message_first is None or not len(self.chunk):
+            return MessageSizes(timing, collective.chunk_class[self.chunk])
+        sizes = np.add.reduceat(collective.chunk_size_bytes[self.chunk], self.message_first[:-1])
+        distinct, size_class = distinct_places(sizes)
+        delays = timing_of_sizes(topology, distinct, timing.link_model, timing.reduce_bandwidth_gbps)
+        return MessageSizes(delays, size_class)
 
     def in_order(self, messages: NDArray[np.integer]) -> Sends:
         """The same messages in another order."""

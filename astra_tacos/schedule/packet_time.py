@@ -21,8 +21,7 @@ from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.schedule.link_use import link_use
 from astra_tacos.schedule.partial_sums import addition_ns
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.settle import class_sizes, settle, time_by
-from astra_tacos.schedule.timing import compute_timing
+from astra_tacos.schedule.settle import class_sizes, time_by
 from astra_tacos.support.units import BYTES_PER_GIB, NS_PER_S
 
 _SIMULATED = 1024
@@ -52,48 +51,48 @@ def packet_time_ns(schedule: Schedule, ns3: Ns3Config) -> int:
         If ns-3 cannot have the network (`PacketLinks`).
     """
     topology, sizes = schedule.topology, class_sizes(schedule)
-    shared = _shared(schedule)
-    own = schedule.sizes.timing
-    if topology.forwarding:
-        hold, first = _held_ns(topology, ns3, sizes, shared)
-        delay = _trips_ns(schedule, ns3, hold, first)
-        timing = replace(own, link_hold_ns=hold, link_delay_ns=delay, channel_delay_ns=delay[topology.channel_link])
-        return time_by(schedule, timing, addition_ns(schedule.additions.size_bytes, timing.reduce_bandwidth_gbps))
-    delay = message_ns(topology, ns3, sizes, shared[topology.channel_link])
-    if own.is_blocking:
-        timing = replace(own, channel_delay_ns=delay)
+    links = PacketLinks(topology.name, topology, ns3)
+    shared = _shared(schedule, links.opposite)
+    timing = schedule.sizes.timing
+    if timing.is_blocking and not topology.forwarding:
+        timing = replace(timing, channel_delay_ns=message_ns(links, sizes, shared[topology.channel_link]))
     else:
-        hold, first = _held_ns(topology, ns3, sizes, shared)
-        timing = replace(own, link_hold_ns=hold, link_delay_ns=_hops_ns(topology, delay, first), channel_delay_ns=delay)
+        hold, first = _held_ns(links, sizes, shared)
+        if topology.forwarding:
+            delay = _trips_ns(schedule, links, hold, first)
+            over_channels = delay[topology.channel_link]
+        else:
+            over_channels = message_ns(links, sizes, shared[topology.channel_link])
+            delay = _hops_ns(topology, over_channels, first)
+        timing = replace(timing, link_hold_ns=hold, link_delay_ns=delay, channel_delay_ns=over_channels)
     return time_by(schedule, timing, addition_ns(schedule.additions.size_bytes, timing.reduce_bandwidth_gbps))
 
 
 def _held_ns(
-    topology: Topology, ns3: Ns3Config, size_bytes: NDArray[np.int64], shared: NDArray[np.float64]
+    links: PacketLinks, size_bytes: NDArray[np.int64], shared: NDArray[np.float64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """int64[num_links, num_sizes] each: for how long messages hold links, and when their first packets are over them."""
-    links = PacketLinks(topology.name, topology, ns3)
-    full, rest = np.divmod(size_bytes, ns3.payload_bytes)
-    of_full, of_ack = (_transmissions(links.bits_per_s, np.array([size])) for size in _packet_sizes(ns3))
-    of_rest = np.where(rest > 0, _transmissions(links.bits_per_s, rest + ns3.header_bytes), 0)
+    full, rest = np.divmod(size_bytes, links.ns3.payload_bytes)
+    of_full, of_ack = (column[:, None] for column in _full_and_ack(links.bits_per_s, links.ns3))
+    of_rest = np.where(rest > 0, _transmissions(links.bits_per_s, rest + links.ns3.header_bytes), 0)
     acks = of_ack * (full + (rest > 0)) * shared[:, None]
     hold = np.round(of_full * full + of_rest + acks).astype(np.int64)
     return hold, links.delay_ns[:, None] + np.where(full > 0, of_full, of_rest)
 
 
-def _trips_ns(schedule: Schedule, ns3: Ns3Config, hold_ns: NDArray[np.int64], first_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+def _trips_ns(
+    schedule: Schedule, links: PacketLinks, hold_ns: NDArray[np.int64], first_ns: NDArray[np.int64]
+) -> NDArray[np.int64]:
     """int64[num_links, num_sizes], delays of links with devices that forward.
 
     Into such a device it is that of the first packet, as the others follow it. Into an NPU it is the time in which all packets
     come over the slowest link of the trip, and the last acknowledgement goes back: the mean of the trips that end by the link.
     """
     topology, row = schedule.topology, schedule.message_row
-    links = PacketLinks(topology.name, topology, ns3)
     assert schedule.trip is not None
     link, size_class = topology.channel_link[schedule.channel[row]].astype(np.int64), schedule.sizes.size_class
     trip = np.unique(schedule.trip[row], return_inverse=True)[1]
-    back = _opposite(topology)
-    acknowledging = (links.delay_ns + _transmissions(links.bits_per_s, np.array([ns3.ack_bytes]))[:, 0])[back]
+    acknowledging = (links.delay_ns + _full_and_ack(links.bits_per_s, links.ns3)[1])[links.opposite]
     slowest = np.zeros(int(trip.max(initial=-1)) + 1, np.int64)
     np.maximum.at(slowest, trip, hold_ns[link, size_class])
     returning = np.bincount(trip, acknowledging[link], len(slowest))
@@ -115,27 +114,25 @@ def _hops_ns(topology: Topology, delay_ns: NDArray[np.int64], first_ns: NDArray[
     return hops
 
 
-def message_ns(
-    topology: Topology, ns3: Ns3Config, size_bytes: NDArray[np.int64], shared: NDArray[np.float64]
-) -> NDArray[np.int64]:
+def message_ns(links: PacketLinks, size_bytes: NDArray[np.int64], shared: NDArray[np.float64]) -> NDArray[np.int64]:
     """int64[num_channels, num_sizes], time from a message's start to its last acknowledgement where no other message is.
 
     Parameters
     ----------
-    topology, ns3
-        The network, and how ns-3 is configured.
+    links
+        The links of ns-3.
     size_bytes
         int64[num_sizes].
     shared
         float64[num_channels], for how much of its packets the channel's port also sends an acknowledgement, 0 to 1.
     """
-    links = PacketLinks(topology.name, topology, ns3)
+    topology = links.topology
     up, through, down = topology.channel_link, topology.channel_down_link != NO_LINK, topology.channel_down_link
-    full, rest = np.divmod(size_bytes, ns3.payload_bytes)
-    of_full, of_ack = (_transmissions(links.bits_per_s, np.array([size]))[:, 0] for size in _packet_sizes(ns3))
+    full, rest = np.divmod(size_bytes, links.ns3.payload_bytes)
+    of_full, of_ack = _full_and_ack(links.bits_per_s, links.ns3)
     window = links.windows(topology.channel_src.astype(np.int64), topology.channel_dst.astype(np.int64))
     hops = [np.where(through, column[down], 0) for column in (of_full, of_ack, links.delay_ns)]
-    columns = (of_full[up], of_ack[up], links.delay_ns[up], *hops, -(-window // ns3.payload_bytes))
+    columns = (of_full[up], of_ack[up], links.delay_ns[up], *hops, -(-window // links.ns3.payload_bytes))
     paths, of_channel = np.unique(np.stack(columns), axis=1, return_inverse=True)
     packets = full + (rest > 0)
     either = [
@@ -144,7 +141,7 @@ def message_ns(
     ]
     alone, both_ways = (table.reshape(paths.shape[1], len(packets))[of_channel.ravel()] for table in either)
     time_ns = alone + (both_ways - alone) * shared[:, None]
-    return np.asarray(np.round(time_ns - _shorter_last(links, topology, ns3, rest, packets)), np.int64)
+    return np.asarray(np.round(time_ns - _shorter_last(links, rest, packets)), np.int64)
 
 
 class _Path(NamedTuple):
@@ -204,13 +201,11 @@ def _exchange_ns(path: _Path, num_packets: int, both_ways: bool) -> float:
     return float(done)
 
 
-def _shorter_last(
-    links: PacketLinks, topology: Topology, ns3: Ns3Config, rest: NDArray[np.int64], packets: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _shorter_last(links: PacketLinks, rest: NDArray[np.int64], packets: NDArray[np.int64]) -> NDArray[np.int64]:
     """int64[num_channels, num_sizes], by how much earlier a message ends as its last packet is not full."""
-    up, down = topology.channel_link, topology.channel_down_link
-    of_full = _transmissions(links.bits_per_s, np.array([_packet_sizes(ns3)[0]]))
-    saved = np.where(rest > 0, of_full - _transmissions(links.bits_per_s, rest + ns3.header_bytes), 0)
+    up, down = links.topology.channel_link, links.topology.channel_down_link
+    of_full = _full_and_ack(links.bits_per_s, links.ns3)[0][:, None]
+    saved = np.where(rest > 0, of_full - _transmissions(links.bits_per_s, rest + links.ns3.header_bytes), 0)
     through, is_alone = (down != NO_LINK)[:, None], packets == 1
     slower = np.where(of_full[down] > of_full[up], saved[down], saved[up])
     return np.asarray(np.where(through, np.where(is_alone, saved[up] + saved[down], slower), saved[up]), np.int64)
@@ -236,28 +231,22 @@ def packet_view(topology: Topology, ns3: Ns3Config) -> Topology:
     return replace(topology, link_bandwidth_gibps=bandwidth, link_latency_ns=latency, dimensions=dimensions)
 
 
-def on_links_of(topology: Topology, schedule: Schedule) -> Schedule:
-    """A schedule of `packet_view(topology)` on the network itself: the same sends in the same order, which hold its links."""
-    rate = schedule.timing.reduce_bandwidth_gbps
-    timing = compute_timing(topology, schedule.collective, "blocking", rate)
-    return settle(topology, schedule.collective, timing, schedule.sends, schedule.synthesizer, schedule.seed)
-
-
 def _effective(
     ns3: Ns3Config, bandwidth_gibps: NDArray[np.float64], latency_ns: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Bandwidth in GiB/s and latency in ns of links that take for a message of any size what a large one takes."""
     rates = whole_rates(bandwidth_gibps)
-    full, ack = (_transmissions(rates, np.array([size]))[:, 0] for size in _packet_sizes(ns3))
+    full, ack = _full_and_ack(rates, ns3)
     period = np.maximum(full + ack, 1)
     delay = np.round(latency_ns)
     latency = np.maximum(2 * delay + ack - ack * (delay + full) / np.maximum(full, 1), 0)
     return ns3.payload_bytes / period * (NS_PER_S / BYTES_PER_GIB), latency
 
 
-def _packet_sizes(ns3: Ns3Config) -> tuple[int, int]:
-    """Bytes of a full packet and of an acknowledgement."""
-    return ns3.payload_bytes + ns3.header_bytes, ns3.ack_bytes
+def _full_and_ack(bits_per_s: NDArray[np.int64], ns3: Ns3Config) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """int64[num_rates] each, time in ns that a port of each rate takes for a full packet, and for an acknowledgement."""
+    full, ack = _transmissions(bits_per_s, np.array([ns3.payload_bytes + ns3.header_bytes, ns3.ack_bytes])).T
+    return full, ack
 
 
 def _transmissions(bits_per_s: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -268,17 +257,9 @@ def _transmissions(bits_per_s: NDArray[np.int64], sizes: NDArray[np.int64]) -> N
     return np.asarray(table.reshape(len(rates), len(distinct))[of_rate][:, of_size], np.int64)
 
 
-def _opposite(topology: Topology) -> NDArray[np.int64]:
-    """int64[num_links], the link against each, where every link has one."""
-    back = np.empty(topology.num_links, np.int64)
-    back[np.lexsort((topology.link_dst, topology.link_src))] = np.lexsort((topology.link_src, topology.link_dst))
-    return back
-
-
-def _shared(schedule: Schedule) -> NDArray[np.float64]:
-    """float64[num_links], for what part of the time in which a link is held the opposite one is, too."""
+def _shared(schedule: Schedule, back: NDArray[np.int64]) -> NDArray[np.float64]:
+    """float64[num_links], for what part of the time in which a link is held the opposite one (`back`) is, too."""
     topology, use = schedule.topology, link_use(schedule)
-    back = _opposite(topology)
     span = int(use.end_ns.max(initial=0)) + 1
     begin = use.link * span + use.start_ns
     order = np.argsort(begin)

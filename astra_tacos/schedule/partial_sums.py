@@ -4,13 +4,14 @@ A send that reduces adds a chunk to the destination's own, so an NPU has one val
 exchange (one-shot All-Reduce, recursive doubling) need several: an NPU sends its own contribution on while it already has those
 of others. There, every send copies a value that has a name, and an NPU that has all parts of a sum adds them up itself.
 
+Most values never come to most NPUs, so the pairs of an NPU and a value that occur are numbered: places.
+
 A trip is the hops of a chunk from one NPU over devices that forward to another NPU. A reducing device may be where a trip begins
 or ends, as an NPU, or be passed on the way, as any device that forwards.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,12 +20,49 @@ from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
-from astra_tacos.schedule.places import Places
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.grouping import group_by, members_of
+from astra_tacos.support.grouping import distinct, group_by, members_of
+from astra_tacos.support.records import freeze
 from astra_tacos.support.units import reduction_ns, reduction_us
 
 NO_NPU = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Places:
+    """Pairs of an NPU and a value, ascending.
+
+    Parameters
+    ----------
+    num_values
+        How many values there are.
+    key
+        int64[num_places], ascending: the NPU's number times `num_values`, plus the value's number.
+    """
+
+    num_values: int
+    key: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, num_values: int, *pairs: tuple[NDArray[np.integer], NDArray[np.integer]]) -> Places:
+        """All pairs of some columns of NPUs and of values, each once."""
+        keys = [npu.astype(np.int64) * num_values + value for npu, value in pairs]
+        return cls(num_values, distinct(np.concatenate(keys)))
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    @property
+    def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """int64[num_places] each: the NPU and the value of every place."""
+        return self.key // self.num_values, self.key % self.num_values
+
+    def find(self, npu: NDArray[np.integer], value: NDArray[np.integer]) -> NDArray[np.int64]:
+        """int64[...], the numbers of the places of some pairs; `len(self)` for those that do not occur."""
+        key = npu.astype(np.int64) * self.num_values + value
+        at = np.searchsorted(self.key, key)
+        at[np.append(self.key, -1)[at] != key] = len(self.key)
+        return at
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,10 +88,7 @@ class PartialSums:
     total: NDArray[np.int32]
 
     def __post_init__(self) -> None:
-        for name in ("chunk", "npu", "part_first", "part", "total"):
-            array = getattr(self, name).view()
-            array.flags.writeable = False
-            object.__setattr__(self, name, array)
+        freeze(self, "chunk", "npu", "part_first", "part", "total")
 
     @property
     def num_values(self) -> int:
@@ -86,20 +121,6 @@ class PartialSums:
         return addition[awaited], part[awaited]
 
 
-def join_sums(tables: Sequence[PartialSums], chunks_before: NDArray[np.int64]) -> PartialSums:
-    """The values of several tables as one, one table after the other; `chunks_before`, by how much chunk numbers of each grow."""
-    before = np.cumsum([0, *(table.num_values for table in tables)]).tolist()
-    parts = np.concatenate([np.diff(table.part_first) for table in tables])
-    joined = zip(tables, before, strict=False)
-    return PartialSums(
-        np.concatenate([table.chunk + np.int32(more) for table, more in zip(tables, chunks_before, strict=True)]),
-        np.concatenate([table.npu for table in tables]),
-        np.concatenate(([0], np.cumsum(parts))),
-        np.concatenate([table.part + np.int32(more) for table, more in joined]),
-        np.concatenate([table.total + np.int32(more) for table, more in zip(tables, before, strict=False)]),
-    )
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Additions:
     """Sums that NPUs make themselves, each once, in an order in which parts are made before their sum.
@@ -125,16 +146,9 @@ class Additions:
 NO_ADDITIONS = Additions(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int64))
 
 
-def addition_us(size_bytes: NDArray[np.int64], reduce_bandwidth_gbps: float) -> NDArray[np.int64]:
-    """The `duration_micros` of COMP nodes that add some numbers of bytes at a decimal GB/s; 0 GB/s is infinitely fast."""
-    sizes, which = np.unique(size_bytes, return_inverse=True)
-    return np.array([reduction_us(int(size), reduce_bandwidth_gbps) for size in sizes], np.int64)[which]
-
-
 def addition_ns(size_bytes: NDArray[np.int64], reduce_bandwidth_gbps: float) -> NDArray[np.int64]:
-    """How long ASTRA-sim takes for these nodes."""
-    sizes, which = np.unique(addition_us(size_bytes, reduce_bandwidth_gbps), return_inverse=True)
-    return np.array([reduction_ns(us) for us in sizes.tolist()], np.int64)[which]
+    """How long ASTRA-sim takes for COMP nodes that add some numbers of bytes at a decimal GB/s; 0 GB/s is infinitely fast."""
+    return reduction_ns(reduction_us(size_bytes, reduce_bandwidth_gbps))
 
 
 def needed_totals(sums: PartialSums, collective: Collective) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -275,15 +289,19 @@ def stop_keys(
     return into, out_of
 
 
-def row_before(topology: Topology, channel: NDArray[np.int32], trip: NDArray[np.int32]) -> NDArray[np.int64]:
+def row_before(into: NDArray[np.int64], out_of: NDArray[np.int64]) -> NDArray[np.int64]:
     """int64[num_sends], the row of its trip into the device that each row leaves; -1 if it leaves an NPU, or none leads there.
 
     Where several rows of a trip lead into one device, which no legal schedule has, it is any of them.
+
+    Parameters
+    ----------
+    into, out_of
+        The `stop_keys` of rows.
     """
-    into, out_of = stop_keys(topology, channel, trip)
     arrivals = np.flatnonzero(into >= 0)
     order = arrivals[np.argsort(into[arrivals], kind="stable")]
-    before = np.full(len(channel), -1, np.int64)
+    before = np.full(len(into), -1, np.int64)
     if len(order):
         at = np.minimum(np.searchsorted(into[order], out_of), len(order) - 1)
         found = (out_of >= 0) & (into[order[at]] == out_of)

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
-from astra_tacos.schedule.messages import MessageSizes, Sends, check_messages, message_sizes
+from astra_tacos.schedule.messages import MessageSizes, Sends, check_messages
 from astra_tacos.schedule.partial_sums import Additions, PartialSums, addition_ends, addition_ns, check_endpoints, check_values
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.records import freeze
 from astra_tacos.support.units import NS_PER_US
 
 LinkOrder = Literal["serial", "tokens", "window", "none"]
@@ -93,12 +94,7 @@ class Schedule:
             raise ConfigError("value: found sums without values or values without sums, expected both or neither")
         if self.sums is not None and self.value is not None:
             check_values(self.sums, self.value, self.chunk, self.reduces)
-        for name in ("chunk", "channel", "reduces", "start_ns", "end_ns", "message_first", "value", "trip"):
-            array = getattr(self, name)
-            if array is not None and array.flags.writeable:
-                array = array.view()
-                array.flags.writeable = False
-                object.__setattr__(self, name, array)
+        freeze(self, "chunk", "channel", "reduces", "start_ns", "end_ns", "message_first", "value", "trip")
 
     @property
     def sends(self) -> Sends:
@@ -137,7 +133,7 @@ class Schedule:
     @cached_property
     def sizes(self) -> MessageSizes:
         """The class of size of each message, and the delays of each class."""
-        return message_sizes(self.topology, self.collective, self.timing, self.chunk, self.message_first)
+        return self.sends.sizes(self.topology, self.collective, self.timing)
 
     @property
     def item(self) -> NDArray[np.int32]:

@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
-from astra_tacos.network.topology import Topology
+from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.schedule.dependencies import awaited_results
 from astra_tacos.schedule.link_use import count_work
-from astra_tacos.schedule.messages import MessageSizes, Sends, message_sizes
-from astra_tacos.schedule.partial_sums import Additions, PartialSums, addition_ends, addition_ns, stop_keys
-from astra_tacos.schedule.places import Places
+from astra_tacos.schedule.messages import MessageSizes, Sends
+from astra_tacos.schedule.partial_sums import Additions, Places, addition_ends, addition_ns, stop_keys
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing, adding_time, untruncated
 from astra_tacos.support.errors import SynthesisError
@@ -57,12 +56,11 @@ def settle(
         If the down-links' order does not settle, which would be a fault of this package.
     """
     first_come = topology.has_switches and not timing.is_blocking
-    sizes = message_sizes(topology, collective, timing, sends.chunk, sends.message_first)
+    sizes = sends.sizes(topology, collective, timing)
     made = sends.additions(topology, collective)
-    places = _places(topology, sends, made)
-    additions = _awaited_parts(sends.sums, made, places, addition_ns(made.size_bytes, timing.reduce_bandwidth_gbps))
+    awaited = _awaited_parts(topology, sends, made, addition_ns(made.size_bytes, timing.reduce_bandwidth_gbps))
     for _ in range(sends.num_messages + 1):
-        start, end, at_switch = _earliest_times(topology, collective, sends, sizes, additions, places)
+        start, end, at_switch = _earliest_times(topology, collective, sends, sizes, *awaited)
         if not first_come:
             break
         order = np.lexsort((topology.channel_link[sends.channel[sends.first[:-1]]], start, at_switch))
@@ -82,6 +80,11 @@ def settle(
     columns = sends.chunk, sends.channel, sends.reduces, start, end
     of_messages = sends.message_first, sends.sums, sends.value, sends.trip
     return Schedule(topology, collective, timing, *columns, synthesizer, seed, *of_messages)
+
+
+def settled_on(topology: Topology, collective: Collective, schedule: Schedule, sends: Sends) -> Schedule:
+    """What becomes of a schedule's sends on another topology, under the same timing model."""
+    return settle(topology, collective, schedule.timing.of(topology, collective), sends, schedule.synthesizer, schedule.seed)
 
 
 def exact_time_ns(schedule: Schedule) -> float:
@@ -123,10 +126,8 @@ def time_by(schedule: Schedule, delays: Timing, adding: NDArray[np.int64]) -> in
     if not schedule.num_sends:
         return 0
     sends, made, sizes = schedule.sends, schedule.additions, schedule.sizes
-    places = _places(schedule.topology, sends, made)
-    additions = _awaited_parts(sends.sums, made, places, adding)
-    retimed = replace(sizes, timing=delays)
-    _, end, _ = _earliest_times(schedule.topology, schedule.collective, sends, retimed, additions, places)
+    awaited = _awaited_parts(schedule.topology, sends, made, adding)
+    _, end, _ = _earliest_times(schedule.topology, schedule.collective, sends, replace(sizes, timing=delays), *awaited)
     row = schedule.message_row
     adding_ns = delays.reduction_at(schedule.dst[row], sizes.size_class)
     done = int((end + np.where(schedule.reduces[row], adding_ns, 0)).max())
@@ -147,14 +148,6 @@ def _places_of_trips(
     at_src, at_dst = (ends[sends.channel] * num_chunks + chunk for ends in (topology.channel_src, topology.channel_dst))
     to_place = np.where(into >= 0, before + number[: len(chunk)], at_dst)
     return before + len(stop), np.where(out_of >= 0, before + number[len(chunk) :], at_src), to_place
-
-
-def _places(topology: Topology, sends: Sends, made: Additions) -> Places | None:
-    """Where values come to or are made; None if there are none, as chunks may come to any NPU."""
-    if sends.sums is None:
-        return None
-    arrivals = topology.channel_dst[sends.channel], sends.item
-    return Places.of(sends.sums.num_values, arrivals, (made.npu, made.value))
 
 
 def _earliest_times(
@@ -213,14 +206,93 @@ def links_of(topology: Topology, timing: Timing) -> Links:
     )
 
 
-def _awaited_parts(sums: PartialSums | None, made: Additions, places: Places | None, duration: NDArray[np.int64]) -> AwaitedParts:
-    """The sums that NPUs make, how long each takes, and which arrivals they wait for, by place."""
+def _awaited_parts(
+    topology: Topology, sends: Sends, made: Additions, duration: NDArray[np.int64]
+) -> tuple[AwaitedParts, Places | None]:
+    """The sums that NPUs make, how long each takes, and which arrivals they wait for, by place; and these places.
+
+    Places are where values come to or are made. None if there are no values, as chunks may come to any NPU.
+    """
     from astra_tacos.schedule._settle_kernels import Additions as AwaitedParts
 
-    if sums is None or places is None:
+    if sends.sums is None:
         none = np.empty(0, np.int64)
-        return AwaitedParts(none, none, none, none, none)
-    addition, part = sums.awaited_parts(made)
+        return AwaitedParts(none, none, none, none, none), None
+    arrivals = topology.channel_dst[sends.channel], sends.item
+    places = Places.of(sends.sums.num_values, arrivals, (made.npu, made.value))
+    addition, part = sends.sums.awaited_parts(made)
     first, waiting = group_by(places.find(made.npu[addition], part), addition, len(places) + 1)
     lacking = np.bincount(addition, minlength=len(made))
-    return AwaitedParts(first, waiting, lacking, places.find(made.npu, made.value), duration)
+    return AwaitedParts(first, waiting, lacking, places.find(made.npu, made.value), duration), places
+
+
+def renumbered(schedule: Schedule, topology: Topology, collective: Collective, npu: NDArray[np.int64]) -> Schedule | None:
+    """The same sends between the NPUs that take the places of the schedule's, at the same times if chunks are of equal sizes.
+
+    Chunks go along with their owners and targets. None if the schedule has partial sums, or links or chunks have no counterparts.
+
+    Parameters
+    ----------
+    schedule
+        The schedule.
+    topology
+        The other topology.
+    collective
+        The same collective there, cut alike.
+    npu
+        int64[num_npus], which NPU of the other topology each one is.
+    """
+    own = schedule.collective
+    channel = topology.channel_of(npu[schedule.src], npu[schedule.dst])
+    if schedule.sums is not None or schedule.trip is not None or own.num_chunks != collective.num_chunks or (channel < 0).any():
+        return None
+    chunk = _chunks(own, collective, npu)
+    if chunk is None:
+        return None
+    chunks = chunk[schedule.chunk].astype(np.int32)
+    channels = channel.astype(np.int32)
+    if np.array_equal(collective.chunk_size_bytes[chunk], own.chunk_size_bytes):
+        timing = schedule.timing.of(topology, collective)
+        return replace(schedule, topology=topology, collective=collective, timing=timing, chunk=chunks, channel=channels)
+    # Chunks of a byte more are others now.
+    return settled_on(topology, collective, schedule, replace(schedule.sends, chunk=chunks, channel=channels))
+
+
+def _chunks(own: Collective, other: Collective, npu: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """int64[num_chunks], the k-th chunk of each owner and target is the k-th of those that take their places."""
+    if own.reduces and own.gathers:
+        return np.arange(own.num_chunks)  # owners are hints
+    keys = []
+    for collective, place in ((own, npu), (other, np.arange(len(npu)))):
+        target = np.zeros(collective.num_chunks, np.int64)
+        if collective.chunk_target is not None:
+            target = place[collective.chunk_target]
+        keys.append((target, place[collective.chunk_owner]))
+    first, second = (np.lexsort(key) for key in keys)
+    if not all(np.array_equal(one[first], two[second]) for one, two in zip(*keys, strict=True)):
+        return None
+    chunk = np.empty(own.num_chunks, np.int64)
+    chunk[first] = second
+    return chunk
+
+
+def moved_to(schedule: Schedule, topology: Topology, link: NDArray[np.int64]) -> Schedule:
+    """The same sends, in the same order on every link, on a topology that has all links of the schedule's and more.
+
+    Parameters
+    ----------
+    schedule
+        The schedule.
+    topology
+        The whole topology, with the same devices.
+    link
+        int64[links of the schedule's topology], which link each of them is there.
+    """
+    own = schedule.topology
+    ups = link[own.channel_link]
+    downs = np.where(own.channel_down_link == NO_LINK, NO_LINK, link[own.channel_down_link])
+    keys = topology.channel_link.astype(np.int64) * (topology.num_links + 1) + topology.channel_down_link
+    order = np.argsort(keys)
+    channel = order[np.searchsorted(keys[order], ups * (topology.num_links + 1) + downs)].astype(np.int32)
+    sends = replace(schedule.sends, channel=channel[schedule.channel])
+    return settled_on(topology, schedule.collective, schedule, sends)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from astra_tacos.collective import PERSONALISED, ROOTED, UNEQUAL, make_collective
 from astra_tacos.collective.all_to_allv import check_parts, of_chunks
@@ -20,8 +21,8 @@ from astra_tacos.network.network_config import MAX_BANDWIDTH_GIBPS, MAX_LATENCY_
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.partial_sums import NO_NPU, PartialSums
 from astra_tacos.schedule.schedule import LINK_ORDERS, Schedule
-from astra_tacos.schedule.timing import LINK_MODELS, Timing, compute_timing
-from astra_tacos.support.archive import opened_archive, text, whole, write_archive
+from astra_tacos.schedule.timing import LINK_MODELS, LinkModel, compute_timing
+from astra_tacos.support.archive import Archive, opened_archive, text, whole, write_archive
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.text_files import are_texts, describe, is_number
 from astra_tacos.support.units import MAX_SIZE_BYTES
@@ -75,18 +76,13 @@ def load_schedule(path: str | Path) -> Schedule:
     """
     path = Path(path)
     with opened_archive(path, "schedule") as archive:
-        header = archive.header()
-        if header.get("format") != FORMAT:
-            raise ConfigError(f"{path}: format is {describe(header.get('format'))}, expected {FORMAT!r}")
-        sends: dict[str, Any] = archive.columns(_SENDS)
+        header = archive.header(FORMAT)
+        sends = columns_of_sends(archive, _SENDS)
         links = archive.columns(LINKS)
-        if len({len(sends[name]) for name in _SENDS}) != 1:
-            raise ValueError("the columns of its sends differ in length")
-        check_times(sends["start_ns"], sends["end_ns"])
         unequal = archive.columns(_UNEQUAL) if header.get("collective") in UNEQUAL else None
         topology = _topology(header, links)
         collective = _collective(header, len(sends["chunk"])) if unequal is None else _unequal(header, unequal)
-        timing = _timing(header, topology, collective)
+        timing = compute_timing(topology, collective, *timing_model(header))
         more: dict[str, Any] = {"synthesizer": text(header, "synthesizer"), "seed": whole(header, "seed", (1 << 64) - 1)}
         if header.get("messages"):
             more |= archive.columns({"message_first": np.int64})
@@ -137,7 +133,7 @@ def _describe(schedule: Schedule) -> dict[str, Any]:
         "num_switches": topology.num_switches,
         **({"forwarding": [[each.kind, each.name] for each in topology.forwarding]} if topology.forwarding else {}),
         **({"reducing": [list(astuple(each)) for each in topology.reducing]} if topology.reducing else {}),
-        "dimensions": [[d.block, d.size, d.bandwidth_gibps, d.latency_ns] for d in topology.dimensions],
+        "dimensions": [list(astuple(each)) for each in topology.dimensions],
         "collective": collective.name,
         "size_bytes": collective.size_bytes,
         "chunks_per_npu": collective.chunks_per_npu,
@@ -151,11 +147,15 @@ def _describe(schedule: Schedule) -> dict[str, Any]:
     }
 
 
-def check_times(*columns: NDArray[np.int64]) -> None:
-    """Raise ValueError unless times are small enough to be added up."""
-    for column in columns:
+def columns_of_sends(archive: Archive, kinds: Mapping[str, DTypeLike]) -> dict[str, Any]:
+    """Columns of equal length, with times that are small enough to be added up, else ValueError."""
+    columns = archive.columns(kinds)
+    if len({len(column) for column in columns.values()}) != 1:
+        raise ValueError("the columns of its sends differ in length")
+    for column in (columns["start_ns"], columns["end_ns"]):
         if column.min(initial=0) < -_LAST_NS or column.max(initial=0) > _LAST_NS:
             raise ValueError(f"a send is later than {_LAST_NS} ns, or as much too early")
+    return columns
 
 
 def _topology(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Topology:
@@ -269,8 +269,9 @@ def _owners(collective: Collective) -> int | None:
     return owners if collective.num_phases == 2 and owners < collective.num_members else None
 
 
-def _timing(header: dict[str, Any], topology: Topology, collective: Collective) -> Timing:
+def timing_model(header: dict[str, Any]) -> tuple[LinkModel, float]:
+    """The link model of a header, and the GB/s at which NPUs reduce, else ValueError."""
     model: Any = text(header, "link_model")
     if model not in LINK_MODELS:
         raise ValueError(f"link model {describe(model)}")
-    return compute_timing(topology, collective, model, number(header["reduce_bandwidth_gbps"]))
+    return model, number(header["reduce_bandwidth_gbps"])

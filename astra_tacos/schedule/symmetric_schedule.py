@@ -7,7 +7,7 @@ sends alone.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,8 @@ from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.messages import Sends
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import LONG_NS, UNITS_PER_NS, links_of, settle
-from astra_tacos.schedule.storage import check_times, dimension, load_schedule, number
+from astra_tacos.schedule.storage import columns_of_sends, dimension, load_schedule, timing_model
 from astra_tacos.schedule.timing import (
-    LINK_MODELS,
     LinkModel,
     Timing,
     compute_timing,
@@ -36,7 +35,7 @@ from astra_tacos.schedule.timing import (
 )
 from astra_tacos.support.archive import opened_archive, text, whole, write_archive
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import describe
+from astra_tacos.support.records import freeze
 from astra_tacos.support.units import MAX_SIZE_BYTES, bytes_per_ns
 
 SYMMETRIC_COLLECTIVES = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all")
@@ -230,10 +229,7 @@ class SymmetricSchedule:
     synthesizer: str = ""
 
     def __post_init__(self) -> None:
-        for name in ("chunk", "src", "dst", "reduces", "start_ns", "end_ns"):
-            array = getattr(self, name).view()
-            array.flags.writeable = False
-            object.__setattr__(self, name, array)
+        freeze(self, *_COLUMNS)
 
     @property
     def num_rows(self) -> int:
@@ -322,7 +318,7 @@ def save_symmetric_schedule(schedule: SymmetricSchedule, path: str | Path) -> No
     header = {
         "format": FORMAT,
         "network": task.name,
-        "dimensions": [[d.block, d.size, d.bandwidth_gibps, d.latency_ns] for d in task.dimensions],
+        "dimensions": [list(astuple(each)) for each in task.dimensions],
         "collective": task.collective,
         "size_bytes": task.size_bytes,
         "chunks_per_npu": task.chunks_per_npu,
@@ -344,24 +340,15 @@ def load_symmetric_schedule(path: str | Path) -> SymmetricSchedule:
     """
     path = Path(path)
     with opened_archive(path, "symmetric schedule") as archive:
-        header = archive.header()
-        if header.get("format") != FORMAT:
-            raise ConfigError(f"{path}: format is {describe(header.get('format'))}, expected {FORMAT!r}")
-        columns: dict[str, Any] = archive.columns(_COLUMNS)
-        if len({len(columns[name]) for name in _COLUMNS}) != 1:
-            raise ValueError("the columns of its sends differ in length")
-        check_times(columns["start_ns"], columns["end_ns"])
-        model: Any = text(header, "link_model")
-        if model not in LINK_MODELS:
-            raise ValueError(f"link model {describe(model)}")
+        header = archive.header(FORMAT)
+        columns = columns_of_sends(archive, _COLUMNS)
         task = SymmetricTask(
             text(header, "network"),
             tuple(dimension(*entry) for entry in header["dimensions"]),
             text(header, "collective"),
             whole(header, "size_bytes", MAX_SIZE_BYTES),
             whole(header, "chunks_per_npu", MAX_CHUNKS),
-            model,
-            number(header["reduce_bandwidth_gbps"]),
+            *timing_model(header),
         )
         if task.least_rows > max(len(columns["chunk"]), 1) * 2:
             raise ValueError(f"{len(columns['chunk']):,} sends of NPU 0's chunks, expected {task.least_rows:,} or more")
@@ -373,9 +360,20 @@ def holds_symmetric(path: Path) -> bool:
     """Whether a file says that it is a symmetric schedule; False if it cannot be read."""
     try:
         with opened_archive(path, "schedule") as archive:
-            return archive.header().get("format") == FORMAT
+            return bool(archive.header(FORMAT))
     except ConfigError:
         return False
+
+
+def load_any_schedule(path: Path) -> Schedule | SymmetricSchedule:
+    """Read a schedule or a symmetric one, whichever the file says it is.
+
+    Raises
+    ------
+    ConfigError
+        If the file is neither.
+    """
+    return load_symmetric_schedule(path) if holds_symmetric(path) else load_schedule(path)
 
 
 def load_rows(path: str | Path) -> Schedule:
@@ -386,9 +384,9 @@ def load_rows(path: str | Path) -> Schedule:
     ConfigError
         If the file is no schedule, or a symmetric one of more than `MOST_SENDS` sends.
     """
-    if not holds_symmetric(Path(path)):
-        return load_schedule(path)
-    schedule = load_symmetric_schedule(path)
+    schedule = load_any_schedule(Path(path))
+    if isinstance(schedule, Schedule):
+        return schedule
     if schedule.num_sends > MOST_SENDS:
         raise ConfigError(
             f"{path}: a symmetric schedule of {schedule.num_sends:,} sends, expected at most {MOST_SENDS:,} to list them all; "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from astra_tacos.support.units import BYTES_PER_GB, NS_PER_S, bytes_per_ns, form
 
 LinkModel = Literal["blocking", "pipelined"]
 LINK_MODELS: tuple[LinkModel, ...] = ("blocking", "pipelined")
+_Number = TypeVar("_Number", bound=np.number)
 _MAX_DELAY_NS = float(1 << 52)
 _MOST_DELAYS = 1 << 26
 """Channels times different sizes: half a gigabyte for each table of delays."""
@@ -75,6 +76,10 @@ class Timing:
         """The least that adding a chunk takes anywhere."""
         devices = self.device_reduction_ns[self.device_reduction_ns >= 0]
         return int(np.append(devices, self.reduction_ns[0]).min())
+
+    def of(self, topology: Topology, collective: Collective) -> Timing:
+        """Delays of another collective, or on another topology, under the same timing model."""
+        return compute_timing(topology, collective, self.link_model, self.reduce_bandwidth_gbps)
 
     @property
     def is_blocking(self) -> bool:
@@ -191,31 +196,20 @@ def timing_of_sizes(
     """
     if not np.isfinite(reduce_bandwidth_gbps) or reduce_bandwidth_gbps < 0:
         raise ConfigError(f"reduce bandwidth: found {reduce_bandwidth_gbps}, expected a number of GB/s, 0 or more")
-    sizes = size_bytes.astype(np.float64)
-    if link_model == "pipelined" and not may_be_instant:
-        sizes = _on_links(topology, size_bytes)
     if reduce_bandwidth_gbps and float(size_bytes[-1]) / reduce_bandwidth_gbps / BYTES_PER_GB * NS_PER_S > _MAX_DELAY_NS:
         raise ConfigError(f"reduce bandwidth: at {reduce_bandwidth_gbps} GB/s a chunk takes longer than 2**52 ns, expected less")
-    latency = topology.link_latency_ns[:, None]
-    rate = bytes_per_ns(topology.link_bandwidth_gibps)[:, None]
-    serialisation = sizes / rate
-    delay = latency + serialisation
-    up, down = topology.channel_link, topology.channel_down_link
-    switched = down != NO_LINK
-    through = np.where(switched, down, up)
-    if link_model == "blocking":
-        both = np.where(switched[:, None], latency[up] + latency[through], latency[up])
-        channel_delay = _truncate(both + sizes / np.minimum(rate[up], rate[through]), topology)
-    else:
-        channel_delay = _truncate(delay[up], topology) + np.where(switched[:, None], _truncate(delay[through], topology), 0)
+    is_blocking = link_model == "blocking"
+    hold, delay = (
+        _truncate(each, topology) for each in _link_times(topology, size_bytes, not is_blocking and not may_be_instant)
+    )
     timing = Timing(
         link_model,
-        _truncate(serialisation, topology),
-        _truncate(delay, topology),
-        channel_delay,
+        hold,
+        delay,
+        _truncate(_held_channels(topology, size_bytes), topology) if is_blocking else _over_channels(topology, delay),
         reduce_bandwidth_gbps,
-        reduction := np.array([reduction_us(int(s), reduce_bandwidth_gbps) for s in size_bytes], np.int64),
-        np.array([reduction_ns(int(duration)) for duration in reduction], np.int64),
+        reduction := reduction_us(size_bytes, reduce_bandwidth_gbps),
+        reduction_ns(reduction),
         _of_devices(topology, lambda ns: max(ns, 1)),
     )
     if timing.is_blocking and timing.channel_delay_ns.min() < 1 and not may_be_instant:
@@ -226,9 +220,31 @@ def timing_of_sizes(
     return timing
 
 
-def _on_links(topology: Topology, size_bytes: NDArray[np.int64]) -> NDArray[np.float64]:
-    """float64[num_links, classes], the sizes of messages on each link."""
-    return np.maximum(size_bytes, least_bytes(topology)[:, None]).astype(np.float64)
+def _link_times(
+    topology: Topology, size_bytes: NDArray[np.int64], queues: bool
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """float64[num_links, classes] each: for how long messages hold links, and when they have arrived.
+
+    Where sends queue, short messages are longer on links (`least_bytes`).
+    """
+    sizes = np.maximum(size_bytes, least_bytes(topology)[:, None]) if queues else size_bytes
+    hold = sizes / bytes_per_ns(topology.link_bandwidth_gibps)[:, None]
+    return hold, topology.link_latency_ns[:, None] + hold
+
+
+def _over_channels(topology: Topology, of_links: NDArray[_Number]) -> NDArray[_Number]:
+    """[num_channels, ...], the sum over the links of each channel of what there is for each link."""
+    down = topology.channel_down_link
+    summed: NDArray[_Number] = of_links[topology.channel_link] + np.where(down[:, None] != NO_LINK, of_links[down], 0)
+    return summed
+
+
+def _held_channels(topology: Topology, size_bytes: NDArray[np.int64]) -> NDArray[np.float64]:
+    """float64[num_channels, classes], when messages arrive that hold all links of their channels at once."""
+    up, down = topology.channel_link, topology.channel_down_link
+    rate = bytes_per_ns(topology.link_bandwidth_gibps)
+    slowest = np.where(down != NO_LINK, np.minimum(rate[up], rate[down]), rate[up])
+    return _over_channels(topology, topology.link_latency_ns[:, None]) + size_bytes / slowest[:, None]
 
 
 def untruncated(
@@ -243,17 +259,10 @@ def untruncated(
     units_per_ns
         Units in a nanosecond.
     """
-    latency = topology.link_latency_ns[:, None]
-    rate = bytes_per_ns(topology.link_bandwidth_gibps)[:, None]
-    hold = (_on_links(topology, size_bytes) if link_model == "pipelined" else size_bytes) / rate
-    up, down = topology.channel_link, topology.channel_down_link
-    switched = (down != NO_LINK)[:, None]
-    through = np.where(down != NO_LINK, down, up)
-    if link_model == "blocking":
-        channel = latency[up] + np.where(switched, latency[through], 0) + size_bytes / np.minimum(rate[up], rate[through])
-    else:
-        channel = (latency + hold)[up] + np.where(switched, (latency + hold)[through], 0)
-    link_hold, link_delay, channel_delay = (np.rint(t * units_per_ns).astype(np.int64) for t in (hold, latency + hold, channel))
+    is_blocking = link_model == "blocking"
+    hold, delay = _link_times(topology, size_bytes, not is_blocking)
+    channel = _held_channels(topology, size_bytes) if is_blocking else _over_channels(topology, delay)
+    link_hold, link_delay, channel_delay = (np.rint(t * units_per_ns).astype(np.int64) for t in (hold, delay, channel))
     none = np.zeros(len(size_bytes), np.int64)
     adding = adding_time(size_bytes, reduce_bandwidth_gbps, units_per_ns)
     of_devices = _of_devices(topology, lambda ns: ns * units_per_ns)

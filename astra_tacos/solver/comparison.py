@@ -22,8 +22,8 @@ from astra_tacos.schedule.timing import timing_of_sizes
 from astra_tacos.solver.judgement import Judgement, judge_schedule, with_other_choices
 from astra_tacos.solver.judges import MOST_PACKETS_BESIDE, backend_in_use, backend_that_runs, judges_of_run, timed_for
 from astra_tacos.solver.native import native_time_ns, native_times
-from astra_tacos.solver.robust import Judge, robust_order, search_and_replay
-from astra_tacos.solver.synthesize import check_schedule
+from astra_tacos.solver.robust import robust_order, search_and_replay
+from astra_tacos.solver.solve import check_schedule
 from astra_tacos.support.errors import ConfigError, ReplayError, SynthesisError
 from astra_tacos.synthesizer import AUTO
 from astra_tacos.synthesizer.search.search import SearchResult, search
@@ -142,7 +142,7 @@ class Comparison:
         """What a search finds, and the order of sends in its traces, None for that of the link model."""
         if self.network is None or not is_packet_level(self.backend):
             return search(self.topology, what, options, rival_ns=rival_ns), None
-        return search_and_replay(Judge(self.backend, self.network), self.topology, what, options)
+        return search_and_replay(self.backend, self.network, self.topology, what, options)
 
     def _native_rows(self, network: NetworkConfig, size: int, bound_ns: int | None) -> Iterator[CompareRow]:
         """The fastest of ASTRA-sim's own algorithms on the backend in use, where physically possible, then where not.

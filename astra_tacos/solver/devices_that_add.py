@@ -18,7 +18,7 @@ from astra_tacos.network.network_config import Dimension, LinkSpec, NetworkConfi
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import compute_timing
-from astra_tacos.solver.synthesize import check_schedule
+from astra_tacos.solver.solve import check_schedule
 from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.support.units import bytes_per_ns
 from astra_tacos.synthesizer.algorithms.column_generation import best_shares, schedule_columns
@@ -160,14 +160,16 @@ class OffloadRow:
     @property
     def gain(self) -> float | None:
         """How many times as fast it is with devices."""
-        return None if self.host_ns is None or self.network_ns is None else self.host_ns / self.network_ns
+        return _gain(self.host_ns, self.network_ns)
 
     @property
     def bound_gain(self) -> float | None:
         """The same for the bounds."""
-        if self.host_bound_ns is None or self.network_bound_ns is None:
-            return None
-        return self.host_bound_ns / self.network_bound_ns
+        return _gain(self.host_bound_ns, self.network_bound_ns)
+
+
+def _gain(host_ns: int | None, network_ns: int | None) -> float | None:
+    return None if host_ns is None or network_ns is None else host_ns / network_ns
 
 
 def offload_rows(

@@ -27,7 +27,7 @@ def silent(what: str) -> Iterator[OnProgress]:
 
 _ROUTING = "astra_tacos.synthesizer.routing"
 _PARTS = "astra_tacos.synthesizer.parts"
-_BOUND = ("astra_tacos.bounds._bound_kernels", "astra_tacos.support.graph._graph_kernels")
+_BOUND = ("astra_tacos.bounds._bound_kernels", "astra_tacos.support._graph_kernels")
 _EXACT_TIME = "astra_tacos.schedule._settle_kernels"
 _ROWS = "astra_tacos.run.trace._row_kernels"
 _ORACLE = "astra_tacos.verifier._oracle_kernels"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,25 +36,25 @@ def decide(task: Task, chunks: int, steps: int, rounds: int) -> dict[str, Any]:
     return result | {"least_rounds_per_chunk": None if least is None else float(least)}
 
 
-@dataclass(frozen=True, slots=True)
-class FrontierRequest:
-    """A frontier to find: of a collective on a network, up to numbers of chunks and steps, with times for a size."""
+def find_frontier(
+    task: Task, topology: Topology, collective: str, size_bytes: int, most_chunks: int, most_steps: int, output: Path | None
+) -> dict[str, Any]:
+    """The frontier, its schedules and where they are written; see docs/compare.md for what it finds.
 
-    topology: Topology
-    collective: str
-    root: int | None
-    most_chunks: int
-    most_steps: int
-    size_bytes: int
-
-
-def find_frontier(task: Task, asked: FrontierRequest, output: Path | None) -> dict[str, Any]:
-    """The frontier, its schedules and where they are written; see docs/compare.md for what it finds."""
+    Parameters
+    ----------
+    task, most_chunks, most_steps
+        As `frontier` takes them.
+    topology, collective, size_bytes
+        What the schedules are for: an All-Reduce is composed of an All-Gather and what is like it.
+    output
+        Where the schedules are written; None for nowhere.
+    """
     algorithms: list[Algorithm] = []
     notes: list[str] = []
-    for point in frontier(task, asked.most_chunks, asked.most_steps):
+    for point in frontier(task, most_chunks, most_steps):
         phases: tuple[Any, ...] | None = (point,)
-        if asked.collective == "all-reduce":
+        if collective == "all-reduce":
             try:
                 phases = composed(task, point)
             except Unknown:
@@ -64,41 +63,43 @@ def find_frontier(task: Task, asked: FrontierRequest, output: Path | None) -> di
                 notes.append(f"no reduce-scatter was found like the all-gather of {point.steps} steps")
                 continue
         assert phases is not None
-        algorithms.append(Algorithm(asked.collective, asked.root, phases))
+        algorithms.append(Algorithm(collective, task.root, phases))
     if not algorithms:
-        raise SynthesisError(
-            f"{asked.collective} on {asked.topology.name}: no algorithm of up to {asked.most_steps} steps was found"
-        )
-    least_ratio = task.bound(asked.topology.num_npus)
+        raise SynthesisError(f"{collective} on {topology.name}: no algorithm of up to {most_steps} steps was found")
+    least_ratio = task.bound(topology.num_npus)
     sizes = crossovers(algorithms, task.lanes)
     with replaced_directory(output) if output is not None else nullcontext() as folder:
-        rows = [_row(algorithm, asked, task, size, folder) for algorithm, size in zip(algorithms, sizes, strict=True)]
+        rows = [
+            _row(algorithm, topology, size_bytes, task, size, folder) for algorithm, size in zip(algorithms, sizes, strict=True)
+        ]
     for row in rows:
         notes += [f"{c} chunks, {row['steps']} steps, {r} rounds: not decided in time" for c, r in row["undecided"]]
     return {
-        "network": asked.topology.name,
-        "collective": asked.collective,
-        "root": asked.root,
-        "num_npus": asked.topology.num_npus,
-        "size_bytes": asked.size_bytes,
+        "network": topology.name,
+        "collective": collective,
+        "root": task.root,
+        "num_npus": topology.num_npus,
+        "size_bytes": size_bytes,
         "least_rounds_per_chunk": None if least_ratio is None else float(least_ratio * len(algorithms[0].points)),
-        "most_chunks": asked.most_chunks * task.unit,
+        "most_chunks": most_chunks * task.unit,
         "points": rows,
         "notes": notes,
         "output": None if output is None else str(output),
     }
 
 
-def _row(algorithm: Algorithm, asked: FrontierRequest, task: Task, fastest_from: float, folder: Path | None) -> dict[str, Any]:
+def _row(
+    algorithm: Algorithm, topology: Topology, size_bytes: int, task: Task, fastest_from: float, folder: Path | None
+) -> dict[str, Any]:
     from astra_tacos.export.run_directory import write_run_directory
-    from astra_tacos.solver.synthesize import check_schedule
+    from astra_tacos.solver.solve import check_schedule
 
     model: LinkModel = "pipelined"  # as in rounds, a chunk holds a link while it serialises
     try:
-        schedule = algorithm.schedule(asked.topology, asked.size_bytes, model)
+        schedule = algorithm.schedule(topology, size_bytes, model)
     except SynthesisError:
         model = "blocking"
-        schedule = algorithm.schedule(asked.topology, asked.size_bytes, model)
+        schedule = algorithm.schedule(topology, size_bytes, model)
     check_schedule(schedule)
     name = algorithm.name.replace(" ", "_").replace(",", "_")
     if folder is not None:
@@ -113,7 +114,7 @@ def _row(algorithm: Algorithm, asked: FrontierRequest, task: Task, fastest_from:
         "proven": last.is_proven,
         "undecided": [list(pair) for pair in last.undecided],
         "fastest_from_bytes": fastest_from,
-        "model_ns": algorithm.time_ns(task.lanes, asked.size_bytes),
+        "model_ns": algorithm.time_ns(task.lanes, size_bytes),
         "predicted_ns": schedule.collective_time_ns,
         "link_model": model,
         "directory": name if folder is not None else None,

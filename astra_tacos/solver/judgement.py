@@ -10,14 +10,13 @@ from typing import Any
 from astra_tacos.export.astra_sim_network import astra_sim_network, backend_of
 from astra_tacos.export.chakra import keeps_timing, schedule_trace
 from astra_tacos.network.network_config import NetworkConfig
-from astra_tacos.network.topology import Topology
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.backend import BACKENDS, PACKET, Backend
 from astra_tacos.schedule.dependencies import stops_queues
 from astra_tacos.schedule.link_use import busiest_link_ns
 from astra_tacos.schedule.schedule import LinkOrder, Schedule
 from astra_tacos.schedule.settle import exact_time_ns
-from astra_tacos.schedule.timing import MOST_TRUNCATED, LinkModel
+from astra_tacos.schedule.timing import MOST_TRUNCATED
 from astra_tacos.solver.judges import (
     FIGURES,
     MOST_PACKETS,
@@ -105,27 +104,11 @@ class Judgement:
         return [*rows, ("packet level", self.packet_text)] if self.packet_text else rows
 
 
-def needs_replay(topology: Topology, network: NetworkConfig, link_model: LinkModel, backend: Backend | None = None) -> bool:
-    """Whether the prediction does not speak for all judges of a schedule, so that its traces are replayed.
-
-    Parameters
-    ----------
-    topology, network, link_model, backend
-        As `judges_of_collective` takes them.
-    """
-    return _are_asked(judges_of_collective(topology, network, link_model, backend), topology, link_model, backend)
-
-
-def _are_asked(judges: tuple[Judge, ...], topology: Topology, link_model: LinkModel, backend: Backend | None) -> bool:
-    return differ(judges) or not astra_sim_network(topology, link_model, backend).is_exact
-
-
 def judge_schedule(
     schedule: Schedule,
     network: NetworkConfig,
     backend: Backend | None = None,
     link_order: LinkOrder | None = None,
-    in_flight: int | None = None,
     *,
     beside: bool = False,
     level: PacketLevel | None = None,
@@ -143,20 +126,20 @@ def judge_schedule(
         Its network, as the file has it.
     backend
         The model that it was made for; None for the one for which schedules are timed so.
-    link_order, in_flight
-        How its traces keep the order of sends on a link (`export_chakra`); the default fits the schedule's timing model.
+    link_order
+        How its traces keep the order of sends on a link (`export_chakra`); the default is the schedule's own.
     beside
         Whether to replay its traces on the packet level, too, though it was made for an analytical model: for less than a
         second, coarsely if there are many packets.
     level
         What that replay says, if the caller knows.
     """
-    judgement = _judged(schedule, network, backend, link_order, in_flight)
+    judgement = _judged(schedule, network, backend, link_order)
     if not beside and judgement.backend.is_analytical:
         return judgement
     most = MOST_PACKETS_BESIDE if judgement.backend.is_analytical else MOST_PACKETS
     try:
-        level = level or packet_level(schedule, network, link_order, in_flight, most)
+        level = level or packet_level(schedule, network, link_order, most)
     except AstraTacosError as error:
         notes = () if judgement.backend.is_analytical else (f"packet level: {error}",)
         return replace(judgement, packet_text=f"- ({error})", notes=(*judgement.notes, *notes))
@@ -174,7 +157,6 @@ def _judged(
     network: NetworkConfig,
     backend: Backend | None,
     link_order: LinkOrder | None,
-    in_flight: int | None,
 ) -> Judgement:
     """The times on the analytical judges."""
     timing, exact_ns = schedule.timing, exact_time_ns(schedule)
@@ -188,30 +170,29 @@ def _judged(
         own_ns = None if timing.is_blocking else schedule.collective_time_ns
         held = ("not judged: links are held until chunks arrive, which no backend models here",) if timing.is_blocking else ()
         return Judgement(judges, judges[0].backend, {judge.figure: own_ns for judge in judges}, exact_ns, notes=held)
-    speaks_for_all = not _are_asked(judges, schedule.topology, timing.link_model, chosen) and not stops_queues(schedule)
-    if speaks_for_all and keeps_timing(schedule, link_order, in_flight):
-        return Judgement(judges, chosen, {judge.figure: schedule.collective_time_ns for judge in judges}, exact_ns)
+    is_exact = not differ(judges) and astra_sim_network(schedule.topology, timing.link_model, chosen).is_exact
+    figures = [judge.figure for judge in judges]
+    if is_exact and not stops_queues(schedule) and keeps_timing(schedule, link_order, None):
+        return Judgement(judges, chosen, dict.fromkeys(figures, schedule.collective_time_ns), exact_ns)
     if schedule.num_sends > MOST_SENDS:
         note = f"not judged by replay: {schedule.num_sends:,} sends are more than {MOST_SENDS:,}"
-        return Judgement(judges, chosen, {judge.figure: None for judge in judges}, exact_ns, notes=(note,))
-    trace = schedule_trace(schedule, schedule.collective.name, link_order, in_flight=in_flight)
-    times: dict[str, int | None] = {}
+        return Judgement(judges, chosen, dict.fromkeys(figures), exact_ns, notes=(note,))
+    trace = schedule_trace(schedule, schedule.collective.name, link_order)
+    times: dict[str, int | None] = dict.fromkeys(figures)
     notes = []
     least_ns = int(busiest_link_ns(schedule))
     is_truncated = schedule.collective_time_ns < (1 - MOST_TRUNCATED) * least_ns
     told: set[Backend] = set()
     for judge in judges:
         if not judge.backend.is_analytical:
-            times[judge.figure] = None
             continue
         try:
-            times[judge.figure] = replay_trace(trace, judge.network, judge.backend).collective_time_ns
+            time_ns = times[judge.figure] = replay_trace(trace, judge.network, judge.backend).collective_time_ns
         except AstraTacosError as error:
-            times[judge.figure] = None
             notes.append(f"{judge.describe()}: {error}")
-        time_ns = times[judge.figure]
+            continue
         # Truncated delays may be a little short.
-        if time_ns is not None and time_ns < (1 - MOST_TRUNCATED) * least_ns and judge.backend not in told:
+        if time_ns < (1 - MOST_TRUNCATED) * least_ns and judge.backend not in told:
             told.add(judge.backend)
             why = "it truncates the time of such small chunks" if is_truncated else "it lets sends overlap on a link"
             notes.append(f"{judge.describe()} prints less than the busiest link needs, {format_time(least_ns)}: {why}")

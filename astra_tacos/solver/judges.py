@@ -1,6 +1,8 @@
 """The judges of a network: the models of ASTRA-sim on which its collectives and runs are timed, whichever they are made for.
 
 What the traces of a schedule take on the packet level, beside its prediction there; coarsely where packets are many.
+
+Symmetric schedules that are not expanded: for which link models they are made, and their times on the judges.
 """
 
 from __future__ import annotations
@@ -8,9 +10,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+import numpy as np
+
+from astra_tacos.collective import ROOTED
 from astra_tacos.export.astra_sim_network import stock_network
 from astra_tacos.export.chakra import schedule_trace
-from astra_tacos.network.network_config import NetworkConfig
+from astra_tacos.network.network_config import NetworkConfig, check_block_sizes, check_values
+from astra_tacos.network.rotations import star, why_no_translations
 from astra_tacos.network.topology import Topology
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, MODELS, PACKET, STOCK, Backend, default_backend, is_packet_level
@@ -18,6 +24,7 @@ from astra_tacos.schedule.between_npus import between_npus
 from astra_tacos.schedule.dependencies import stops_queues
 from astra_tacos.schedule.packet_time import packet_time_ns
 from astra_tacos.schedule.schedule import LinkOrder, Schedule
+from astra_tacos.schedule.symmetric_schedule import SYMMETRIC_COLLECTIVES, SymmetricSchedule, SymmetricTask
 from astra_tacos.schedule.timing import LINK_MODELS, LinkModel
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import format_time
@@ -71,7 +78,6 @@ def packet_level(
     schedule: Schedule,
     network: NetworkConfig,
     link_order: LinkOrder | None = None,
-    in_flight: int | None = None,
     most_packets: int = MOST_PACKETS_BESIDE,
 ) -> PacketLevel:
     """Replay a schedule's traces packet by packet, with larger packets where there would be too many.
@@ -80,7 +86,7 @@ def packet_level(
     ----------
     schedule, network
         The schedule, and its network as the file has it.
-    link_order, in_flight
+    link_order
         How its traces keep the order of sends on a link (`export_chakra`).
     most_packets
         About how many packets the replay may have.
@@ -99,7 +105,7 @@ def packet_level(
         most = most_packets * MOST_COARSE
         raise ConfigError(f"not replayed: about {all_packets:,.0f} packets are more than {most:,} (--backend packet asks for it)")
     ns3 = network.ns3 if coarse == 1 else replace(network.ns3, payload_bytes=network.ns3.payload_bytes * coarse)
-    trace = schedule_trace(sent, schedule.collective.name, link_order, in_flight=in_flight)
+    trace = schedule_trace(sent, schedule.collective.name, link_order)
     time_ns = replay_trace(trace, replace(network, ns3=ns3), PACKET).collective_time_ns
     return PacketLevel(time_ns, packet_time_ns(schedule, ns3), math.ceil(all_packets / coarse), coarse)
 
@@ -256,3 +262,123 @@ def _congested(network: NetworkConfig, backend: Backend | None) -> tuple[Judge, 
 def differ(judges: tuple[Judge, ...]) -> bool:
     """Whether judges differ in whether they model congestion, or packets, so that one time does not speak for all."""
     return len({(judge.backend.models_congestion, judge.backend.is_analytical) for judge in judges}) > 1
+
+
+MOST_ROWS = 50_000_000
+"""Sends that can be listed one by one."""
+
+
+def is_symmetric(network: NetworkConfig, collective: str, options: SearchOptions) -> bool:
+    """Whether `symmetric` is asked for and can do a collective on a network.
+
+    Parameters
+    ----------
+    network
+        The network, as described.
+    collective
+        Name of the collective.
+    options
+        What is asked of the search.
+    """
+    return collective in SYMMETRIC_COLLECTIVES and "symmetric" in options.synthesizers and not why_no_translations(network)
+
+
+def has_many_sends(network: NetworkConfig, collective: str, options: SearchOptions) -> bool:
+    """Whether a schedule has more sends than the options allow, even in one chunk per NPU, or in as many as they say.
+
+    Parameters
+    ----------
+    network, collective, options
+        As for `is_symmetric`.
+    """
+    return sends_of_pair(collective, options) * network.num_npus * (network.num_npus - 1) > options.max_sends
+
+
+def check_sends(network: NetworkConfig, collective: str, options: SearchOptions) -> None:
+    """Refuse, before the search, what has too many sends to be listed.
+
+    Parameters
+    ----------
+    network, collective, options
+        As for `is_symmetric`.
+
+    Raises
+    ------
+    ConfigError
+        If there are more than `MOST_ROWS` sends: says how many NPUs have fewer, and where `symmetric` does without a list.
+    """
+    if collective in ROOTED or not has_many_sends(network, collective, replace(options, max_sends=MOST_ROWS)):
+        return
+    instead = f"use at most {(1 + math.isqrt(1 + 4 * MOST_ROWS // sends_of_pair(collective, options))) // 2:,} NPUs"
+    if isinstance(options.chunks_per_npu, int) and options.chunks_per_npu > 1:
+        instead += ", or fewer chunks"
+    if is_symmetric(network, collective, replace(options, synthesizer="symmetric")):
+        instead += ", or `synthesize --synthesizer symmetric`, which makes NPU 0's chunks for all"
+    raise ConfigError(
+        f"{network.source}: {network.num_npus:,} NPUs, for which {collective} has more than {MOST_ROWS:,} sends, too many to "
+        f"list: {instead}"
+    )
+
+
+def sends_of_pair(collective: str, options: SearchOptions) -> int:
+    """The least number of sends of a schedule by pair of NPUs, in one chunk per NPU or in as many as the options say."""
+    chunks = options.first_chunks
+    return 2 * chunks if collective == "all-reduce" else chunks
+
+
+def symmetric_tasks(
+    network: NetworkConfig, collective: str, size_bytes: int, options: SearchOptions, backend: Backend | None
+) -> tuple[list[SymmetricTask], str]:
+    """What to synthesize, once for each link model that comes into question, and why it does, "" where the user said so.
+
+    Parameters
+    ----------
+    network, collective, options
+        For which `is_symmetric` holds.
+    size_bytes
+        Size of the collective.
+    backend
+        The network model that was asked for; None for what stock ASTRA-sim comes closest to.
+
+    Raises
+    ------
+    ConfigError
+        If the network's values or the size are out of range.
+    """
+    check_values(network)
+    check_block_sizes(network.source, network.dimensions)
+    chunks = options.first_chunks
+    rate = options.reduce_bandwidth_gbps
+    asked = SymmetricTask(network.name, network.dimensions, collective, size_bytes, chunks, "blocking", rate)
+    links = star(network.name, network.dimensions)
+    _, models, reason = timed_for(options, links, backend)
+    return [replace(asked, link_model=model) for model in models], reason
+
+
+def symmetric_times(schedule: SymmetricSchedule, backend: Backend | None) -> dict[str, int | None]:
+    """The schedule's times by figure of an analytical judge; None where only a replay of its traces could say.
+
+    Sends that hold their links until they arrive never wait for one another, so every judge takes the predicted time, unless a
+    switch takes a message twice, as queues do. Sends that wait in queues take it where there are queues.
+
+    Parameters
+    ----------
+    schedule
+        The schedule, all of whose chunks count as the largest one.
+    backend
+        The model that it was asked for; None for the one for which schedules are timed so.
+    """
+    task = schedule.task
+    links = star(task.name, task.dimensions)
+    stock = stock_network(links, task.link_model, backend)
+    queues = {STOCK_FIGURE: stock.backend.models_congestion}
+    queues |= {each.figure: True for each in BACKENDS.values() if each.models_congestion}
+    known = {True: task.link_model == "pipelined" or not links.has_switches, False: task.link_model == "blocking"}
+    return {figure: schedule.collective_time_ns if known[queued] else None for figure, queued in queues.items()}
+
+
+def has_equal_delays(task: SymmetricTask) -> bool:
+    """Whether chunks that differ by a byte take equally long, so that the expanded schedule takes exactly as long."""
+    timing = task.timing
+    tables = (timing.channel_delay_ns, timing.link_hold_ns, timing.reduction_ns[None])
+    return all(bool(np.all(table[:, 0] == table[:, -1])) for table in tables)

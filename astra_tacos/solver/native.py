@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -237,34 +236,6 @@ def native_times(
     return NativeTimes(pattern, fastest, possible)
 
 
-class NativeTimesAhead:
-    """`native_times` of a collective, begun in another thread before it is known which backend counts.
-
-    Parameters
-    ----------
-    network, collective, reduce_bandwidth_gbps
-        As `native_times` takes them.
-    """
-
-    def __init__(self, network: NetworkConfig, collective: Collective, reduce_bandwidth_gbps: float = 0.0) -> None:
-        self._arguments = network, collective, reduce_bandwidth_gbps
-        self._begun: tuple[Backend, Future[NativeTimes]] | None = None
-
-    def begin(self, backend: Backend) -> None:
-        """Begin with the backend that is likely to count."""
-        network, collective, rate = self._arguments
-        pool = ThreadPoolExecutor(1)
-        self._begun = backend, pool.submit(native_times, network, collective, backend, rate)
-        pool.shutdown(wait=False)
-
-    def on(self, backend: Backend) -> NativeTimes:
-        """The times on the backend that counts."""
-        if self._begun is not None and self._begun[0] == backend:
-            return self._begun[1].result()
-        network, collective, rate = self._arguments
-        return native_times(network, collective, backend, rate)
-
-
 def native_time_ns(
     network: NetworkConfig, collective: Collective, system: NativeSystem, backend: Backend, reduce_bandwidth_gbps: float = 0.0
 ) -> int:
@@ -282,7 +253,10 @@ def native_time_ns(
     ConfigError, ReplayError
         Where ASTRA-sim stops or stalls, or the backend cannot model the network.
     """
-    config = system.config(collective.name, reduce_bandwidth_gbps)
+    return _end_ns(network, collective, system.config(collective.name, reduce_bandwidth_gbps), backend)
+
+
+def _end_ns(network: NetworkConfig, collective: Collective, config: SystemConfig, backend: Backend) -> int:
     run = single_collective_run(network, config, _PATTERNS[collective.name], collective.size_bytes)
     return replay_run(run, backend).end_ns
 
@@ -383,9 +357,8 @@ class _Sweep:
         return int(self._network.ns3.num_packets(self._network.num_npus * self._size_bytes * 2))
 
     def _replay(self, network: NetworkConfig, config: SystemConfig, backend: Backend) -> tuple[int | None, str]:
-        run = single_collective_run(network, config, _PATTERNS[self._pattern], self._size_bytes)
         try:
-            return replay_run(run, backend).end_ns, ""
+            return _end_ns(network, self._collective, config, backend), ""
         except AstraTacosError as error:
             return None, str(error)
 

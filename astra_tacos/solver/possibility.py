@@ -36,7 +36,7 @@ from astra_tacos.run.groups import used_groups
 from astra_tacos.run.run import NATIVE, Run
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.timing import MOST_TRUNCATED, compute_timing
+from astra_tacos.schedule.timing import MOST_TRUNCATED
 from astra_tacos.support.units import format_time
 
 _NEEDED: dict[CommType, Callable[[NDArray[np.int64], int], NDArray[np.float64]]] = {
@@ -95,10 +95,8 @@ def earliest(ends: Iterable[RunEnd]) -> int:
     return reduce(lambda best, each: each if each[1].is_before(best[1]) else best, numbered)[0]
 
 
-def judge_end(
-    run: Run, backend: Backend, end_ns: int, known: dict[Backend, Attempt] | None = None, *, idle_counts: bool = True
-) -> RunEnd:
-    """Whether a network lets a run end so early, and when else it ends.
+def judge_end(run: Run, backend: Backend, end_ns: int, known: dict[Backend, Attempt] | None = None) -> RunEnd:
+    """Whether a network lets a run end so early, and when else it ends. Broadcasts that move nothing (`why_idle`) do not count.
 
     Parameters
     ----------
@@ -110,10 +108,8 @@ def judge_end(
         Its end there.
     known
         Its replays by network model, as far as they are there; gets those that are made.
-    idle_counts
-        Whether a run whose Broadcasts move nothing is impossible.
     """
-    reason = (why_idle(run) if idle_counts else "") or why_incomplete(run)
+    reason = why_incomplete(run)
     return RunEnd(end_ns, None, reason) if reason else end_with_queues(run, backend, end_ns, known)
 
 
@@ -208,7 +204,7 @@ class SketchCost:
     def of(cls, sketch: Sketch, searched: Topology, schedule: Schedule) -> SketchCost:
         """The cost of a sketch that leaves the topology `searched`, for a schedule that was found there."""
         topology, timing = schedule.topology, schedule.timing
-        own = compute_timing(searched, schedule.collective, timing.link_model, timing.reduce_bandwidth_gbps)
+        own = timing.of(searched, schedule.collective)
         with_it, without = (lower_bound(on, schedule.collective, delays) for on, delays in ((searched, own), (topology, timing)))
         larger = max(with_it, without, key=lambda bound: bound.time_ns)  # what bounds any algorithm bounds those under the sketch
         efficiency = efficiency_of(schedule.collective_time_ns, larger.time_ns)

@@ -13,7 +13,6 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import NamedTuple
 
 import numpy as np
 
@@ -26,9 +25,9 @@ from astra_tacos.network.topology import Topology
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.backend import Backend, is_packet_level
 from astra_tacos.schedule.between_npus import between_npus
-from astra_tacos.schedule.packet_time import on_links_of, packet_time_ns, packet_view
+from astra_tacos.schedule.packet_time import packet_time_ns, packet_view
 from astra_tacos.schedule.schedule import LINK_ORDERS, LinkOrder, Schedule
-from astra_tacos.schedule.settle import exact_time_ns
+from astra_tacos.schedule.settle import exact_time_ns, settled_on
 from astra_tacos.schedule.timing import MOST_TRUNCATED, LinkModel
 from astra_tacos.solver.judgement import judge_schedule
 from astra_tacos.solver.judges import MOST_PACKETS, MOST_PACKETS_BESIDE, PacketLevel, packet_level
@@ -170,9 +169,12 @@ def robust(
 
     def loss(other: Schedule, its_order: LinkOrder | None) -> float | None:
         """By how much another trace is slower on analytical models; None if it does not run there."""
-        times = judge_schedule(other, network, backend, its_order).times_ns
-        ratios = [_ratio(times.get(figure), base_ns) for figure, base_ns in base().items() if base_ns is not None]
-        return None if not ratios or None in ratios else max(each for each in ratios if each is not None)
+        times, ratios = judge_schedule(other, network, backend, its_order).times_ns, []
+        for figure, base_ns in base().items():
+            if base_ns is not None:
+                time_ns = times.get(figure)
+                ratios.append(math.inf if time_ns is None else time_ns / max(base_ns, 1))
+        return None if math.inf in ratios else max(ratios, default=None)
 
     best, best_loss = first, 1.0
     for result in _others(found, topology, collective, options):
@@ -253,10 +255,6 @@ class _Replays:
         return (None if best[0] == order_of_traces(schedule)[0] else best[0]), best[1]
 
 
-def _ratio(time_ns: int | None, base_ns: int) -> float | None:
-    return None if time_ns is None else time_ns / max(base_ns, 1)
-
-
 def _note(first: Robust, best: Robust, loss: float, backend: Backend, hint: str) -> str:
     assert first.level is not None and best.level is not None
     text = ""
@@ -304,30 +302,18 @@ def search_on(
     if not is_packet_level(backend) or options.link_model != backend.link_model:
         return search(topology, collective, options, on_progress, without=without)
     found = search(packet_view(topology, ns3), collective, options, on_progress, without=without)
-    schedule = on_links_of(topology, found.schedule)
+    schedule = settled_on(topology, found.schedule.collective, found.schedule, found.schedule.sends)
     return replace(found, schedule=schedule, exact_ns=exact_time_ns(schedule))
 
 
-class Judge(NamedTuple):
-    """What schedules are judged on.
-
-    `backend`: the network model, None for an analytical one. `network`: as its file has it. `link_order`: how traces keep the
-    order of sends on a link, None for the fastest way.
-    """
-
-    backend: Backend | None
-    network: NetworkConfig
-    link_order: LinkOrder | None = None
-
-
 def search_and_replay(
-    judge: Judge,
+    backend: Backend | None,
+    network: NetworkConfig,
     topology: Topology,
     collective: Collective,
     options: SearchOptions,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
-    *,
-    work_after: float = 0.0,
+    link_order: LinkOrder | None = None,
 ) -> tuple[SearchResult, LinkOrder | None]:
     """`search_on`; for the packet level, what its replay ends first of several results, and the order of sends in its traces.
 
@@ -338,20 +324,19 @@ def search_and_replay(
 
     Parameters
     ----------
-    judge
-        What replays the traces.
+    backend, network
+        The network model, None for an analytical one, and the network as its file has it.
     topology, collective, options, on_progress
         As for `search`, which says what is raised.
-    work_after
-        As for `search`, on analytical models.
+    link_order
+        How traces keep the order of sends on a link; None for the fastest way.
     """
-    backend, network = judge.backend, judge.network
     if not is_packet_level(backend):
-        return search(topology, collective, options, on_progress, work_after=work_after), judge.link_order
+        return search(topology, collective, options, on_progress), link_order
     is_open = options.link_model == FASTEST
     options = replace(options, link_model=backend.link_model) if is_open else options
     found = search_on(backend, network.ns3, topology, collective, options, on_progress)
-    contest = _Contest(judge)
+    contest = _Contest(backend, network, link_order, found, link_order)
     kept = contest.enter(found)
     share = options.part_of_budget(_MOST_OTHERS + 1, topology)
     left_out: set[str] = set()
@@ -372,44 +357,42 @@ def search_and_replay(
     return contest.best, contest.order
 
 
+@dataclass(slots=True)
 class _Contest:
-    """Schedules and orders of sends that are replayed packet by packet; the first to end is the best, and of equals the first."""
+    """Schedules and orders of sends that are replayed packet by packet; the first to end is the best, and of equals the first.
 
-    def __init__(self, judge: Judge) -> None:
-        self._judge = judge
-        self._best: tuple[int, SearchResult, LinkOrder | None] | None = None
-        self._first: SearchResult | None = None
+    Parameters
+    ----------
+    backend, network, asked
+        What replays the traces, and the order of sends that was asked for.
+    best, order
+        The best result, or the first as long as none could be replayed, and the order of sends in its traces.
+    """
 
-    @property
-    def best(self) -> SearchResult:
-        """The best result, or if none could be replayed the first."""
-        found = self._best[1] if self._best else self._first
-        assert found is not None
-        return found
-
-    @property
-    def order(self) -> LinkOrder | None:
-        """The order of sends in its traces."""
-        return self._best[2] if self._best else self._judge.link_order
+    backend: Backend
+    network: NetworkConfig
+    asked: LinkOrder | None
+    best: SearchResult
+    order: LinkOrder | None
+    _least_ns: float = math.inf
 
     def enter(self, found: SearchResult) -> bool:
         """Replay a result in all orders that come into question; returns whether it needs no rival of its link model."""
-        self._first = self._first or found
-        schedule, (backend, network, asked) = found.schedule, self._judge
-        if network.ns3.num_packets(float(schedule.message_bytes.sum())) > MOST_PACKETS:
+        schedule = found.schedule
+        if self.network.ns3.num_packets(float(schedule.message_bytes.sum())) > MOST_PACKETS:
             return True
         own = order_of_traces(schedule)[0]
         forwards = bool(schedule.topology.forwarding)  # stand-in runs of such schedules have no choice of the order
         several: tuple[LinkOrder, ...] = (own,) if schedule.timing.is_blocking or forwards else (own, "tokens", "none")
-        orders = (asked,) if asked else several
+        orders = (self.asked,) if self.asked else several
         kept = False
         for order in orders:
             try:
                 trace = schedule_trace(between_npus(schedule), schedule.collective.name, order)
-                time_ns = replay_trace(trace, network, backend).collective_time_ns
-                kept |= order == own == "serial" and time_ns <= _KEPT * packet_time_ns(schedule, network.ns3)
+                time_ns = replay_trace(trace, self.network, self.backend).collective_time_ns
+                kept |= order == own == "serial" and time_ns <= _KEPT * packet_time_ns(schedule, self.network.ns3)
             except AstraTacosError:
                 continue
-            if self._best is None or time_ns < self._best[0]:
-                self._best = time_ns, found, asked if forwards else order
+            if time_ns < self._least_ns:
+                self._least_ns, self.best, self.order = time_ns, found, self.asked if forwards else order
         return kept

@@ -11,14 +11,21 @@ A network that looks the same from every NPU may be too large to list all sends.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
+from astra_tacos.collective.collective import Collective
 from astra_tacos.export.chakra import order_of_traces
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.sketch import under_sketch
-from astra_tacos.run.backend import backend_of_model
-from astra_tacos.schedule.renumbered import moved_to
+from astra_tacos.network.topology import Topology
+from astra_tacos.replayer.schedule_replay import replay_schedule
+from astra_tacos.run.backend import Backend, backend_of_model
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.settle import moved_to
 from astra_tacos.schedule.timing import wire_bytes
 from astra_tacos.solver.first_use import (
     CHECKING,
@@ -31,20 +38,26 @@ from astra_tacos.solver.first_use import (
     silent,
 )
 from astra_tacos.solver.judgement import judge_schedule, with_other_choices
-from astra_tacos.solver.judges import backend_in_use, backend_that_runs, timed_for
-from astra_tacos.solver.native import NativeTimesAhead
+from astra_tacos.solver.judges import (
+    backend_in_use,
+    backend_that_runs,
+    check_sends,
+    has_many_sends,
+    is_symmetric,
+    symmetric_tasks,
+    timed_for,
+)
+from astra_tacos.solver.native import NativeTimes, native_times
 from astra_tacos.solver.possibility import SketchCost
-from astra_tacos.solver.request import Request
-from astra_tacos.solver.robust import Judge, robust, search_and_replay
-from astra_tacos.solver.solution import CompactSolution, Solution
-from astra_tacos.solver.symmetric_judgement import check_sends, has_many_sends, is_symmetric, symmetric_tasks
-from astra_tacos.solver.synthesize import check_schedule
-from astra_tacos.support.errors import ConfigError
+from astra_tacos.solver.robust import robust, search_and_replay
+from astra_tacos.solver.solution import CompactSolution, Request, Solution
+from astra_tacos.support.errors import ConfigError, VerificationError
 from astra_tacos.support.units import format_size
-from astra_tacos.synthesizer.search.search import SearchResult, known_optimum
+from astra_tacos.synthesizer.search.search import SearchResult, known_optimum, search
 from astra_tacos.synthesizer.search.search_options import FASTEST, THOROUGH, SearchOptions
 from astra_tacos.synthesizer.symmetric.chunks import fastest_symmetric
 from astra_tacos.synthesizer.work import CHECKS, JUDGING
+from astra_tacos.verifier.schedule_oracle import check
 from astra_tacos.verifier.symmetric_oracle import check_symmetric
 
 
@@ -90,16 +103,22 @@ def solve(request: Request, progress: Progress = silent) -> Solution | CompactSo
     if not replays_packets:
         compile_ahead(*finding_optimum(searched, collective, options), later=later_kernels, progress=progress)
         found = known_optimum(searched, collective, options)
-    native_times = NativeTimesAhead(network, collective, options.reduce_bandwidth_gbps)
+    native_times_on = partial(native_times, network, collective, reduce_bandwidth_gbps=options.reduce_bandwidth_gbps)
+    begun: dict[Backend, Future[NativeTimes]] = {}  # in another thread, before it is known which backend counts
     if found is None:
         compile_ahead(*search_kernels, later=later_kernels, progress=progress)
         if not replays_packets:
-            native_times.begin(backend or backend_of_model(link_models[0]))
-        work_after = JUDGING + (CHECKS if checks else 0.0)
+            likely, pool = backend or backend_of_model(link_models[0]), ThreadPoolExecutor(1)
+            begun[likely] = pool.submit(native_times_on, likely)
+            pool.shutdown(wait=False)
         with progress("synthesizing") as on_progress:
-            asked = Judge(backend, network, link_order), searched, collective, options, on_progress
-            found, fastest_order = search_and_replay(*asked, work_after=work_after)
-        link_order = link_order or (fastest_order if request.in_flight is None else None)
+            if replays_packets:
+                asked = backend, network, searched, collective, options, on_progress
+                found, fastest_order = search_and_replay(*asked, link_order)
+                link_order = link_order or (fastest_order if request.in_flight is None else None)
+            else:
+                work_after = JUDGING + (CHECKS if checks else 0.0)
+                found = search(searched, collective, options, on_progress, work_after=work_after)
         if replays_packets:
             reason = f"the fastest on the packet level, with link order {order_of_traces(found.schedule, link_order)[0]}"
     if request.leaves_traces_open:
@@ -118,7 +137,7 @@ def solve(request: Request, progress: Progress = silent) -> Solution | CompactSo
         judged = judge_schedule(schedule, network, backend, beside=beside, level=level)
         if request.sketch is None and options.effort == THOROUGH:
             judged = with_other_choices(judged, schedule, network, options)
-        native = native_times.on(judged.backend)
+        native = begun[judged.backend].result() if judged.backend in begun else native_times_on(judged.backend)
         padded = _padded(schedule)
         slower = native.faster_than(judged.possible_ns, padded or _why_slower(found, options))
     notes = tuple(text for text in (note, *judged.notes, padded, *slower) if text)
@@ -174,3 +193,51 @@ def _why_slower(found: SearchResult, options: SearchOptions) -> str:
     if found.is_near_bound:
         return "the schedule is close to what any algorithm needs, and no other one was tried"
     return "no schedule that was tried is as fast"
+
+
+def check_schedule(schedule: Schedule) -> None:
+    """Check that the oracle accepts the schedule and that the embedded replay takes exactly the predicted time.
+
+    Raises
+    ------
+    VerificationError
+        If the oracle finds an error or the replay takes another time.
+    """
+    try:
+        check(schedule)
+    except VerificationError as error:
+        raise VerificationError(f"a schedule of {schedule.synthesizer or 'no synthesizer'} is illegal: {error}") from None
+    replayed = replay_schedule(schedule).collective_time_ns
+    if replayed != schedule.collective_time_ns:
+        raise VerificationError(f"the replay takes {replayed} ns, {schedule.collective_time_ns} ns were predicted")
+
+
+def synthesize(
+    topology: Topology,
+    collective: Collective,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+    **options: Any,
+) -> Schedule:
+    """The fastest schedule that a `search` with these options finds, by default of the `auto` portfolio, verified.
+
+    Parameters
+    ----------
+    topology
+        The network.
+    collective
+        Its number of chunks is kept, unless `chunks_per_npu` is a number or `auto`.
+    on_progress
+        Called with the number of candidates done and their total.
+    options
+        The parameters of `SearchOptions`: `synthesizer`, `chunks_per_npu`, `seed`, `budget`, ...
+
+    Raises
+    ------
+    ConfigError, SynthesisError
+        As `SearchOptions` and `search` do.
+    VerificationError
+        If the oracle rejects the fastest schedule, or its replay takes another time: the synthesizer that it names is wrong.
+    """
+    schedule = search(topology, collective, SearchOptions(**options), on_progress).schedule
+    check_schedule(schedule)
+    return schedule

@@ -1,12 +1,18 @@
-"""Verdicts of the oracle on files: schedules, traces, programs, run directories and planned runs."""
+"""Verdicts of the oracle on files: schedules, traces, programs, run directories and planned runs.
+
+What replays of files took: of a schedule, or of the traces of a collective.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.units import format_time
 
 if TYPE_CHECKING:
     import numpy as np
@@ -14,6 +20,7 @@ if TYPE_CHECKING:
 
     from astra_tacos.collective.collective import Collective
     from astra_tacos.network.topology import Topology
+    from astra_tacos.run.backend import Backend
     from astra_tacos.schedule.schedule import Schedule
     from astra_tacos.verifier.violation import Violation
 
@@ -71,22 +78,9 @@ def verify_directory(directory: Path, topology: Topology | None, collective: str
     root = schedule.collective.root
     unequal = schedule.collective if schedule.collective.part_bytes is not None else None
     prefixes = sorted({path.with_name(path.name[: -len(".0.et")]) for path in (directory / "collective").glob("*.0.et")})
-    traces = [
-        verify_program(prefix, topology, collective, root) if unequal is None else _verify_parts(prefix, topology, unequal)
-        for prefix in prefixes
-    ]
+    traces = [verify_program(prefix, topology, collective, root, unequal) for prefix in prefixes]
     xmls = [verify_program(path, topology, collective, root) for path in sorted(directory.glob("*.xml"))]
     return [_verify_schedule(directory / "schedule.npz", schedule, collective), *traces, *xmls]
-
-
-def _verify_parts(prefix: Path, topology: Topology, collective: Collective) -> Verdict:
-    """Traces of a collective whose parts have sizes of their own, which traces alone do not tell."""
-    from astra_tacos.run.trace.reader import read_trace
-    from astra_tacos.verifier.program import verify_trace_of
-
-    verdict = verify_trace_of(read_trace(prefix), collective, topology)
-    what = f"{collective.name} on {verdict.num_ranks} NPUs, {verdict.num_messages:,} messages"
-    return Verdict(str(prefix), what, verdict.violations, verdict.unchecked)
 
 
 def verify_planned(directory: Path, before: Path | None) -> Verdict:
@@ -151,15 +145,22 @@ def _renumbered(before: Path, npu_of_rank: list[int], folder: Path) -> Path:
     return folder / before.name
 
 
-def verify_program(path: Path, topology: Topology | None, collective: str | None, root: int | None = None) -> Verdict:
-    """The verdict on an MSCCL XML (.xml), an MSCCL++ plan (.json), or traces of a collective (their prefix)."""
+def verify_program(
+    path: Path, topology: Topology | None, collective: str | None, root: int | None = None, unequal: Collective | None = None
+) -> Verdict:
+    """The verdict on an MSCCL XML (.xml), an MSCCL++ plan (.json), or traces of a collective (their prefix).
+
+    Traces alone do not tell whether parts have sizes of their own: `unequal` is the collective if they have.
+    """
     from astra_tacos.run.trace.reader import read_trace
-    from astra_tacos.verifier.program import verify_msccl_xml, verify_mscclpp_plan, verify_trace
+    from astra_tacos.verifier.program import verify_msccl_xml, verify_mscclpp_plan, verify_trace, verify_trace_of
 
     if path.suffix == ".xml":
         verdict = verify_msccl_xml(path, collective, topology)
     elif path.suffix == ".json":
         verdict = verify_mscclpp_plan(path, collective, topology)
+    elif unequal is not None:
+        verdict = verify_trace_of(read_trace(path), unequal, topology)
     else:
         verdict = verify_trace(read_trace(path), collective, topology, root)
     what = f"{verdict.collective or 'no known collective'} on {verdict.num_ranks} NPUs, {verdict.num_messages:,} messages"
@@ -168,44 +169,102 @@ def verify_program(path: Path, topology: Topology | None, collective: str | None
 
 def verify_schedule_file(path: Path, collective: str | None) -> Verdict:
     """The verdict on a schedule, with its times if nothing is wrong; None for the collective that it says."""
-    from astra_tacos.schedule.storage import load_schedule
-    from astra_tacos.schedule.symmetric_schedule import holds_symmetric
+    from astra_tacos.bounds.symmetric import certify_symmetric
+    from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, load_any_schedule
+    from astra_tacos.verifier.symmetric_oracle import verify_symmetric
 
-    if holds_symmetric(path):
-        return _verify_symmetric(path, collective)
-    return _verify_schedule(path, load_schedule(path), collective)
+    schedule = load_any_schedule(path)
+    if not isinstance(schedule, SymmetricSchedule):
+        return _verify_schedule(path, schedule, collective)
+    task = schedule.task
+    sends = f"{schedule.num_sends:,} sends, {schedule.num_rows:,} of them of NPU 0's chunks"
+    verdict = Verdict(str(path), f"{task.collective} on {task.num_npus:,} NPUs, {sends}", verify_symmetric(schedule))
+    return _of_schedule(verdict, task.collective, collective, partial(certify_symmetric, schedule))
 
 
 def _verify_schedule(path: Path, schedule: Schedule, collective: str | None) -> Verdict:
     from astra_tacos.bounds.certificate import certify
-    from astra_tacos.verifier.schedule_oracle import verify as verify_schedule
+    from astra_tacos.verifier.schedule_oracle import verify
+
+    own = schedule.collective
+    what = f"{own.name} on {own.num_members} NPUs, {schedule.num_sends:,} sends"
+    return _of_schedule(Verdict(str(path), what, verify(schedule)), own.name, collective, partial(certify, schedule))
+
+
+def _of_schedule(verdict: Verdict, own: str, expected: str | None, certify: Callable[[], dict[str, Any]]) -> Verdict:
+    """The verdict, also on the collective that is expected, and with figures of its certificate if nothing is wrong."""
     from astra_tacos.verifier.violation import Violation
 
-    what = f"{schedule.collective.name} on {schedule.collective.num_members} NPUs, {schedule.num_sends:,} sends"
-    violations = verify_schedule(schedule)
-    if collective not in (None, schedule.collective.name):
-        text = f"is of {schedule.collective.name}, expected {collective}"
-        violations = (Violation("wrong-collective", text), *violations)
-    if violations:
-        return Verdict(str(path), what, violations)
-    certificate = certify(schedule)
-    return Verdict(str(path), what, (), None, {name: certificate[name] for name in _FIGURES})
+    if expected not in (None, own):
+        wrong = Violation("wrong-collective", f"is of {own}, expected {expected}")
+        return replace(verdict, violations=(wrong, *verdict.violations))
+    if verdict.violations:
+        return verdict
+    certificate = certify()
+    return replace(verdict, figures={name: certificate[name] for name in _FIGURES})
 
 
-def _verify_symmetric(path: Path, collective: str | None) -> Verdict:
-    from astra_tacos.bounds.symmetric import certify_symmetric
-    from astra_tacos.schedule.symmetric_schedule import load_symmetric_schedule
-    from astra_tacos.verifier.symmetric_oracle import verify_symmetric
-    from astra_tacos.verifier.violation import Violation
+def replay_schedule_file(path: Path) -> dict[str, Any]:
+    """Replay a schedule, or a symmetric one, under its own timing model."""
+    from astra_tacos.bounds.symmetric import class_busy_ns, describe_class
+    from astra_tacos.replayer.schedule_replay import replay_schedule, replay_symmetric
+    from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, load_any_schedule
+    from astra_tacos.verifier.symmetric_oracle import check_symmetric
 
-    schedule = load_symmetric_schedule(path)
-    task = schedule.task
-    sends = f"{schedule.num_sends:,} sends, {schedule.num_rows:,} of them of NPU 0's chunks"
-    what = f"{task.collective} on {task.num_npus:,} NPUs, {sends}"
-    violations = verify_symmetric(schedule)
-    if collective not in (None, task.collective):
-        violations = (Violation("wrong-collective", f"is of {task.collective}, expected {collective}"), *violations)
-    if violations:
-        return Verdict(str(path), what, violations)
-    certificate = certify_symmetric(schedule)
-    return Verdict(str(path), what, (), None, {name: certificate[name] for name in _FIGURES})
+    schedule = load_any_schedule(path)
+    if isinstance(schedule, SymmetricSchedule):
+        check_symmetric(schedule)  # a replay of NPU 0's chunks speaks for all only then
+        task, time_ns = schedule.task, replay_symmetric(schedule).collective_time_ns
+        link_model, finish_ns = task.link_model, [time_ns] * task.num_npus
+        busy = enumerate(class_busy_ns(schedule).tolist())
+        links: dict[str, Any] = {"class_busy_ns": {describe_class(task, at): busy_ns for at, busy_ns in busy}}
+    else:
+        replayed = replay_schedule(schedule)
+        link_model, finish_ns, time_ns = schedule.timing.link_model, replayed.finish_ns.tolist(), replayed.collective_time_ns
+        links = {"link_busy_ns": replayed.link_busy_ns.tolist()}
+    return {
+        "path": str(path),
+        "model": f"{link_model} links",
+        "finish_ns": finish_ns,
+        "collective_time_ns": time_ns,
+        "predicted_ns": schedule.collective_time_ns,
+        "as_predicted": time_ns == schedule.collective_time_ns,
+        **links,
+    }
+
+
+def replay_trace_file(prefix: Path, network_path: Path, backend: Backend | None, ns3_config: Path | None) -> dict[str, Any]:
+    """Replay the traces of one collective on a network; `ns3_config` counts on the packet level."""
+    from astra_tacos.network.network_config import configured, read_network
+    from astra_tacos.replayer.trace_replay import replay_trace
+    from astra_tacos.run.trace.reader import read_trace
+
+    network = configured(read_network(network_path), ns3_config)
+    replayed = replay_trace(read_trace(prefix, chunks=False), network, backend)
+    finish = replayed.finish_ns.tolist()
+    return {
+        "path": str(prefix),
+        "model": replayed.backend.name,
+        "finish_ns": finish,
+        "collective_time_ns": max(finish),
+        **network.carried_error,
+    }
+
+
+def replayed_title(result: dict[str, Any]) -> str:
+    """What was replayed, in a line."""
+    return f"{result['path']}: {len(result['finish_ns']):,} NPUs, {result['model']}"
+
+
+def replayed_rows(result: dict[str, Any]) -> list[tuple[str, ...]]:
+    """The same as labels, figures and remarks."""
+    finish = result["finish_ns"]
+    last, first = max(finish), min(finish)
+    same = ""
+    if "predicted_ns" in result:
+        same = ", as predicted" if result["as_predicted"] else f", the prediction is {result['predicted_ns']:,} ns"
+    rows: list[tuple[str, ...]] = [("collective time", f"{last:,} ns", f"{format_time(last)}{same}")]
+    if "class_busy_ns" in result:
+        return [*rows, ("finish", "", "all NPUs at the same time, as all do the same")]
+    rows.append(("last to finish", f"{last:,} ns", f"NPU {finish.index(last)}"))
+    return [*rows, ("first to finish", f"{first:,} ns", f"NPU {finish.index(first)}")]

@@ -72,18 +72,20 @@ class Archive:
         if declared > most_bytes(size):
             raise ValueError(f"it declares {declared:,} bytes in a file of {size:,}")
 
-    def header(self, most_bytes: int = MOST_HEADER_BYTES) -> dict[str, Any]:
+    def header(self, form: str, most_bytes: int = MOST_HEADER_BYTES) -> dict[str, Any]:
         """Its JSON object: kept as a text, or as a column of bytes.
 
         Parameters
         ----------
+        form
+            Its `format`.
         most_bytes
             What it may take.
 
         Raises
         ------
         ConfigError
-            If it is none.
+            If it is none, or has another format.
         ValueError, zlib.error, ...
             If it cannot be read.
         """
@@ -99,7 +101,10 @@ class Archive:
             text = content.decode("utf-32-le").rstrip("\0")
         else:
             raise ValueError(f"its header is {len(shape)}-dimensional {kind}, expected a text")
-        return parse_json_object(text, f"{self._path}: {HEADER}")
+        header = parse_json_object(text, f"{self._path}: {HEADER}")
+        if header.get("format") != form:
+            raise ConfigError(f"{self._path}: format is {describe(header.get('format'))}, expected {form!r}")
+        return header
 
     def columns(self, kinds: Mapping[str, DTypeLike], prefix: str = "") -> dict[str, NDArray[Any]]:
         """Columns by name.

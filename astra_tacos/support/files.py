@@ -35,12 +35,16 @@ def check_writable(path: Path) -> None:
     OutputError
         If not, and why.
     """
-    if not path.name or path.is_dir():
-        raise OutputError(f"{path}: is a directory, expected a file to write")
+    _check_no_directory(path)
     if path.exists() and not path.is_file():
         return
     check_folder(path, path.absolute())
     _check_no_input(path, path.resolve())
+
+
+def _check_no_directory(path: Path) -> None:
+    if not path.name or path.is_dir():
+        raise OutputError(f"{path}: is a directory, expected a file to write")
 
 
 def _check_no_input(path: Path, target: Path) -> None:
@@ -144,8 +148,7 @@ def check_apart(outputs: Iterable[Path | None], inputs: Iterable[Path | None]) -
     for path in outputs:
         if path is None:
             continue
-        if not path.name or path.is_dir():
-            raise OutputError(f"{path}: is a directory, expected a file to write")
+        _check_no_directory(path)
         if path.resolve() in taken:
             raise OutputError(f"{path} is given twice: an output would replace another file.")
         taken.add(path.resolve())
@@ -176,8 +179,7 @@ def replaced_file(path: Path, suffix: str = "") -> Iterator[Path]:
     OutputError
         If `path` is a directory or cannot be written, also if the disk becomes full in the block.
     """
-    if not path.name or path.is_dir():
-        raise OutputError(f"{path}: is a directory, expected a file to write")
+    _check_no_directory(path)
     if path.exists() and not path.is_file():
         with _named(path, path), temporaries.scratch_directory() if suffix else contextlib.nullcontext() as scratch:
             temporary = path if scratch is None else scratch / f"output{suffix}"
@@ -186,15 +188,8 @@ def replaced_file(path: Path, suffix: str = "") -> Iterator[Path]:
                 with temporary.open("rb") as source, path.open("wb") as sink:
                     shutil.copyfileobj(source, sink)
         return
-    target = path.resolve()
-    _check_no_input(path, target)
-    missing = [folder for folder in target.parents if not folder.exists()]
-    with _named(path, Path(target.anchor)):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if not temporaries.is_own(target):
-            temporaries.remove_stale(target.parent)
-        made = temporaries.create_directory(target) if suffix else temporaries.create_file(target)
-    output = _Output(path, made, made / f"output{suffix}" if suffix else made, target, missing)
+    make = temporaries.create_directory if suffix else temporaries.create_file
+    output = _begun(path, make, f"output{suffix}" if suffix else "")
     with output.placed():
         yield output.temporary
 
@@ -212,16 +207,9 @@ def replaced_directory(path: Path) -> Iterator[Path]:
     OutputError
         If the parent of `path` cannot be written to, or the disk becomes full in the block.
     """
-    target = path.resolve()  # a link stays, what it leads to is replaced
-    _check_no_input(path, target)
-    missing = [folder for folder in target.parents if not folder.exists()]
-    with _named(path, Path(target.anchor)):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporaries.recover(target)
-        temporaries.remove_stale(target.parent)
-        temporary = temporaries.create_directory(target)
-    with _Output(path, temporary, temporary, target, missing).placed():
-        yield temporary
+    output = _begun(path, temporaries.create_directory)
+    with output.placed():
+        yield output.temporary
 
 
 @contextlib.contextmanager
@@ -329,6 +317,21 @@ class _Output:
         for folder in self.missing:
             with contextlib.suppress(OSError):
                 folder.rmdir()
+
+
+def _begun(path: Path, make: Callable[[Path], Path], within: str = "") -> _Output:
+    """An output whose temporary is made, or its folder, within which the output has a name of its own."""
+    target = path.resolve()  # a link stays, what it leads to is replaced
+    _check_no_input(path, target)
+    missing = [folder for folder in target.parents if not folder.exists()]
+    with _named(path, Path(target.anchor)):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if make is temporaries.create_directory and not within:
+            temporaries.recover(target)
+        if not temporaries.is_own(target):
+            temporaries.remove_stale(target.parent)
+        made = make(target)
+    return _Output(path, made, made / within, target, missing)
 
 
 def _replace_directory(temporary: Path, target: Path) -> None:

@@ -166,13 +166,13 @@ class _StrictLoader(yaml.SafeLoader):
         super().fetch_value()
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-            raise yaml.constructor.ConstructorError(None, None, "aliases (*name) are not accepted", mark)
         self.num_values += 1
-        if self.num_values > _MAX_YAML_VALUES:
+        problem = f"more than {_MAX_YAML_VALUES:,} values" if self.num_values > _MAX_YAML_VALUES else ""
+        if self.check_event(yaml.AliasEvent):
+            problem = "aliases (*name) are not accepted"
+        if problem:
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-            raise yaml.constructor.ConstructorError(None, None, f"more than {_MAX_YAML_VALUES:,} values", mark)
+            raise yaml.constructor.ConstructorError(None, None, problem, mark)
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
@@ -227,7 +227,6 @@ _StrictLoader.yaml_constructors = {
     _TAG("bool"): _StrictLoader.construct_truth,
     **{tag: yaml.SafeLoader.yaml_constructors[tag] for tag in (*map(_TAG, ("null", "str", "seq", "map")), None)},
 }
-_TextLoader.yaml_constructors = _StrictLoader.yaml_constructors
 _TextLoader.yaml_implicit_resolvers = {None: [(_TAG("null"), _NOTHING)]}
 _StrictLoader.yaml_implicit_resolvers = {
     None: [
@@ -256,35 +255,27 @@ def read_text(path: Path, max_bytes: int = _MAX_FILE_BYTES) -> str:
         raise ConfigError(f"{path}: byte {error.start} is not UTF-8 text, expected a text file") from None
 
 
-def read_yaml_mapping(path: Path) -> dict[str, Any]:
+def read_yaml_mapping(path: Path, *, as_texts: bool = False) -> dict[str, Any]:
     """The mapping at the top of a YAML file. Keys of mappings are text as it is written.
+
+    Parameters
+    ----------
+    path
+        The file.
+    as_texts
+        Whether every scalar is as it is written, too: `010` and `true` are text.
 
     Raises
     ------
     ConfigError
         If the file is unreadable, empty, not YAML, nested too deeply or something else than a mapping.
     """
-    return _read_mapping(path, _StrictLoader)
-
-
-def read_yaml_texts(path: Path) -> dict[str, Any]:
-    """As `read_yaml_mapping`, with every scalar as it is written: `010` and `true` are text.
-
-    Raises
-    ------
-    ConfigError
-        As `read_yaml_mapping`.
-    """
-    return _read_mapping(path, _TextLoader)
-
-
-def _read_mapping(path: Path, loader: type[_StrictLoader]) -> dict[str, Any]:
     text = read_text(path, _MAX_YAML_BYTES)
     if other := _OTHER_LINE_END.search(text):
         line = text.count("\n", 0, other.start()) + 1
         raise ConfigError(f"{path}: not valid YAML: line {line}: found {other[0]!r}, expected lines that end in a newline")
     try:
-        document = yaml.load(text, Loader=loader)
+        document = yaml.load(text, Loader=_TextLoader if as_texts else _StrictLoader)
     except yaml.YAMLError as error:
         raise ConfigError(f"{path}: not valid YAML: {_one_line(error)}") from None
     except RecursionError:
@@ -450,6 +441,18 @@ def _finite(text: str) -> float:
     return number
 
 
+def _csv_lines(path: Path, max_bytes: int = _MAX_FILE_BYTES) -> Iterator[tuple[int, list[str]]]:
+    """Line number and fields of each line that is neither blank nor begins with `#`."""
+    reader = csv.reader(read_text(path, max_bytes).splitlines(), skipinitialspace=True)
+    try:
+        for line in reader:
+            fields = [field.strip() for field in line]
+            if any(fields) and not fields[0].startswith("#"):
+                yield reader.line_num, fields
+    except csv.Error as error:
+        raise ConfigError(f"{path}:{reader.line_num}: not CSV: {error}") from None
+
+
 def read_table(path: Path, columns: Sequence[str], row: str) -> Iterator[tuple[int, tuple[str, ...]]]:
     """Line number and fields of each line after the header, in the order of `columns`.
 
@@ -467,25 +470,17 @@ def read_table(path: Path, columns: Sequence[str], row: str) -> Iterator[tuple[i
     ConfigError
         If the file cannot be read, its header has other columns or a line has another number of fields.
     """
-    reader = csv.reader(read_text(path).splitlines(), skipinitialspace=True)
     expected = ",".join(columns)
     order: list[int] = []
-    try:
-        for line in reader:
-            fields = [field.strip() for field in line]
-            if not any(fields) or fields[0].startswith("#"):
-                continue
-            if not order:
-                if sorted(fields) != sorted(columns):
-                    found = describe(",".join(fields))
-                    raise ConfigError(f"{path}:{reader.line_num}: header is {found}, expected {expected}")
-                order = [fields.index(column) for column in columns]
-                continue
-            if len(fields) != len(order):
-                raise ConfigError(f"{path}:{reader.line_num}: {len(fields)} fields, expected {len(order)}")
-            yield reader.line_num, tuple(fields[index] for index in order)
-    except csv.Error as error:
-        raise ConfigError(f"{path}:{reader.line_num}: not CSV: {error}") from None
+    for line, fields in _csv_lines(path):
+        if not order:
+            if sorted(fields) != sorted(columns):
+                raise ConfigError(f"{path}:{line}: header is {describe(','.join(fields))}, expected {expected}")
+            order = [fields.index(column) for column in columns]
+            continue
+        if len(fields) != len(order):
+            raise ConfigError(f"{path}:{line}: {len(fields)} fields, expected {len(order)}")
+        yield line, tuple(fields[index] for index in order)
     if not order:
         raise ConfigError(f"{path}: file is empty, expected a header {expected} and one {row} a line")
 
@@ -504,24 +499,15 @@ def read_matrix(path: Path) -> NDArray[np.int64]:
     """
     rows: list[list[int]] = []
     known = {"0": 0}
-    reader = csv.reader(read_text(path, _MOST_FILE_BYTES).splitlines(), skipinitialspace=True)
-    try:
-        for line in reader:
-            if not any(field.strip() for field in line) or line[0].startswith("#"):
-                continue
-            row = []
-            for number, field in enumerate(line, 1):
-                text = field.strip()
-                if text not in known:
-                    known[text] = parse_size(text, f"{path}:{reader.line_num}: field {number}")
-                row.append(known[text])
-            if rows and len(row) != len(rows[0]):
-                raise ConfigError(f"{path}:{reader.line_num}: {len(row)} fields, expected {len(rows[0])}")
-            rows.append(row)
-            if len(rows) > _MOST_ROWS:
-                raise ConfigError(f"{path}: more than {_MOST_ROWS:,} rows, expected at most so many")
-    except csv.Error as error:
-        raise ConfigError(f"{path}:{reader.line_num}: not CSV: {error}") from None
+    for line, fields in _csv_lines(path, _MOST_FILE_BYTES):
+        for number, field in enumerate(fields, 1):
+            if field not in known:
+                known[field] = parse_size(field, f"{path}:{line}: field {number}")
+        rows.append([known[field] for field in fields])
+        if len(fields) != len(rows[0]):
+            raise ConfigError(f"{path}:{line}: {len(fields)} fields, expected {len(rows[0])}")
+        if len(rows) > _MOST_ROWS:
+            raise ConfigError(f"{path}: more than {_MOST_ROWS:,} rows, expected at most so many")
     if not rows:
         raise ConfigError(f"{path}: file is empty, expected a line of sizes for each NPU, like {describe('0,64KiB,4096')}")
     if len(rows) != len(rows[0]) or len(rows) < 2:

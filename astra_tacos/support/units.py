@@ -110,19 +110,21 @@ def format_time(time_ns: float) -> str:
     return f"{time_ns / 1e6:,.2f} ms" if time_ns < 10_000_000_000 else f"{time_ns / 1e9:,.2f} s"
 
 
-def reduction_us(size_bytes: int, reduce_bandwidth_gbps: float) -> int:
-    """Whole microseconds, rounded to nearest, to reduce a chunk at a decimal GB/s; 0 for an infinitely fast one.
+def reduction_us(size_bytes: NDArray[np.int64], reduce_bandwidth_gbps: float) -> NDArray[np.int64]:
+    """Whole microseconds, rounded to nearest, to add some numbers of bytes at a decimal GB/s; 0 GB/s is infinitely fast.
 
     Chakra's `duration_micros` is an integer, which is why the duration is not finer.
     """
     if reduce_bandwidth_gbps == 0:
-        return 0
-    return round(size_bytes / (reduce_bandwidth_gbps * BYTES_PER_GB) * 1e6)
+        return size_bytes * 0
+    micros: NDArray[np.int64] = (size_bytes / (reduce_bandwidth_gbps * BYTES_PER_GB) * 1e6).round().astype("int64")
+    return micros
 
 
-def reduction_ns(duration_us: int) -> int:
-    """Nanoseconds that ASTRA-sim gives a COMP node of this `duration_micros`: 1 ns when it is 0."""
-    return duration_us * NS_PER_US or 1
+def reduction_ns(duration_us: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Nanoseconds that ASTRA-sim gives COMP nodes of these `duration_micros`: 1 ns when it is 0."""
+    duration_ns: NDArray[np.int64] = duration_us * NS_PER_US + (duration_us == 0)
+    return duration_ns
 
 
 def duration(seconds: float) -> str:

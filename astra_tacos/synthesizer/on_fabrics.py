@@ -8,7 +8,7 @@ from dataclasses import replace
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.timing import LinkModel, Timing, compute_timing
+from astra_tacos.schedule.timing import LinkModel, Timing
 from astra_tacos.synthesizer.chunk_counts import advise_for_trips
 from astra_tacos.synthesizer.parts.pairs import network_of_pairs, num_pairs, over_devices
 from astra_tacos.synthesizer.synthesizer import Synthesizer
@@ -37,7 +37,7 @@ def on_fabrics(
         if not topology.forwarding:
             return entry.make(topology, collective, timing, seed)
         pairs, of_npus = _seen_by_npus(topology, collective)
-        own = compute_timing(pairs, of_npus, timing.link_model, timing.reduce_bandwidth_gbps)
+        own = timing.of(pairs, of_npus)
         made = entry.make(pairs, of_npus, own, seed) if on_pairs is None else on_pairs(topology, pairs, of_npus, own, seed)
         return over_devices(topology, collective, timing, made)
 

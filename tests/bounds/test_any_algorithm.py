@@ -18,7 +18,7 @@ from astra_tacos.bounds.any_algorithm.carrying import smallest_times_ns, whole_n
 from astra_tacos.bounds.certificate import below_bound, certify, efficiency_of, is_optimal
 from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED, make_collective
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
-from astra_tacos.solver.synthesize import synthesize
+from astra_tacos.solver.solve import synthesize
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.synthesizer import SYNTHESIZERS
 

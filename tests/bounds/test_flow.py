@@ -19,7 +19,7 @@ from astra_tacos.bounds.certificate import certify
 from astra_tacos.collective import make_collective
 from astra_tacos.network.network_config import LinkSpec
 from astra_tacos.schedule.timing import compute_timing
-from astra_tacos.solver.synthesize import synthesize
+from astra_tacos.solver.solve import synthesize
 
 MODULE = sys.modules["astra_tacos.bounds.any_algorithm.flow"]  # the package has a function of that name
 

@@ -28,7 +28,7 @@ from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.schedule.schedule import LINK_ORDERS
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.solver.judgement import judge_schedule
-from astra_tacos.solver.synthesize import synthesize
+from astra_tacos.solver.solve import synthesize
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.synthesizer.algorithms.over_dimensions import balanced_orders
 from astra_tacos.synthesizer.parts.dimension_order import Ways, send_graph_over_dimensions

@@ -24,7 +24,7 @@ from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.schedule.storage import load_schedule
 from astra_tacos.solver.judges import packet_level
-from astra_tacos.solver.synthesize import synthesize
+from astra_tacos.solver.solve import synthesize
 from astra_tacos.support.errors import ConfigError
 
 MIXED = (("Ring", 2, 93.13225746154785, 500.0), ("Switch", 3, 23.283064365386963, 250.0))

@@ -23,7 +23,7 @@ from astra_tacos.network.failures import find_renumbering
 from astra_tacos.planner import plan as planning
 from astra_tacos.planner.alike import find_alike
 from astra_tacos.planner.workload import find_workload
-from astra_tacos.schedule.renumbered import renumbered
+from astra_tacos.schedule.settle import renumbered
 
 TORUS = """topology: [ Ring, Ring ]
 npus_count: [ 4, 2 ]

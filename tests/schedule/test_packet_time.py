@@ -19,11 +19,13 @@ from astra_tacos.export.chakra import schedule_trace
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import Dimension, NetworkConfig, read_network
 from astra_tacos.network.ns3 import Ns3Config
+from astra_tacos.network.packet_links import PacketLinks
 from astra_tacos.network.topology import Topology
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.run import RunInputs, read_run
-from astra_tacos.schedule.packet_time import message_ns, on_links_of, packet_time_ns, packet_view
+from astra_tacos.schedule.packet_time import message_ns, packet_time_ns, packet_view
+from astra_tacos.schedule.settle import settled_on
 from astra_tacos.verifier.schedule_oracle import verify
 
 VARIABLE = "ASTRA_TACOS_NS3_RUNS"
@@ -105,7 +107,7 @@ def test_a_message_alone_takes_exactly_what_is_predicted(block, has_window, size
     topology = build_topology(network)
     made = schedule(topology, "broadcast", size, root=0, link_model="blocking", synthesizer="tacos")
     (channel,) = made.channel.tolist()
-    alone = message_ns(topology, network.ns3, np.array([size]), np.zeros(topology.num_channels))[channel, 0]
+    alone = message_ns(PacketLinks("test", topology, network.ns3), np.array([size]), np.zeros(topology.num_channels))[channel, 0]
     assert alone == replayed_ns(made, network) == packet_time_ns(made, network.ns3)
 
 
@@ -130,7 +132,8 @@ def test_a_schedule_of_the_view_is_one_of_the_network():
     assert [each.block for each in view.dimensions] == ["Ring", "Switch"] and view.is_regular
     assert (view.link_bandwidth_gibps < topology.link_bandwidth_gibps).all()
     assert (view.link_latency_ns > topology.link_latency_ns).all()
-    made = on_links_of(topology, schedule(view, link_model="blocking"))
+    of_view = schedule(view, link_model="blocking")
+    made = settled_on(topology, of_view.collective, of_view, of_view.sends)
     assert made.timing.is_blocking and not verify(made)
 
 

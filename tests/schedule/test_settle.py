@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from astra_tacos.collective import COLLECTIVES, make_collective
 from astra_tacos.schedule.dependencies import data_dependencies, operations, previous_on_link
 from astra_tacos.schedule.messages import Sends
-from astra_tacos.schedule.places import Places
+from astra_tacos.schedule.partial_sums import Places
 from astra_tacos.schedule.settle import exact_time_ns, settle
 from astra_tacos.schedule.timing import choose_link_model, compute_timing, least_bytes
 from astra_tacos.support.errors import SynthesisError

@@ -42,7 +42,7 @@ from astra_tacos.solver.judges import (
     timed_for,
 )
 from astra_tacos.solver.native import native_times
-from astra_tacos.solver.synthesize import check_schedule
+from astra_tacos.solver.solve import check_schedule
 from astra_tacos.support.units import format_time
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 

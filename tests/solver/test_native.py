@@ -19,7 +19,7 @@ from astra_tacos.replayer.native import NATIVE_ALGORITHMS
 from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CONGESTION_UNAWARE
 from astra_tacos.run.run import RunInputs
 from astra_tacos.schedule.timing import compute_timing
-from astra_tacos.solver.native import NativeSystem, NativeTimesAhead, native_time_ns, native_times
+from astra_tacos.solver.native import NativeSystem, native_time_ns, native_times
 from astra_tacos.support.errors import AstraTacosError
 from astra_tacos.support.units import bytes_per_ns
 
@@ -127,12 +127,3 @@ def test_a_collective_that_is_not_native_is_refused():
     assert (times.fastest, times.fastest_possible) == (None, None)
     assert times.refusal == "ASTRA-sim has no native broadcast"
     assert times.to_json() == {"fastest": None, "fastest_possible": None, "refusal": times.refusal}
-
-
-def test_times_that_are_begun_ahead_are_those_of_the_backend_that_counts():
-    network, what = config("Ring 4"), make_collective("all-reduce", 4, 1 << 16)
-    ahead = NativeTimesAhead(network, what)
-    ahead.begin(CONGESTION_AWARE)
-    for backend in (CONGESTION_AWARE, CONGESTION_UNAWARE):
-        assert ahead.on(backend) == native_times(network, what, backend)
-        assert NativeTimesAhead(network, what).on(backend) == native_times(network, what, backend)

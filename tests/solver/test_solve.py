@@ -18,8 +18,8 @@ from astra_tacos import CompactSolution, Request, SearchOptions, all_gather, rea
 from astra_tacos.network.network_config import NetworkConfig, write_network
 from astra_tacos.run.backend import PACKET
 from astra_tacos.solver.judgement import judge_schedule
+from astra_tacos.solver.judges import has_equal_delays, symmetric_times
 from astra_tacos.solver.solve import solve
-from astra_tacos.solver.symmetric_judgement import has_equal_delays, symmetric_times
 from astra_tacos.support.errors import VerificationError
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.algorithms.predefined import direct

@@ -18,7 +18,7 @@ from astra_tacos.bounds import chunked_lower_bound
 from astra_tacos.collective import COLLECTIVES, ROOTED, cut_into, make_collective
 from astra_tacos.schedule.link_use import Allowance, OutOfWorkError, count_work, metered
 from astra_tacos.schedule.timing import compute_timing
-from astra_tacos.solver.synthesize import synthesize
+from astra_tacos.solver.solve import synthesize
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.synthesizer import SYNTHESIZERS, auto_synthesizers
 from astra_tacos.synthesizer.search.candidate_runner import Leaderboard

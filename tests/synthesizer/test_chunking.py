@@ -14,7 +14,7 @@ from astra_tacos.bounds.port import fewest_crossings
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import compute_timing
-from astra_tacos.solver.synthesize import synthesize
+from astra_tacos.solver.solve import synthesize
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.synthesizer.algorithms.tacos import tacos
 from astra_tacos.synthesizer.chunk_counts import choose_chunks, counts_of_whole_ns

@@ -18,7 +18,7 @@ from astra_tacos.network.composition import build_topology
 from astra_tacos.network.devices import ForwardingDevice
 from astra_tacos.network.network_config import LinkSpec, NetworkConfig
 from astra_tacos.schedule.timing import compute_timing
-from astra_tacos.solver.synthesize import synthesize
+from astra_tacos.solver.solve import synthesize
 from astra_tacos.synthesizer.algorithms.column_generation import column_generation
 from astra_tacos.synthesizer.columns.demand import cheapest_arborescence
 from astra_tacos.verifier.schedule_oracle import verify

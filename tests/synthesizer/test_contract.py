@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED
 from astra_tacos.schedule.timing import LINK_MODELS
-from astra_tacos.solver.synthesize import synthesize
+from astra_tacos.solver.solve import synthesize
 from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.algorithms.column_generation import refuse_without_forwarding

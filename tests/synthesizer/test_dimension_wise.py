@@ -120,9 +120,7 @@ def test_one_shot_from_an_all_gather(network, data):
     of = one_shot_of(gathered, "one-shot")
     check(of)
     assert of.num_sends == gathered.num_sends
-    assert of.collective_time_ns <= gathered.collective_time_ns + reduction_ns(
-        reduction_us(int(of.additions.size_bytes.max()), 10.0)
-    )
+    assert of.collective_time_ns <= gathered.collective_time_ns + reduction_ns(reduction_us(of.additions.size_bytes, 10.0).max())
 
 
 @pytest.mark.parametrize("collective", ["all-gather", "reduce-scatter", "all-to-all"])

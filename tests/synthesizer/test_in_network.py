@@ -15,7 +15,7 @@ from astra_tacos.collective import COLLECTIVES, PERSONALISED, make_collective
 from astra_tacos.export.stand_in import stand_in_of
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.schedule.storage import load_schedule, save_schedule
-from astra_tacos.solver.synthesize import synthesize
+from astra_tacos.solver.solve import synthesize
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.verifier.schedule_oracle import verify
 

@@ -21,7 +21,7 @@ from astra_tacos.network.fabric.kinds import make_fabric
 from astra_tacos.run.backend import CONGESTION_AWARE
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.solver.native import native_times
-from astra_tacos.solver.synthesize import synthesize
+from astra_tacos.solver.solve import synthesize
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.on_fabrics import on_fabrics

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from astra_tacos.collective import make_collective
 from astra_tacos.network.sketch import read_sketch, under_sketch
-from astra_tacos.schedule.renumbered import moved_to
-from astra_tacos.schedule.settle import exact_time_ns
-from astra_tacos.solver.synthesize import synthesize
+from astra_tacos.schedule.settle import exact_time_ns, moved_to
+from astra_tacos.solver.solve import synthesize
 from astra_tacos.support.errors import ConfigError
 
 NODES = topology("FullyConnected 3 100 50, Switch 3 25")

@@ -9,7 +9,7 @@ from tacos_cases import CASES, GIB
 
 from astra_tacos.bounds import chunked_lower_bound
 from astra_tacos.collective import COLLECTIVES
-from astra_tacos.solver.synthesize import synthesize
+from astra_tacos.solver.solve import synthesize
 from astra_tacos.verifier.schedule_oracle import verify
 
 

@@ -14,7 +14,7 @@ from astra_tacos.collective import make_collective
 from astra_tacos.schedule.messages import Sends
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import compute_timing
-from astra_tacos.solver.synthesize import check_schedule
+from astra_tacos.solver.solve import check_schedule
 from astra_tacos.support.errors import VerificationError
 
 REDUCE = make_collective("reduce", 7, 4096, 1, 0, [0, 1])

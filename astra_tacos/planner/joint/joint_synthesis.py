@@ -29,7 +29,6 @@ from astra_tacos.run.chunks import TracePart, part_of
 from astra_tacos.schedule.dependencies import holds_no_link
 from astra_tacos.schedule.joint import join
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.support.installation import package_version
 from astra_tacos.synthesizer.routing.route import together
@@ -144,7 +143,7 @@ def _cached(
         if found is None:
             return None
         timing = found[0].timing
-        again = compute_timing(topology, found[0].collective, timing.link_model, timing.reduce_bandwidth_gbps)
+        again = timing.of(topology, found[0].collective)
         schedules.append(replace(found[0], topology=topology, timing=again))
     violations = verify_together(schedules)
     if violations:

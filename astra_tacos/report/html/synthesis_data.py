@@ -15,8 +15,7 @@ from astra_tacos.report.compare_rows import CompareRow, best_bound_ns
 from astra_tacos.report.links_over_time import LinkRows, link_rows, shares_of_time
 from astra_tacos.report.topology_layout import layout
 from astra_tacos.schedule.link_use import link_use
-from astra_tacos.schedule.partial_sums import PartialSums, needed_totals
-from astra_tacos.schedule.places import Places
+from astra_tacos.schedule.partial_sums import PartialSums, Places, needed_totals
 from astra_tacos.schedule.schedule import Schedule
 
 _NEVER = np.iinfo(np.int64).max

@@ -18,7 +18,7 @@ from astra_tacos.study.sweep.run_source import topology_of
 from astra_tacos.study.sweep.run_sweep import SweepRun
 from astra_tacos.study.sweep.sweep_file import Sweep
 from astra_tacos.support.errors import AstraTacosError
-from astra_tacos.support.keyed import Keyed
+from astra_tacos.support.records import Keyed
 from astra_tacos.support.units import duration
 from astra_tacos.synthesizer import AUTO, auto_synthesizers
 from astra_tacos.synthesizer.chunk_counts import advise_for_trips, choose_chunks

@@ -39,16 +39,17 @@ from astra_tacos.run.placement_matrix import read_placement
 from astra_tacos.run.run import RANKS, RunInputs
 from astra_tacos.schedule.schedule import LinkOrder, Schedule
 from astra_tacos.solver.judgement import judge_schedule
-from astra_tacos.solver.judges import STOCK_FIGURE, timed_for
-from astra_tacos.solver.robust import Judge, search_and_replay
-from astra_tacos.solver.symmetric_judgement import (
+from astra_tacos.solver.judges import (
+    STOCK_FIGURE,
     has_equal_delays,
     has_many_sends,
     is_symmetric,
     symmetric_tasks,
     symmetric_times,
+    timed_for,
 )
-from astra_tacos.solver.synthesize import check_schedule
+from astra_tacos.solver.robust import search_and_replay
+from astra_tacos.solver.solve import check_schedule
 from astra_tacos.study.sweep.point import (
     BEST_PLACEMENT,
     ERROR,
@@ -172,7 +173,7 @@ def _schedule(
     begin = time.perf_counter()
     backend = _backend(task)
     asked = timed_for(task.options, topology, backend)[0]
-    found, order = search_and_replay(Judge(backend, network), topology, collective, asked)
+    found, order = search_and_replay(backend, network, topology, collective, asked)
     seconds = time.perf_counter() - begin
     check(found.schedule)
     cache.keep(identity, found.schedule, {"synthesis_seconds": seconds, "link_order": order})

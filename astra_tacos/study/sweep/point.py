@@ -30,7 +30,7 @@ from typing import Any, BinaryIO
 
 from astra_tacos.network.network_config import LinkSpec, NetworkConfig
 from astra_tacos.support.installation import package_version
-from astra_tacos.support.keyed import Keyed
+from astra_tacos.support.records import Keyed
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 OK, REFUSED, ERROR, TIMEOUT, OUT_OF_MEMORY, DIED = "ok", "refused", "error", "timeout", "out-of-memory", "died"

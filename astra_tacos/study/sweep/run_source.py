@@ -38,7 +38,7 @@ from astra_tacos.study.sweep.settings import naming, read_number
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.support.expression import Names
 from astra_tacos.support.input_file import open_regular
-from astra_tacos.support.keyed import Keyed
+from astra_tacos.support.records import Keyed
 from astra_tacos.support.text_files import check_keys, describe, filled_text, is_number, is_whole, list_value, mapping_value
 
 _BANDWIDTH, _PER_NPU = "bandwidth", "bandwidth_per_npu"

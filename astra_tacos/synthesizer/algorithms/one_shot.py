@@ -14,7 +14,7 @@ from astra_tacos.collective.patterns import all_gather
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
-from astra_tacos.schedule.timing import Timing, compute_timing
+from astra_tacos.schedule.timing import Timing
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.support.units import bytes_per_ns
 from astra_tacos.synthesizer.algorithms.routed import routed
@@ -53,7 +53,7 @@ def one_shot(topology: Topology, collective: Collective, timing: Timing, seed: i
             continue
         gathering = all_gather(num_npus, collective.size_bytes, pieces)
         try:
-            delays = compute_timing(topology, gathering, timing.link_model, timing.reduce_bandwidth_gbps)
+            delays = timing.of(topology, gathering)
         except SynthesisError:
             if best is None and pieces == 1:
                 raise

@@ -15,7 +15,7 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import settle
-from astra_tacos.schedule.timing import Timing, compute_timing
+from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.parts.dispatch import dispatch
 from astra_tacos.synthesizer.parts.send_graph import SendGraph
 from astra_tacos.synthesizer.parts.two_level import nodes_of, plan_exchange
@@ -59,7 +59,7 @@ def permutations(topology: Topology, collective: Collective, timing: Timing, see
     sent = np.concatenate([chunk[used] for used, _ in hops]).astype(np.int32)
     channel = np.concatenate([channels[used] for used, channels in hops]).astype(np.int32)
     graph = SendGraph(sent, channel, np.zeros(len(sent), np.bool_), plan.stage[sent])
-    timing = compute_timing(topology, cut, timing.link_model, timing.reduce_bandwidth_gbps)
+    timing = timing.of(topology, cut)
     schedule = dispatch(topology, cut, timing, graph, "permutations", seed)
     if timing.is_blocking or nodes.size == 1:
         return schedule

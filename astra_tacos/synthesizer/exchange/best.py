@@ -18,7 +18,7 @@ from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.link_use import count_work
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
-from astra_tacos.schedule.timing import MOST_TRUNCATED, TRUNCATION_HANDICAP, Timing, compute_timing, least_bytes
+from astra_tacos.schedule.timing import MOST_TRUNCATED, TRUNCATION_HANDICAP, Timing, least_bytes
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.support.units import bytes_per_ns
 from astra_tacos.synthesizer.exchange.cost import (
@@ -170,7 +170,7 @@ def best_plan(topology: Topology, size_bytes: int, timing: Timing, synthesizer: 
         left -= rows
         collective = plan.collective(topology.num_npus, size_bytes)
         try:
-            exact = compute_timing(topology, collective, timing.link_model, timing.reduce_bandwidth_gbps)
+            exact = timing.of(topology, collective)
             sends = send_graph_of(plan, topology, exact)
             schedule = dispatch(topology, collective, exact, sends, synthesizer, seed)
             count_work(_BUILD * len(sends.chunk))

@@ -20,7 +20,6 @@ from astra_tacos.schedule.messages import Sends
 from astra_tacos.schedule.partial_sums import NO_NPU, PartialSums
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import settle
-from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.support.grouping import group_by, row_places
 from astra_tacos.synthesizer.exchange.level import Level
 
@@ -277,5 +276,5 @@ def one_shot_of(gathering: Schedule, synthesizer: str) -> Schedule:
     contribution = piece * np.int32(num_npus) + gathered.chunk_owner[gathering.chunk]
     copies = np.zeros(gathering.num_sends, np.bool_)
     sends = Sends(piece, gathering.channel, copies, gathering.message_first, values.table(total), contribution)
-    exact = compute_timing(topology, collective, timing.link_model, timing.reduce_bandwidth_gbps)
+    exact = timing.of(topology, collective)
     return settle(topology, collective, exact, sends, synthesizer, gathering.seed)

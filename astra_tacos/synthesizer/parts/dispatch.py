@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.schedule.link_use import count_work
-from astra_tacos.schedule.messages import message_sizes
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import Timing
@@ -102,7 +101,7 @@ def dispatch(
     # Messages are numbered by channel, then by urgency, so that a channel's most urgent one is the one of the smallest number.
     numbered, urgency = sends.by_urgency()
     *feeds, slots = find_slots(topology, collective, timing, numbered)
-    sizes = message_sizes(topology, collective, timing, numbered.chunk, numbered.message_first)
+    sizes = numbered.sizes(topology, collective, timing)
     row = numbered.first[:-1]
     channel, reduces, size_class = numbered.channel[row], numbered.reduces[row], sizes.size_class
     first = np.searchsorted(channel, np.arange(topology.num_channels + 1))

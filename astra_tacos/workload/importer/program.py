@@ -14,7 +14,7 @@ from astra_tacos.run.backend import Backend
 from astra_tacos.solver.first_use import Progress, silent
 from astra_tacos.solver.judgement import judge_schedule
 from astra_tacos.solver.judges import backend_in_use, backend_that_runs, timed_for
-from astra_tacos.solver.synthesize import check_schedule
+from astra_tacos.solver.solve import check_schedule
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.workload.repairer.reading import network_of, network_text

@@ -77,7 +77,7 @@ class Graph:
         return self._ways(np.arange(len(of) + 1), of, math.inf, True)
 
     def _ways(self, first: NDArray[np.int64], sources: NDArray[np.int64], limit: float, tells_before: bool) -> Ways:
-        from astra_tacos.support.graph._graph_kernels import Edges, shortest_ways
+        from astra_tacos.support._graph_kernels import Edges, shortest_ways
 
         shape = len(first) - 1, self.size
         distance = np.full(shape, np.inf)
@@ -90,7 +90,7 @@ class Graph:
 
         Groups count by their first members.
         """
-        from astra_tacos.support.graph._graph_kernels import strong_groups
+        from astra_tacos.support._graph_kernels import strong_groups
 
         group = np.full(self.size, -1, np.int64)
         return strong_groups(self.first, self.head, group), group
