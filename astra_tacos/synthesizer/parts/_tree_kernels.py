@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from astra_tacos.support.kernels.compiled import F64, I32, I32_2D_OUT, I64, I64_OUT, helper, kernel
+from astra_tacos.support.kernels.compiled import I32_2D_OUT, I64, I64_OUT, helper, kernel
+from astra_tacos.synthesizer.routing._path_kernels import Channels
 
 NOTHING = -1
 
@@ -23,16 +24,6 @@ class Arcs(NamedTuple):
     arc: I64
     head: I64  # [2 * (num_links + num_npus + 1)]
     cap: I64_OUT
-
-
-class Channels(NamedTuple):
-    """Channels: ends, the link (or up-link) and the down-link (-1 if none), and how long each takes for a chunk."""
-
-    src: I32
-    dst: I32
-    up: I32
-    down: I32
-    ns: F64
 
 
 @helper
