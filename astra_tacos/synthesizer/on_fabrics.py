@@ -1,7 +1,7 @@
 """Synthesizers for networks of NPUs, made to take graphs with devices that forward: they run on the network of pairs.
 
 Pairs of NPUs between which devices only forward are links there. Pairs share links of the fabric, so each gets a fair share of
-the slowest link on its fixed route: the bandwidth that a pair has while all pairs send. Then each send becomes a trip over devices.
+the slowest link on its fixed route: the bandwidth that a pair has while all pairs send. Each send becomes a trip over devices.
 """
 
 from __future__ import annotations

@@ -31,11 +31,11 @@ from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.support.grouping import group_by
 from astra_tacos.synthesizer.parts.dispatch import dispatch
 from astra_tacos.synthesizer.parts.mirror import backwards, mirror
-from astra_tacos.synthesizer.parts.trees import Branches, Packing, measure, send_graph_along_trees
+from astra_tacos.synthesizer.parts.trees import Branches, Packing, lengths, measure, send_graph_along_trees
 from astra_tacos.synthesizer.routing.paths import channels_by_source, link_graph
 
 if TYPE_CHECKING:
-    from astra_tacos.synthesizer.parts._tree_kernels import Arcs
+    from astra_tacos.synthesizer.algorithms._branching_kernels import Arcs
 
 
 _HANDING_ON = 0.01
@@ -74,6 +74,8 @@ class _Network:
     """Links of a topology with the time for which a chunk holds each, as the kernels take them."""
 
     def __init__(self, topology: Topology, timing: Timing, root: int) -> None:
+        from astra_tacos.synthesizer.algorithms._branching_kernels import Channels
+
         self.topology, self.root = topology, root
         self.hold_ns = link_graph(topology, timing).hold
         token = topology.num_devices
@@ -82,11 +84,11 @@ class _Network:
         head = np.concatenate((topology.link_dst, npus, [token])).astype(np.int64)
         self.head = np.stack((head, tail), 1).ravel()
         self.first, self.arc = group_by(np.stack((tail, head), 1).ravel(), np.arange(2 * len(tail)), token + 2)
-        self.channels = channels_by_source(topology, timing)
+        self.channels = Channels(*channels_by_source(topology, timing)[1:])
 
     def arcs(self, period_ns: float, most: int) -> Arcs:
         """Capacities: the chunks that each link carries in a period, no more than there are trees."""
-        from astra_tacos.synthesizer.parts._tree_kernels import Arcs
+        from astra_tacos.synthesizer.algorithms._branching_kernels import Arcs
 
         cap = np.zeros(len(self.head), np.int64)
         num_links = self.topology.num_links
@@ -96,7 +98,7 @@ class _Network:
 
     def carries(self, period_ns: float, trees: int) -> bool:
         """Whether as many trees fit into a period."""
-        from astra_tacos.synthesizer.parts._tree_kernels import reaches_all
+        from astra_tacos.synthesizer.algorithms._branching_kernels import reaches_all
 
         count_work(_FLOW * self.topology.num_npus * self.topology.num_links)
         return bool(reaches_all(self.root, trees, self.topology.num_npus, self.arcs(period_ns, trees)))
@@ -113,7 +115,7 @@ class _Network:
 
     def pack(self, trees: int, period_ns: float) -> NDArray[np.int32] | None:
         """So many trees in such a period; in a longer one, where switches take in more or less than they give out."""
-        from astra_tacos.synthesizer.parts._tree_kernels import pack
+        from astra_tacos.synthesizer.algorithms._branching_kernels import pack
 
         for slack in _SLACKS:
             channel = np.full((trees, self.topology.num_npus), -1, np.int32)
@@ -262,11 +264,7 @@ def advise_chunks(topology: Topology, name: str, size_bytes: int, link_model: Li
 
 def _hops(topology: Topology, trees: NDArray[np.int32]) -> int:
     """The most channels from the root to an NPU."""
-    from astra_tacos.synthesizer.parts._overlap_kernels import walk
-
-    away, ahead = np.empty((2, *trees.shape), np.int64)
-    walk(trees, topology.channel_src, np.ones(topology.num_channels, np.int64), away, ahead)
-    return int(away.max())
+    return int(lengths(trees, topology.channel_src, np.ones(topology.num_channels, np.int64))[0].max())
 
 
 def branchings(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:

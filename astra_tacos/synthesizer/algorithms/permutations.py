@@ -32,7 +32,7 @@ from astra_tacos.synthesizer.parts.dispatch import dispatch
 from astra_tacos.synthesizer.parts.send_graph import SendGraph
 
 if TYPE_CHECKING:
-    from astra_tacos.synthesizer.parts._two_level_kernels import Turns
+    from astra_tacos.synthesizer.algorithms._permutation_kernels import Turns
 
 
 _LEFT = 0.01
@@ -57,7 +57,7 @@ class Stages:
 
     def turns(self) -> Turns:
         """Which units every two nodes exchange in which stage."""
-        from astra_tacos.synthesizer.parts._two_level_kernels import Turns
+        from astra_tacos.synthesizer.algorithms._permutation_kernels import Turns
 
         count = self.permutation.shape[1]
         pair = (np.arange(count) * count + self.permutation).ravel()
@@ -77,7 +77,7 @@ def stages_of(traffic: NDArray[np.int64]) -> Stages:
     traffic
         int64[num_nodes, num_nodes], units from each node to each other.
     """
-    from astra_tacos.synthesizer.parts._two_level_kernels import decompose
+    from astra_tacos.synthesizer.algorithms._permutation_kernels import decompose
 
     count = len(traffic)
     most = int(max(traffic.sum(axis=0).max(), traffic.sum(axis=1).max()))
@@ -182,7 +182,7 @@ def plan_exchange(part_bytes: NDArray[np.int64], node_size: int) -> Plan:
     node_size
         NPUs of a node.
     """
-    from astra_tacos.synthesizer.parts._two_level_kernels import Pieces, lay_pieces
+    from astra_tacos.synthesizer.algorithms._permutation_kernels import Pieces, lay_pieces
 
     parts = part_bytes.copy()
     np.fill_diagonal(parts, 0)
