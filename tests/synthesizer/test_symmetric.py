@@ -169,5 +169,4 @@ def test_what_is_gathered_waits_for_sums_however_late_they_were_planned(what, ti
     gathered = grow(what, few=True)
     scattered = _reversed(what, gathered)
     late = scattered._replace(start_ns=scattered.start_ns * times, end_ns=scattered.end_ns * times)
-    for schedule in _reduced_and_gathered(what, late, gathered):
-        assert verify_symmetric(schedule) == ()
+    assert verify_symmetric(_reduced_and_gathered(what, late, gathered)) == ()

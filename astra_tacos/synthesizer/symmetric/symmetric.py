@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.bounds.symmetric import chunked_symmetric_bound
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask
 from astra_tacos.synthesizer.symmetric.paths import along_paths
-from astra_tacos.synthesizer.symmetric.trees import Trees, grow, is_as_good_as
+from astra_tacos.synthesizer.symmetric.trees import Trees, grow
 
 NAME = "symmetric"
 _SHORT = 256
 """Reductions are left out of account while trees grow if they are shorter than sends by this factor: sends then keep in step."""
-_MANY = 1 << 16
-"""An All-Reduce of more sends of sums is made in one way only: chunks are gathered after all sums are made."""
 
 
 def synthesize_symmetric(task: SymmetricTask, gathered: Trees | None = None) -> SymmetricSchedule:
@@ -42,21 +37,11 @@ def synthesize_symmetric(task: SymmetricTask, gathered: Trees | None = None) -> 
     scattered = [_reversed(task, gathered)]
     if lengthens(task):
         scattered.append(_reversed(task, grow(task, task.reduction_ns)))
-    if not task.gathers:
-        made = [_schedule(task, trees, len(trees.chunk)) for trees in scattered]
-    else:
-        ways = (each for trees in scattered for each in _reduced_and_gathered(task, trees, gathered))
-        made = list(_until_near(task, ways))
+    made = [
+        _reduced_and_gathered(task, trees, gathered) if task.gathers else _schedule(task, trees, len(trees.chunk))
+        for trees in scattered
+    ]
     return min(made, key=lambda schedule: schedule.collective_time_ns)
-
-
-def _until_near(task: SymmetricTask, made: Iterator[SymmetricSchedule]) -> Iterator[SymmetricSchedule]:
-    """These schedules up to the first that is as good as at the bound for the task's chunks."""
-    bound = chunked_symmetric_bound(task).time_ns
-    for each in made:
-        yield each
-        if is_as_good_as(each.collective_time_ns, bound, each.num_rows // 2):
-            return
 
 
 def lengthens(task: SymmetricTask) -> bool:
@@ -72,11 +57,8 @@ def _reversed(task: SymmetricTask, trees: Trees) -> Trees:
     return trees._replace(src=trees.dst, dst=trees.src, way=way, start_ns=last - trees.end_ns, end_ns=last - trees.start_ns)
 
 
-def _reduced_and_gathered(task: SymmetricTask, scattered: Trees, gathered: Trees) -> Iterator[SymmetricSchedule]:
-    """All-Reduces: chunks are gathered after all sums, or as soon as their sum is made.
-
-    What is summed up first is gathered first.
-    """
+def _reduced_and_gathered(task: SymmetricTask, scattered: Trees, gathered: Trees) -> SymmetricSchedule:
+    """An All-Reduce: chunks are gathered after all sums. What is summed up first is gathered first."""
     rows, chunks = len(scattered.chunk), task.chunks_per_npu
     _, sums, start = _settled(task, scattered, rows)
     # Their own times, not those that were planned for them, say what comes before what is gathered.
@@ -87,15 +69,9 @@ def _reduced_and_gathered(task: SymmetricTask, scattered: Trees, gathered: Trees
     np.minimum.at(begun, gathered.chunk, gathered.start_ns)
     number = np.empty(chunks, np.int32)
     number[np.argsort(begun, kind="stable")] = np.argsort(summed, kind="stable")
-    wait = int(summed.max())
-    after = np.full(chunks, wait)
-    at_once = summed[number] - begun
-    for delay in (after, at_once):
-        begin = gathered.start_ns + delay[gathered.chunk]
-        later = gathered._replace(chunk=number[gathered.chunk], start_ns=begin, end_ns=begin + task.delay_ns[gathered.way])
-        yield _schedule(task, sums.followed_by(later), rows)
-        if rows > _MANY:
-            return
+    begin = gathered.start_ns + int(summed.max())
+    later = gathered._replace(chunk=number[gathered.chunk], start_ns=begin, end_ns=begin + task.delay_ns[gathered.way])
+    return _schedule(task, sums.followed_by(later), rows)
 
 
 def _schedule(task: SymmetricTask, trees: Trees, num_reducing: int = 0) -> SymmetricSchedule:
