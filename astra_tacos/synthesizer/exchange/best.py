@@ -28,6 +28,7 @@ from astra_tacos.synthesizer.exchange.cost import (
     estimate_ns,
     list_plans,
     num_rows,
+    with_late_additions,
 )
 from astra_tacos.synthesizer.exchange.level import DOUBLING, SHORTEST, dimension_levels, whole_level
 from astra_tacos.synthesizer.exchange.plan import Form, Plan, send_graph_of
@@ -200,7 +201,9 @@ def _promising(topology: Topology, size_bytes: int, timing: Timing) -> list[Plan
     if len(topology.dimensions) != 1:
         choices.append((whole_level(topology),))
     for levels in choices:
-        for plan in (costs.in_whole_ns(plan, size_bytes, least) for plan in list_plans(levels, least, size_bytes)):
+        plans = list_plans(levels, least, size_bytes)
+        late = (each for plan in plans for each in (plan, *with_late_additions(plan, size_bytes, least, costs)))
+        for plan in (costs.in_whole_ns(plan, size_bytes, least) for plan in late):
             rows, values = num_rows(plan, topology.num_npus)
             if rows > MOST_ROWS or values * topology.num_npus > MOST_CELLS:
                 continue

@@ -225,8 +225,9 @@ def num_rows(plan: Plan, num_npus: int) -> tuple[int, int]:
     held = num_npus * plan.num_chunks
     values, rows = held, 0
     for number in plan.scattered(0):
-        size = plan.levels[number].size
-        rows += 2 * (held // size) * (size - 1)
+        size, form = plan.levels[number].size, plan.forms[number]
+        late = (form.num_owners * (form.num_adders - 1) + form.num_whole * size) / form.num_shares
+        rows += int((2 + late) * (held // size) * (size - 1))
         values += held
         held //= size
     for number in plan.exchanged(0):
@@ -249,6 +250,9 @@ def estimate_ns(plan: Plan, size_bytes: int, costs: Costs) -> float | None:
         for number in (*plan.scattered(turn), *plan.exchanged(turn)):
             stage, form = cost[number], plan.forms[number]
             assert stage is not None
+            if form.adds_late:
+                chain.append(_late_ns(stage, plan, number, here / form.num_shares))
+                continue
             here /= form.num_shares
             times = 2 if form.num_owners else 1
             first = stage.time_ns(here / plan.pieces, 1)
@@ -264,3 +268,65 @@ def estimate_ns(plan: Plan, size_bytes: int, costs: Costs) -> float | None:
     # Turns meet on a level where one is longer there than the others are elsewhere.
     together = sum(max(stages) for stages in zip(*chains, strict=True)) if costs.is_blocking else max(map(sum, chains))
     return together + max(more)
+
+
+def _late_ns(stage: StageCost, plan: Plan, number: int, share: float) -> float:
+    """The time of a level in which others than owners add up shares, too.
+
+    Parameters
+    ----------
+    stage
+        The cost of scattering to its owners.
+    plan, number
+        The plan, and the level.
+    share
+        Bytes of a share.
+    """
+    form, size = plan.forms[number], plan.levels[number].size
+    owned = share * form.num_owners / min(form.num_owners, size)
+    spared = (form.num_adders - 1) / (size - 1)
+    first = stage.time_ns(owned / plan.pieces, 1)
+    both_ways = stage.time_ns(owned, plan.pieces) + (stage.time_ns(owned, plan.pieces) if stage.shares_ports else first)
+    late = form.num_owners / size * (form.num_adders - 1) + form.num_whole
+    piece = share / plan.pieces
+    all_of_it = stage.latency_ns + piece * stage.through_ns + ((2 - spared) * owned + late * share) * stage.busy_ns
+    return max(both_ways - spared * owned * stage.busy_ns, all_of_it)
+
+
+def with_late_additions(plan: Plan, size_bytes: int, least_bytes: int, costs: Costs) -> Iterator[Plan]:
+    """Plans in which others than owners add up as much as fits between the last contribution to an owner and the first sum.
+
+    Parameters
+    ----------
+    plan
+        A plan that scatters over all its levels.
+    size_bytes, least_bytes
+        Of the buffer, and of a chunk at least.
+    costs
+        Of the network.
+    """
+    number = plan.innermost()
+    if number is None or costs.is_blocking:
+        return
+    level, form = plan.levels[number], plan.forms[number]
+    stage = costs.of(plan, number)
+    if form.way != SHORTEST or form.num_owners < 2 or stage is None or stage.hops != 1 or level.size < 3:
+        return
+    here = size_bytes * form.num_shares / plan.num_shares
+    share = here / form.num_owners
+    idle = stage.latency_ns / stage.busy_ns  # bytes
+    most_shares = int(here / (least_bytes * plan.pieces))
+
+    def with_form(late: Form) -> Plan:
+        return replace(plan, forms=(*plan.forms[:number], late, *plan.forms[number + 1 :]))
+
+    if form.num_owners == level.size and idle < here:
+        for times in (1, 2, 4):
+            owners = times * level.size
+            most = min(int(idle / (here - idle) * owners), most_shares - owners)
+            if most > 0:
+                yield with_form(replace(form, num_owners=owners, num_whole=most))
+    if stage.shares_ports:
+        late = min(int(idle * level.size / (form.num_owners * share)), level.size - 2)
+        for adders in sorted({1 + late, 1 + late // 2, 1 + late // 4} - {1}, reverse=True):
+            yield with_form(replace(form, num_adders=adders))

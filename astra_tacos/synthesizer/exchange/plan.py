@@ -14,7 +14,7 @@ from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.support.grouping import row_places
 from astra_tacos.synthesizer.exchange.level import DOUBLING, Level, over_channels
-from astra_tacos.synthesizer.exchange.stages import Progress, Values, gather, one_shot, recursive_doubling, scatter
+from astra_tacos.synthesizer.exchange.stages import Progress, Values, gather, one_shot, recursive_doubling, scatter, two_shot_late
 from astra_tacos.synthesizer.parts.send_graph import SendGraph
 
 
@@ -29,15 +29,27 @@ class Form:
     num_owners
         Positions that take over equal shares of the chunks, which are scattered to them first and gathered from them in the
         end; 0 if the level exchanges whole chunks (one-shot, recursive doubling).
+    num_adders
+        Positions that add up each of these shares for themselves, the owner and those next to it: contributions travel to them
+        while links would wait for sums, and owners have fewer sums to send.
+    num_whole
+        Further shares, which nobody takes over: all positions add them up for themselves in that time.
     """
 
     way: str | None
     num_owners: int = 0
+    num_adders: int = 1
+    num_whole: int = 0
 
     @property
     def num_shares(self) -> int:
         """Shares into which it divides a chunk."""
-        return max(self.num_owners, 1)
+        return max(self.num_owners + self.num_whole, 1)
+
+    @property
+    def adds_late(self) -> bool:
+        """Whether others than owners add up shares."""
+        return self.num_adders > 1 or self.num_whole > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +101,11 @@ class Plan:
 
     def _turned(self, turn: int) -> list[int]:
         return [*self.order[turn:], *self.order[:turn]]
+
+    def innermost(self) -> int | None:
+        """The level that scatters last, if it may let others than owners add up: all levels do, and there are no turns."""
+        scattered = self.scattered(0)
+        return scattered[-1] if len(scattered) == len(self.levels) and self.turns == 1 else None
 
     def owners(self, level: int) -> NDArray[np.int64]:
         """int64[num_owners], positions that take over shares: all, or evenly spaced ones, or the one in the middle."""
@@ -166,6 +183,11 @@ def _stages(plan: Plan, progress: Progress, turn: int) -> list[tuple[str | None,
         left //= form.num_shares
         share = np.arange(plan.num_chunks) % each // (left * plan.pieces) % form.num_shares
         assert form.way is not None
+        if form.adds_late:
+            places = np.append(plan.owners(number), -1 - np.arange(form.num_whole))
+            two_shot_late(progress, level, chunks, places[share], form.num_adders)
+            finish(form.way)
+            continue
         owner[number] = plan.owners(number)[share]
         scatter(progress, level, level.ways[form.way], chunks, owner[number])
         finish(form.way)
@@ -176,7 +198,7 @@ def _stages(plan: Plan, progress: Progress, turn: int) -> list[tuple[str | None,
         else:
             one_shot(progress, level, level.ways[form.way], chunks)
         finish(form.way)
-    for number in reversed(scattered):
+    for number in reversed([number for number in scattered if number in owner]):
         level, form = plan.levels[number], plan.forms[number]
         assert form.way is not None
         gather(progress, level, level.ways[form.way], chunks, owner[number])

@@ -216,6 +216,41 @@ def gather(progress: Progress, level: Level, trees: Spreads, chunks: NDArray[np.
     progress.step += int(trees[:, :, 2].max()) + 1
 
 
+def two_shot_late(progress: Progress, level: Level, chunks: NDArray[np.int64], owner: NDArray[np.int64], num_adders: int) -> None:
+    """Owners add up and spread sums, while some others add up for themselves from contributions that follow on idle links.
+
+    Between the last contribution to an owner and the first sum, links wait for two latencies; contributions that go then cost
+    no time, and owners send fewer sums. All positions have to have channels to one another.
+
+    Parameters
+    ----------
+    progress, level, chunks
+        As for `one_shot`.
+    owner
+        int64[num_chunks], the position that takes over each chunk; -1, -2, ... for those that all add up.
+    num_adders
+        Positions that add up a chunk that has an owner: this one and those after it.
+    """
+    members, chunk = _pairs(progress, level, chunks)
+    held = progress.held[members, chunk[:, None]]
+    total = progress.values.add(chunk, held)
+    place, rounds = np.arange(level.size), level.size - 1
+    number = owner[chunk][:, None]
+    behind = np.where(number < 0, num_adders - 1 - number, (place - number) % level.size)
+    adds = (number < 0) | (behind < num_adders)
+    # In each round everybody sends to another position, the next one first. Sums are more urgent than contributions that follow.
+    for takes, after in ((adds & (behind == 0), 0), (adds & (behind > 0), rounds)):
+        pair, taker = (column[:, None] for column in np.nonzero(takes))
+        hop = np.arange(1, level.size)
+        src = (taker - hop) % level.size
+        step = after + behind[pair, taker] * rounds + hop - 1
+        progress.send(held[pair, src], members[pair, src], members[pair, taker], step)
+    pair, taker = np.nonzero(~adds)
+    progress.send(total[pair], members[pair, number[pair, 0]], members[pair, taker], rounds + behind[pair, taker] - 1)
+    progress.held[members, chunk[:, None]] = total[:, None]
+    progress.step += int(behind[adds].max() + 2) * rounds
+
+
 def _pairs(progress: Progress, level: Level, chunks: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Groups whose members hold a chunk: int64[num_pairs, size], their members, and int64[num_pairs], the chunk."""
     group, at = np.nonzero(progress.held[level.groups[:, 0]][:, chunks] != NOTHING)
