@@ -94,7 +94,7 @@ def test_a_wrong_synthesizer_is_caught(monkeypatch, synthesizer):
 @examples(20)
 @given(tasks(12))
 def test_known_times_are_those_of_a_replay(what):
-    schedule = synthesize_symmetric(what)
+    schedule = synthesize_symmetric(what, 0)
     known = symmetric_times(schedule, None)
     assert schedule.collective_time_ns in known.values()
     if not has_equal_delays(what):

@@ -56,6 +56,7 @@ from astra_tacos.synthesizer.matching._table_kernels import (
     UP_SWITCH,
     ZERO,
     Chunks,
+    Far,
     Network,
     Sends,
     Space,
@@ -338,7 +339,7 @@ def _come_due(everywhere, num_todo, chunks, network, state, space, sends):
 
 
 @kernel
-def match(seed: int, chunks: Chunks, network: Network, state: State, space: Space, sends: Sends):
+def match(seed: int, chunks: Chunks, far: Far, network: Network, state: State, space: Space, sends: Sends):
     """All-Gather of every chunk from its owner to every NPU; rows come out by ascending start. Whether all were reached."""
     num_chunks = len(chunks.owner)
     num_npus = len(state.lacking)
@@ -371,7 +372,7 @@ def match(seed: int, chunks: Chunks, network: Network, state: State, space: Spac
                 num_picks, random = _free_links_into(place, now, random, unequal, network, state, space.picks)
             else:
                 random += GOLDEN
-                num_picks = pair_ports(place - num_npus, mix(random), now, network, state, space)
+                num_picks = pair_ports(place - num_npus, mix(random), now, far, network, state, space)
                 restricted = True
 
             npu = place
@@ -395,7 +396,7 @@ def match(seed: int, chunks: Chunks, network: Network, state: State, space: Spac
                     level = network.ins[slot, IN_LEVEL]
                     avoid = rank > 0
                 if prepare:
-                    strict = leave_to_faster(npu, level, limit_ns, network, state, space)
+                    strict = leave_to_faster(npu, level, limit_ns, far, network, state, space)
                     restricted = True
                 elif restricted and not avoid:
                     restricted = False

@@ -23,6 +23,7 @@ from astra_tacos.support.kernels.compiled import (
     I64_2D_OUT,
     I64_OUT,
     U8,
+    U64_2D,
     U64_2D_OUT,
     U64_OUT,
     helper,
@@ -90,6 +91,13 @@ class Chunks(NamedTuple):
     late_what: I64
 
 
+class Far(NamedTuple):
+    """Links of `slow_ns` and more bring an NPU only chunks from its row of `chunks`, a bit set."""
+
+    slow_ns: int
+    chunks: U64_2D
+
+
 class State(NamedTuple):
     """What changes: events in queues by delay, with a heap of the queues' heads; and who holds and awaits what.
 
@@ -138,12 +146,16 @@ def allow_all(space):
 
 
 @inlined
-def leave_to_faster(npu, level, limit_ns, network, state, space):
+def leave_to_faster(npu, level, limit_ns, far, network, state, space):
     """Put into `allowed` what no NPU near by holds or awaits; return whether to leave all the rest to faster sources.
 
     To the NPU's sources that are faster than `limit_ns`, because they will have delivered it in that time.
     """
     words = np.uint64(state.taken.shape[1])
+    if limit_ns >= far.slow_ns:
+        for word in range(words):
+            space.allowed[word] = far.chunks[npu, word]
+        return True
     group = network.groups[npu, level]
     if group >= 0:
         for word in range(words):
@@ -188,7 +200,7 @@ def _free_ports(ports, first, last, link_free, now, random, free):
 
 
 @helper
-def pair_ports(switch, random, now, network, state, space):
+def pair_ports(switch, random, now, far, network, state, space):
     """Pair a switch's free up-links with its free down-links; put the channels into `picks` and return how many."""
     ports, edge, up_match, down_match = space.ports, space.edge, space.ports[2], space.ports[3]
     free_up, free_down = ports[0], ports[1]
@@ -245,7 +257,7 @@ def pair_ports(switch, random, now, network, state, space):
                     if network.sources[network.npus[npu, SOURCE], SOURCE_NS] < limit_ns:
                         some_prepared = True
                         level = network.switches[switch, SWITCH_LEVEL]
-                        strict = leave_to_faster(npu, level, limit_ns, network, state, space)
+                        strict = leave_to_faster(npu, level, limit_ns, far, network, state, space)
                         strict |= not fallback
                 src = network.channels[channel, SRC]
                 useful = ZERO

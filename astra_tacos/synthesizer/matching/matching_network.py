@@ -191,6 +191,16 @@ class MatchingNetwork:
         return state, space
 
 
+def as_words(chunks: NDArray[np.bool_]) -> NDArray[np.uint64]:
+    """Sets of chunks, bool[num_sets, num_chunks], in the kernel's layout: rows of whole blocks of words."""
+    from astra_tacos.synthesizer.matching._matching_kernels import BLOCK
+
+    bits = np.packbits(chunks, axis=1, bitorder="little")
+    padded = np.zeros((len(chunks), 8 * BLOCK * -(-chunks.shape[1] // (64 * BLOCK))), np.uint8)
+    padded[:, : bits.shape[1]] = bits
+    return padded.view("<u8").astype(np.uint64, copy=False)
+
+
 @lru_cache(maxsize=3)
 def matching_network(topology: Topology, timing: Timing, *, reverse: bool) -> MatchingNetwork:
     """Lay out a topology; with `reverse`, its transpose, where a chunk is usable only once it would have been reduced.

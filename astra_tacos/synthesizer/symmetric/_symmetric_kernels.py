@@ -10,11 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from astra_tacos.support.kernels.compiled import BOOL, I32, I32_2D, I32_OUT, I64, I64_OUT, helper, kernel
+from astra_tacos.support.kernels.compiled import BOOL, I32, I32_2D, I32_OUT, I64, I64_OUT, helper, inlined, kernel
 from astra_tacos.support.kernels.shared import heap_drop_first, heap_push
 
 NOTHING = -1
 NEVER = np.int64(1) << 62
+WINDOW = 64
 
 
 class Classes(NamedTuple):
@@ -45,42 +46,82 @@ class Rows(NamedTuple):
     start_ns: I64_OUT
 
 
+@inlined
+def _next_random(random):
+    """Lehmer's generator, modulo 2**31 - 1."""
+    return random * np.int64(48271) % np.int64(2147483647)
+
+
 @helper
 def _find(look, classes, coset, begun, arrived, num_chunks, state):
     """The next (item, destination) of a class: the first item, in the order of arrival, that leads to a new coset of a level.
 
     `look` is the class, the level, and where it remembers how far it looked.
+
+    With a random state above 0, items are passed over with a probability of 1 / 4 if there is another among the next `WINDOW`;
+    or, if `copies` are counted, that of the chunk with the fewest is taken.
     """
     way, level, slot = look
-    at, tried, room = state
+    at, tried, room, random, copies = state
     stride, size, first = classes.stride[way], classes.size[way], classes.after_first[way]
-    while at[slot] < len(arrived):
-        item = arrived[at[slot]]
+    found_item, found_dst = np.int64(NOTHING), np.int64(NOTHING)
+    fewest, last = NEVER, np.int64(len(arrived))
+    place = at[slot]
+    while place < last:
+        item = arrived[place]
         here, chunk = item // num_chunks, item % num_chunks
         member = here // stride % size
         base = here - member * stride
+        dst = np.int64(NOTHING)
         if first >= 0:
             reached = base + stride * classes.after[first + member]
             if begun[level, coset[level, reached] * num_chunks + chunk] == 0:
-                return item, reached
+                dst = reached
         else:
             group = (room[slot] * np.int64(coset.shape[1]) + base) * num_chunks + chunk
-            while tried[group] < size:
-                reached = base + stride * tried[group]
+            other = tried[group]
+            while other < size:
+                reached = base + stride * other
                 if begun[level, coset[level, reached] * num_chunks + chunk] == 0:
-                    return item, reached
-                tried[group] += 1
-        at[slot] += 1
-    return np.int64(NOTHING), np.int64(NOTHING)
+                    dst = reached
+                    break
+                other += 1
+            tried[group] = other
+        if dst >= 0:
+            if found_item < 0 and random[0] > 0:
+                last = min(last, place + WINDOW)
+            few = copies[chunk] if len(copies) > 0 else np.int64(0)
+            if few < fewest or len(copies) == 0:
+                found_item, found_dst, fewest = item, dst, few
+            if random[0] == 0:
+                break
+            random[0] = _next_random(random[0])
+            if len(copies) == 0 and random[0] & 3 != 0:
+                break
+        elif place == at[slot]:
+            at[slot] += 1
+        place += 1
+    return found_item, found_dst
+
+
+@helper
+def _shuffle(items, first, last, random):
+    """Put a range of items into random order."""
+    for at in range(last - 1, first, -1):
+        random[0] = _next_random(random[0])
+        other = first + random[0] % (at - first + 1)
+        items[at], items[other] = items[other], items[at]
 
 
 @kernel
-def grow_trees(num_chunks: int, classes: Classes, coset: I32_2D, deadline_ns: int, gap_ns: int, rows: Rows):
+def grow_trees(num_chunks: int, classes: Classes, coset: I32_2D, deadline_ns: int, gap_ns: int, seed: int, rows: Rows):
     """Spanning trees of NPU 0's chunks, greedily: whenever a class is free, it takes the first NPU that it may bring a chunk to.
 
     `coset[level, npu]` numbers the cosets of each level by one of their NPUs. A class may bring a chunk to an NPU only if no NPU
     of its coset has or awaits the chunk, a coset of the class's level or, if there is none, of its fallback. Nothing that arrives
-    after `deadline_ns` is sent unless nothing else is left to do. What arrives is sent on `gap_ns` later.
+    after `deadline_ns` is sent unless nothing else is left to do. What arrives is sent on `gap_ns` later. With a `seed` above 0,
+    the order of chunks that arrive at the same time is random, classes pass over some turns until the next event, and over some
+    sends or, with an odd seed, over chunks of more copies.
 
     Returns the number of rows, fewer than there should be if some NPU is never reached.
     """
@@ -98,7 +139,9 @@ def grow_trees(num_chunks: int, classes: Classes, coset: I32_2D, deadline_ns: in
     items = np.empty(num_npus * num_chunks, np.int64)
     at = np.zeros(2 * num_classes, np.int64)
     tried = np.zeros(switches * num_npus * num_chunks, np.int32)
-    state = at, tried, room
+    random = np.full(1, np.int64(seed), np.int64)
+    copies = np.zeros(num_chunks if seed & 1 and num_chunks > 1 else 0, np.int64)
+    state = at, tried, room, random, copies
     free = np.zeros(num_classes, np.int64)
     idle_since = np.full(num_classes, np.int64(NOTHING), np.int64)  # number of items among which a class found nothing to do
     keys = np.empty(2 * total + num_chunks + 1, np.int64)
@@ -119,16 +162,23 @@ def grow_trees(num_chunks: int, classes: Classes, coset: I32_2D, deadline_ns: in
             deadline = NEVER
         else:
             now = keys[0]
+        before = num_items
         while pending > 0 and keys[0] == now:
             if values[0] >= 0:
                 items[num_items] = values[0]
                 num_items += 1
             pending -= 1
             heap_drop_first(keys, values, 0, pending)
+        if seed > 0:
+            _shuffle(items, before, num_items, random)
         arrived = items[:num_items]
         for way in range(num_classes):
             if free[way] > now or now + classes.delay_ns[way] > deadline:
                 continue
+            if seed > 0 and way > 0 and pending > 0:
+                random[0] = _next_random(random[0])
+                if random[0] & 7 == 0:
+                    continue
             if idle_since[way] == num_items:
                 continue
             level, fallback = classes.level[way], classes.fallback[way]
@@ -144,6 +194,8 @@ def grow_trees(num_chunks: int, classes: Classes, coset: I32_2D, deadline_ns: in
             rows.chunk[done], rows.src[done], rows.dst[done] = chunk, item // num_chunks, dst
             rows.way[done], rows.start_ns[done] = way, now
             done += 1
+            if len(copies) > 0:
+                copies[chunk] += 1
             free[way] = now + classes.hold_ns[way]
             usable = now + classes.delay_ns[way] + gap_ns
             heap_push(keys, values, 0, pending, usable, dst * num_chunks + chunk)
@@ -238,3 +290,71 @@ def earliest_starts(
         free[way] = start + hold_ns[way]
         done = start + delay_ns[way] + (reduction_ns if sends.reduces[row] else 0)
         usable[there] = max(usable[there], done)
+
+
+class Places(NamedTuple):
+    """Chunks at NPUs, first those to be summed up, then those to be spread: what arrives there, and what leaves from there.
+
+    The number of sends after whose arrival all that leaves place i may leave; sends that leave it are `leaves[first[i] ..
+    first[i + 1]]`. `to[row]` is the place to which a send leads.
+    """
+
+    awaits: I32
+    first: I64
+    leaves: I32
+    to: I32
+
+
+@kernel
+def dispatch(places: Places, way: I32, delay_ns: I64, hold_ns: I64, reduction_ns: int, num_reducing: int, start_ns: I64_OUT):
+    """Starts of sends by list scheduling: whenever a class is free, it takes the first send, by number, that may leave.
+
+    The first `num_reducing` sends are reductions.
+    """
+    num_classes, num_rows = len(delay_ns), len(way)
+    base = np.zeros(num_classes + 1, np.int64)
+    for row in range(num_rows):
+        base[way[row] + 1] += 1
+    for at in range(num_classes):
+        base[at + 1] += base[at]
+    ready, unused = np.empty(num_rows, np.int64), np.empty(num_rows, np.int64)
+    size = np.zeros(num_classes, np.int64)
+    free = np.zeros(num_classes, np.int64)
+    missing = places.awaits.copy()
+    keys = np.empty(2 * num_rows + len(missing), np.int64)
+    values = np.empty(len(keys), np.int64)
+    pending = 0
+    for place in range(len(missing)):
+        if missing[place] == 0:  # what leaves from there need not wait for anything: as if it arrived at once
+            missing[place] = 1
+            heap_push(keys, values, 0, pending, np.int64(0), np.int64(place))
+            pending += 1
+    while pending > 0:
+        now = keys[0]
+        while pending > 0 and keys[0] == now:
+            place = values[0]
+            pending -= 1
+            heap_drop_first(keys, values, 0, pending)
+            if place < 0:
+                continue
+            missing[place] -= 1
+            if missing[place] == 0:
+                for at in range(places.first[place], places.first[place + 1]):
+                    row = np.int64(places.leaves[at])
+                    over = way[row]
+                    heap_push(ready, unused, base[over], size[over], row, np.int64(0))
+                    size[over] += 1
+        for over in range(num_classes):
+            if free[over] > now or size[over] == 0:
+                continue
+            row = ready[base[over]]
+            size[over] -= 1
+            heap_drop_first(ready, unused, base[over], size[over])
+            start_ns[row] = now
+            free[over] = now + hold_ns[over]
+            usable = now + delay_ns[over] + (reduction_ns if row < num_reducing else 0)
+            heap_push(keys, values, 0, pending, usable, np.int64(places.to[row]))
+            pending += 1
+            if free[over] != usable:
+                heap_push(keys, values, 0, pending, free[over], np.int64(NOTHING))
+                pending += 1

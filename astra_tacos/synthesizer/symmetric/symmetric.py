@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.bounds.symmetric import chunked_symmetric_bound
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask
+from astra_tacos.support.grouping import group_by
 from astra_tacos.synthesizer.symmetric.paths import along_paths
-from astra_tacos.synthesizer.symmetric.trees import Trees, grow
+from astra_tacos.synthesizer.symmetric.trees import Trees, grow, is_as_good_as
 
 NAME = "symmetric"
+TRIES = 64
 _SHORT = 256
 """Reductions are left out of account while trees grow if they are shorter than sends by this factor: sends then keep in step."""
+_MANY = 1 << 16
+"""An All-Reduce of more sends of sums is made in one way only: chunks are gathered after all sums are made."""
 
 
-def synthesize_symmetric(task: SymmetricTask, gathered: Trees | None = None) -> SymmetricSchedule:
+def synthesize_symmetric(task: SymmetricTask, tries: int = TRIES, begun: Trees | None = None) -> SymmetricSchedule:
     """A symmetric schedule of a collective.
 
     Parameters
     ----------
     task
         The network, the collective and its chunks.
-    gathered
-        Trees that `grow` made, without a gap; None to let it make them.
+    tries
+        How many schedules of few sends are made in random order at most, beyond those that are made in any case; the same
+        arguments give the same schedule.
+    begun
+        Trees that `grow` made with fewer tries, without a gap.
 
     Raises
     ------
@@ -31,17 +41,27 @@ def synthesize_symmetric(task: SymmetricTask, gathered: Trees | None = None) -> 
     """
     if task.collective == "all-to-all":
         return _schedule(task, along_paths(task))
-    gathered = grow(task) if gathered is None else gathered
+    gathered = grow(task, tries, begun=begun)
     if not task.reduces:
         return _schedule(task, gathered)
     scattered = [_reversed(task, gathered)]
     if lengthens(task):
-        scattered.append(_reversed(task, grow(task, task.reduction_ns)))
-    made = [
-        _reduced_and_gathered(task, trees, gathered) if task.gathers else _schedule(task, trees, len(trees.chunk))
-        for trees in scattered
-    ]
+        scattered.append(_reversed(task, grow(task, tries, task.reduction_ns)))
+    if not task.gathers:
+        made = [_schedule(task, trees, len(trees.chunk)) for trees in scattered]
+    else:
+        ways = (each for trees in scattered for each in _reduced_and_gathered(task, trees, gathered))
+        made = list(_until_near(task, ways))
     return min(made, key=lambda schedule: schedule.collective_time_ns)
+
+
+def _until_near(task: SymmetricTask, made: Iterator[SymmetricSchedule]) -> Iterator[SymmetricSchedule]:
+    """These schedules up to the first that is as good as at the bound for the task's chunks."""
+    bound = chunked_symmetric_bound(task).time_ns
+    for each in made:
+        yield each
+        if is_as_good_as(each.collective_time_ns, bound, each.num_rows // 2):
+            return
 
 
 def lengthens(task: SymmetricTask) -> bool:
@@ -57,8 +77,11 @@ def _reversed(task: SymmetricTask, trees: Trees) -> Trees:
     return trees._replace(src=trees.dst, dst=trees.src, way=way, start_ns=last - trees.end_ns, end_ns=last - trees.start_ns)
 
 
-def _reduced_and_gathered(task: SymmetricTask, scattered: Trees, gathered: Trees) -> SymmetricSchedule:
-    """An All-Reduce: chunks are gathered after all sums. What is summed up first is gathered first."""
+def _reduced_and_gathered(task: SymmetricTask, scattered: Trees, gathered: Trees) -> Iterator[SymmetricSchedule]:
+    """All-Reduces: chunks are gathered after all sums, as soon as their sum is made, or whenever no sum waits for the link.
+
+    What is summed up first is gathered first.
+    """
     rows, chunks = len(scattered.chunk), task.chunks_per_npu
     _, sums, start = _settled(task, scattered, rows)
     # Their own times, not those that were planned for them, say what comes before what is gathered.
@@ -69,9 +92,38 @@ def _reduced_and_gathered(task: SymmetricTask, scattered: Trees, gathered: Trees
     np.minimum.at(begun, gathered.chunk, gathered.start_ns)
     number = np.empty(chunks, np.int32)
     number[np.argsort(begun, kind="stable")] = np.argsort(summed, kind="stable")
-    begin = gathered.start_ns + int(summed.max())
-    later = gathered._replace(chunk=number[gathered.chunk], start_ns=begin, end_ns=begin + task.delay_ns[gathered.way])
-    return _schedule(task, sums.followed_by(later), rows)
+    wait = int(summed.max())
+    after = np.full(chunks, wait)
+    at_once = summed[number] - begun
+    for delay in (after, at_once):
+        begin = gathered.start_ns + delay[gathered.chunk]
+        later = gathered._replace(chunk=number[gathered.chunk], start_ns=begin, end_ns=begin + task.delay_ns[gathered.way])
+        trees = sums.followed_by(later)
+        yield _schedule(task, trees, rows)
+        if rows > _MANY:
+            return
+    yield _schedule(task, trees._replace(start_ns=_dispatched(task, trees, rows)), rows)
+
+
+def _dispatched(task: SymmetricTask, trees: Trees, num_reducing: int) -> NDArray[np.int64]:
+    """int64[num_rows], starts of the sends of an All-Reduce if no link waits while it could take one, sums first."""
+    from astra_tacos.synthesizer.symmetric import _symmetric_kernels as kernels
+
+    order = np.lexsort((trees.start_ns, np.arange(len(trees.chunk)) >= num_reducing))
+    sends = trees.in_order(order)
+    copies = np.arange(len(order)) >= num_reducing
+    half = task.chunks_per_npu * task.num_npus
+    base = sends.chunk.astype(np.int64) * task.num_npus
+    leaves = base + sends.src + np.where(copies & (sends.src != 0), half, 0)
+    to = base + sends.dst + np.where(copies, half, 0)
+    first, rows = group_by(leaves, np.arange(len(order)), 2 * half)
+    awaits = np.bincount(to, minlength=2 * half).astype(np.int32)
+    start = np.empty(len(order), np.int64)
+    places = kernels.Places(awaits, first, rows.astype(np.int32), to.astype(np.int32))
+    kernels.dispatch(places, sends.way, task.delay_ns, task.hold_ns, task.reduction_ns, num_reducing, start)
+    given = np.empty_like(start)
+    given[order] = start
+    return given
 
 
 def _schedule(task: SymmetricTask, trees: Trees, num_reducing: int = 0) -> SymmetricSchedule:
