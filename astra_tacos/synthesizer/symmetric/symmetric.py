@@ -40,7 +40,7 @@ def synthesize_symmetric(task: SymmetricTask, tries: int = TRIES, begun: Trees |
         If chunks are too small or too large for the links.
     """
     if task.collective == "all-to-all":
-        return _schedule(task, along_paths(task))
+        return _schedule(task, along_paths(task, tries))
     gathered = grow(task, tries, begun=begun)
     if not task.reduces:
         return _schedule(task, gathered)
