@@ -15,7 +15,7 @@ from astra_tacos.bounds import lower_bound
 from astra_tacos.collective.all_to_allv import zipf_parts
 from astra_tacos.network.network_config import Dimension, NetworkConfig
 from astra_tacos.solver.solve import synthesize
-from astra_tacos.synthesizer.parts.two_level import nodes_of, plan_exchange
+from astra_tacos.synthesizer.algorithms.permutations import nodes_of, plan_exchange
 from astra_tacos.verifier.schedule_oracle import verify
 
 TOKEN = 7168

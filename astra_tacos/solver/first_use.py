@@ -26,6 +26,7 @@ def silent(what: str) -> Iterator[OnProgress]:
 
 
 _ROUTING = "astra_tacos.synthesizer.routing"
+_ALGORITHMS = "astra_tacos.synthesizer.algorithms"
 _PARTS = "astra_tacos.synthesizer.parts"
 _BOUND = ("astra_tacos.bounds._bound_kernels", "astra_tacos.support._graph_kernels")
 _EXACT_TIME = "astra_tacos.schedule._settle_kernels"
@@ -46,15 +47,15 @@ CERTIFYING = (*_BOUND, _EXACT_TIME)
 """A schedule's bounds and exact time."""
 SEARCHING = (f"{_ROUTING}._routing_kernels", f"{_PARTS}._dispatch_kernels", _EXACT_TIME, *_BOUND)
 """Schedules, of any pattern on any network."""
-SHARED = ("astra_tacos.synthesizer.matching._matching_kernels", f"{_PARTS}._overlap_kernels", f"{_ROUTING}._tree_kernels")
+SHARED = ("astra_tacos.synthesizer.matching._matching_kernels", f"{_PARTS}._tree_kernels", f"{_ROUTING}._tree_kernels")
 """Schedules of collectives in which chunks go to several NPUs."""
-ROOTED = (f"{_PARTS}._tree_kernels",)
+ROOTED = (f"{_ALGORITHMS}._branching_kernels",)
 """Schedules of collectives of which one NPU has or gets everything."""
 SYMMETRIC = ("astra_tacos.synthesizer.symmetric._symmetric_kernels", _EXACT_TIME)
 """Schedules in which all NPUs do the same."""
 PERSONALISED = (f"{_ROUTING}._path_kernels",)
 """Schedules of collectives in which every chunk has one target."""
-UNEQUAL = (f"{_PARTS}._two_level_kernels",)
+UNEQUAL = (f"{_ALGORITHMS}._permutation_kernels",)
 """Schedules of collectives whose parts have sizes of their own."""
 ALL_SEARCHING = (*SEARCHING, *SHARED, *PERSONALISED, *SYMMETRIC)
 """Schedules of the patterns that workloads have."""

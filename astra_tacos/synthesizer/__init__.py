@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from astra_tacos.collective import COLLECTIVES, PERSONALISED, UNEQUAL
-from astra_tacos.synthesizer.algorithms.branchings import branchings
+from astra_tacos.synthesizer.algorithms.branchings import advise_chunks, branchings, refuse_too_many_flows
 from astra_tacos.synthesizer.algorithms.column_generation import (
     column_generation,
     refuse_without_forwarding,
@@ -35,7 +35,6 @@ from astra_tacos.synthesizer.algorithms.symmetric import refuse_asymmetric, symm
 from astra_tacos.synthesizer.algorithms.tacos import tacos
 from astra_tacos.synthesizer.chunk_counts import advise_for_trips, most_promising
 from astra_tacos.synthesizer.on_fabrics import on_fabrics
-from astra_tacos.synthesizer.parts.branchings import advise_chunks, refuse_too_many_flows
 from astra_tacos.synthesizer.parts.dimension_order import refuse_without_dimensions
 from astra_tacos.synthesizer.synthesizer import Synthesizer
 from astra_tacos.synthesizer.work import (

@@ -51,6 +51,11 @@ class ChunkCandidate:
     estimate_ns: int
 
 
+def round_counts(most: int) -> list[int]:
+    """1, 2, 3, 4, 6, 8, 12, 16, ... up to `most`."""
+    return sorted({multiple << power for multiple in (1, 3) for power in range(most.bit_length()) if multiple << power <= most})
+
+
 @lru_cache(maxsize=8)
 def choose_chunks(
     topology: Topology, collective_name: str, size_bytes: int, link_model: LinkModel, max_sends: int
@@ -78,8 +83,8 @@ def choose_chunks(
     """
     candidates: list[ChunkCandidate] = []
     sends = 0
-    for chunks in sorted({multiple << power for multiple in (1, 3) for power in range(_MOST_CHUNKS.bit_length())}):
-        if chunks > _MOST_CHUNKS or (chunks > 1 and chunks * sends > max_sends):
+    for chunks in round_counts(_MOST_CHUNKS):
+        if chunks > 1 and chunks * sends > max_sends:
             break
         try:
             collective = COLLECTIVES[collective_name](topology.num_npus, size_bytes, chunks)

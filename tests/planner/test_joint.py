@@ -15,7 +15,7 @@ from astra_tacos.planner.workload import find_workload
 from astra_tacos.run.chunks import part_of, read_trace_parts
 from astra_tacos.run.patterns import GROUP_ATTRIBUTE
 from astra_tacos.schedule.joint import join
-from astra_tacos.synthesizer.routing.route import together
+from astra_tacos.synthesizer.algorithms.routed import together
 from astra_tacos.verifier.run_oracle import verify_run
 
 PAIRS = {"1": [0, 1], "2": [2, 3], "3": [4, 5], "4": [6, 7]}

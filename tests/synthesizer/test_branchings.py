@@ -15,7 +15,7 @@ from astra_tacos.collective import make_collective
 from astra_tacos.network.topology import NO_LINK
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.synthesizer import SYNTHESIZERS
-from astra_tacos.synthesizer.parts.branchings import pack_branchings
+from astra_tacos.synthesizer.algorithms.branchings import pack_branchings
 
 MIB = 1 << 20
 

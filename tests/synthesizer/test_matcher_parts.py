@@ -18,7 +18,7 @@ from astra_tacos.network.network_config import LinkSpec
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
 from astra_tacos.synthesizer.matching.matching import far_chunks
 from astra_tacos.synthesizer.matching.matching_network import as_words, neighbourhood
-from astra_tacos.synthesizer.parts._overlap_kernels import Hops, hops_to_come
+from astra_tacos.synthesizer.parts._tree_kernels import Hops, hops_to_come
 from astra_tacos.synthesizer.parts.overlap import link_shares, overlap_phases
 from astra_tacos.verifier.schedule_oracle import verify
 

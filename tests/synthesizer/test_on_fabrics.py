@@ -24,8 +24,7 @@ from astra_tacos.solver.native import native_times
 from astra_tacos.solver.solve import synthesize
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.synthesizer import SYNTHESIZERS
-from astra_tacos.synthesizer.on_fabrics import on_fabrics
-from astra_tacos.synthesizer.parts.pairs import network_of_pairs
+from astra_tacos.synthesizer.on_fabrics import network_of_pairs, on_fabrics
 from astra_tacos.synthesizer.parts.rings import rings_of_fabric
 from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import SearchOptions

@@ -21,7 +21,7 @@ from astra_tacos.schedule.storage import load_schedule, save_schedule
 from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.solver.solve import synthesize
 from astra_tacos.support.errors import SynthesisError
-from astra_tacos.synthesizer.parts.two_level import plan_exchange
+from astra_tacos.synthesizer.algorithms.permutations import plan_exchange
 from astra_tacos.verifier.program import verify_trace, verify_trace_of
 from astra_tacos.verifier.schedule_oracle import verify
 

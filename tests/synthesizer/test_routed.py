@@ -22,11 +22,10 @@ from astra_tacos.schedule.joint import join
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.synthesizer import SYNTHESIZERS
-from astra_tacos.synthesizer.algorithms.routed import routed
+from astra_tacos.synthesizer.algorithms.routed import BUSY_SHARE, routed, send_graph_along_route, together
 from astra_tacos.synthesizer.parts.dispatch import dispatch
 from astra_tacos.synthesizer.parts.mirror import justify
 from astra_tacos.synthesizer.routing.paths import find_paths
-from astra_tacos.synthesizer.routing.route import BUSY_SHARE, send_graph_along_route, together
 from astra_tacos.synthesizer.routing.tree_growth import grow_trees
 from astra_tacos.verifier.schedule_oracle import verify, verify_together
 

@@ -31,7 +31,7 @@ from astra_tacos.schedule.joint import join
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.support.installation import package_version
-from astra_tacos.synthesizer.routing.route import together
+from astra_tacos.synthesizer.algorithms.routed import together
 from astra_tacos.synthesizer.search.search_options import THOROUGH, SearchOptions
 from astra_tacos.verifier.schedule_oracle import verify_together
 

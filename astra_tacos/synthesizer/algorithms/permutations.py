@@ -4,11 +4,22 @@ Every node first moves bytes between its NPUs, so that all its rails carry as mu
 permutations, so that no two send to one at a time; what arrives is passed on within the node. All three overlap, chunk by chunk.
 Source: FAST, "Fast all-to-all scheduling for skewed traffic in mixture of experts", arXiv 2505.09764; there between any NPUs of
 two nodes, here over rails.
+
+Stages: permutations of nodes, in each of which every node sends to one other and receives from one other.
+
+Networks of two levels: nodes whose NPUs all have channels to one another, and rails that join the nodes.
+
+The plan of an All-to-All of unequal parts over nodes: chunks, their rails and their stages.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
 import numpy as np
+from numpy.typing import NDArray
 
 from astra_tacos.collective.all_to_allv import of_chunks
 from astra_tacos.collective.collective import Collective
@@ -16,9 +27,184 @@ from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.support.grouping import group_by
 from astra_tacos.synthesizer.parts.dispatch import dispatch
 from astra_tacos.synthesizer.parts.send_graph import SendGraph
-from astra_tacos.synthesizer.parts.two_level import nodes_of, plan_exchange
+
+if TYPE_CHECKING:
+    from astra_tacos.synthesizer.algorithms._permutation_kernels import Turns
+
+
+_LEFT = 0.01
+"""Share of the busiest node's traffic that is sent last, in no order: it would take most of the stages."""
+_MOST_ENTRIES = 1 << 22
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stages:
+    """Stages of an exchange between nodes.
+
+    Parameters
+    ----------
+    permutation
+        int32[num_stages, num_nodes], the node that each node sends to; itself for none.
+    units
+        int64[num_stages], what it may send there.
+    """
+
+    permutation: NDArray[np.int32]
+    units: NDArray[np.int64]
+
+    def turns(self) -> Turns:
+        """Which units every two nodes exchange in which stage."""
+        from astra_tacos.synthesizer.algorithms._permutation_kernels import Turns
+
+        count = self.permutation.shape[1]
+        pair = (np.arange(count) * count + self.permutation).ravel()
+        first, order = group_by(pair, np.arange(len(pair)), count * count)
+        stage = order // count
+        return Turns(first, self.units[stage], stage, len(self.units))
+
+
+def stages_of(traffic: NDArray[np.int64]) -> Stages:
+    """Stages that together take no longer than the busiest node must send or receive.
+
+    Traffic is made up to equal sums of rows and columns, and taken apart into permutations, large ones first (Birkhoff, "Tres
+    observaciones sobre el algebra lineal", 1946; for switches: FAST, arXiv 2505.09764).
+
+    Parameters
+    ----------
+    traffic
+        int64[num_nodes, num_nodes], units from each node to each other.
+    """
+    from astra_tacos.synthesizer.algorithms._permutation_kernels import decompose
+
+    count = len(traffic)
+    most = int(max(traffic.sum(axis=0).max(), traffic.sum(axis=1).max()))
+    padded = traffic + _slack(most - traffic.sum(axis=1), most - traffic.sum(axis=0))
+    room = max(min(count * count, _MOST_ENTRIES // count), 1)
+    permutation, units = np.empty((room, count), np.int32), np.empty(room, np.int64)
+    found = decompose(np.ascontiguousarray(padded), int(_LEFT * most), permutation, units)
+    return Stages(permutation[:found], units[:found])
+
+
+def _slack(rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """A matrix of these sums, with few entries: its rows and columns are used up one after another."""
+    ends = [np.cumsum(side) for side in (rows, columns)]
+    end = np.sort(np.concatenate(ends))
+    begin = np.concatenate(([0], end[:-1]))
+    taken = end > begin
+    begin, end = begin[taken], end[taken]
+    slack = np.zeros((len(rows), len(columns)), np.int64)
+    row, column = (np.searchsorted(side, begin, side="right") for side in ends)
+    slack[row, column] = end - begin
+    return slack
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Nodes:
+    """The nodes of a network. NPU `node * size + place` is in `node`, on the rail `place`.
+
+    Parameters
+    ----------
+    size
+        Number of NPUs in each node.
+    within
+        int64[num_npus, size], the channel from each NPU to each place of its node, -1 to itself.
+    across
+        int64[size, num_nodes, num_nodes], the channel of each rail from each node to each other, -1 to itself.
+    """
+
+    size: int
+    within: NDArray[np.int64]
+    across: NDArray[np.int64]
+
+
+@lru_cache(maxsize=4)
+def nodes_of(topology: Topology) -> Nodes | None:
+    """The nodes of a network: all dimensions but the last are within them; None if some pair of NPUs has no channel there.
+
+    A network of one dimension has nodes of one NPU.
+    """
+    if not topology.dimensions:
+        return None
+    count = topology.dimensions[-1].size
+    size = topology.num_npus // count
+    npu, place = np.arange(topology.num_npus)[:, None], np.arange(size)
+    within = topology.channel_of(*(ends.ravel() for ends in np.broadcast_arrays(npu, npu // size * size + place)))
+    node = np.arange(count) * size
+    ends = np.broadcast_arrays(place[:, None, None] + node[:, None], place[:, None, None] + node)
+    across = topology.channel_of(*(each.ravel() for each in ends))
+    within, across = within.reshape(-1, size), across.reshape(size, count, count)
+    if np.count_nonzero(within < 0) > topology.num_npus or np.count_nonzero(across < 0) > topology.num_npus:
+        return None
+    return Nodes(size, within, across)
+
+
+_PIECES = 128
+"""The busiest rail carries at least about so many pieces, so that hops of different pieces overlap."""
+_MOST_PIECES = 1 << 21
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """Chunks, of which those of an earlier stage are more urgent.
+
+    Parameters
+    ----------
+    stages
+        The permutations of nodes.
+    src, dst
+        int32[num_chunks], the NPUs that have and need each.
+    rail
+        int32[num_chunks], the place in both nodes over which it goes from node to node; -1 if it stays in its node.
+    stage
+        int32[num_chunks], the stage in which it goes from node to node; for others the number of stages.
+    chunk_bytes
+        int64[num_chunks].
+    """
+
+    stages: Stages
+    src: NDArray[np.int32]
+    dst: NDArray[np.int32]
+    rail: NDArray[np.int32]
+    stage: NDArray[np.int32]
+    chunk_bytes: NDArray[np.int64]
+
+
+def plan_exchange(part_bytes: NDArray[np.int64], node_size: int) -> Plan:
+    """Plan an exchange: balance what leaves every node over its rails, and order it by permutations of nodes.
+
+    Parameters
+    ----------
+    part_bytes
+        int64[num_npus, num_npus], bytes from each NPU to each; some are not for the NPU itself.
+    node_size
+        NPUs of a node.
+    """
+    from astra_tacos.synthesizer.algorithms._permutation_kernels import Pieces, lay_pieces
+
+    parts = part_bytes.copy()
+    np.fill_diagonal(parts, 0)
+    unit = max(int(np.gcd.reduce(parts, axis=None)), 1)
+    parts //= unit
+    count = len(parts) // node_size
+    traffic = parts.reshape(count, node_size, count, node_size).sum(axis=(1, 3))
+    inside = np.arange(count)
+    traffic[inside, inside] = 0
+    busiest = max(int(traffic.sum(axis=0).max()), int(traffic.sum(axis=1).max())) // node_size
+    most = max(-(-max(busiest, int(parts.sum(axis=1).max()) // node_size) // _PIECES), int(parts.sum()) // _MOST_PIECES, 1)
+    stages = stages_of(traffic) if traffic.any() else Stages(np.empty((0, count), np.int32), np.empty(0, np.int64))
+    turns, room = stages.turns(), np.count_nonzero(parts) * 2
+    while True:
+        src, dst, rail, stage = (np.empty(room, np.int32) for _ in range(4))
+        pieces = Pieces(src, dst, rail, stage, np.empty(room, np.int64))
+        made = lay_pieces(parts, node_size, most, turns, pieces)
+        if made <= room:
+            break
+        room = made
+    return Plan(stages, src[:made], dst[:made], rail[:made], stage[:made], pieces.units[:made] * unit)
+
 
 _ROUNDS = 8
 

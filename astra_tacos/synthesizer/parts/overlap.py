@@ -145,7 +145,7 @@ def overlap_phases(topology: Topology, collective: Collective, timing: Timing, s
     seed
         Seed of random choices.
     """
-    from astra_tacos.synthesizer.parts._overlap_kernels import Hops, hops_to_come
+    from astra_tacos.synthesizer.parts._tree_kernels import Hops, hops_to_come
 
     phases = _phases(topology, timing)
     if phases is None:

@@ -55,12 +55,28 @@ def measure(topology: Topology, timing: Timing, channel: NDArray[np.int32], inwa
     inward
         Whether trees lead into their roots.
     """
-    from astra_tacos.synthesizer.parts._overlap_kernels import walk
-
     channel_ns = timing.channel_delay_ns[:, -1] + (timing.reduction_ns[-1] if inward else 0)
-    away_ns, ahead_ns = np.empty((2, *channel.shape), np.int64)
-    walk(channel, topology.channel_dst if inward else topology.channel_src, channel_ns, away_ns, ahead_ns)
+    away_ns, ahead_ns = lengths(channel, topology.channel_dst if inward else topology.channel_src, channel_ns)
     return Branches(away_ns, ahead_ns, np.where(channel >= 0, channel_ns[channel], 0))
+
+
+def lengths(
+    channel: NDArray[np.int32], end: NDArray[np.int32], of_channel: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """int64[num_trees, num_npus] twice: the way from the root to each NPU, and on from there to the last NPU behind it.
+
+    Parameters
+    ----------
+    channel
+        int32[num_trees, num_npus], the channel that joins each NPU to the tree, -1 for the root.
+    end, of_channel
+        Of channels: the end that is nearer to the root, and the length.
+    """
+    from astra_tacos.synthesizer.parts._tree_kernels import walk
+
+    away, ahead = np.empty((2, *channel.shape), np.int64)
+    walk(channel, end, of_channel, away, ahead)
+    return away, ahead
 
 
 @dataclass(frozen=True, slots=True)

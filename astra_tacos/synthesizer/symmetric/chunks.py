@@ -12,7 +12,7 @@ from astra_tacos.bounds.symmetric import chunked_symmetric_bound, symmetric_boun
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask, exact_symmetric_ns
 from astra_tacos.schedule.timing import MOST_TRUNCATED
 from astra_tacos.support.errors import ConfigError, SynthesisError
-from astra_tacos.synthesizer.chunk_counts import MAX_SENDS
+from astra_tacos.synthesizer.chunk_counts import MAX_SENDS, round_counts
 from astra_tacos.synthesizer.symmetric.symmetric import TRIES, lengthens, synthesize_symmetric
 from astra_tacos.synthesizer.symmetric.trees import Trees, grow, is_as_good_as
 
@@ -157,7 +157,7 @@ class _Count:
 
 def _counts(task: SymmetricTask, max_sends: int | None, least_ns: int, worth: float) -> Iterator[_Count]:
     """Numbers of chunks, the least first, without those that truncation makes seem fast: faster than any algorithm is."""
-    for chunks in sorted({multiple << power for multiple in (1, 3) for power in range(_MOST_CHUNKS.bit_length())}):
+    for chunks in round_counts(_MOST_CHUNKS):
         cut = replace(task, chunks_per_npu=1) if chunks == 1 else _cut(task, chunks, max_sends)
         if cut is None:
             return
@@ -180,7 +180,7 @@ def _cut(task: SymmetricTask, chunks: int, max_sends: int | None) -> SymmetricTa
     except (ConfigError, SynthesisError):
         return None
     rows = finer.least_rows
-    if chunks > _MOST_CHUNKS or rows > MOST_ROWS or (max_sends is not None and rows * finer.num_npus > max_sends):
+    if rows > MOST_ROWS or (max_sends is not None and rows * finer.num_npus > max_sends):
         return None
     return finer
 
