@@ -170,7 +170,7 @@ def optimize(
         print_json(result)
         return
     title = f"{result['workload']} on {result['network']}: {result['shape']}, {result['num_npus']:,} NPUs"
-    rows = [*summary_rows(result), *([("files", str(output))] if output is not None else [])]
+    rows = [*summary_rows(result, verbose=verbose), *([("files", str(output))] if output is not None else [])]
     print_answer(title, rows)
     for table in tables(result, verbose=verbose):
         print_table(*table)

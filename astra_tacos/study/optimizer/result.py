@@ -116,27 +116,28 @@ def optimized(problem: Problem, timer: Timer | None, steps: int, progress: Progr
     return result, best["splits"][name]["bandwidth_gbps"]
 
 
-def summary_rows(result: dict[str, Any]) -> list[tuple[str, ...]]:
-    """The answer: the best split, what it gains, and the constraints that it keeps, as labels, figures and remarks."""
+def summary_rows(result: dict[str, Any], *, verbose: bool) -> list[tuple[str, ...]]:
+    """The answer as labels, figures and remarks: the best split and what it gains; with `verbose` the constraints that it keeps."""
     found, name = (result["refine"], REFINED) if "refine" in result else (result, BEST)
     best = found["splits"][name]
     shares = ", ".join(f"B{dimension} {value:,.2f}" for dimension, value in enumerate(best["bandwidth_gbps"]))
     of = f" (rank {result['slowest_rank']}, the slowest of {result['profiles']} kinds)" if result["profiles"] > 1 else ""
     objective = "time" if result["objective"] == TIME else "time x cost"
     gains = [(f"gain over {name}", f"{gain:.3f} x") for name, gain in found["gain"].items()]
-    by_bytes = "by bytes over bandwidth, " if "refine" in result else ""
-    return [
+    by_bytes = "by bytes: " if "refine" in result else ""
+    rows = [
         ("best split", "", f"{shares} GB/s"),
         ("time", format_time(best["time_ns"]), f"{format_time(result['compute_ns'])} of compute{of}"),
         *gains,
         ("proof", "", f"{by_bytes}no split is better by more than {max(result['gap'], 1e-9):.1e} of the {objective}"),
-        ("constraints", "", "; ".join(result["constraints"])),
     ]
+    return [*rows, ("constraints", "", "; ".join(result["constraints"]))] if verbose else rows
 
 
 def tables(result: dict[str, Any], *, verbose: bool) -> Iterator[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
-    """Title, header and rows of each table; that of all communication with `verbose` only."""
-    yield ("Splits by bytes over bandwidth", *_split_table(result["splits"]))
+    """Title, header and rows of each table: of the splits by the best measure; with `verbose` all."""
+    if verbose or "refine" not in result:
+        yield ("Splits by bytes over bandwidth", *_split_table(result["splits"]))
     if verbose:
         yield ("Communication at the best split", *_demand_table(result))
     if "refine" in result:
