@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
+from astra_tacos.support.arrays import Bools, Floats, Ints, Ints32
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,20 +21,20 @@ class Amounts:
     """What each chunk of a collective counts for: `of_chunk`, int64[num_chunks]."""
 
     collective: Collective
-    of_chunk: NDArray[np.int64]
+    of_chunk: Ints
 
     @cached_property
-    def owned(self) -> NDArray[np.float64]:
+    def owned(self) -> Floats:
         """float64[num_npus], what each NPU owns."""
         return self._by_npu(self.collective.chunk_owner)
 
     @cached_property
-    def pairs(self) -> NDArray[np.float64]:
+    def pairs(self) -> Floats:
         """float64[num_npus, num_npus], what each NPU has for each other in a personalised collective."""
         num_npus = self.collective.num_npus
         assert self.collective.chunk_target is not None
         pair = self.collective.chunk_owner.astype(np.int64) * num_npus + self.collective.chunk_target
-        amount: NDArray[np.float64] = np.bincount(pair, self.of_chunk, num_npus**2).astype(float)
+        amount: Floats = np.bincount(pair, self.of_chunk, num_npus**2).astype(float)
         return amount.reshape(num_npus, num_npus)
 
     @cached_property
@@ -42,12 +42,12 @@ class Amounts:
         """All chunks."""
         return float(self.owned.sum())
 
-    def entering(self, sides: NDArray[np.bool_]) -> NDArray[np.float64]:
+    def entering(self, sides: Bools) -> Floats:
         """float64[num_sides], what has to enter each set of NPUs; `sides` is bool[num_sides, num_npus]."""
         collective = self.collective
         if collective.is_personalised:
             inside = sides.astype(np.float64)
-            entering: NDArray[np.float64] = np.einsum("sn,sn->s", (1.0 - inside) @ self.pairs, inside)
+            entering: Floats = np.einsum("sn,sn->s", (1.0 - inside) @ self.pairs, inside)
             return entering
         members, owned = sides[:, collective.member_npus], sides @ self.owned
         if collective.reduces and collective.gathers:
@@ -56,7 +56,7 @@ class Amounts:
             return np.where(members.any(axis=1), self.whole - owned, 0.0)
         return np.where(members.all(axis=1), 0.0, owned)
 
-    def at_npus(self, *, inward: bool) -> NDArray[np.float64]:
+    def at_npus(self, *, inward: bool) -> Floats:
         """float64[num_npus], what has to enter (leave) each NPU."""
         collective = self.collective
         if collective.chunk_target is not None:
@@ -66,7 +66,7 @@ class Amounts:
             return np.where(is_member, self.whole, 0.0)
         return np.where(is_member, self.whole - self.owned, 0.0) if inward == collective.gathers else self.owned
 
-    def between(self, group: NDArray[np.int64]) -> int:
+    def between(self, group: Ints) -> int:
         """The least that crosses between parts; `group` is int64[num_npus], the part of each NPU."""
         collective = self.collective
         if collective.chunk_target is not None:
@@ -74,8 +74,8 @@ class Amounts:
         parts = len(np.unique(group[collective.member_npus]))
         return collective.num_phases * (parts - 1) * int(self.whole)
 
-    def _by_npu(self, npu: NDArray[np.int32]) -> NDArray[np.float64]:
-        amount: NDArray[np.float64] = np.bincount(npu, self.of_chunk, self.collective.num_npus).astype(float)
+    def _by_npu(self, npu: Ints32) -> Floats:
+        amount: Floats = np.bincount(npu, self.of_chunk, self.collective.num_npus).astype(float)
         return amount
 
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.bounds import all_bounds, chunked_lower_bound, largest
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import MOST_TRUNCATED
+from astra_tacos.support.arrays import Ints
 
 
 def certify(schedule: Schedule) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def is_optimal(time_ns: int, bound_ns: int) -> bool:
     return abs(time_ns - bound_ns) <= 1
 
 
-def link_extremes(busy_ns: NDArray[np.int64], time_ns: int, describe_link: Callable[[int], str]) -> dict[str, Any]:
+def link_extremes(busy_ns: Ints, time_ns: int, describe_link: Callable[[int], str]) -> dict[str, Any]:
     """The links that are busy longest and least, in words, and the share of the time for which they are busy."""
     extremes = {"busiest_link": int(np.argmax(busy_ns)), "idlest_link": int(np.argmin(busy_ns))}
     return {

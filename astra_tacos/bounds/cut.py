@@ -30,6 +30,7 @@ from astra_tacos.bounds.partition import device_groups, groupings, is_symmetric,
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.support.arrays import Bools, Ints
 
 _SWEEPS = 8
 
@@ -51,7 +52,7 @@ def bisection_gibps(topology: Topology) -> float:
     return min(min(_flow(topology, side), _flow(topology, ~side)) for side in sides)
 
 
-def _flow(topology: Topology, side: NDArray[np.bool_]) -> float:
+def _flow(topology: Topology, side: Bools) -> float:
     """GiB/s from the NPUs of a side to the others."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import maximum_flow
@@ -82,7 +83,7 @@ def worst_chosen_cut(topology: Topology, collective: Collective, timing: Timing)
     return max(bounds, key=lambda bound: bound.time_ns)
 
 
-def slowest_sides(topology: Topology, data: Amounts) -> list[tuple[NDArray[np.bool_], NDArray[np.int64]]]:
+def slowest_sides(topology: Topology, data: Amounts) -> list[tuple[Bools, Ints]]:
     """Of the sets that are only tried, those that take longest without latency, and the links into each."""
     sides = chosen_sides(topology)
     links = [links_into(topology, side) for side in sides]
@@ -91,13 +92,13 @@ def slowest_sides(topology: Topology, data: Amounts) -> list[tuple[NDArray[np.bo
     return [(sides[at], links[at]) for at in np.argsort(-slowness, kind="stable")[:_CHOSEN].tolist()]
 
 
-def cut_of(topology: Topology, side: NDArray[np.bool_], links: NDArray[np.int64], time_ns: int) -> Bound:
+def cut_of(topology: Topology, side: Bools, links: Ints, time_ns: int) -> Bound:
     """The bound of a set of NPUs, and of the links into it, or out of it."""
     npus = np.flatnonzero(side)
     return Bound("cut", time_ns, describe_side(topology, npus, links), tuple(npus.tolist()), tuple(links.tolist()))
 
 
-def describe_side(topology: Topology, npus: NDArray[np.int64], links: NDArray[np.int64]) -> str:
+def describe_side(topology: Topology, npus: Ints, links: Ints) -> str:
     """A set of NPUs and the links into it, or out of it, in words."""
     bandwidth = float(topology.link_bandwidth_gibps[links].sum())
     count = int(np.count_nonzero(npus < topology.num_endpoints))
@@ -105,7 +106,7 @@ def describe_side(topology: Topology, npus: NDArray[np.int64], links: NDArray[np
 
 
 @lru_cache(maxsize=4)
-def chosen_sides(topology: Topology) -> NDArray[np.bool_]:
+def chosen_sides(topology: Topology) -> Bools:
     """bool[num_sides, num_npus], sets of NPUs, each with its complement."""
     npus = np.arange(topology.num_npus)
     sides = [npus == npu for npu in npus[: _MOST_SIDES // 4]]
@@ -122,7 +123,7 @@ def chosen_sides(topology: Topology) -> NDArray[np.bool_]:
     return np.concatenate((half, ~half))
 
 
-def links_into(topology: Topology, side: NDArray[np.bool_]) -> NDArray[np.int64]:
+def links_into(topology: Topology, side: Bools) -> Ints:
     """The links into a set of NPUs: a switch counts as inside or outside, whichever gives less bandwidth."""
     inside = np.concatenate((side, np.zeros(topology.num_switches, np.bool_)))
     src, dst = topology.link_src, topology.link_dst
@@ -158,12 +159,12 @@ def cut(topology: Topology, collective: Collective, timing: Timing) -> Bound:
     return max(bounds, key=lambda bound: bound.time_ns)
 
 
-def crossing(topology: Topology, side: NDArray[np.bool_]) -> NDArray[np.int64]:
+def crossing(topology: Topology, side: Bools) -> Ints:
     """The links into a set of devices."""
     return np.flatnonzero(side[topology.link_dst] & ~side[topology.link_src])
 
 
-def tightest_sides(topology: Topology, collective: Collective, *, inward: bool) -> tuple[NDArray[np.bool_], ...]:
+def tightest_sides(topology: Topology, collective: Collective, *, inward: bool) -> tuple[Bools, ...]:
     """bool[num_devices] each: the worst set of every kind of candidate, and the worst of all where flows are affordable.
 
     Something has to enter each (inward) or to leave it.
@@ -172,7 +173,7 @@ def tightest_sides(topology: Topology, collective: Collective, *, inward: bool) 
     return _tightest_sides(topology, collective.root, members, collective.num_phases == 2, inward=inward)
 
 
-def _bound(topology: Topology, collective: Collective, timing: Timing, side: NDArray[np.bool_], *, outward: bool) -> Bound:
+def _bound(topology: Topology, collective: Collective, timing: Timing, side: Bools, *, outward: bool) -> Bound:
     links, inside = crossing(topology, ~side if outward else side), side[: topology.num_npus]
     messages = collective.num_chunks
     if collective.num_phases == 1:
@@ -183,7 +184,7 @@ def _bound(topology: Topology, collective: Collective, timing: Timing, side: NDA
 @lru_cache(maxsize=32)
 def _tightest_sides(
     topology: Topology, root: int | None, members: bytes | None, always: bool, *, inward: bool
-) -> tuple[NDArray[np.bool_], ...]:
+) -> tuple[Bools, ...]:
     """See `tightest_sides`.
 
     Parameters
@@ -230,7 +231,7 @@ def _tightest_sides(
     return (*sides, *(side for side in exact if side is not None))
 
 
-def _outside(npu_group: NDArray[np.int64], is_member: NDArray[np.bool_], root: int | None, always: bool) -> NDArray[np.int64]:
+def _outside(npu_group: Ints, is_member: Bools, root: int | None, always: bool) -> Ints:
     """int64[groups], the amount that begins outside each group for members in it: members, or the root, or a constant."""
     inside = np.bincount(npu_group, is_member).astype(np.int64)
     total = int(is_member.sum())
@@ -244,9 +245,7 @@ def _outside(npu_group: NDArray[np.int64], is_member: NDArray[np.bool_], root: i
     return np.where(inside > 0, outside, 0)
 
 
-def _tightest(
-    topology: Topology, start: NDArray[np.bool_], is_member: NDArray[np.bool_], root: int | None, *, inward: bool
-) -> NDArray[np.bool_] | None:
+def _tightest(topology: Topology, start: Bools, is_member: Bools, root: int | None, *, inward: bool) -> Bools | None:
     """The set with the least bandwidth for what has to enter (leave) it; `start` if none is worse, None if that is too slow.
 
     Parameters

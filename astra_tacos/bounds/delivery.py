@@ -24,6 +24,7 @@ from astra_tacos.bounds.bound import Bound
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.graph import Graph
 
 _ALL_SOURCES_UP_TO = 512
@@ -78,7 +79,7 @@ def _farthest_pair(collective: Collective, graph: Graph) -> Bound:
 
 
 @lru_cache(maxsize=2)
-def root_distance_ns(topology: Topology, collective: Collective, timing: Timing) -> NDArray[np.int64]:
+def root_distance_ns(topology: Topology, collective: Collective, timing: Timing) -> Ints:
     """int64[num_npus], time of the smallest chunk from the root; or to the root, including reductions if it reduces.
 
     Devices that have no way there, such as a switch without links, are `UNREACHED`.
@@ -103,14 +104,12 @@ _NEVER = np.iinfo(np.int64).max
 class Deliveries:
     """int64[num_links] each, see the module; `period_ns` is 0 for links that no channel uses."""
 
-    first_ns: NDArray[np.int64]
-    period_ns: NDArray[np.int64]
-    own: NDArray[np.int64]
-    stall_ns: NDArray[np.int64]
+    first_ns: Ints
+    period_ns: Ints
+    own: Ints
+    stall_ns: Ints
 
-    def smallest_times(
-        self, links: NDArray[np.integer], group: NDArray[np.integer], messages: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
+    def smallest_times(self, links: NDArray[np.integer], group: NDArray[np.integer], messages: Ints) -> Ints:
         """For each group of links, the smallest time by which they have delivered that many messages."""
         from astra_tacos.bounds._bound_kernels import smallest_times
 
@@ -120,7 +119,7 @@ class Deliveries:
             return np.zeros(len(messages), np.int64)
         first, period, own, stall = (column[links] for column in (self.first_ns, self.period_ns, self.own, self.stall_ns))
         latest = int((first + stall).max()) + int(messages.max()) * int(period.max())
-        times: NDArray[np.int64] = smallest_times(first, period, own, stall, group.astype(np.int64), messages, latest)
+        times: Ints = smallest_times(first, period, own, stall, group.astype(np.int64), messages, latest)
         return times
 
 
@@ -131,7 +130,7 @@ def deliveries(topology: Topology, collective: Collective, timing: Timing) -> De
     switched = topology.channel_down_link != NO_LINK
     ports = ((topology.channel_link, slice(None)), (topology.channel_down_link, switched))
 
-    def least_by_link(of_channel: NDArray[np.int64]) -> NDArray[np.int64]:
+    def least_by_link(of_channel: Ints) -> Ints:
         least = np.full(topology.num_links, _NEVER)
         for links, which in ports:
             np.minimum.at(least, links[which], of_channel[which])
@@ -158,7 +157,7 @@ def deliveries(topology: Topology, collective: Collective, timing: Timing) -> De
     return Deliveries(np.where(used, first, 0), period, own, stall)
 
 
-def smallest_time(topology: Topology, collective: Collective, timing: Timing, links: NDArray[np.int64], messages: int) -> int:
+def smallest_time(topology: Topology, collective: Collective, timing: Timing, links: Ints, messages: int) -> int:
     """The smallest time by which these links together have delivered that many messages, and the last one is usable.
 
     In a collective that only reduces, a message is usable once it has been reduced.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.support.arrays import Bools, Floats, Ints
 from astra_tacos.support.grouping import group_by
 
 _UNLIMITED = 1 << 61
@@ -26,22 +27,22 @@ class FlowNetwork:
         [num_arcs].
     """
 
-    first: NDArray[np.int64]
-    tail: NDArray[np.int64]
-    head: NDArray[np.int64]
-    mate: NDArray[np.int64]
-    capacity: NDArray[np.int64]
+    first: Ints
+    tail: Ints
+    head: Ints
+    mate: Ints
+    capacity: Ints
 
     @property
     def num_devices(self) -> int:
         """Number of devices."""
         return len(self.first) - 1
 
-    def out_of(self, side: NDArray[np.bool_]) -> int:
+    def out_of(self, side: Bools) -> int:
         """Capacity of the arcs out of a set of devices."""
         return int(self.capacity[side[self.tail] & ~side[self.head]].sum())
 
-    def smallest_cut(self, factor: int, supply: NDArray[np.int64], room: NDArray[np.int64]) -> tuple[int, NDArray[np.bool_]]:
+    def smallest_cut(self, factor: int, supply: Ints, room: Ints) -> tuple[int, Bools]:
         """The maximum flow from supplies to demands, with `factor` times the capacities, and the minimum cut's supply side."""
         from astra_tacos.bounds._bound_kernels import Flow, max_flow
 
@@ -50,9 +51,7 @@ class FlowNetwork:
         return int(max_flow(flow, level)), level >= 0
 
 
-def lay_out(
-    src: NDArray[np.integer], dst: NDArray[np.integer], ahead: NDArray[np.int64], back: NDArray[np.int64], num_devices: int
-) -> FlowNetwork:
+def lay_out(src: NDArray[np.integer], dst: NDArray[np.integer], ahead: Ints, back: Ints, num_devices: int) -> FlowNetwork:
     """Arcs from `src[i]` to `dst[i]` of capacity `ahead[i]`, and from there of capacity `back[i]`.
 
     Parameters
@@ -75,15 +74,13 @@ def lay_out(
     return FlowNetwork(first, tail[arcs], head[arcs], mate, np.concatenate((ahead, back))[arcs])
 
 
-def whole_capacities(bandwidth: NDArray[np.float64], factor: int) -> NDArray[np.int64]:
+def whole_capacities(bandwidth: Floats, factor: int) -> Ints:
     """Bandwidths as proportional integers, as precise as sums of `factor` of them allow in 60 bits."""
     bits = max(1, min(40, 59 - factor.bit_length()))
     return np.maximum(np.rint(bandwidth * (float(1 << bits) / float(bandwidth.max()))).astype(np.int64), 1)
 
 
-def weakest_set(
-    network: FlowNetwork, weight: NDArray[np.int64], members: NDArray[np.int64], start: NDArray[np.bool_]
-) -> NDArray[np.bool_]:
+def weakest_set(network: FlowNetwork, weight: Ints, members: Ints, start: Bools) -> Bools:
     """The set of devices with the least ratio of capacity out of it to weight outside it; `start` if none is weaker.
 
     Newton's method on the ratio (Dinkelbach): if some member cannot send all weight to its places at the best ratio so far, the
@@ -118,7 +115,7 @@ def weakest_set(
     return side
 
 
-def weakest_partition(network: FlowNetwork, start: NDArray[np.int64]) -> NDArray[np.int64]:
+def weakest_partition(network: FlowNetwork, start: Ints) -> Ints:
     """The partition with the least ratio of capacity between parts to their number less one; `start` if none is weaker.
 
     Newton's method on the ratio: the partition with the least (capacity - ratio x parts) comes from the Dilworth truncation of
@@ -142,11 +139,11 @@ def weakest_partition(network: FlowNetwork, start: NDArray[np.int64]) -> NDArray
         group = found
 
 
-def _between(network: FlowNetwork, group: NDArray[np.int64]) -> int:
+def _between(network: FlowNetwork, group: Ints) -> int:
     return int(network.capacity[group[network.tail] != group[network.head]].sum()) // 2
 
 
-def _least_partition(network: FlowNetwork, numerator: int, denominator: int) -> NDArray[np.int64]:
+def _least_partition(network: FlowNetwork, numerator: int, denominator: int) -> Ints:
     """The partition with the least capacity less numerator / denominator for each part.
 
     Greedily, every device gets the most that leaves every set S of the devices so far with no more than half of

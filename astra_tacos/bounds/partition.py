@@ -26,7 +26,6 @@ from functools import lru_cache, partial
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.bounds.amounts import Amounts, chunks_of
 from astra_tacos.bounds.bound import Bound
@@ -36,6 +35,7 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.network.rotations import is_whole_product, why_not_symmetric
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.graph import Graph
 
 _MOST_SPEEDS = 8
@@ -43,7 +43,7 @@ _MOST_DIMENSIONS = 6
 
 
 @lru_cache(maxsize=4)
-def groupings(topology: Topology) -> tuple[NDArray[np.int64], ...]:
+def groupings(topology: Topology) -> tuple[Ints, ...]:
     """int64[num_npus] each, the group of each NPU: all different, each with at least two groups, and not all NPUs apart.
 
     For every subset of dimensions, a group has the NPUs that differ only in these; for every speed, the NPUs that links of at
@@ -54,7 +54,7 @@ def groupings(topology: Topology) -> tuple[NDArray[np.int64], ...]:
     return tuple(alike.values())
 
 
-def device_groups(topology: Topology, npu_group: NDArray[np.int64]) -> NDArray[np.int64]:
+def device_groups(topology: Topology, npu_group: Ints) -> Ints:
     """int64[num_devices], with switches: the group of all its NPUs, or -1 if a switch connects several."""
     group = np.concatenate((npu_group, np.full(topology.num_switches, -1)))
     if topology.has_switches:
@@ -73,12 +73,12 @@ def is_transitive(topology: Topology) -> bool:
     return is_whole_product(topology) and why_not_symmetric(topology.dimensions) is None
 
 
-def translation_classes(topology: Topology) -> NDArray[np.int64]:
+def translation_classes(topology: Topology) -> Ints:
     """int64[num_links], the class of each link under the translations of a network that is transitive.
 
     Each class has one link out of (or into) every NPU.
     """
-    found: list[NDArray[np.int64]] = []
+    found: list[Ints] = []
     count = 0
     for dimension in topology.dimensions:
         classes = dimension.building_block.link_classes(dimension.size)
@@ -97,7 +97,7 @@ def is_symmetric(topology: Topology) -> bool:
     return np.array_equal(key[order], back[order_back]) and np.array_equal(bandwidth[order], bandwidth[order_back])
 
 
-def _aligned(topology: Topology) -> list[NDArray[np.int64]]:
+def _aligned(topology: Topology) -> list[Ints]:
     npus = np.arange(topology.num_npus)
     strides = np.cumprod([1, *(dimension.size for dimension in topology.dimensions)])
     count = len(topology.dimensions)
@@ -110,7 +110,7 @@ def _aligned(topology: Topology) -> list[NDArray[np.int64]]:
     ]
 
 
-def _connected(topology: Topology) -> list[NDArray[np.int64]]:
+def _connected(topology: Topology) -> list[Ints]:
     speeds = np.unique(topology.link_bandwidth_gibps)[1:]
     found = []
     for speed in speeds[np.linspace(0, len(speeds) - 1, min(len(speeds), _MOST_SPEEDS)).astype(int)] if len(speeds) else ():
@@ -120,7 +120,7 @@ def _connected(topology: Topology) -> list[NDArray[np.int64]]:
     return found
 
 
-def _numbered(group: NDArray[np.int64]) -> NDArray[np.int64]:
+def _numbered(group: Ints) -> Ints:
     """Groups numbered by their first NPU."""
     _, first, group = np.unique(group, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[group.ravel()]
@@ -140,7 +140,7 @@ def partition(topology: Topology, collective: Collective, timing: Timing) -> Bou
     return worst_partition(topology, chunks_of(collective), time)
 
 
-def worst_partition(topology: Topology, data: Amounts, time_ns: Callable[[NDArray[np.int64], int], int]) -> Bound:
+def worst_partition(topology: Topology, data: Amounts, time_ns: Callable[[Ints, int], int]) -> Bound:
     """The worst of the partitions that are tried.
 
     Parameters
@@ -159,14 +159,14 @@ def worst_partition(topology: Topology, data: Amounts, time_ns: Callable[[NDArra
     return max(bounds, key=lambda bound: bound.time_ns)
 
 
-def weak_partitions(topology: Topology, collective: Collective) -> tuple[NDArray[np.int64], ...]:
+def weak_partitions(topology: Topology, collective: Collective) -> tuple[Ints, ...]:
     """The partitions that are tried: int64[num_npus] each, the part of each NPU."""
     takes_all = collective.num_phases == 2 and collective.members is None
     return _weak_partitions(topology, takes_all and not topology.has_switches and topology.num_npus <= _EXACT_UP_TO)
 
 
 @lru_cache(maxsize=8)
-def _weak_partitions(topology: Topology, exact: bool) -> tuple[NDArray[np.int64], ...]:
+def _weak_partitions(topology: Topology, exact: bool) -> tuple[Ints, ...]:
     partitions = [np.arange(topology.num_npus), *groupings(topology)]
     if exact:
         weakness = [topology.link_bandwidth_gibps[_links_between(topology, group)].sum() / group.max() for group in partitions]
@@ -174,7 +174,7 @@ def _weak_partitions(topology: Topology, exact: bool) -> tuple[NDArray[np.int64]
     return tuple(partitions)
 
 
-def _links_between(topology: Topology, npu_group: NDArray[np.int64]) -> NDArray[np.int64]:
+def _links_between(topology: Topology, npu_group: Ints) -> Ints:
     """Links such that every message between parts uses at least one of them."""
     if topology.forwarding:
         return _links_at_parts(topology, npu_group)
@@ -197,7 +197,7 @@ def _links_between(topology: Topology, npu_group: NDArray[np.int64]) -> NDArray[
     return np.flatnonzero(direct)
 
 
-def _links_at_parts(topology: Topology, npu_group: NDArray[np.int64]) -> NDArray[np.int64]:
+def _links_at_parts(topology: Topology, npu_group: Ints) -> Ints:
     """The links into parts that have NPUs, or those out of them, whichever carry less: a message crosses one of either kind.
 
     Reducing devices are as NPUs that are no members: parts that have them may pass on sums, so their links count, too.
@@ -210,7 +210,7 @@ def _links_at_parts(topology: Topology, npu_group: NDArray[np.int64]) -> NDArray
     return min(choices, key=lambda links: float(topology.link_bandwidth_gibps[links].sum()))
 
 
-def _largest_part(topology: Topology, group: NDArray[np.int64]) -> NDArray[np.int64]:
+def _largest_part(topology: Topology, group: Ints) -> Ints:
     """int64[num_devices], the part with the most bandwidth at each switch, -1 for NPUs."""
     num_parts = int(group.max()) + 1
     keys, bandwidths = [], []
@@ -226,7 +226,7 @@ def _largest_part(topology: Topology, group: NDArray[np.int64]) -> NDArray[np.in
     return largest
 
 
-def _weakest(topology: Topology, start: NDArray[np.int64]) -> NDArray[np.int64]:
+def _weakest(topology: Topology, start: Ints) -> Ints:
     capacity = whole_capacities(topology.link_bandwidth_gibps, 4 * topology.num_links * topology.num_npus)
     network = lay_out(topology.link_src, topology.link_dst, capacity, capacity, topology.num_npus)
     return weakest_partition(network, start)

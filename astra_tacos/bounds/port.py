@@ -16,7 +16,6 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.bounds.amounts import chunks_of
 from astra_tacos.bounds.bound import Bound
@@ -24,6 +23,7 @@ from astra_tacos.bounds.delivery import deliveries, last_step_ns, smallest_time
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.support.arrays import Ints
 
 _MOST_SETS = 8
 _MOST_SOURCES = 1024
@@ -44,7 +44,7 @@ def fewest_crossings(topology: Topology, collective: Collective) -> int:
     return _crossings(topology, collective, np.arange(topology.num_links))
 
 
-def link_sets(topology: Topology) -> list[tuple[str, NDArray[np.int64]]]:
+def link_sets(topology: Topology) -> list[tuple[str, Ints]]:
     """The sets that are tried: what they are, in words, and their links."""
     sets = [("all links together", np.arange(topology.num_links))]
     kinds = (("dimension", topology.link_dimension), ("speed", topology.link_bandwidth_gibps))
@@ -58,7 +58,7 @@ def link_sets(topology: Topology) -> list[tuple[str, NDArray[np.int64]]]:
     return sets
 
 
-def _crossings(topology: Topology, collective: Collective, links: NDArray[np.int64]) -> int:
+def _crossings(topology: Topology, collective: Collective, links: Ints) -> int:
     """Number of times that all chunks together must cross links of a set."""
     chunks = chunks_of(collective).pairs
     sources = np.flatnonzero(chunks.any(axis=1))[:_MOST_SOURCES]
@@ -66,7 +66,7 @@ def _crossings(topology: Topology, collective: Collective, links: NDArray[np.int
 
 
 @lru_cache(maxsize=32)
-def _fewest(topology: Topology, sources: bytes, links: bytes) -> NDArray[np.int64]:
+def _fewest(topology: Topology, sources: bytes, links: bytes) -> Ints:
     """int64[len(sources), num_npus], the least number of links of the set on a path from each source to each NPU."""
     length = np.zeros(topology.num_links)
     length[np.frombuffer(links, np.int64)] = 1.0

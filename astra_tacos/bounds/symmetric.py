@@ -22,7 +22,6 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.bounds.any_algorithm.carrying import smallest_times_ns, whole_ns
 from astra_tacos.bounds.bound import Bound
@@ -32,6 +31,7 @@ from astra_tacos.network.network_config import Dimension, count_links_of, descri
 from astra_tacos.network.rotations import Shape, table_of_shape
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask, exact_symmetric_ns
+from astra_tacos.support.arrays import Floats, Ints
 from astra_tacos.support.units import bytes_per_ns
 
 MOST_DIMENSIONS = 10
@@ -62,7 +62,7 @@ def _bounds(dimensions: tuple[Dimension, ...], collective: str, size_bytes: int)
     return _worst_of_each(bounds)
 
 
-def _by_distance(task: SymmetricTask, latency_ns: NDArray[np.float64], rate: float) -> Bound:
+def _by_distance(task: SymmetricTask, latency_ns: Floats, rate: float) -> Bound:
     """What comes from NPUs at some latency or more has to come into an NPU after that: `ingress` of networks that look alike.
 
     Different bytes add up; sums of all NPUs' values, in an All-Reduce, do not. A Reduce-Scatter is the mirror image of an
@@ -99,7 +99,7 @@ def chunked_symmetric_bound(task: SymmetricTask) -> Bound:
     return max(bounds, key=lambda bound: bound.time_ns)
 
 
-def whole_messages_ns(delay_ns: NDArray[np.int64], hold_ns: NDArray[np.int64], messages: int) -> int:
+def whole_messages_ns(delay_ns: Ints, hold_ns: Ints, messages: int) -> int:
     """The least time by which ports bring so many messages: each takes `hold_ns` of its port, the last arrives `delay_ns` later.
 
     Parameters
@@ -159,7 +159,7 @@ class _Load:
     """What has to be carried: name of the bound, int64[:] classes that carry it, chunks per NPU that they carry, and where."""
 
     name: str
-    used: NDArray[np.int64]
+    used: Ints
     amount: int
     where: str
 
@@ -197,7 +197,7 @@ def _crossed(block: BuildingBlock, size: int) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=128)
-def _distances(shape: Shape, latency_ns: tuple[float, ...]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def _distances(shape: Shape, latency_ns: tuple[float, ...]) -> tuple[Floats, Ints]:
     """Distinct latencies from an NPU to the others, the least first, and how many are so far away."""
     distance, count = np.zeros(1), np.ones(1, np.int64)
     for (block, size), latency in zip(shape, latency_ns, strict=True):
@@ -209,7 +209,7 @@ def _distances(shape: Shape, latency_ns: tuple[float, ...]) -> tuple[NDArray[np.
 
 
 @lru_cache(maxsize=1024)
-def _hops(block: BuildingBlock, size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _hops(block: BuildingBlock, size: int) -> tuple[Ints, Ints]:
     """Distinct numbers of links from member 0 of a group to its members, and how many members are so far away."""
     members = np.arange(size)
     hops, count = np.unique(block.num_crossed(size, np.zeros_like(members), members), return_counts=True)
@@ -265,13 +265,13 @@ def certify_symmetric(schedule: SymmetricSchedule) -> dict[str, Any]:
     }
 
 
-def class_busy_ns(schedule: SymmetricSchedule) -> NDArray[np.int64]:
+def class_busy_ns(schedule: SymmetricSchedule) -> Ints:
     """int64[num_classes], how long each link of a class is held in all."""
     task = schedule.task
     return np.bincount(schedule.link_class, minlength=len(task.classes)) * task.hold_ns
 
 
-def link_busy_ns(schedule: SymmetricSchedule, network: Topology) -> NDArray[np.int64]:
+def link_busy_ns(schedule: SymmetricSchedule, network: Topology) -> Ints:
     """int64[num_links], how long each link is held in all: as long as its class, a port into an NPU as long as one out of it.
 
     Parameters

@@ -7,11 +7,11 @@ from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.collective.all_to_allv import all_to_allv
 from astra_tacos.collective.collective import Collective
 from astra_tacos.collective.patterns import all_gather, all_reduce, all_to_all, broadcast, gather, reduce, reduce_scatter, scatter
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 
 COLLECTIVES: dict[str, Callable[..., Collective]] = {
@@ -40,7 +40,7 @@ def make_collective(
     root: int | None = None,
     members: Sequence[int] | None = None,
     num_owners: int | None = None,
-    part_bytes: NDArray[np.int64] | None = None,
+    part_bytes: Ints | None = None,
 ) -> Collective:
     """The collective of that name in `COLLECTIVES`; `root` is for those that have one, by default the first member.
 

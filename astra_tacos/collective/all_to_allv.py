@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective, check_size
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.text_files import parse_decimal, parse_whole
 from astra_tacos.support.units import MAX_SIZE_BYTES, parse_size
@@ -21,9 +22,7 @@ _TOKEN_BYTES = 4096
 _MOST_TOKENS = 1 << 40
 
 
-def zipf_parts(
-    num_npus: int, size_bytes: int, skew: float = 1.0, token_bytes: int = _TOKEN_BYTES, seed: int = 0
-) -> NDArray[np.int64]:
+def zipf_parts(num_npus: int, size_bytes: int, skew: float = 1.0, token_bytes: int = _TOKEN_BYTES, seed: int = 0) -> Ints:
     """int64[num_npus, num_npus], bytes from each NPU to each, with one expert on every NPU.
 
     Every NPU sends as many tokens as `size_bytes` has. Each of them goes to the r-th most popular expert with a probability in
@@ -60,7 +59,7 @@ def zipf_parts(
     return tokens.astype(np.int64) * token_bytes
 
 
-def parse_zipf(text: str, num_npus: int, size_bytes: int) -> NDArray[np.int64]:
+def parse_zipf(text: str, num_npus: int, size_bytes: int) -> Ints:
     """The traffic that `zipf`, `zipf:1.2` or `zipf:skew=1.2,token=14336,seed=3` describes.
 
     Parameters
@@ -98,7 +97,7 @@ def parse_zipf(text: str, num_npus: int, size_bytes: int) -> NDArray[np.int64]:
 MOST_PARTS = 1 << 24
 
 
-def all_to_allv(part_bytes: NDArray[np.int64], chunks_per_npu: int = 1) -> Collective:
+def all_to_allv(part_bytes: Ints, chunks_per_npu: int = 1) -> Collective:
     """All-to-All of unequal parts, the largest of which is cut into `chunks_per_npu` chunks.
 
     Other parts are cut into as many chunks as they need for none to be larger than those. Chunks of a part are of almost equal
@@ -140,10 +139,10 @@ def all_to_allv(part_bytes: NDArray[np.int64], chunks_per_npu: int = 1) -> Colle
 
 
 def of_chunks(
-    part_bytes: NDArray[np.int64],
+    part_bytes: Ints,
     size_bytes: int,
     chunks_per_npu: int,
-    chunk_bytes: NDArray[np.int64],
+    chunk_bytes: Ints,
     owner: NDArray[np.integer],
     target: NDArray[np.integer],
 ) -> Collective:
@@ -175,7 +174,7 @@ def of_chunks(
     )
 
 
-def check_parts(part_bytes: NDArray[np.int64]) -> NDArray[np.int64]:
+def check_parts(part_bytes: Ints) -> Ints:
     """The matrix as int64, checked.
 
     Raises

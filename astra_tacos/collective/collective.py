@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.network.network_config import MAX_NPUS
+from astra_tacos.support.arrays import Ints, Ints32
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.records import freeze
 from astra_tacos.support.units import MAX_SIZE_BYTES
@@ -58,15 +59,15 @@ class Collective:
     chunks_per_npu: int
     reduces: bool
     gathers: bool
-    chunk_size_bytes: NDArray[np.int64]
-    chunk_owner: NDArray[np.int32]
+    chunk_size_bytes: Ints
+    chunk_owner: Ints32
     root: int | None = None
-    chunk_target: NDArray[np.int32] | None = None
-    members: NDArray[np.int32] | None = None
-    part_bytes: NDArray[np.int64] | None = None
-    chunk_class: NDArray[np.uint8] | NDArray[np.int32] = field(init=False)
+    chunk_target: Ints32 | None = None
+    members: Ints32 | None = None
+    part_bytes: Ints | None = None
+    chunk_class: NDArray[np.uint8] | Ints32 = field(init=False)
     """uint8[num_chunks], index of each chunk's size in `class_size_bytes`; int32 if there are more than 256 sizes."""
-    class_size_bytes: NDArray[np.int64] = field(init=False)
+    class_size_bytes: Ints = field(init=False)
     """int64[classes], the distinct chunk sizes, ascending: one or two, where parts are of equal sizes."""
 
     def __post_init__(self) -> None:
@@ -103,12 +104,12 @@ class Collective:
         return self.num_npus if self.members is None else len(self.members)
 
     @property
-    def member_npus(self) -> NDArray[np.int64]:
+    def member_npus(self) -> Ints:
         """int64[num_members], ascending."""
         return np.arange(self.num_npus) if self.members is None else self.members.astype(np.int64)
 
     @property
-    def chunks_owned(self) -> NDArray[np.int64]:
+    def chunks_owned(self) -> Ints:
         """int64[num_npus], chunks of each NPU."""
         return np.bincount(self.chunk_owner, minlength=self.num_npus)
 
@@ -138,7 +139,7 @@ class Collective:
         return self.num_phases * (self.num_members - 1) / self.num_members
 
 
-def split_evenly(size_bytes: int, num_chunks: int) -> NDArray[np.int64]:
+def split_evenly(size_bytes: int, num_chunks: int) -> Ints:
     """Sizes of `num_chunks` parts of a buffer, larger ones first, at most one byte apart."""
     part, larger = divmod(size_bytes, num_chunks)
     sizes = np.full(num_chunks, part, np.int64)
@@ -146,7 +147,7 @@ def split_evenly(size_bytes: int, num_chunks: int) -> NDArray[np.int64]:
     return sizes
 
 
-def own_shards(num_npus: int, chunks_per_npu: int) -> NDArray[np.int32]:
+def own_shards(num_npus: int, chunks_per_npu: int) -> Ints32:
     """Owners of chunks in collectives where every NPU has a shard, in the order of NPUs."""
     return np.repeat(np.arange(num_npus, dtype=np.int32), chunks_per_npu)
 

@@ -11,7 +11,6 @@ from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.collective import make_collective
 from astra_tacos.collective.collective import Collective
@@ -22,6 +21,7 @@ from astra_tacos.schedule.messages import Sends
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns, settle
 from astra_tacos.schedule.timing import LinkModel, compute_timing, timing_of_sizes
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.support.units import format_size
 from astra_tacos.verifier.proven_program import ProvenProgram, prove
@@ -140,7 +140,7 @@ def _at_first(collective: Collective, carried: Carried) -> set[tuple[int, int]]:
     return {(npu, value) for value, npu in enumerate(npus) if npu >= 0}
 
 
-def _chunk_numbers(proven: ProvenProgram, collective: Collective) -> NDArray[np.int64]:
+def _chunk_numbers(proven: ProvenProgram, collective: Collective) -> Ints:
     """int64[numbers of values], the chunk of the collective that each value is; -1 for parts that stay where they are."""
     whole, part = proven.whole, proven.part
     if proven.numbers_chunks:

@@ -48,6 +48,7 @@ from astra_tacos.schedule.dependencies import Operations, arrived_on_link, opera
 from astra_tacos.schedule.partial_sums import Additions, PartialSums, needed_totals
 from astra_tacos.schedule.schedule import LINK_ORDERS, LinkOrder, Schedule
 from astra_tacos.schedule.timing import wire_bytes
+from astra_tacos.support.arrays import Bools, Ints, Ints32
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import replaced_file
 from astra_tacos.support.grouping import distinct, group_by, members_of
@@ -73,18 +74,16 @@ class Contents:
         Whether lists are of places, not of chunks.
     """
 
-    range_first: NDArray[np.int64]
-    range_count: NDArray[np.int64]
-    sent: NDArray[np.int64]
-    received: NDArray[np.int64]
-    added: NDArray[np.int64]
-    first: NDArray[np.int64]
-    entry: NDArray[np.int32]
+    range_first: Ints
+    range_count: Ints
+    sent: Ints
+    received: Ints
+    added: Ints
+    first: Ints
+    entry: Ints32
     are_places: bool
 
-    def of_nodes(
-        self, adds: NDArray[np.bool_], sends: NDArray[np.bool_], number: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    def of_nodes(self, adds: Bools, sends: Bools, number: Ints) -> tuple[Ints, Ints, Ints]:
         """The first chunk, the number of neighbouring chunks and the list of each node.
 
         Parameters
@@ -146,7 +145,7 @@ def _of_places(schedule: Schedule, sums: PartialSums, additions: Additions) -> C
     return Contents(zeros, zeros, number, num_messages + number, added, list_first, place, True)
 
 
-def _places(schedule: Schedule, sums: PartialSums, npu: NDArray[np.int64], value: NDArray[np.integer]) -> NDArray[np.int32]:
+def _places(schedule: Schedule, sums: PartialSums, npu: Ints, value: NDArray[np.integer]) -> Ints32:
     """The place of each value at an NPU."""
     total = schedule.collective.num_chunks
     at = npu * sums.num_values + value
@@ -161,7 +160,7 @@ def _places(schedule: Schedule, sums: PartialSums, npu: NDArray[np.int64], value
     begins = np.searchsorted(npus, np.arange(schedule.topology.num_npus))
     place = 2 * total + before - np.append(before, 0)[begins][npus]
     place = np.where(own, chunk, np.where(is_result, total + chunk, place))
-    places: NDArray[np.int32] = place[which].astype(np.int32)
+    places: Ints32 = place[which].astype(np.int32)
     return places
 
 
@@ -181,20 +180,20 @@ class Layout:
     Rows are sorted by NPU; `number` and `kind` say of which message or addition each node is (`NOTHING` is of none: -1).
     """
 
-    npu_first: NDArray[np.int64]
-    number: NDArray[np.int64]
-    kind: NDArray[np.int64]
-    row_of: NDArray[np.int64]
+    npu_first: Ints
+    number: Ints
+    kind: Ints
+    row_of: Ints
 
     @classmethod
-    def of(cls, npu_first: NDArray[np.int64], number: NDArray[np.int64], kind: NDArray[np.int64]) -> Layout:
+    def of(cls, npu_first: Ints, number: Ints, kind: Ints) -> Layout:
         """The layout of nodes in these rows."""
         row_of = np.full((ADD + 1, int(number.max(initial=-1)) + 1), -1, np.int64)
         some = np.flatnonzero(kind != NOTHING)
         row_of[kind[some], number[some]] = some
         return cls(npu_first, number, kind, row_of)
 
-    def order(self, previous: NDArray[np.int64], arrived: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def order(self, previous: Ints, arrived: Ints) -> tuple[Ints, Ints]:
         """Rows that each node follows on its link: the send that has to have arrived, and the token of the previous send.
 
         Parameters
@@ -209,7 +208,7 @@ class Layout:
         edges += [(self.row_of[kind, tokens], self.row_of[TOKEN, previous[tokens]]) for kind in (SEND, TOKEN)]
         return self._grouped(edges)
 
-    def data(self, reduces: NDArray[np.bool_], done: Operations) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def data(self, reduces: Bools, done: Operations) -> tuple[Ints, Ints]:
         """Rows of each node's data dependencies.
 
         A send's and its token's: what brought or made what it carries. A reduction's: its receive. An addition's: its parts.
@@ -232,7 +231,7 @@ class Layout:
         edges.append((self.row_of[REDUCE, reducing], self.row_of[RECV, reducing]))
         return self._grouped(edges)
 
-    def _grouped(self, edges: list[tuple[NDArray[np.int64], NDArray[np.int64]]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _grouped(self, edges: list[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:
         """What each node waits for (CSR), of pairs of a node, -1 for none, and what it waits for."""
         node = np.concatenate([waiting for waiting, _ in edges])
         needed = np.concatenate([awaited for _, awaited in edges])
@@ -240,7 +239,7 @@ class Layout:
         return group_by(node[exists], needed[exists], len(self.number))
 
 
-def waiting_for_token(previous: NDArray[np.int64], arrived: NDArray[np.int64]) -> NDArray[np.int64]:
+def waiting_for_token(previous: Ints, arrived: Ints) -> Ints:
     """The messages that wait for the token of the one before on its link, as its arrival is not awaited (`Layout.order`)."""
     return np.flatnonzero((previous >= 0) & (arrived != previous))
 
@@ -348,18 +347,18 @@ class TraceNodes:
         Tag of the first message.
     """
 
-    npu_first: NDArray[np.int64]
-    kind: NDArray[np.int64]
-    number: NDArray[np.int64]
-    duration_us: NDArray[np.int64]
-    ctrl: tuple[NDArray[np.int64], NDArray[np.int64]]
-    data: tuple[NDArray[np.int64], NDArray[np.int64]]
-    attributes: dict[str, tuple[NDArray[np.bool_], NDArray[np.integer] | int]]
+    npu_first: Ints
+    kind: Ints
+    number: Ints
+    duration_us: Ints
+    ctrl: tuple[Ints, Ints]
+    data: tuple[Ints, Ints]
+    attributes: dict[str, tuple[Bools, NDArray[np.integer] | int]]
     contents: Contents
     first_tag: int
 
     @property
-    def node_id(self) -> NDArray[np.int64]:
+    def node_id(self) -> Ints:
         """int64[num_nodes], the id of each node in its file: its place there."""
         return np.arange(len(self.number)) - np.repeat(self.npu_first[:-1], np.diff(self.npu_first))
 
@@ -418,7 +417,7 @@ class TraceNodes:
             Prefix of the trace, for messages.
         """
 
-        def values(attribute: str) -> NDArray[np.int64]:
+        def values(attribute: str) -> Ints:
             has, column = self.attributes[attribute]
             return np.where(has, column, ABSENT).astype(np.int64, copy=False)
 
@@ -462,7 +461,7 @@ def nodes_of(
     link_order: LinkOrder | None = None,
     first_tag: int = 0,
     in_flight: int | None = None,
-    message_bytes: NDArray[np.int64] | None = None,
+    message_bytes: Ints | None = None,
 ) -> TraceNodes:
     """All nodes of the traces, sorted by NPU.
 
@@ -510,14 +509,14 @@ def nodes_of(
     )
 
 
-def _wire_bytes(schedule: Schedule) -> NDArray[np.int64]:
+def _wire_bytes(schedule: Schedule) -> Ints:
     """int64[num_messages], the sizes of a schedule's messages on links."""
     return wire_bytes(
         schedule.topology, schedule.message_bytes, schedule.channel[schedule.message_row], schedule.timing.link_model
     )
 
 
-def _layout(schedule: Schedule, done: Operations, with_token: NDArray[np.int64]) -> Layout:
+def _layout(schedule: Schedule, done: Operations, with_token: Ints) -> Layout:
     num_messages, additions, row = done.num_messages, done.additions, schedule.message_row
     exists = np.ones((num_messages, 4), bool)
     exists[:, TOKEN] = False
@@ -529,7 +528,7 @@ def _layout(schedule: Schedule, done: Operations, with_token: NDArray[np.int64])
     place = np.flatnonzero(exists)
     of_messages = np.stack((place >> 2, place & 3))
     of_additions = np.stack((np.arange(len(additions)), np.full(len(additions), ADD)))
-    busy: NDArray[np.int64] = np.concatenate((npu.ravel()[place], additions.npu))
+    busy: Ints = np.concatenate((npu.ravel()[place], additions.npu))
     idle = np.flatnonzero(np.bincount(busy, minlength=schedule.topology.num_npus) == 0)
     of_none = np.stack((np.full(len(idle), -1), np.full(len(idle), NOTHING)))
     nodes = np.concatenate((of_messages, of_additions, of_none), axis=1)
@@ -541,7 +540,7 @@ def _layout(schedule: Schedule, done: Operations, with_token: NDArray[np.int64])
     return Layout.of(npu_first, nodes[0, order], nodes[1, order])
 
 
-def _arrived(schedule: Schedule, previous: NDArray[np.int64], link_order: LinkOrder, in_flight: int | None) -> NDArray[np.int64]:
+def _arrived(schedule: Schedule, previous: Ints, link_order: LinkOrder, in_flight: int | None) -> Ints:
     """int64[num_messages], the earlier message on its link whose arrival each message waits for; -1 for none."""
     if link_order == "serial":
         return previous
@@ -551,8 +550,8 @@ def _arrived(schedule: Schedule, previous: NDArray[np.int64], link_order: LinkOr
 
 
 def _attributes(
-    schedule: Schedule, layout: Layout, contents: Contents, first_tag: int, message_bytes: NDArray[np.int64]
-) -> dict[str, tuple[NDArray[np.bool_], NDArray[np.integer] | int]]:
+    schedule: Schedule, layout: Layout, contents: Contents, first_tag: int, message_bytes: Ints
+) -> dict[str, tuple[Bools, NDArray[np.integer] | int]]:
     """Attributes of all nodes, in the order in which files have them."""
     number, kind, row = layout.number, layout.kind, schedule.message_row
     is_message = (kind == SEND) | (kind == RECV)
@@ -565,7 +564,7 @@ def _attributes(
         schedule.dst[row],
         first_tag + np.arange(len(row)),
     )
-    columns: dict[str, tuple[NDArray[np.bool_], NDArray[np.integer] | int]] = {"is_cpu_op": (np.ones(len(kind), np.bool_), 0)}
+    columns: dict[str, tuple[Bools, NDArray[np.integer] | int]] = {"is_cpu_op": (np.ones(len(kind), np.bool_), 0)}
     for name, column in zip(_MESSAGE_ATTRIBUTES, of_message, strict=True):
         columns[name] = is_message, column[message] if len(row) else np.zeros(len(kind), np.int64)
     range_first, range_count, listed = contents.of_nodes(kind == ADD, kind == SEND, number)
@@ -575,7 +574,7 @@ def _attributes(
     reduces = np.zeros(len(kind), np.bool_)
     receives = np.flatnonzero(kind == RECV)
     reduces[receives] = schedule.reduces[row[number[receives]]]
-    values: tuple[tuple[NDArray[np.bool_], NDArray[np.int64] | int], ...] = (
+    values: tuple[tuple[Bools, Ints | int], ...] = (
         (has_range, np.where(in_range, range_count, -1)),
         (has_range, np.where(in_range, range_first, -1)),
         (in_list & (not contents.are_places), listed),

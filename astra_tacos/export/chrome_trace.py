@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.export.exporter import Exported, Exporter
 from astra_tacos.run.outcome import RunOutcome
@@ -23,6 +22,7 @@ from astra_tacos.run.trace.reader import read_names
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.schedule.link_use import link_use
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.support.arrays import Ints32
 from astra_tacos.support.files import replaced_file
 from astra_tacos.support.grouping import distinct
 from astra_tacos.support.units import format_size
@@ -189,7 +189,7 @@ def _schedule_events(schedule: Schedule) -> Iterator[dict[str, Any]]:
         }
 
 
-def _chunks(chunk: NDArray[np.int32]) -> str:
+def _chunks(chunk: Ints32) -> str:
     """Some chunks in words: `3`, `3 and 4`, `3, 4 and 6 more`."""
     numbers = sorted(set(chunk.tolist()))
     if len(numbers) <= 2:

@@ -21,9 +21,9 @@ from astra_tacos.schedule.dependencies import Operations, arrived_of, brought, p
 from astra_tacos.schedule.partial_sums import NO_ADDITIONS
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule
 from astra_tacos.schedule.timing import wire_bytes
+from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.grouping import in_ranges
 
-_Ints = NDArray[np.int64]
 _NONE = np.empty(0, np.int64)
 _CONTENTS = Contents(_NONE, _NONE, _NONE, _NONE, _NONE, np.zeros(1, np.int64), np.empty(0, np.int32), False)
 """Attributes say all: no node lists what it moves."""
@@ -79,7 +79,7 @@ class SymmetricTraces:
         peer = np.where(is_send, group.move(self._far, here), group.offset(self._far, here))
         owner, never = group.offset(self._end, here), np.zeros(len(kind), np.bool_)
         chunk = task.moved_chunk(schedule.chunk[number].astype(np.int64), owner)
-        values: dict[str, tuple[NDArray[np.bool_], NDArray[np.integer] | int]] = {
+        values: dict[str, tuple[Bools, NDArray[np.integer] | int]] = {
             "is_cpu_op": (~never, 0),
             "comm_size": (is_message, self._bytes),
             "comm_src": (is_message, np.where(is_send, npu, peer)),
@@ -103,7 +103,7 @@ class SymmetricTraces:
             Path(f"{prefix}.{npu}.et").write_bytes(encode_trace(table, 0, len(table.node_id)))
 
 
-def _data(schedule: SymmetricSchedule, before: _Ints) -> tuple[_Ints, _Ints]:
+def _data(schedule: SymmetricSchedule, before: Ints) -> tuple[Ints, Ints]:
     """The rows that bring what each row carries (CSR): the last copy, otherwise all that is added up.
 
     A row that follows one with the same data on its link waits for that one alone.

@@ -27,10 +27,10 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.export.exporter import Exported, Exporter, Option, one_of
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import replaced_file
 from astra_tacos.support.units import MAX_SIZE_BYTES, parse_size
@@ -55,9 +55,9 @@ class ChunkRuns:
         int64[num_rows], the send that carries each row of the schedule.
     """
 
-    row: NDArray[np.int64]
-    count: NDArray[np.int64]
-    of_row: NDArray[np.int64]
+    row: Ints
+    count: Ints
+    of_row: Ints
 
 
 def chunk_runs(schedule: Schedule) -> ChunkRuns:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.bounds.certificate import certify
 from astra_tacos.export.astra_sim_network import AstraSimNetwork
@@ -33,6 +32,7 @@ from astra_tacos.schedule.messages import Sends
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import compute_timing, wire_bytes
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.files import write_json
 from astra_tacos.support.units import NS_PER_US, bytes_per_ns, format_time
 
@@ -52,10 +52,10 @@ class StandIn:
     if every link holds and delays every message as in the graph.
     """
 
-    device: NDArray[np.int64]
+    device: Ints
     schedule: Schedule
     network: AstraSimNetwork
-    message_bytes: NDArray[np.int64]
+    message_bytes: Ints
     error_ns: int
 
     def nodes(self) -> TraceNodes:
@@ -128,7 +128,7 @@ def _in_hops(schedule: Schedule) -> Schedule:
     return settle(topology, collective, timing, hops, schedule.synthesizer, schedule.seed)
 
 
-def _without_idle(schedule: Schedule) -> tuple[NDArray[np.int64], Schedule]:
+def _without_idle(schedule: Schedule) -> tuple[Ints, Schedule]:
     """The devices that are members of the collective or send anything, and the schedule on the graph of these."""
     old = schedule.topology
     kept = np.zeros(old.num_npus, np.bool_)
@@ -213,7 +213,7 @@ def _write(schedule: Schedule, directory: Path) -> StandInDirectory:
     return StandInDirectory(directory, (stand_in.network.note,), is_exact=stand_in.network.is_exact, error_ns=stand_in.error_ns)
 
 
-def rank_map(topology: Topology, device: NDArray[np.int64]) -> dict[str, Any]:
+def rank_map(topology: Topology, device: Ints) -> dict[str, Any]:
     """Who each rank stands for: the id of a device, and `npu` or the kind and name of a device that forwards."""
     ranks: list[dict[str, Any]] = []
     adding = {each.device for each in topology.reducing}

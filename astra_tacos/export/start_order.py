@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.schedule.partial_sums import NO_NPU, PartialSums
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.support.grouping import group_by
 from astra_tacos.verifier.program_form import Action, Program
@@ -50,7 +51,7 @@ class Execution:
     end_ns: int
 
 
-def messages_of(program: Program) -> NDArray[np.int64]:
+def messages_of(program: Program) -> Ints:
     """int64[num_actions], the first send action of each send action's message; its own number for other actions.
 
     What one step sends to one other step is one message.
@@ -64,9 +65,7 @@ def messages_of(program: Program) -> NDArray[np.int64]:
     return first
 
 
-def execute(
-    program: Program, topology: Topology, timing: Timing, size_class: NDArray[np.integer], message: NDArray[np.int64]
-) -> Execution:
+def execute(program: Program, topology: Topology, timing: Timing, size_class: NDArray[np.integer], message: Ints) -> Execution:
     """Execute a program on a network.
 
     Parameters

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.network.blocks.building_block import BlockLinks
 from astra_tacos.network.devices import ForwardingDevice
 from astra_tacos.network.network_config import Dimension, NetworkConfig, check_block_sizes, check_values, count_links_of
 from astra_tacos.network.topology import MAX_CHANNELS, NO_DIMENSION, Topology
+from astra_tacos.support.arrays import Floats, Ints
 from astra_tacos.support.errors import ConfigError
 
 
@@ -56,9 +56,9 @@ def _compose(network: NetworkConfig) -> Topology:
     for dimension in network.dimensions:
         blocks.append((dimension.building_block.links(dimension.size), stride, dimension))
         stride *= dimension.size
-    src: list[NDArray[np.int64]] = []
-    dst: list[NDArray[np.int64]] = []
-    of_dimension: list[NDArray[np.int64]] = []
+    src: list[Ints] = []
+    dst: list[Ints] = []
+    of_dimension: list[Ints] = []
     num_switches = 0
     for index, (block, stride, dimension) in enumerate(blocks):
         groups = _group_bases(num_npus, stride, dimension.size)
@@ -109,7 +109,7 @@ def count_links(network: NetworkConfig) -> int:
     return len(network.links) + count_links_of(network.dimensions) - len(network.failed_links)
 
 
-def _group_bases(num_npus: int, stride: int, size: int) -> NDArray[np.int64]:
+def _group_bases(num_npus: int, stride: int, size: int) -> Ints:
     """Member 0 of every group of NPUs that differ only in the coordinate of this stride."""
     return np.flatnonzero((np.arange(num_npus) // stride) % size == 0)
 
@@ -171,7 +171,7 @@ def with_switches_forwarding(topology: Topology) -> Topology:
     )
 
 
-def restricted(topology: Topology, kept: NDArray[np.int64], source: str) -> Topology:
+def restricted(topology: Topology, kept: Ints, source: str) -> Topology:
     """The topology with some of its links only.
 
     Parameters
@@ -222,9 +222,7 @@ def first_npus(topology: Topology, count: int) -> Topology:
     return smaller
 
 
-def _with_links(
-    topology: Topology, kept: NDArray[np.int64], bandwidth: NDArray[np.float64], latency: NDArray[np.float64]
-) -> Topology:
+def _with_links(topology: Topology, kept: Ints, bandwidth: Floats, latency: Floats) -> Topology:
     return replace(
         topology,
         link_src=topology.link_src[kept],

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.network.rotations import mixed
 from astra_tacos.network.topology import Topology
+from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.graph import Graph
 
@@ -29,15 +30,15 @@ class _Graph:
     """Networks over the same NPUs as one graph: their other devices follow one another. `kind` tells links apart."""
 
     num_npus: int
-    src: NDArray[np.int64]
-    dst: NDArray[np.int64]
+    src: Ints
+    dst: Ints
     kind: NDArray[np.uint64]
     colour: _Colours
 
 
 def find_renumbering(
     first: Sequence[Topology], second: Sequence[Topology], marks: tuple[int | None, int | None] = (None, None)
-) -> NDArray[np.int64] | None:
+) -> Ints | None:
     """int64[num_npus], the NPU of the second network that each NPU of the first one is; None if none is found.
 
     Parameters
@@ -94,7 +95,7 @@ def _refined(graph: _Graph, colour: _Colours) -> _Colours:
         known = count
 
 
-def _match(one: _Graph, other: _Graph, here: _Colours, there: _Colours, left: list[int]) -> NDArray[np.int64] | None:
+def _match(one: _Graph, other: _Graph, here: _Colours, there: _Colours, left: list[int]) -> Ints | None:
     """Where each device goes, given colours of both graphs; `left` counts down what may still be tried."""
     values, counts = np.unique(here, return_counts=True)
     if not np.array_equal(np.sort(here), np.sort(there)):
@@ -121,7 +122,7 @@ def _match(one: _Graph, other: _Graph, here: _Colours, there: _Colours, left: li
     return None
 
 
-def _is_same(one: _Graph, other: _Graph, moved: NDArray[np.int64]) -> bool:
+def _is_same(one: _Graph, other: _Graph, moved: Ints) -> bool:
     columns = [(moved[one.src], moved[one.dst], one.kind), (other.src, other.dst, other.kind)]
     ordered = [[column[np.lexsort(each)] for column in each] for each in columns]
     return all(np.array_equal(*pair) for pair in zip(*ordered, strict=True))
@@ -176,7 +177,7 @@ def draw_failures(topology: Topology, fraction: float, seed: int) -> tuple[tuple
     return tuple(sorted(ends for src, dst in pairs for ends in ((src, dst), (dst, src))))
 
 
-def _pairs(topology: Topology) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+def _pairs(topology: Topology) -> tuple[Ints, Ints, Bools]:
     """Ends of the pairs of opposite links, in ascending order; and bool[num_links], which links are in one."""
     src, dst = topology.link_src.astype(np.int64), topology.link_dst.astype(np.int64)
     forward, backward = src * topology.num_devices + dst, dst * topology.num_devices + src
@@ -187,11 +188,11 @@ def _pairs(topology: Topology) -> tuple[NDArray[np.int64], NDArray[np.int64], ND
 
 def _is_needed(
     topology: Topology,
-    low: NDArray[np.int64],
-    high: NDArray[np.int64],
-    both_ways: NDArray[np.bool_],
-    order: NDArray[np.int64],
-) -> NDArray[np.bool_]:
+    low: Ints,
+    high: Ints,
+    both_ways: Bools,
+    order: Ints,
+) -> Bools:
     """bool[num_pairs], the spanning forest that prefers pairs late in `order`.
 
     Devices that links of one direction connect, there and back, count as one.

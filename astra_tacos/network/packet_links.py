@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.network.ns3 import CONTROLS, Ns3Config
 from astra_tacos.network.topology import Topology
+from astra_tacos.support.arrays import Floats, Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.grouping import group_by, members_of
 from astra_tacos.support.units import BYTES_PER_GIB, NS_PER_S
@@ -43,14 +44,14 @@ class DeviceRoutes:
         self._length = np.where(leaves_npu, _RELAY + 1.0, 1.0)
         self._first, self._out = group_by(topology.link_src, np.arange(topology.num_links), topology.num_devices)
 
-    def relays(self) -> NDArray[np.int64]:
+    def relays(self) -> Ints:
         """int64[num_endpoints, num_endpoints], how many NPUs a route passes between each NPU and each other; 0 to itself."""
         npus = self._topology.num_endpoints
         return np.maximum(self._distance(np.arange(npus))[:, :npus].T // _RELAY - 1, 0).astype(np.int64)
 
     def find(
         self, src: NDArray[np.integer], dst: NDArray[np.integer], choice: NDArray[np.integer] | None = None
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    ) -> tuple[Ints, Ints]:
         """The links of the routes of some pairs of NPUs.
 
         Parameters
@@ -81,18 +82,18 @@ class DeviceRoutes:
         count = np.bincount(owner, minlength=len(src))
         return np.concatenate(([0], np.cumsum(count))).astype(np.int64), link[order]
 
-    def _distance(self, targets: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _distance(self, targets: Ints) -> Floats:
         """float64[len(targets), num_devices], from each device to each target."""
         return self._topology.link_graph(self._length).turned.distances(targets)
 
     def _walk(
         self,
-        src: NDArray[np.int64],
-        dst: NDArray[np.int64],
-        choice: NDArray[np.int64],
-        distance: NDArray[np.float64],
-        row: NDArray[np.int64],
-    ) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        src: Ints,
+        dst: Ints,
+        choice: Ints,
+        distance: Floats,
+        row: Ints,
+    ) -> list[tuple[Ints, Ints]]:
         """Step by step, the pairs that are on their way, and the link that each takes."""
         steps = []
         pair, at, span = np.flatnonzero(src != dst), src.copy(), np.ones(len(src), np.int64)
@@ -151,8 +152,8 @@ class PacketLinks:
         self.topology, self.ns3, self._source = topology, ns3, source
         if topology.reducing:
             raise ConfigError(f"{source}: found devices that add (reducing), expected none: switches of ns-3 pass packets on")
-        self.bits_per_s: NDArray[np.int64] = whole_rates(topology.link_bandwidth_gibps)
-        self.delay_ns: NDArray[np.int64] = np.round(topology.link_latency_ns).astype(np.int64)
+        self.bits_per_s: Ints = whole_rates(topology.link_bandwidth_gibps)
+        self.delay_ns: Ints = np.round(topology.link_latency_ns).astype(np.int64)
         self._check_links()
 
     def _check_links(self) -> None:
@@ -207,7 +208,7 @@ class PacketLinks:
         lines += [f"{here} {there} {rate}bps {delay}ns 0" for here, there, rate, delay in rows]
         return "\n".join(lines) + "\n"
 
-    def windows(self, src: NDArray[np.int64], dst: NDArray[np.int64]) -> NDArray[np.int64]:
+    def windows(self, src: Ints, dst: Ints) -> Ints:
         """int64[num_pairs], bytes that a queue pair may have on their way: bandwidth times round trip (`common.h`)."""
         if not self.ns3.has_window:
             return np.zeros(len(src), np.int64)
@@ -222,7 +223,7 @@ class PacketLinks:
         window = np.array([(2 * far + sent) * bits // NS_PER_S // _BITS for far, sent, bits in columns], np.int64)
         return np.full(len(src), window.max(initial=0), np.int64) if self.ns3.global_window else window
 
-    def _all_pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _all_pairs(self) -> tuple[Ints, Ints]:
         """The ends of all pairs of NPUs that can exchange messages."""
         topology = self.topology
         if not topology.forwarding:
@@ -232,7 +233,7 @@ class PacketLinks:
         src, dst = np.nonzero(relays == 0)
         return src, dst
 
-    def routes(self, src: NDArray[np.int64], dst: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def routes(self, src: Ints, dst: Ints) -> tuple[Ints, Ints]:
         """The links that messages of pairs of NPUs cross.
 
         Parameters
@@ -273,7 +274,7 @@ class PacketLinks:
     def _device_routes(self) -> DeviceRoutes:
         return DeviceRoutes(self.topology)
 
-    def buffers(self, reserved_bytes: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def buffers(self, reserved_bytes: int) -> tuple[Ints, Ints]:
         """int64[num_switches], bytes that the ports of each switch share; int64[num_links], see `Packets.shift`.
 
         Parameters
@@ -297,7 +298,7 @@ class PacketLinks:
         return (self.ns3.buffer_mib << 20) - kept, shift
 
 
-def whole_rates(bandwidth_gibps: NDArray[np.float64]) -> NDArray[np.int64]:
+def whole_rates(bandwidth_gibps: Floats) -> Ints:
     """Rates in bit/s, whole kbit/s, of bandwidths in GiB/s."""
     steps = bandwidth_gibps * (BYTES_PER_GIB * _BITS / _RATE_STEP)
     return np.maximum(np.round(steps), 1).astype(np.int64) * _RATE_STEP

@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from astra_tacos.network.blocks.building_block import BuildingBlock
 from astra_tacos.network.network_config import Dimension, NetworkConfig, count_links_of
 from astra_tacos.network.topology import Topology
+from astra_tacos.support.arrays import Bools, Ints, Ints32
 
 _ROUNDS = 8
 _ODD = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
-_Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,7 +38,7 @@ class Digit:
 
     stride: int
     size: int
-    powers: _Ints
+    powers: Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +56,7 @@ class Rotations:
         """Number of elements."""
         return int(np.prod([digit.size for digit in self.digits], dtype=np.int64))
 
-    def element_of(self, npu: _Ints) -> _Ints:
+    def element_of(self, npu: Ints) -> Ints:
         """The element that takes the first NPU of each orbit to `npu[i]`."""
         element, weight = np.zeros(np.shape(npu), np.int64), 1
         for digit in self.digits:
@@ -64,22 +64,22 @@ class Rotations:
             weight *= digit.size
         return element
 
-    def first_of(self, npu: _Ints) -> _Ints:
+    def first_of(self, npu: Ints) -> Ints:
         """The first NPU of the orbit of `npu[i]`: the one whose turning digits are 0."""
         first = np.array(npu, np.int64)
         for digit in self.digits:
             first = first - digit.stride * (npu // digit.stride % digit.size)
         return first
 
-    def move(self, element: _Ints, npu: _Ints) -> _Ints:
+    def move(self, element: Ints, npu: Ints) -> Ints:
         """Where `element[i]` takes `npu[i]`. Arguments broadcast."""
         return self._moved(element, npu, 1)
 
-    def back(self, element: _Ints, npu: _Ints) -> _Ints:
+    def back(self, element: Ints, npu: Ints) -> Ints:
         """The NPU that `element[i]` takes to `npu[i]`. Arguments broadcast."""
         return self._moved(element, npu, -1)
 
-    def _moved(self, element: _Ints, npu: _Ints, way: int) -> _Ints:
+    def _moved(self, element: Ints, npu: Ints, way: int) -> Ints:
         moved, rest = np.broadcast_to(npu, np.broadcast_shapes(np.shape(element), np.shape(npu))).astype(np.int64), element
         for digit in self.digits:
             rest, turns = np.divmod(rest, digit.size)
@@ -87,7 +87,7 @@ class Rotations:
             moved = moved + digit.stride * ((here + way * turns) % digit.size - here)
         return moved
 
-    def move_links(self, element: _Ints, link: _Ints) -> _Ints:
+    def move_links(self, element: Ints, link: Ints) -> Ints:
         """Where `element[i]` takes link `link[i]`. Arguments broadcast."""
         moved, rest = np.asarray(link), np.asarray(element)
         for digit in self.digits:
@@ -95,7 +95,7 @@ class Rotations:
             moved = digit.powers[turns, moved]
         return moved
 
-    def link_orbits(self) -> tuple[_Ints, _Ints]:
+    def link_orbits(self) -> tuple[Ints, Ints]:
         """int64[num_links], the orbit that each link is in; and int64[num_orbits], how many links each has."""
         least = np.arange(self.num_links)
         for digit in self.digits:  # the digits' rotations commute
@@ -114,9 +114,9 @@ def find_rotations(topology: Topology) -> Rotations:
         A graph of NPUs and devices that forward.
     """
     npus, graph = topology.num_endpoints, _Graph.of(topology)
-    found: dict[tuple[int, int], _Ints | None] = {}
+    found: dict[tuple[int, int], Ints | None] = {}
 
-    def turn(stride: int, size: int) -> _Ints | None:
+    def turn(stride: int, size: int) -> Ints | None:
         if (stride, size) not in found:
             found[stride, size] = _rotation(graph, stride, size)
         return found[stride, size]
@@ -167,12 +167,12 @@ class _Graph:
     """
 
     num_npus: int
-    src: _Ints
-    dst: _Ints
-    kind: _Ints
+    src: Ints
+    dst: Ints
+    kind: Ints
     sums: tuple[_Ends, _Ends]
     colour: NDArray[np.uint64]
-    order: _Ints
+    order: Ints
 
     @classmethod
     def of(cls, topology: Topology) -> _Graph:
@@ -192,20 +192,20 @@ class _Ends:
     `mark` tells links of different kinds and directions apart.
     """
 
-    first: _Ints
-    device: _Ints
-    other: _Ints
+    first: Ints
+    device: Ints
+    other: Ints
     mark: NDArray[np.uint64]
 
     @classmethod
-    def of(cls, end: _Ints, other: _Ints, kind: _Ints, way: int) -> _Ends:
+    def of(cls, end: Ints, other: Ints, kind: Ints, way: int) -> _Ends:
         """Links between these ends, of these kinds, in one of the ways 0 and 1."""
         order = np.argsort(end, kind="stable")
         device, first = np.unique(end[order], return_index=True)
         return cls(first, device, other[order], (2 * kind[order] + way).astype(np.uint64))
 
 
-def _rotation(graph: _Graph, stride: int, size: int) -> _Ints | None:
+def _rotation(graph: _Graph, stride: int, size: int) -> Ints | None:
     """Where links go if a digit is turned once; None if that is found to be no automorphism.
 
     A device that forwards goes to one that has the same links to where its neighbours go. Of devices that have all neighbours in
@@ -232,13 +232,13 @@ def _rotation(graph: _Graph, stride: int, size: int) -> _Ints | None:
     return turned
 
 
-def _kinds(topology: Topology) -> _Ints:
+def _kinds(topology: Topology) -> Ints:
     """int64[num_links], equal for links of equal bandwidth and latency."""
     both = np.stack((topology.link_bandwidth_gibps, topology.link_latency_ns), axis=1)
     return np.unique(both, axis=0, return_inverse=True)[1].ravel().astype(np.int64)
 
 
-def _colours(sums: tuple[_Ends, _Ends], num_devices: int, name: _Ints) -> NDArray[np.uint64]:
+def _colours(sums: tuple[_Ends, _Ends], num_devices: int, name: Ints) -> NDArray[np.uint64]:
     """uint64[num_devices], colours of devices that tell apart what NPUs of these names they lead to, and how."""
     colour = np.zeros(num_devices, np.uint64)
     colour[: len(name)] = mixed(name.astype(np.uint64) + np.uint64(1))
@@ -260,7 +260,7 @@ def mixed(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return value ^ (value >> np.uint64(31))
 
 
-Npus = NDArray[np.int64]
+Npus = Ints
 Shape = tuple[tuple[BuildingBlock, int], ...]
 """Blocks and sizes of dimensions: what networks that differ only in bandwidths and latencies have in common."""
 _MOST_KEPT = 1 << 18
@@ -340,18 +340,18 @@ class ClassTable:
     classes: tuple[LinkClass, ...]
 
     @cached_property
-    def dimension(self) -> NDArray[np.int64]:
+    def dimension(self) -> Ints:
         """int64[num_classes], the index of the dimension of each."""
         return np.array([each.dimension for each in self.classes], np.int64)
 
     @cached_property
-    def is_switched(self) -> NDArray[np.bool_]:
+    def is_switched(self) -> Bools:
         """bool[num_dimensions], whether sends in a dimension go through a switch."""
         through = {each.dimension for each in self.classes if each.through_switch}
         return np.array([index in through for index in range(len(self.shape))])
 
     @cached_property
-    def after(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    def after(self) -> tuple[Ints, Ints32]:
         """Where each class leads: `after[first[i] + m]` is the member that member m sends to over class i.
 
         `first` is int64[num_classes], -1 for a switch, which leads to all others.
@@ -369,7 +369,7 @@ class ClassTable:
         return first, np.concatenate(moved).astype(np.int32)
 
     @property
-    def class_of_offset(self) -> NDArray[np.int64]:
+    def class_of_offset(self) -> Ints:
         """int64[num_npus], the class of links that leads from NPU 0 to each NPU, -1 where there is none."""
         sizes = [size for _, size in self.shape]
         found = np.full(math.prod(sizes), -1)
@@ -378,7 +378,7 @@ class ClassTable:
         return found
 
     @cached_property
-    def opposite(self) -> NDArray[np.int64]:
+    def opposite(self) -> Ints:
         """int64[num_classes], the class of the same links in the other direction."""
         opposite = np.arange(len(self.classes))
         direct = [at for at, each in enumerate(self.classes) if not each.through_switch]

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.network.composition import restricted
 from astra_tacos.network.topology import Topology
+from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.text_files import check_keys, describe, is_whole, list_value, read_yaml_mapping
 
@@ -118,7 +118,7 @@ def _relay(path: Path, number: int, entry: Any) -> Relay:
     return Relay(dimension, *places)
 
 
-def under_sketch(topology: Topology, sketch: Sketch) -> tuple[Topology, NDArray[np.int64]]:
+def under_sketch(topology: Topology, sketch: Sketch) -> tuple[Topology, Ints]:
     """The topology with the links that a sketch leaves, and int64[their number], their numbers in the whole one.
 
     Raises
@@ -147,7 +147,7 @@ def under_sketch(topology: Topology, sketch: Sketch) -> tuple[Topology, NDArray[
     return restricted(topology, number, f"{topology.name} under {sketch.path}"), number
 
 
-def _closed(topology: Topology, sketch: Sketch, relay: Relay) -> NDArray[np.bool_]:
+def _closed(topology: Topology, sketch: Sketch, relay: Relay) -> Bools:
     """bool[num_links], the links of a relay's dimension that others than its senders and receivers have."""
     if relay.dimension >= len(topology.dimensions):
         found = f"{len(topology.dimensions)} dimensions" if topology.dimensions else "no dimensions"

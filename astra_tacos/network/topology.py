@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from astra_tacos.network.devices import ForwardingDevice, ReducingDevice
 from astra_tacos.network.network_config import Dimension, describe_dimensions
+from astra_tacos.support.arrays import Bools, Floats, Ints, Ints32
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.graph import Graph
 from astra_tacos.support.records import freeze
@@ -56,21 +57,21 @@ class Topology:
     name: str
     num_npus: int
     num_switches: int
-    link_src: NDArray[np.int32]
-    link_dst: NDArray[np.int32]
-    link_bandwidth_gibps: NDArray[np.float64]
-    link_latency_ns: NDArray[np.float64]
+    link_src: Ints32
+    link_dst: Ints32
+    link_bandwidth_gibps: Floats
+    link_latency_ns: Floats
     link_dimension: NDArray[np.int16]
     dimensions: tuple[Dimension, ...] = ()
     forwarding: tuple[ForwardingDevice, ...] = ()
     reducing: tuple[ReducingDevice, ...] = ()
-    holds: NDArray[np.bool_] = field(init=False)
+    holds: Bools = field(init=False)
     """bool[num_npus], who can have chunks, add to them and send them to several: NPUs and reducing devices."""
-    channel_src: NDArray[np.int32] = field(init=False)
-    channel_dst: NDArray[np.int32] = field(init=False)
-    channel_link: NDArray[np.int32] = field(init=False)
+    channel_src: Ints32 = field(init=False)
+    channel_dst: Ints32 = field(init=False)
+    channel_link: Ints32 = field(init=False)
     """int32[num_channels], the direct link, or the up-link into the switch."""
-    channel_down_link: NDArray[np.int32] = field(init=False)
+    channel_down_link: Ints32 = field(init=False)
     """int32[num_channels], the down-link out of the switch, `NO_LINK` for a direct link."""
 
     def __post_init__(self) -> None:
@@ -127,7 +128,7 @@ class Topology:
             and np.all(self.link_latency_ns == np.array([d.latency_ns for d in self.dimensions])[self.link_dimension])
         )
 
-    def channel_of(self, src: NDArray[np.integer], dst: NDArray[np.integer]) -> NDArray[np.int64]:
+    def channel_of(self, src: NDArray[np.integer], dst: NDArray[np.integer]) -> Ints:
         """Channel from `src[i]` to `dst[i]`, -1 where there is none."""
         keys = self.channel_src.astype(np.int64) * self.num_npus + self.channel_dst
         wanted = np.asarray(src, np.int64) * self.num_npus + np.asarray(dst, np.int64)
@@ -136,13 +137,13 @@ class Topology:
         position = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
         return np.where(keys[position] == wanted, position, -1)
 
-    def links_of(self, channel: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def links_of(self, channel: NDArray[np.integer]) -> tuple[Ints, Ints]:
         """int64[len(channel)], how many links each channel has; and these links, in order."""
         hops = np.stack((self.channel_link[channel], self.channel_down_link[channel]), axis=1).astype(np.int64)
         used = hops != NO_LINK
         return used.sum(axis=1), hops[used]
 
-    def channel_of_link(self) -> NDArray[np.int64]:
+    def channel_of_link(self) -> Ints:
         """int64[num_links], the channel that begins with each link; -1 for links that begin none (out of a switch).
 
         An up-link into a switch begins several channels, of which the last counts.
@@ -196,9 +197,7 @@ class Topology:
         return graph
 
 
-def _channels(
-    num_npus: int, num_devices: int, link_src: NDArray[np.int32], link_dst: NDArray[np.int32]
-) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
+def _channels(num_npus: int, num_devices: int, link_src: Ints32, link_dst: Ints32) -> tuple[Ints32, Ints32, Ints32, Ints32]:
     direct = np.flatnonzero((link_src < num_npus) & (link_dst < num_npus))
     src, dst, link, down = [link_src[direct]], [link_dst[direct]], [direct], [np.full(len(direct), NO_LINK)]
     ups = np.flatnonzero(link_dst >= num_npus)

@@ -17,6 +17,7 @@ from astra_tacos.planner.synthesis import native_together_ns
 from astra_tacos.planner.workload import DistinctCollective
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import renumbered
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import AstraTacosError
 from astra_tacos.verifier.schedule_oracle import verify
 
@@ -34,7 +35,7 @@ class Alike:
     """
 
     number: int
-    npu: NDArray[np.int64]
+    npu: Ints
 
 
 def find_alike(cases: Sequence[DistinctCollective]) -> dict[int, Alike | None]:
@@ -78,7 +79,7 @@ def renumbered_solution(
     solution: CaseSolution,
     other: DistinctCollective,
     case: DistinctCollective,
-    npu: NDArray[np.int64],
+    npu: Ints,
     machine: Machine,
 ) -> CaseSolution | None:
     """The solution of a case by that of one that it is like; None if it has to be synthesized after all.
@@ -111,9 +112,7 @@ def renumbered_solution(
     return replace(solution, schedule=schedule, native_ns=native_ns, defects=())
 
 
-def _renumbered(
-    schedule: Schedule, other: DistinctCollective, case: DistinctCollective, npu: NDArray[np.int64]
-) -> Schedule | None:
+def _renumbered(schedule: Schedule, other: DistinctCollective, case: DistinctCollective, npu: Ints) -> Schedule | None:
     networks = zip(_networks(other), _networks(case), strict=True)
     topology = next((there for here, there in networks if _is_same(here, schedule.topology)), None)
     if topology is None or schedule.collective.name != case.collective:

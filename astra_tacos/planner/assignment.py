@@ -26,13 +26,12 @@ from astra_tacos.run.patterns import carrying_type
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS, looked_up, pattern_key
 from astra_tacos.run.system import MAX_NODE_ID, SystemConfig
 from astra_tacos.run.trace.trace import Trace
+from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.grouping import distinct, distinct_places, row_places
 
 
-def differently_numbered(
-    instances: Instances, implementation: NDArray[np.int64], order: NDArray[np.int64], system: SystemConfig
-) -> NDArray[np.bool_]:
+def differently_numbered(instances: Instances, implementation: Ints, order: Ints, system: SystemConfig) -> Bools:
     """bool[num_instances], native collectives of all ranks before which ranks begin, or may begin, unequal numbers of others.
 
     Parameters
@@ -52,7 +51,7 @@ def differently_numbered(
         If the system cuts a native collective into less than a byte.
     """
     is_native = (implementation == NATIVE) & np.isin(instances.pattern, list(PATTERN_KEYS))
-    asked: NDArray[np.bool_] = is_native & (instances.group == ALL_RANKS)
+    asked: Bools = is_native & (instances.group == ALL_RANKS)
     if not asked.any():
         return asked
     streams = (implementation != NATIVE).astype(np.int64)
@@ -68,11 +67,11 @@ def differently_numbered(
     highest = np.zeros(instances.num_instances, np.int64)
     np.minimum.at(lowest, instance, before)
     np.maximum.at(highest, instance, before)
-    differs: NDArray[np.bool_] = asked & (lowest != highest)
+    differs: Bools = asked & (lowest != highest)
     return differs
 
 
-def _num_chunks(instances: Instances, is_native: NDArray[np.bool_], system: SystemConfig) -> NDArray[np.int64]:
+def _num_chunks(instances: Instances, is_native: Bools, system: SystemConfig) -> Ints:
     """int64[native collectives], the number of chunks that each is cut into; all of them are streams."""
     num_npus = len(instances.nodes.members[ALL_RANKS])
     pattern, size = instances.pattern[is_native], instances.size_bytes[is_native]
@@ -99,8 +98,8 @@ class Assignment:
         Entry of the traces, by node id.
     """
 
-    implementation: NDArray[np.int64]
-    group: NDArray[np.int64]
+    implementation: Ints
+    group: Ints
     groups: Mapping[int, tuple[int, ...]]
     node_id: NDArray[np.uint64]
     per_node: Mapping[int, int]
@@ -109,9 +108,9 @@ class Assignment:
 def assign(
     trace: Trace,
     instances: Instances,
-    implementation: NDArray[np.int64],
+    implementation: Ints,
     groups: Mapping[int, tuple[int, ...]],
-    order: NDArray[np.int64] | None,
+    order: Ints | None,
     system: SystemConfig,
 ) -> Assignment:
     """Give every collective a group and ids under which ASTRA-sim finds its trace.
@@ -154,8 +153,8 @@ def assign(
 
 
 def _groups(
-    instances: Instances, implementation: NDArray[np.int64], groups: Mapping[int, tuple[int, ...]], in_order: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], dict[int, tuple[int, ...]]]:
+    instances: Instances, implementation: Ints, groups: Mapping[int, tuple[int, ...]], in_order: Ints
+) -> tuple[Ints, dict[int, tuple[int, ...]]]:
     """A group per trace and type: the first trace keeps the group, others get copies, which types share.
 
     A trace is played by position: a copy lists its ranks in ascending order, and if the group does not, only native collectives
@@ -183,9 +182,7 @@ def _groups(
     return group, all_groups
 
 
-def _node_ids(
-    trace: Trace, instances: Instances, implementation: NDArray[np.int64], order: NDArray[np.int64]
-) -> NDArray[np.uint64]:
+def _node_ids(trace: Trace, instances: Instances, implementation: Ints, order: Ints) -> NDArray[np.uint64]:
     """Ids that no two traces share: a collective whose id on some rank stands for another one gets a new id on all."""
     rows, instance = instances.nodes.row, instances.instance
     node_id = trace.node_id[rows].copy()
@@ -209,7 +206,7 @@ def _node_ids(
     return node_id
 
 
-def _turns(instances: Instances, implementation: NDArray[np.int64], moving: NDArray[np.int64]) -> NDArray[np.int64]:
+def _turns(instances: Instances, implementation: Ints, moving: Ints) -> Ints:
     """The number of each collective's new id; collectives of one trace without a common rank share ids, to keep them few."""
     used: dict[tuple[int, int], int] = {}
     number_of: dict[tuple[int, int], int] = {}
@@ -238,7 +235,7 @@ def _free_ids(trace: Trace, count: int) -> NDArray[np.uint64]:
     return free.astype(np.uint64)
 
 
-def tag_ranges(prefix: str, used: NDArray[np.int64], sizes: list[int], most_tags: int) -> list[int]:
+def tag_ranges(prefix: str, used: Ints, sizes: list[int], most_tags: int) -> list[int]:
     """The first tag of each trace, such that the ranges of traces do not overlap one another or the tags in use.
 
     Parameters

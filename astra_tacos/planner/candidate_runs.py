@@ -8,7 +8,6 @@ from functools import cached_property, reduce
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.export.chakra import schedule_trace
 from astra_tacos.planner.global_order import order_instances
@@ -27,10 +26,11 @@ from astra_tacos.run.trace.trace import Trace
 from astra_tacos.schedule.dependencies import holds_no_link
 from astra_tacos.schedule.schedule import LinkOrder, Schedule
 from astra_tacos.solver.possibility import RunEnd, judge_end
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import AstraTacosError
 
 Solutions = tuple[CaseSolution, ...]
-WriteAndReplay = Callable[[Solutions, NDArray[np.int64] | None], "CandidateRun | AstraTacosError"]
+WriteAndReplay = Callable[[Solutions, Ints | None], "CandidateRun | AstraTacosError"]
 """Writes and replays a run. Takes what each case runs and int64[num_nodes + num_instances], the place of each row and collective
 in the run's order, None to leave all nodes as they are. Returns the written run, or the error because of which it cannot be
 replayed."""
@@ -95,7 +95,7 @@ class _Trials:
         """Write and replay a run; returns whether it can be replayed and is no slower than the run before."""
         return self.try_order(solutions, order_run(self.workload, solutions, self.before if in_order_of_before else None))
 
-    def try_order(self, solutions: Solutions, order: NDArray[np.int64] | None) -> bool:
+    def try_order(self, solutions: Solutions, order: Ints | None) -> bool:
         """The same in a given order; None for a run whose nodes stay as they are, as all its collectives are native."""
         run = self.write_and_replay(solutions, order)
         if isinstance(run, AstraTacosError):
@@ -235,9 +235,7 @@ def is_trace_of(schedule: Schedule, trace: Trace, link_order: LinkOrder | None =
     return not shift.size or int(np.ptp(shift)) == 0
 
 
-def order_run(
-    workload: Workload, solutions: Solutions, before: RunOutcome | None, known_ns: NDArray[np.int64] | None = None
-) -> NDArray[np.int64]:
+def order_run(workload: Workload, solutions: Solutions, before: RunOutcome | None, known_ns: Ints | None = None) -> Ints:
     """int64, place of each row and collective in an order that all ranks can keep: that of the replay `before`, if possible.
 
     Parameters

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.planner.instances import Instances, IssueOrder
 from astra_tacos.run.patterns import TAGS, pattern_name
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import Trace, precede
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.grouping import count_before, distinct, group_by, in_ranges, row_places
 
@@ -41,16 +41,16 @@ class MergedGraph:
         How many vertices each waits for, and which ones wait for it.
     """
 
-    vertex: NDArray[np.int64]
-    waits: NDArray[np.int64]
-    next_first: NDArray[np.int64]
-    after: NDArray[np.int64]
+    vertex: Ints
+    waits: Ints
+    next_first: Ints
+    after: Ints
 
-    def order(self) -> NDArray[np.int64]:
+    def order(self) -> Ints:
         """Vertices in an order in which each comes after all that it waits for, without those of cycles and behind them."""
         from astra_tacos.support.kernels.shared import topological_order
 
-        order: NDArray[np.int64] = topological_order(self.waits.copy(), self.next_first, self.after)
+        order: Ints = topological_order(self.waits.copy(), self.next_first, self.after)
         return order
 
     @property
@@ -74,7 +74,7 @@ def merge(trace: Trace, issue: IssueOrder, instances: Instances) -> MergedGraph:
     return MergedGraph(vertex, np.bincount(head, minlength=num), next_first, later)
 
 
-def match_messages(trace: Trace, issue: IssueOrder) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def match_messages(trace: Trace, issue: IssueOrder) -> tuple[Ints, Ints]:
     """Rows of sends and of the matching receives: first come, first served, by tag, ends and size."""
     rank, keys = trace.rank, []
     in_turn = issue.order[issue.runs[issue.order]]
@@ -91,10 +91,10 @@ def match_messages(trace: Trace, issue: IssueOrder) -> tuple[NDArray[np.int64], 
 
 def order_instances(
     workload: Workload,
-    duration_ns: NDArray[np.int64],
-    instance_ns: NDArray[np.int64],
-    urgency: NDArray[np.int64] | None = None,
-) -> NDArray[np.int64]:
+    duration_ns: Ints,
+    instance_ns: Ints,
+    urgency: Ints | None = None,
+) -> Ints:
     """int64[num_vertices of the graph], the place of each row and collective in one order that all ranks can keep.
 
     Rows that are merged have no place of their own. Of collectives and sends that could start, the most urgent goes first; by
@@ -141,7 +141,7 @@ def order_instances(
     members = [np.sort(np.array(instances.nodes.members[group], np.int64)) for group in instances.group.tolist()]
     member_first = np.concatenate(([0], np.cumsum([*np.ones(num_rows, np.int64), *map(len, members)]))).astype(np.int64)
     member = np.concatenate((trace.rank, *members)).astype(np.int64)
-    turn: NDArray[np.int64] = kernels.rough_run(
+    turn: Ints = kernels.rough_run(
         kernels.Graph(graph.waits.copy(), graph.next_first, graph.after),
         kernels.Vertices(duration, slot, key),
         kernels.Members(member_first, member),
@@ -150,7 +150,7 @@ def order_instances(
     return turn
 
 
-def _circle(trace: Trace, instances: Instances, graph: MergedGraph, order: NDArray[np.int64]) -> str:
+def _circle(trace: Trace, instances: Instances, graph: MergedGraph, order: Ints) -> str:
     """Some collectives of a cycle of waiting."""
     stuck = np.ones(len(graph.waits), np.bool_)
     stuck[order] = False
@@ -175,7 +175,7 @@ def _circle(trace: Trace, instances: Instances, graph: MergedGraph, order: NDArr
     return f"{trace.prefix}: deadlock: ranks order their collectives differently: {shown}{more}, then the first one again"
 
 
-def order_dependencies(workload: Workload, order: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def order_dependencies(workload: Workload, order: Ints) -> tuple[Ints, Ints]:
     """Dependencies to add: rows of collective nodes, and rows that they have to wait for and do not yet.
 
     Groups of one wait for nobody.
@@ -204,11 +204,11 @@ def order_dependencies(workload: Workload, order: NDArray[np.int64]) -> tuple[ND
 
 def _late_sends(
     workload: Workload,
-    order: NDArray[np.int64],
-    collectives: NDArray[np.int64],
-    place: NDArray[np.int64],
-    consecutive: tuple[NDArray[np.int64], NDArray[np.int64]],
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    order: Ints,
+    collectives: Ints,
+    place: Ints,
+    consecutive: tuple[Ints, Ints],
+) -> tuple[Ints, Ints]:
     """Collectives that wait for a message of their own rank by way of others, and its send; `collectives` are in order."""
     from astra_tacos.planner import _order_kernels as kernels
 

@@ -37,6 +37,7 @@ from astra_tacos.run.patterns import carrying_type
 from astra_tacos.run.system import SystemConfig
 from astra_tacos.schedule.schedule import LinkOrder, Schedule
 from astra_tacos.solver.possibility import end_with_queues, why_incomplete
+from astra_tacos.support.arrays import Floats, Ints
 from astra_tacos.support.errors import ConfigError, ReplayError
 from astra_tacos.support.graph import Graph
 from astra_tacos.support.grouping import members_of
@@ -106,7 +107,7 @@ Route = tuple[int, int, float, float]
 
 
 def choose_routes(
-    network: Topology, config: NetworkConfig, members: NDArray[np.int64], kept: NDArray[np.int64], own: Topology, reach: Reach
+    network: Topology, config: NetworkConfig, members: Ints, kept: Ints, own: Topology, reach: Reach
 ) -> list[Route]:
     """Choose the routes that become links between the members of a group.
 
@@ -137,11 +138,11 @@ def choose_routes(
 def _chosen(
     network: Topology,
     config: NetworkConfig,
-    members: NDArray[np.int64],
-    kept: NDArray[np.int64],
+    members: Ints,
+    kept: Ints,
     own: Topology,
     reach: Reach,
-    pairs: NDArray[np.int64],
+    pairs: Ints,
 ) -> list[Route]:
     """The chosen routes among those between `pairs`, int64[2, num_pairs], positions."""
     pairs = pairs[:, own.channel_of(pairs[0], pairs[1]) < 0]
@@ -162,10 +163,10 @@ def _chosen(
     routes: list[Route] = []
     left: list[int] = []
 
-    def links_of(pair: int) -> NDArray[np.int64]:
+    def links_of(pair: int) -> Ints:
         crossed = channel[first[pair] : first[pair + 1]]
         both = np.concatenate((network.channel_link[crossed], network.channel_down_link[crossed]))
-        links: NDArray[np.int64] = both[both != NO_LINK].astype(np.int64)
+        links: Ints = both[both != NO_LINK].astype(np.int64)
         return links
 
     def take(pair: int) -> None:
@@ -189,7 +190,7 @@ def _chosen(
     return routes
 
 
-def _pair_sets(num: int) -> Iterator[NDArray[np.int64]]:
+def _pair_sets(num: int) -> Iterator[Ints]:
     """int64[2, num_pairs], pairs of positions: all, but in large groups first those that differ by a power of two."""
     if num > _ALL_PAIRS_FIRST_UP_TO:
         steps = 1 << np.arange((num - 1).bit_length())
@@ -201,12 +202,12 @@ def _pair_sets(num: int) -> Iterator[NDArray[np.int64]]:
     yield grid[:, grid[0] != grid[1]]
 
 
-def components(num: int, src: NDArray[np.integer], dst: NDArray[np.integer]) -> NDArray[np.int64]:
+def components(num: int, src: NDArray[np.integer], dst: NDArray[np.integer]) -> Ints:
     """int64[num], the strongly connected component of each position in the graph of edges `src` to `dst`; that of 0 is 0."""
     return Graph.of(num, src, dst).strong_groups()[1]
 
 
-def _components(own: Topology, routes: list[Route] | None = None) -> NDArray[np.int64]:
+def _components(own: Topology, routes: list[Route] | None = None) -> Ints:
     """The components of the members of a group, by its own channels and some routes."""
     src, dst = np.array([route[:2] for route in routes or ()], np.int64).reshape(-1, 2).T
     return components(own.num_npus, np.concatenate((own.channel_src, src)), np.concatenate((own.channel_dst, dst)))
@@ -310,7 +311,7 @@ def _regular(config: NetworkConfig, members: tuple[int, ...], reach: Reach) -> T
     return build_topology(NetworkConfig(config.source, tuple(dimensions))) if most == len(members) else None
 
 
-def _induced_links(network: Topology, members: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _induced_links(network: Topology, members: Ints) -> tuple[Ints, Ints]:
     """Links among members and through switches that several of them have, and the new number of each device (-1: none)."""
     device = np.full(network.num_devices, -1, np.int64)
     device[members] = np.arange(len(members))
@@ -340,22 +341,22 @@ class _Pairs:
     """
 
     num_members: int
-    src: NDArray[np.int64]
-    dst: NDArray[np.int64]
-    first: NDArray[np.int64]
-    link: NDArray[np.int64]
+    src: Ints
+    dst: Ints
+    first: Ints
+    link: Ints
 
     @property
-    def hops(self) -> NDArray[np.int64]:
+    def hops(self) -> Ints:
         """int64[num_pairs], the number of links of each route."""
         return np.diff(self.first)
 
     @property
-    def components(self) -> NDArray[np.int64]:
+    def components(self) -> Ints:
         """int64[num_members], the component of each member."""
         return components(self.num_members, self.src, self.dst)
 
-    def some(self, chosen: NDArray[np.int64]) -> _Pairs:
+    def some(self, chosen: Ints) -> _Pairs:
         """These pairs alone."""
         first, place = members_of(self.first, chosen)
         return _Pairs(self.num_members, self.src[chosen], self.dst[chosen], first, self.link[place])
@@ -377,7 +378,7 @@ def fabric_views(network: Topology, members: tuple[int, ...]) -> dict[str, Topol
     return {name: view for name, view in views.items() if view is not None}
 
 
-def _pairs(network: Topology, members: NDArray[np.int64]) -> _Pairs:
+def _pairs(network: Topology, members: Ints) -> _Pairs:
     """The pairs of a group: all of them, or in large groups those at distances of powers of two, if these connect it."""
     for ends in _pair_sets(len(members)):
         pairs = _usable(network, members, ends)
@@ -386,7 +387,7 @@ def _pairs(network: Topology, members: NDArray[np.int64]) -> _Pairs:
     return pairs
 
 
-def _usable(network: Topology, members: NDArray[np.int64], ends: NDArray[np.int64]) -> _Pairs:
+def _usable(network: Topology, members: Ints, ends: Ints) -> _Pairs:
     first, link = DeviceRoutes(network).find(members[ends[0]], members[ends[1]])
     pairs = _Pairs(len(members), ends[0], ends[1], first, link)
     is_member = np.zeros(network.num_npus, np.bool_)
@@ -416,7 +417,7 @@ def _apart(network: Topology, pairs: _Pairs) -> Topology | None:
     return None if own.components.any() else _of_pairs(network, own, network.link_bandwidth_gibps)
 
 
-def _of_pairs(network: Topology, pairs: _Pairs, bandwidth_gibps: NDArray[np.float64]) -> Topology:
+def _of_pairs(network: Topology, pairs: _Pairs, bandwidth_gibps: Floats) -> Topology:
     """A link for each pair; `bandwidth_gibps` is what each link of the fabric has for it."""
     begin = pairs.first[:-1]
     return Topology(
@@ -472,9 +473,7 @@ def _crossbars(network: Topology, pairs: _Pairs) -> Topology | None:
     return view if np.unique(ends, axis=1).shape[1] == view.num_channels else None
 
 
-def _ports(
-    network: Topology, npu: NDArray[np.int64], switch: NDArray[np.int64], link: NDArray[np.int64], latency_ns: NDArray[np.float64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+def _ports(network: Topology, npu: Ints, switch: Ints, link: Ints, latency_ns: Floats) -> tuple[Ints, Ints, Floats, Floats]:
     """NPU, switch, bandwidth and latency of each port, in one direction, given those of each pair and the link that it uses."""
     ports, which = np.unique(np.stack((npu, switch)), axis=1, return_inverse=True)
     of_pair = which.ravel()

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.run.groups import check_members, is_member, members_of, used_groups
 from astra_tacos.run.patterns import GROUP_ATTRIBUTE, PATTERN_ATTRIBUTE, ROOT_ATTRIBUTES, ROOTED, pattern_name
@@ -22,6 +21,7 @@ from astra_tacos.run.trace.node_bytes import attribute, load_rank, node_at
 from astra_tacos.run.trace.reader import read_names
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import Trace
+from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.grouping import count_before, distinct_places, group_by, row_places
 
@@ -42,9 +42,9 @@ class IssueOrder:
         bool[num_nodes], whether a row is in no cycle and behind none.
     """
 
-    order: NDArray[np.int64]
-    place: NDArray[np.int64]
-    runs: NDArray[np.bool_]
+    order: Ints
+    place: Ints
+    runs: Bools
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,14 +62,14 @@ class CollectiveNodes:
         int64[n], id of the group that the node names: of one that runs a joint trace, not its own.
     """
 
-    row: NDArray[np.int64]
-    rank: NDArray[np.int64]
-    group: NDArray[np.int64]
-    pattern: NDArray[np.int64]
-    size_bytes: NDArray[np.int64]
-    root: NDArray[np.int64]
+    row: Ints
+    rank: Ints
+    group: Ints
+    pattern: Ints
+    size_bytes: Ints
+    root: Ints
     members: Mapping[int, tuple[int, ...]]
-    named_group: NDArray[np.int64]
+    named_group: Ints
 
 
 def find_issue_order(trace: Trace) -> IssueOrder:
@@ -128,11 +128,11 @@ def find_collective_nodes(run: Run, issue: IssueOrder) -> CollectiveNodes:
 
 def _look_inside(
     run: Run,
-    rows: NDArray[np.int64],
-    rank: NDArray[np.int64],
-    pattern: NDArray[np.int64],
-    root: NDArray[np.int64],
-    group: NDArray[np.int64],
+    rows: Ints,
+    rank: Ints,
+    pattern: Ints,
+    root: Ints,
+    group: Ints,
 ) -> None:
     """Details that the columns lack: patterns of nodes that another type carries, roots, and own groups in joint traces."""
     trace, byte_offset = run.workload, run.columns.byte_offset
@@ -188,11 +188,11 @@ class Instances:
     """
 
     nodes: CollectiveNodes
-    instance: NDArray[np.int64]
-    group: NDArray[np.int64]
-    pattern: NDArray[np.int64]
-    size_bytes: NDArray[np.int64]
-    root: NDArray[np.int64]
+    instance: Ints
+    group: Ints
+    pattern: Ints
+    size_bytes: Ints
+    root: Ints
 
     @property
     def num_instances(self) -> int:
@@ -200,7 +200,7 @@ class Instances:
         return len(self.group)
 
     @property
-    def num_members(self) -> NDArray[np.int64]:
+    def num_members(self) -> Ints:
         """int64[num_instances]."""
         sizes = {group: len(ranks) for group, ranks in self.nodes.members.items()}
         return np.array([sizes[group] for group in self.group.tolist()], np.int64)
@@ -237,7 +237,7 @@ def match_instances(trace: Trace, nodes: CollectiveNodes, *, by_name: bool) -> I
     return Instances(nodes, number[which], *columns)
 
 
-def _turns_by_name(trace: Trace, nodes: CollectiveNodes, kind: NDArray[np.int64], turn: NDArray[np.int64]) -> NDArray[np.int64]:
+def _turns_by_name(trace: Trace, nodes: CollectiveNodes, kind: Ints, turn: Ints) -> Ints:
     """For kinds whose nodes have the same distinct names on all ranks, the turn that a name has on the first of them."""
     names = read_names(trace, nodes.row)
     number = {text: at for at, text in enumerate(sorted(set(names)))}
@@ -256,7 +256,7 @@ def _turns_by_name(trace: Trace, nodes: CollectiveNodes, kind: NDArray[np.int64]
     return turn
 
 
-def _check_agreement(trace: Trace, nodes: CollectiveNodes, kind: NDArray[np.int64]) -> None:
+def _check_agreement(trace: Trace, nodes: CollectiveNodes, kind: Ints) -> None:
     for group, ranks in nodes.members.items():
         entries = np.flatnonzero(nodes.group == group)
         _, local = distinct_places(kind[entries])
@@ -268,7 +268,7 @@ def _check_agreement(trace: Trace, nodes: CollectiveNodes, kind: NDArray[np.int6
             _disagreement(trace, nodes, kind, group, ranks[0], ranks[int(odd[0])])
 
 
-def _disagreement(trace: Trace, nodes: CollectiveNodes, kind: NDArray[np.int64], group: int, one: int, other: int) -> None:
+def _disagreement(trace: Trace, nodes: CollectiveNodes, kind: Ints, group: int, one: int, other: int) -> None:
     """Raise the error for two ranks that differ: the first position at which they do."""
     lists = [np.flatnonzero((nodes.group == group) & (nodes.rank == rank)) for rank in (one, other)]
     shorter = min(len(entries) for entries in lists)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.planner.run_files import copy_network
 from astra_tacos.planner.workload import Workload
@@ -16,6 +15,7 @@ from astra_tacos.run.patterns import ROOT_ATTRIBUTES, ROOTED
 from astra_tacos.run.run import GROUPS, MEMORY, NATIVE, SYSTEM, WORKLOAD, RunInputs, write_groups
 from astra_tacos.run.trace.node_bytes import load_rank, node_at, replace_nodes, set_attribute
 from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 
 _PEERS = ("comm_src", "comm_dst")
@@ -39,7 +39,7 @@ def check_permutable(workload: Workload) -> None:
         )
 
 
-def write_permuted(folder: Path, inputs: RunInputs, workload: Workload, npu_of_rank: NDArray[np.int64]) -> RunInputs:
+def write_permuted(folder: Path, inputs: RunInputs, workload: Workload, npu_of_rank: Ints) -> RunInputs:
     """Write the run with every rank on another NPU into an empty directory; returns its files.
 
     Parameters

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.network.network_config import Dimension, NetworkConfig
 from astra_tacos.planner.global_order import match_messages
@@ -30,6 +29,7 @@ from astra_tacos.run.backend import Backend, choose_backend
 from astra_tacos.run.patterns import check_dimensions
 from astra_tacos.run.placement_matrix import Axis, Matrix, Rows, find_axes, npu_of_rank, npus_of, placements
 from astra_tacos.run.run import GROUPS, MEMORY, NETWORK, SYSTEM, WORKLOAD, RunInputs, read_run
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError
 from astra_tacos.support.files import check_outside, check_replaceable, replaced_directory, write_json
 from astra_tacos.support.units import bytes_per_ns
@@ -65,11 +65,11 @@ class PlacementCost:
     _known: dict[tuple[str, int, tuple[int, ...]], float] = field(default_factory=dict)
     _degree: dict[tuple[int, tuple[int, ...]], float] = field(default_factory=dict)
 
-    def score_ns(self, npu_of_rank: NDArray[np.int64]) -> float:
+    def score_ns(self, npu_of_rank: Ints) -> float:
         """The most that a rank takes for its communication, in ns."""
         return max(self.loads_ns(npu_of_rank), default=0.0)
 
-    def loads_ns(self, npu_of_rank: NDArray[np.int64]) -> list[float]:
+    def loads_ns(self, npu_of_rank: Ints) -> list[float]:
         """What each rank that communicates takes for it, in ns."""
         npus = npu_of_rank.tolist()
         total: dict[int, float] = defaultdict(float)
@@ -126,7 +126,7 @@ def _moved(collective: str, size_bytes: int, members: int, share: float, inside:
     return size_bytes * (share - 1) / inside
 
 
-def exchange(cost: PlacementCost, num_ranks: int, starts: int, seed: int) -> list[NDArray[np.int64]]:
+def exchange(cost: PlacementCost, num_ranks: int, starts: int, seed: int) -> list[Ints]:
     """Placements that no exchange of two ranks improves, from the ranks' own and from random ones, the best first.
 
     An exchange has to lower the sum of the fourth powers of what ranks take: the largest counts most, and where that stays the
@@ -164,7 +164,7 @@ def exchange(cost: PlacementCost, num_ranks: int, starts: int, seed: int) -> lis
     return [np.array(each, np.int64) for each in ordered]
 
 
-def _fourth_powers(cost: PlacementCost, place: NDArray[np.int64]) -> float:
+def _fourth_powers(cost: PlacementCost, place: Ints) -> float:
     return sum(load**4 for load in cost.loads_ns(place))
 
 
@@ -195,7 +195,7 @@ class Placement:
         End of the run in the replay; None where it was not replayed.
     """
 
-    npu_of_rank: NDArray[np.int64]
+    npu_of_rank: Ints
     matrix: Matrix | None
     score_ns: float
     end_ns: int | None = None

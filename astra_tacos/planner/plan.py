@@ -14,9 +14,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.topology import Topology
 from astra_tacos.planner.alike import find_alike, renumbered_solution
@@ -54,6 +51,7 @@ from astra_tacos.run.run import Run, read_run
 from astra_tacos.solver.first_use import OnProgress
 from astra_tacos.solver.judges import differ, judges_of_run
 from astra_tacos.solver.possibility import RunEnd, earliest, judge_end, why_idle
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError, VerificationError
 from astra_tacos.support.files import replaced_directory
 from astra_tacos.support.temporaries import garbage_kept
@@ -263,7 +261,7 @@ class _Planning:
     def _choose(self, folder: Path, solutions: tuple[CaseSolution, ...], base: _Base, model: Backend) -> CandidateRun:
         """The fastest run on a network model, see `choose_run`."""
 
-        def write(chosen: tuple[CaseSolution, ...], order: NDArray[np.int64] | None) -> CandidateRun | AstraTacosError:
+        def write(chosen: tuple[CaseSolution, ...], order: Ints | None) -> CandidateRun | AstraTacosError:
             return self._write_and_replay(folder, apart(self.workload), chosen, order, base, model)
 
         return choose_run(self.workload, solutions, base.run, base.replay.outcome, base.end, write)
@@ -278,9 +276,7 @@ class _Planning:
         def synthesize(joint: JointSet, most_messages: int) -> JointCollective | None:
             return synthesize_joint(joint, topology, self.network, self.model, options, self.cache, most_messages)
 
-        def write(
-            made: JointWorkload, chosen: tuple[CaseSolution, ...], order: NDArray[np.int64]
-        ) -> CandidateRun | AstraTacosError:
+        def write(made: JointWorkload, chosen: tuple[CaseSolution, ...], order: Ints) -> CandidateRun | AstraTacosError:
             return self._write_and_replay(folder, made, chosen, order, self.base, self.model)
 
         limits = JointLimits(options.threads or os.cpu_count() or 1, self.limit, topology.num_channels)
@@ -291,7 +287,7 @@ class _Planning:
         folder: Path,
         made: JointWorkload,
         chosen: tuple[CaseSolution, ...],
-        order: NDArray[np.int64] | None,
+        order: Ints | None,
         base: _Base,
         model: Backend,
     ) -> CandidateRun | AstraTacosError:

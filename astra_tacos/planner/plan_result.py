@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.bounds.certificate import efficiency_of
 from astra_tacos.planner.best_native import BestNative
@@ -23,6 +22,7 @@ from astra_tacos.run.run import NATIVE, Run
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.solver.judges import FIGURES, Judge
 from astra_tacos.solver.possibility import RunEnd
+from astra_tacos.support.arrays import Ints
 
 Known = Mapping[Backend, Attempt]
 """Replays that are there already."""
@@ -427,7 +427,7 @@ def end_in_json(when: str, end: RunEnd | None) -> dict[str, Any]:
     return dict(zip(times, (end.end_ns, end.possible_ns, end.impossible), strict=True))
 
 
-def time_spent(workload: Workload, outcome: RunOutcome) -> NDArray[np.int64]:
+def time_spent(workload: Workload, outcome: RunOutcome) -> Ints:
     """int64[num_cases], the most time that a rank spends in each case. Rows of the workload are the same before and after."""
     trace = workload.run.workload
     case = np.full(trace.num_nodes, -1, np.int64)
@@ -435,7 +435,7 @@ def time_spent(workload: Workload, outcome: RunOutcome) -> NDArray[np.int64]:
     return most_spent(case, len(workload.cases), trace, outcome)
 
 
-def most_spent(case: NDArray[np.int64], num_cases: int, trace: Trace, outcome: RunOutcome) -> NDArray[np.int64]:
+def most_spent(case: Ints, num_cases: int, trace: Trace, outcome: RunOutcome) -> Ints:
     """int64[num_cases], the most time that a rank spends in nodes of each case.
 
     Parameters
@@ -448,5 +448,5 @@ def most_spent(case: NDArray[np.int64], num_cases: int, trace: Trace, outcome: R
     rows = np.flatnonzero((case >= 0) & (outcome.node_issue_ns >= 0))
     spent = np.zeros((num_cases, trace.num_ranks), np.int64)
     np.add.at(spent, (case[rows], trace.rank[rows]), outcome.node_finish_ns[rows] - outcome.node_issue_ns[rows])
-    longest: NDArray[np.int64] = spent.max(axis=1, initial=0)
+    longest: Ints = spent.max(axis=1, initial=0)
     return longest

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.bounds.amounts import bytes_of
 from astra_tacos.bounds.cut import chosen_sides, describe_side, links_into
@@ -36,12 +35,13 @@ from astra_tacos.planner.workload import NO_CASE, DistinctCollective, Workload
 from astra_tacos.replayer.workload_actions import Actions, workload_actions
 from astra_tacos.run.run import Run
 from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.support.arrays import Bools, Floats, Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.grouping import group_by
 from astra_tacos.support.units import bytes_per_ns
 
 
-def estimate_durations(workload: Workload, solutions: tuple[CaseSolution, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def estimate_durations(workload: Workload, solutions: tuple[CaseSolution, ...]) -> tuple[Ints, Ints]:
     """int64[num_nodes] and int64[num_instances], ns of each node and each collective.
 
     Raises
@@ -121,8 +121,8 @@ class _Least:
 
     all_ns: int
     first_ns: int
-    entering: NDArray[np.float64]
-    leaving: NDArray[np.float64]
+    entering: Floats
+    leaving: Floats
 
 
 def run_bound(workload: Workload, topology: Topology, solutions: tuple[CaseSolution, ...]) -> RunBound:
@@ -183,7 +183,7 @@ def _on_network(case: DistinctCollective, members: tuple[int, ...], topology: To
         return None  # fewer bytes than members: the case stays as it was, for that reason
 
 
-def _ports(topology: Topology) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _ports(topology: Topology) -> tuple[Floats, Floats]:
     """Bytes per ns into and out of each device, float64[num_devices] each."""
     rate = bytes_per_ns(topology.link_bandwidth_gibps)
     into, out_of = (
@@ -192,9 +192,7 @@ def _ports(topology: Topology) -> tuple[NDArray[np.float64], NDArray[np.float64]
     return into, out_of
 
 
-def _least(
-    topology: Topology, ports: tuple[NDArray[np.float64], NDArray[np.float64]], collective: Collective, with_distances: bool
-) -> _Least:
+def _least(topology: Topology, ports: tuple[Floats, Floats], collective: Collective, with_distances: bool) -> _Least:
     members = np.asarray(collective.member_npus)
     alone = np.zeros((len(members), topology.num_npus), np.bool_)
     alone[np.arange(len(members)), members] = True
@@ -213,7 +211,7 @@ def _compute(workload: Workload, actions: Actions) -> tuple[int, str]:
     return busy_ns, f"the compute of rank {worst}"
 
 
-def busiest_rank(run: Run, actions: Actions, runs: NDArray[np.bool_] | bool = True) -> tuple[int, int]:
+def busiest_rank(run: Run, actions: Actions, runs: Bools | bool = True) -> tuple[int, int]:
     """The rank that computes longest, and for how long in ns; `runs` are the nodes that run."""
     trace = run.workload
     computes = actions.is_timed & (trace.kind == NodeType.COMP) & ~run.columns.is_cpu_op & runs
@@ -278,7 +276,7 @@ def _path(
     return (longest, "the longest way through the dependencies"), in_step
 
 
-def _messages(workload: Workload, topology: Topology) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _messages(workload: Workload, topology: Topology) -> tuple[Ints, Ints]:
     """int64[num_nodes]: the row of each receive's send, -1 for other nodes; and what the message takes at least in ns."""
     trace = workload.run.workload
     sent, received = match_messages(trace, workload.issue)

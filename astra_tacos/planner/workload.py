@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import NetworkConfig
@@ -28,6 +27,7 @@ from astra_tacos.run.run import Run, RunInputs, read_run
 from astra_tacos.run.system import COMM_KEYS
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.schedule.schedule import LinkOrder
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 
 NO_CASE = -1
@@ -134,7 +134,7 @@ class DistinctCollective:
 
 def find_distinct_collectives(
     instances: Instances, network: Topology, config: NetworkConfig
-) -> tuple[tuple[DistinctCollective, ...], NDArray[np.int64]]:
+) -> tuple[tuple[DistinctCollective, ...], Ints]:
     """Distinct cases, and int64[num_instances], the case of each instance; NO_CASE for groups of one and unknown patterns.
 
     Raises
@@ -215,7 +215,7 @@ class Workload:
     instances: Instances
     graph: MergedGraph
     cases: tuple[DistinctCollective, ...]
-    of_instance: NDArray[np.int64]
+    of_instance: Ints
 
     @property
     def own_run(self) -> Run:
@@ -321,13 +321,13 @@ class MessageCounts:
         }
 
 
-def native_messages(workload: Workload) -> NDArray[np.int64]:
+def native_messages(workload: Workload) -> Ints:
     """int64[num_instances], about how many messages each collective takes as an unsplit native one."""
     steps = [dimension.size - 1 for dimension in workload.run.network.dimensions]
     instances, members = workload.instances, workload.instances.num_members
     per_member = (members - 1).clip(0, sum(steps) if steps else None)
     twice = 1 + (instances.pattern == CommType.ALL_REDUCE)
-    messages: NDArray[np.int64] = members * per_member * twice
+    messages: Ints = members * per_member * twice
     return messages
 
 

@@ -30,6 +30,7 @@ from astra_tacos.run.trace.node_bytes import load_rank, node_at, replace_nodes, 
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.schedule.joint import JOINT
+from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.grouping import distinct, group_by
 
 
@@ -51,17 +52,15 @@ class Changes:
         int64[n + 1] and int64[...], rows of the collective and the sends that each has to wait for from now on.
     """
 
-    group: NDArray[np.int64]
-    own_group: NDArray[np.int64]
+    group: Ints
+    own_group: Ints
     node_id: NDArray[np.uint64]
-    pattern: NDArray[np.int64]
-    wait_first: NDArray[np.int64]
-    wait: NDArray[np.int64]
+    pattern: Ints
+    wait_first: Ints
+    wait: Ints
 
 
-def find_changes(
-    workload: Workload, assignment: Assignment, order: NDArray[np.int64] | None, is_joint: NDArray[np.bool_]
-) -> Changes:
+def find_changes(workload: Workload, assignment: Assignment, order: Ints | None, is_joint: Bools) -> Changes:
     """The changes that a plan needs; none for a workload that was planned before.
 
     Parameters
@@ -129,7 +128,7 @@ def write_workload(workload: Workload, changes: Changes, prefix: Path) -> None:
         path.write_bytes(replace_nodes(data, columns.byte_offset[begin:end], patched, f"{trace.prefix}.{rank}.et"))
 
 
-def _change(trace: Trace, rows: NDArray[np.int64], changes: Changes, entry: int, at: Any, new_id: dict[int, int]) -> None:
+def _change(trace: Trace, rows: Ints, changes: Changes, entry: int, at: Any, new_id: dict[int, int]) -> None:
     """Change one collective node, if there is any change for it."""
     row = int(rows[entry])
     if row in new_id:
@@ -160,7 +159,7 @@ def write_run(
     inputs: RunInputs,
     made: JointWorkload,
     solutions: tuple[CaseSolution, ...],
-    order: NDArray[np.int64] | None,
+    order: Ints | None,
     backend: Backend,
     native: NativeConfiguration | None = None,
 ) -> WrittenRun:
@@ -230,7 +229,7 @@ def write_run(
     return WrittenRun(traces, {prefixes[name]: parts[name] for name in traces}, assignment, changes)
 
 
-def _moves_nothing(instances: Instances) -> NDArray[np.bool_]:
+def _moves_nothing(instances: Instances) -> Bools:
     """bool[num_instances], collectives of one rank or of no bytes, in which ASTRA-sim's native ones stall."""
     runs = np.isin(instances.pattern, [int(pattern) for pattern in COLLECTIVE_NAMES if pattern != CommType.BROADCAST])
     return runs & ((instances.num_members < 2) | (instances.size_bytes < 1))

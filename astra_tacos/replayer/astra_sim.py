@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import NetworkConfig
@@ -18,6 +17,7 @@ from astra_tacos.network.packet_links import PacketLinks
 from astra_tacos.replayer.packet_network import CONFIG_FILE, LOGICAL_FILE, write_ns3_files
 from astra_tacos.run.backend import BACKENDS, Backend, default_backend
 from astra_tacos.run.run import RunInputs
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.temporaries import scratch_directory
 
@@ -47,8 +47,8 @@ class AstraSimResult:
     """
 
     binary: Path
-    finish_ns: NDArray[np.int64]
-    exposed_comm_ns: NDArray[np.int64]
+    finish_ns: Ints
+    exposed_comm_ns: Ints
     exit_status: int
     last_words: str
 
@@ -154,7 +154,7 @@ def run_astra_sim(
     return AstraSimResult(binary, finish_ns, exposed_comm_ns, done.returncode, last_words)
 
 
-def finished(log: str, num_ranks: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def finished(log: str, num_ranks: int) -> tuple[Ints, Ints]:
     """int64[num_ranks] each, when ranks finished by ASTRA-sim's log, and their exposed communication; -1 without such a line."""
     finish_ns, exposed_comm_ns = np.full((2, num_ranks), -1, np.int64)
     for rank, finish, exposed in _FINISHED.findall(_COLOUR.sub("", log)):

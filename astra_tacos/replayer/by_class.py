@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.network.network_config import NetworkConfig, check_block_sizes
 from astra_tacos.replayer.routes import CongestionAware, Routes, WholeMessages, crossed_pairs, listed_routes, slowest_rates
 from astra_tacos.run.lattice import Lattice
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.trace.trace import Trace
+from astra_tacos.support.arrays import Ints, Ints32
 from astra_tacos.support.grouping import members_of
 from astra_tacos.support.units import bytes_per_ns
 
-_Ints = NDArray[np.int64]
 _UP, _DOWN, _DIRECT = range(3)
 
 
@@ -30,7 +29,7 @@ class TranslatedLinks(WholeMessages):
         self.link_latency_ns, self.link_bytes_per_ns = np.empty((2, 0))
         self.keys = np.empty(0, np.int64)
 
-    def routes(self, src: _Ints, dst: _Ints) -> Routes:
+    def routes(self, src: Ints, dst: Ints) -> Routes:
         """See `NetworkModel.routes`; sets the links of this model, which are those on these routes."""
         lattice, dimensions = self._lattice, self._network.dimensions
         owner, source, target = crossed_pairs(self._network, src, dst)
@@ -50,7 +49,7 @@ class TranslatedLinks(WholeMessages):
         routes = listed_routes(np.concatenate(([0], np.cumsum(num_hops))), number.ravel())
         return slowest_rates(routes, self.link_bytes_per_ns) if self.cuts_through and len(src) else routes
 
-    def _ends(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    def _ends(self) -> tuple[Ints32, Ints32]:
         """The devices at the ends of the links that stand for others; switches are numbered as `build_topology` does."""
         lattice, dimensions = self._lattice, self._network.dimensions
         count = lattice.num_ranks
@@ -73,7 +72,7 @@ class TranslatedLinks(WholeMessages):
             link_busy_ns=self.of_whole(whole, outcome.link_busy_ns),
         )
 
-    def of_whole(self, whole: CongestionAware, figures: _Ints) -> _Ints:
+    def of_whole(self, whole: CongestionAware, figures: Ints) -> Ints:
         """int64[num_links], the figures of all links of a network."""
         lattice, src, dst = self._lattice, whole.link_src.astype(np.int64), whole.link_dst.astype(np.int64)
         way = np.where(dst >= lattice.num_ranks, _UP, np.where(src >= lattice.num_ranks, _DOWN, _DIRECT))
@@ -83,7 +82,7 @@ class TranslatedLinks(WholeMessages):
         return np.where(self.keys[place] == key, figures[place], 0) if len(self.keys) else np.zeros(len(key), np.int64)
 
 
-def _link_keys(lattice: Lattice, dimension: _Ints, source: _Ints, target: _Ints, way: _Ints) -> _Ints:
+def _link_keys(lattice: Lattice, dimension: Ints, source: Ints, target: Ints, way: Ints) -> Ints:
     """Numbers of links, equal for those that translations move to one another.
 
     A link leads from the source up to a switch, from a switch down to the target, or from one to the other.

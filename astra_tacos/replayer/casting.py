@@ -33,6 +33,7 @@ from astra_tacos.run.lattice import CompactTrace
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS, Run, pattern_key
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import Trace
+from astra_tacos.support.arrays import Bools, Ints, Ints32
 from astra_tacos.support.errors import ConfigError, ReplayError
 from astra_tacos.support.grouping import group_by, row_places
 from astra_tacos.support.units import NS_PER_US
@@ -69,30 +70,30 @@ class Casts:
     """
 
     programs: tuple[CollectiveProgram, ...]
-    members: tuple[NDArray[np.int64], ...]
-    cast_program: NDArray[np.int64]
-    cast_group: NDArray[np.int64]
-    players: tuple[NDArray[np.int64], ...]
-    custom: NDArray[np.int32]
-    native: NDArray[np.int32]
-    plan: NDArray[np.int32]
+    members: tuple[Ints, ...]
+    cast_program: Ints
+    cast_group: Ints
+    players: tuple[Ints, ...]
+    custom: Ints32
+    native: Ints32
+    plan: Ints32
     num_plans: int
-    position: NDArray[np.int32]
-    native_position: NDArray[np.int32]
+    position: Ints32
+    native_position: Ints32
 
 
 @dataclass(slots=True)
 class _Casting:
     """Collects casts, each distinct program and group once."""
 
-    members: list[NDArray[np.int64]]
+    members: list[Ints]
     programs: list[CollectiveProgram] = field(default_factory=list)
     program_of: dict[object, int] = field(default_factory=dict)
     cast_of: dict[tuple[int, int], int] = field(default_factory=dict)
-    players: list[NDArray[np.int64]] = field(default_factory=list)
+    players: list[Ints] = field(default_factory=list)
     native_group_of: dict[int, int] = field(default_factory=dict)
 
-    def cast(self, program: int, group: int, positions: NDArray[np.int64] | None) -> int:
+    def cast(self, program: int, group: int, positions: Ints | None) -> int:
         if (program, group) not in self.cast_of:
             self.cast_of[program, group] = len(self.cast_of)
             members = self.members[group]
@@ -145,7 +146,7 @@ def cast_collectives(run: Run) -> Casts:
     everyone = np.array([len(ranks) == run.network.num_npus for ranks in members])[group]
     position, native_position = _positions(rank, groups, everyone)
 
-    def played(places: NDArray[np.int64], which: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    def played(places: Ints, which: Ints) -> Ints | None:
         """The positions that are played if there are nodes of some ranks only, which get their places among these."""
         if trace.owners is None:
             return None
@@ -203,7 +204,7 @@ def _check_system(run: Run) -> None:
         )
 
 
-def _distinct(*columns: NDArray[Any]) -> Iterator[tuple[tuple[int, ...], NDArray[np.int64]]]:
+def _distinct(*columns: NDArray[Any]) -> Iterator[tuple[tuple[int, ...], Ints]]:
     """Each distinct row over some columns, and the indices at which it occurs."""
     if not len(columns[0]):
         return
@@ -213,9 +214,7 @@ def _distinct(*columns: NDArray[Any]) -> Iterator[tuple[tuple[int, ...], NDArray
         yield case, places[first[number] : first[number + 1]]
 
 
-def _turns(
-    run: Run, rows: NDArray[np.int64], rank: NDArray[np.int64], pattern: NDArray[np.int64], everyone: NDArray[np.bool_]
-) -> NDArray[np.int64]:
+def _turns(run: Run, rows: Ints, rank: Ints, pattern: Ints, everyone: Bools) -> Ints:
     """int64[len(rows)], the tree of `doubleBinaryTree` (0 or 1) of each collective's first chunk; 0 for other algorithms.
 
     The trees alternate over all chunks of the collectives of a pattern that a rank runs among all ranks. The collectives are
@@ -252,14 +251,14 @@ def program_of_trace(trace: Trace, source: str) -> CollectiveProgram:
     )
 
 
-def _entries(run: Run, groups: UsedGroups) -> tuple[list[NDArray[np.int64]], NDArray[np.int64]]:
+def _entries(run: Run, groups: UsedGroups) -> tuple[list[Ints], Ints]:
     """Members of the groups that are used, the group of all ranks first, and the entry of each row's group among them."""
     ids = [ALL_RANKS, *sorted(set(groups.members) - {ALL_RANKS})]
     members = [np.arange(run.network.num_npus), *(np.array(groups.members[number], np.int64) for number in ids[1:])]
     return members, np.searchsorted(ids, groups.group)
 
 
-def _positions(rank: NDArray[np.int64], groups: UsedGroups, everyone: NDArray[np.bool_]) -> tuple[NDArray[np.int64], ...]:
+def _positions(rank: Ints, groups: UsedGroups, everyone: Bools) -> tuple[Ints, ...]:
     """The position of each row's rank in a custom trace, and in a native algorithm, where positions of all ranks are ranks."""
     custom, native = rank.copy(), rank.copy()
     for number in set(groups.members) - {ALL_RANKS}:
@@ -270,14 +269,14 @@ def _positions(rank: NDArray[np.int64], groups: UsedGroups, everyone: NDArray[np
     return custom, native
 
 
-def _may_be_native(plan: NDArray[np.int64], num_plans: int, implementation: NDArray[np.int32]) -> NDArray[np.bool_]:
+def _may_be_native(plan: Ints, num_plans: int, implementation: Ints32) -> Bools:
     """bool[num_rows], whether a row may run a native implementation: its own, or that of a row with which it shares a plan."""
     native_plans = np.zeros(num_plans + 1, np.bool_)
     native_plans[plan[implementation == NATIVE]] = True
     return np.where(plan == NO_PLAN, implementation == NATIVE, native_plans[plan])
 
 
-def _custom(run: Run, casting: _Casting, case: tuple[int, ...], node: str, some: NDArray[np.int64] | None) -> int:
+def _custom(run: Run, casting: _Casting, case: tuple[int, ...], node: str, some: Ints | None) -> int:
     """Number of the program of a custom collective; `case` is its entry in `run.prefixes` and the group that runs it."""
     name, group = case
     collective = run.collectives[name]
@@ -293,7 +292,7 @@ def _custom(run: Run, casting: _Casting, case: tuple[int, ...], node: str, some:
     return casting.program(key, lambda: program_of_trace(collective, run.prefixes[name]))
 
 
-def _native(run: Run, casting: _Casting, case: tuple[int, ...], node: str, some: NDArray[np.int64] | None) -> int:
+def _native(run: Run, casting: _Casting, case: tuple[int, ...], node: str, some: Ints | None) -> int:
     """Number of the program of a native collective.
 
     A group of fewer than all ranks is one dimension, which runs `ring` if several algorithms are given. The same holds for a

@@ -8,6 +8,8 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.support.arrays import Ints
+
 
 class LocalKind(IntEnum):
     """Kinds of nodes of a native algorithm, besides those of `NodeType`, that order the nodes of one position.
@@ -58,15 +60,15 @@ class CollectiveProgram:
     """
 
     source: str
-    rank_first: NDArray[np.int64]
-    node_id: NDArray[np.int64]
+    rank_first: Ints
+    node_id: Ints
     kind: NDArray[np.uint8]
-    delay_ns: NDArray[np.int64]
-    size_bytes: NDArray[np.int64]
-    peer: NDArray[np.int64]
-    tag: NDArray[np.int64]
-    dep_first: NDArray[np.int64]
-    dep: NDArray[np.int64]
+    delay_ns: Ints
+    size_bytes: Ints
+    peer: Ints
+    tag: Ints
+    dep_first: Ints
+    dep: Ints
     native: bool
 
     @property

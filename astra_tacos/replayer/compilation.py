@@ -18,6 +18,7 @@ from astra_tacos.run.lattice import Lattice
 from astra_tacos.run.patterns import TAGS
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import Trace
+from astra_tacos.support.arrays import Bools, Ints, Ints32
 from astra_tacos.support.errors import ConfigError
 
 _POINT_TO_POINT = 0
@@ -44,26 +45,26 @@ class Compiled:
 
     code: kernels.Code
     num_keys: int
-    pair_src: NDArray[np.int64]
-    pair_dst: NDArray[np.int64]
-    program_first: NDArray[np.int64]
-    used_links: NDArray[np.int32]
-    owners: NDArray[np.int64]
+    pair_src: Ints
+    pair_dst: Ints
+    program_first: Ints
+    used_links: Ints32
+    owners: Ints
     stands_for_many: bool
 
-    def by_link(self, figures: NDArray[np.int64], num_links: int) -> NDArray[np.int64]:
+    def by_link(self, figures: Ints, num_links: int) -> Ints:
         """int64[num_links]: `figures` of the used links at their places among all links, 0 for the others."""
         spread = np.zeros(num_links, np.int64)
         spread[self.used_links] = figures
         return spread
 
 
-def are_sends(code: kernels.Code, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+def are_sends(code: kernels.Code, rows: Ints) -> Bools:
     """bool[len(rows)], whether each row sends a message."""
     return np.isin(code.nodes["action"][rows], (kernels.SEND, kernels.POST))
 
 
-def template_sends(code: kernels.Code, template: int) -> NDArray[np.int64]:
+def template_sends(code: kernels.Code, template: int) -> Ints:
     """The rows of a template that send."""
     rows = np.arange(code.template_first[template], code.template_first[template + 1])
     return rows[are_sends(code, rows)]
@@ -75,7 +76,7 @@ def compile_run(
     casts: Casts,
     network: NetworkModel,
     starts_at_once: bool,
-    server: NDArray[np.int32],
+    server: Ints32,
     lattice: Lattice | None = None,
 ) -> Compiled:
     """Lay out the workload and the programs one after another, number the messages, and find their routes.
@@ -166,12 +167,12 @@ class _Rows:
     """Rows of all templates, whose order within programs is to be found."""
 
     node_id: NDArray[np.uint64]
-    num_waits: NDArray[np.int32]
-    template_first: NDArray[np.int64]
-    set_level: NDArray[np.int64]
+    num_waits: Ints32
+    template_first: Ints
+    set_level: Ints
     children: layout.Children
-    root_first: NDArray[np.int64]
-    root: NDArray[np.int32]
+    root_first: Ints
+    root: Ints32
 
     def order_positions(self, program: CollectiveProgram, base: int, begin: int, end: int) -> None:
         """`order_nodes` for the templates `begin` to `end - 1` of a program."""
@@ -190,9 +191,9 @@ class _Rows:
 def _order_programs(
     rows: _Rows,
     based: _Based,
-    program_template: NDArray[np.int64],
+    program_template: Ints,
     other_threads: ThreadPoolExecutor,
-) -> NDArray[np.bool_]:
+) -> Bools:
     """Order the nodes of custom collectives; returns which templates are theirs."""
     hashed = np.zeros(len(rows.set_level), np.bool_)
     for number, (program, base) in enumerate(based):
@@ -207,7 +208,7 @@ def _order_programs(
     return hashed
 
 
-def _nodes(actions: Actions, based: _Based, child_first: NDArray[np.int64]) -> NDArray[np.void]:
+def _nodes(actions: Actions, based: _Based, child_first: Ints) -> NDArray[np.void]:
     """The nodes of all rows, and where the rows end that wait for the last."""
     nodes = np.empty(len(child_first), kernels.NODE)
     nodes["child_first"] = child_first
@@ -218,7 +219,7 @@ def _nodes(actions: Actions, based: _Based, child_first: NDArray[np.int64]) -> N
     return nodes
 
 
-def _used_links(link: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+def _used_links(link: Ints32) -> tuple[Ints32, Ints32]:
     """The links of routes, and the place of each hop's link among them, -1 where a route ends."""
     used, place = np.unique(link, return_inverse=True)
     if len(used) and used[0] < 0:
@@ -250,9 +251,7 @@ def _pools(program: CollectiveProgram) -> int:
     return int(pools.max()) + 1 if pools.size else 0
 
 
-def _children(
-    traces: list[Trace | CollectiveProgram], first: NDArray[np.int64]
-) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32]]:
+def _children(traces: list[Trace | CollectiveProgram], first: Ints) -> tuple[Ints32, Ints, Ints32]:
     """Number of rows that each row waits for (int32[num_rows]), and the rows that wait for it (CSR)."""
     total = int(first[-1])
     num_waits, child_first = np.zeros(total, np.int32), np.zeros(total + 1, np.int64)
@@ -262,14 +261,14 @@ def _children(
     return num_waits, child_first, child
 
 
-def _roots(num_waits: NDArray[np.int32], template_first: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+def _roots(num_waits: Ints32, template_first: Ints) -> tuple[Ints32, Ints]:
     root = np.flatnonzero(num_waits == 0).astype(np.int32)
     return root, np.searchsorted(root, template_first).astype(np.int64)
 
 
 def _messages(
-    workload: Trace, actions: Actions, casts: Casts, program_first: NDArray[np.int64], lattice: Lattice | None
-) -> tuple[NDArray[np.void], NDArray[np.int64], int, NDArray[np.int64], NDArray[np.int64]]:
+    workload: Trace, actions: Actions, casts: Casts, program_first: Ints, lattice: Lattice | None
+) -> tuple[NDArray[np.void], Ints, int, Ints, Ints]:
     """Number the messages of the workload and of all casts.
 
     Returns the address of each row, the shift from a program's rows to the addresses of each cast, the number of keys, and the
@@ -299,7 +298,7 @@ def _messages(
     owners = everyone if workload.owners is None else workload.owners
     spaces = np.arange(len(casts.members)) if lattice is None else lattice.orbits(casts.members)
     digits = (np.empty(0, np.int64),) * 3 if lattice is None else lattice.columns
-    parts: list[tuple[NDArray[np.uint8], Trace | CollectiveProgram, NDArray[np.int64], NDArray[np.int64], int, int]] = [
+    parts: list[tuple[NDArray[np.uint8], Trace | CollectiveProgram, Ints, Ints, int, int]] = [
         (workload_kind, workload, owners, everyone, _POINT_TO_POINT, 0)
     ]
     for number, (program, members) in enumerate(zip(played, groups, strict=True)):
@@ -323,7 +322,7 @@ def _messages(
     return address, starts[:-1] - program_first[1:][casts.cast_program], num_keys, pair_src, pair_dst
 
 
-def _workload_order(workload: Trace, slot: NDArray[np.uint8]) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
+def _workload_order(workload: Trace, slot: NDArray[np.uint8]) -> tuple[Ints32, Ints32, Ints]:
     """Place of each row among the ids of its rank, the row at each place, and the begin of the heap of each rank and slot."""
     rank = workload.rank
     by_order = np.lexsort((workload.node_id, rank))
@@ -336,10 +335,10 @@ def _workload_order(workload: Trace, slot: NDArray[np.uint8]) -> tuple[NDArray[n
 def _blocks(
     workload: Trace,
     casts: Casts,
-    cast_template: NDArray[np.int32],
-    native_template: NDArray[np.int32],
-    template_first: NDArray[np.int64],
-) -> NDArray[np.int64]:
+    cast_template: Ints32,
+    native_template: Ints32,
+    template_first: Ints,
+) -> Ints:
     """int64[num_ranks + 1], first live node of each rank's block, which has room for the largest collective that it may run.
 
     The blocks come after the rows of the workload.

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.replayer import _run_table_kernels as kernels
@@ -21,6 +20,7 @@ from astra_tacos.replayer.routes import CongestionAware, CongestionUnaware, CutT
 from astra_tacos.run.backend import CONGESTION_AWARE, CONGESTION_UNAWARE, CUT_THROUGH, PACKET, Backend
 from astra_tacos.run.lattice import Lattice
 from astra_tacos.run.outcome import LinkLoads
+from astra_tacos.support.arrays import Ints
 
 NETWORK_MODELS: Mapping[Backend, Callable[[NetworkConfig], NetworkModel]] = {
     CONGESTION_AWARE: CongestionAware,
@@ -71,7 +71,7 @@ def link_loads(
     return loads
 
 
-def _pair_bytes(compiled: Compiled, casts: Casts, state: kernels.Progress) -> NDArray[np.int64]:
+def _pair_bytes(compiled: Compiled, casts: Casts, state: kernels.Progress) -> Ints:
     """int64[num_pairs], bytes that went between each pair of `compiled`: in messages of the workload and in collectives."""
     code = compiled.code
     num_rows = len(code.slot)

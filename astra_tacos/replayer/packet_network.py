@@ -14,7 +14,6 @@ import json
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.network.ns3 import Ns3Config
@@ -23,6 +22,7 @@ from astra_tacos.replayer import _packet_kernels as kernels
 from astra_tacos.replayer import _run_table_kernels as tables
 from astra_tacos.replayer.compilation import Compiled
 from astra_tacos.replayer.routes import END, Engine, Routes, TopologyLinks
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError, ReplayError
 
 _MOST_MESSAGE_BYTES = (1 << 31) - 1
@@ -50,7 +50,7 @@ class PacketNetwork(TopologyLinks):
         check_timed(network.source, self._topology, self._ns3)
         self._links = PacketLinks(network.source, self._topology, self._ns3)
 
-    def routes(self, src: NDArray[np.int64], dst: NDArray[np.int64]) -> Routes:
+    def routes(self, src: Ints, dst: Ints) -> Routes:
         """See `NetworkModel.routes`. After the end of a route comes that of its acknowledgements.
 
         Raises

@@ -16,6 +16,7 @@ from astra_tacos.network.topology import Topology
 from astra_tacos.replayer._packet_kernels import advance, no_packets
 from astra_tacos.replayer._run_table_kernels import Code, Progress
 from astra_tacos.run.backend import CONGESTION_UNAWARE
+from astra_tacos.support.arrays import Floats, Ints, Ints32
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import bytes_per_ns
 
@@ -34,10 +35,10 @@ class Routes:
     Where messages cut through, `direct_bytes_per_ns[p]` is the rate of the slowest link.
     """
 
-    first_hop: NDArray[np.int64]
-    link: NDArray[np.int32]
-    direct_latency_ns: NDArray[np.float64]
-    direct_bytes_per_ns: NDArray[np.float64]
+    first_hop: Ints
+    link: Ints32
+    direct_latency_ns: Floats
+    direct_bytes_per_ns: Floats
 
 
 class Engine(Protocol):
@@ -50,15 +51,15 @@ class Engine(Protocol):
 class NetworkModel(Protocol):
     """Routes and rates of messages. Arrays have an entry per link: ends (switches after the NPUs), latency, bandwidth."""
 
-    link_src: NDArray[np.int32]
-    link_dst: NDArray[np.int32]
-    link_latency_ns: NDArray[np.float64]
-    link_bytes_per_ns: NDArray[np.float64]
+    link_src: Ints32
+    link_dst: Ints32
+    link_latency_ns: Floats
+    link_bytes_per_ns: Floats
     cuts_through: bool
     hands_over: bool
     """As in `Code`."""
 
-    def routes(self, src: NDArray[np.int64], dst: NDArray[np.int64]) -> Routes:
+    def routes(self, src: Ints, dst: Ints) -> Routes:
         """Routes of messages between pairs of NPUs."""
 
     def engine(self, compiled: Compiled) -> Engine:
@@ -115,7 +116,7 @@ class CongestionUnaware(WholeMessages):
         self.link_src, self.link_dst = np.empty((2, 0), np.int32)
         self.link_latency_ns, self.link_bytes_per_ns = np.empty((2, 0))
 
-    def routes(self, src: NDArray[np.int64], dst: NDArray[np.int64]) -> Routes:
+    def routes(self, src: Ints, dst: Ints) -> Routes:
         """See `NetworkModel.routes`."""
         latency_ns, rate = np.full(len(src), -1.0), np.ones(len(src))
         stride = 1
@@ -139,7 +140,7 @@ class CongestionAware(TopologyLinks, WholeMessages):
     over these devices and where need be over other NPUs.
     """
 
-    def routes(self, src: NDArray[np.int64], dst: NDArray[np.int64]) -> Routes:
+    def routes(self, src: Ints, dst: Ints) -> Routes:
         """See `NetworkModel.routes`.
 
         Raises
@@ -175,19 +176,19 @@ class CutThrough(CongestionAware):
 
     cuts_through = True
 
-    def routes(self, src: NDArray[np.int64], dst: NDArray[np.int64]) -> Routes:
+    def routes(self, src: Ints, dst: Ints) -> Routes:
         """See `NetworkModel.routes`."""
         routes = CongestionAware.routes(self, src, dst)
         return slowest_rates(routes, self.link_bytes_per_ns) if len(src) else routes
 
 
-def slowest_rates(routes: Routes, link_bytes_per_ns: NDArray[np.float64]) -> Routes:
+def slowest_rates(routes: Routes, link_bytes_per_ns: Floats) -> Routes:
     """Routes with the rates of their slowest links."""
     rates = np.append(link_bytes_per_ns, np.inf)[routes.link]  # of the END of a route: no limit
     return replace(routes, direct_bytes_per_ns=np.minimum.reduceat(rates, routes.first_hop))
 
 
-def listed_routes(first: NDArray[np.int64], hops: NDArray[np.integer]) -> Routes:
+def listed_routes(first: Ints, hops: NDArray[np.integer]) -> Routes:
     """Routes of the links that belong to each message (CSR)."""
     num_hops = np.diff(first)
     first_hop = first[:-1] + np.arange(len(num_hops))
@@ -204,9 +205,7 @@ def topology_of(network: NetworkConfig) -> Topology:
     return build_topology(network, may_forward=True)
 
 
-def crossed_pairs(
-    network: NetworkConfig, src: NDArray[np.int64], dst: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+def crossed_pairs(network: NetworkConfig, src: Ints, dst: Ints) -> tuple[Ints, Ints, Ints]:
     """The hops between NPUs on the route of each pair: number of the pair, source and target of the hop.
 
     The three int64 arrays are sorted by pair, then along the route. A pair whose route needs a failed link takes one over as few
@@ -237,12 +236,12 @@ def crossed_pairs(
 
 def _around_failures(
     topology: Topology,
-    src: NDArray[np.int64],
-    dst: NDArray[np.int64],
-    owner: NDArray[np.int64],
-    source: NDArray[np.int64],
-    target: NDArray[np.int64],
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    src: Ints,
+    dst: Ints,
+    owner: Ints,
+    source: Ints,
+    target: Ints,
+) -> tuple[Ints, Ints, Ints]:
     """The hops of `crossed_pairs`, each pair's along its route, with other routes where a link does not exist."""
     broken = np.unique(owner[topology.channel_of(source, target) < 0])
     if not len(broken):

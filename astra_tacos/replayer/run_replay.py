@@ -25,6 +25,7 @@ from astra_tacos.run.run import Run
 from astra_tacos.run.system import RemoteMemory
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import Trace
+from astra_tacos.support.arrays import Ints, Ints32
 from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError
 from astra_tacos.support.grouping import distinct, group_by
 
@@ -421,7 +422,7 @@ def _most_elapsing(code: kernels.Code) -> int:
     return int(elapsing[len(code.slot)]) + num_ranks * int(per_template[num_ranks:].max(initial=0))
 
 
-def _touches(compiled: Compiled) -> tuple[NDArray[np.int64], NDArray[np.void]]:
+def _touches(compiled: Compiled) -> tuple[Ints, NDArray[np.void]]:
     """The numbers of a state before the first event, which say where each kind of thing begins in `touches`, and `touches`."""
     code = compiled.code
     num_ranks = len(compiled.owners)
@@ -443,7 +444,7 @@ def _with_room(state: kernels.Progress) -> kernels.Progress:
     return state._replace(messages=messages, events=np.concatenate((state.events, np.empty(more, kernels.EVENT))))
 
 
-def servers(memory: RemoteMemory | None, num_ranks: int) -> tuple[NDArray[np.int32], int]:
+def servers(memory: RemoteMemory | None, num_ranks: int) -> tuple[Ints32, int]:
     """int32[num_ranks], the memory server that each rank shares with others, -1 if none; and the number of servers.
 
     Source: `AnalyticalRemoteMemory.cc`, `issue`.
@@ -493,12 +494,12 @@ def _most_transmissions(compiled: Compiled, casts: Casts) -> int:
     return total + alone + sum(largest[plan] for plan in casts.plan[rows].tolist() if plan >= 0)
 
 
-def _programs_run(casts: Casts, state: kernels.Progress) -> NDArray[np.int32]:
-    programs: NDArray[np.int32] = np.append(casts.cast_program, -1)[state.ran].astype(np.int32)
+def _programs_run(casts: Casts, state: kernels.Progress) -> Ints32:
+    programs: Ints32 = np.append(casts.cast_program, -1)[state.ran].astype(np.int32)
     return programs
 
 
-def _replaced(casts: Casts, state: kernels.Progress) -> NDArray[np.int64]:
+def _replaced(casts: Casts, state: kernels.Progress) -> Ints:
     named = np.where(casts.custom >= 0, casts.custom, casts.native)
     return np.flatnonzero((state.ran >= 0) & (state.ran != named))
 

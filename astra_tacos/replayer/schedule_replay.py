@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.network.topology import NO_LINK
 from astra_tacos.schedule.dependencies import operations
 from astra_tacos.schedule.partial_sums import addition_ns
 from astra_tacos.schedule.schedule import Schedule, check_rows
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ReplayError
 from astra_tacos.support.grouping import group_by
 
@@ -28,10 +28,10 @@ class ScheduleReplay:
     `start_ns`, `end_ns`: int64[num_sends], time at which each send started and arrived.
     """
 
-    finish_ns: NDArray[np.int64]
-    link_busy_ns: NDArray[np.int64]
-    start_ns: NDArray[np.int64]
-    end_ns: NDArray[np.int64]
+    finish_ns: Ints
+    link_busy_ns: Ints
+    start_ns: Ints
+    end_ns: Ints
 
     @property
     def collective_time_ns(self) -> int:
@@ -117,8 +117,8 @@ class SymmetricReplay:
     `collective_time_ns`: time at which every NPU finishes, in ns.
     """
 
-    start_ns: NDArray[np.int64]
-    end_ns: NDArray[np.int64]
+    start_ns: Ints
+    end_ns: Ints
     collective_time_ns: int
 
 

@@ -11,6 +11,7 @@ from astra_tacos.replayer.collective_program import CollectiveProgram
 from astra_tacos.replayer.compilation import Compiled, are_sends, template_sends
 from astra_tacos.run.run import Run
 from astra_tacos.run.trace.trace import Trace
+from astra_tacos.support.arrays import Ints
 
 _CHAIN_ENDS = 4
 _SHORT_WAY = 2
@@ -129,7 +130,7 @@ class Stall:
             "happens on its rank"
         )
 
-    def _parents(self, row: int) -> NDArray[np.int64]:
+    def _parents(self, row: int) -> Ints:
         trace: Trace | CollectiveProgram = self._run.workload
         base = 0
         if row >= self._num_rows:
@@ -182,9 +183,7 @@ class Stall:
         template = self._template(int(self._state.ran[parent]), parent)
         return int(self._code.template_first[template + 1] - self._code.template_first[template])
 
-    def _unsent(
-        self, rows: NDArray[np.int64], key_rows: NDArray[np.int64], key: int, state: NDArray[np.uint8]
-    ) -> NDArray[np.int64]:
+    def _unsent(self, rows: Ints, key_rows: Ints, key: int, state: NDArray[np.uint8]) -> Ints:
         sends = are_sends(self._code, rows) & (state == kernels.UNTOUCHED)
         return np.flatnonzero(sends & (self._code.address["key"][key_rows] == key))
 

@@ -22,6 +22,7 @@ from astra_tacos.run.run import NATIVE, Run
 from astra_tacos.run.system import SystemConfig
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import ABSENT, Trace, WorkloadColumns
+from astra_tacos.support.arrays import Ints, Ints32
 from astra_tacos.support.errors import ConfigError, ReplayError
 
 
@@ -91,7 +92,7 @@ def _run(
     workload: Trace,
     groups: CommunicatorGroups,
     custom: Trace | None,
-    implementation: NDArray[np.int64],
+    implementation: Ints,
 ) -> Run:
     """A run without memory and files, in which some nodes may use one custom trace."""
     return Run(
@@ -111,9 +112,9 @@ def _one_node_a_rank(
     prefix: str,
     kind: NDArray[np.uint8],
     size_bytes: int,
-    peer: NDArray[np.int64],
-    comm_type: NDArray[np.int64],
-    group: NDArray[np.int32],
+    peer: Ints,
+    comm_type: Ints,
+    group: Ints32,
     group_names: tuple[str, ...],
 ) -> Trace:
     """A workload in which every rank has one node; compute nodes do nothing."""
@@ -173,14 +174,14 @@ class TraceReplay:
     """
 
     backend: Backend
-    finish_ns: NDArray[np.int64]
-    sent_bytes: NDArray[np.int64]
-    node_issue_ns: NDArray[np.int64]
-    node_finish_ns: NDArray[np.int64]
-    link_src: NDArray[np.int32]
-    link_dst: NDArray[np.int32]
-    link_bytes: NDArray[np.int64]
-    link_busy_ns: NDArray[np.int64]
+    finish_ns: Ints
+    sent_bytes: Ints
+    node_issue_ns: Ints
+    node_finish_ns: Ints
+    link_src: Ints32
+    link_dst: Ints32
+    link_bytes: Ints
+    link_busy_ns: Ints
 
     @property
     def collective_time_ns(self) -> int:

@@ -16,6 +16,7 @@ from astra_tacos.run.run import PATTERN_KEYS, Run
 from astra_tacos.run.system import RemoteMemory
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import ABSENT, DANGLING, WORKLOAD_ATTRIBUTES, Trace
+from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError
 from astra_tacos.support.units import MAX_SIZE_BYTES, NS_PER_US
 
@@ -31,9 +32,7 @@ class NodeCheck:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
 
-    def reject(
-        self, bad: NDArray[np.bool_], found: str, expected: str, error: type[AstraTacosError] = ConfigError, **values: object
-    ) -> None:
+    def reject(self, bad: Bools, found: str, expected: str, error: type[AstraTacosError] = ConfigError, **values: object) -> None:
         """Raise `error` for the first row that is `bad`, if there is one.
 
         Parameters
@@ -65,7 +64,7 @@ class NodeCheck:
         ).replace(f" {ABSENT}", " missing")
         raise error(f"{trace.prefix}: {trace.describe_node(row)}: {named}, expected {expected}")
 
-    def messages(self, chosen: NDArray[np.bool_], num_peers: int) -> None:
+    def messages(self, chosen: Bools, num_peers: int) -> None:
         """Reject sends and receives that lack size, peer or tag, or whose peer is no other rank below `num_peers`."""
         trace = self.trace
         message = chosen & ((trace.kind == NodeType.COMM_SEND) | (trace.kind == NodeType.COMM_RECV))
@@ -76,7 +75,7 @@ class NodeCheck:
         self.reject(message & (trace.peer == trace.owner), "{kind} with {peer}, its own rank", "another rank")
         self.reject(message & ((trace.tag < 0) | (trace.tag > _MAX_TAG)), "{kind} with comm_tag {tag}", "0 to 2**31 - 1")
 
-    def durations(self, chosen: NDArray[np.bool_]) -> None:
+    def durations(self, chosen: Bools) -> None:
         """Reject durations that do not fit int64 in nanoseconds."""
         longest = LONGEST_NS // NS_PER_US
         self.reject(chosen & (self.trace.duration_us > longest), "{kind} with duration_micros {duration}", f"at most {longest}")
@@ -146,22 +145,22 @@ class Actions:
     """
 
     action: NDArray[np.uint8]
-    amount: NDArray[np.int64]
+    amount: Ints
     slot: NDArray[np.uint8]
-    counts: NDArray[np.bool_]
+    counts: Bools
 
     @property
-    def is_timed(self) -> NDArray[np.bool_]:
+    def is_timed(self) -> Bools:
         """bool[num_nodes], nodes that take `amount` ns by themselves: compute and memory accesses."""
         return np.isin(self.action, (kernels.COMPUTE, kernels.MEMORY))
 
     @property
-    def is_collective(self) -> NDArray[np.bool_]:
+    def is_collective(self) -> Bools:
         """bool[num_nodes], nodes that run a collective."""
         return np.equal(self.action, kernels.COLLECTIVE)
 
     @property
-    def is_send(self) -> NDArray[np.bool_]:
+    def is_send(self) -> Bools:
         """bool[num_nodes], nodes that send a message."""
         return np.equal(self.action, kernels.SEND)
 
@@ -242,7 +241,7 @@ def _check_values(run: Run, check: NodeCheck) -> None:
         check.reject(rows & (columns.wrong_type & bit > 0), f"{name} of another type", f"{expected}: ASTRA-sim throws")
 
 
-def _add_compute(run: Run, check: NodeCheck, action: NDArray[np.uint8], amount: NDArray[np.int64]) -> None:
+def _add_compute(run: Run, check: NodeCheck, action: NDArray[np.uint8], amount: Ints) -> None:
     columns = run.columns
     compute = run.workload.kind == NodeType.COMP
     action[compute] = kernels.COMPUTE
@@ -270,7 +269,7 @@ def _add_compute(run: Run, check: NodeCheck, action: NDArray[np.uint8], amount: 
     amount[modelled] = time_ns.astype(np.int64)
 
 
-def _add_messages(run: Run, check: NodeCheck, action: NDArray[np.uint8], amount: NDArray[np.int64]) -> None:
+def _add_messages(run: Run, check: NodeCheck, action: NDArray[np.uint8], amount: Ints) -> None:
     trace, columns = run.workload, run.columns
     kind = trace.kind
     communication = kind >= NodeType.COMM_SEND
@@ -305,9 +304,7 @@ def _add_messages(run: Run, check: NodeCheck, action: NDArray[np.uint8], amount:
     action[runs] = kernels.COLLECTIVE
 
 
-def _access_ns(
-    check: NodeCheck, chosen: NDArray[np.bool_], size_bytes: NDArray[np.int64], memory: RemoteMemory
-) -> NDArray[np.int64]:
+def _access_ns(check: NodeCheck, chosen: Bools, size_bytes: Ints, memory: RemoteMemory) -> Ints:
     """int64, duration of the chosen accesses in ns (`AnalyticalRemoteMemory.cc`, `get_remote_mem_runtime`)."""
     if memory.bytes_per_ns < 1:
         raise ConfigError(f"{memory.source}: remote-mem-bw is 0 or missing, expected 1 or more, in GB/s")

@@ -12,6 +12,7 @@ from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.dependencies import data_dependencies
 from astra_tacos.schedule.link_use import link_use
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.support.arrays import Floats, Ints
 from astra_tacos.support.errors import ConfigError
 
 Shares = NDArray[np.float32]
@@ -88,8 +89,8 @@ class LinkRows:
         Groups of neighbouring rows, from the first row to the last.
     """
 
-    link: NDArray[np.int64]
-    row: NDArray[np.int64]
+    link: Ints
+    row: Ints
     groups: tuple[Group, ...]
 
     @property
@@ -102,16 +103,16 @@ class LinkRows:
 class Bars:
     """Bars over time: int64[n] row, start, end and kind, which is the number of a colour."""
 
-    row: NDArray[np.int64]
-    start_ns: NDArray[np.int64]
-    end_ns: NDArray[np.int64]
+    row: Ints
+    start_ns: Ints
+    end_ns: Ints
     kind: NDArray[np.integer]
 
-    def take(self, which: NDArray[np.int64]) -> Bars:
+    def take(self, which: Ints) -> Bars:
         """Some of the bars."""
         return Bars(self.row[which], self.start_ns[which], self.end_ns[which], self.kind[which])
 
-    def shares(self, kinds: int, rows: int, shape: tuple[int, int], end_ns: float) -> NDArray[np.float64]:
+    def shares(self, kinds: int, rows: int, shape: tuple[int, int], end_ns: float) -> Floats:
         """The mean share of each bin of time that bars of each kind cover, float64[kinds, lines, bins].
 
         Parameters
@@ -176,9 +177,9 @@ class ChunkSends:
     """
 
     bars: Bars
-    waits: NDArray[np.int64]
-    source: NDArray[np.int64]
-    done_ns: NDArray[np.int64]
+    waits: Ints
+    source: Ints
+    done_ns: Ints
 
 
 def sends_of_chunk(schedule: Schedule, rows: LinkRows, chunk: int) -> ChunkSends:
@@ -207,7 +208,7 @@ def sends_of_chunk(schedule: Schedule, rows: LinkRows, chunk: int) -> ChunkSends
     return ChunkSends(bars, waits, source, schedule.done_ns[own])
 
 
-def _passed_on(schedule: Schedule, own: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _passed_on(schedule: Schedule, own: Ints) -> tuple[Ints, Ints]:
     """Of the sends of one chunk, pairs of one that waits and one that brought what it carries, by their places among them."""
     place = np.full(schedule.num_sends, -1, np.int64)
     place[own] = np.arange(len(own))
@@ -238,7 +239,7 @@ def _coverage(
     start: NDArray[np.floating],
     end: NDArray[np.floating],
     shape: tuple[int, ...],
-) -> NDArray[np.float64]:
+) -> Floats:
     """The sum over intervals of how much of each bin they cover, float64[lines, bins].
 
     The part of an interval before a point of time is a ramp that begins at its start, minus a ramp that begins at its end. The
@@ -265,7 +266,7 @@ def _coverage(
         bent += np.bincount(key, sign * (1 - part), minlength=len(bent))
         bent += np.bincount(key + 1, sign * part, minlength=len(bent))
     slope = np.cumsum(bent.reshape(lines, width), axis=1)
-    covered: NDArray[np.float64] = slope[:, 1 : bins + 1]
+    covered: Floats = slope[:, 1 : bins + 1]
     return covered
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.run.recording import COLLECTIVE, COMPUTE, MEMORY, RECEIVE, SEND, Nodes, RecordedReplay
+from astra_tacos.support.arrays import Floats, Ints
 from astra_tacos.support.grouping import distinct, in_ranges
 
 STATES = ("compute", "compute and communication", "exposed communication", "waiting for a message", "idle")
@@ -37,19 +38,19 @@ class Segments:
         NO_NODE where there is none.
     """
 
-    rank_first: NDArray[np.int64]
-    start_ns: NDArray[np.int64]
-    end_ns: NDArray[np.int64]
+    rank_first: Ints
+    start_ns: Ints
+    end_ns: Ints
     state: NDArray[np.uint8]
-    compute: NDArray[np.int64]
-    communication: NDArray[np.int64]
+    compute: Ints
+    communication: Ints
 
     @property
-    def rank(self) -> NDArray[np.int64]:
+    def rank(self) -> Ints:
         """int64[n], rank of each segment."""
         return np.repeat(np.arange(len(self.rank_first) - 1), np.diff(self.rank_first))
 
-    def totals(self) -> NDArray[np.int64]:
+    def totals(self) -> Ints:
         """Time of each rank in each state in ns, int64[num_ranks, len(STATES)]."""
         spent = np.zeros((len(self.rank_first) - 1, len(STATES)), np.int64)
         np.add.at(spent, (self.rank, self.state), self.end_ns - self.start_ns)
@@ -80,7 +81,7 @@ def find_segments(nodes: Nodes, replay: RecordedReplay) -> Segments:
     key = np.concatenate((ranks, ranks, rank[every], rank[every])) * len(times) + at
     moments = distinct(key)  # of all ranks, in order; a segment begins at each moment except the last one of a rank
 
-    def place(of_rank: NDArray[np.int64], ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    def place(of_rank: Ints, ns: Ints) -> Ints:
         return np.searchsorted(moments, of_rank * len(times) + np.searchsorted(times, ns))
 
     compute, communication = (
@@ -102,9 +103,7 @@ def find_segments(nodes: Nodes, replay: RecordedReplay) -> Segments:
     return _merged(of_rank, ns, replay.finish_ns, state, compute, communication)
 
 
-def _node_of_moment(
-    rows: NDArray[np.int64], begin: NDArray[np.int64], end: NDArray[np.int64], num_moments: int
-) -> NDArray[np.int64]:
+def _node_of_moment(rows: Ints, begin: Ints, end: Ints, num_moments: int) -> Ints:
     """The node that runs from each moment to the next, int64[num_moments], NO_NODE where none does; nodes must not overlap.
 
     Parameters
@@ -121,7 +120,7 @@ def _node_of_moment(
     return node
 
 
-def next_to_end(rows: NDArray[np.int64], begin: NDArray[np.int64], end: NDArray[np.int64], num_moments: int) -> NDArray[np.int64]:
+def next_to_end(rows: Ints, begin: Ints, end: Ints, num_moments: int) -> Ints:
     """Of the nodes that run at each moment, the one that ends first, int64[num_moments]; NO_NODE where none runs.
 
     Parameters
@@ -148,17 +147,17 @@ def next_to_end(rows: NDArray[np.int64], begin: NDArray[np.int64], end: NDArray[
         if power:
             half = 1 << (power - 1)
             first[half:] = np.minimum(first[half:], first[:-half])
-    node: NDArray[np.int64] = np.append(rows[order], NO_NODE)[first]
+    node: Ints = np.append(rows[order], NO_NODE)[first]
     return node
 
 
 def _merged(
-    rank: NDArray[np.int64],
-    ns: NDArray[np.int64],
-    finish_ns: NDArray[np.int64],
+    rank: Ints,
+    ns: Ints,
+    finish_ns: Ints,
     state: NDArray[np.uint8],
-    compute: NDArray[np.int64],
-    communication: NDArray[np.int64],
+    compute: Ints,
+    communication: Ints,
 ) -> Segments:
     """Segments from moments: neighbours with equal state and nodes are joined, and times after a rank's finish are dropped."""
     kept = np.flatnonzero(ns < finish_ns[rank])
@@ -200,7 +199,7 @@ def coarser(segments: Segments, resolution_ns: int) -> Segments:
     )
 
 
-def state_over_time(segments: Segments, edges_ns: NDArray[np.float64]) -> NDArray[np.float64]:
+def state_over_time(segments: Segments, edges_ns: Floats) -> Floats:
     """Mean number of ranks in each state between two edges of time, float64[len(STATES), len(edges_ns) - 1]."""
     found = np.empty((len(STATES), len(edges_ns) - 1))
     for number in range(len(STATES)):
@@ -210,10 +209,10 @@ def state_over_time(segments: Segments, edges_ns: NDArray[np.float64]) -> NDArra
     return found
 
 
-def _time_since(moments: NDArray[np.int64], edges_ns: NDArray[np.float64]) -> NDArray[np.float64]:
+def _time_since(moments: Ints, edges_ns: Floats) -> Floats:
     """At each edge, the sum of the times since all moments before the edge, float64[len(edges_ns)] in ns."""
     ordered = np.sort(moments)
     total = np.concatenate(([0], np.cumsum(ordered)))
     passed = np.searchsorted(ordered, edges_ns)
-    since: NDArray[np.float64] = passed * edges_ns - total[passed]
+    since: Floats = passed * edges_ns - total[passed]
     return since

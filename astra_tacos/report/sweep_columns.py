@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from astra_tacos.support.errors import ConfigError
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    pass
+from astra_tacos.support.arrays import Bools, Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -179,7 +179,7 @@ def as_one_value(values: list[Any]) -> list[Any]:
     return [stands.get(value, value) if isinstance(value, float) else value for value in values] if stands else values
 
 
-def pareto_front(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.bool_]:
+def pareto_front(x: Floats, y: Floats) -> Bools:
     """Which points are on the Pareto front: no other point is lower in one coordinate without being higher in the other.
 
     Equal points are on the front together; points with a coordinate that is NaN are not on it.

@@ -13,6 +13,7 @@ from astra_tacos.network.devices import SWITCH_KIND, ForwardingDevice
 from astra_tacos.network.network_config import Dimension
 from astra_tacos.network.topology import NO_DIMENSION, Topology
 from astra_tacos.report.topology_layout import IN_GRIDS, layout
+from astra_tacos.support.arrays import Floats, Ints
 
 MOST_DEVICES = 320
 MOST_LINKS = 1_500
@@ -41,11 +42,11 @@ class Grouped:
     """
 
     topology: Topology
-    link: NDArray[np.int64]
-    dimension: NDArray[np.int64]
+    link: Ints
+    dimension: Ints
     npus: int
 
-    def mean(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def mean(self, values: Floats) -> Floats:
         """The mean of `values` over the links that each link of the small network stands for, float64[its num_links].
 
         `values` is float64[number of links of the whole network].
@@ -163,7 +164,7 @@ def _merged(
     npus: int,
     switches: int,
     dimensions: tuple[Dimension, ...],
-    number: NDArray[np.int64],
+    number: Ints,
     forwarding: tuple[ForwardingDevice, ...] = (),
 ) -> Grouped:
     src, dst = device[topology.link_src].astype(np.int64), device[topology.link_dst].astype(np.int64)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from astra_tacos.network.blocks.building_block import Drawing
 from astra_tacos.network.network_config import Dimension
 from astra_tacos.network.topology import Topology
+from astra_tacos.support.arrays import Bools, Floats, Ints
 from astra_tacos.support.graph import Graph
 from astra_tacos.support.grouping import count_before, row_places
 
@@ -28,7 +29,7 @@ _TALLEST, _LAYER = 0.75, 0.24
 _CLOSE = 0.5
 """Devices of a layer stand over the middle of their neighbours if these are apart by that share of an even spacing."""
 
-Points = NDArray[np.float64]
+Points = Floats
 
 
 def _lay_out_layers(topology: Topology) -> Points | None:
@@ -65,13 +66,13 @@ def _neighbours(topology: Topology) -> list[list[int]]:
     return [sorted(each) for each in near]
 
 
-def _layers(topology: Topology) -> NDArray[np.int64] | None:
+def _layers(topology: Topology) -> Ints | None:
     """int64[num_devices]: 0 for NPUs, above them 1, 2, ..., below -1, -2, ...; None if some device leads to no NPU."""
     npus = topology.num_endpoints
     distance = _both_ways(topology).from_nearest(np.arange(npus))
     if not np.isfinite(distance).all():
         return None
-    layer: NDArray[np.int64] = distance.astype(np.int64)
+    layer: Ints = distance.astype(np.int64)
     between = (topology.link_src >= npus) & (topology.link_dst >= npus)
     src, dst = topology.link_src[between] - npus, topology.link_dst[between] - npus
     _, part = Graph.of(topology.num_devices - npus, src, dst).weak_groups()
@@ -86,7 +87,7 @@ def _both_ways(topology: Topology) -> Graph:
     return Graph.of(topology.num_devices, np.concatenate((src, dst)), np.concatenate((dst, src)))
 
 
-def _is_inside(topology: Topology, own: NDArray[np.bool_]) -> bool:
+def _is_inside(topology: Topology, own: Bools) -> bool:
     """Whether forwarding devices serve NPUs with consecutive numbers only, and not all of them."""
     npus = topology.num_endpoints
     of_part = np.concatenate((np.zeros(npus, np.bool_), own))
@@ -95,7 +96,7 @@ def _is_inside(topology: Topology, own: NDArray[np.bool_]) -> bool:
     return len(served) < npus and int(served[-1] - served[0]) == len(served) - 1
 
 
-def _npus_in_order(topology: Topology, layer: NDArray[np.int64], near: list[list[int]]) -> Points:
+def _npus_in_order(topology: Topology, layer: Ints, near: list[list[int]]) -> Points:
     """float64[num_endpoints], places of the NPUs in their row: those with the same devices in the next layer are a group."""
     side = -1 if layer.min() < 0 else 1
     groups: dict[tuple[int, ...], list[int]] = {}
@@ -130,7 +131,7 @@ _APART = 0.01
 """How far apart devices are moved that would coincide, as a share of the drawing's extent over the root of their number."""
 
 
-def _lay_out_graph(topology: Topology) -> NDArray[np.float64]:
+def _lay_out_graph(topology: Topology) -> Floats:
     """Positions of all devices, float64[num_devices, 2]: neighbours are near one another, and no two devices coincide.
 
     For a few devices, distances in the drawing follow those in the graph (Kamada and Kawai 1989). For more devices, forces
@@ -141,7 +142,7 @@ def _lay_out_graph(topology: Topology) -> NDArray[np.float64]:
     return _apart(place(topology))
 
 
-def _by_networkx(topology: Topology) -> NDArray[np.float64]:
+def _by_networkx(topology: Topology) -> Floats:
     import networkx
 
     graph = networkx.Graph()
@@ -156,7 +157,7 @@ def _by_networkx(topology: Topology) -> NDArray[np.float64]:
     return positions.round(6)
 
 
-def _by_pivots(topology: Topology) -> NDArray[np.float64]:
+def _by_pivots(topology: Topology) -> Floats:
     count, graph = topology.num_devices, _both_ways(topology)
     nearest = np.full(count, np.inf)
     rows = []
@@ -171,11 +172,11 @@ def _by_pivots(topology: Topology) -> NDArray[np.float64]:
     values, vectors = np.linalg.eigh(centred.T @ centred)
     axes = vectors[:, np.argsort(-values, kind="stable")[:2]]
     axes = axes * np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(2)])  # the sign of an eigenvector is arbitrary
-    positions: NDArray[np.float64] = centred @ axes
+    positions: Floats = centred @ axes
     return (positions / max(float(np.abs(positions).max()), 1e-300)).round(6)
 
 
-def _apart(positions: NDArray[np.float64]) -> NDArray[np.float64]:
+def _apart(positions: Floats) -> Floats:
     """The positions, float64[n, 2], with devices that coincide moved onto a small spiral around their place."""
     step = _APART * max(float(np.ptp(positions, axis=0).max()), 1.0) / np.sqrt(len(positions))
     cell = np.round(positions / step).astype(np.int64)
@@ -184,7 +185,7 @@ def _apart(positions: NDArray[np.float64]) -> NDArray[np.float64]:
     angle = within * (np.pi * (3 - np.sqrt(5)))  # the golden angle, so that no two devices have the same direction
     distance = np.where(together > 1, np.sqrt(within / together) * 0.45 * step, 0.0)
     snapped = np.where((together > 1)[:, None], cell * step, positions)
-    moved: NDArray[np.float64] = snapped + distance[:, None] * np.stack((np.cos(angle), np.sin(angle)), axis=1)
+    moved: Floats = snapped + distance[:, None] * np.stack((np.cos(angle), np.sin(angle)), axis=1)
     return moved
 
 

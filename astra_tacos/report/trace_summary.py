@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from astra_tacos.run.groups import ALL_RANKS, UNKNOWN, group_ids
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import Trace
+from astra_tacos.support.arrays import Bools
 from astra_tacos.support.grouping import group_by, row_places
 from astra_tacos.support.units import format_size
 
@@ -89,7 +90,7 @@ def _critical_path(trace: Trace) -> dict[str, int]:
     return {"us": max(int(chain[row]), 0), "rank": int(np.searchsorted(trace.rank_first, row, side="right")) - 1}
 
 
-def _durations(trace: Trace, rows: NDArray[np.bool_]) -> dict[str, int]:
+def _durations(trace: Trace, rows: Bools) -> dict[str, int]:
     duration_us = trace.duration_us[rows]
     by_rank = np.bincount(trace.rank[rows], duration_us, trace.num_ranks)
     return {"nodes": int(rows.sum()), "total_us": int(duration_us.sum()), "most_us_of_a_rank": int(by_rank.max())}

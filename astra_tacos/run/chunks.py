@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.collective import ROOTED, make_collective
 from astra_tacos.collective.collective import MAX_CHUNKS, Collective
@@ -27,6 +26,7 @@ from astra_tacos.run.groups import ALL_RANKS, group_ids
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS, Run
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.archive import whole
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.text_files import read_json_object
 from astra_tacos.support.units import MAX_SIZE_BYTES
@@ -157,7 +157,7 @@ def shared_plans(run: Run) -> Shared:
     return twice_freed(trace.rank[rows][is_shared], group[is_shared], pattern[is_shared])
 
 
-def twice_freed(rank: NDArray[np.int64], group: NDArray[np.int64], pattern: NDArray[np.int64]) -> Shared:
+def twice_freed(rank: Ints, group: Ints, pattern: Ints) -> Shared:
     """For each pattern, the first rank with two groups.
 
     Parameters
@@ -222,7 +222,7 @@ def cut_into_chunks(pattern: str, size_bytes: int, num_npus: int, system: SplitS
     return chunk_bytes, -(-size_bytes // chunk_bytes)
 
 
-def count_chunks(pattern: str, size_bytes: NDArray[np.int64], num_npus: int, system: SplitSystem) -> NDArray[np.int64]:
+def count_chunks(pattern: str, size_bytes: Ints, num_npus: int, system: SplitSystem) -> Ints:
     """int64[len(size_bytes)], chunks of native collectives of one pattern; 0 for those that `cut_into_chunks` refuses.
 
     Parameters

@@ -23,13 +23,13 @@ from astra_tacos.run.system import read_remote_memory, read_system
 from astra_tacos.run.trace.reader import read_trace, trace_files
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import ABSENT, Trace
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import write_json
 from astra_tacos.support.grouping import distinct, members_of
 from astra_tacos.support.records import Keyed
 from astra_tacos.support.text_files import describe, is_whole, read_json_object
 
-_Ints = NDArray[np.int64]
 _Words = NDArray[np.uint64]
 _CYCLIC = ("ring", "oneRing", "direct", "oneDirect")
 """Native algorithms in which all members do the same, turned: a window may follow their names."""
@@ -372,7 +372,7 @@ def _with_plain_tags(run: Run) -> Run:
     return replace(run, workload=plain[0], collectives=tuple(plain[1:]))
 
 
-def _plain_tags(trace: Trace, first: int) -> _Ints:
+def _plain_tags(trace: Trace, first: int) -> Ints:
     """int64[num_nodes], tags of which those between two ranks are numbered in their order, from a first one on."""
     rows = np.flatnonzero(((trace.kind == NodeType.COMM_SEND) | (trace.kind == NodeType.COMM_RECV)) & (trace.tag >= 0))
     rank, peer, meets = trace.rank[rows], trace.peer[rows], trace.tag[rows] % TAGS
@@ -458,11 +458,11 @@ def _is_cyclic(name: str) -> bool:
     return name.rstrip("0123456789") in _CYCLIC
 
 
-def _turned_places(counts: list[int], index: int, step: int) -> _Ints:
+def _turned_places(counts: list[int], index: int, step: int) -> Ints:
     """Where the positions of a group go when `step` of the values of a digit move past the end."""
     digits = np.stack(np.unravel_index(np.arange(math.prod(counts)), counts[::-1]))[::-1]
     digits[index] = (digits[index] + step) % counts[index]
-    place: _Ints = np.ravel_multi_index(tuple(digits[::-1]), counts[::-1]).astype(np.int64)
+    place: Ints = np.ravel_multi_index(tuple(digits[::-1]), counts[::-1]).astype(np.int64)
     return place
 
 
@@ -489,7 +489,7 @@ def _marks(run: Run, lattice: Lattice) -> _Words:
     rank = trace.rank
     stride, size, _ = lattice.columns
 
-    def away(other: _Ints) -> _Ints:
+    def away(other: Ints) -> Ints:
         result = np.zeros(len(other), np.int64)
         for apart, count in zip(stride.tolist(), size.tolist(), strict=True):
             result += (other // apart - rank // apart) % count * apart
@@ -515,7 +515,7 @@ def _marks(run: Run, lattice: Lattice) -> _Words:
     return mark
 
 
-def _group_marks(run: Run, lattice: Lattice) -> _Ints:
+def _group_marks(run: Run, lattice: Lattice) -> Ints:
     """int64[num_nodes], equal where a node's group has its members at equal distances from the node's rank."""
     ids, rank = group_ids(run.columns), run.workload.rank
     marks = np.where(ids < 0, ids, 0)

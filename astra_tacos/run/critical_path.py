@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.run.recording import COLLECTIVE, KINDS, Nodes, RecordedReplay, Recording
 from astra_tacos.run.trace.schema import CommType
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.units import format_size
 
 _MOST_LONGEST = 10
@@ -35,13 +35,13 @@ class CriticalPath:
         int64[n], the stretch.
     """
 
-    node: NDArray[np.int64]
-    origin: NDArray[np.int64]
-    start_ns: NDArray[np.int64]
-    end_ns: NDArray[np.int64]
+    node: Ints
+    origin: Ints
+    start_ns: Ints
+    end_ns: Ints
 
     @property
-    def took_ns(self) -> NDArray[np.int64]:
+    def took_ns(self) -> Ints:
         """int64[n], duration of each stretch."""
         return self.end_ns - self.start_ns
 

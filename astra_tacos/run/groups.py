@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.run.trace.trace import WorkloadColumns
+from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.grouping import row_places
 from astra_tacos.support.text_files import describe, is_whole, list_value, read_json_object
@@ -102,24 +102,24 @@ class UsedGroups:
         Ranks of each of these groups, as the file lists them.
     """
 
-    group: NDArray[np.int64]
+    group: Ints
     members: Mapping[int, tuple[int, ...]]
 
 
-def group_ids(columns: WorkloadColumns) -> NDArray[np.int64]:
+def group_ids(columns: WorkloadColumns) -> Ints:
     """int64[num_nodes], id of each node's group: ALL_RANKS without a name, UNKNOWN where the name is not a number."""
     ids = [ALL_RANKS if name in ("", "0") else group_id(name) or UNKNOWN for name in columns.group_names]
     return np.array([*ids, ALL_RANKS], np.int64)[columns.group]
 
 
-def members_of(groups: Mapping[int, tuple[int, ...]], num_npus: int, used: NDArray[np.int64]) -> dict[int, tuple[int, ...]]:
+def members_of(groups: Mapping[int, tuple[int, ...]], num_npus: int, used: Ints) -> dict[int, tuple[int, ...]]:
     """Ranks of each group in `used`, in that order; groups that are not in `groups` are left out."""
     everyone = {ALL_RANKS: tuple(range(num_npus))} if (used == ALL_RANKS).any() else {}
     known = {**groups, **everyone}
     return {group: known[group] for group in dict.fromkeys(used.tolist()) if group in known}
 
 
-def is_member(members: Mapping[int, tuple[int, ...]], group: NDArray[np.int64], rank: NDArray[np.int64]) -> NDArray[np.bool_]:
+def is_member(members: Mapping[int, tuple[int, ...]], group: Ints, rank: Ints) -> Bools:
     """bool[len(rank)], whether each rank is in its group; False for groups that `members` does not have."""
     inside = np.zeros(len(group), np.bool_)
     for number in np.unique(group).tolist():
@@ -129,7 +129,7 @@ def is_member(members: Mapping[int, tuple[int, ...]], group: NDArray[np.int64], 
     return inside
 
 
-def used_groups(run: Run, rows: NDArray[np.int64]) -> UsedGroups:
+def used_groups(run: Run, rows: Ints) -> UsedGroups:
     """Find the groups of these rows of the workload.
 
     Raises
@@ -153,7 +153,7 @@ def used_groups(run: Run, rows: NDArray[np.int64]) -> UsedGroups:
     return UsedGroups(group, members)
 
 
-def check_members(run: Run, rows: NDArray[np.int64], groups: UsedGroups) -> None:
+def check_members(run: Run, rows: Ints, groups: UsedGroups) -> None:
     """Check that the group of each row contains the row's rank.
 
     Raises
@@ -169,7 +169,7 @@ def check_members(run: Run, rows: NDArray[np.int64], groups: UsedGroups) -> None
         raise ConfigError(f"{trace.prefix}: {node}: pg_name '{groups.group[entry]}', expected a group that has its rank")
 
 
-def sorted_position(members: tuple[int, ...], rank: NDArray[np.int64]) -> NDArray[np.int64]:
+def sorted_position(members: tuple[int, ...], rank: Ints) -> Ints:
     """int64[len(rank)], place of each rank among the group's ranks in ascending order (`pos_in_group`).
 
     It is the number of the trace of a custom collective that the rank runs.
@@ -177,17 +177,17 @@ def sorted_position(members: tuple[int, ...], rank: NDArray[np.int64]) -> NDArra
     return np.searchsorted(np.sort(np.array(members, np.int64)), rank)
 
 
-def listed_position(members: tuple[int, ...], rank: NDArray[np.int64]) -> NDArray[np.int64]:
+def listed_position(members: tuple[int, ...], rank: Ints) -> Ints:
     """int64[len(rank)], place of each rank in the group as its file lists it.
 
     It is the number by which peers in a custom trace name the rank, and its place in a native ring over some of all ranks.
     """
     order = np.argsort(np.array(members, np.int64), kind="stable")
-    listed: NDArray[np.int64] = order[np.searchsorted(np.array(members, np.int64)[order], rank)]
+    listed: Ints = order[np.searchsorted(np.array(members, np.int64)[order], rank)]
     return listed
 
 
-def plan_numbers(rank: NDArray[np.int64], group: NDArray[np.int64], pattern: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+def plan_numbers(rank: Ints, group: Ints, pattern: Ints) -> tuple[Ints, int]:
     """int64[num_nodes], the plan of each node, equal for nodes that share one; and the number of plans.
 
     On each rank the first node of a pattern in a group sets the implementation of all later ones (`get_collective_plan`): they

@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.run.trace.trace import ABSENT, Trace
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
-
-_Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,43 +34,43 @@ class Lattice:
         return math.prod(self.size)
 
     @property
-    def columns(self) -> tuple[_Ints, _Ints, _Ints]:
+    def columns(self) -> tuple[Ints, Ints, Ints]:
         """Strides, sizes and periods, int64[num_dimensions] each."""
         stride = np.cumprod((1, *self.size))[:-1]
         return stride.astype(np.int64), np.array(self.size, np.int64), np.array(self.period, np.int64)
 
     @property
-    def representatives(self) -> _Ints:
+    def representatives(self) -> Ints:
         """The ranks that stand for all, ascending."""
         return np.unique(self.canonical(np.arange(self.num_ranks))[0])
 
-    def digits(self, rank: _Ints) -> _Ints:
+    def digits(self, rank: Ints) -> Ints:
         """int64[num_dimensions, num_ranks], the coordinates of ranks."""
         stride, size, _ = self.columns
-        found: _Ints = rank // stride[:, None] % size[:, None]
+        found: Ints = rank // stride[:, None] % size[:, None]
         return found
 
-    def canonical(self, rank: _Ints, other: _Ints | None = None) -> tuple[_Ints, _Ints]:
+    def canonical(self, rank: Ints, other: Ints | None = None) -> tuple[Ints, Ints]:
         """The representatives of ranks, and where other ranks (0 if there are none) go in the same translations."""
         others = np.zeros_like(rank) if other is None else other
         return self._turned(rank, rank, -1), self._turned(rank, others, -1)
 
-    def moved(self, rank: _Ints, other: _Ints) -> _Ints:
+    def moved(self, rank: Ints, other: Ints) -> Ints:
         """Where `other` goes in the translation that takes the representative of each rank to the rank."""
         return self._turned(rank, other, 1)
 
-    def _turned(self, rank: _Ints, other: _Ints, way: int) -> _Ints:
+    def _turned(self, rank: Ints, other: Ints, way: int) -> Ints:
         """Where `other` goes in the translation (1) that takes the representative of each rank to the rank, or back (-1)."""
         stride, size, period = (column[:, None] for column in self.columns)
         here = self.digits(rank)
-        there: _Ints = ((self.digits(other) + way * (here - here % period)) % size * stride).sum(axis=0)
+        there: Ints = ((self.digits(other) + way * (here - here % period)) % size * stride).sum(axis=0)
         return there
 
-    def places(self, rank: _Ints) -> _Ints:
+    def places(self, rank: Ints) -> Ints:
         """The entry in `representatives` of each rank's representative."""
         return np.searchsorted(self.representatives, self.canonical(rank)[0])
 
-    def values(self, members: _Ints, name: str) -> list[_Ints]:
+    def values(self, members: Ints, name: str) -> list[Ints]:
         """The values that each digit has in a group.
 
         Raises
@@ -88,7 +86,7 @@ class Lattice:
             )
         return found
 
-    def orbits(self, groups: Sequence[_Ints]) -> _Ints:
+    def orbits(self, groups: Sequence[Ints]) -> Ints:
         """int64[num_groups], equal for groups that translations move to one another."""
         known: dict[tuple[tuple[int, ...], ...], int] = {}
         result = []
@@ -126,7 +124,7 @@ class CompactTrace:
         """Number of positions."""
         return self.lattice.num_ranks
 
-    def of_ranks(self, positions: _Ints) -> Trace:
+    def of_ranks(self, positions: Ints) -> Trace:
         """The nodes of some positions, see `Trace.of_ranks`."""
         some = self.trace.of_ranks(self.lattice.places(positions))
         position = np.repeat(positions, np.diff(some.rank_first))
@@ -144,7 +142,7 @@ class CompactTrace:
         return tuple(several) == self.lattice.size and step % self.lattice.period[place] == 0
 
 
-def listed(members: _Ints) -> str:
+def listed(members: Ints) -> str:
     """The first of some numbers."""
     shown = ", ".join(map(str, members[:8].tolist()))
     return shown if len(members) <= 8 else f"{shown}, ... ({len(members)} in all)"

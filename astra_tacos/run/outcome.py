@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.run.backend import Backend
+from astra_tacos.support.arrays import Ints, Ints32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,12 +25,12 @@ class Transmissions:
         int64[n], size of the message, and the times from and to which it holds the link.
     """
 
-    link: NDArray[np.int32]
-    src: NDArray[np.int32]
-    dst: NDArray[np.int32]
-    size_bytes: NDArray[np.int64]
-    start_ns: NDArray[np.int64]
-    end_ns: NDArray[np.int64]
+    link: Ints32
+    src: Ints32
+    dst: Ints32
+    size_bytes: Ints
+    start_ns: Ints
+    end_ns: Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,11 +47,11 @@ class LinkLoads:
         int64[num_links], bytes that each link carries, and their time at its bandwidth, which may exceed the time of the run.
     """
 
-    src: NDArray[np.int32]
-    dst: NDArray[np.int32]
+    src: Ints32
+    dst: Ints32
     dimension: NDArray[np.int16]
-    size_bytes: NDArray[np.int64]
-    busy_ns: NDArray[np.int64]
+    size_bytes: Ints
+    busy_ns: Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,26 +92,26 @@ class RunOutcome:
 
     backend: Backend
     approximate: tuple[str, ...]
-    finish_ns: NDArray[np.int64]
-    compute_ns: NDArray[np.int64]
-    sent_bytes: NDArray[np.int64]
-    node_issue_ns: NDArray[np.int64]
-    node_finish_ns: NDArray[np.int64]
-    node_cause: NDArray[np.int32]
-    node_origin: NDArray[np.int32]
-    collective: NDArray[np.int32]
+    finish_ns: Ints
+    compute_ns: Ints
+    sent_bytes: Ints
+    node_issue_ns: Ints
+    node_finish_ns: Ints
+    node_cause: Ints32
+    node_origin: Ints32
+    collective: Ints32
     collective_names: tuple[str, ...]
-    replaced: NDArray[np.int64]
-    link_src: NDArray[np.int32]
-    link_dst: NDArray[np.int32]
-    link_bytes: NDArray[np.int64]
-    link_busy_ns: NDArray[np.int64]
+    replaced: Ints
+    link_src: Ints32
+    link_dst: Ints32
+    link_bytes: Ints
+    link_busy_ns: Ints
     num_messages: int
     transmissions: Transmissions | None
     loads: LinkLoads | None = None
 
     @property
-    def exposed_comm_ns(self) -> NDArray[np.int64]:
+    def exposed_comm_ns(self) -> Ints:
         """int64[num_ranks], ASTRA-sim's `exposed communication`: finish minus compute (`Workload.cc`, `report`)."""
         return self.finish_ns - self.compute_ns
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.run.groups import used_groups
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS, Run
 from astra_tacos.run.trace.schema import CommType, NodeType
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 
 COLLECTIVE_NAMES = {
@@ -53,7 +53,7 @@ def carrying_type(pattern: int, size_bytes: int) -> CommType:
     return CommType(pattern) if is_known else CARRIER
 
 
-def carrying_types(pattern: NDArray[np.int64], size_bytes: NDArray[np.int64]) -> NDArray[np.int64]:
+def carrying_types(pattern: Ints, size_bytes: Ints) -> Ints:
     """`carrying_type` of many collectives."""
     is_known = np.isin(pattern, [int(each) for each in PATTERN_KEYS])
     return np.where(is_known & ((pattern != CommType.ALL_GATHER) | (size_bytes > 0)), pattern, int(CARRIER))

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 
 Matrix = tuple[tuple[int, ...], ...]
@@ -80,7 +80,7 @@ def _rows(levels: tuple[int, ...], size: int) -> Iterator[tuple[int, ...]]:
                 yield (entry, *rest)
 
 
-def npu_of_rank(matrix: Matrix, axes: Sequence[Axis]) -> NDArray[np.int64]:
+def npu_of_rank(matrix: Matrix, axes: Sequence[Axis]) -> Ints:
     """int64[num_ranks], the NPU of each rank. Within a level, the axis with the largest stride varies slowest.
 
     Parameters
@@ -145,7 +145,7 @@ def read_placement(text: str) -> Rows:
     return tuple(rows.items())
 
 
-def npus_of(rows: Rows, levels: Sequence[int]) -> NDArray[np.int64]:
+def npus_of(rows: Rows, levels: Sequence[int]) -> Ints:
     """int64[num_ranks], the NPU of each rank. The coordinate along the first row's axis varies fastest with the rank.
 
     Parameters

@@ -22,6 +22,7 @@ from astra_tacos.run.run import Run
 from astra_tacos.run.trace.reader import read_names
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.archive import Archive, opened_archive, text, whole, write_archive
+from astra_tacos.support.arrays import Ints, Ints32
 from astra_tacos.support.text_files import are_texts, describe
 
 REPLAY_FILE = "replay.npz"
@@ -60,13 +61,13 @@ class Nodes:
         How many ranks each of them stands for.
     """
 
-    rank_first: NDArray[np.int64]
+    rank_first: Ints
     node_id: NDArray[np.uint64]
     kind: NDArray[np.uint8]
     pattern: NDArray[np.int8]
-    size_bytes: NDArray[np.int64]
-    group: NDArray[np.int32]
-    name: NDArray[np.int32]
+    size_bytes: Ints
+    group: Ints32
+    name: Ints32
     owners: tuple[int, ...] = ()
     num_alike: int = 1
 
@@ -81,7 +82,7 @@ class Nodes:
         return self.owners or range(self.num_ranks)
 
     @property
-    def owner(self) -> NDArray[np.int64]:
+    def owner(self) -> Ints:
         """int64[num_nodes], the number of the rank of each node in the run."""
         return np.asarray(self.numbers, np.int64)[self.rank]
 
@@ -93,7 +94,7 @@ class Nodes:
         return f"{self.num_ranks:,} ranks"
 
     @property
-    def rank(self) -> NDArray[np.int64]:
+    def rank(self) -> Ints:
         """int64[num_nodes], rank of each node."""
         return np.repeat(np.arange(self.num_ranks), np.diff(self.rank_first))
 
@@ -123,24 +124,24 @@ class RecordedReplay:
         Whether the network model has no links, so that bytes and times of links are sums over the routes of messages.
     """
 
-    finish_ns: NDArray[np.int64]
-    compute_ns: NDArray[np.int64]
-    sent_bytes: NDArray[np.int64]
-    issue_ns: NDArray[np.int64]
-    end_ns: NDArray[np.int64]
-    cause: NDArray[np.int32]
-    origin: NDArray[np.int32]
-    algorithm: NDArray[np.int32]
-    link_src: NDArray[np.int32]
-    link_dst: NDArray[np.int32]
+    finish_ns: Ints
+    compute_ns: Ints
+    sent_bytes: Ints
+    issue_ns: Ints
+    end_ns: Ints
+    cause: Ints32
+    origin: Ints32
+    algorithm: Ints32
+    link_src: Ints32
+    link_dst: Ints32
     link_dimension: NDArray[np.int16]
-    link_bytes: NDArray[np.int64]
-    link_busy_ns: NDArray[np.int64]
+    link_bytes: Ints
+    link_busy_ns: Ints
     approximate: tuple[str, ...]
     links_are_routed: bool
 
     @property
-    def exposed_comm_ns(self) -> NDArray[np.int64]:
+    def exposed_comm_ns(self) -> Ints:
         """int64[num_ranks], ASTRA-sim's `exposed communication`: finish minus compute."""
         return self.finish_ns - self.compute_ns
 
@@ -314,7 +315,7 @@ class _Texts:
     def __init__(self) -> None:
         self.entry_of: dict[str, int] = {}
 
-    def entries(self, texts: list[str]) -> NDArray[np.int32]:
+    def entries(self, texts: list[str]) -> Ints32:
         """int32[len(texts)], number of each text, -1 for empty ones."""
         for new in filter(None, dict.fromkeys(texts)):
             self.entry_of.setdefault(new, len(self.entry_of))
@@ -322,9 +323,7 @@ class _Texts:
         return np.fromiter(map(numbers.__getitem__, texts), np.int32, len(texts))
 
 
-def record_run(
-    run: Run, after: RunOutcome, before: RunOutcome | None = None, pattern: NDArray[np.int64] | None = None
-) -> Recording:
+def record_run(run: Run, after: RunOutcome, before: RunOutcome | None = None, pattern: Ints | None = None) -> Recording:
     """Make the recording of one or two replays of a run, which holds all that a report needs.
 
     Parameters

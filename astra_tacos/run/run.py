@@ -17,6 +17,7 @@ from astra_tacos.run.system import RemoteMemory, SystemConfig, read_remote_memor
 from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import Trace, WorkloadColumns
+from astra_tacos.support.arrays import Ints32
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.grouping import distinct
 
@@ -97,7 +98,7 @@ class Run:
     remote_memory: RemoteMemory | None
     prefixes: tuple[str, ...]
     collectives: tuple[Trace | CompactTrace, ...]
-    implementation: NDArray[np.int32]
+    implementation: Ints32
     directory: Path
     slow: tuple[tuple[int, float], ...] = ()
 
@@ -156,7 +157,7 @@ def read_run(inputs: RunInputs) -> Run:
     )
 
 
-def implementations(workload: Trace, system: SystemConfig) -> tuple[tuple[str, ...], NDArray[np.int32]]:
+def implementations(workload: Trace, system: SystemConfig) -> tuple[tuple[str, ...], Ints32]:
     """Find the custom trace of each collective node: that of its id, else that of its pattern (`CollectiveImplLookup.cc`).
 
     Returns
@@ -193,7 +194,7 @@ def implementations(workload: Trace, system: SystemConfig) -> tuple[tuple[str, .
     return tuple(names[i] for i in used.tolist()), np.where(implementation >= 0, renumber[implementation], implementation)
 
 
-def _position_counts(workload: Trace, implementation: NDArray[np.int32], groups: CommunicatorGroups, num_npus: int) -> list[int]:
+def _position_counts(workload: Trace, implementation: Ints32, groups: CommunicatorGroups, num_npus: int) -> list[int]:
     """For each custom collective, the number of traces that the largest group that uses it opens."""
     if workload.workload is None:
         raise ValueError("the workload was read without its columns")

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from astra_tacos.network.packet_links import DeviceRoutes
 from astra_tacos.network.topology import NO_DIMENSION, Topology
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 
 
@@ -63,7 +64,7 @@ def between_npus(schedule: Schedule) -> Schedule:
     )
 
 
-def _ends_of_trips(schedule: Schedule) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _ends_of_trips(schedule: Schedule) -> tuple[Ints, Ints]:
     """The first and the last row of each trip, in the order of the first ones."""
     npus, trip = schedule.topology.num_endpoints, schedule.trip
     assert trip is not None
@@ -75,7 +76,7 @@ def _ends_of_trips(schedule: Schedule) -> tuple[NDArray[np.int64], NDArray[np.in
     return begins, of_end[place]
 
 
-def _ports(old: Topology, src: NDArray[np.int64], dst: NDArray[np.int64]) -> Topology:
+def _ports(old: Topology, src: Ints, dst: Ints) -> Topology:
     """NPUs and, for each link out of one that routes of these pairs begin with and go on from, a switch behind it."""
     npus = old.num_endpoints
     pair = np.unique(src * npus + dst)

@@ -23,10 +23,11 @@ from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.messages import Sends
 from astra_tacos.schedule.partial_sums import Additions, Places, row_before, stop_keys
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.grouping import distinct, group_by, in_ranges
 
 
-def awaited_results(topology: Topology, collective: Collective, sends: Sends) -> NDArray[np.int64] | None:
+def awaited_results(topology: Topology, collective: Collective, sends: Sends) -> Ints | None:
     """int64[num_sends], the chunk of which everything has to have come to a row's source before the row starts; -1 for none.
 
     None if no device has a window.
@@ -71,8 +72,8 @@ class Operations:
 
     num_messages: int
     additions: Additions
-    first: NDArray[np.int64]
-    awaited: NDArray[np.int64]
+    first: Ints
+    awaited: Ints
 
 
 def operations(schedule: Schedule) -> Operations:
@@ -105,14 +106,12 @@ def _of_values(schedule: Schedule) -> Operations:
     return Operations(num_messages, additions, first, awaited)
 
 
-def _distinct(
-    waiting: NDArray[np.int64], awaited: NDArray[np.int64], num_operations: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _distinct(waiting: Ints, awaited: Ints, num_operations: int) -> tuple[Ints, Ints]:
     pairs = distinct(waiting * max(num_operations, 1) + awaited)
     return group_by(pairs // max(num_operations, 1), pairs % max(num_operations, 1), num_operations)
 
 
-def data_dependencies(schedule: Schedule) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def data_dependencies(schedule: Schedule) -> tuple[Ints, Ints]:
     """Rows that brought a send's chunk: the last copy that its source had received, otherwise all sends reduced there.
 
     Of a schedule with sums, the rows that brought the value itself; nothing for sums that the source makes (see `operations`).
@@ -156,12 +155,12 @@ def data_dependencies(schedule: Schedule) -> tuple[NDArray[np.int64], NDArray[np
 
 
 def brought(
-    at_dst: NDArray[np.int64],
-    at_src: NDArray[np.int64],
-    done_ns: NDArray[np.int64],
-    start_ns: NDArray[np.int64],
-    reduces: NDArray[np.bool_],
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    at_dst: Ints,
+    at_src: Ints,
+    done_ns: Ints,
+    start_ns: Ints,
+    reduces: Bools,
+) -> tuple[Ints, Ints, Ints]:
     """What has come to a place when something leaves it: the last copy and all that is added to it.
 
     Parameters
@@ -197,12 +196,12 @@ def brought(
     return row[~departs], first, end
 
 
-def previous_on_link(schedule: Schedule, distance: int = 1) -> NDArray[np.int64]:
+def previous_on_link(schedule: Schedule, distance: int = 1) -> Ints:
     """int64[num_messages], the message before each on the link out of its source, or so many before; -1 where there is none."""
     return previous_of(_link_of(schedule), distance)
 
 
-def arrived_on_link(schedule: Schedule) -> NDArray[np.int64]:
+def arrived_on_link(schedule: Schedule) -> Ints:
     """int64[num_messages], the last message on the link out of a message's source that has arrived when the message starts.
 
     It and all before it have arrived; -1 where none has. To wait for it takes no time where links queue, and leaves on a link
@@ -216,7 +215,7 @@ def _link_of(schedule: Schedule) -> NDArray[np.integer]:
     return np.asarray(schedule.topology.channel_link[schedule.channel[schedule.message_row]])
 
 
-def previous_of(link: NDArray[np.integer], distance: int = 1) -> NDArray[np.int64]:
+def previous_of(link: NDArray[np.integer], distance: int = 1) -> Ints:
     """`previous_on_link` of messages in their order, by the link of each."""
     order, link = _by_link(link)
     previous = np.full(len(link), -1, np.int64)
@@ -225,7 +224,7 @@ def previous_of(link: NDArray[np.integer], distance: int = 1) -> NDArray[np.int6
     return previous
 
 
-def arrived_of(link: NDArray[np.integer], start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+def arrived_of(link: NDArray[np.integer], start_ns: Ints, end_ns: Ints) -> Ints:
     """`arrived_on_link` of messages in their order, by the link and the times of each."""
     order, link = _by_link(link)
     start, end = start_ns[order], end_ns[order]
@@ -240,7 +239,7 @@ def arrived_of(link: NDArray[np.integer], start_ns: NDArray[np.int64], end_ns: N
     return found
 
 
-def _by_link(link: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.integer]]:
+def _by_link(link: NDArray[np.integer]) -> tuple[Ints, NDArray[np.integer]]:
     """The messages sorted by link, in the order of each link, and the link of each."""
     # NumPy sorts 16-bit integers in linear time.
     order = np.argsort(link.astype(np.uint16) if link.max(initial=0) < 1 << 16 else link, kind="stable")
@@ -257,7 +256,7 @@ def stops_queues(schedule: Schedule) -> bool:
     return bool(np.any((_hold_ns(schedule) < 1) & (schedule.start_ns[schedule.message_row] == 0)))
 
 
-def _hold_ns(schedule: Schedule) -> NDArray[np.int64]:
+def _hold_ns(schedule: Schedule) -> Ints:
     """int64[num_messages], how long each message holds its first link."""
     sizes, channel = schedule.sizes, schedule.channel[schedule.message_row]
     return np.asarray(sizes.timing.link_hold_ns[schedule.topology.channel_link[channel], sizes.size_class])

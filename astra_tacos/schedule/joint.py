@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.messages import first_rows
 from astra_tacos.schedule.partial_sums import PartialSums
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing, compute_timing
+from astra_tacos.support.arrays import Ints, Ints32
 from astra_tacos.support.errors import ConfigError
 
 JOINT = "together"
@@ -64,9 +64,7 @@ def join(schedules: Sequence[Schedule]) -> Schedule:
     return Schedule(first.topology, collective, timing, *columns, first.synthesizer, first.seed, *of_messages)
 
 
-def _join_sums(
-    schedules: Sequence[Schedule], chunks_before: NDArray[np.int64]
-) -> tuple[PartialSums | None, NDArray[np.int32] | None]:
+def _join_sums(schedules: Sequence[Schedule], chunks_before: Ints) -> tuple[PartialSums | None, Ints32 | None]:
     """The values of several schedules, one schedule after the other, and those that rows carry; none if no schedule has any.
 
     Raises
@@ -81,7 +79,7 @@ def _join_sums(
         raise ConfigError("together: found schedules with partial sums and schedules without, expected one kind")
     before = np.cumsum([0, *(table.num_values for table in tables[:-1])])
 
-    def moved(columns: Iterable[NDArray[np.int32]], by: NDArray[np.int64]) -> NDArray[np.int32]:
+    def moved(columns: Iterable[Ints32], by: Ints) -> Ints32:
         return np.concatenate([column + np.int32(more) for column, more in zip(columns, by, strict=True)])
 
     parts = np.concatenate([np.diff(table.part_first) for table in tables])

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.network.topology import NO_LINK
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.units import bytes_per_ns
 
 _Result = TypeVar("_Result")
@@ -94,10 +94,10 @@ class LinkUse:
         int64[num_intervals].
     """
 
-    message: NDArray[np.int64]
-    link: NDArray[np.int64]
-    start_ns: NDArray[np.int64]
-    end_ns: NDArray[np.int64]
+    message: Ints
+    link: Ints
+    start_ns: Ints
+    end_ns: Ints
 
 
 def link_use(schedule: Schedule, first: int = 0, last: int | None = None) -> LinkUse:

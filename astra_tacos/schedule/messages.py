@@ -14,6 +14,7 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.partial_sums import NO_ADDITIONS, Additions, PartialSums, find_additions, needed_totals
 from astra_tacos.schedule.timing import Timing, timing_of_sizes
+from astra_tacos.support.arrays import Bools, Ints, Ints32
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.grouping import distinct_places, members_of
 
@@ -34,14 +35,14 @@ class MessageSizes:
     size_class: NDArray[np.integer]
 
 
-def first_rows(message: NDArray[np.integer]) -> NDArray[np.int64]:
+def first_rows(message: NDArray[np.integer]) -> Ints:
     """`message_first` of rows whose messages are given by numbers, the same for neighbouring rows of one message."""
     if not len(message):
         return np.zeros(1, np.int64)
     return np.append(np.flatnonzero(np.concatenate(([True], message[1:] != message[:-1]))), len(message))
 
 
-def check_messages(message_first: NDArray[np.int64], num_sends: int, *columns: NDArray[np.generic]) -> None:
+def check_messages(message_first: Ints, num_sends: int, *columns: NDArray[np.generic]) -> None:
     """Check that messages are made of neighbouring rows, all of them, and that a message's rows agree in some columns.
 
     Raises
@@ -73,13 +74,13 @@ class Sends:
         As in a `Schedule`: the rows that carry a chunk from one NPU over forwarding devices to another.
     """
 
-    chunk: NDArray[np.int32]
-    channel: NDArray[np.int32]
-    reduces: NDArray[np.bool_]
-    message_first: NDArray[np.int64] | None = None
+    chunk: Ints32
+    channel: Ints32
+    reduces: Bools
+    message_first: Ints | None = None
     sums: PartialSums | None = None
-    value: NDArray[np.int32] | None = None
-    trip: NDArray[np.int32] | None = None
+    value: Ints32 | None = None
+    trip: Ints32 | None = None
 
     @property
     def num_messages(self) -> int:
@@ -87,12 +88,12 @@ class Sends:
         return len(self.chunk) if self.message_first is None else len(self.message_first) - 1
 
     @property
-    def first(self) -> NDArray[np.int64]:
+    def first(self) -> Ints:
         """int64[num_messages + 1], the first row of each message, and the number of rows."""
         return np.arange(len(self.chunk) + 1) if self.message_first is None else self.message_first
 
     @property
-    def item(self) -> NDArray[np.int32]:
+    def item(self) -> Ints32:
         """int32[num_sends], the number of what a row carries: of the value if there are sums, else of the chunk."""
         return self.chunk if self.value is None else self.value
 

@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.network.ns3 import Ns3Config
 from astra_tacos.network.packet_links import PacketLinks, transmission_ns, whole_rates
@@ -22,6 +21,7 @@ from astra_tacos.schedule.link_use import link_use
 from astra_tacos.schedule.partial_sums import addition_ns
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import class_sizes, time_by
+from astra_tacos.support.arrays import Floats, Ints
 from astra_tacos.support.units import BYTES_PER_GIB, NS_PER_S
 
 _SIMULATED = 1024
@@ -68,9 +68,7 @@ def packet_time_ns(schedule: Schedule, ns3: Ns3Config) -> int:
     return time_by(schedule, timing, addition_ns(schedule.additions.size_bytes, timing.reduce_bandwidth_gbps))
 
 
-def _held_ns(
-    links: PacketLinks, size_bytes: NDArray[np.int64], shared: NDArray[np.float64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _held_ns(links: PacketLinks, size_bytes: Ints, shared: Floats) -> tuple[Ints, Ints]:
     """int64[num_links, num_sizes] each: for how long messages hold links, and when their first packets are over them."""
     full, rest = np.divmod(size_bytes, links.ns3.payload_bytes)
     of_full, of_ack = (column[:, None] for column in _full_and_ack(links.bits_per_s, links.ns3))
@@ -80,9 +78,7 @@ def _held_ns(
     return hold, links.delay_ns[:, None] + np.where(full > 0, of_full, of_rest)
 
 
-def _trips_ns(
-    schedule: Schedule, links: PacketLinks, hold_ns: NDArray[np.int64], first_ns: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _trips_ns(schedule: Schedule, links: PacketLinks, hold_ns: Ints, first_ns: Ints) -> Ints:
     """int64[num_links, num_sizes], delays of links with devices that forward.
 
     Into such a device it is that of the first packet, as the others follow it. Into an NPU it is the time in which all packets
@@ -104,7 +100,7 @@ def _trips_ns(
     return np.asarray(np.where(count.reshape(hold_ns.shape) > 0, whole, first_ns), np.int64)
 
 
-def _hops_ns(topology: Topology, delay_ns: NDArray[np.int64], first_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+def _hops_ns(topology: Topology, delay_ns: Ints, first_ns: Ints) -> Ints:
     """int64[num_links, num_sizes], delays of links that make up those of channels: packets cross a switch one by one."""
     up, down = topology.channel_link, topology.channel_down_link
     through = down != NO_LINK
@@ -114,7 +110,7 @@ def _hops_ns(topology: Topology, delay_ns: NDArray[np.int64], first_ns: NDArray[
     return hops
 
 
-def message_ns(links: PacketLinks, size_bytes: NDArray[np.int64], shared: NDArray[np.float64]) -> NDArray[np.int64]:
+def message_ns(links: PacketLinks, size_bytes: Ints, shared: Floats) -> Ints:
     """int64[num_channels, num_sizes], time from a message's start to its last acknowledgement where no other message is.
 
     Parameters
@@ -201,7 +197,7 @@ def _exchange_ns(path: _Path, num_packets: int, both_ways: bool) -> float:
     return float(done)
 
 
-def _shorter_last(links: PacketLinks, rest: NDArray[np.int64], packets: NDArray[np.int64]) -> NDArray[np.int64]:
+def _shorter_last(links: PacketLinks, rest: Ints, packets: Ints) -> Ints:
     """int64[num_channels, num_sizes], by how much earlier a message ends as its last packet is not full."""
     up, down = links.topology.channel_link, links.topology.channel_down_link
     of_full = _full_and_ack(links.bits_per_s, links.ns3)[0][:, None]
@@ -231,9 +227,7 @@ def packet_view(topology: Topology, ns3: Ns3Config) -> Topology:
     return replace(topology, link_bandwidth_gibps=bandwidth, link_latency_ns=latency, dimensions=dimensions)
 
 
-def _effective(
-    ns3: Ns3Config, bandwidth_gibps: NDArray[np.float64], latency_ns: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _effective(ns3: Ns3Config, bandwidth_gibps: Floats, latency_ns: Floats) -> tuple[Floats, Floats]:
     """Bandwidth in GiB/s and latency in ns of links that take for a message of any size what a large one takes."""
     rates = whole_rates(bandwidth_gibps)
     full, ack = _full_and_ack(rates, ns3)
@@ -243,13 +237,13 @@ def _effective(
     return ns3.payload_bytes / period * (NS_PER_S / BYTES_PER_GIB), latency
 
 
-def _full_and_ack(bits_per_s: NDArray[np.int64], ns3: Ns3Config) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _full_and_ack(bits_per_s: Ints, ns3: Ns3Config) -> tuple[Ints, Ints]:
     """int64[num_rates] each, time in ns that a port of each rate takes for a full packet, and for an acknowledgement."""
     full, ack = _transmissions(bits_per_s, np.array([ns3.payload_bytes + ns3.header_bytes, ns3.ack_bytes])).T
     return full, ack
 
 
-def _transmissions(bits_per_s: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+def _transmissions(bits_per_s: Ints, sizes: Ints) -> Ints:
     """int64[num_rates, num_sizes], time in ns that a port of each rate takes for a packet of each size."""
     rates, of_rate = np.unique(bits_per_s, return_inverse=True)
     distinct, of_size = np.unique(sizes, return_inverse=True)
@@ -257,7 +251,7 @@ def _transmissions(bits_per_s: NDArray[np.int64], sizes: NDArray[np.int64]) -> N
     return np.asarray(table.reshape(len(rates), len(distinct))[of_rate][:, of_size], np.int64)
 
 
-def _shared(schedule: Schedule, back: NDArray[np.int64]) -> NDArray[np.float64]:
+def _shared(schedule: Schedule, back: Ints) -> Floats:
     """float64[num_links], for what part of the time in which a link is held the opposite one (`back`) is, too."""
     topology, use = schedule.topology, link_use(schedule)
     span = int(use.end_ns.max(initial=0)) + 1
@@ -266,7 +260,7 @@ def _shared(schedule: Schedule, back: NDArray[np.int64]) -> NDArray[np.float64]:
     begins, durations = begin[order], (use.end_ns - use.start_ns)[order]
     before = np.concatenate(([0], np.cumsum(durations)))
 
-    def held_until(place: NDArray[np.int64]) -> NDArray[np.int64]:
+    def held_until(place: Ints) -> Ints:
         """Time for which links up to one of them, and this one up to an instant, are held."""
         last = np.searchsorted(begins, place, side="right") - 1
         here = np.minimum(place - begins[np.maximum(last, 0)], durations[np.maximum(last, 0)])

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
+from astra_tacos.support.arrays import Bools, Ints, Ints32
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.grouping import distinct, group_by, members_of
 from astra_tacos.support.records import freeze
@@ -41,7 +42,7 @@ class Places:
     """
 
     num_values: int
-    key: NDArray[np.int64]
+    key: Ints
 
     @classmethod
     def of(cls, num_values: int, *pairs: tuple[NDArray[np.integer], NDArray[np.integer]]) -> Places:
@@ -53,11 +54,11 @@ class Places:
         return len(self.key)
 
     @property
-    def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def pairs(self) -> tuple[Ints, Ints]:
         """int64[num_places] each: the NPU and the value of every place."""
         return self.key // self.num_values, self.key % self.num_values
 
-    def find(self, npu: NDArray[np.integer], value: NDArray[np.integer]) -> NDArray[np.int64]:
+    def find(self, npu: NDArray[np.integer], value: NDArray[np.integer]) -> Ints:
         """int64[...], the numbers of the places of some pairs; `len(self)` for those that do not occur."""
         key = npu.astype(np.int64) * self.num_values + value
         at = np.searchsorted(self.key, key)
@@ -81,11 +82,11 @@ class PartialSums:
         int32[num_chunks], the value that is the whole sum of each chunk.
     """
 
-    chunk: NDArray[np.int32]
-    npu: NDArray[np.int32]
-    part_first: NDArray[np.int64]
-    part: NDArray[np.int32]
-    total: NDArray[np.int32]
+    chunk: Ints32
+    npu: Ints32
+    part_first: Ints
+    part: Ints32
+    total: Ints32
 
     def __post_init__(self) -> None:
         freeze(self, "chunk", "npu", "part_first", "part", "total")
@@ -96,13 +97,13 @@ class PartialSums:
         return len(self.chunk)
 
     @cached_property
-    def wholes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def wholes(self) -> tuple[Ints, Ints]:
         """The sums that each value is a part of: int64[num_values + 1] and int64[...]."""
         whole = np.repeat(np.arange(self.num_values), np.diff(self.part_first))
         return group_by(self.part, whole, self.num_values)
 
     @cached_property
-    def height(self) -> NDArray[np.int64]:
+    def height(self) -> Ints:
         """int64[num_values]: 0 for contributions, one more than the highest part for sums."""
         sums = np.flatnonzero(np.diff(self.part_first))
         height = np.zeros(self.num_values, np.int64)
@@ -113,7 +114,7 @@ class PartialSums:
             height[sums] = higher
         return height
 
-    def awaited_parts(self, additions: Additions) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def awaited_parts(self, additions: Additions) -> tuple[Ints, Ints]:
         """Additions, and the values that each waits for: its parts without its NPU's own contribution. int64[...] each."""
         begin, at = members_of(self.part_first, additions.value)
         addition, part = np.repeat(np.arange(len(additions)), np.diff(begin)), self.part[at].astype(np.int64)
@@ -135,9 +136,9 @@ class Additions:
         int64[num_additions], bytes that it adds: one part less than there are, times the chunk's size.
     """
 
-    npu: NDArray[np.int32]
-    value: NDArray[np.int32]
-    size_bytes: NDArray[np.int64]
+    npu: Ints32
+    value: Ints32
+    size_bytes: Ints
 
     def __len__(self) -> int:
         return len(self.npu)
@@ -146,12 +147,12 @@ class Additions:
 NO_ADDITIONS = Additions(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int64))
 
 
-def addition_ns(size_bytes: NDArray[np.int64], reduce_bandwidth_gbps: float) -> NDArray[np.int64]:
+def addition_ns(size_bytes: Ints, reduce_bandwidth_gbps: float) -> Ints:
     """How long ASTRA-sim takes for COMP nodes that add some numbers of bytes at a decimal GB/s; 0 GB/s is infinitely fast."""
     return reduction_ns(reduction_us(size_bytes, reduce_bandwidth_gbps))
 
 
-def needed_totals(sums: PartialSums, collective: Collective) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def needed_totals(sums: PartialSums, collective: Collective) -> tuple[Ints, Ints]:
     """NPUs, and the whole sums that they need in the end: all of them, or those of the chunks that they own. int64[...] each."""
     if collective.gathers:
         npus = collective.member_npus
@@ -161,9 +162,9 @@ def needed_totals(sums: PartialSums, collective: Collective) -> tuple[NDArray[np
 
 def find_additions(
     sums: PartialSums,
-    sent: tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]],
-    needed: tuple[NDArray[np.int64], NDArray[np.int64]],
-    chunk_size_bytes: NDArray[np.int64],
+    sent: tuple[Ints32, Ints32, Ints32],
+    needed: tuple[Ints, Ints],
+    chunk_size_bytes: Ints,
 ) -> Additions:
     """The sums that NPUs have to make.
 
@@ -203,9 +204,9 @@ def find_additions(
 def addition_ends(
     sums: PartialSums,
     additions: Additions,
-    arrivals: tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]],
-    duration: NDArray[np.int64],
-) -> NDArray[np.int64]:
+    arrivals: tuple[Ints32, Ints32, Ints],
+    duration: Ints,
+) -> Ints:
     """int64[num_additions], when each sum is made.
 
     Parameters
@@ -233,7 +234,7 @@ def addition_ends(
     return ends
 
 
-def check_values(sums: PartialSums, value: NDArray[np.int32], chunk: NDArray[np.int32], reduces: NDArray[np.bool_]) -> None:
+def check_values(sums: PartialSums, value: Ints32, chunk: Ints32, reduces: Bools) -> None:
     """Check that rows carry existing values of their chunks, and that none reduces.
 
     Raises
@@ -267,9 +268,7 @@ def check_endpoints(topology: Topology, collective: Collective) -> None:
         )
 
 
-def stop_keys(
-    topology: Topology, channel: NDArray[np.int32], trip: NDArray[np.int32]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def stop_keys(topology: Topology, channel: Ints32, trip: Ints32) -> tuple[Ints, Ints]:
     """Where rows come from and go to, as numbers that are equal where one row of a trip goes on from another.
 
     Returns
@@ -289,7 +288,7 @@ def stop_keys(
     return into, out_of
 
 
-def row_before(into: NDArray[np.int64], out_of: NDArray[np.int64]) -> NDArray[np.int64]:
+def row_before(into: Ints, out_of: Ints) -> Ints:
     """int64[num_sends], the row of its trip into the device that each row leaves; -1 if it leaves an NPU, or none leads there.
 
     Where several rows of a trip lead into one device, which no legal schedule has, it is any of them.

@@ -7,13 +7,13 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.messages import MessageSizes, Sends, check_messages
 from astra_tacos.schedule.partial_sums import Additions, PartialSums, addition_ends, addition_ns, check_endpoints, check_values
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.support.arrays import Bools, Ints, Ints32
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.records import freeze
 from astra_tacos.support.units import NS_PER_US
@@ -66,17 +66,17 @@ class Schedule:
     topology: Topology
     collective: Collective
     timing: Timing
-    chunk: NDArray[np.int32]
-    channel: NDArray[np.int32]
-    reduces: NDArray[np.bool_]
-    start_ns: NDArray[np.int64]
-    end_ns: NDArray[np.int64]
+    chunk: Ints32
+    channel: Ints32
+    reduces: Bools
+    start_ns: Ints
+    end_ns: Ints
     synthesizer: str = ""
     seed: int = 0
-    message_first: NDArray[np.int64] | None = None
+    message_first: Ints | None = None
     sums: PartialSums | None = None
-    value: NDArray[np.int32] | None = None
-    trip: NDArray[np.int32] | None = None
+    value: Ints32 | None = None
+    trip: Ints32 | None = None
     link_order: LinkOrder | None = None
     in_flight: int | None = None
 
@@ -112,19 +112,19 @@ class Schedule:
         return self.num_sends if self.message_first is None else len(self.message_first) - 1
 
     @property
-    def message_row(self) -> NDArray[np.int64]:
+    def message_row(self) -> Ints:
         """int64[num_messages], the first row of each message, which tells its channel, kind and times."""
         return np.arange(self.num_sends) if self.message_first is None else self.message_first[:-1]
 
     @property
-    def message_of(self) -> NDArray[np.int64]:
+    def message_of(self) -> Ints:
         """int64[num_sends], the message that each row belongs to."""
         if self.message_first is None:
             return np.arange(self.num_sends)
         return np.repeat(np.arange(self.num_messages), np.diff(self.message_first))
 
     @property
-    def message_bytes(self) -> NDArray[np.int64]:
+    def message_bytes(self) -> Ints:
         """int64[num_messages], the size of each message."""
         if self.message_first is None or not self.num_sends:
             return self.size_bytes
@@ -136,33 +136,33 @@ class Schedule:
         return self.sends.sizes(self.topology, self.collective, self.timing)
 
     @property
-    def item(self) -> NDArray[np.int32]:
+    def item(self) -> Ints32:
         """int32[num_sends], number of what a row carries: of the value if there are sums, else of the chunk."""
         return self.chunk if self.value is None else self.value
 
     @property
-    def src(self) -> NDArray[np.int32]:
+    def src(self) -> Ints32:
         """int32[num_sends], sending NPU."""
         return self.topology.channel_src[self.channel]
 
     @property
-    def dst(self) -> NDArray[np.int32]:
+    def dst(self) -> Ints32:
         """int32[num_sends], receiving NPU."""
         return self.topology.channel_dst[self.channel]
 
     @property
-    def size_bytes(self) -> NDArray[np.int64]:
+    def size_bytes(self) -> Ints:
         """int64[num_sends], the size of each row's chunk."""
         return self.collective.chunk_size_bytes[self.chunk]
 
     @property
-    def reduction_ns(self) -> NDArray[np.int64]:
+    def reduction_ns(self) -> Ints:
         """int64[num_sends], how long the destination takes to add a message to what it has; 0 where it stores a copy."""
         sizes = self.sizes
         return np.where(self.reduces, sizes.timing.reduction_at(self.dst, sizes.size_class[self.message_of]), 0)
 
     @property
-    def reduction_us(self) -> NDArray[np.int64]:
+    def reduction_us(self) -> Ints:
         """int64[num_sends], the `duration_micros` of a COMP node for each reduction: the nearest number of whole microseconds."""
         sizes = self.sizes
         own = sizes.timing.reduction_us[sizes.size_class[self.message_of]]
@@ -171,7 +171,7 @@ class Schedule:
         return np.where(self.reduces, own, 0)
 
     @property
-    def done_ns(self) -> NDArray[np.int64]:
+    def done_ns(self) -> Ints:
         """int64[num_sends], when the chunk can be used at its destination: on arrival, or once it is reduced."""
         return self.end_ns + self.reduction_ns
 
@@ -181,7 +181,7 @@ class Schedule:
         return self.sends.additions(self.topology, self.collective)
 
     @cached_property
-    def addition_end_ns(self) -> NDArray[np.int64]:
+    def addition_end_ns(self) -> Ints:
         """int64[num_additions], when each sum is made: as soon as its NPU has all parts, and the time that adding takes."""
         additions = self.additions
         if self.sums is None or not len(additions):
@@ -195,7 +195,7 @@ class Schedule:
         return max(int(self.done_ns.max(initial=0)), int(self.addition_end_ns.max(initial=0)))
 
     @property
-    def npu_finish_ns(self) -> NDArray[np.int64]:
+    def npu_finish_ns(self) -> Ints:
         """int64[num_npus], when an NPU's last send has arrived and its last chunk is usable (ASTRA-sim's finish time)."""
         finish = np.zeros(self.topology.num_npus, np.int64)
         np.maximum.at(finish, self.src, self.end_ns)
@@ -204,7 +204,7 @@ class Schedule:
         return finish
 
     @property
-    def link_busy_ns(self) -> NDArray[np.int64]:
+    def link_busy_ns(self) -> Ints:
         """int64[num_links], how long each link is held in all."""
         topology, sizes = self.topology, self.sizes
         channel = self.channel[self.message_row]

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import NO_LINK, Topology
@@ -16,6 +15,7 @@ from astra_tacos.schedule.messages import MessageSizes, Sends
 from astra_tacos.schedule.partial_sums import Additions, Places, addition_ends, addition_ns, stop_keys
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing, adding_time, untruncated
+from astra_tacos.support.arrays import Ints, Ints32
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.support.grouping import group_by
 
@@ -103,7 +103,7 @@ def exact_time_ns(schedule: Schedule) -> float:
     return time_by(schedule, delays, duration) / unit
 
 
-def class_sizes(schedule: Schedule) -> NDArray[np.int64]:
+def class_sizes(schedule: Schedule) -> Ints:
     """int64[classes], bytes of a schedule's messages by class of size; 0 for classes that it does not send."""
     sizes = schedule.sizes
     distinct = np.zeros(len(sizes.timing.reduction_ns), np.int64)
@@ -111,7 +111,7 @@ def class_sizes(schedule: Schedule) -> NDArray[np.int64]:
     return distinct
 
 
-def time_by(schedule: Schedule, delays: Timing, adding: NDArray[np.int64]) -> int:
+def time_by(schedule: Schedule, delays: Timing, adding: Ints) -> int:
     """The collective time of a schedule's messages, in their order, with other delays; 0 without messages.
 
     Parameters
@@ -137,9 +137,7 @@ def time_by(schedule: Schedule, delays: Timing, adding: NDArray[np.int64]) -> in
     return done
 
 
-def _places_of_trips(
-    topology: Topology, collective: Collective, sends: Sends, trip: NDArray[np.int32]
-) -> tuple[int, NDArray[np.int64], NDArray[np.int64]]:
+def _places_of_trips(topology: Topology, collective: Collective, sends: Sends, trip: Ints32) -> tuple[int, Ints, Ints]:
     """Number of places, and those that rows come from and go to: a chunk at an NPU, or a trip at a forwarding device."""
     into, out_of = stop_keys(topology, sends.channel, trip)
     stop, number = np.unique(np.concatenate((into, out_of)), return_inverse=True)
@@ -157,7 +155,7 @@ def _earliest_times(
     sizes: MessageSizes,
     additions: AwaitedParts,
     places: Places | None,
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[Ints, Ints, Ints]:
     """int64[num_messages] each: start, end, and arrival at the switch."""
     from astra_tacos.schedule import _settle_kernels as kernels
 
@@ -206,9 +204,7 @@ def links_of(topology: Topology, timing: Timing) -> Links:
     )
 
 
-def _awaited_parts(
-    topology: Topology, sends: Sends, made: Additions, duration: NDArray[np.int64]
-) -> tuple[AwaitedParts, Places | None]:
+def _awaited_parts(topology: Topology, sends: Sends, made: Additions, duration: Ints) -> tuple[AwaitedParts, Places | None]:
     """The sums that NPUs make, how long each takes, and which arrivals they wait for, by place; and these places.
 
     Places are where values come to or are made. None if there are no values, as chunks may come to any NPU.
@@ -226,7 +222,7 @@ def _awaited_parts(
     return AwaitedParts(first, waiting, lacking, places.find(made.npu, made.value), duration), places
 
 
-def renumbered(schedule: Schedule, topology: Topology, collective: Collective, npu: NDArray[np.int64]) -> Schedule | None:
+def renumbered(schedule: Schedule, topology: Topology, collective: Collective, npu: Ints) -> Schedule | None:
     """The same sends between the NPUs that take the places of the schedule's, at the same times if chunks are of equal sizes.
 
     Chunks go along with their owners and targets. None if the schedule has partial sums, or links or chunks have no counterparts.
@@ -258,7 +254,7 @@ def renumbered(schedule: Schedule, topology: Topology, collective: Collective, n
     return settled_on(topology, collective, schedule, replace(schedule.sends, chunk=chunks, channel=channels))
 
 
-def _chunks(own: Collective, other: Collective, npu: NDArray[np.int64]) -> NDArray[np.int64] | None:
+def _chunks(own: Collective, other: Collective, npu: Ints) -> Ints | None:
     """int64[num_chunks], the k-th chunk of each owner and target is the k-th of those that take their places."""
     if own.reduces and own.gathers:
         return np.arange(own.num_chunks)  # owners are hints
@@ -276,7 +272,7 @@ def _chunks(own: Collective, other: Collective, npu: NDArray[np.int64]) -> NDArr
     return chunk
 
 
-def moved_to(schedule: Schedule, topology: Topology, link: NDArray[np.int64]) -> Schedule:
+def moved_to(schedule: Schedule, topology: Topology, link: Ints) -> Schedule:
     """The same sends, in the same order on every link, on a topology that has all links of the schedule's and more.
 
     Parameters

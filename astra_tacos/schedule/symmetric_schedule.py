@@ -34,6 +34,7 @@ from astra_tacos.schedule.timing import (
     untruncated,
 )
 from astra_tacos.support.archive import opened_archive, text, whole, write_archive
+from astra_tacos.support.arrays import Bools, Ints, Ints32
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.records import freeze
 from astra_tacos.support.units import MAX_SIZE_BYTES, bytes_per_ns
@@ -122,7 +123,7 @@ class SymmetricTask:
         """Number of chunks that NPU 0 owns."""
         return self.chunks_per_npu * (self.num_npus - 1 if self.collective == "all-to-all" else 1)
 
-    def moved_chunk(self, chunk: NDArray[np.int64], owner: NDArray[np.int64]) -> NDArray[np.int64]:
+    def moved_chunk(self, chunk: Ints, owner: Ints) -> Ints:
         """The numbers of chunks in the whole collective: those of NPU 0's chunks, moved to other owners. Arguments broadcast."""
         if self.collective != "all-to-all":
             return owner * self.chunks_per_npu + chunk
@@ -171,12 +172,12 @@ class SymmetricTask:
         return timing_of_sizes(links, sizes, self.link_model, self.reduce_bandwidth_gbps)
 
     @property
-    def delay_ns(self) -> NDArray[np.int64]:
+    def delay_ns(self) -> Ints:
         """int64[num_classes], from the start of a send to its arrival."""
         return self.timing.channel_delay_ns[:, -1]
 
     @property
-    def hold_ns(self) -> NDArray[np.int64]:
+    def hold_ns(self) -> Ints:
         """int64[num_classes], how long a send takes its port out of an NPU, and later, equally long, that into one."""
         timing = self.timing
         return self.delay_ns if timing.is_blocking else timing.link_hold_ns[: len(self.classes), -1]
@@ -220,12 +221,12 @@ class SymmetricSchedule:
     """
 
     task: SymmetricTask
-    chunk: NDArray[np.int32]
-    src: NDArray[np.int32]
-    dst: NDArray[np.int32]
-    reduces: NDArray[np.bool_]
-    start_ns: NDArray[np.int64]
-    end_ns: NDArray[np.int64]
+    chunk: Ints32
+    src: Ints32
+    dst: Ints32
+    reduces: Bools
+    start_ns: Ints
+    end_ns: Ints
     synthesizer: str = ""
 
     def __post_init__(self) -> None:
@@ -248,10 +249,10 @@ class SymmetricSchedule:
         return int(max(copied, self.end_ns[self.reduces].max(initial=-self.task.reduction_ns) + self.task.reduction_ns))
 
     @property
-    def link_class(self) -> NDArray[np.int64]:
+    def link_class(self) -> Ints:
         """int64[num_rows], the class of links that each row goes over, -1 where there is none."""
         offset = self.task.group.offset(self.src.astype(np.int64), self.dst.astype(np.int64))
-        found: NDArray[np.int64] = self.task.table.class_of_offset[offset]
+        found: Ints = self.task.table.class_of_offset[offset]
         return found
 
     def expand(self, topology: Topology | None = None) -> Schedule:
@@ -278,7 +279,7 @@ class SymmetricSchedule:
             return settle(topology, collective, timing, Sends(chunk, channel, reduces), self.synthesizer)
         return Schedule(topology, collective, timing, chunk, channel, reduces, start, end, self.synthesizer)
 
-    def _channels(self, topology: Topology) -> NDArray[np.int32]:
+    def _channels(self, topology: Topology) -> Ints32:
         """int32[num_rows, num_npus], the channel of each row, moved to each NPU. Rows between the same NPUs share the work."""
         group, npus = self.task.group, self.task.num_npus
         everyone = np.arange(npus)
@@ -288,14 +289,14 @@ class SymmetricSchedule:
         out_of = np.stack([topology.channel_of(everyone, group.move(everyone, by)) for by in distinct[:, None]]).astype(np.int32)
         sources, source = np.unique(src, return_inverse=True)
         moved = group.move(sources[:, None], everyone[None])
-        channels: NDArray[np.int32] = out_of[which.ravel()[:, None], moved[source.ravel()]][of_ends.ravel()]
+        channels: Ints32 = out_of[which.ravel()[:, None], moved[source.ravel()]][of_ends.ravel()]
         return channels
 
-    def _chunks(self) -> NDArray[np.int32]:
+    def _chunks(self) -> Ints32:
         """int32[num_rows, num_npus], the chunk of each row, moved to each NPU."""
         numbers, of_chunk = np.unique(self.chunk, return_inverse=True)
         moved = self.task.moved_chunk(numbers.astype(np.int64)[:, None], np.arange(self.task.num_npus)[None])
-        chunks: NDArray[np.int32] = moved.astype(np.int32)[of_chunk.ravel()]
+        chunks: Ints32 = moved.astype(np.int32)[of_chunk.ravel()]
         return chunks
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.schedule.partial_sums import check_endpoints
+from astra_tacos.support.arrays import Floats, Ints
 from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.support.units import BYTES_PER_GB, NS_PER_S, bytes_per_ns, format_size, reduction_ns, reduction_us
 
@@ -55,17 +56,17 @@ class Timing:
     """
 
     link_model: LinkModel
-    link_hold_ns: NDArray[np.int64]
-    link_delay_ns: NDArray[np.int64]
-    channel_delay_ns: NDArray[np.int64]
+    link_hold_ns: Ints
+    link_delay_ns: Ints
+    channel_delay_ns: Ints
     reduce_bandwidth_gbps: float
-    reduction_us: NDArray[np.int64]
-    reduction_ns: NDArray[np.int64]
-    device_reduction_ns: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    reduction_us: Ints
+    reduction_ns: Ints
+    device_reduction_ns: Ints = field(default_factory=lambda: np.empty(0, np.int64))
 
-    def reduction_at(self, npu: NDArray[np.integer], size_class: NDArray[np.integer]) -> NDArray[np.int64]:
+    def reduction_at(self, npu: NDArray[np.integer], size_class: NDArray[np.integer]) -> Ints:
         """int64[n], how long each of some NPUs or reducing devices takes to add a chunk of a class of size."""
-        as_npu: NDArray[np.int64] = self.reduction_ns[size_class]
+        as_npu: Ints = self.reduction_ns[size_class]
         if not len(self.device_reduction_ns):
             return as_npu
         own = self.device_reduction_ns[npu]
@@ -137,7 +138,7 @@ def refuse_instant(topology: Topology, chunk_bytes: int, link_model: LinkModel) 
         )
 
 
-def least_bytes(topology: Topology) -> NDArray[np.int64]:
+def least_bytes(topology: Topology) -> Ints:
     """int64[num_links], the size of messages that hold each link, and others that they cross with it, for at least 1 ns.
 
     ASTRA-sim's queues stop at a message that holds a link for less than that at time 0, and let any number of such messages
@@ -154,9 +155,7 @@ def least_bytes(topology: Topology) -> NDArray[np.int64]:
     return np.asarray(np.ceil(np.maximum(rate, crossed)), np.int64)
 
 
-def wire_bytes(
-    topology: Topology, message_bytes: NDArray[np.int64], channel: NDArray[np.integer], link_model: LinkModel
-) -> NDArray[np.int64]:
+def wire_bytes(topology: Topology, message_bytes: Ints, channel: NDArray[np.integer], link_model: LinkModel) -> Ints:
     """int64[num_messages], the size of each message on links (`least_bytes`).
 
     Parameters
@@ -175,7 +174,7 @@ def wire_bytes(
 
 def timing_of_sizes(
     topology: Topology,
-    size_bytes: NDArray[np.int64],
+    size_bytes: Ints,
     link_model: LinkModel,
     reduce_bandwidth_gbps: float = 0.0,
     *,
@@ -220,9 +219,7 @@ def timing_of_sizes(
     return timing
 
 
-def _link_times(
-    topology: Topology, size_bytes: NDArray[np.int64], queues: bool
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _link_times(topology: Topology, size_bytes: Ints, queues: bool) -> tuple[Floats, Floats]:
     """float64[num_links, classes] each: for how long messages hold links, and when they have arrived.
 
     Where sends queue, short messages are longer on links (`least_bytes`).
@@ -239,7 +236,7 @@ def _over_channels(topology: Topology, of_links: NDArray[_Number]) -> NDArray[_N
     return summed
 
 
-def _held_channels(topology: Topology, size_bytes: NDArray[np.int64]) -> NDArray[np.float64]:
+def _held_channels(topology: Topology, size_bytes: Ints) -> Floats:
     """float64[num_channels, classes], when messages arrive that hold all links of their channels at once."""
     up, down = topology.channel_link, topology.channel_down_link
     rate = bytes_per_ns(topology.link_bandwidth_gibps)
@@ -248,7 +245,7 @@ def _held_channels(topology: Topology, size_bytes: NDArray[np.int64]) -> NDArray
 
 
 def untruncated(
-    topology: Topology, size_bytes: NDArray[np.int64], link_model: LinkModel, reduce_bandwidth_gbps: float, units_per_ns: int
+    topology: Topology, size_bytes: Ints, link_model: LinkModel, reduce_bandwidth_gbps: float, units_per_ns: int
 ) -> Timing:
     """Delays of messages of some sizes in units of a fraction of a nanosecond, rounded to the nearest unit.
 
@@ -269,7 +266,7 @@ def untruncated(
     return Timing(link_model, link_hold, link_delay, channel_delay, reduce_bandwidth_gbps, none, adding, of_devices)
 
 
-def _of_devices(topology: Topology, time_of: Callable[[int], int]) -> NDArray[np.int64]:
+def _of_devices(topology: Topology, time_of: Callable[[int], int]) -> Ints:
     """Times of reductions by reducing device, as a `Timing` has them."""
     if not topology.reducing:
         return np.empty(0, np.int64)
@@ -279,7 +276,7 @@ def _of_devices(topology: Topology, time_of: Callable[[int], int]) -> NDArray[np
     return times
 
 
-def adding_time(size_bytes: NDArray[np.int64], reduce_bandwidth_gbps: float, units_per_ns: int) -> NDArray[np.int64]:
+def adding_time(size_bytes: Ints, reduce_bandwidth_gbps: float, units_per_ns: int) -> Ints:
     """How long an NPU takes to add some numbers of bytes, in units of a fraction of a nanosecond; 0 if it is infinitely fast."""
     if not reduce_bandwidth_gbps:
         return np.zeros(len(size_bytes), np.int64)
@@ -316,7 +313,7 @@ def can_replay_pipelined(topology: Topology) -> bool:
     return topology.is_uniform
 
 
-def _truncate(delay_ns: NDArray[np.float64], topology: Topology) -> NDArray[np.int64]:
+def _truncate(delay_ns: Floats, topology: Topology) -> Ints:
     if not delay_ns.size or not delay_ns.max() < _MAX_DELAY_NS:
         raise SynthesisError(f"a chunk takes longer than 2**52 ns on a link of {topology.name}, expected less")
     return delay_ns.astype(np.int64)

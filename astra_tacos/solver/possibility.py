@@ -21,7 +21,6 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.bounds import lower_bound
 from astra_tacos.bounds.bound import Bound
@@ -37,9 +36,10 @@ from astra_tacos.run.run import NATIVE, Run
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import MOST_TRUNCATED
+from astra_tacos.support.arrays import Floats, Ints
 from astra_tacos.support.units import format_time
 
-_NEEDED: dict[CommType, Callable[[NDArray[np.int64], int], NDArray[np.float64]]] = {
+_NEEDED: dict[CommType, Callable[[Ints, int], Floats]] = {
     CommType.ALL_REDUCE: lambda inside, members: np.ones(inside.shape),
     CommType.ALL_GATHER: lambda inside, members: (members - inside).astype(np.float64),
     CommType.REDUCE_SCATTER: lambda inside, members: inside / members,

@@ -7,9 +7,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from astra_tacos.bounds.certificate import certify
 from astra_tacos.bounds.symmetric import certify_symmetric
 from astra_tacos.collective import make_collective
@@ -29,6 +26,7 @@ from astra_tacos.solver.judgement import Judgement
 from astra_tacos.solver.judges import FIGURES, symmetric_times
 from astra_tacos.solver.native import NativeTimes
 from astra_tacos.solver.possibility import SketchCost
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import replaced_directory, write_json
 from astra_tacos.synthesizer.search.search import SearchResult
@@ -76,7 +74,7 @@ class Request:
     collective: str
     size_bytes: int = 0
     root: int | None = None
-    part_bytes: NDArray[np.int64] | None = None
+    part_bytes: Ints | None = None
     helpers: tuple[int, ...] = ()
     options: SearchOptions = field(default_factory=lambda: SearchOptions(chunks_per_npu="auto"))
     backend: Backend | None = None

@@ -15,13 +15,11 @@ from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import format_time
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from astra_tacos.collective.collective import Collective
     from astra_tacos.network.topology import Topology
     from astra_tacos.run.backend import Backend
     from astra_tacos.schedule.schedule import Schedule
+    from astra_tacos.support.arrays import Ints
     from astra_tacos.verifier.violation import Violation
 
 _FIGURES = ("predicted_ns", "bound_ns", "chunked_bound_ns", "efficiency", "optimal")
@@ -108,7 +106,7 @@ def verify_planned(directory: Path, before: Path | None) -> Verdict:
     return Verdict(str(directory), what, verdict.violations, "; ".join(verdict.unchecked) or None)
 
 
-def _placement_of(plan: Path) -> NDArray[np.int64] | None:
+def _placement_of(plan: Path) -> Ints | None:
     """Where `plan --place` put the ranks of the run before, by its plan.json; None if they stay where they were.
 
     Raises

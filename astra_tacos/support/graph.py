@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from astra_tacos.support.arrays import Floats, Ints, Ints32
 from astra_tacos.support.grouping import group_by
 
-Ways = tuple[NDArray[np.float64], NDArray[np.int32]]
+Ways = tuple[Floats, Ints32]
 
 NONE_BEFORE = -1
 """The vertex before a source, and before what no way leads to."""
@@ -30,9 +31,9 @@ class Graph:
         float64[num_edges], 0 or more.
     """
 
-    first: NDArray[np.int64]
-    head: NDArray[np.int64]
-    length: NDArray[np.float64]
+    first: Ints
+    head: Ints
+    length: Floats
 
     @classmethod
     def of(cls, num_vertices: int, tail: NDArray[np.integer], head: NDArray[np.integer], length: ArrayLike = 1.0) -> Graph:
@@ -52,7 +53,7 @@ class Graph:
         tail = np.repeat(np.arange(self.size), np.diff(self.first))
         return Graph.of(self.size, self.head, tail, self.length)
 
-    def distances(self, sources: ArrayLike | None = None, limit: float = math.inf) -> NDArray[np.float64]:
+    def distances(self, sources: ArrayLike | None = None, limit: float = math.inf) -> Floats:
         """float64[num_sources, num_vertices], the lengths of shortest ways; infinity where there is none up to the limit.
 
         Parameters
@@ -65,10 +66,10 @@ class Graph:
         of = np.arange(self.size) if sources is None else np.asarray(sources, np.int64)
         return self._ways(np.arange(len(of) + 1), of, limit, False)[0]
 
-    def from_nearest(self, sources: ArrayLike) -> NDArray[np.float64]:
+    def from_nearest(self, sources: ArrayLike) -> Floats:
         """float64[num_vertices], the length of the shortest way from any of the sources; infinity where there is none."""
         of = np.asarray(sources, np.int64)
-        distance: NDArray[np.float64] = self._ways(np.array([0, len(of)]), of, math.inf, False)[0][0]
+        distance: Floats = self._ways(np.array([0, len(of)]), of, math.inf, False)[0][0]
         return distance
 
     def ways(self, sources: ArrayLike | None = None) -> Ways:
@@ -76,7 +77,7 @@ class Graph:
         of = np.arange(self.size) if sources is None else np.asarray(sources, np.int64)
         return self._ways(np.arange(len(of) + 1), of, math.inf, True)
 
-    def _ways(self, first: NDArray[np.int64], sources: NDArray[np.int64], limit: float, tells_before: bool) -> Ways:
+    def _ways(self, first: Ints, sources: Ints, limit: float, tells_before: bool) -> Ways:
         from astra_tacos.support._graph_kernels import Edges, shortest_ways
 
         shape = len(first) - 1, self.size
@@ -85,7 +86,7 @@ class Graph:
         shortest_ways(Edges(self.first, self.head, self.length), first, sources, limit, distance, before)
         return distance, before
 
-    def strong_groups(self) -> tuple[int, NDArray[np.int64]]:
+    def strong_groups(self) -> tuple[int, Ints]:
         """How many groups of vertices reach one another, and int64[num_vertices], the group of each.
 
         Groups count by their first members.
@@ -95,7 +96,7 @@ class Graph:
         group = np.full(self.size, -1, np.int64)
         return strong_groups(self.first, self.head, group), group
 
-    def weak_groups(self) -> tuple[int, NDArray[np.int64]]:
+    def weak_groups(self) -> tuple[int, Ints]:
         """The same for the graph whose edges lead both ways."""
         tail = np.repeat(np.arange(self.size), np.diff(self.first))
         ends = np.concatenate((tail, self.head)), np.concatenate((self.head, tail))

@@ -10,10 +10,10 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.support.arrays import Ints
 
-def group_by(
-    group: NDArray[np.integer], member: NDArray[np.integer], num_groups: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+
+def group_by(group: NDArray[np.integer], member: NDArray[np.integer], num_groups: int) -> tuple[Ints, Ints]:
     """Members by group, in their given order within it.
 
     Returns
@@ -29,7 +29,7 @@ def group_by(
     return first, member[order].astype(np.int64, copy=False)
 
 
-def members_of(first: NDArray[np.int64], groups: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def members_of(first: Ints, groups: NDArray[np.integer]) -> tuple[Ints, Ints]:
     """The positions of the members of some groups, group by group.
 
     Parameters
@@ -47,7 +47,7 @@ def members_of(first: NDArray[np.int64], groups: NDArray[np.integer]) -> tuple[N
     return in_ranges(first[groups], first[groups + 1])
 
 
-def in_ranges(first: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def in_ranges(first: Ints, end: Ints) -> tuple[Ints, Ints]:
     """The numbers from each `first[i]` up to `end[i]` without it, as a list of lists."""
     count = end - first
     begin = np.concatenate(([0], np.cumsum(count)))
@@ -72,7 +72,7 @@ def distinct(values: NDArray[_Integers]) -> NDArray[_Integers]:
     return ordered[is_first]
 
 
-def distinct_places(values: NDArray[_Integers]) -> tuple[NDArray[_Integers], NDArray[np.int64]]:
+def distinct_places(values: NDArray[_Integers]) -> tuple[NDArray[_Integers], Ints]:
     """The distinct entries of a one-dimensional array of integers below 2**63, ascending, and the place of each entry among them.
 
     The same as `numpy.unique` with `return_inverse`, which sorts indices. Most arrays here have few distinct entries, or entries
@@ -93,7 +93,7 @@ def distinct_places(values: NDArray[_Integers]) -> tuple[NDArray[_Integers], NDA
     return ordered, place.astype(np.int64)
 
 
-def row_places(*columns: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def row_places(*columns: NDArray[np.integer]) -> tuple[Ints, Ints]:
     """The index at which each distinct row over some columns occurs first, and the place of each row among the distinct ones.
 
     Rows ascend by the first column, then by the next ones: as `numpy.unique` over an axis has them, which sorts records.
@@ -117,7 +117,7 @@ def row_places(*columns: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArra
     return first, place
 
 
-def count_before(*columns: NDArray[np.integer]) -> NDArray[np.int64]:
+def count_before(*columns: NDArray[np.integer]) -> Ints:
     """int64[n], for each row the number of earlier rows with the same values."""
     numbers = row_places(*columns)[1]
     order = np.argsort(numbers, kind="stable")

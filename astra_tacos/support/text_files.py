@@ -34,8 +34,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard
 
 import numpy as np
 import yaml
-from numpy.typing import NDArray
 
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.input_file import read_bounded, refuse_foreign
 from astra_tacos.support.units import parse_size
@@ -489,7 +489,7 @@ _MOST_ROWS = 4096
 _MOST_FILE_BYTES = 1 << 28
 
 
-def read_matrix(path: Path) -> NDArray[np.int64]:
+def read_matrix(path: Path) -> Ints:
     """int64[n, n], bytes; fields are sizes such as 0, 4096 or 64KiB.
 
     Raises

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from astra_tacos.support.errors import ConfigError
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    pass
+from astra_tacos.support.arrays import Floats, Ints
 
 NS_PER_S = 1_000_000_000
 NS_PER_US = 1_000
@@ -35,7 +35,7 @@ _SIZE_UNITS: dict[str, int] = {"": 1, "b": 1} | {
 }
 
 
-def bytes_per_ns(bandwidth_gibps: NDArray[np.float64]) -> NDArray[np.float64]:
+def bytes_per_ns(bandwidth_gibps: Floats) -> Floats:
     """Bandwidth in bytes per nanosecond, in the order of operations that ASTRA-sim uses (the last bit matters)."""
     return bandwidth_gibps * float(BYTES_PER_GIB) / float(NS_PER_S)
 
@@ -110,20 +110,20 @@ def format_time(time_ns: float) -> str:
     return f"{time_ns / 1e6:,.2f} ms" if time_ns < 10_000_000_000 else f"{time_ns / 1e9:,.2f} s"
 
 
-def reduction_us(size_bytes: NDArray[np.int64], reduce_bandwidth_gbps: float) -> NDArray[np.int64]:
+def reduction_us(size_bytes: Ints, reduce_bandwidth_gbps: float) -> Ints:
     """Whole microseconds, rounded to nearest, to add some numbers of bytes at a decimal GB/s; 0 GB/s is infinitely fast.
 
     Chakra's `duration_micros` is an integer, which is why the duration is not finer.
     """
     if reduce_bandwidth_gbps == 0:
         return size_bytes * 0
-    micros: NDArray[np.int64] = (size_bytes / (reduce_bandwidth_gbps * BYTES_PER_GB) * 1e6).round().astype("int64")
+    micros: Ints = (size_bytes / (reduce_bandwidth_gbps * BYTES_PER_GB) * 1e6).round().astype("int64")
     return micros
 
 
-def reduction_ns(duration_us: NDArray[np.int64]) -> NDArray[np.int64]:
+def reduction_ns(duration_us: Ints) -> Ints:
     """Nanoseconds that ASTRA-sim gives COMP nodes of these `duration_micros`: 1 ns when it is 0."""
-    duration_ns: NDArray[np.int64] = duration_us * NS_PER_US + (duration_us == 0)
+    duration_ns: Ints = duration_us * NS_PER_US + (duration_us == 0)
     return duration_ns
 
 

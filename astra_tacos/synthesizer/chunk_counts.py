@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.bounds.cut import worst_chosen_cut
 from astra_tacos.bounds.delivery import diameter
@@ -23,6 +22,7 @@ from astra_tacos.collective import COLLECTIVES, cut_into, make_collective
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.schedule.timing import MOST_TRUNCATED, LinkModel, Timing, compute_timing
+from astra_tacos.support.arrays import Bools, Floats, Ints, Ints32
 from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.support.graph import Graph
 from astra_tacos.support.units import bytes_per_ns
@@ -117,7 +117,7 @@ def counts_of_whole_ns(topology: Topology, chunk_bytes: float, counts: Collectio
     """
     rates = bytes_per_ns(np.array(sorted(set(topology.link_bandwidth_gibps.tolist()))))[:, None]
 
-    def truncated(numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+    def truncated(numbers: Ints) -> Floats:
         """The largest part of a delay that truncation takes away, by number of chunks."""
         hold = chunk_bytes / numbers / rates
         return np.asarray((1 - np.floor(hold) / hold).max(axis=0), np.float64)
@@ -225,9 +225,7 @@ def _estimate_ns(topology: Topology, collective: Collective, timing: Timing) -> 
     return min(2 * one_phase, max(carried, 2 * grouped) + 3 * farthest)
 
 
-def _ports(
-    topology: Topology, used: NDArray[np.bool_], rate: NDArray[np.float64]
-) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+def _ports(topology: Topology, used: Bools, rate: Floats) -> tuple[Ints32, Floats]:
     """The NPU that the last link of each used channel leads to, each link once, and its highest rate among these channels."""
     last = np.where(topology.channel_down_link == NO_LINK, topology.channel_link, topology.channel_down_link)
     highest = np.zeros(topology.num_links)

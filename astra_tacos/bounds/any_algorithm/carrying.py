@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.network.topology import NO_LINK, Topology
+from astra_tacos.support.arrays import Floats, Ints
 from astra_tacos.support.units import bytes_per_ns
 
 _ROUNDING = 1e-12
@@ -22,13 +23,13 @@ _ROUNDING = 1e-12
 
 
 @lru_cache(maxsize=8)
-def link_latency_ns(topology: Topology) -> NDArray[np.float64]:
+def link_latency_ns(topology: Topology) -> Floats:
     """float64[num_links], the latency of each link in whole nanoseconds, rounded down."""
     return np.floor(topology.link_latency_ns)
 
 
 @lru_cache(maxsize=8)
-def first_arrival_ns(topology: Topology) -> NDArray[np.float64]:
+def first_arrival_ns(topology: Topology) -> Floats:
     """float64[num_links], the least latency from NPU to NPU over each link; infinite for a link that leads nowhere."""
     latency = link_latency_ns(topology)
     first, last = topology.channel_link, topology.channel_down_link
@@ -40,12 +41,12 @@ def first_arrival_ns(topology: Topology) -> NDArray[np.float64]:
     return least
 
 
-def rate_bytes_per_ns(topology: Topology, links: NDArray[np.integer]) -> NDArray[np.float64]:
+def rate_bytes_per_ns(topology: Topology, links: NDArray[np.integer]) -> Floats:
     """float64[len(links)], the bandwidth of each link."""
     return bytes_per_ns(topology.link_bandwidth_gibps[links])
 
 
-def smallest_time_ns(rate: NDArray[np.float64], offset_ns: NDArray[np.float64], amount: float) -> float:
+def smallest_time_ns(rate: Floats, offset_ns: Floats, amount: float) -> float:
     """The smallest time by which links carry an amount: the T at which the sum of rate x max(T - offset, 0) is the amount.
 
     0 if there is nothing to carry.
@@ -54,14 +55,12 @@ def smallest_time_ns(rate: NDArray[np.float64], offset_ns: NDArray[np.float64], 
     return float(times[0])
 
 
-def links_time_ns(topology: Topology, links: NDArray[np.int64], amount: float) -> int:
+def links_time_ns(topology: Topology, links: Ints, amount: float) -> int:
     """The smallest time, in whole nanoseconds, by which some links carry an amount."""
     return whole_ns(smallest_time_ns(rate_bytes_per_ns(topology, links), first_arrival_ns(topology)[links], amount))
 
 
-def smallest_times_ns(
-    group: NDArray[np.integer], rate: NDArray[np.float64], offset_ns: NDArray[np.float64], amount: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def smallest_times_ns(group: NDArray[np.integer], rate: Floats, offset_ns: Floats, amount: Floats) -> Floats:
     """float64[num_groups], `smallest_time_ns` of each group of links.
 
     Links taken up to the k-th, by ascending offset, as if they also ran backwards before their offset, carry the amount at a time
@@ -76,9 +75,9 @@ def smallest_times_ns(
         first = np.flatnonzero(np.r_[True, group[1:] != group[:-1]])
         length = np.diff(np.r_[first, len(group)])
 
-        def running(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        def running(values: Floats) -> Floats:
             total = np.cumsum(values)
-            before: NDArray[np.float64] = np.repeat(total[first] - values[first], length)
+            before: Floats = np.repeat(total[first] - values[first], length)
             return total - before
 
         reached = (amount[group] + running(rate * offset_ns)) / running(rate)

@@ -31,6 +31,7 @@ from astra_tacos.bounds.partition import worst_partition
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.support.arrays import Bools, Floats, Ints
 
 
 def cut(topology: Topology, collective: Collective, timing: Timing) -> Bound:
@@ -46,7 +47,7 @@ def cut(topology: Topology, collective: Collective, timing: Timing) -> Bound:
     return max(bounds, key=lambda bound: bound.time_ns)
 
 
-def _entered(topology: Topology, collective: Collective) -> list[tuple[NDArray[np.bool_], NDArray[np.int64]]]:
+def _entered(topology: Topology, collective: Collective) -> list[tuple[Bools, Ints]]:
     """Sets of NPUs, bool[num_npus], and the links into each."""
     found = []
     if not collective.is_personalised:
@@ -63,10 +64,10 @@ def _entered(topology: Topology, collective: Collective) -> list[tuple[NDArray[n
 def _offsets_ns(
     topology: Topology,
     collective: Collective,
-    side: NDArray[np.bool_],
-    links: NDArray[np.int64],
-    rate: NDArray[np.float64],
-) -> NDArray[np.float64]:
+    side: Bools,
+    links: Ints,
+    rate: Floats,
+) -> Floats:
     """float64[len(links)], before which no byte that counts can have crossed each link and reached an NPU that needs it.
 
     Parameters
@@ -89,7 +90,7 @@ def _offsets_ns(
     return np.maximum(first_arrival_ns(topology)[links], before + link_latency_ns(topology)[links] + after)
 
 
-def _ends(collective: Collective, side: NDArray[np.bool_], *, inside: bool) -> NDArray[np.int64]:
+def _ends(collective: Collective, side: Bools, *, inside: bool) -> Ints:
     """NPUs in a set that need something from outside, or NPUs outside that something in it has to come from."""
     own, owner = side if inside else ~side, collective.chunk_owner
     if collective.gathers if inside else collective.reduces:
@@ -104,12 +105,12 @@ def _ends(collective: Collective, side: NDArray[np.bool_], *, inside: bool) -> N
 def _distance_ns(
     topology: Topology,
     ends: NDArray[np.integer],
-    npus: NDArray[np.int64],
-    rate: NDArray[np.float64],
+    npus: Ints,
+    rate: Floats,
     *,
     farthest: bool,
     towards: bool,
-) -> NDArray[np.float64]:
+) -> Floats:
     """float64[len(ends)], latency between ends of links and the nearest of some NPUs, or one NPU that is far from all ends.
 
     Parameters
@@ -129,10 +130,10 @@ def _distance_ns(
     """
     devices, which = np.unique(ends, return_inverse=True)
     if not farthest or len(devices) * topology.num_links > MOST_STEPS:
-        nearest: NDArray[np.float64] = nearest_ns(topology, npus, towards=not towards)[ends]
+        nearest: Floats = nearest_ns(topology, npus, towards=not towards)[ends]
         return nearest
     distance = distances_ns(topology, devices, towards=towards)[which.ravel()][:, npus]
-    chosen: NDArray[np.float64] = distance[:, int((rate @ distance).argmax())]
+    chosen: Floats = distance[:, int((rate @ distance).argmax())]
     return chosen
 
 

@@ -31,12 +31,13 @@ from astra_tacos.bounds.port import link_sets
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.support.arrays import Floats
 
 MOST_UNKNOWNS = 60_000
 """HiGHS takes about 5 s for so many: random graphs of 128 NPUs with four links each, meshes of 11 x 11."""
 
 
-def best_lengths(topology: Topology, wanted: NDArray[np.float64]) -> NDArray[np.float64] | None:
+def best_lengths(topology: Topology, wanted: Floats) -> Floats | None:
     """float64[num_links], the prices for what each NPU has for each; None if there are too many unknowns, or no solution.
 
     Parameters
@@ -50,7 +51,7 @@ def best_lengths(topology: Topology, wanted: NDArray[np.float64]) -> NDArray[np.
 
 
 @lru_cache(maxsize=16)
-def _best_lengths(topology: Topology, amounts: bytes) -> NDArray[np.float64] | None:
+def _best_lengths(topology: Topology, amounts: bytes) -> Floats | None:
     num_npus = topology.num_npus
     wanted = np.frombuffer(amounts, np.float64).reshape(num_npus, num_npus)
     src, dst, load = topology.link_src, topology.link_dst, np.arange(topology.num_links)
@@ -74,10 +75,10 @@ def _solve(
     src: NDArray[np.integer],
     dst: NDArray[np.integer],
     load: NDArray[np.integer],
-    bandwidth: NDArray[np.float64],
+    bandwidth: Floats,
     source: NDArray[np.integer],
-    demand: NDArray[np.float64],
-) -> NDArray[np.float64] | None:
+    demand: Floats,
+) -> Floats | None:
     """The prices of loads, float64[num_loads].
 
     Parameters
@@ -149,14 +150,14 @@ def flow(topology: Topology, collective: Collective, timing: Timing) -> Bound:
     return max(bounds, key=lambda bound: bound.time_ns)
 
 
-def _lengths(topology: Topology, wanted: NDArray[np.float64]) -> list[tuple[str, NDArray[np.float64]]]:
+def _lengths(topology: Topology, wanted: Floats) -> list[tuple[str, Floats]]:
     """What they are, in words, and float64[num_links]."""
     kinds = [(where, np.isin(np.arange(topology.num_links), links).astype(np.float64)) for where, links in link_sets(topology)]
     best = best_lengths(topology, wanted)
     return kinds if best is None else [*kinds, ("maximum concurrent flow", best)]
 
 
-def _priced(topology: Topology, amount: NDArray[np.float64], length: NDArray[np.float64], *, is_equal: bool) -> float:
+def _priced(topology: Topology, amount: Floats, length: Floats, *, is_equal: bool) -> float:
     """Sum over pairs of bytes times the length of the shortest path, or a part of the sum where there are too many pairs.
 
     Where all NPUs have equal parts (`is_equal`) and are alike, so are the lengths that they see.

@@ -26,6 +26,7 @@ from astra_tacos.bounds.bound import Bound
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.support.arrays import Floats, Ints
 from astra_tacos.support.graph import Graph
 
 
@@ -115,27 +116,27 @@ def diameter(topology: Topology, collective: Collective, timing: Timing) -> Boun
     return Bound("diameter", int(distance[row, column]), f"NPU {ends[0]} to NPU {ends[1]}", ends)
 
 
-def distances_ns(topology: Topology, devices: NDArray[np.integer], *, towards: bool = False) -> NDArray[np.float64]:
+def distances_ns(topology: Topology, devices: NDArray[np.integer], *, towards: bool = False) -> Floats:
     """float64[len(devices), num_devices], the least latency from each of some devices to every other, or `towards` it."""
     if topology.num_devices <= _ALL_AT_ONCE:
         known = _all_distances_ns(topology)
-        of_devices: NDArray[np.float64] = (known.T if towards else known)[devices]
+        of_devices: Floats = (known.T if towards else known)[devices]
         return of_devices
     return _graph(topology, towards).distances(devices)
 
 
 @lru_cache(maxsize=4)
-def _all_distances_ns(topology: Topology) -> NDArray[np.float64]:
+def _all_distances_ns(topology: Topology) -> Floats:
     """float64[num_devices, num_devices], the least latency from each device to every other."""
     return _graph(topology).distances()
 
 
-def nearest_ns(topology: Topology, devices: NDArray[np.integer], *, towards: bool = False) -> NDArray[np.float64]:
+def nearest_ns(topology: Topology, devices: NDArray[np.integer], *, towards: bool = False) -> Floats:
     """float64[num_devices], the least latency from any of some devices to every other, or towards any of them."""
     return _graph(topology, towards).from_nearest(devices)
 
 
-def _ends(collective: Collective) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _ends(collective: Collective) -> tuple[Ints, Ints]:
     """NPUs that something has to come from, and to go to: each of the latter needs something of each of the former."""
     members = collective.member_npus
     if collective.root is None:

@@ -6,7 +6,6 @@ All that an NPU needs from NPUs at a distance of d ns or more can only arrive af
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.bounds.amounts import bytes_of
 from astra_tacos.bounds.any_algorithm.carrying import (
@@ -22,6 +21,7 @@ from astra_tacos.bounds.partition import is_transitive
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.support.arrays import Floats, Ints
 
 _FEW = 16
 """NPUs that are examined with distances where the network is too large for all: those whose links take longest."""
@@ -77,7 +77,7 @@ def _worst(topology: Topology, collective: Collective, *, inward: bool) -> Bound
     return Bound(name, whole_ns(time), where, (worst,), tuple(np.flatnonzero(ends == worst).tolist()))
 
 
-def _examined(topology: Topology, collective: Collective, times: NDArray[np.float64]) -> NDArray[np.int64]:
+def _examined(topology: Topology, collective: Collective, times: Floats) -> Ints:
     """NPUs whose distances count: one where all are alike, all where that is affordable, else those whose links take longest."""
     if collective.root is None and collective.members is None and is_transitive(topology):
         return np.array([int(times.argmax())])
@@ -87,7 +87,7 @@ def _examined(topology: Topology, collective: Collective, times: NDArray[np.floa
     return np.sort(members[np.argsort(-times[members], kind="stable")[:_FEW]])
 
 
-def _amounts(collective: Collective, npus: NDArray[np.int64], *, inward: bool) -> tuple[NDArray[np.float64], bool]:
+def _amounts(collective: Collective, npus: Ints, *, inward: bool) -> tuple[Floats, bool]:
     """What has to come to each of some NPUs from every other (or go there), and whether that adds up over the others.
 
     It does if these are different bytes, and not if one byte can stand for all of them: a sum, or something that is sent on.

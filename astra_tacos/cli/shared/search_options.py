@@ -20,10 +20,8 @@ from astra_tacos.synthesizer.search.search_options import DEFAULT, EFFORTS, Sear
 from astra_tacos.synthesizer.work import SENDS_PER_SECOND
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from astra_tacos.export.candidate import Candidate
+    from astra_tacos.support.arrays import Ints
 
 
 class _Option:
@@ -160,7 +158,7 @@ def unequal_collective_options(command: Command) -> Command:
     return collective_options(decorated, [*COLLECTIVES, *UNEQUAL])
 
 
-def asked_parts(matrix: str | None, num_npus: int, size_bytes: int | None) -> NDArray[np.int64] | None:
+def asked_parts(matrix: str | None, num_npus: int, size_bytes: int | None) -> Ints | None:
     """What --matrix says; None if it is not given.
 
     Parameters

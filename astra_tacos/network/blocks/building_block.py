@@ -14,7 +14,6 @@ from enum import Enum
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.network.blocks.routing import (
     Spreads,
@@ -25,6 +24,7 @@ from astra_tacos.network.blocks.routing import (
     first_hops_from_zero,
     spread_over_shortest_routes,
 )
+from astra_tacos.support.arrays import Ints
 
 NO_MEMBER = -1
 """The entry of `axes` for the member after the last one of a line."""
@@ -39,8 +39,8 @@ class BlockLinks:
     `src` and `dst` are int64[num_links]; `num_switches` is the number of switch devices of the group.
     """
 
-    src: NDArray[np.int64]
-    dst: NDArray[np.int64]
+    src: Ints
+    dst: Ints
     num_switches: int = 0
 
 
@@ -48,7 +48,7 @@ class BlockLinks:
 class Tour:
     """A path over hops through all members, int64[size]. If it `is_closed`, the last member has a hop to the first one."""
 
-    order: NDArray[np.int64]
+    order: Ints
     is_closed: bool
 
 
@@ -120,14 +120,14 @@ class BuildingBlock(ABC):
 
     # Routes of messages: those of ASTRA-sim's backends for blocks that ASTRA-sim has.
 
-    def num_crossed(self, size: int, src: NDArray[np.int64], dst: NDArray[np.int64]) -> NDArray[np.int64]:
+    def num_crossed(self, size: int, src: Ints, dst: Ints) -> Ints:
         """int64, number of links on the routes from members `src` to members `dst`, 0 from a member to itself."""
         translations = self.translations(size)
         if translations is None:
             return distances(self, size)[src, dst]
         return distances_from(self, size, 0)[translations.offset(src, dst)]
 
-    def next_member(self, size: int, here: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.int64]:
+    def next_member(self, size: int, here: Ints, target: Ints) -> Ints:
         """int64, the members after `here` on the routes to `target`; at the end of a route, the target itself."""
         translations = self.translations(size)
         if translations is None:
@@ -145,7 +145,7 @@ class BuildingBlock(ABC):
         """Translations that map the links onto themselves and every member to every other one, None if there are none."""
         return None
 
-    def link_classes(self, size: int) -> NDArray[np.int64] | None:
+    def link_classes(self, size: int) -> Ints | None:
         """int64[num_links], the class of each link under the translations; None without translations.
 
         A translation maps links to links of the same class, and a class has one link out of (or into) every member. If all
@@ -173,7 +173,7 @@ class BuildingBlock(ABC):
         """A Hamiltonian path over hops, closed if possible; None if none is known."""
         return None
 
-    def axes(self, size: int) -> NDArray[np.int64] | None:
+    def axes(self, size: int) -> Ints | None:
         """int64[num_axes, size], the member after each member along each axis, `NO_MEMBER` at the end of a line; None if unknown.
 
         Axes share no hops, in either direction. Steps along two axes commute: both orders lead to the same member. An axis
@@ -181,20 +181,20 @@ class BuildingBlock(ABC):
         """
         return None
 
-    def disjoint_cycles(self, size: int) -> Sequence[NDArray[np.int64]] | None:
+    def disjoint_cycles(self, size: int) -> Sequence[Ints] | None:
         """Hamiltonian cycles that share no links, in either direction, int64[size] each; None if `axes` give as many."""
         return None
 
     # Parts of a group.
 
-    def part(self, size: int, members: NDArray[np.int64]) -> str | None:
+    def part(self, size: int, members: Ints) -> str | None:
         """Name of the block that some members form with the links between them, None if they form none.
 
         `members` are two or more, ascending; the members of the part have the same order.
         """
         return None
 
-    def shared_part(self, size: int, members: NDArray[np.int64]) -> SharedPart | None:
+    def shared_part(self, size: int, members: Ints) -> SharedPart | None:
         """The share of the links that evenly spaced members have if the other members form groups like theirs; None if unknown.
 
         `members` are two or more, ascending.

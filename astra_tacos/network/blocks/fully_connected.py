@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.network.blocks.building_block import COMPLETE, BlockLinks
 from astra_tacos.network.blocks.ring import CyclicBlock
 from astra_tacos.network.blocks.routing import Spreads, spread_directly
+from astra_tacos.support.arrays import Ints
 
 
 class _FullyConnected(CyclicBlock):
@@ -32,11 +32,11 @@ class _FullyConnected(CyclicBlock):
     def links_per_npu(self, size: int) -> int:
         return size - 1
 
-    def num_crossed(self, size: int, src: NDArray[np.int64], dst: NDArray[np.int64]) -> NDArray[np.int64]:
-        crossed: NDArray[np.int64] = (src != dst).astype(np.int64)
+    def num_crossed(self, size: int, src: Ints, dst: Ints) -> Ints:
+        crossed: Ints = (src != dst).astype(np.int64)
         return crossed
 
-    def next_member(self, size: int, here: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.int64]:
+    def next_member(self, size: int, here: Ints, target: Ints) -> Ints:
         return target
 
     def fewest_crossed(self, size: int) -> int:
@@ -45,7 +45,7 @@ class _FullyConnected(CyclicBlock):
     def spread(self, size: int) -> Spreads:
         return spread_directly(size)
 
-    def disjoint_cycles(self, size: int) -> list[NDArray[np.int64]] | None:
+    def disjoint_cycles(self, size: int) -> list[Ints] | None:
         """Walecki's decomposition: zigzags 0, 1, -1, 2, -2, ... over all NPUs but one on a circle, closed by the last NPU."""
         if size == 2:
             return None
@@ -53,7 +53,7 @@ class _FullyConnected(CyclicBlock):
         zigzag = np.where(hop % 2, (hop + 1) // 2, -(hop // 2))
         return [np.append((zigzag + first) % (size - 1), size - 1) for first in range((size - 1) // 2)]
 
-    def part(self, size: int, members: NDArray[np.int64]) -> str:
+    def part(self, size: int, members: Ints) -> str:
         return self.name
 
 

@@ -6,10 +6,10 @@ Source: Saad, Schultz, "Topological Properties of Hypercubes", IEEE Transactions
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.network.blocks.building_block import NO_MEMBER, BlockLinks, BuildingBlock, Tour
 from astra_tacos.network.blocks.routing import BitwiseTranslations, Spreads, binomial_tree
+from astra_tacos.support.arrays import Ints, Ints32
 
 
 class _Hypercube(BuildingBlock):
@@ -47,7 +47,7 @@ class _Hypercube(BuildingBlock):
         npus = np.arange(size)
         return Tour(npus ^ (npus >> 1), is_closed=True)
 
-    def axes(self, size: int) -> NDArray[np.int64]:
+    def axes(self, size: int) -> Ints:
         """An axis of rings of four for each two bits, and an axis of lines of two for a bit that is left over."""
         npus = np.arange(size)
         axes = []
@@ -59,7 +59,7 @@ class _Hypercube(BuildingBlock):
             axes.append(np.where(npus & last, NO_MEMBER, npus | last))
         return np.stack(axes)
 
-    def part(self, size: int, members: NDArray[np.int64]) -> str | None:
+    def part(self, size: int, members: Ints) -> str | None:
         """A smaller hypercube if the members are all combinations of some bits, with the other bits fixed."""
         count = len(members)
         bits = int(np.bitwise_or.reduce(members ^ members[0]))
@@ -70,7 +70,7 @@ def _bits(size: int) -> int:
     return size.bit_length() - 1
 
 
-def _reversed_bits(npus: NDArray[np.int32], size: int) -> NDArray[np.int32]:
+def _reversed_bits(npus: Ints32, size: int) -> Ints32:
     turned = np.zeros_like(npus)
     for bit in range(_bits(size)):
         turned |= (npus >> bit & 1) << (_bits(size) - 1 - bit)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.network.blocks.building_block import NO_MEMBER, BlockLinks, BuildingBlock, Drawing, SharedPart, Tour
 from astra_tacos.network.blocks.routing import Spreads, both_ways_alike
+from astra_tacos.support.arrays import Ints
 
 
 class _Mesh(BuildingBlock):
@@ -28,12 +28,12 @@ class _Mesh(BuildingBlock):
         """1, as the NPUs at the ends have one link."""
         return 1
 
-    def num_crossed(self, size: int, src: NDArray[np.int64], dst: NDArray[np.int64]) -> NDArray[np.int64]:
-        crossed: NDArray[np.int64] = np.abs(dst - src)
+    def num_crossed(self, size: int, src: Ints, dst: Ints) -> Ints:
+        crossed: Ints = np.abs(dst - src)
         return crossed
 
-    def next_member(self, size: int, here: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.int64]:
-        following: NDArray[np.int64] = here + np.sign(target - here)
+    def next_member(self, size: int, here: Ints, target: Ints) -> Ints:
+        following: Ints = here + np.sign(target - here)
         return following
 
     def spread(self, size: int) -> Spreads:
@@ -45,14 +45,14 @@ class _Mesh(BuildingBlock):
     def tour(self, size: int) -> Tour:
         return Tour(np.arange(size), is_closed=False)
 
-    def axes(self, size: int) -> NDArray[np.int64]:
+    def axes(self, size: int) -> Ints:
         return line_axis(size)
 
-    def part(self, size: int, members: NDArray[np.int64]) -> str | None:
+    def part(self, size: int, members: Ints) -> str | None:
         """A line if the members are consecutive."""
         return self.name if members[-1] - members[0] == len(members) - 1 else None
 
-    def shared_part(self, size: int, members: NDArray[np.int64]) -> SharedPart:
+    def shared_part(self, size: int, members: Ints) -> SharedPart:
         """A line with a share of the links between the members if these are not consecutive."""
         apart = int(members[1] - members[0])
         return SharedPart(self.name, 1 / apart, apart)
@@ -65,7 +65,7 @@ class _Mesh(BuildingBlock):
         return 2 * stretches
 
 
-def line_axis(size: int) -> NDArray[np.int64]:
+def line_axis(size: int) -> Ints:
     """int64[1, size], the axis of a line of consecutive members."""
     return np.append(np.arange(1, size), NO_MEMBER)[None]
 

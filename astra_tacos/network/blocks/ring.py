@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.network.blocks.building_block import COMPLETE, BlockLinks, BuildingBlock, Drawing, SharedPart, Tour
 from astra_tacos.network.blocks.mesh import MESH, line_axis
 from astra_tacos.network.blocks.routing import CyclicTranslations, Spreads
+from astra_tacos.support.arrays import Ints
 
 
 class CyclicBlock(BuildingBlock):
@@ -23,7 +23,7 @@ class CyclicBlock(BuildingBlock):
         """The members in their order."""
         return Tour(np.arange(size), is_closed=True)
 
-    def axes(self, size: int) -> NDArray[np.int64]:
+    def axes(self, size: int) -> Ints:
         """The axis of a ring of consecutive members; for two members, of a line."""
         return line_axis(size) if size == 2 else (np.arange(1, size + 1) % size)[None]
 
@@ -50,15 +50,15 @@ class _Ring(CyclicBlock):
     def links_per_npu(self, size: int) -> int:
         return min(2, size - 1)
 
-    def num_crossed(self, size: int, src: NDArray[np.int64], dst: NDArray[np.int64]) -> NDArray[np.int64]:
+    def num_crossed(self, size: int, src: Ints, dst: Ints) -> Ints:
         up = (dst - src) % size
-        crossed: NDArray[np.int64] = np.minimum(up, size - up)
+        crossed: Ints = np.minimum(up, size - up)
         return crossed
 
-    def next_member(self, size: int, here: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.int64]:
+    def next_member(self, size: int, here: Ints, target: Ints) -> Ints:
         """The next member in the shorter direction; the next higher one if both are equally short (`Ring.cpp`)."""
         up = (target - here) % size
-        following: NDArray[np.int64] = (here + np.where(size - up < up, -1, np.minimum(up, 1))) % size
+        following: Ints = (here + np.where(size - up < up, -1, np.minimum(up, 1))) % size
         return following
 
     def spread(self, size: int) -> Spreads:
@@ -67,10 +67,10 @@ class _Ring(CyclicBlock):
         ways = [np.stack(((place + way * (hop - 1)) % size, (place + way * hop) % size, hop - 1 + 0 * place)) for way in (1, -1)]
         return np.stack(ways).transpose(0, 2, 1, 3).astype(np.int32)
 
-    def part(self, size: int, members: NDArray[np.int64]) -> str | None:
+    def part(self, size: int, members: Ints) -> str | None:
         return self.name if len(members) == size else MESH.part(size, members)
 
-    def shared_part(self, size: int, members: NDArray[np.int64]) -> SharedPart:
+    def shared_part(self, size: int, members: Ints) -> SharedPart:
         """A line, or a ring if the members are spread over the whole ring, with a share of the links between them."""
         apart = int(members[1] - members[0])
         if len(members) * apart != size:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.support.arrays import Ints, Ints32
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.graph import Graph
 
@@ -37,11 +38,11 @@ class Hops:
     `dst` is the destination of each hop, `links` the number of its links: 1, or 2 through a switch.
     """
 
-    first: NDArray[np.int64]
-    dst: NDArray[np.int64]
-    links: NDArray[np.int64]
+    first: Ints
+    dst: Ints
+    links: Ints
 
-    def out_of(self, member: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def out_of(self, member: int) -> tuple[Ints, Ints]:
         """Destinations of the hops out of a member, and their numbers of links."""
         chosen = slice(self.first[member], self.first[member + 1])
         return self.dst[chosen], self.links[chosen]
@@ -67,14 +68,14 @@ def hops_of(block: BuildingBlock, size: int) -> Hops:
 
 
 @lru_cache(maxsize=64)
-def distances_from(block: BuildingBlock, size: int, source: int) -> NDArray[np.int64]:
+def distances_from(block: BuildingBlock, size: int, source: int) -> Ints:
     """int64[size], number of links on the shortest route from member `source` to each member."""
     hops = hops_of(block, size)
     return Graph(hops.first, hops.dst, hops.links.astype(np.float64)).from_nearest([source]).astype(np.int64)
 
 
 @lru_cache(maxsize=8)
-def distances(block: BuildingBlock, size: int) -> NDArray[np.int64]:
+def distances(block: BuildingBlock, size: int) -> Ints:
     """int64[size, size], number of links on the shortest route from each member (row) to each member (column).
 
     Raises
@@ -87,7 +88,7 @@ def distances(block: BuildingBlock, size: int) -> NDArray[np.int64]:
 
 
 @lru_cache(maxsize=16)
-def first_hops_from_zero(block: BuildingBlock, size: int) -> NDArray[np.int64]:
+def first_hops_from_zero(block: BuildingBlock, size: int) -> Ints:
     """int64[size], the first member after 0 on the route to each member (0 for itself).
 
     Of equally short routes it is the one whose first link comes earlier in the block's order.
@@ -107,7 +108,7 @@ def first_hops_from_zero(block: BuildingBlock, size: int) -> NDArray[np.int64]:
 
 
 @lru_cache(maxsize=8)
-def first_hops(block: BuildingBlock, size: int) -> NDArray[np.int64]:
+def first_hops(block: BuildingBlock, size: int) -> Ints:
     """int64[size, size], the first member after each member (row) on the route to each member (column).
 
     Of equally short routes it is the one whose first link comes earlier in the block's order.
@@ -132,7 +133,7 @@ def _check_size(block: BuildingBlock, size: int) -> None:
         raise ConfigError(f"{block.name} {size:,}: its routes are found one by one, expected at most {MOST_ROUTED:,} members")
 
 
-Members = NDArray[np.int64]
+Members = Ints
 
 
 class Translations(Protocol):
@@ -175,11 +176,11 @@ class BitwiseTranslations:
         return dst ^ src
 
 
-Spreads = NDArray[np.int32]
+Spreads = Ints32
 """int32[2, size, 3, size - 1]: variant, owner of the chunk, (source, destination, step), send."""
 
 
-def binomial_tree(num_npus: int) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
+def binomial_tree(num_npus: int) -> tuple[Ints32, Ints32, Ints32]:
     """Source, destination and step of each send of a binomial tree, int32[num_npus - 1] each; the owner is NPU 0.
 
     After k steps 2**k NPUs have the chunk, and each of them sends it on in the next step.
@@ -223,7 +224,7 @@ def spread_over_shortest_routes(block: BuildingBlock, size: int) -> Spreads:
     return np.stack((*ends, step), axis=2).astype(np.int32)
 
 
-def _from_member(block: BuildingBlock, size: int, distance: NDArray[np.int64]) -> Spreads:
+def _from_member(block: BuildingBlock, size: int, distance: Ints) -> Spreads:
     """int32[2, 3, size - 1], the sends of the owner's chunk, sorted by distance (int64[size], links from the owner)."""
     hops = hops_of(block, size)
     src = np.repeat(np.arange(size), np.diff(hops.first))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.network.blocks.building_block import BlockLinks, Drawing
 from astra_tacos.network.blocks.ring import CyclicBlock
 from astra_tacos.network.blocks.routing import Spreads, binomial_tree, both_ways_alike, spread_directly
+from astra_tacos.support.arrays import Ints
 
 
 class _Switch(CyclicBlock):
@@ -35,11 +35,11 @@ class _Switch(CyclicBlock):
     def links_per_npu(self, size: int) -> int:
         return 1
 
-    def num_crossed(self, size: int, src: NDArray[np.int64], dst: NDArray[np.int64]) -> NDArray[np.int64]:
-        crossed: NDArray[np.int64] = 2 * (src != dst).astype(np.int64)
+    def num_crossed(self, size: int, src: Ints, dst: Ints) -> Ints:
+        crossed: Ints = 2 * (src != dst).astype(np.int64)
         return crossed
 
-    def next_member(self, size: int, here: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.int64]:
+    def next_member(self, size: int, here: Ints, target: Ints) -> Ints:
         return target
 
     def spread(self, size: int) -> Spreads:
@@ -50,7 +50,7 @@ class _Switch(CyclicBlock):
         place = np.arange(size)[:, None]
         return both_ways_alike(place ^ near, place ^ far, when)
 
-    def part(self, size: int, members: NDArray[np.int64]) -> str:
+    def part(self, size: int, members: Ints) -> str:
         return self.name
 
     def most_links_between(self, size: int, stretches: int) -> int:

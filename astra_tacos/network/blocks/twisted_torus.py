@@ -19,10 +19,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.network.blocks.building_block import BlockLinks, BuildingBlock, Tour
 from astra_tacos.network.blocks.routing import CyclicTranslations, Members, Translations
+from astra_tacos.support.arrays import Ints
 
 
 class _TwistedTorus(BuildingBlock):
@@ -58,7 +58,7 @@ class _TwistedTorus(BuildingBlock):
         columns = [ids[1:, x] if (width - 1 - x) % 2 == 0 else ids[:0:-1, x] for x in range(width - 1, -1, -1)]
         return Tour(np.concatenate((ids[0], *columns)), is_closed=True)
 
-    def axes(self, size: int) -> NDArray[np.int64]:
+    def axes(self, size: int) -> Ints:
         npus = np.arange(size)
         return np.stack([self.translations(size).move(npus, np.array([way])) for way in (1, _width(size))])
 

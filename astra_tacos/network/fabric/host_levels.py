@@ -25,12 +25,12 @@ from itertools import permutations
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.network.blocks.switch import SWITCH
 from astra_tacos.network.devices import NPU_KIND, SWITCH_KIND
 from astra_tacos.network.fabric.draft import GIB_PER_GB, FabricDraft
 from astra_tacos.network.network_config import Dimension, NetworkConfig
+from astra_tacos.support.arrays import Floats, Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.graph import Graph
 from astra_tacos.support.text_files import describe, parse_decimal, read_text
@@ -58,15 +58,15 @@ class HostMatrix:
 
     source: str
     hosts: tuple[str, ...]
-    latency_ns: NDArray[np.float64]
-    bandwidth_gbps: NDArray[np.float64]
+    latency_ns: Floats
+    bandwidth_gbps: Floats
 
     @property
     def num_hosts(self) -> int:
         """Number of hosts."""
         return len(self.hosts)
 
-    def message_ns(self, size_bytes: float) -> NDArray[np.float64]:
+    def message_ns(self, size_bytes: float) -> Floats:
         """float64[hosts, hosts], how long a message holds each pair, without its latency."""
         return size_bytes / self.bandwidth_gbps
 
@@ -98,10 +98,10 @@ def read_host_matrix(latency: Path, latency_unit: str, bandwidth: Path, bandwidt
     return HostMatrix(f"{latency}, {bandwidth}", hosts, latency_ns, rate)
 
 
-def _read(path: Path, scale: float) -> tuple[tuple[str, ...], NDArray[np.float64]]:
+def _read(path: Path, scale: float) -> tuple[tuple[str, ...], Floats]:
     reader = csv.reader(read_text(path).splitlines(), skipinitialspace=True)
     columns: list[str] = []
-    rows: dict[str, NDArray[np.float64]] = {}
+    rows: dict[str, Floats] = {}
     try:
         for line in reader:
             fields = [field.strip() for field in line]
@@ -159,28 +159,28 @@ Cost = tuple[float, float]
 class HostOrder:
     """An order of hosts, int64[hosts], and whether no other one is better."""
 
-    order: NDArray[np.int64]
+    order: Ints
     is_best: bool
 
 
-def ring_ns(matrix: HostMatrix, order: NDArray[np.int64], size_bytes: int) -> float:
+def ring_ns(matrix: HostMatrix, order: Ints, size_bytes: int) -> float:
     """A ring's All-Reduce of a size in this order, in ns."""
     return _ring(matrix, size_bytes)(order)[0]
 
 
-def halving_doubling_ns(matrix: HostMatrix, order: NDArray[np.int64], size_bytes: int) -> float | None:
+def halving_doubling_ns(matrix: HostMatrix, order: Ints, size_bytes: int) -> float | None:
     """All-Reduce by recursive halving and doubling, in ns; None unless the number of hosts is a power of two."""
     if matrix.num_hosts & (matrix.num_hosts - 1):
         return None
     return _halving_doubling(matrix, size_bytes)(order)[0]
 
 
-def _ring(matrix: HostMatrix, size_bytes: int) -> Callable[[NDArray[np.int64]], Cost]:
+def _ring(matrix: HostMatrix, size_bytes: int) -> Callable[[Ints], Cost]:
     held = matrix.message_ns(size_bytes / matrix.num_hosts)
     takes = held + matrix.latency_ns
     steps = 2 * (matrix.num_hosts - 1)
 
-    def cost(order: NDArray[np.int64]) -> Cost:
+    def cost(order: Ints) -> Cost:
         after = np.roll(order, -1)
         mean = float(takes[order, after].mean())
         return steps * max(mean, float(held[order, after].max())), mean
@@ -188,14 +188,14 @@ def _ring(matrix: HostMatrix, size_bytes: int) -> Callable[[NDArray[np.int64]], 
     return cost
 
 
-def _halving_doubling(matrix: HostMatrix, size_bytes: int) -> Callable[[NDArray[np.int64]], Cost]:
+def _halving_doubling(matrix: HostMatrix, size_bytes: int) -> Callable[[Ints], Cost]:
     places = np.arange(matrix.num_hosts)
     steps = [
         (places ^ distance, matrix.latency_ns + matrix.message_ns(size_bytes / (2 * distance)))
         for distance in (1 << at for at in range(matrix.num_hosts.bit_length() - 1))
     ]
 
-    def cost(order: NDArray[np.int64]) -> Cost:
+    def cost(order: Ints) -> Cost:
         of_steps = [takes[order, order[other]] for other, takes in steps]
         return 2 * sum(float(each.max()) for each in of_steps), sum(float(each.sum()) for each in of_steps)
 
@@ -209,8 +209,8 @@ def find_order(
     matrix: HostMatrix,
     algorithm: str,
     size_bytes: int,
-    start: NDArray[np.int64],
-    allows: Callable[[NDArray[np.int64]], bool] = lambda order: True,
+    start: Ints,
+    allows: Callable[[Ints], bool] = lambda order: True,
 ) -> HostOrder:
     """The best order of up to 8 hosts; of more, the best that exchanges, moves and reversals lead to from several starts.
 
@@ -238,7 +238,7 @@ def find_order(
     return HostOrder(best, False)
 
 
-def _starts(matrix: HostMatrix, size_bytes: int, start: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+def _starts(matrix: HostMatrix, size_bytes: int, start: Ints) -> Iterator[Ints]:
     yield np.arange(matrix.num_hosts)
     yield start
     takes = matrix.latency_ns + matrix.message_ns(size_bytes / matrix.num_hosts)
@@ -250,9 +250,7 @@ def _starts(matrix: HostMatrix, size_bytes: int, start: NDArray[np.int64]) -> It
         yield np.array(order)
 
 
-def _improved(
-    order: NDArray[np.int64], cost: Callable[[NDArray[np.int64]], Cost], allows: Callable[[NDArray[np.int64]], bool]
-) -> NDArray[np.int64]:
+def _improved(order: Ints, cost: Callable[[Ints], Cost], allows: Callable[[Ints], bool]) -> Ints:
     """An order that no exchange, move or reversal improves, or the best one after many."""
     best, tried, improves = cost(order), 0, True
     while improves and tried < _MOST_TRIED:
@@ -265,7 +263,7 @@ def _improved(
     return order
 
 
-def _changes(order: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+def _changes(order: Ints) -> Iterator[Ints]:
     for one in range(len(order)):
         for other in range(one + 1, len(order)):
             exchanged = order.copy()
@@ -290,7 +288,7 @@ class HostLevel:
         Largest bandwidth over smallest of these pairs, and largest latency over smallest.
     """
 
-    part: NDArray[np.int64]
+    part: Ints
     latency_ns: float
     bandwidth_gbps: float
     spread: tuple[float, float]
@@ -325,7 +323,7 @@ def find_levels(matrix: HostMatrix) -> tuple[HostLevel, ...]:
     return tuple(levels)
 
 
-def _clear_partitions(distance: NDArray[np.float64]) -> list[NDArray[np.int64]]:
+def _clear_partitions(distance: Floats) -> list[Ints]:
     """Partitions into several parts of at least two hosts each, closer inside than across."""
     between = (distance + distance.T) / 2
     upper = np.triu_indices(len(distance), 1)
@@ -342,17 +340,17 @@ def _clear_partitions(distance: NDArray[np.float64]) -> list[NDArray[np.int64]]:
     return found
 
 
-def _refines(fine: NDArray[np.int64], coarse: NDArray[np.int64]) -> bool:
+def _refines(fine: Ints, coarse: Ints) -> bool:
     """Whether every part of one partition lies in one part of the other."""
     return len(set(zip(fine.tolist(), coarse.tolist(), strict=True))) == int(fine.max()) + 1
 
 
-def is_contiguous(levels: Sequence[HostLevel], order: NDArray[np.int64]) -> bool:
+def is_contiguous(levels: Sequence[HostLevel], order: Ints) -> bool:
     """Whether the hosts of every part follow one another."""
     return all(np.count_nonzero(np.diff(level.part[order])) == level.num_parts - 1 for level in levels)
 
 
-def made_contiguous(levels: Sequence[HostLevel], order: NDArray[np.int64]) -> NDArray[np.int64]:
+def made_contiguous(levels: Sequence[HostLevel], order: Ints) -> Ints:
     """An order in which the hosts of every part follow one another, parts and hosts by their first places."""
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
@@ -364,7 +362,7 @@ def made_contiguous(levels: Sequence[HostLevel], order: NDArray[np.int64]) -> ND
     return np.lexsort(keys)
 
 
-def as_graph(matrix: HostMatrix, levels: Sequence[HostLevel], order: NDArray[np.int64]) -> NetworkConfig:
+def as_graph(matrix: HostMatrix, levels: Sequence[HostLevel], order: Ints) -> NetworkConfig:
     """A graph in which every host has one port, and parts have a switch each.
 
     A switch has a link up for each host below it: pairs were measured one at a time, and say nothing of links that they share.

@@ -16,7 +16,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.bounds.symmetric import dimension_sets
 from astra_tacos.network.network_config import Dimension
@@ -27,15 +26,15 @@ from astra_tacos.run.groups import ALL_RANKS, group_ids
 from astra_tacos.run.patterns import TAGS
 from astra_tacos.run.run import PATTERN_KEYS
 from astra_tacos.run.trace.schema import CommType, NodeType
+from astra_tacos.support.arrays import Bools, Floats, Ints
 from astra_tacos.support.grouping import group_by
 from astra_tacos.support.units import bytes_per_ns
 
-_Ints = NDArray[np.int64]
 _MOST_NODES = 300_000
 """Nodes of the representatives of a run whose paths are followed."""
 
 
-def compact_bound(some: CompactRun, alone_ns: _Ints) -> RunBound:
+def compact_bound(some: CompactRun, alone_ns: Ints) -> RunBound:
     """The bound of a run.
 
     Parameters
@@ -83,14 +82,14 @@ class CollectiveShapes:
         bool[num_rows], whether all members have one representative, so that all begin at one time.
     """
 
-    rows: _Ints
-    counts: _Ints
-    begins_together: NDArray[np.bool_]
+    rows: Ints
+    counts: Ints
+    begins_together: Bools
 
     @property
-    def members(self) -> _Ints:
+    def members(self) -> Ints:
         """int64[num_rows]."""
-        members: _Ints = self.counts.prod(axis=1)
+        members: Ints = self.counts.prod(axis=1)
         return members
 
 
@@ -120,7 +119,7 @@ def shapes_of(some: CompactRun) -> CollectiveShapes:
     return CollectiveShapes(rows, counts, together)
 
 
-def _rates(dimensions: tuple[Dimension, ...], largest: bool = False) -> NDArray[np.float64]:
+def _rates(dimensions: tuple[Dimension, ...], largest: bool = False) -> Floats:
     """Bytes per ns into an NPU over its links of each dimension: the mean, or the largest, over the members of a block."""
     blocks = [(each.building_block, each.size) for each in dimensions]
     links = [block.num_links(size) / size / (2 if block.num_switches(size) else 1) for block, size in blocks]
@@ -129,7 +128,7 @@ def _rates(dimensions: tuple[Dimension, ...], largest: bool = False) -> NDArray[
             into = block.links(size).dst
             links[index] = float(np.bincount(into[into < size]).max())
     per_npu = np.array(links)
-    rates: NDArray[np.float64] = per_npu * bytes_per_ns(np.array([each.bandwidth_gibps for each in dimensions]))
+    rates: Floats = per_npu * bytes_per_ns(np.array([each.bandwidth_gibps for each in dimensions]))
     return rates
 
 
@@ -159,7 +158,7 @@ def _crossing(some: CompactRun, shapes: CollectiveShapes) -> tuple[int, str]:
     return best
 
 
-def _entering_ns(some: CompactRun, shapes: CollectiveShapes) -> _Ints:
+def _entering_ns(some: CompactRun, shapes: CollectiveShapes) -> Ints:
     """How long a collective takes at least, 0 where its members may begin at several times."""
     run, members = some.run, shapes.members
     trace = run.workload
@@ -175,7 +174,7 @@ def _entering_ns(some: CompactRun, shapes: CollectiveShapes) -> _Ints:
     return np.where(shapes.begins_together, times, 0)
 
 
-def _paths_ns(some: CompactRun, *durations: _Ints) -> list[int]:
+def _paths_ns(some: CompactRun, *durations: Ints) -> list[int]:
     """The longest way through the nodes of representatives, for each of some int64[num_nodes] of what nodes take.
 
     A receive also comes after the send that alone can meet it, which takes as long as its message at least.
@@ -208,7 +207,7 @@ def _paths_ns(some: CompactRun, *durations: _Ints) -> list[int]:
     return longest
 
 
-def _pairs(some: CompactRun) -> tuple[_Ints, _Ints]:
+def _pairs(some: CompactRun) -> tuple[Ints, Ints]:
     """The rows of receives that only one send can meet, and the rows of these sends."""
     trace, lattice = some.run.workload, some.lattice
     known: dict[tuple[int, ...], list[list[int]]] = {}

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.bounds.symmetric import symmetric_bounds
 from astra_tacos.export.compact_collective import SymmetricTraces
@@ -27,6 +26,7 @@ from astra_tacos.run.system import COMM_KEYS
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.schedule.symmetric_schedule import SYMMETRIC_COLLECTIVES, SymmetricSchedule, SymmetricTask
 from astra_tacos.schedule.timing import LinkModel
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.grouping import distinct
 
 Schedules = dict[int, SymmetricSchedule]
@@ -89,7 +89,7 @@ class CompactCases:
     """The distinct collectives of a run, and int64[num_nodes], which one each node is; -1 for none."""
 
     cases: tuple[CompactCase, ...]
-    of_row: NDArray[np.int64]
+    of_row: Ints
 
     @property
     def patterns(self) -> tuple[str, ...]:

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import yaml
-from numpy.typing import NDArray
 
 from astra_tacos.network.composition import build_topology
 from astra_tacos.planner.endpoint.npu import Mode, Npu, Partition, Traffic, needed_memory_gbps, network_gbps, traffic_of
@@ -30,6 +29,7 @@ from astra_tacos.run.patterns import check_dimensions
 from astra_tacos.run.run import NETWORK, SYSTEM, WORKLOAD, Run, RunInputs, read_run
 from astra_tacos.run.trace.node_bytes import encode_messages, read_messages
 from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.support.arrays import Bools
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import replaced_directory, write_json
 from astra_tacos.support.text_files import parse_decimal, read_json_object
@@ -321,7 +321,7 @@ def divided_run(run: Run, npu: Npu, mode: Mode, partition: Partition, share: flo
     return replace(run, network=network, workload=replace(trace, duration_us=longer))
 
 
-def _computes(run: Run) -> NDArray[np.bool_]:
+def _computes(run: Run) -> Bools:
     """bool[num_nodes], nodes that occupy the NPU's cores."""
     return np.asarray((run.workload.kind == NodeType.COMP) & ~run.columns.is_cpu_op)
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.planner.candidate_runs import CandidateRun, Solutions, order_run
 from astra_tacos.planner.joint.joint_sets import JointSet, joint_sets
@@ -17,6 +16,7 @@ from astra_tacos.planner.joint.joint_synthesis import MOST_SENDS, JointCollectiv
 from astra_tacos.planner.plan_result import JointFigures
 from astra_tacos.planner.workload import Workload
 from astra_tacos.run.run import NATIVE
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import AstraTacosError
 from astra_tacos.support.units import format_size
 
@@ -27,7 +27,7 @@ _WORK = 1 << 22
 """Channels examined for the sends of all schedules that are made, about: some seconds a core. Sets that take longest go first."""
 _WORTH = 0.99
 """A joint schedule is tried where it takes less than this share of what its collectives take now."""
-Write = Callable[[JointWorkload, Solutions, NDArray[np.int64]], CandidateRun | AstraTacosError]
+Write = Callable[[JointWorkload, Solutions, Ints], CandidateRun | AstraTacosError]
 
 
 @dataclass(frozen=True, slots=True)

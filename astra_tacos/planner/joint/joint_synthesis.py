@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.collective import make_collective
 from astra_tacos.collective.collective import Collective
@@ -29,6 +28,7 @@ from astra_tacos.run.chunks import TracePart, part_of
 from astra_tacos.schedule.dependencies import holds_no_link
 from astra_tacos.schedule.joint import join
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.support.installation import package_version
 from astra_tacos.synthesizer.algorithms.routed import together
@@ -214,7 +214,7 @@ class JointWorkload:
 
     workload: Workload
     joints: tuple[JointCollective, ...]
-    of_instance: NDArray[np.int64]
+    of_instance: Ints
     groups: dict[int, tuple[int, ...]]
 
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.planner.retime.collectives import SynthesizedCollectives
 from astra_tacos.planner.retime.exposure_bound import exposed_of_ranks
@@ -24,6 +23,7 @@ from astra_tacos.run.chunks import shared_plans
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.patterns import pattern_name
 from astra_tacos.run.run import Run
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 
 
@@ -53,7 +53,7 @@ class Candidate:
     new: Ordered
     outcome: RunOutcome
     notes: tuple[str, ...]
-    exposed_ns: NDArray[np.int64]
+    exposed_ns: Ints
     iteration_ns: int | None = None
     is_ordered: bool = False
 

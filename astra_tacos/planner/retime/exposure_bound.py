@@ -25,7 +25,6 @@ import math
 from collections.abc import Callable, Collection
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.planner.retime.list_schedule import Durations
 from astra_tacos.planner.retime.policies.pipeline import piecewise_dependencies
@@ -37,6 +36,7 @@ from astra_tacos.run.backend import Backend
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import Run
 from astra_tacos.run.trace.schema import CommType, NodeType
+from astra_tacos.support.arrays import Ints
 
 Least = Callable[[Task], float]
 """What a task on the network occupies its rank for at least, in ns, as a sum over its bytes."""
@@ -200,7 +200,7 @@ def _most_hidden(
     return float(maximum_flow(network, source, sink).flow_value) * unit
 
 
-def exposed_ns(run: Run, outcome: RunOutcome) -> NDArray[np.int64]:
+def exposed_ns(run: Run, outcome: RunOutcome) -> Ints:
     """int64[num_nodes], time for which each collective or send ran while its rank's GPU computed nothing; 0 for other nodes."""
     trace, columns = run.workload, run.columns
     found = np.zeros(trace.num_nodes, np.int64)
@@ -212,7 +212,7 @@ def exposed_ns(run: Run, outcome: RunOutcome) -> NDArray[np.int64]:
         begin, end = outcome.node_issue_ns[busy], outcome.node_finish_ns[busy]
         before = np.concatenate(([0], np.cumsum(end - begin)))
 
-        def computed(at: NDArray[np.int64]) -> NDArray[np.int64]:
+        def computed(at: Ints) -> Ints:
             """Time for which the GPU computed before each moment; it computes one node at a time."""
             place = np.searchsorted(begin, at, side="right")  # noqa: B023 (called within the turn)
             over = np.where(place > 0, np.maximum(end[np.maximum(place - 1, 0)] - at, 0), 0) if len(end) else 0  # noqa: B023
@@ -224,6 +224,6 @@ def exposed_ns(run: Run, outcome: RunOutcome) -> NDArray[np.int64]:
     return found
 
 
-def exposed_of_ranks(run: Run, outcome: RunOutcome) -> NDArray[np.int64]:
+def exposed_of_ranks(run: Run, outcome: RunOutcome) -> Ints:
     """int64[num_ranks], the same for all collectives and sends of each rank."""
     return np.add.reduceat(exposed_ns(run, outcome), run.workload.rank_first[:-1])

@@ -34,6 +34,7 @@ from astra_tacos.run.run import Run
 from astra_tacos.run.trace.node_bytes import read_messages
 from astra_tacos.run.trace.reader import read_names
 from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.grouping import group_by
 
@@ -55,11 +56,11 @@ class Steps:
         Number of steps from the first to the last one.
     """
 
-    of_row: NDArray[np.int64]
-    again: NDArray[np.int64]
+    of_row: Ints
+    again: Ints
     between: int
 
-    def iteration_ns(self, rows: NDArray[np.int64], outcome: RunOutcome) -> int:
+    def iteration_ns(self, rows: Ints, outcome: RunOutcome) -> int:
         """An iteration in ns.
 
         Parameters
@@ -125,7 +126,7 @@ def programs_of(workload: Workload) -> Programs:
     shapes = {group: tuple(other - members[0] for other in members) for group, members in instances.nodes.members.items()}
     groups = instances.group.tolist()
 
-    def told_apart(*of_nodes: NDArray[Any], lists: NDArray[Any] | None = None) -> NDArray[np.int64]:
+    def told_apart(*of_nodes: NDArray[Any], lists: NDArray[Any] | None = None) -> Ints:
         """int64[num_ranks], numbers of ranks that have the same entries, by first rank."""
         known: dict[tuple[bytes, ...], int] = {}
         found = []

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.planner.retime.collectives import SynthesizedCollectives
 from astra_tacos.replayer.run_replay import replay_run
@@ -20,6 +19,7 @@ from astra_tacos.replayer.trace_replay import single_collective_run
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.run import Run
 from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 
 SAME_TAG = -1
@@ -219,9 +219,9 @@ class Programs:
         same programs; -1 for other nodes.
     """
 
-    of_rank: NDArray[np.int64]
-    first_rank: NDArray[np.int64]
-    number_of: NDArray[np.int64]
+    of_rank: Ints
+    first_rank: Ints
+    number_of: Ints
 
 
 Vertex = Task | Operation

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.planner.retime.list_schedule import ListSchedule
 from astra_tacos.planner.retime.symmetry import Source, expanded
@@ -24,6 +23,7 @@ from astra_tacos.run.run import NATIVE, WORKLOAD, Run, RunInputs
 from astra_tacos.run.trace.node_bytes import encode_messages, set_attribute
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.run.trace.trace import Trace
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.grouping import members_of
 
 FROM = "astra_tacos_from"
@@ -37,10 +37,10 @@ class Layout(NamedTuple):
     listed; `moved`: how far the tasks of its rank are from these; `row`: its row of the run before.
     """
 
-    rank_first: NDArray[np.int64]
-    at: NDArray[np.int64]
-    moved: NDArray[np.int64]
-    row: NDArray[np.int64]
+    rank_first: Ints
+    at: Ints
+    moved: Ints
+    row: Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.replayer.collective_program import CollectiveProgram, LocalKind
 from astra_tacos.run.trace.trace import ABSENT
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.grouping import group_by
 from astra_tacos.support.units import BYTES_PER_GB, MAX_SIZE_BYTES, NS_PER_S
@@ -68,7 +69,7 @@ class PhaseRequest:
     members: tuple[int, ...] | None = None
 
     @property
-    def member(self) -> NDArray[np.int64]:
+    def member(self) -> Ints:
         """int64, the members that roles are asked for."""
         return np.arange(self.num_members) if self.members is None else np.array(self.members, np.int64)
 
@@ -89,7 +90,7 @@ class PhaseRequest:
             return self.size_bytes * self.num_members
         return self.size_bytes // self.num_members if self.pattern == "reduce-scatter" else self.size_bytes
 
-    def reduction_ns(self, size_bytes: NDArray[np.int64]) -> NDArray[np.int64]:
+    def reduction_ns(self, size_bytes: Ints) -> Ints:
         """int64, time to reduce messages of these sizes: two reads and a write, each truncated to ns (`PacketBundle.cc`)."""
         if self.local_mem_bw_gbps == 0:
             # ASTRA-sim casts an infinity to uint64, which GCC's code for x86-64 turns into 0.
@@ -97,7 +98,7 @@ class PhaseRequest:
         pass_ns = size_bytes / (self.local_mem_bw_gbps * BYTES_PER_GB) * float(NS_PER_S)
         return 3 * pass_ns.astype(np.int64)
 
-    def check(self, num_nodes: int, message_bytes: NDArray[np.int64]) -> None:
+    def check(self, num_nodes: int, message_bytes: Ints) -> None:
         """Check the number of nodes of the phase, and the sizes of its messages.
 
         Raises
@@ -135,14 +136,14 @@ class Role:
         The row whose completion ends the phase.
     """
 
-    member: NDArray[np.int64]
+    member: Ints
     kind: NDArray[np.uint8]
-    delay_ns: NDArray[np.int64]
-    size_bytes: NDArray[np.int64]
-    pool: NDArray[np.int64]
-    peer: NDArray[np.int64]
-    dep_first: NDArray[np.int64]
-    dep: NDArray[np.int64]
+    delay_ns: Ints
+    size_bytes: Ints
+    pool: Ints
+    peer: Ints
+    dep_first: Ints
+    dep: Ints
     last: int
 
     @property
@@ -159,30 +160,30 @@ class Phase:
     final_bytes: int
 
 
-_Values = NDArray[np.int64] | int
+_Values = Ints | int
 
 
 class RoleBuilder:
     """The nodes of a role, referred to by handles (int64 arrays)."""
 
-    def __init__(self, member: NDArray[np.int64]) -> None:
+    def __init__(self, member: Ints) -> None:
         self._member = member
-        self._place: list[NDArray[np.int64]] = []
+        self._place: list[Ints] = []
         self._columns: list[tuple[_Values, ...]] = []
-        self._edges: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
+        self._edges: list[tuple[Ints, Ints]] = []
         self._num_nodes = 0
 
     def add(
         self,
-        place: NDArray[np.int64],
+        place: Ints,
         kind: int,
         *,
         delay_ns: _Values = 0,
         size_bytes: _Values = 0,
         pool: int = ABSENT,
         peer: _Values = ABSENT,
-        after: NDArray[np.int64] | None = None,
-    ) -> NDArray[np.int64]:
+        after: Ints | None = None,
+    ) -> Ints:
         """Add one node per entry of `place`, and return their handles (int64[nodes]).
 
         Rows are sorted by place; nodes of one place stay in the order of calls.
@@ -212,12 +213,12 @@ class RoleBuilder:
             self.wait(handles, after)
         return handles
 
-    def wait(self, node: NDArray[np.int64], other: NDArray[np.int64]) -> None:
+    def wait(self, node: Ints, other: Ints) -> None:
         """Add a dependency: `node[i]` waits for `other[i]`; the two arrays broadcast."""
         nodes, others = np.broadcast_arrays(node, other)
         self._edges.append((nodes.ravel(), others.ravel()))
 
-    def finish(self, last: NDArray[np.int64]) -> Role:
+    def finish(self, last: Ints) -> Role:
         """The role, which ends with the node `last`."""
         row = np.empty(self._num_nodes, np.int64)
         row[np.argsort(np.concatenate(self._place), kind="stable")] = np.arange(self._num_nodes)
@@ -245,7 +246,7 @@ class LogicalDimension:
     num_members: int
     stride: int
 
-    def coordinate(self, position: NDArray[np.int64]) -> NDArray[np.int64]:
+    def coordinate(self, position: Ints) -> Ints:
         """The member of its line that each position is."""
         return position // self.stride % self.num_members
 
@@ -274,8 +275,8 @@ class _Part:
     """A role in a block on the positions `at`; `peer` is int64[len(at), role.num_rows], positions."""
 
     role: Role
-    at: NDArray[np.int64]
-    peer: NDArray[np.int64]
+    at: Ints
+    peer: Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -284,16 +285,16 @@ class _Layout:
 
     blocks: Sequence[Block]
     parts: Sequence[Sequence[_Part]]
-    begin: NDArray[np.int64]
-    end: NDArray[np.int64]
-    last: NDArray[np.int64]
+    begin: Ints
+    end: Ints
+    last: Ints
 
-    def first_rows(self, number: int, part: _Part) -> NDArray[np.int64]:
+    def first_rows(self, number: int, part: _Part) -> Ints:
         """int64[len(part.at), 1]: first row of the role in the block."""
         return np.expand_dims(self.begin[number, part.at] + self.blocks[number].queues, 1)
 
 
-def assemble(source: str, positions: NDArray[np.int64], blocks: Sequence[Block], limit: int) -> CollectiveProgram:
+def assemble(source: str, positions: Ints, blocks: Sequence[Block], limit: int) -> CollectiveProgram:
     """The program of all blocks at some positions, ascending; rows are sorted by position, then block.
 
     A dimension whose blocks queue has `limit` tokens at first. Error messages name `source`.
@@ -344,7 +345,7 @@ def assemble(source: str, positions: NDArray[np.int64], blocks: Sequence[Block],
     return CollectiveProgram(source, *columns, native=True)
 
 
-def _parts(block: Block, positions: NDArray[np.int64]) -> list[_Part]:
+def _parts(block: Block, positions: Ints) -> list[_Part]:
     dimension = block.dimension
     coordinate = dimension.coordinate(positions)
     parts = []
@@ -356,7 +357,7 @@ def _parts(block: Block, positions: NDArray[np.int64]) -> list[_Part]:
     return parts
 
 
-def _dependencies(layout: _Layout, num_nodes: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _dependencies(layout: _Layout, num_nodes: int) -> tuple[Ints, Ints]:
     """`dep_first` and `dep`: dependencies of the roles, and of each block's first rows on its token or the previous block."""
     num_deps = np.zeros(num_nodes, np.int64)
     for number, block in enumerate(layout.blocks):

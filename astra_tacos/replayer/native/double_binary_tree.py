@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.replayer.native.assembly import Phase, PhaseRequest, Role
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import ABSENT
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 
 _COMP, _SEND, _RECV = NodeType.COMP, NodeType.COMM_SEND, NodeType.COMM_RECV
@@ -59,7 +59,7 @@ def double_binary_tree(request: PhaseRequest) -> Phase:
     top = num_members // 2
     above[top - 1] = num_members
 
-    def at(places: NDArray[np.int64]) -> NDArray[np.int64]:
+    def at(places: Ints) -> Ints:
         return (places - (not request.other_tree)) % num_members
 
     leaf, inner = place[height == 1], place[height > 1]
@@ -74,7 +74,7 @@ def double_binary_tree(request: PhaseRequest) -> Phase:
     return Phase(tuple(roles), request.size_bytes)
 
 
-def _role(request: PhaseRequest, member: NDArray[np.int64], rows: tuple[_Row, ...], peers: dict[str, NDArray[np.int64]]) -> Role:
+def _role(request: PhaseRequest, member: Ints, rows: tuple[_Row, ...], peers: dict[str, Ints]) -> Role:
     reduction_ns = int(request.reduction_ns(np.array([request.size_bytes]))[0])
     delay_ns = {_COMP: request.endpoint_ns, _REDUCE: reduction_ns}
     kind = np.array([_COMP if row[0] == _REDUCE else row[0] for row in rows], np.uint8)

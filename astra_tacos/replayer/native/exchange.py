@@ -11,11 +11,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.replayer.collective_program import LocalKind
 from astra_tacos.replayer.native.assembly import Phase, PhaseRequest, RoleBuilder
 from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.errors import ConfigError
 
 _RECEIVED, _PASSED, _OPEN, _END = range(4)
@@ -24,10 +24,10 @@ _RECEIVED, _PASSED, _OPEN, _END = range(4)
 
 def _exchange(
     request: PhaseRequest,
-    size_bytes: NDArray[np.int64],
-    reduced: NDArray[np.bool_],
-    receiver: NDArray[np.int64],
-    sender: NDArray[np.int64],
+    size_bytes: Ints,
+    reduced: Bools,
+    receiver: Ints,
+    sender: Ints,
     barrier: int | None = None,
 ) -> Phase:
     """A phase in which every member sends the same number of messages.
@@ -82,7 +82,7 @@ def _exchange(
     return Phase((plan.finish(last),), request.final_bytes)
 
 
-def _packets_reduced(request: PhaseRequest, num_packets: int, window: int, num_responses: int) -> NDArray[np.bool_]:
+def _packets_reduced(request: PhaseRequest, num_packets: int, window: int, num_responses: int) -> Bools:
     """bool[num_packets], whether each packet takes a reduction.
 
     Two kinds of packets alternate: `window` packets of the first kind, which never take a reduction, then `num_responses` of the
@@ -100,7 +100,7 @@ def _packets_reduced(request: PhaseRequest, num_packets: int, window: int, num_r
         Number of packets of the second kind.
     """
     turn, place = np.divmod(np.arange(num_packets), window + num_responses)
-    second: NDArray[np.bool_] = place >= window
+    second: Bools = place >= window
     if request.pattern == "reduce-scatter":
         return second
     return second & (turn % 2 == 0) if request.pattern == "all-reduce" else np.zeros(num_packets, np.bool_)
@@ -189,7 +189,7 @@ def halving_doubling(request: PhaseRequest) -> Phase:
     return _exchange(request, size_bytes, reduced, partner, partner)
 
 
-def _partners(request: PhaseRequest, distance: int) -> NDArray[np.int64]:
+def _partners(request: PhaseRequest, distance: int) -> Ints:
     member = np.arange(request.num_members)
     partner = (member + np.where(member // distance % 2 == 0, distance, -distance)) % request.num_members
     if np.any(partner[partner] != member):

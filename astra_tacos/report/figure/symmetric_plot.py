@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.network.network_config import Dimension, describe_dimensions
 from astra_tacos.report.links_over_time import Bars, TimePanel
@@ -22,6 +21,7 @@ from astra_tacos.report.style import (
     wrapped,
 )
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask
+from astra_tacos.support.arrays import Floats
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import format_size
 
@@ -142,7 +142,7 @@ def draw_tree(schedule: SymmetricSchedule, width: str = "double", chunk: int = 0
     return figure
 
 
-def _places(task: SymmetricTask) -> NDArray[np.float64]:
+def _places(task: SymmetricTask) -> Floats:
     """float64[num_npus, 2], where NPUs are drawn."""
     npus, place, step = np.arange(task.num_npus), np.zeros((task.num_npus, 2)), [1.0, 1.0]
     for dimension, stride in zip(task.dimensions, task.group.strides, strict=True):
@@ -162,7 +162,7 @@ def _is_ring(dimension: Dimension) -> bool:
     return is_closed and dimension.building_block.links_per_npu(dimension.size) == 2
 
 
-def _lines(begin: NDArray[np.float64], end: NDArray[np.float64], is_ring: bool) -> list[NDArray[np.float64]]:
+def _lines(begin: Floats, end: Floats, is_ring: bool) -> list[Floats]:
     """float64[n, 2] each: a line between neighbours, the two ends of one around a ring, or an arc past the NPUs in between."""
     apart = end - begin
     length = float(np.hypot(*apart))

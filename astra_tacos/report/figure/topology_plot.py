@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.network.devices import SWITCH_KIND
 from astra_tacos.network.topology import Topology
 from astra_tacos.report.style import WIDTH_INCHES, colours_from, shape_text, wrapped
 from astra_tacos.report.topology_groups import Grouped, group
 from astra_tacos.report.topology_layout import Layout, curves, layout
+from astra_tacos.support.arrays import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,7 +59,7 @@ class _Shades:
     title: str
 
 
-def draw_topology(topology: Topology, width: str = "double", busy: NDArray[np.float64] | None = None) -> Figure:
+def draw_topology(topology: Topology, width: str = "double", busy: Floats | None = None) -> Figure:
     """Draw a network; devices of a large one are merged into groups, and a note in the figure says so.
 
     Parameters
@@ -147,7 +147,7 @@ def _places(drawn: Layout, width: str, titles: int, notes: int) -> tuple[_Box, _
     return relative(panel), relative(bar), (left / size[0], (top - 0.5) / size[1]), size
 
 
-def _extent(topology: Topology, drawn: Layout) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _extent(topology: Topology, drawn: Layout) -> tuple[Floats, Floats]:
     points = np.concatenate((drawn.positions, curves(drawn, topology, np.arange(topology.num_links)).reshape(-1, 2)))
     return points.min(axis=0) - 0.03, points.max(axis=0) + 0.03
 
@@ -178,7 +178,7 @@ def _utilisation_shades() -> _Shades:
     return _Shades(colours_from("YlOrBr", 0.35, 1.0), Normalize(0, 1), ticks, [f"{tick:.0%}" for tick in ticks], title)
 
 
-def _widths(topology: Topology, drawn: Layout, lines: NDArray[np.float64], point: float) -> NDArray[np.float64]:
+def _widths(topology: Topology, drawn: Layout, lines: Floats, point: float) -> Floats:
     """Line widths in points, float64[num_links]: smaller the more links there are, and for outer dimensions (long links)."""
     outer = np.maximum(topology.link_dimension.astype(np.float64), 0)
     widths = min(_WIDEST_POINTS, 0.09 * drawn.spacing / point) * 0.75**outer
@@ -188,7 +188,7 @@ def _widths(topology: Topology, drawn: Layout, lines: NDArray[np.float64], point
     return np.maximum(widths * min(1.0, _MOST_INK / ink), _THINNEST_POINTS)
 
 
-def _add_links(axes: Axes, topology: Topology, drawn: Layout, shades: _Shades, shown: NDArray[np.float64], point: float) -> None:
+def _add_links(axes: Axes, topology: Topology, drawn: Layout, shades: _Shades, shown: Floats, point: float) -> None:
     """Draw one curve per link; the two directions between a pair of devices run side by side, each on its right."""
     from matplotlib.collections import LineCollection
 
@@ -239,7 +239,7 @@ def _kinds(topology: Topology) -> dict[str, list[int]]:
     return {kind: devices for kind, devices in kinds.items() if devices}
 
 
-def _notes(topology: Topology, grouped: Grouped, busy: NDArray[np.float64] | None) -> list[str]:
+def _notes(topology: Topology, grouped: Grouped, busy: Floats | None) -> list[str]:
     """The notes of a figure: its dimensions, the meaning of its marks, and what was merged."""
     notes: list[str] = []
     for index, dimension in enumerate(topology.dimensions):

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from astra_tacos.report.html.page import span
 from astra_tacos.report.rank_states import NO_NODE, Segments
 from astra_tacos.run.recording import Nodes, RecordedReplay, Recording
+from astra_tacos.support.arrays import Floats, Ints
 from astra_tacos.support.grouping import members_of
 
 MOST_SEGMENTS = 600_000
@@ -38,7 +39,7 @@ class Rows:
     rule: str
 
 
-def choose_rows(nodes: Nodes, replays: list[Segments], finish_ns: NDArray[np.int64], most_segments: int = MOST_SEGMENTS) -> Rows:
+def choose_rows(nodes: Nodes, replays: list[Segments], finish_ns: Ints, most_segments: int = MOST_SEGMENTS) -> Rows:
     """Choose all ranks if they fit on the page, or else a selection; of many ranks, those that do the same share a row.
 
     Parameters
@@ -109,7 +110,7 @@ def _kind(nodes: Nodes, rank: int) -> bytes:
     return b"|".join(column[own].tobytes() for column in (nodes.kind, nodes.pattern, nodes.size_bytes))
 
 
-def _representatives(nodes: Nodes, groups: list[list[int]], finish_ns: NDArray[np.int64]) -> tuple[list[int], int]:
+def _representatives(nodes: Nodes, groups: list[list[int]], finish_ns: Ints) -> tuple[list[int], int]:
     """The first rank of each group, the most representative ones first, and the number of kinds of ranks.
 
     Those are the last and the first rank of each kind to finish, and then ranks at halves, quarters, ... of the list.
@@ -180,7 +181,7 @@ def _segment_data(nodes: Nodes, segments: Segments, rows: Rows) -> dict[str, Any
     }
 
 
-def _ids(node_id: NDArray[np.uint64]) -> list[str] | NDArray[np.int64]:
+def _ids(node_id: NDArray[np.uint64]) -> list[str] | Ints:
     """Ids as numbers, or as texts if a browser could not represent them exactly as numbers."""
     return [str(node) for node in node_id.tolist()] if node_id.max(initial=0) >= 1 << 53 else node_id.astype(np.int64)
 
@@ -238,7 +239,7 @@ def _device(recording: Recording, device: int) -> str:
     return str(device) if device < recording.num_npus else f"switch {device}"
 
 
-def _blocks(recording: Recording, replay: RecordedReplay) -> tuple[list[str], NDArray[np.int64], int]:
+def _blocks(recording: Recording, replay: RecordedReplay) -> tuple[list[str], Ints, int]:
     """Labels of the matrix's rows, the row of each device (int64[num_devices]), and the number of NPUs per row.
 
     If there are many devices, the NPUs of the innermost dimensions share a row, and so do the switches of each dimension.
@@ -267,7 +268,7 @@ def _blocks(recording: Recording, replay: RecordedReplay) -> tuple[list[str], ND
     return labels, block, size
 
 
-def _matrix(share: NDArray[np.float64], place: NDArray[np.int64], size: int) -> dict[str, Any]:
+def _matrix(share: Floats, place: Ints, size: int) -> dict[str, Any]:
     """Mean share, largest share and number of links of each source and destination, [size, size]; NaN where no link is."""
     count = np.bincount(place, minlength=size * size)
     with np.errstate(invalid="ignore"):
@@ -281,7 +282,7 @@ def _matrix(share: NDArray[np.float64], place: NDArray[np.int64], size: int) -> 
     }
 
 
-def _curve(share: NDArray[np.float64]) -> NDArray[np.float32]:
+def _curve(share: Floats) -> NDArray[np.float32]:
     """Shares in descending order, float32; of many links, at `_CURVE_POINTS` evenly spaced places."""
     ordered = -np.sort(-share)
     if len(ordered) <= _CURVE_POINTS:

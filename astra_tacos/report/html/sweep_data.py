@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from astra_tacos.report.html.page import MOST_DATA_BYTES, encode
 from astra_tacos.report.style import MADE_BY, look_of
 from astra_tacos.report.sweep_columns import MEASURES, Measure, SweepColumns, measure_of, pareto_front
+from astra_tacos.support.arrays import Bools, Floats, Ints
 
 MOST_DIGITS = 6
 """Largest number of digits that fits into the three bytes of a mantissa."""
@@ -34,7 +35,7 @@ def is_number(values: list[Any]) -> bool:
     return int not in kinds or all(abs(value) <= _LARGEST_EXACT for value in values if type(value) is int)
 
 
-def as_numbers(values: list[Any]) -> NDArray[np.float64]:
+def as_numbers(values: list[Any]) -> Floats:
     """A column of numbers as float64[n], with NaN for None."""
     return np.array([math.nan if value is None else value for value in values], np.float64)
 
@@ -90,7 +91,7 @@ def _code_type(largest: int) -> type[np.unsignedinteger[Any]]:
     return np.uint8 if largest < 1 << 8 else np.uint16 if largest < 1 << 16 else np.uint32
 
 
-def _decimals(numbers: NDArray[np.float64], digits: int) -> dict[str, Any]:
+def _decimals(numbers: Floats, digits: int) -> dict[str, Any]:
     mantissas, exponents = _rounded(numbers, digits)
     shifted = (mantissas + _MANTISSA_OFFSET).astype(np.uint32)
     # Bytes of equal significance stand together, because they compress better than whole numbers one after another.
@@ -98,7 +99,7 @@ def _decimals(numbers: NDArray[np.float64], digits: int) -> dict[str, Any]:
     return {"planes": planes, "exponents": exponents.astype(np.int8)}
 
 
-def _rounded(numbers: NDArray[np.float64], digits: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _rounded(numbers: Floats, digits: int) -> tuple[Ints, Ints]:
     """Mantissas and powers of ten, int64[n] each, of rounded numbers; powers of whole numbers are at least 0."""
     usable = np.isfinite(numbers) & (np.abs(numbers) > 10.0**-_LARGEST_EXPONENT)
     safe = np.where(usable, numbers, 1.0)
@@ -112,13 +113,13 @@ def _rounded(numbers: NDArray[np.float64], digits: int) -> tuple[NDArray[np.int6
     return mantissas, np.where(usable, exponents, special)
 
 
-def _scaled(numbers: NDArray[np.float64], powers: NDArray[np.int64]) -> NDArray[np.float64]:
+def _scaled(numbers: Floats, powers: Ints) -> Floats:
     scale = 10.0 ** np.abs(powers)  # positive powers are exact up to 22, negative ones never are
     with np.errstate(over="ignore"):
         return np.where(powers < 0, numbers / scale, numbers * scale)
 
 
-def round_to(numbers: NDArray[np.float64], digits: int) -> NDArray[np.float64]:
+def round_to(numbers: Floats, digits: int) -> Floats:
     """The numbers that a page shows after they were rounded to this many significant digits, float64[n]."""
     mantissas, exponents = _rounded(numbers, digits)
     values = _scaled(mantissas.astype(np.float64), exponents)
@@ -142,10 +143,10 @@ _MOST_FRONT_GROUPS = 2_000
 
 
 def _select_points(
-    measures: dict[str, NDArray[np.float64]],
+    measures: dict[str, Floats],
     axes: list[NDArray[np.intp]],
     tasks: NDArray[np.intp],
-    failed: NDArray[np.bool_],
+    failed: Bools,
     most: int,
 ) -> tuple[NDArray[np.intp], list[str]]:
     """Select at most `most` of n points.
@@ -201,7 +202,7 @@ def _spread(rows: NDArray[np.intp], room: int) -> NDArray[np.intp]:
     return rows[np.argsort(mixed, kind="stable")[:room]]
 
 
-def _fronts(lower: dict[str, NDArray[np.float64]], tasks: NDArray[np.intp]) -> NDArray[np.intp]:
+def _fronts(lower: dict[str, Floats], tasks: NDArray[np.intp]) -> NDArray[np.intp]:
     order = np.argsort(tasks, kind="stable")
     groups = np.split(order, np.flatnonzero(np.diff(tasks[order])) + 1)[:_MOST_FRONT_GROUPS]
     rows = [group[pareto_front(lower[a][group], lower[b][group])] for a, b in combinations(lower, 2) for group in groups]
@@ -209,10 +210,10 @@ def _fronts(lower: dict[str, NDArray[np.float64]], tasks: NDArray[np.intp]) -> N
 
 
 def _cells(
-    lower: dict[str, NDArray[np.float64]],
+    lower: dict[str, Floats],
     pairs: list[tuple[NDArray[np.intp], NDArray[np.intp]]],
     tasks: NDArray[np.intp],
-    failed: NDArray[np.bool_],
+    failed: Bools,
 ) -> NDArray[np.intp]:
     orders = [np.argsort(values, kind="stable")[: int(np.sum(~np.isnan(values)))] for values in lower.values()]
     orders.append(np.flatnonzero(failed))  # else a cell with failures only would look empty

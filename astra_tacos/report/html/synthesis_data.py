@@ -8,7 +8,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.network.topology import Topology
 from astra_tacos.report.compare_rows import CompareRow, best_bound_ns
@@ -17,6 +16,7 @@ from astra_tacos.report.topology_layout import layout
 from astra_tacos.schedule.link_use import link_use
 from astra_tacos.schedule.partial_sums import PartialSums, Places, needed_totals
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.support.arrays import Floats, Ints
 
 _NEVER = np.iinfo(np.int64).max
 
@@ -35,18 +35,18 @@ class Arrivals:
         int64[...], a time and how many chunks arrive at it, by NPU and ascending; time 0 for what it had from the beginning.
     """
 
-    npu: NDArray[np.int64]
-    first: NDArray[np.int64]
-    time_ns: NDArray[np.int64]
-    chunks: NDArray[np.int64]
+    npu: Ints
+    first: Ints
+    time_ns: Ints
+    chunks: Ints
 
-    def curve(self, which: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def curve(self, which: int) -> tuple[Ints, Floats]:
         """Ascending times at which the NPU `npu[which]` gets chunks, and the share that it has from then on."""
         own = slice(self.first[which], self.first[which + 1])
         held = np.cumsum(self.chunks[own])
         return self.time_ns[own], held / held[-1]
 
-    def by_finish(self) -> NDArray[np.int64]:
+    def by_finish(self) -> Ints:
         """Indices of NPUs from the one that has everything first to the one that has it last; then by their mean times."""
         weighted = np.add.reduceat(self.time_ns * self.chunks.astype(np.float64), self.first[:-1])
         mean = weighted / np.add.reduceat(self.chunks, self.first[:-1])
@@ -63,7 +63,7 @@ def arrivals(schedule: Schedule) -> Arrivals:
     return Arrivals(npus, np.append(first, len(new)), time[new], np.add.reduceat(chunks, new))
 
 
-_Events = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+_Events = tuple[Ints, Ints, Ints]
 
 
 def _rows(schedule: Schedule) -> _Events:
@@ -110,7 +110,7 @@ def _totals(schedule: Schedule, sums: PartialSums) -> _Events:
     return _reached(npu, arrival[places.find(npu, value)])
 
 
-def _reached(npu: NDArray[np.int64], time: NDArray[np.int64]) -> _Events:
+def _reached(npu: Ints, time: Ints) -> _Events:
     there = time != _NEVER
     return npu[there], time[there], np.ones(int(there.sum()), np.int64)
 
@@ -166,7 +166,7 @@ def collect(schedule: Schedule, result: Data) -> Data:
     return data
 
 
-def _links(topology: Topology, busy: NDArray[np.float64]) -> Data:
+def _links(topology: Topology, busy: Floats) -> Data:
     return {
         "src": topology.link_src,
         "dst": topology.link_dst,
@@ -257,7 +257,7 @@ def _heat(schedule: Schedule, rows: LinkRows) -> Data:
     return {"labels": labels, "links": counts, "bins": _HEAT_BINS, "shares": np.round(shares, 4)}
 
 
-def _dimensions(topology: Topology, busy: NDArray[np.float64]) -> list[Data]:
+def _dimensions(topology: Topology, busy: Floats) -> list[Data]:
     """Per dimension what its links are and how busy; an arbitrary graph is one."""
     rows: list[Data] = []
     names = [f"{index}: {d.block} {d.size}" for index, d in enumerate(topology.dimensions)] or [topology.describe_shape()]
@@ -272,7 +272,7 @@ def _dimensions(topology: Topology, busy: NDArray[np.float64]) -> list[Data]:
     return rows
 
 
-def _matrix(topology: Topology, busy: NDArray[np.float64]) -> Data:
+def _matrix(topology: Topology, busy: Floats) -> Data:
     """Mean use of the links between groups of NPUs of consecutive numbers, and the other devices."""
     groups = min(_MATRIX_GROUPS, topology.num_endpoints)
     device = np.arange(topology.num_endpoints)
@@ -307,11 +307,11 @@ def _curves(schedule: Schedule) -> Data:
     return {"curves": curves, "together": together, "needy": len(ranked), "finish": [int(finish.min()), int(finish.max())]}
 
 
-def _chunks(chunks: NDArray[np.int64], first: NDArray[np.int64], which: int) -> int:
+def _chunks(chunks: Ints, first: Ints, which: int) -> int:
     return int(chunks[first[which] : first[which + 1]].sum())
 
 
-def _thinned(time: NDArray[np.int64], share: NDArray[np.float64], end: int) -> Data:
+def _thinned(time: Ints, share: Floats, end: int) -> Data:
     """A step curve from time 0 to the end; a long one at so many equal steps of its length, with its last point."""
     last = np.append(time[1:] != time[:-1], True)  # of several steps at an instant, the last
     time, share = time[last], share[last]

@@ -10,12 +10,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from astra_tacos.run.trace.scan import FileBytes, read_file
 from astra_tacos.run.trace.schema import SCHEMA_VERSION, schema_module
 from astra_tacos.run.trace.trace import Trace
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 
 _PADDING = 8
@@ -41,7 +39,7 @@ def node_at(data: bytes, offset: int) -> Any:
     return node
 
 
-def replace_nodes(data: bytes, offset: NDArray[np.int64], nodes: Mapping[int, Any], path: str) -> bytes:
+def replace_nodes(data: bytes, offset: Ints, nodes: Mapping[int, Any], path: str) -> bytes:
     """A trace file's bytes with some of its nodes replaced.
 
     Parameters

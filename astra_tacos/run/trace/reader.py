@@ -38,6 +38,7 @@ from astra_tacos.run.trace.scan import (
     room_for,
 )
 from astra_tacos.run.trace.trace import ABSENT, ChunkColumns, NumberLists, Trace, WorkloadColumns
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.grouping import distinct, group_by
 
@@ -208,7 +209,7 @@ def _in_threads(work: Callable[[int], _Result], ranks: Iterable[int], threads: i
             pool.shutdown(cancel_futures=True)
 
 
-def _number_groups(columns: Columns, rank_first: NDArray[np.int64], names: list[tuple[str, ...]]) -> tuple[str, ...]:
+def _number_groups(columns: Columns, rank_first: Ints, names: list[tuple[str, ...]]) -> tuple[str, ...]:
     """Number group names across ranks by first occurrence, in place; returns the names."""
     group_names = tuple(dict.fromkeys(name for of_rank in names for name in of_rank))
     number_of = {name: number for number, name in enumerate(group_names)}
@@ -228,7 +229,7 @@ def _join_lists(lists: Sequence[NumberLists]) -> NumberLists:
 
 def _trace(
     prefix: str,
-    rank_first: NDArray[np.int64],
+    rank_first: Ints,
     columns: Columns,
     rest: Sequence[Variable],
     group_names: tuple[str, ...],

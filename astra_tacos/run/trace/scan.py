@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.run.trace.trace import NO_LISTS, NumberLists
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.grouping import in_ranges
 from astra_tacos.support.input_file import BEGIN, open_regular, refuse_json_trace
@@ -152,11 +153,11 @@ class Columns:
         As in `Trace`.
     """
 
-    numbers: NDArray[np.int64]
+    numbers: Ints
     flags: NDArray[np.uint8]
     marks: NDArray[np.uint32]
-    dep_first: NDArray[np.int64]
-    dep: NDArray[np.int64]
+    dep_first: Ints
+    dep: Ints
 
 
 def room_for(num_nodes: int, num_deps: int, *, chunks: bool, workload: bool) -> Columns:
@@ -272,7 +273,7 @@ def _lists(file: FileBytes, has: NDArray[np.uint8], first_row: int) -> tuple[Num
 
 
 def find(
-    file: FileBytes, rows: NDArray[np.int64], known: dict[bytes, tuple[str, ...]] | None = None
+    file: FileBytes, rows: Ints, known: dict[bytes, tuple[str, ...]] | None = None
 ) -> tuple[list[int], list[int], tuple[str, ...]]:
     """Byte offsets, ids and names of the nodes at some ascending rows; fewer if the file has fewer nodes.
 
@@ -291,7 +292,7 @@ def find(
     return places[0].tolist(), ids, names
 
 
-def _texts(file: FileBytes, places: NDArray[np.int64]) -> tuple[str, ...]:
+def _texts(file: FileBytes, places: Ints) -> tuple[str, ...]:
     """Texts at offsets `places[0]`, of sizes `places[1]`; a group name may be of protobuf's type bytes and then hold anything."""
     if not places.size:
         return ()

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.writer import encode_node
+from astra_tacos.support.arrays import Bools, Ints, Ints32
 from astra_tacos.support.grouping import members_of
 
 
@@ -50,11 +51,11 @@ class NumberLists:
         int64[num_lists + 1] and int32[...]: list i is `entry[first[i]:first[i + 1]]`.
     """
 
-    node: NDArray[np.int64]
-    first: NDArray[np.int64]
-    entry: NDArray[np.int32]
+    node: Ints
+    first: Ints
+    entry: Ints32
 
-    def lengths(self, num_nodes: int) -> NDArray[np.int64]:
+    def lengths(self, num_nodes: int) -> Ints:
         """int64[num_nodes], the length of each node's list, `ABSENT` where it has none."""
         lengths = np.full(num_nodes, ABSENT, np.int64)
         lengths[self.node] = np.diff(self.first)
@@ -81,15 +82,15 @@ class ChunkColumns:
         where a sum goes to and where its parts are.
     """
 
-    chunk: NDArray[np.int64]
-    num_chunks: NDArray[np.int64]
-    total_chunks: NDArray[np.int64]
-    reduces: NDArray[np.bool_]
+    chunk: Ints
+    num_chunks: Ints
+    total_chunks: Ints
+    reduces: Bools
     chunk_lists: NumberLists = NO_LISTS
     place_lists: NumberLists = NO_LISTS
 
     @property
-    def moved(self) -> NDArray[np.int64]:
+    def moved(self) -> Ints:
         """int64[num_nodes], how many chunks a node names; `ABSENT` if it does not say."""
         num_nodes = len(self.chunk)
         listed = np.maximum(self.chunk_lists.lengths(num_nodes), self.place_lists.lengths(num_nodes))
@@ -121,19 +122,19 @@ class WorkloadColumns:
         int64[num_nodes], offset of the node's length prefix in its file (in the decompressed bytes, if it is compressed).
     """
 
-    comm_type: NDArray[np.int64]
-    num_ops: NDArray[np.int64]
-    tensor_size: NDArray[np.int64]
-    comm_priority: NDArray[np.int64]
-    is_cpu_op: NDArray[np.bool_]
-    own: NDArray[np.int64]
-    group: NDArray[np.int32]
+    comm_type: Ints
+    num_ops: Ints
+    tensor_size: Ints
+    comm_priority: Ints
+    is_cpu_op: Bools
+    own: Ints
+    group: Ints32
     group_names: tuple[str, ...]
-    involved_dims: NDArray[np.int64]
-    involved_count: NDArray[np.int64]
+    involved_dims: Ints
+    involved_count: Ints
     wrong_type: NDArray[np.uint32]
     no_value: NDArray[np.uint32]
-    byte_offset: NDArray[np.int64]
+    byte_offset: Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -174,19 +175,19 @@ class Trace:
     """
 
     prefix: str
-    rank_first: NDArray[np.int64]
+    rank_first: Ints
     node_id: NDArray[np.uint64]
     kind: NDArray[np.uint8]
-    duration_us: NDArray[np.int64]
-    size_bytes: NDArray[np.int64]
-    peer: NDArray[np.int64]
-    tag: NDArray[np.int64]
-    dep_first: NDArray[np.int64]
-    dep: NDArray[np.int64]
+    duration_us: Ints
+    size_bytes: Ints
+    peer: Ints
+    tag: Ints
+    dep_first: Ints
+    dep: Ints
     chunks: ChunkColumns | None = None
     workload: WorkloadColumns | None = None
-    owners: NDArray[np.int64] | None = None
-    files: NDArray[np.int64] | None = None
+    owners: Ints | None = None
+    files: Ints | None = None
 
     @property
     def num_ranks(self) -> int:
@@ -199,12 +200,12 @@ class Trace:
         return len(self.node_id)
 
     @property
-    def rank(self) -> NDArray[np.int64]:
+    def rank(self) -> Ints:
         """int64[num_nodes], rank of each node."""
         return np.repeat(np.arange(self.num_ranks), np.diff(self.rank_first))
 
     @property
-    def owner(self) -> NDArray[np.int64]:
+    def owner(self) -> Ints:
         """int64[num_nodes], rank of the network whose node each is."""
         return self.rank if self.owners is None else np.repeat(self.owners, np.diff(self.rank_first))
 
@@ -212,7 +213,7 @@ class Trace:
         """The file that has the nodes of the rank at a place."""
         return Path(f"{self.prefix}.{rank if self.files is None else self.files[rank]}.et")
 
-    def of_ranks(self, ranks: NDArray[np.int64]) -> Trace:
+    def of_ranks(self, ranks: Ints) -> Trace:
         """The nodes of some ranks, without columns of chunks."""
         first, rows = members_of(self.rank_first, ranks)
         dep_first, entries = members_of(self.dep_first, rows)
@@ -233,9 +234,7 @@ class Trace:
         return f"rank {rank}, node {int(self.node_id[row])}"
 
 
-def precede(
-    trace: Trace, place: NDArray[np.int64], order: NDArray[np.int64], before: NDArray[np.int64], after: NDArray[np.int64]
-) -> NDArray[np.bool_]:
+def precede(trace: Trace, place: Ints, order: Ints, before: Ints, after: Ints) -> Bools:
     """bool[num_queries], whether a chain of dependencies leads from `before[i]` to `after[i]`, two rows of one rank.
 
     Parameters

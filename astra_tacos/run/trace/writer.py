@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.run.trace.schema import SCHEMA_VERSION, NodeType
+from astra_tacos.support.arrays import Ints, Ints32
 
 ATTRIBUTE_FIELDS = {
     "is_cpu_op": "bool",
@@ -57,21 +58,21 @@ class NodeTable:
         int64[num_lists + 1] and int32[...], the lists that attributes have; none by default.
     """
 
-    node_id: NDArray[np.int64]
+    node_id: Ints
     kind: NDArray[np.uint8]
-    duration_us: NDArray[np.int64]
+    duration_us: Ints
     names: tuple[str, ...]
     name: NDArray[np.uint16]
-    name_number: NDArray[np.int64]
-    ctrl_first: NDArray[np.int64]
-    ctrl: NDArray[np.int64]
-    data_first: NDArray[np.int64]
-    data: NDArray[np.int64]
-    attr_first: NDArray[np.int64]
+    name_number: Ints
+    ctrl_first: Ints
+    ctrl: Ints
+    data_first: Ints
+    data: Ints
+    attr_first: Ints
     attr_key: NDArray[np.uint8]
-    attr_value: NDArray[np.int64]
-    list_first: NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))
-    list_entry: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    attr_value: Ints
+    list_first: Ints = field(default_factory=lambda: np.zeros(1, np.int64))
+    list_entry: Ints32 = field(default_factory=lambda: np.empty(0, np.int32))
 
 
 def encode_trace(table: NodeTable, begin: int, end: int) -> bytes:
@@ -149,7 +150,7 @@ def write_trace(path: Path, table: NodeTable, begin: int, end: int) -> None:
     path.write_bytes(encode_trace(table, begin, end))
 
 
-def _strings(texts: tuple[str, ...]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+def _strings(texts: tuple[str, ...]) -> tuple[Ints, NDArray[np.uint8]]:
     encoded = [text.encode() for text in texts]
     first = np.concatenate(([0], np.cumsum([len(text) for text in encoded]))).astype(np.int64)
     return first, np.frombuffer(b"".join(encoded), np.uint8)

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.network.ns3 import MOST_PAYLOAD_BYTES, Ns3Config, ns3_text
 from astra_tacos.replayer.astra_sim import finished
@@ -36,6 +35,7 @@ from astra_tacos.study.calibrator.machine import (
     read_measurements,
     write_calibration,
 )
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.support.input_file import read_bounded
 from astra_tacos.workload.repairer.reading import network_text
@@ -67,7 +67,7 @@ class MeasuredRun:
 
     name: str
     run: Run
-    finish_ns: NDArray[np.int64]
+    finish_ns: Ints
 
     def error(self, ns3: Ns3Config) -> float:
         """The largest relative error of a rank's finish under a configuration; infinity where the run cannot be replayed."""
@@ -103,7 +103,7 @@ class Fitted:
         return max(self.errors.values())
 
 
-def read_finish(path: Path, num_ranks: int) -> NDArray[np.int64]:
+def read_finish(path: Path, num_ranks: int) -> Ints:
     """Finish times of all ranks from a log of ASTRA-sim.
 
     Raises

@@ -16,11 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.study.calibrator.collective_times import CollectiveTime
+from astra_tacos.support.arrays import Bools, Floats, Ints
 
-Floats = NDArray[np.float64]
 ALGORITHMS = ("ring", "tree", "nvls", "direct", "shift")
 _OF_COLLECTIVE = {"all_reduce": ("ring", "tree", "nvls"), "all_to_all": ("direct",), "sendrecv": ("shift",), "send": ("shift",)}
 _TREE_MESSAGE = 32 << 10
@@ -62,8 +61,8 @@ class Work:
     between_bytes: Floats
     message: Floats
     channel_bytes: Floats
-    algorithm: NDArray[np.int64]
-    is_there: NDArray[np.bool_]
+    algorithm: Ints
+    is_there: Bools
 
     @classmethod
     def of(cls, rows: Sequence[CollectiveTime], has_nvls: bool, is_mesh: bool) -> Work:

@@ -18,9 +18,10 @@ from astra_tacos.network.blocks.building_block import COMPLETE
 from astra_tacos.network.blocks.switch import SWITCH
 from astra_tacos.network.network_config import Dimension, error_line, network_yaml, read_network
 from astra_tacos.solver.first_use import Progress, silent
-from astra_tacos.study.calibrator.collective_model import PRIORS, CollectiveModel, Floats, Work
+from astra_tacos.study.calibrator.collective_model import PRIORS, CollectiveModel, Work
 from astra_tacos.study.calibrator.collective_times import CollectiveTime, read_collectives
 from astra_tacos.study.calibrator.machine import CALIBRATION_FILE, Errors, robust, spread_of, write_calibration
+from astra_tacos.support.arrays import Floats
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.text_files import read_text
 from astra_tacos.support.units import format_size

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from astra_tacos.support.arrays import Floats
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import replaced_directory, write_json
 from astra_tacos.support.text_files import parse_decimal, parse_whole, read_text
@@ -33,7 +33,6 @@ from astra_tacos.verifier.program_form import Action
 from astra_tacos.verifier.proven_program import ProvenProgram, prove_msccl_file
 
 CALIBRATION_FILE = "calibration.json"
-Floats = NDArray[np.float64]
 Placement = bool | None
 """In place (True), out of place (False), or not said (None)."""
 

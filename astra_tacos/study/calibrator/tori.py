@@ -16,8 +16,9 @@ import numpy as np
 from astra_tacos.network.blocks.ring import RING
 from astra_tacos.network.network_config import Dimension, network_yaml
 from astra_tacos.solver.first_use import Progress, silent
-from astra_tacos.study.calibrator.machine import CALIBRATION_FILE, Errors, Floats, robust, spread_of, write_calibration
+from astra_tacos.study.calibrator.machine import CALIBRATION_FILE, Errors, robust, spread_of, write_calibration
 from astra_tacos.study.calibrator.torus_work import TorusWork, work_of
+from astra_tacos.support.arrays import Floats
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.text_files import parse_decimal, parse_whole, read_text
 

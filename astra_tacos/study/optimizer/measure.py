@@ -20,7 +20,6 @@ from astra_tacos.run.run import Run
 from astra_tacos.study.optimizer.model import (
     MESSAGE,
     Demand,
-    Floats,
     Job,
     Profile,
     Shape,
@@ -31,6 +30,7 @@ from astra_tacos.study.optimizer.model import (
     subnetwork,
     subnetwork_model,
 )
+from astra_tacos.support.arrays import Floats
 from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search.search import search

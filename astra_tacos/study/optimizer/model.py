@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.network.blocks import building_block
 from astra_tacos.network.network_config import Dimension, NetworkConfig, network_yaml
+from astra_tacos.support.arrays import Floats
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import replaced_file
 from astra_tacos.support.units import BYTES_PER_GB, BYTES_PER_GIB
@@ -212,9 +212,6 @@ class Job:
     demands: tuple[Demand, ...]
     profiles: tuple[Profile, ...]
     notes: tuple[str, ...] = ()
-
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

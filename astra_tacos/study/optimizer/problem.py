@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.network.blocks import building_block
 from astra_tacos.network.network_config import read_network
@@ -20,9 +19,10 @@ from astra_tacos.run.compact_run import CompactRun, read_compact
 from astra_tacos.run.groups import ALL_RANKS, used_groups
 from astra_tacos.run.run import RANKS, Run, RunInputs, pattern_key, read_run
 from astra_tacos.study.optimizer.libra_files import CostModel, read_communicator, read_libra_network, read_libra_workload
-from astra_tacos.study.optimizer.model import MESSAGE, Demand, Floats, Job, Model, Profile, Shape, libra_model, network_shape
+from astra_tacos.study.optimizer.model import MESSAGE, Demand, Job, Model, Profile, Shape, libra_model, network_shape
 from astra_tacos.study.optimizer.solve import Solution, minimise_time, minimise_time_cost
 from astra_tacos.study.optimizer.space import Constraint, Space, make_space, parse_constraint
+from astra_tacos.support.arrays import Bools, Floats, Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.grouping import row_places
 
@@ -69,7 +69,7 @@ def trace_job(run: Run, shape: Shape) -> Job:
     return Job(trace.prefix, tuple(number), profiles)
 
 
-def block_of(ranks: Sequence[int] | NDArray[np.int64], shape: Shape, name: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def block_of(ranks: Sequence[int] | Ints, shape: Shape, name: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Number of members per dimension of a group, and their strides.
 
     Raises
@@ -100,9 +100,7 @@ def block_of(ranks: Sequence[int] | NDArray[np.int64], shape: Shape, name: str) 
     return tuple(members), tuple(strides)
 
 
-def _number_collectives(
-    run: Run, shape: Shape, rows: NDArray[np.int64], number: dict[Demand, int], of_row: NDArray[np.int64]
-) -> None:
+def _number_collectives(run: Run, shape: Shape, rows: Ints, number: dict[Demand, int], of_row: Ints) -> None:
     """Enter the demand of each row of a collective."""
     trace, columns = run.workload, run.columns
     groups = used_groups(run, rows)
@@ -121,9 +119,7 @@ def _number_collectives(
             of_row[rows[which == case]] = number.setdefault(demand, len(number))
 
 
-def _number_messages(
-    run: Run, shape: Shape, rows: NDArray[np.int64], number: dict[Demand, int], of_row: NDArray[np.int64]
-) -> None:
+def _number_messages(run: Run, shape: Shape, rows: Ints, number: dict[Demand, int], of_row: Ints) -> None:
     """Enter the demand of each row of a message: its bytes, and the dimensions in which its ends differ."""
     ends = [run.workload.owner[rows], run.workload.peer[rows]]
     differs = []
@@ -138,7 +134,7 @@ def _number_messages(
             of_row[rows[which == case]] = number.setdefault(demand, len(number))
 
 
-def _distinct(*columns: NDArray[np.int64] | NDArray[np.bool_]) -> tuple[list[list[int]], NDArray[np.int64]]:
+def _distinct(*columns: Ints | Bools) -> tuple[list[list[int]], Ints]:
     """The distinct rows over some columns, and int64[n], the number of each row among them."""
     whole = [column.astype(np.int64) for column in columns]
     first, which = row_places(*whole)

@@ -17,9 +17,10 @@ import numpy as np
 
 from astra_tacos.solver.first_use import Progress
 from astra_tacos.study.optimizer.measure import Timer
-from astra_tacos.study.optimizer.model import Floats, Model, profile_arrays, subnetwork_model
+from astra_tacos.study.optimizer.model import Model, profile_arrays, subnetwork_model
 from astra_tacos.study.optimizer.problem import TIME, Problem
 from astra_tacos.study.optimizer.solve import Solution
+from astra_tacos.support.arrays import Floats
 from astra_tacos.support.units import format_size, format_time
 
 BEST, EQUAL, INPUT = "best", "equal shares", "input"
@@ -117,7 +118,7 @@ def optimized(problem: Problem, timer: Timer | None, steps: int, progress: Progr
 
 
 def summary_rows(result: dict[str, Any], *, verbose: bool) -> list[tuple[str, ...]]:
-    """The answer as labels, figures and remarks: the best split and what it gains; with `verbose` the constraints that it keeps."""
+    """The answer as labels, figures and remarks: the best split and what it gains; with `verbose` its constraints."""
     found, name = (result["refine"], REFINED) if "refine" in result else (result, BEST)
     best = found["splits"][name]
     shares = ", ".join(f"B{dimension} {value:,.2f}" for dimension, value in enumerate(best["bandwidth_gbps"]))

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import linprog
 
-from astra_tacos.study.optimizer.model import Floats, Model
+from astra_tacos.study.optimizer.model import Model
 from astra_tacos.study.optimizer.space import Space, scaled
+from astra_tacos.support.arrays import Floats
 from astra_tacos.support.errors import ConfigError
 
 _GAP = 1e-9

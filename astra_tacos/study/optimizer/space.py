@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.optimize import linprog
 
-from astra_tacos.study.optimizer.model import Floats
+from astra_tacos.support.arrays import Floats
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.expression import UnfitError, parse_expression
 

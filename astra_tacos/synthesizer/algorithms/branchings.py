@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.collective.collective import MAX_CHUNKS, Collective
@@ -27,6 +26,7 @@ from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.schedule.link_use import count_work
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LinkModel, Timing, compute_timing
+from astra_tacos.support.arrays import Ints32
 from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.support.grouping import group_by
 from astra_tacos.synthesizer.parts.dispatch import dispatch
@@ -60,7 +60,7 @@ class Branchings:
     link carries a chunk of every tree that uses it. `branches`: how long they are.
     """
 
-    channel: NDArray[np.int32]
+    channel: Ints32
     period_ns: float
     branches: Branches
 
@@ -113,7 +113,7 @@ class _Network:
             low, high = (low, middle) if self.carries(middle, trees) else (middle, high)
         return high
 
-    def pack(self, trees: int, period_ns: float) -> NDArray[np.int32] | None:
+    def pack(self, trees: int, period_ns: float) -> Ints32 | None:
         """So many trees in such a period; in a longer one, where switches take in more or less than they give out."""
         from astra_tacos.synthesizer.algorithms._branching_kernels import pack
 
@@ -125,7 +125,7 @@ class _Network:
                 return channel
         return None
 
-    def busiest_ns(self, trees: NDArray[np.int32]) -> float:
+    def busiest_ns(self, trees: Ints32) -> float:
         """The time for which the trees hold the busiest link."""
         used = trees[trees >= 0]
         down = self.topology.channel_down_link[used]
@@ -262,7 +262,7 @@ def advise_chunks(topology: Topology, name: str, size_bytes: int, link_model: Li
         return periods * trees
 
 
-def _hops(topology: Topology, trees: NDArray[np.int32]) -> int:
+def _hops(topology: Topology, trees: Ints32) -> int:
     """The most channels from the root to an NPU."""
     return int(lengths(trees, topology.channel_src, np.ones(topology.num_channels, np.int64))[0].max())
 

@@ -19,7 +19,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.collective.all_to_allv import of_chunks
 from astra_tacos.collective.collective import Collective
@@ -27,6 +26,7 @@ from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.support.arrays import Ints, Ints32
 from astra_tacos.support.grouping import group_by
 from astra_tacos.synthesizer.parts.dispatch import dispatch
 from astra_tacos.synthesizer.parts.send_graph import SendGraph
@@ -52,8 +52,8 @@ class Stages:
         int64[num_stages], what it may send there.
     """
 
-    permutation: NDArray[np.int32]
-    units: NDArray[np.int64]
+    permutation: Ints32
+    units: Ints
 
     def turns(self) -> Turns:
         """Which units every two nodes exchange in which stage."""
@@ -66,7 +66,7 @@ class Stages:
         return Turns(first, self.units[stage], stage, len(self.units))
 
 
-def stages_of(traffic: NDArray[np.int64]) -> Stages:
+def stages_of(traffic: Ints) -> Stages:
     """Stages that together take no longer than the busiest node must send or receive.
 
     Traffic is made up to equal sums of rows and columns, and taken apart into permutations, large ones first (Birkhoff, "Tres
@@ -88,7 +88,7 @@ def stages_of(traffic: NDArray[np.int64]) -> Stages:
     return Stages(permutation[:found], units[:found])
 
 
-def _slack(rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.int64]:
+def _slack(rows: Ints, columns: Ints) -> Ints:
     """A matrix of these sums, with few entries: its rows and columns are used up one after another."""
     ends = [np.cumsum(side) for side in (rows, columns)]
     end = np.sort(np.concatenate(ends))
@@ -116,8 +116,8 @@ class Nodes:
     """
 
     size: int
-    within: NDArray[np.int64]
-    across: NDArray[np.int64]
+    within: Ints
+    across: Ints
 
 
 @lru_cache(maxsize=4)
@@ -165,14 +165,14 @@ class Plan:
     """
 
     stages: Stages
-    src: NDArray[np.int32]
-    dst: NDArray[np.int32]
-    rail: NDArray[np.int32]
-    stage: NDArray[np.int32]
-    chunk_bytes: NDArray[np.int64]
+    src: Ints32
+    dst: Ints32
+    rail: Ints32
+    stage: Ints32
+    chunk_bytes: Ints
 
 
-def plan_exchange(part_bytes: NDArray[np.int64], node_size: int) -> Plan:
+def plan_exchange(part_bytes: Ints, node_size: int) -> Plan:
     """Plan an exchange: balance what leaves every node over its rails, and order it by permutations of nodes.
 
     Parameters

@@ -31,13 +31,13 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.blocks.routing import binomial_tree
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.support.arrays import Ints32
 from astra_tacos.synthesizer.parts.dispatch import dispatch
 from astra_tacos.synthesizer.parts.mirror import Make
 from astra_tacos.synthesizer.parts.rings import find_rings, rings_of_fabric
@@ -63,9 +63,7 @@ def _halving_doubling(topology: Topology, collective: Collective, turned: bool) 
     return _by_doubling(topology, collective, np.bitwise_xor)
 
 
-def _by_doubling(
-    topology: Topology, collective: Collective, npu_at: Callable[[NDArray[np.int32], NDArray[np.int32]], NDArray[np.int32]]
-) -> Spread:
+def _by_doubling(topology: Topology, collective: Collective, npu_at: Callable[[Ints32, Ints32], Ints32]) -> Spread:
     """Whoever has a chunk doubles in every step; `npu_at` tells the NPU at each place of the tree, as seen from the owner."""
     num_chunks = collective.num_chunks
     src, dst, step = binomial_tree(topology.num_npus)
@@ -125,7 +123,7 @@ def _direct(topology: Topology, collective: Collective, turned: bool) -> Spread:
 direct = _along(_direct, "direct")
 
 
-def _round(rings: NDArray[np.int32], topology: Topology, collective: Collective, turned: bool) -> Spread:
+def _round(rings: Ints32, topology: Topology, collective: Collective, turned: bool) -> Spread:
     num_npus, num_chunks = topology.num_npus, collective.num_chunks
     place = np.empty_like(rings)
     np.put_along_axis(place, rings, np.arange(num_npus, dtype=np.int32)[None], axis=1)
@@ -190,7 +188,7 @@ def double_binary_tree(topology: Topology, collective: Collective, timing: Timin
     return dispatch(topology, collective, timing, sends, "double-binary-tree", seed)
 
 
-def binary_tree(size: int) -> NDArray[np.int32]:
+def binary_tree(size: int) -> Ints32:
     """int32[size], the parent of each place: 0 is its own and has one child, all others up to two, and odd places none.
 
     An in-order tree: the places on a level are the odd multiples of one power of two, and the parent of a place is the
@@ -202,7 +200,7 @@ def binary_tree(size: int) -> NDArray[np.int32]:
     return np.where(above < size, above, place - bit).astype(np.int32)
 
 
-def _slots(parent: NDArray[np.int32], place: NDArray[np.int32]) -> NDArray[np.int32]:
+def _slots(parent: Ints32, place: Ints32) -> Ints32:
     """int32[2, num_npus - 1], the slot in which each place receives the first chunk of its tree.
 
     An NPU takes from its two parents in odd and even slots by turns, and so it sends: Sanders et al. colour the trees' edges.
@@ -240,11 +238,11 @@ def _two_colours(sends: list[int], takes: list[int], num_npus: int) -> list[int]
     return colour
 
 
-def _depth(parent: NDArray[np.int32], place: int) -> int:
+def _depth(parent: Ints32, place: int) -> int:
     return 0 if place == 0 else 1 + _depth(parent, int(parent[place]))
 
 
-def _places(num_npus: int, root: int | None) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+def _places(num_npus: int, root: int | None) -> tuple[Ints32, Ints32]:
     """The NPU at each place of both trees: NPUs at odd places of one tree are at even places of the other, where possible."""
     place = np.arange(num_npus, dtype=np.int32)
     if root is None:

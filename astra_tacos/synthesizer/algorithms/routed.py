@@ -19,13 +19,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.joint import join_collectives, split
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LinkModel, Timing, compute_timing
+from astra_tacos.support.arrays import Floats
 from astra_tacos.synthesizer.parts.dispatch import dispatch
 from astra_tacos.synthesizer.parts.mirror import backwards, justify, mirror
 from astra_tacos.synthesizer.parts.send_graph import SendGraph
@@ -41,7 +41,7 @@ Route = Paths | Packing
 
 
 def find_routes(
-    topology: Topology, collective: Collective, timing: Timing, seed: int, others_ns: NDArray[np.float64] | None = None
+    topology: Topology, collective: Collective, timing: Timing, seed: int, others_ns: Floats | None = None
 ) -> list[Route]:
     """Paths or trees for all chunks of a collective; where that may help, also trees with other roots than central members.
 
@@ -125,7 +125,7 @@ def _route_all(topology: Topology, collectives: Sequence[Collective], timings: S
     In the first round, collectives that have not been routed yet are assumed to load all links as evenly as the first one can.
     Otherwise those routed first would take detours over links that the others need.
     """
-    loads: NDArray[np.float64] = np.zeros((len(collectives), topology.num_links))
+    loads: Floats = np.zeros((len(collectives), topology.num_links))
     routes: list[Route | None] = [None] * len(collectives)
     best: list[Route] = []
     best_ns, since = np.inf, 0
@@ -145,7 +145,7 @@ def _route_all(topology: Topology, collectives: Sequence[Collective], timings: S
     return best
 
 
-def _route(topology: Topology, collective: Collective, timing: Timing, seed: int, others_ns: NDArray[np.float64]) -> Route:
+def _route(topology: Topology, collective: Collective, timing: Timing, seed: int, others_ns: Floats) -> Route:
     """Paths or trees of one collective, given the load of the others on links."""
     if collective.only_reduces:
         image = mirror(topology, timing)

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.bounds.delivery import diameter
@@ -23,6 +22,7 @@ from astra_tacos.schedule.messages import Sends
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.support.arrays import Ints32
 from astra_tacos.synthesizer.matching.matching import match_all_gather
 from astra_tacos.synthesizer.parts.overlap import overlap_phases
 
@@ -109,7 +109,7 @@ def _gather_back(scattered: Schedule) -> list[Schedule]:
 
 
 @lru_cache(maxsize=4)
-def _channel_back(topology: Topology, timing: Timing) -> NDArray[np.int32] | None:
+def _channel_back(topology: Topology, timing: Timing) -> Ints32 | None:
     """int32[num_channels], the channel in the opposite direction; None unless every channel has one of the same speed."""
     back = topology.channel_of(topology.channel_dst, topology.channel_src)
     if np.any(back < 0) or np.any(timing.channel_delay_ns[back] != timing.channel_delay_ns):

@@ -8,17 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.rotations import Rotations, find_rotations
 from astra_tacos.network.topology import Topology
+from astra_tacos.support.arrays import Floats, Ints
 from astra_tacos.support.units import bytes_per_ns
 from astra_tacos.synthesizer.columns.device_trees import DeviceTrees
 from astra_tacos.synthesizer.columns.routes import Column, RouteFinder, Routes, Trip
 
 
-def cheapest_arborescence(cost: NDArray[np.float64], root: int) -> NDArray[np.int64]:
+def cheapest_arborescence(cost: Floats, root: int) -> Ints:
     """int64[n], the parent of each node in a cheapest spanning tree out of `root`, which is its own parent.
 
     Parameters
@@ -33,8 +33,8 @@ def cheapest_arborescence(cost: NDArray[np.float64], root: int) -> NDArray[np.in
     return _cheapest(cost, root)
 
 
-def _cheapest(cost: NDArray[np.float64], root: int) -> NDArray[np.int64]:
-    parent: NDArray[np.int64] = cost.argmin(axis=0)
+def _cheapest(cost: Floats, root: int) -> Ints:
+    parent: Ints = cost.argmin(axis=0)
     parent[root] = root
     label, cycles = _contract(parent.tolist(), root)
     if not cycles:
@@ -187,20 +187,18 @@ class Demands:
         """Bytes of all demands, those of paths once for all targets."""
         return float(self.share.sum())
 
-    def routes(self, price: NDArray[np.float64]) -> Routes:
+    def routes(self, price: Floats) -> Routes:
         """The cheapest ones for prices, float64[num_rows], of a nanosecond of all links of an orbit, or of a window."""
         return self._finder.find((price / self.row_size)[self._orbit])
 
-    def target_in(self, collective: Collective) -> NDArray[np.int64] | None:
+    def target_in(self, collective: Collective) -> Ints | None:
         """int64[num_chunks], the target of each chunk as seen from the owner that its demand is of; None if it has none."""
         if collective.chunk_target is None:
             return None
         element = self.group.element_of(collective.chunk_owner.astype(np.int64))
         return self.group.back(element, collective.chunk_target.astype(np.int64))
 
-    def cheapest(
-        self, price: NDArray[np.float64], routes: Routes, number: int, roots: tuple[int, ...] | None = None
-    ) -> list[Column]:
+    def cheapest(self, price: Floats, routes: Routes, number: int, roots: tuple[int, ...] | None = None) -> list[Column]:
         """A column of a demand for each of its roots, or of some, that is the cheapest with that root, but for ties.
 
         Trees that branch at devices are cheap, but need not be the cheapest.
@@ -227,7 +225,7 @@ class Demands:
             trips += _tree(routes, cost[np.ix_(self._members, self._members)], self._members.tolist(), root, adds=adds)
         return self._column(number, trips)
 
-    def load_of(self, trips: list[Trip]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def load_of(self, trips: list[Trip]) -> tuple[Ints, Floats]:
         """The orbits of links that trips and their images use, and how often each link of these per byte of a demand."""
         orbits, times = np.unique(self._orbit[[link for trip in trips for link in trip.links]], return_counts=True)
         return orbits.astype(np.int64), times * (self.copies / self.row_size[orbits])
@@ -257,7 +255,7 @@ class Demands:
         return trips
 
 
-def _tree(routes: Routes, cost: NDArray[np.float64], members: list[int], root: int, *, adds: bool) -> list[Trip]:
+def _tree(routes: Routes, cost: Floats, members: list[int], root: int, *, adds: bool) -> list[Trip]:
     """Trips down a cheapest tree from the root, or up one to it, in an order in which each comes after those it waits for.
 
     `cost`: float64[num_members, num_members], of the route between a parent and a child, whichever of them sends.

@@ -9,10 +9,10 @@ less than twice the cheapest. A linear programme that weighs many of them makes 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
+from astra_tacos.support.arrays import Floats, Ints
 from astra_tacos.support.graph import Graph
 from astra_tacos.support.units import bytes_per_ns
 from astra_tacos.synthesizer.columns.routes import Column, RouteFinder, Routes, Trip, column_of
@@ -27,7 +27,7 @@ class NearestPaths:
         float64[n, n], of the edge from each holder to each other, without holders between them; infinite where there is none.
     """
 
-    def __init__(self, cost: NDArray[np.float64]) -> None:
+    def __init__(self, cost: Floats) -> None:
         src, dst = np.nonzero(np.isfinite(cost))
         self.cost, self._before = Graph.of(len(cost), src, dst, cost[src, dst]).ways()
 
@@ -39,7 +39,7 @@ class NearestPaths:
         return found[::-1]
 
 
-def steiner_tree(paths: NearestPaths, root: int, terminals: NDArray[np.int64]) -> dict[int, int] | None:
+def steiner_tree(paths: NearestPaths, root: int, terminals: Ints) -> dict[int, int] | None:
     """The parent of every holder but the root in a tree out of it that reaches all terminals, each after its parent.
 
     None if a terminal cannot be reached.
@@ -120,9 +120,7 @@ class DeviceTrees:
         self._finder = RouteFinder(topology, ends=self._holders)
         self._delay = topology.link_latency_ns + self._chunk_bytes / bytes_per_ns(topology.link_bandwidth_gibps)
 
-    def columns(
-        self, price: NDArray[np.float64], number: int, roots: tuple[int, ...], phases: tuple[bool, ...]
-    ) -> list[Column | None]:
+    def columns(self, price: Floats, number: int, roots: tuple[int, ...], phases: tuple[bool, ...]) -> list[Column | None]:
         """A cheap column for each root, None where there is none.
 
         Parameters
@@ -151,7 +149,7 @@ class DeviceTrees:
     def _column(
         self,
         routes: Routes,
-        up: NDArray[np.float64],
+        up: Floats,
         paths: dict[bool, NearestPaths],
         number: int,
         root: int,
@@ -175,7 +173,7 @@ class DeviceTrees:
             trips += self._trips(routes, below, root, adds=False, kept=terminals.tolist())
         return column_of(number, trips, self._times(trips, root))
 
-    def _in_tree(self, up: NDArray[np.float64], paths: NearestPaths, root: int) -> dict[int, int] | None:
+    def _in_tree(self, up: Floats, paths: NearestPaths, root: int) -> dict[int, int] | None:
         """Whom each holder sends to; devices that would need more ports than they have are left out."""
         while True:
             tree = steiner_tree(paths, root, self._members)

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.link_use import count_work
+from astra_tacos.support.arrays import Floats
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import bytes_per_ns
 from astra_tacos.synthesizer.columns.demand import NOISE, Demands
@@ -45,7 +45,7 @@ class Solution:
     """
 
     columns: tuple[Column, ...]
-    bytes: NDArray[np.float64]
+    bytes: Floats
     time_ns: float
     bound_ns: float
 
@@ -83,7 +83,7 @@ def solve(demands: Demands) -> Solution:
     return Solution(tuple(columns[at] for at in used.tolist()), amount[used], time, best_bound)
 
 
-def _shallowest(columns: list[Column], demands: Demands, time: float) -> NDArray[np.float64]:
+def _shallowest(columns: list[Column], demands: Demands, time: float) -> Floats:
     """Bytes along each column so that links take no longer than a time, and chunks pass as few links as possible."""
     from scipy.optimize import linprog
 
@@ -91,7 +91,7 @@ def _shallowest(columns: list[Column], demands: Demands, time: float) -> NDArray
     depth = np.array([demands.depth(column) for column in columns])
     room = demands.rate * (time / total)
     best = linprog(depth, inside, room, all_of, demands.share / total, (0, None), method="highs")
-    amount: NDArray[np.float64] = best.x * total
+    amount: Floats = best.x * total
     return amount
 
 
@@ -109,7 +109,7 @@ def _rows_of(columns: list[Column], demands: Demands) -> tuple[Any, Any]:
     return inside, all_of
 
 
-def _cheaper(found: list[Column], columns: list[Column], price: NDArray[np.float64], num_demands: int) -> list[Column]:
+def _cheaper(found: list[Column], columns: list[Column], price: Floats, num_demands: int) -> list[Column]:
     """The columns that are cheaper than all of their demand that are there."""
     rows = np.concatenate([column.rows for column in columns])
     first = np.cumsum([0, *(len(column.rows) for column in columns[:-1])])
@@ -138,7 +138,7 @@ def _first_columns(demands: Demands) -> list[Column]:
     return columns
 
 
-def _priced(demands: Demands, price: NDArray[np.float64]) -> tuple[float, list[Column]]:
+def _priced(demands: Demands, price: Floats) -> tuple[float, list[Column]]:
     """The bound of prices that cost 1 for a nanosecond of all links, and the cheapest columns."""
     routes = demands.routes(price)
     bound, columns = 0.0, []
@@ -150,7 +150,7 @@ def _priced(demands: Demands, price: NDArray[np.float64]) -> tuple[float, list[C
     return bound / (1 + NOISE), columns
 
 
-def _master(columns: list[Column], demands: Demands) -> tuple[NDArray[np.float64], float, NDArray[np.float64]]:
+def _master(columns: list[Column], demands: Demands) -> tuple[Floats, float, Floats]:
     """Bytes along each column, the time of the busiest link, and prices of links that cost 1 for a nanosecond of all."""
     from scipy.optimize import linprog
     from scipy.sparse import csc_array, hstack

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.network.rotations import Rotations
 from astra_tacos.network.topology import Topology
+from astra_tacos.support.arrays import Floats, Ints, Ints32
 from astra_tacos.support.graph import Graph
 
 _LEAST = 1e-9
@@ -28,11 +28,11 @@ class Routes:
     `cost`: float64[num_ends, num_ends], of the route from each end to each other, infinite where there is none.
     """
 
-    cost: NDArray[np.float64]
+    cost: Floats
     _finder: RouteFinder
-    _before: NDArray[np.int32]
+    _before: Ints32
     _link: dict[tuple[int, int], int]
-    _known: dict[tuple[int, int], NDArray[np.int64]]
+    _known: dict[tuple[int, int], Ints]
 
     def links(self, src: int, dst: int) -> list[int]:
         """The links of the route between two ends by their places among the ends, in order."""
@@ -80,7 +80,7 @@ class RouteFinder:
         group: Rotations | None = None,
         *,
         through_npus: bool = False,
-        ends: NDArray[np.int64] | None = None,
+        ends: Ints | None = None,
     ) -> None:
         num_devices = topology.num_devices
         self.ends = np.arange(topology.num_endpoints) if ends is None else ends
@@ -99,7 +99,7 @@ class RouteFinder:
             dst = np.where(sink[dst] >= 0, sink[dst], dst)
         self._pair, self._which = np.unique(src * self._size + dst, return_inverse=True)
 
-    def find(self, price: NDArray[np.float64]) -> Routes:
+    def find(self, price: Floats) -> Routes:
         """Routes for prices, float64[num_links]."""
         price = np.maximum(price, _LEAST * max(float(price.max()), _LEAST))
         order = np.lexsort((price, self._which))  # of parallel links the cheapest
@@ -141,10 +141,10 @@ class Column:
 
     demand: int
     trips: tuple[Trip, ...]
-    rows: NDArray[np.int64]
-    load: NDArray[np.float64]
+    rows: Ints
+    load: Floats
 
-    def cost(self, price: NDArray[np.float64]) -> float:
+    def cost(self, price: Floats) -> float:
         """What a byte along it costs, at the prices of all rows."""
         return float(price[self.rows] @ self.load)
 

@@ -18,7 +18,6 @@ from dataclasses import replace
 from itertools import chain
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.composition import with_switches_forwarding
@@ -27,6 +26,7 @@ from astra_tacos.schedule.messages import Sends
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import Timing, compute_timing
+from astra_tacos.support.arrays import Floats, Ints
 from astra_tacos.support.grouping import count_before, group_by, members_of
 from astra_tacos.synthesizer.columns.demand import Demands
 from astra_tacos.synthesizer.columns.programme import Solution
@@ -37,7 +37,7 @@ _STAGGER = 0.9
 """Share of the busiest link's time over which chunks of one demand are due, one after another."""
 
 
-def choose_columns(solution: Solution, demands: Demands, collective: Collective) -> NDArray[np.int64]:
+def choose_columns(solution: Solution, demands: Demands, collective: Collective) -> Ints:
     """int64[num_chunks], the column of each chunk; chunks of one column are spread over those of its demand.
 
     Parameters
@@ -83,7 +83,7 @@ def choose_columns(solution: Solution, demands: Demands, collective: Collective)
     return column_of
 
 
-def _load_for(demands: Demands, column: Column, target: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _load_for(demands: Demands, column: Column, target: int) -> tuple[Ints, Floats]:
     """Orbits of links that chunks for a target use in a column, and how often each link."""
     if not demands.is_personalised:
         return column.rows, column.load
@@ -96,7 +96,7 @@ def make_sends(
     timing: Timing,
     demands: Demands,
     solution: Solution,
-    column_of: NDArray[np.int64],
+    column_of: Ints,
 ) -> SendGraph:
     """The sends of all chunks along their columns, or the images of these that begin or end at the chunk's owner.
 
@@ -153,14 +153,14 @@ def _channel_finder(topology: Topology) -> Callable[[Trip], list[tuple[int, tupl
     return lambda trip: [(between[int(ends_of[0][trip.links[0]]), int(ends_of[1][trip.links[-1]])], trip.links)]
 
 
-def _due_ns(demands: Demands, collective: Collective, solution: Solution) -> NDArray[np.float64]:
+def _due_ns(demands: Demands, collective: Collective, solution: Solution) -> Floats:
     """float64[num_chunks], when each chunk is due: those of one owner, or of one pair, or all, one after another."""
     owner = np.zeros(collective.num_chunks, np.int64)
     if collective.chunk_target is not None:
         owner = collective.chunk_owner.astype(np.int64) * collective.num_npus + collective.chunk_target
     elif collective.num_phases == 1 or demands.group.order > 1:
         owner = collective.chunk_owner.astype(np.int64)
-    due: NDArray[np.float64] = count_before(owner) / np.bincount(owner)[owner] * solution.time_ns * _STAGGER
+    due: Floats = count_before(owner) / np.bincount(owner)[owner] * solution.time_ns * _STAGGER
     return due
 
 
@@ -168,7 +168,7 @@ def _rows(
     topology: Topology,
     column: Column,
     target: int | None,
-    delay: NDArray[np.float64],
+    delay: Floats,
     channels_of: Callable[[Trip], list[tuple[int, tuple[int, ...]]]],
     timing: Timing,
 ) -> list[tuple[int, int, bool, float]]:
@@ -191,7 +191,7 @@ def _rows(
     return rows[::-1]
 
 
-def _depths(topology: Topology, trips: list[Trip], delay: NDArray[np.float64]) -> list[float]:
+def _depths(topology: Topology, trips: list[Trip], delay: Floats) -> list[float]:
     """How long each trip that copies takes to arrive after the chunk is whole."""
     there: dict[int, float] = {}
     for trip in trips:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from itertools import permutations, product
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.network.blocks.routing import Spreads
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import MOST_TRUNCATED, LinkModel
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.units import bytes_per_ns
 from astra_tacos.synthesizer.exchange.level import DOUBLING, SHORTEST, Level, over_channels
 from astra_tacos.synthesizer.exchange.plan import Form, Plan
@@ -106,7 +106,7 @@ class Costs:
             self._known[key] = self._measure(level, form, plan.owners(number))
         return self._known[key]
 
-    def _measure(self, level: Level, form: Form, owners: NDArray[np.int64]) -> StageCost | None:
+    def _measure(self, level: Level, form: Form, owners: Ints) -> StageCost | None:
         npus = level.groups[0]
         if form.way is None:
             sends = _doubling_sends(level.size)
@@ -118,7 +118,7 @@ class Costs:
         rows, hop = over_channels(self._topology, self._ways, sends)
         return self._cost_of(rows, hop, in_steps=self.is_blocking or form.way != SHORTEST)
 
-    def _cost_of(self, rows: NDArray[np.int64], hop: NDArray[np.int64], *, in_steps: bool) -> StageCost:
+    def _cost_of(self, rows: Ints, hop: Ints, *, in_steps: bool) -> StageCost:
         topology = self._topology
         channel = rows[:, 4]
         slot = np.unique(rows[:, 3] * (hop.max() + 1) + hop, return_inverse=True)[1].astype(np.int64)
@@ -146,7 +146,7 @@ class Costs:
         shares_ports = len(source) == len(np.unique(link)) == len(np.unique(source))
         return StageCost(latency, chain, 0.0, busy, int(hops), through, shares_ports)
 
-    def _depth(self, rows: NDArray[np.int64], slot: NDArray[np.int64]) -> list[float]:
+    def _depth(self, rows: Ints, slot: Ints) -> list[float]:
         """The largest latency, times per byte of links and of passing switches, and number of hops of a way of a value."""
         values, value = np.unique(rows[:, 0], return_inverse=True)
         reached = np.zeros((4, len(values), self._topology.num_npus))
@@ -159,13 +159,13 @@ class Costs:
         return farthest
 
 
-def _tree_sends(trees: Spreads, owners: NDArray[np.int64]) -> NDArray[np.int64]:
+def _tree_sends(trees: Spreads, owners: Ints) -> Ints:
     tree = trees[owners % len(trees), owners]
     columns = np.broadcast_arrays(owners[:, None], tree[:, 0], tree[:, 1], tree[:, 2])
     return np.stack([column.ravel() for column in columns], axis=1).astype(np.int64)
 
 
-def _doubling_sends(size: int) -> NDArray[np.int64]:
+def _doubling_sends(size: int) -> Ints:
     bits = size.bit_length() - 1
     whole = 1 << bits
     past = np.arange(size - whole)

@@ -12,10 +12,10 @@ from itertools import pairwise
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.network.blocks.routing import Spreads, binomial_tree, spread_directly, spread_over_shortest_routes
 from astra_tacos.network.topology import Topology
+from astra_tacos.support.arrays import Ints, Ints32
 from astra_tacos.support.grouping import group_by
 from astra_tacos.support.units import bytes_per_ns
 
@@ -43,7 +43,7 @@ class Level:
         A position in the middle, near to all others.
     """
 
-    groups: NDArray[np.int64]
+    groups: Ints
     ways: Mapping[str, Spreads]
     middle: int
 
@@ -87,7 +87,7 @@ def _ways(shortest: Spreads, size: int) -> Mapping[str, Spreads]:
     return MappingProxyType({SHORTEST: shortest, DOUBLING: doubling})
 
 
-def _shortest_trees(topology: Topology, turned: bool) -> NDArray[np.int32]:
+def _shortest_trees(topology: Topology, turned: bool) -> Ints32:
     """int32[num_npus, 3, num_npus - 1], trees of paths of the least latency from all NPUs, the last NPU first if `turned`.
 
     Of equally short paths, one over the channels that the trees before have used least, by the time that a byte takes.
@@ -128,9 +128,7 @@ def _shortest_trees(topology: Topology, turned: bool) -> NDArray[np.int32]:
     return trees
 
 
-def over_channels(
-    topology: Topology, weight_ns: NDArray[np.int64], sends: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def over_channels(topology: Topology, weight_ns: Ints, sends: Ints) -> tuple[Ints, Ints]:
     """Sends of values over channels.
 
     Parameters
@@ -166,7 +164,7 @@ def over_channels(
 class _Paths:
     """Shortest paths over channels, those from one NPU found when they are first asked for."""
 
-    def __init__(self, topology: Topology, weight_ns: NDArray[np.int64]) -> None:
+    def __init__(self, topology: Topology, weight_ns: Ints) -> None:
         self._graph = topology.channel_graph(weight_ns + 1e-3)
         self._before: dict[int, list[int]] = {}
 
@@ -181,7 +179,7 @@ class _Paths:
         return path[::-1]
 
 
-def _forests(paths: _Paths, moved: NDArray[np.int64]) -> tuple[list[tuple[int, int, int, int]], list[int]]:
+def _forests(paths: _Paths, moved: Ints) -> tuple[list[tuple[int, int, int, int]], list[int]]:
     """Sends (value, source, destination, step), and the hop of each, of values that need relays; sorted by value and step."""
     rows: list[tuple[int, int, int, int]] = []
     hops: list[int] = []

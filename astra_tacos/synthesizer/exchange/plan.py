@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.collective.patterns import all_reduce_of
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.grouping import row_places
 from astra_tacos.synthesizer.exchange.level import DOUBLING, Level, over_channels
 from astra_tacos.synthesizer.exchange.stages import Progress, Values, gather, one_shot, recursive_doubling, scatter, two_shot_late
@@ -107,7 +107,7 @@ class Plan:
         scattered = self.scattered(0)
         return scattered[-1] if len(scattered) == len(self.levels) and self.turns == 1 else None
 
-    def owners(self, level: int) -> NDArray[np.int64]:
+    def owners(self, level: int) -> Ints:
         """int64[num_owners], positions that take over shares: all, or evenly spaced ones, or the one in the middle."""
         count, size = self.forms[level].num_owners, self.levels[level].size
         if count == 1:
@@ -164,18 +164,18 @@ def send_graph_of(plan: Plan, topology: Topology, timing: Timing) -> SendGraph:
     )
 
 
-def _stages(plan: Plan, progress: Progress, turn: int) -> list[tuple[str | None, NDArray[np.int64]]]:
+def _stages(plan: Plan, progress: Progress, turn: int) -> list[tuple[str | None, Ints]]:
     """The way and the sends of each stage of one turn."""
     each = plan.num_chunks // plan.turns
     chunks = turn * each + np.arange(each)
-    done: list[tuple[str | None, NDArray[np.int64]]] = []
+    done: list[tuple[str | None, Ints]] = []
 
     def finish(way: str | None) -> None:
         if progress.sends:
             done.append((way, np.concatenate(progress.sends)))
             progress.sends.clear()
 
-    owner: dict[int, NDArray[np.int64]] = {}
+    owner: dict[int, Ints] = {}
     left = plan.num_shares
     scattered = plan.scattered(turn)
     for number in scattered:

@@ -20,6 +20,7 @@ from astra_tacos.schedule.messages import Sends
 from astra_tacos.schedule.partial_sums import NO_NPU, PartialSums
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import settle
+from astra_tacos.support.arrays import Ints, Ints32
 from astra_tacos.support.grouping import group_by, row_places
 from astra_tacos.synthesizer.exchange.level import Level
 
@@ -32,9 +33,9 @@ class Values:
         self._chunk = [np.repeat(np.arange(num_chunks, dtype=np.int32), num_npus)]
         self._npu = [np.tile(np.arange(num_npus, dtype=np.int32), num_chunks)]
         self._count = [np.zeros(self.num_values, np.int64)]
-        self._part: list[NDArray[np.int32]] = []
+        self._part: list[Ints32] = []
 
-    def add(self, chunk: NDArray[np.integer], parts: NDArray[np.integer]) -> NDArray[np.int64]:
+    def add(self, chunk: NDArray[np.integer], parts: NDArray[np.integer]) -> Ints:
         """int64[num_sums], the numbers of sums; sums of the same parts are one value.
 
         Parameters
@@ -53,7 +54,7 @@ class Values:
         self._npu.append(np.full(len(first), NO_NPU, np.int32))
         self._count.append(np.full(len(first), parts.shape[1], np.int64))
         self._part.append(parts[first].astype(np.int32).ravel())
-        numbers: NDArray[np.int64] = self.num_values + which.astype(np.int64)
+        numbers: Ints = self.num_values + which.astype(np.int64)
         self.num_values += len(first)
         return numbers
 
@@ -88,9 +89,9 @@ class Progress:
         The next step.
     """
 
-    held: NDArray[np.int64]
+    held: Ints
     values: Values
-    sends: list[NDArray[np.int64]] = field(default_factory=list)
+    sends: list[Ints] = field(default_factory=list)
     step: int = 0
 
     def send(
@@ -101,7 +102,7 @@ class Progress:
         self.sends.append(np.stack([column.ravel() for column in columns], axis=1).astype(np.int64))
 
 
-def one_shot(progress: Progress, level: Level, trees: Spreads, chunks: NDArray[np.int64]) -> None:
+def one_shot(progress: Progress, level: Level, trees: Spreads, chunks: Ints) -> None:
     """Everybody in a group gets what the others hold, and adds it all up: one addition.
 
     Parameters
@@ -123,7 +124,7 @@ def one_shot(progress: Progress, level: Level, trees: Spreads, chunks: NDArray[n
     progress.step += int(trees[:, :, 2].max()) + 1
 
 
-def recursive_doubling(progress: Progress, level: Level, chunks: NDArray[np.int64]) -> None:
+def recursive_doubling(progress: Progress, level: Level, chunks: Ints) -> None:
     """Partners exchange what they hold and add it up, bit by bit; those past a power of two hand over to others first.
 
     Parameters
@@ -155,7 +156,7 @@ def recursive_doubling(progress: Progress, level: Level, chunks: NDArray[np.int6
     progress.held[members, chunk[:, None]] = held
 
 
-def scatter(progress: Progress, level: Level, trees: Spreads, chunks: NDArray[np.int64], owner: NDArray[np.int64]) -> None:
+def scatter(progress: Progress, level: Level, trees: Spreads, chunks: Ints, owner: Ints) -> None:
     """Chunks are summed up at the positions that take them over, along the trees from there backwards.
 
     Parameters
@@ -195,7 +196,7 @@ def scatter(progress: Progress, level: Level, trees: Spreads, chunks: NDArray[np
     progress.step += last + 1
 
 
-def gather(progress: Progress, level: Level, trees: Spreads, chunks: NDArray[np.int64], owner: NDArray[np.int64]) -> None:
+def gather(progress: Progress, level: Level, trees: Spreads, chunks: Ints, owner: Ints) -> None:
     """Positions that took over chunks spread what they hold.
 
     Parameters
@@ -215,7 +216,7 @@ def gather(progress: Progress, level: Level, trees: Spreads, chunks: NDArray[np.
     progress.step += int(trees[:, :, 2].max()) + 1
 
 
-def two_shot_late(progress: Progress, level: Level, chunks: NDArray[np.int64], owner: NDArray[np.int64], num_adders: int) -> None:
+def two_shot_late(progress: Progress, level: Level, chunks: Ints, owner: Ints, num_adders: int) -> None:
     """Owners add up and spread sums, while some others add up for themselves from contributions that follow on idle links.
 
     Between the last contribution to an owner and the first sum, links wait for two latencies; contributions that go then cost
@@ -250,7 +251,7 @@ def two_shot_late(progress: Progress, level: Level, chunks: NDArray[np.int64], o
     progress.step += int(behind[adds].max() + 2) * rounds
 
 
-def _pairs(progress: Progress, level: Level, chunks: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _pairs(progress: Progress, level: Level, chunks: Ints) -> tuple[Ints, Ints]:
     """Groups whose members hold a chunk: int64[num_pairs, size], their members, and int64[num_pairs], the chunk."""
     group, at = np.nonzero(progress.held[level.groups[:, 0]][:, chunks] != NOTHING)
     return level.groups[group], chunks[at]

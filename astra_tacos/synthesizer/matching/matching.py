@@ -13,13 +13,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.link_use import count_work
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.support.arrays import Bools, Floats, Ints, Ints32
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.support.graph import Graph
 from astra_tacos.synthesizer.matching.matching_network import as_words, matching_network
@@ -33,9 +33,7 @@ _MOST_NPUS = 256
 _LENIENCE = 1 / 16
 
 
-def far_chunks(
-    topology: Topology, timing: Timing, owner: NDArray[np.int32], deadline_ns: int, *, reverse: bool
-) -> tuple[int, NDArray[np.bool_]]:
+def far_chunks(topology: Topology, timing: Timing, owner: Ints32, deadline_ns: int, *, reverse: bool) -> tuple[int, Bools]:
     """The delay from which a link counts as slow, and the chunks that slow links into each NPU may bring.
 
     Parameters
@@ -78,7 +76,7 @@ def far_chunks(
 
 
 @lru_cache(maxsize=4)
-def _over_fast_links(topology: Topology, timing: Timing, reverse: bool) -> tuple[int, NDArray[np.float64]]:
+def _over_fast_links(topology: Topology, timing: Timing, reverse: bool) -> tuple[int, Floats]:
     """The least delay of slow links, and float64[num_npus, num_npus], the delay over fast links from the second NPU."""
     num_npus = topology.num_npus
     ns = _hop_ns(timing, reverse)
@@ -93,7 +91,7 @@ def _over_fast_links(topology: Topology, timing: Timing, reverse: bool) -> tuple
     return NEVER_NS, np.empty((0, 0))
 
 
-def _hop_ns(timing: Timing, reverse: bool) -> NDArray[np.int64]:
+def _hop_ns(timing: Timing, reverse: bool) -> Ints:
     """int64[num_channels], when the smallest chunk can go on: on the transposed network, once it would have been reduced."""
     return timing.channel_delay_ns[:, 0] + (timing.reduction_ns[0] if reverse else 0)
 
@@ -165,7 +163,7 @@ def match_all_gather(
     return sends
 
 
-def _late(chunk_ready_ns: NDArray[np.int64], link_free_ns: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _late(chunk_ready_ns: Ints, link_free_ns: Ints) -> tuple[Ints, Ints]:
     """Chunks and links that are not available from the start, by time: the time, and twice the chunk or twice the link plus 1."""
     late_ns = np.concatenate((chunk_ready_ns, link_free_ns))
     what = np.concatenate((2 * np.arange(len(chunk_ready_ns)), 2 * np.arange(len(link_free_ns)) + 1))
@@ -173,7 +171,7 @@ def _late(chunk_ready_ns: NDArray[np.int64], link_free_ns: NDArray[np.int64]) ->
     return late_ns[order], what[order]
 
 
-def _release_ns(schedule: Schedule) -> NDArray[np.int64]:
+def _release_ns(schedule: Schedule) -> Ints:
     """int64[num_links], when each link is free after its last send."""
     topology, timing = schedule.topology, schedule.timing
     size_class = schedule.collective.chunk_class[schedule.chunk]

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.support.arrays import Bools, Ints, Ints32
 from astra_tacos.support.graph import Graph
 from astra_tacos.support.grouping import count_before, group_by
 from astra_tacos.synthesizer.parts.dispatch import link_occupancy
@@ -43,17 +44,17 @@ class Neighbourhood:
         for i = v * levels + k. At most 16, the nearest.
     """
 
-    level_ns: NDArray[np.int64]
-    group: NDArray[np.int32]
-    near_first: NDArray[np.int32]
-    near: NDArray[np.int32]
+    level_ns: Ints
+    group: Ints32
+    near_first: Ints32
+    near: Ints32
 
-    def level_of(self, ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    def level_of(self, ns: Ints) -> Ints:
         """int64, like `ns`: the level of channels with these delays."""
         return np.maximum(np.searchsorted(self.level_ns, ns, side="right") - 1, 0)
 
 
-def neighbourhood(num_npus: int, src: NDArray[np.int32], dst: NDArray[np.int32], land_ns: NDArray[np.int64]) -> Neighbourhood:
+def neighbourhood(num_npus: int, src: Ints32, dst: Ints32, land_ns: Ints) -> Neighbourhood:
     """Compute the neighbourhoods of all NPUs.
 
     Parameters
@@ -89,7 +90,7 @@ def neighbourhood(num_npus: int, src: NDArray[np.int32], dst: NDArray[np.int32],
     return Neighbourhood(level_ns, group, near_first, near[order])
 
 
-def _within(into: Graph, limit_ns: float) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+def _within(into: Graph, limit_ns: float) -> tuple[Ints, Ints, Ints]:
     """Pairs of NPUs less than `limit_ns` apart, nearest first, at most 16 for each NPU; and the number of all such pairs."""
     num_npus = into.size
     npus, others, counts = [], [], []
@@ -122,13 +123,11 @@ class MatchingNetwork:
     """
 
     tables: Network
-    link_head_start_ns: NDArray[np.int64]
-    delay_ns: NDArray[np.int64]
-    most_events: NDArray[np.int64]
+    link_head_start_ns: Ints
+    delay_ns: Ints
+    most_events: Ints
 
-    def state(
-        self, owner: NDArray[np.int32], is_ready: NDArray[np.bool_], late_ns: NDArray[np.int64], link_free_ns: NDArray[np.int64]
-    ) -> tuple[State, Space]:
+    def state(self, owner: Ints32, is_ready: Bools, late_ns: Ints, link_free_ns: Ints) -> tuple[State, Space]:
         """The kernel's state at the start and its space to work in.
 
         Parameters
@@ -191,7 +190,7 @@ class MatchingNetwork:
         return state, space
 
 
-def as_words(chunks: NDArray[np.bool_]) -> NDArray[np.uint64]:
+def as_words(chunks: Bools) -> NDArray[np.uint64]:
     """Sets of chunks, bool[num_sets, num_chunks], in the kernel's layout: rows of whole blocks of words."""
     from astra_tacos.synthesizer.matching._matching_kernels import BLOCK
 
@@ -275,9 +274,7 @@ def matching_network(topology: Topology, timing: Timing, *, reverse: bool) -> Ma
     return MatchingNetwork(tables, head_start, delay_ns, most_events)
 
 
-def _parts(
-    switched: NDArray[np.bool_], up_busy: NDArray[np.int64], down_busy: NDArray[np.int64], land: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _parts(switched: Bools, up_busy: Ints, down_busy: Ints, land: Ints) -> tuple[Ints, Ints]:
     """The distinct delays, and those that follow one another in a channel: int64[num_channels, classes, 3], padded with zeros."""
     from astra_tacos.synthesizer.matching._matching_kernels import FREES_DOWN, FREES_UP, KIND_BITS, LANDS
 
@@ -294,13 +291,13 @@ def _parts(
 
 def _sources(
     num_npus: int,
-    dst: NDArray[np.int32],
-    direct: NDArray[np.int64],
-    switched: NDArray[np.bool_],
-    channel_switch: NDArray[np.int32],
-    land: NDArray[np.int64],
-    up_busy: NDArray[np.int64],
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
+    dst: Ints32,
+    direct: Ints,
+    switched: Bools,
+    channel_switch: Ints32,
+    land: Ints,
+    up_busy: Ints,
+) -> tuple[Ints, Ints, Ints32, Ints32]:
     """The sources of each NPU with their delays, fastest first: its direct in-links and, once each, its switches.
 
     Also the direct channels among these, in that order, and for each the number of shorter delays among the sources of the same

@@ -13,6 +13,7 @@ from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.support.arrays import Bools, Ints, Ints32
 from astra_tacos.synthesizer.parts.dispatch import dispatch
 from astra_tacos.synthesizer.parts.send_graph import SendGraph
 from astra_tacos.synthesizer.routing.routing import Spread, make_send_graph
@@ -120,13 +121,13 @@ def send_graph_over_dimensions(
     return replace(sends, rank=sends.rank + turn * steps)
 
 
-def _turn_by_turn(topology: Topology, collective: Collective, orders: NDArray[np.int8], bit_by_bit: NDArray[np.bool_]) -> Spread:
+def _turn_by_turn(topology: Topology, collective: Collective, orders: NDArray[np.int8], bit_by_bit: Bools) -> Spread:
     """In stage i, a chunk goes to the NPU that is at its target's place in dimension `orders[chunk, i]`."""
     assert collective.chunk_target is not None
     sizes = np.array([dimension.size for dimension in topology.dimensions])
     strides = np.cumprod([1, *sizes[:-1]])
     here, target = collective.chunk_owner.astype(np.int64), collective.chunk_target.astype(np.int64)
-    columns: list[tuple[NDArray[np.int64], ...]] = []
+    columns: list[tuple[Ints, ...]] = []
     step = 0
     for stage in range(len(sizes)):
         dimension = orders[:, stage]
@@ -153,14 +154,12 @@ def _spread(spreads: tuple[Spreads, ...], collective: Collective, orders: NDArra
     return Spread(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
-def _spread_in_order(
-    spreads: tuple[Spreads, ...], owner: NDArray[np.int32], chunk: NDArray[np.int32], order: list[int]
-) -> tuple[NDArray[np.int32], ...]:
+def _spread_in_order(spreads: tuple[Spreads, ...], owner: Ints32, chunk: Ints32, order: list[int]) -> tuple[Ints32, ...]:
     """Chunk, source, destination and step of all sends of some chunks."""
     strides = np.cumprod([1] + [spread.shape[1] for spread in spreads[:-1]]).astype(np.int32)
     base = owner[chunk]
     others = np.zeros(1, np.int32)
-    columns: list[list[NDArray[np.int32]]] = [[], [], [], []]
+    columns: list[list[Ints32]] = [[], [], [], []]
     first_step = 0
     for index in order:
         size, stride = spreads[index].shape[1], strides[index]

@@ -6,7 +6,6 @@ Occupancy: the time that a send holds the links of its channel, counted from its
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import NO_LINK, Topology
@@ -14,15 +13,14 @@ from astra_tacos.schedule.link_use import count_work
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.support.arrays import Ints, Ints32
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.support.grouping import group_by
 from astra_tacos.synthesizer.parts.send_graph import SendGraph, find_slots
 from astra_tacos.synthesizer.work import EXAMINED_CHANNEL
 
 
-def link_occupancy(
-    timing: Timing, link: NDArray[np.int32], down: NDArray[np.int32], *, by_size: bool = False
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+def link_occupancy(timing: Timing, link: Ints32, down: Ints32, *, by_size: bool = False) -> tuple[Ints, Ints, Ints]:
     """Times, counted from its start, until which a send holds its up-link and its down-link; and the down-links' head start.
 
     Under store and forward a down-link is taken only when the chunk reaches the switch. Counted from the start of the send,
@@ -132,9 +130,7 @@ def dispatch(
     return settle(topology, collective, timing, numbered.in_order(started), synthesizer, seed)
 
 
-def _sends_left(
-    topology: Topology, channel: NDArray[np.int32], up_ns: NDArray[np.int64], down_ns: NDArray[np.int64], busy_share: float
-) -> NDArray[np.int64]:
+def _sends_left(topology: Topology, channel: Ints32, up_ns: Ints, down_ns: Ints, busy_share: float) -> Ints:
     """int64[num_links], the number of sends over each link of a busy switch; far below 0 for all other links."""
     down = topology.channel_down_link[channel]
     switched = down != NO_LINK

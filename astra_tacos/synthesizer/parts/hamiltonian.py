@@ -15,11 +15,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.network.blocks.building_block import NO_MEMBER
 from astra_tacos.network.network_config import Dimension
 from astra_tacos.network.topology import Topology
+from astra_tacos.support.arrays import Bools, Ints, Ints32
 
 _NO_EDGE = -2
 _UNUSED = -1
@@ -27,7 +27,7 @@ _DETOURS = 100
 _TRIES = 20
 
 
-def disjoint_cycles(dimensions: tuple[Dimension, ...]) -> list[NDArray[np.int32]]:
+def disjoint_cycles(dimensions: tuple[Dimension, ...]) -> list[Ints32]:
     """Edge-disjoint cycles through all NPUs, each as int32[num_npus]; none if none are found.
 
     They follow the axes of the building blocks, rings and lines; there are none where a block has no axes. A block that is the
@@ -42,7 +42,7 @@ def disjoint_cycles(dimensions: tuple[Dimension, ...]) -> list[NDArray[np.int32]
         return []
     grid = _Grid(after)
     random = np.random.default_rng(0)
-    best: list[NDArray[np.int32]] = []
+    best: list[Ints32] = []
     for _ in range(_DETOURS):
         while grid.merge(random, twist=False) or grid.merge(random, twist=True):
             pass
@@ -54,10 +54,10 @@ def disjoint_cycles(dimensions: tuple[Dimension, ...]) -> list[NDArray[np.int32]
     return best
 
 
-def _axes(dimensions: tuple[Dimension, ...]) -> list[NDArray[np.int64]]:
+def _axes(dimensions: tuple[Dimension, ...]) -> list[Ints]:
     """For each axis of all dimensions, int64[num_npus]: the next NPU, `NO_MEMBER` at the end of a line; none if unknown."""
     npu, stride = np.arange(math.prod(dimension.size for dimension in dimensions)), 1
-    after: list[NDArray[np.int64]] = []
+    after: list[Ints] = []
     for dimension in dimensions:
         axes = dimension.building_block.axes(dimension.size)
         if axes is None:
@@ -71,7 +71,7 @@ def _axes(dimensions: tuple[Dimension, ...]) -> list[NDArray[np.int64]]:
 class _Grid:
     """Colours of the edges from every NPU to the next one along each axis, and the cycle of each colour that an NPU is on."""
 
-    def __init__(self, after: list[NDArray[np.int64]]) -> None:
+    def __init__(self, after: list[Ints]) -> None:
         self.num_npus = len(after[0])
         self.next = np.stack(after)
         self.colour = np.full(self.next.shape, _UNUSED)
@@ -99,7 +99,7 @@ class _Grid:
         self.colour[across.axis, at_an_end & (across.place % 2 == 0)] = self.num_colours
         self.num_colours += 1
 
-    def _label(self, colour: int) -> NDArray[np.int64]:
+    def _label(self, colour: int) -> Ints:
         """int64[num_npus], a label of each NPU's cycle: the lowest NPU on it."""
         neighbours = self._neighbours(colour)
         label = np.full(self.num_npus, -1)
@@ -116,7 +116,7 @@ class _Grid:
         neighbours: list[list[int]] = np.concatenate((other, npu))[order].reshape(-1, 2).tolist()
         return neighbours
 
-    def cycle_of(self, colour: int) -> NDArray[np.int32]:
+    def cycle_of(self, colour: int) -> Ints32:
         """The cycle of a colour that goes through NPU 0."""
         return np.array(_follow(self._neighbours(colour), 0), np.int32)
 
@@ -161,14 +161,14 @@ class _Grid:
             self._swap(d, e, corner)
             self.cycle = kept
 
-    def _squares(self, d: int, e: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    def _squares(self, d: int, e: int) -> tuple[Ints, Ints, Ints]:
         """First corners of the squares along two dimensions whose opposite edges have one colour, and the two colours of each."""
         one, other = self.colour[d], self.colour[e]
         alike = (one == one[self.next[e]]) & (other == other[self.next[d]])
         corner = np.flatnonzero(alike & (one != other) & (one >= 0) & (other != _NO_EDGE))
         return corner, one[corner], other[corner]
 
-    def _successors(self, colour: int) -> NDArray[np.int64]:
+    def _successors(self, colour: int) -> Ints:
         """int64[num_npus], the next NPU on each NPU's cycle, in one direction."""
         neighbours = self._neighbours(colour)
         after = np.empty(self.num_npus, np.int64)
@@ -194,17 +194,17 @@ class _Line:
 
     axis: int
     size: int
-    place: NDArray[np.int64]
-    start: NDArray[np.int64]
+    place: Ints
+    start: Ints
 
     @property
-    def is_end(self) -> NDArray[np.bool_]:
+    def is_end(self) -> Bools:
         """bool[num_npus], whether a line ends there."""
-        is_end: NDArray[np.bool_] = self.place == self.size - 1
+        is_end: Bools = self.place == self.size - 1
         return is_end
 
     @classmethod
-    def along(cls, axis: int, after: NDArray[np.int64]) -> _Line:
+    def along(cls, axis: int, after: Ints) -> _Line:
         """The lines of an axis, of which the NPU after each one is given."""
         start = np.flatnonzero(~np.isin(np.arange(len(after)), after))
         place, first = np.empty((2, len(after)), np.int64)
@@ -234,7 +234,7 @@ _MOST_STEPS = 20_000
 _MOST_TIMES = 4
 
 
-def search_cycles(topology: Topology) -> list[NDArray[np.int32]]:
+def search_cycles(topology: Topology) -> list[Ints32]:
     """Hamiltonian cycles found one after another by a limited search; each also in reverse where its links are free.
 
     A link that is k times as fast as the slowest one, up to 4, may be in k of them.
@@ -252,10 +252,10 @@ def search_cycles(topology: Topology) -> list[NDArray[np.int32]]:
     return [np.array(cycle, np.int32) for cycle in best]
 
 
-def _times(topology: Topology) -> NDArray[np.int64]:
+def _times(topology: Topology) -> Ints:
     """int64[num_channels], the number of cycles that may use each channel."""
     bandwidth = topology.link_bandwidth_gibps[topology.channel_link]
-    times: NDArray[np.int64] = np.minimum(bandwidth / bandwidth.min(), _MOST_TIMES).astype(np.int64)
+    times: Ints = np.minimum(bandwidth / bandwidth.min(), _MOST_TIMES).astype(np.int64)
     return times
 
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
@@ -22,6 +21,7 @@ from astra_tacos.schedule.messages import Sends
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.support.arrays import Ints32
 from astra_tacos.support.grouping import distinct_places
 from astra_tacos.synthesizer.parts.dispatch import dispatch
 from astra_tacos.synthesizer.parts.send_graph import SendGraph
@@ -43,7 +43,7 @@ class Mirror:
 
     topology: Topology
     timing: Timing
-    channel: NDArray[np.int32]
+    channel: Ints32
 
 
 def mirror(topology: Topology, timing: Timing) -> Mirror:
@@ -125,7 +125,7 @@ def justify(schedule: Schedule, busy_share: float) -> Schedule:
     return best
 
 
-def _latest_first(schedule: Schedule, turned: NDArray[np.int32]) -> SendGraph:
+def _latest_first(schedule: Schedule, turned: Ints32) -> SendGraph:
     """The sends reversed in time: a reduction into an NPU becomes a copy out of it, and vice versa."""
     rank = distinct_places(-schedule.done_ns)[1].astype(np.int32)
     return SendGraph(schedule.chunk, turned[schedule.channel], ~schedule.reduces, rank)

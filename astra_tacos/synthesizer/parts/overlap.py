@@ -24,12 +24,12 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.support.arrays import Floats, Ints32
 from astra_tacos.support.grouping import distinct
 from astra_tacos.synthesizer.matching.matching import match_all_gather
 from astra_tacos.synthesizer.parts.dispatch import dispatch
@@ -50,8 +50,8 @@ class LinkShares:
         float64[num_npus], the share of chunks that are reduced at each NPU; adds up to 1.
     """
 
-    reducing: NDArray[np.float64]
-    root: NDArray[np.float64]
+    reducing: Floats
+    root: Floats
 
 
 def link_shares(topology: Topology, timing: Timing) -> LinkShares | None:
@@ -102,7 +102,7 @@ def link_shares(topology: Topology, timing: Timing) -> LinkShares | None:
     return LinkShares(np.clip(even.x[:num_links], 0, 1), root / root.sum())
 
 
-def _node_sets(topology: Topology, rate: NDArray[np.float64]) -> tuple[Any, Any, Any]:
+def _node_sets(topology: Topology, rate: Floats) -> tuple[Any, Any, Any]:
     """All sets of one NPU or two neighbours: their members, and the rates of the links out of and into each (sparse, by link)."""
     from scipy.sparse import coo_array, csr_array
 
@@ -184,7 +184,7 @@ def _phases(topology: Topology, timing: Timing) -> tuple[LinkShares, tuple[Timin
     return shares, (_slowed(topology, timing, shares.reducing), _slowed(topology, timing, 1 - shares.reducing))
 
 
-def _roots(shares: LinkShares, num_chunks: int, random: np.random.Generator) -> NDArray[np.int32]:
+def _roots(shares: LinkShares, num_chunks: int, random: np.random.Generator) -> Ints32:
     """int32[num_chunks], the NPU where each chunk is reduced, in random order; shares are rounded by largest remainders."""
     wanted = shares.root * num_chunks
     count = np.floor(wanted).astype(np.int64)
@@ -193,7 +193,7 @@ def _roots(shares: LinkShares, num_chunks: int, random: np.random.Generator) -> 
     return random.permutation(np.repeat(np.arange(len(count), dtype=np.int32), count))
 
 
-def _slowed(topology: Topology, timing: Timing, share: NDArray[np.float64]) -> Timing:
+def _slowed(topology: Topology, timing: Timing, share: Floats) -> Timing:
     """Delays of links that have only their shares of bandwidth, in steps of at least one."""
     share = np.maximum(np.round(share * _STEPS), 1)[:, None] / _STEPS
     return replace(

@@ -5,19 +5,19 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.network.blocks.building_block import COMPLETE
 from astra_tacos.network.network_config import Dimension
 from astra_tacos.network.packet_links import DeviceRoutes
 from astra_tacos.network.topology import NO_LINK, Topology
+from astra_tacos.support.arrays import Floats, Ints, Ints32
 from astra_tacos.support.graph import Graph
 from astra_tacos.synthesizer.parts.hamiltonian import disjoint_cycles, search_cycles
 
 _MOST_NESTED = 64
 _MOST_SEARCHED = 1 << 12
 """Most pairs of NPUs of a fabric among which rings are searched for."""
-_Rings = NDArray[np.int32]
+_Rings = Ints32
 
 
 def find_rings(topology: Topology) -> _Rings:
@@ -64,7 +64,7 @@ def _loads(fabric: Topology, pairs: Topology, rings: _Rings) -> tuple[float, flo
     return float(load.max()), float(load.sum())
 
 
-def _nested_groups(pairs: Topology, distance: NDArray[np.float64]) -> tuple[NDArray[np.int32], list[int]]:
+def _nested_groups(pairs: Topology, distance: Floats) -> tuple[Ints32, list[int]]:
     """NPUs, neighbours in a group next to one another, and how many a group has, then how many groups a group of groups has.
 
     Groups are joined over links of growing `distance` (float64[num_links]), as long as all groups have one size.
@@ -119,7 +119,7 @@ def nested_cycles(dimensions: tuple[Dimension, ...]) -> list[_Rings]:
     return [ring.astype(np.int32) for ring in rings]
 
 
-def _paths(order: NDArray[np.int64], start: int, count: int, is_free: bool) -> NDArray[np.int64]:
+def _paths(order: Ints, start: int, count: int, is_free: bool) -> Ints:
     """int64[count, size], a path through a dimension in each of so many places; each begins where the one before it ends.
 
     They go to and fro. With an odd number of places the last one ends where the first begins, if the dimension allows that.

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.network.topology import Topology
+from astra_tacos.support.arrays import Floats, Ints
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.support.graph import Graph
 from astra_tacos.support.grouping import group_by, members_of
@@ -47,9 +48,9 @@ class Lanes:
     """
 
     num_npus: int
-    src: NDArray[np.int64]
-    dst: NDArray[np.int64]
-    lanes: NDArray[np.int64]
+    src: Ints
+    dst: Ints
+    lanes: Ints
     latency_ns: float
     lane_gibps: float
 
@@ -57,7 +58,7 @@ class Lanes:
         """The same links the other way round."""
         return replace(self, src=self.dst, dst=self.src)
 
-    def distances(self) -> NDArray[np.int64]:
+    def distances(self) -> Ints:
         """int64[num_npus, num_npus], links on the shortest way; `num_npus` where there is none."""
         far = Graph.of(self.num_npus, self.src, self.dst).distances()
         return np.minimum(far, self.num_npus).astype(np.int64)
@@ -145,9 +146,9 @@ class Unknown(SynthesisError):
 class _Variables:
     """Where and when chunks may cross links: int64[num_variables] each, and the first variable of rounds."""
 
-    chunk: NDArray[np.int64]
-    link: NDArray[np.int64]
-    step: NDArray[np.int64]
+    chunk: Ints
+    link: Ints
+    step: Ints
 
     @property
     def num(self) -> int:
@@ -285,9 +286,7 @@ def _constraints(lanes: Lanes, demands: list[Demand], variables: _Variables, ste
     return [entering, *([] if order is None else [order]), capacity]
 
 
-def _leaving(
-    lanes: Lanes, demands: list[Demand], variables: _Variables, steps: int, into: NDArray[np.int64]
-) -> LinearConstraint | None:
+def _leaving(lanes: Lanes, demands: list[Demand], variables: _Variables, steps: int, into: Ints) -> LinearConstraint | None:
     """A chunk leaves an NPU only after it has entered it.
 
     Up to each step, a link out of an NPU has passed a chunk no more often than the chunk has entered the NPU before that step.
@@ -318,9 +317,7 @@ def _leaving(
     return LinearConstraint(table, -np.inf, limit)
 
 
-def _up_to(
-    key: NDArray[np.int64], last: NDArray[np.int64], of: NDArray[np.int64], step: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _up_to(key: Ints, last: Ints, of: Ints, step: Ints) -> tuple[Ints, Ints]:
     """All pairs of a row and an entry of one key, where the entry's step is at most the row's last one."""
     first, entries = group_by(of, np.arange(len(of)), int(max(of.max(), key.max())) + 1)
     begin, at = members_of(first, key)
@@ -329,9 +326,7 @@ def _up_to(
     return row[kept], entry[kept]
 
 
-def _matrix(
-    values: NDArray[np.float64], rows: NDArray[np.integer], columns: NDArray[np.integer], shape: tuple[int, int]
-) -> coo_array:
+def _matrix(values: Floats, rows: NDArray[np.integer], columns: NDArray[np.integer], shape: tuple[int, int]) -> coo_array:
     from scipy.sparse import coo_array
 
     return coo_array((values, (rows, columns)), shape=shape).tocsr()

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
@@ -14,6 +13,7 @@ from astra_tacos.schedule.dependencies import awaited_results
 from astra_tacos.schedule.messages import Sends, first_rows
 from astra_tacos.schedule.partial_sums import Additions, PartialSums, addition_ns, stop_keys
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.support.arrays import Bools, Ints, Ints32
 from astra_tacos.support.grouping import distinct, distinct_places, group_by
 
 if TYPE_CHECKING:
@@ -49,16 +49,16 @@ class SendGraph:
         into a window for what frees its place there. None if there are no such devices.
     """
 
-    chunk: NDArray[np.int32]
-    channel: NDArray[np.int32]
-    reduces: NDArray[np.bool_]
-    rank: NDArray[np.int32]
-    message: NDArray[np.int64] | None = None
+    chunk: Ints32
+    channel: Ints32
+    reduces: Bools
+    rank: Ints32
+    message: Ints | None = None
     sums: PartialSums | None = None
-    value: NDArray[np.int32] | None = None
-    trip: NDArray[np.int32] | None = None
+    value: Ints32 | None = None
+    trip: Ints32 | None = None
 
-    def by_urgency(self) -> tuple[Sends, NDArray[np.int64]]:
+    def by_urgency(self) -> tuple[Sends, Ints]:
         """Messages by channel, then by rank and chunk; and int64[num_messages], the urgency of each: the smallest goes first."""
         item = self.chunk if self.value is None else self.value
         num_items = int(item.max(initial=0)) + 1
@@ -79,9 +79,7 @@ class SendGraph:
         return sends, message_urgency
 
 
-def find_slots(
-    topology: Topology, collective: Collective, timing: Timing, sends: Sends
-) -> tuple[NDArray[np.int64], NDArray[np.int64], Slots]:
+def find_slots(topology: Topology, collective: Collective, timing: Timing, sends: Sends) -> tuple[Ints, Ints, Slots]:
     """The slots that each message helps to fill (CSR), and the slots.
 
     A slot is a joint prerequisite of messages: an item that arrives at an NPU, copied or reduced, or a sum made there.
@@ -142,9 +140,7 @@ def find_slots(
     return *group_by(message, feeds, sends.num_messages), slots
 
 
-def _made_slots(
-    sums: PartialSums, made: Additions, slot: NDArray[np.int64], num_npus: int
-) -> tuple[NDArray[np.int64], tuple[NDArray[np.int64], NDArray[np.int64]], NDArray[np.int64]]:
+def _made_slots(sums: PartialSums, made: Additions, slot: Ints, num_npus: int) -> tuple[Ints, tuple[Ints, Ints], Ints]:
     """Slots of sums that NPUs make, numbered after those of arrivals.
 
     Returns
@@ -163,14 +159,14 @@ def _made_slots(
     return number, (np.where(arrived == NO_SLOT, own, arrived), whole + len(slot)), np.bincount(whole, minlength=len(made))
 
 
-def _position_of(numbers: NDArray[np.int64], wanted: NDArray[np.int64], first: int) -> NDArray[np.int64]:
+def _position_of(numbers: Ints, wanted: Ints, first: int) -> Ints:
     """Where each wanted number is among others in any order, counted from `first`; `NO_SLOT` if it is not there."""
     order = np.argsort(numbers, kind="stable")
     at = _position(numbers[order], wanted)
     return np.where(at == NO_SLOT, NO_SLOT, first + order[at]) if len(order) else at
 
 
-def _position(keys: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
+def _position(keys: Ints, wanted: Ints) -> Ints:
     if not len(keys):
         return np.full(len(wanted), NO_SLOT)
     at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.support.arrays import Bools, Floats, Ints, Ints32
 from astra_tacos.support.grouping import count_before, distinct
 from astra_tacos.synthesizer.parts.send_graph import SendGraph
 
@@ -36,12 +37,12 @@ class Branches:
         int64[num_trees, num_npus], over the channel that joins the NPU to the tree; 0 for the root.
     """
 
-    away_ns: NDArray[np.int64]
-    ahead_ns: NDArray[np.int64]
-    entry_ns: NDArray[np.int64]
+    away_ns: Ints
+    ahead_ns: Ints
+    entry_ns: Ints
 
 
-def measure(topology: Topology, timing: Timing, channel: NDArray[np.int32], inward: bool) -> Branches:
+def measure(topology: Topology, timing: Timing, channel: Ints32, inward: bool) -> Branches:
     """Measure trees.
 
     Parameters
@@ -60,9 +61,7 @@ def measure(topology: Topology, timing: Timing, channel: NDArray[np.int32], inwa
     return Branches(away_ns, ahead_ns, np.where(channel >= 0, channel_ns[channel], 0))
 
 
-def lengths(
-    channel: NDArray[np.int32], end: NDArray[np.int32], of_channel: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def lengths(channel: Ints32, end: Ints32, of_channel: Ints) -> tuple[Ints, Ints]:
     """int64[num_trees, num_npus] twice: the way from the root to each NPU, and on from there to the last NPU behind it.
 
     Parameters
@@ -99,18 +98,18 @@ class Packing:
         int64[num_chunks], the tree of each chunk.
     """
 
-    inward: NDArray[np.bool_]
-    root: NDArray[np.int64]
-    channel: NDArray[np.int32]
+    inward: Bools
+    root: Ints
+    channel: Ints32
     branches: tuple[Branches, ...]
-    link_ns: NDArray[np.float64]
-    tree_of: NDArray[np.int64]
+    link_ns: Floats
+    tree_of: Ints
 
 
 _NEAR_THE_MIDDLE = 1.34
 
 
-def share_trees(root: NDArray[np.integer], most: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def share_trees(root: NDArray[np.integer], most: int) -> tuple[Ints, Ints]:
     """Assignment of chunks with given roots to about `most` trees in all: equally many per root, used by its chunks in turn.
 
     Returns
@@ -124,7 +123,7 @@ def share_trees(root: NDArray[np.integer], most: int) -> tuple[NDArray[np.int64]
     return tree_of, key // per_root
 
 
-def spread_evenly(root: NDArray[np.int64]) -> NDArray[np.int64]:
+def spread_evenly(root: Ints) -> Ints:
     """An order in which trees of every root follow one another at even distances.
 
     Parameters
@@ -141,13 +140,13 @@ def spread_evenly(root: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 @lru_cache(maxsize=16)
-def middle_npus(topology: Topology, timing: Timing, member_npus: tuple[int, ...]) -> NDArray[np.int64]:
+def middle_npus(topology: Topology, timing: Timing, member_npus: tuple[int, ...]) -> Ints:
     """The central members: those with the smallest distance, or nearly so, from and to all other members."""
     members = np.array(member_npus, np.int64)
     graph = topology.channel_graph(timing.channel_delay_ns[:, -1])
     distance = graph.distances(members)[:, members]
     farthest = distance.max(axis=0) + distance.max(axis=1)
-    middle: NDArray[np.int64] = members[farthest <= farthest.min() * _NEAR_THE_MIDDLE]
+    middle: Ints = members[farthest <= farthest.min() * _NEAR_THE_MIDDLE]
     return middle
 
 

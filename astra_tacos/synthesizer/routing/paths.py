@@ -16,12 +16,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.schedule.link_use import count_work
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.support.arrays import Floats, Ints, Ints32
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.support.grouping import count_before, group_by
 from astra_tacos.synthesizer.parts.send_graph import SendGraph
@@ -50,9 +50,9 @@ class Paths:
     float64[num_links], for how long all chunks hold each link.
     """
 
-    bundle: NDArray[np.int32]
-    last: NDArray[np.int32]
-    link_ns: NDArray[np.float64]
+    bundle: Ints32
+    last: Ints32
+    link_ns: Floats
 
 
 @lru_cache(maxsize=16)
@@ -83,9 +83,7 @@ def channels_by_source(topology: Topology, timing: Timing) -> Channels:
     return Channels(first, *ends, *links, timing.channel_delay_ns[:, -1])
 
 
-def find_paths(
-    topology: Topology, collective: Collective, timing: Timing, seed: int, others_ns: NDArray[np.float64] | None = None
-) -> Paths:
+def find_paths(topology: Topology, collective: Collective, timing: Timing, seed: int, others_ns: Floats | None = None) -> Paths:
     """Paths for all chunks of a personalised collective.
 
     Parameters
@@ -142,9 +140,7 @@ def find_paths(
     return best
 
 
-def _bundle(
-    topology: Topology, collective: Collective, random: np.random.Generator
-) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+def _bundle(topology: Topology, collective: Collective, random: np.random.Generator) -> tuple[Ints32, Ints, Ints, Ints]:
     """The bundle of each chunk; of each bundle its source and its chunks (CSR). With many chunks, bundles are few and large."""
     num_chunks = collective.num_chunks
     per_bundle = max(1, -(-num_chunks * topology.num_links // _LINKS_A_ROUND))
@@ -188,7 +184,7 @@ def send_graph_along_paths(topology: Topology, collective: Collective, timing: T
     return SendGraph(chunk, channel, np.zeros(count, np.bool_), rank.astype(np.int32))
 
 
-def _turns(collective: Collective) -> NDArray[np.int64]:
+def _turns(collective: Collective) -> Ints:
     """int64[num_chunks], order among equally urgent chunks: one chunk of every pair, the next higher NPU first.
 
     Otherwise all NPUs would send their chunks for NPU 0 first, and these would queue there.

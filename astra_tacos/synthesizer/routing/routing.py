@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.support.arrays import Ints, Ints32
 from astra_tacos.support.grouping import group_by, row_places
 from astra_tacos.synthesizer.parts.dispatch import link_occupancy
 from astra_tacos.synthesizer.parts.send_graph import SendGraph
@@ -33,10 +33,10 @@ class Spread:
         int32[num_sends], 0 or more, the algorithm's step; a chunk comes to an NPU in an earlier one than it leaves it in.
     """
 
-    chunk: NDArray[np.int32]
-    src: NDArray[np.int32]
-    dst: NDArray[np.int32]
-    step: NDArray[np.int32]
+    chunk: Ints32
+    src: Ints32
+    dst: Ints32
+    step: Ints32
 
 
 SpreadOut = Callable[[bool], Spread]
@@ -86,11 +86,11 @@ def make_send_graph(topology: Topology, collective: Collective, timing: Timing, 
 def _messages(
     topology: Topology,
     collective: Collective,
-    chunk: NDArray[np.int32],
-    channel: NDArray[np.int32],
-    step: NDArray[np.int32],
+    chunk: Ints32,
+    channel: Ints32,
+    step: Ints32,
     turned: bool,
-) -> NDArray[np.int64]:
+) -> Ints:
     """int64[num_sends], numbers of messages: one for what crosses a channel in one step, equally far from where the step began.
 
     But the pieces that the data of an NPU is cut into go one by one.
@@ -114,10 +114,10 @@ def _messages(
 def _straighten(
     topology: Topology,
     collective: Collective,
-    chunk: NDArray[np.int32],
-    channel: NDArray[np.int32],
-    step: NDArray[np.int32],
-) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
+    chunk: Ints32,
+    channel: Ints32,
+    step: Ints32,
+) -> tuple[Ints32, Ints32, Ints32]:
     """The sends on a personalised chunk's path to its target; where paths cross themselves, the sends of the loop are dropped."""
     assert collective.chunk_target is not None
     num_npus = topology.num_npus
@@ -136,7 +136,7 @@ def _straighten(
 
 def _route(
     topology: Topology, collective: Collective, timing: Timing, spread: Spread, turned: bool
-) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
+) -> tuple[Ints32, Ints32, Ints32]:
     """Chunk, channel and step of every physical send."""
     ends = (spread.dst, spread.src) if turned else (spread.src, spread.dst)
     channel = topology.channel_of(*ends).astype(np.int32)
@@ -156,8 +156,8 @@ def _route(
 
 
 def _find_paths(
-    topology: Topology, collective: Collective, timing: Timing, spread: Spread, sends: NDArray[np.int64], turned: bool
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    topology: Topology, collective: Collective, timing: Timing, spread: Spread, sends: Ints, turned: bool
+) -> tuple[Ints32, Ints32]:
     """The row of each send, and for each row a tree of paths: the last channel on the path to each NPU.
 
     Each source has as many trees as an NPU has chunks, so that its chunks can take different paths.

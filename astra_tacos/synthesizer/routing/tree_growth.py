@@ -21,6 +21,7 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.schedule.link_use import count_work
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.support.arrays import Floats, Ints, Ints32
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.support.grouping import group_by
 from astra_tacos.synthesizer.parts.trees import Branches, Packing, measure, middle_npus, share_trees, spread_evenly
@@ -61,7 +62,7 @@ def grow_trees(
     collective: Collective,
     timing: Timing,
     seed: int,
-    others_ns: NDArray[np.float64] | None = None,
+    others_ns: Floats | None = None,
     *,
     free_roots: bool = False,
 ) -> Packing:
@@ -105,7 +106,7 @@ def grow_trees(
     is_long = collective.root is not None and seed % 2 == 0
     weight_of_delays = min(1.0, _FEW_OF_ONE_ROOT / collective.num_chunks) if is_long else 1.0
     best, best_score, since = None, np.inf, 0
-    measured: NDArray[np.int32] | None = None
+    measured: Ints32 | None = None
     branches: tuple[Branches, ...] = ()
     away_ns = 0.0
     for doublings, share in zip(_DOUBLINGS, _DELAY_SHARES, strict=True):
@@ -138,7 +139,7 @@ def grow_trees(
     return replace(best, tree_of=tree_of[spread_evenly(best.root[tree_of])]) if free_roots else best
 
 
-def _assign(topology: Topology, collective: Collective, timing: Timing, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _assign(topology: Topology, collective: Collective, timing: Timing, seed: int) -> tuple[Ints, Ints]:
     """The tree of each chunk, and the roots of trees: the owners of chunks, or central members."""
     looks = topology.num_links * (collective.num_members if topology.has_switches else 1) * collective.num_phases
     most = max(1, _LOOKS_A_ROUND // looks)

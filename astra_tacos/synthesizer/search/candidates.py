@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
@@ -18,6 +17,7 @@ from astra_tacos.schedule.link_use import busiest_link_ns
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns, settle
 from astra_tacos.schedule.timing import MOST_TRUNCATED, LinkModel, Timing
+from astra_tacos.support.arrays import Ints
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search.search_options import EFFORTS, SearchOptions
 
@@ -48,7 +48,7 @@ def join_messages(schedule: Schedule) -> Schedule:
     return best
 
 
-def _distinct_heads(schedule: Schedule) -> list[NDArray[np.int64]]:
+def _distinct_heads(schedule: Schedule) -> list[Ints]:
     """By longest run, int64[num_messages], the first message of the run that each message joins; each only once."""
     previous, row = previous_on_link(schedule), schedule.message_row
     channel, reduces, start = schedule.channel[row], schedule.reduces[row], schedule.start_ns[row]
@@ -58,14 +58,14 @@ def _distinct_heads(schedule: Schedule) -> list[NDArray[np.int64]]:
     message = np.flatnonzero(alike & (ready <= start[previous]))
     joining = list(zip(message.tolist(), previous[message].tolist(), ready[message].tolist(), strict=True))
     begin = start.tolist()
-    found: dict[bytes, NDArray[np.int64]] = {}
+    found: dict[bytes, Ints] = {}
     for longest in _LONGEST:
         heads = _heads(joining, begin, longest)
         found.setdefault(heads.tobytes(), heads)
     return list(found.values())
 
 
-def _heads(joining: list[tuple[int, int, int]], begin: list[int], longest: int) -> NDArray[np.int64]:
+def _heads(joining: list[tuple[int, int, int]], begin: list[int], longest: int) -> Ints:
     """The first message of each one's run, where messages join that before them on their link as early as they are ready."""
     head = list(range(len(begin)))
     length = [1] * len(begin)
@@ -77,7 +77,7 @@ def _heads(joining: list[tuple[int, int, int]], begin: list[int], longest: int) 
     return np.array(head, np.int64)
 
 
-def _joined(schedule: Schedule, heads: NDArray[np.int64]) -> Schedule:
+def _joined(schedule: Schedule, heads: Ints) -> Schedule:
     """The messages of each run as one message at the place of their first."""
     order = np.argsort(heads, kind="stable")
     in_order = schedule.sends.in_order(order)
@@ -86,7 +86,7 @@ def _joined(schedule: Schedule, heads: NDArray[np.int64]) -> Schedule:
     return settle(schedule.topology, schedule.collective, schedule.timing, joined, schedule.synthesizer, schedule.seed)
 
 
-def _ready_ns(schedule: Schedule) -> NDArray[np.int64]:
+def _ready_ns(schedule: Schedule) -> Ints:
     """int64[num_messages], when everything that a message carries is at its source."""
     done = operations(schedule)
     usable = np.concatenate((schedule.done_ns[schedule.message_row], schedule.addition_end_ns))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.bounds.symmetric import chunked_symmetric_bound
 from astra_tacos.schedule.link_use import count_work
 from astra_tacos.schedule.symmetric_schedule import SymmetricTask
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.support.grouping import members_of
 from astra_tacos.synthesizer.symmetric.trees import Trees
@@ -30,9 +30,9 @@ class _MemberPaths:
     Hops of member m are `first[m] .. first[m + 1]`.
     """
 
-    first: NDArray[np.int64]
-    way: NDArray[np.int64]
-    to: NDArray[np.int64]
+    first: Ints
+    way: Ints
+    to: Ints
 
 
 def along_paths(task: SymmetricTask, tries: int) -> Trees:
@@ -128,7 +128,7 @@ def _shortest(task: SymmetricTask, index: int) -> list[_MemberPaths]:
     return found
 
 
-def _shortest_counts(distance: NDArray[np.int64], before: list[NDArray[np.int64]]) -> list[list[tuple[int, ...]]]:
+def _shortest_counts(distance: Ints, before: list[Ints]) -> list[list[tuple[int, ...]]]:
     """For each member, how often each class is taken, for all choices that make the fewest hops: their order does not matter.
 
     Parameters
@@ -172,9 +172,7 @@ def _balanced(choices: list[list[tuple[int, ...]]]) -> list[tuple[int, ...]]:
     return chosen
 
 
-def _hops(
-    task: SymmetricTask, variants: list[list[_MemberPaths]], random: np.random.Generator | None
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+def _hops(task: SymmetricTask, variants: list[list[_MemberPaths]], random: np.random.Generator | None) -> tuple[Ints, Ints, Ints]:
     """Hops of all chunks: where those of each begin, int64[num_chunks + 1]; and of each hop its class and the NPU it leads to."""
     chunks, count = task.chunks_per_npu, len(task.dimensions)
     target = np.repeat(np.arange(1, task.num_npus), chunks)

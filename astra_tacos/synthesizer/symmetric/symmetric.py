@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.bounds.symmetric import chunked_symmetric_bound
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask
+from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.grouping import group_by
 from astra_tacos.synthesizer.symmetric.paths import along_paths
 from astra_tacos.synthesizer.symmetric.trees import Trees, grow, is_as_good_as
@@ -105,7 +105,7 @@ def _reduced_and_gathered(task: SymmetricTask, scattered: Trees, gathered: Trees
     yield _schedule(task, trees._replace(start_ns=_dispatched(task, trees, rows)), rows)
 
 
-def _dispatched(task: SymmetricTask, trees: Trees, num_reducing: int) -> NDArray[np.int64]:
+def _dispatched(task: SymmetricTask, trees: Trees, num_reducing: int) -> Ints:
     """int64[num_rows], starts of the sends of an All-Reduce if no link waits while it could take one, sums first."""
     from astra_tacos.synthesizer.symmetric import _symmetric_kernels as kernels
 
@@ -131,7 +131,7 @@ def _schedule(task: SymmetricTask, trees: Trees, num_reducing: int = 0) -> Symme
     return SymmetricSchedule(task, trees.chunk, trees.src, trees.dst, reduces, start, start + task.delay_ns[trees.way], NAME)
 
 
-def _settled(task: SymmetricTask, trees: Trees, num_reducing: int) -> tuple[NDArray[np.bool_], Trees, NDArray[np.int64]]:
+def _settled(task: SymmetricTask, trees: Trees, num_reducing: int) -> tuple[Bools, Trees, Ints]:
     """These sends in their order on every class of links, each as early as can be, of which the first so many reduce.
 
     Returns

@@ -8,11 +8,11 @@ from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.bounds.symmetric import critical_dimensions, farthest_ns, whole_messages_ns
 from astra_tacos.schedule.link_use import count_work
 from astra_tacos.schedule.symmetric_schedule import SymmetricTask
+from astra_tacos.support.arrays import Bools, Ints, Ints32
 from astra_tacos.support.errors import SynthesisError
 
 if TYPE_CHECKING:
@@ -39,19 +39,19 @@ _WAY_TO_BEST = (0.25, 0.5, 0.75, 1.0)
 class Trees(NamedTuple):
     """Sends of NPU 0's chunks, int32[n] and int64[n]; `way` is the class of links that each goes over."""
 
-    chunk: NDArray[np.int32]
-    src: NDArray[np.int32]
-    dst: NDArray[np.int32]
-    way: NDArray[np.int32]
-    start_ns: NDArray[np.int64]
-    end_ns: NDArray[np.int64]
+    chunk: Ints32
+    src: Ints32
+    dst: Ints32
+    way: Ints32
+    start_ns: Ints
+    end_ns: Ints
 
     @property
     def time_ns(self) -> int:
         """When the last send has arrived."""
         return int(self.end_ns.max())
 
-    def in_order(self, order: NDArray[np.int64]) -> Trees:
+    def in_order(self, order: Ints) -> Trees:
         """The same sends in another order."""
         return Trees._make(column[order] for column in self)
 
@@ -133,7 +133,7 @@ def _bound_ns(task: SymmetricTask, levels: Levels) -> int:
     )
 
 
-def _cuts(task: SymmetricTask, levels: Levels) -> Iterator[tuple[NDArray[np.bool_], int]]:
+def _cuts(task: SymmetricTask, levels: Levels) -> Iterator[tuple[Bools, int]]:
     """The classes that lead out of the cosets of each level, all classes, and how many cosets there are."""
     of_class = task.table.dimension
     yield np.ones(len(of_class), np.bool_), task.num_npus
@@ -204,7 +204,7 @@ class _Grower:
         self.levels = _binding_levels(task)
         self._gap_ns = gap_ns
         self._order = np.argsort(task.delay_ns, kind="stable")
-        self._cosets: dict[tuple[tuple[int, ...], ...], NDArray[np.int32]] = {}
+        self._cosets: dict[tuple[tuple[int, ...], ...], Ints32] = {}
 
     def grow(self, levels: Levels, deadline_ns: int | None, seed: int = 0) -> Trees:
         """One set of trees, as `grow_trees` makes it; without a deadline if that is None."""
@@ -226,7 +226,7 @@ class _Grower:
         way = order[taken].astype(np.int32)
         return Trees(chunk, src, dst, way, start, start + task.delay_ns[way])
 
-    def _classes(self, order: NDArray[np.int64], levels: Levels) -> Classes:
+    def _classes(self, order: Ints, levels: Levels) -> Classes:
         from astra_tacos.synthesizer.symmetric._symmetric_kernels import Classes
 
         task, table = self.task, self.task.table
@@ -251,7 +251,7 @@ class _Grower:
             task.hold_ns[order],
         )
 
-    def _cosets_of(self, kinds: list[tuple[int, ...]]) -> NDArray[np.int32]:
+    def _cosets_of(self, kinds: list[tuple[int, ...]]) -> Ints32:
         """int32[num_kinds, num_npus]: for each kind, the NPU of the same coset whose coordinates in later kinds are 0."""
         task, key = self.task, tuple(kinds)
         if key not in self._cosets:

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.writer import ATTRIBUTE_KEYS, NodeTable
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import MAX_SIZE_BYTES
 from astra_tacos.workload.generator.cost import Cost, Device
@@ -204,18 +204,16 @@ class StageColumns:
     """
 
     table: NodeTable
-    group_kind: NDArray[np.int64]
-    hop: NDArray[np.int64]
-    message: NDArray[np.int64]
+    group_kind: Ints
+    hop: Ints
+    message: Ints
 
     @property
     def num_nodes(self) -> int:
         """Number of nodes of a rank."""
         return len(self.table.node_id)
 
-    def of_rank(
-        self, rank: int, npu: NDArray[np.int64], groups: Groups, stage_stride: int, lane: int, num_lanes: int
-    ) -> NodeTable:
+    def of_rank(self, rank: int, npu: Ints, groups: Groups, stage_stride: int, lane: int, num_lanes: int) -> NodeTable:
         """The nodes of one rank.
 
         Parameters
@@ -289,9 +287,9 @@ def _values(node: Node, device: Device) -> tuple[int, ...]:
     return (0, node.size_bytes, 0, 0, 0) if node.comm_type is None else (0, node.comm_type, node.size_bytes, 0)
 
 
-def _first(lists: Iterable[Sequence[int]]) -> NDArray[np.int64]:
+def _first(lists: Iterable[Sequence[int]]) -> Ints:
     return np.cumsum([0, *(len(entries) for entries in lists)])
 
 
-def _flat(lists: Iterable[Sequence[int]]) -> NDArray[np.int64]:
+def _flat(lists: Iterable[Sequence[int]]) -> Ints:
     return np.array([entry for entries in lists for entry in entries], np.int64)

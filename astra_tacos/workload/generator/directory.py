@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.network.network_config import NetworkConfig, read_network
 from astra_tacos.run.compact_run import fixed_dimensions, read_compact, smallest_period, write_ranks
@@ -21,6 +20,7 @@ from astra_tacos.run.run import CLASSES, RANKS, write_groups
 from astra_tacos.run.system import COMM_KEYS
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.writer import encode_trace
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import check_replaceable, replaced_directory, write_json
 from astra_tacos.support.units import format_size
@@ -243,7 +243,7 @@ def _write_classes(step: Step | LayeredStep, columns: list[StageColumns], folder
             period[index] = size[index]
 
 
-def _maps(one: NDArray[np.int64], other: NDArray[np.int64]) -> bool:
+def _maps(one: Ints, other: Ints) -> bool:
     """Whether equal entries of one array have equal entries in the other."""
     image = np.empty(len(one), np.int64)
     image[one] = other

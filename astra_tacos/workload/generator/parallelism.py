@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.run.placement_matrix import Axis, npu_of_rank
 from astra_tacos.support.argument_types import check_fields
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 
 MAX_RANKS = 1 << 20
@@ -99,7 +99,7 @@ class Parallelism:
         return tuple(math.prod(column) for column in zip(*(row for _, row in self.placement), strict=True))
 
     @property
-    def npu(self) -> NDArray[np.int64]:
+    def npu(self) -> Ints:
         """int64[num_ranks], where each rank is, numbered by `order`: its number in the files."""
         if not self.placement:
             return np.arange(self.num_ranks)
@@ -125,11 +125,11 @@ class Parallelism:
     def _size(self, axis: str) -> int:
         return {"tp": self.tp, "ep": self.ep, "dp": self.expert_copies, "pp": self.pp}[axis]
 
-    def coordinate(self, axis: str) -> NDArray[np.int64]:
+    def coordinate(self, axis: str) -> Ints:
         """int64[num_ranks], coordinate of each rank along an axis."""
         return np.arange(self.num_ranks) // self.stride[axis] % self._size(axis)
 
-    def lane(self) -> NDArray[np.int64]:
+    def lane(self) -> Ints:
         """int64[num_ranks], number of each rank in its stage; activations go between ranks of equal number (a lane)."""
         lane = np.zeros(self.num_ranks, np.int64)
         width = 1
@@ -142,7 +142,7 @@ class Parallelism:
         """Number of ranks of each group of a kind."""
         return math.prod(self._size(axis) for axis in _VARYING[kind])
 
-    def first_of_group(self, kind: GroupKind) -> NDArray[np.int64]:
+    def first_of_group(self, kind: GroupKind) -> Ints:
         """int64[num_ranks], the first rank of each rank's group of a kind."""
         first = np.arange(self.num_ranks)
         for axis in _VARYING[kind]:
@@ -177,10 +177,10 @@ class Groups:
     """
 
     members: dict[int, list[int]]
-    of_rank: NDArray[np.int64]
+    of_rank: Ints
 
 
-def number_groups(parallelism: Parallelism, used: set[GroupKind], ranks: NDArray[np.int64] | None = None) -> Groups:
+def number_groups(parallelism: Parallelism, used: set[GroupKind], ranks: Ints | None = None) -> Groups:
     """Number the groups of the used kinds; groups of the same ranks get one id.
 
     With `ranks` only the groups of these ranks are numbered, in the order in which the ranks come.

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.run.groups import NO_PLAN, is_member, members_of, plan_numbers
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS
 from astra_tacos.run.trace.reader import read_names
 from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.support.arrays import Bools, Ints, Ints32
 from astra_tacos.support.grouping import count_before, row_places
 from astra_tacos.workload.linter.trace_view import TraceView
 
@@ -51,23 +51,23 @@ class Collectives:
         Ranks of each group that is used, in the order of its file.
     """
 
-    row: NDArray[np.int64]
-    rank: NDArray[np.int64]
-    group: NDArray[np.int64]
-    comm_type: NDArray[np.int64]
-    size_bytes: NDArray[np.int64]
-    named: NDArray[np.int64]
-    run: NDArray[np.int64]
-    planner: NDArray[np.int64]
-    sort: NDArray[np.int64]
-    number: NDArray[np.int64]
-    instance: NDArray[np.int64]
-    certain: NDArray[np.bool_]
+    row: Ints
+    rank: Ints
+    group: Ints
+    comm_type: Ints
+    size_bytes: Ints
+    named: Ints
+    run: Ints
+    planner: Ints
+    sort: Ints
+    number: Ints
+    instance: Ints
+    certain: Bools
     members: Mapping[int, tuple[int, ...]]
 
 
 def find_collectives(
-    view: TraceView, groups: Mapping[int, tuple[int, ...]], num_npus: int, implementation: NDArray[np.int32]
+    view: TraceView, groups: Mapping[int, tuple[int, ...]], num_npus: int, implementation: Ints32
 ) -> Collectives:
     """Find all collectives of a workload.
 
@@ -114,7 +114,7 @@ def find_collectives(
     )
 
 
-def _planners(rank: NDArray[np.int64], group: NDArray[np.int64], comm_type: NDArray[np.int64]) -> NDArray[np.int64]:
+def _planners(rank: Ints, group: Ints, comm_type: Ints) -> Ints:
     """int64[n], for each node the entry of the node that decides what it runs: the first one of its plan."""
     planner = np.arange(len(rank))
     plan, _ = plan_numbers(rank, group, comm_type)
@@ -124,7 +124,7 @@ def _planners(rank: NDArray[np.int64], group: NDArray[np.int64], comm_type: NDAr
     return planner
 
 
-def _chained(view: TraceView, rows: NDArray[np.int64], group: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _chained(view: TraceView, rows: Ints, group: Ints) -> Bools:
     """bool[n], whether dependencies order each node after the previous node of its group on its rank."""
     order = np.lexsort((view.place[rows], group, view.rank[rows]))
     rows, sorted_group = rows[order], group[order]
@@ -137,11 +137,11 @@ def _chained(view: TraceView, rows: NDArray[np.int64], group: NDArray[np.int64])
 
 def _turns(
     view: TraceView,
-    rows: NDArray[np.int64],
-    rank: NDArray[np.int64],
-    sort: NDArray[np.int64],
-    certain: NDArray[np.bool_],
-) -> NDArray[np.int64]:
+    rows: Ints,
+    rank: Ints,
+    sort: Ints,
+    certain: Bools,
+) -> Ints:
     """int64[n], number of earlier nodes of the same sort on the same rank.
 
     The order is that of dependencies. Nodes that they leave unordered are sorted by name if all ranks have the same names.
@@ -157,7 +157,7 @@ def _turns(
     return turn
 
 
-def _names_agree(sort: NDArray[np.int64], rank: NDArray[np.int64], name: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _names_agree(sort: Ints, rank: Ints, name: Ints) -> Bools:
     """bool[n], whether all ranks have the same names among the nodes of a sort."""
     nth = row_places(sort, name, count_before(sort, rank, name))[1]
     first, _ = row_places(sort, rank)

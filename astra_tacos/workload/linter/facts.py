@@ -6,13 +6,13 @@ from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.run.groups import ALL_RANKS
 from astra_tacos.run.run import NATIVE, implementations
 from astra_tacos.run.system import SystemConfig
 from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.support.arrays import Bools, Ints, Ints32
 from astra_tacos.support.grouping import row_places
 from astra_tacos.workload.linter.collectives import Collectives, find_collectives
 from astra_tacos.workload.linter.finding import Findings, Inputs, TraceFiles, read_trace_files
@@ -91,7 +91,7 @@ class Facts:
         return self.workload
 
     @cached_property
-    def implementations(self) -> tuple[tuple[str, ...], NDArray[np.int32]]:
+    def implementations(self) -> tuple[tuple[str, ...], Ints32]:
         """Prefixes of the custom traces that nodes of the workload name, and int32[num_nodes], the entry of each node."""
         if self.inputs.workload.trace is None:
             return (), np.empty(0, np.int32)
@@ -147,7 +147,7 @@ class Facts:
         """Number of ranks of a group."""
         return self.num_npus if group == ALL_RANKS else len(self.inputs.groups[group])
 
-    def spans_network(self, group: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def spans_network(self, group: Ints) -> Bools:
         """bool[len(group)], whether each of these groups has as many ranks as the network."""
         numbers, which = np.unique(group, return_inverse=True)
         return np.array([self.group_size(number) == self.num_npus for number in numbers.tolist()], np.bool_)[which]

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.network.network_config import NetworkConfig, read_network
 from astra_tacos.run.backend import Backend, choose_backend
@@ -20,6 +19,7 @@ from astra_tacos.run.run import RunInputs
 from astra_tacos.run.system import RemoteMemory, SystemConfig, parse_system, read_per_node, read_remote_memory
 from astra_tacos.run.trace.reader import read_files
 from astra_tacos.run.trace.trace import Trace
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.text_files import describe, read_json_object
 
@@ -277,7 +277,7 @@ class Found:
 class FoundRows:
     """Findings of one kind at many rows of a trace; the text of each is made only when it is shown."""
 
-    rows: NDArray[np.int64]
+    rows: Ints
     describe: Callable[[int], Found]
 
 

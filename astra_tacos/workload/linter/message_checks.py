@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.run.run import NATIVE
 from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.grouping import row_places
 from astra_tacos.workload.linter.facts import Facts
 from astra_tacos.workload.linter.finding import Findings, Found, Severity, check
@@ -155,7 +155,7 @@ _OWN = -1
 """Stands for the workload's own messages among the users of tags."""
 
 
-def _key_table(facts: Facts) -> tuple[tuple[NDArray[np.int64], ...], NDArray[np.int64], dict[int, str]]:
+def _key_table(facts: Facts) -> tuple[tuple[Ints, ...], Ints, dict[int, str]]:
     """Keys of messages between ranks, the number of each one's user, and the users' names.
 
     A user is the workload itself, or a custom trace in a group.

@@ -10,9 +10,9 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.grouping import row_places
 from astra_tacos.workload.linter.trace_view import TraceView
 
@@ -35,34 +35,34 @@ class Messages:
         Lost receives, each with the lost send that differs from it in size only, or in tag only.
     """
 
-    send: NDArray[np.int64]
-    recv: NDArray[np.int64]
-    alone: NDArray[np.bool_]
-    lost_send: NDArray[np.int64]
-    lost_recv: NDArray[np.int64]
+    send: Ints
+    recv: Ints
+    alone: Bools
+    lost_send: Ints
+    lost_recv: Ints
     other_size: dict[int, int]
     other_tag: dict[int, int]
 
 
-def message_keys(view: TraceView, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
+def message_keys(view: TraceView, rows: Ints) -> tuple[Ints, ...]:
     """int64[len(rows)] each: source, destination, tag and size of sends or receives."""
     sends = view.trace.kind[rows] == NodeType.COMM_SEND
     own, peer = view.rank[rows], view.trace.peer[rows]
     return np.where(sends, own, peer), np.where(sends, peer, own), view.tags[rows], view.trace.size_bytes[rows]
 
 
-def sound_messages(view: TraceView, num_ranks: int) -> NDArray[np.bool_]:
+def sound_messages(view: TraceView, num_ranks: int) -> Bools:
     """bool[num_nodes], whether a row is a send or receive that runs, has size, tag and peer, and a peer with a readable file."""
     trace = view.trace
     readable = np.zeros(max(num_ranks, trace.num_ranks), np.bool_)
     readable[: trace.num_ranks] = np.diff(trace.rank_first) > 0
     inside = (trace.peer >= 0) & (trace.peer < num_ranks) & (trace.peer != view.rank)
     message = view.sends_or_receives & view.runs & inside
-    sound: NDArray[np.bool_] = message & (trace.size_bytes > 0) & (view.tags >= 0) & readable[np.where(inside, trace.peer, 0)]
+    sound: Bools = message & (trace.size_bytes > 0) & (view.tags >= 0) & readable[np.where(inside, trace.peer, 0)]
     return sound
 
 
-def ordered_messages(view: TraceView, num_ranks: int) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.int64]]:
+def ordered_messages(view: TraceView, num_ranks: int) -> tuple[Ints, Bools, Ints]:
     """The rows of sound messages in an order, whether each is a send, and its number among the distinct keys.
 
     Messages ascend by key. Of one key, receives come before sends, and each of these in the order of the trace.
@@ -90,7 +90,7 @@ def match_messages(view: TraceView, num_ranks: int) -> Messages:
     return Messages(send, recv, alone, lost_send, lost_recv, other_size, other_tag)
 
 
-def _excused(view: TraceView, rows: NDArray[np.int64], num_ranks: int) -> NDArray[np.bool_]:
+def _excused(view: TraceView, rows: Ints, num_ranks: int) -> Bools:
     """bool[len(rows)], whether the counterpart may be a message that lacks an attribute, which is a finding of its own."""
     unsound = view.sends_or_receives & ~sound_messages(view, num_ranks)
     sends = view.trace.kind == NodeType.COMM_SEND
@@ -101,7 +101,7 @@ def _excused(view: TraceView, rows: NDArray[np.int64], num_ranks: int) -> NDArra
     return excused
 
 
-def _candidates(view: TraceView, sends: NDArray[np.int64], recvs: NDArray[np.int64]) -> tuple[dict[int, int], dict[int, int]]:
+def _candidates(view: TraceView, sends: Ints, recvs: Ints) -> tuple[dict[int, int], dict[int, int]]:
     """Two maps from a lost receive to a lost send: one that differs in size only, and one that differs in tag only."""
     pairs: tuple[dict[int, int], dict[int, int]] = ({}, {})
     sends, recvs = sends[:_MOST_CANDIDATES], recvs[:_MOST_CANDIDATES]

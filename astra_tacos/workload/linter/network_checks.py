@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.run.backend import BACKENDS
 from astra_tacos.run.groups import sorted_position
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS
 from astra_tacos.run.trace.schema import CommType, NodeType
+from astra_tacos.support.arrays import Bools, Floats, Ints
 from astra_tacos.support.units import bytes_per_ns
 from astra_tacos.workload.linter.facts import Facts
 from astra_tacos.workload.linter.finding import EXACT_NS, Findings, Found, Severity, check
@@ -148,7 +148,7 @@ def beyond_exact_time(facts: Facts) -> Findings:
         yield Found(message, remedy, network.source, severity=Severity.WARNING)
 
 
-def shortest_rank_ns(facts: Facts, least_ns: float) -> NDArray[np.float64]:
+def shortest_rank_ns(facts: Facts, least_ns: float) -> Floats:
     """float64[num_ranks], lower bound on the time of each rank, in ns, where no latency is less than `least_ns`.
 
     A rank runs one collective or send at a time (`workload/HardwareResource.cc`), so that their latencies add up.
@@ -188,7 +188,7 @@ def _steps(name: str, pattern: int, count: int) -> int:
     return phases * {"ring": count - 1, "halvingDoubling": halves, "doubleBinaryTree": 1}.get(name.rstrip("0123456789"), 1)
 
 
-def first_issued(view: TraceView) -> NDArray[np.bool_]:
+def first_issued(view: TraceView) -> Bools:
     """bool[num_nodes], compute nodes, collectives, sends and accesses of the workload that are certainly issued at time 0.
 
     Of each rank's nodes without dependencies, these are the lowest id of each slot (`workload/HardwareResource.cc`).
@@ -204,10 +204,10 @@ def first_issued(view: TraceView) -> NDArray[np.bool_]:
     return first
 
 
-def first_sends(facts: Facts, first: NDArray[np.bool_]) -> dict[int, NDArray[np.int64]]:
+def first_sends(facts: Facts, first: Bools) -> dict[int, Ints]:
     """Rows of sends of custom traces that are certainly issued at time 0, by the trace's place among the prefixes."""
     collectives = facts.collectives
-    found: dict[int, NDArray[np.int64]] = {}
+    found: dict[int, Ints] = {}
     started = first[collectives.row] & (collectives.run != NATIVE)
     for number in np.unique(collectives.run[started]).tolist():
         if number not in facts.custom:
@@ -223,17 +223,17 @@ def first_sends(facts: Facts, first: NDArray[np.bool_]) -> dict[int, NDArray[np.
     return found
 
 
-def serialisation_ns(facts: Facts, size: NDArray[np.int64]) -> NDArray[np.float64]:
+def serialisation_ns(facts: Facts, size: Ints) -> Floats:
     """float64[len(size)], ns that messages of some sizes hold a link, the slowest of all dimensions; NaN without dimensions."""
     network = facts.inputs.network
     if network is None or not network.dimensions:
         return np.full(len(size), np.nan)
     rates = bytes_per_ns(np.array([dimension.bandwidth_gibps for dimension in network.dimensions]))
-    times: NDArray[np.float64] = size / rates.min()
+    times: Floats = size / rates.min()
     return times
 
 
-def shortest_ns(facts: Facts, size: NDArray[np.int64]) -> NDArray[np.float64]:
+def shortest_ns(facts: Facts, size: Ints) -> Floats:
     """float64[len(size)], ns until the first event of a send: it frees its link, or arrives if the model has no links."""
     network = facts.inputs.network
     if facts.queues or network is None or not network.dimensions:
@@ -243,11 +243,11 @@ def shortest_ns(facts: Facts, size: NDArray[np.int64]) -> NDArray[np.float64]:
         + size / bytes_per_ns(np.array([dimension.bandwidth_gibps]))[0]
         for dimension in network.dimensions
     ]
-    longest: NDArray[np.float64] = np.max(times, axis=0)
+    longest: Floats = np.max(times, axis=0)
     return longest
 
 
-def roofline_ns(facts: Facts, view: TraceView, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+def roofline_ns(facts: Facts, view: TraceView, rows: Ints) -> Floats:
     """float64[len(rows)], ns of compute nodes under the roofline (`workload/Workload.cc`, `issue_comp`); NaN without it."""
     system, columns = facts.system, view.columns
     ops, size = columns.num_ops[rows].astype(np.float64), columns.tensor_size[rows].astype(np.float64)
@@ -256,14 +256,14 @@ def roofline_ns(facts: Facts, view: TraceView, rows: NDArray[np.int64]) -> NDArr
         return np.full(len(rows), np.nan)
     size[~applies] = ops[~applies] = np.nan
     rate = np.minimum(system.peak_perf_tflops * 1e12, ops / size * system.local_mem_bw_gbps * 1e9)
-    times: NDArray[np.float64] = ops / rate * 1e9
+    times: Floats = ops / rate * 1e9
     return times
 
 
-def access_ns(facts: Facts, view: TraceView, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+def access_ns(facts: Facts, view: TraceView, rows: Ints) -> Floats:
     """float64[len(rows)], ns of loads and stores (`AnalyticalRemoteMemory.cc`); NaN without remote memory or bandwidth."""
     memory = facts.inputs.remote_memory
     if memory is None or memory.kind == "none" or memory.bytes_per_ns == 0:
         return np.full(len(rows), np.nan)
-    times: NDArray[np.float64] = memory.latency_ns + view.columns.tensor_size[rows] / memory.bytes_per_ns
+    times: Floats = memory.latency_ns + view.columns.tensor_size[rows] / memory.bytes_per_ns
     return times

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.run.groups import ALL_RANKS
 from astra_tacos.run.run import PATTERN_KEYS
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import ABSENT, DANGLING, WORKLOAD_ATTRIBUTES
+from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.grouping import distinct
 from astra_tacos.support.units import NS_PER_US, format_size
 from astra_tacos.workload.linter import _order_kernels as kernels
@@ -22,7 +22,7 @@ _MOST_SKIPPED = 64
 """Most skipped nodes of a rank for which lint searches the nodes that may run at the same time."""
 
 
-def _messages(facts: Facts, view: TraceView) -> NDArray[np.bool_]:
+def _messages(facts: Facts, view: TraceView) -> Bools:
     return view.sends_or_receives & facts.communicates
 
 
@@ -85,7 +85,7 @@ def skipped_node(facts: Facts) -> Findings:
         yield view.at(row, describe(row), remedy, Severity.WARNING)
 
 
-def _alone(view: TraceView, where: NDArray[np.bool_]) -> list[int]:
+def _alone(view: TraceView, where: Bools) -> list[int]:
     """Rows of the given nodes that dependencies order with every other node of their rank."""
     found: list[int] = []
     for rank in np.unique(view.rank[where]).tolist():
@@ -260,7 +260,7 @@ def _cycle(view: TraceView, rank: int, what: str) -> Found:
 _BIT = {name: np.uint32(1 << place) for place, name in enumerate(WORKLOAD_ATTRIBUTES)}
 
 
-def _reads(facts: Facts, view: TraceView) -> Iterator[tuple[str, NDArray[np.bool_], bool]]:
+def _reads(facts: Facts, view: TraceView) -> Iterator[tuple[str, Bools, bool]]:
     """The attributes that `Workload.cc` reads of a workload's nodes, or `CustomAlgorithm.cc` of those of a custom collective.
 
     Of each: the name, the nodes, and whether these need it.
@@ -288,7 +288,7 @@ def _reads(facts: Facts, view: TraceView) -> Iterator[tuple[str, NDArray[np.bool
     yield "tensor_size", compute | view.rows(NodeType.MEM_LOAD, NodeType.MEM_STORE), True
 
 
-def _column(view: TraceView, name: str, recv: bool) -> NDArray[np.int64]:
+def _column(view: TraceView, name: str, recv: bool) -> Ints:
     trace, columns = view.trace, view.columns
     table = {
         "comm_size": trace.size_bytes,

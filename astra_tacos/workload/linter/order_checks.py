@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.run.chunks import count_chunks
 from astra_tacos.run.groups import ALL_RANKS
 from astra_tacos.run.patterns import pattern_name
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS
 from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.grouping import distinct, row_places
 from astra_tacos.support.units import format_size
 from astra_tacos.workload.linter.collectives import Collectives
@@ -63,7 +63,7 @@ def missing_member(facts: Facts) -> Findings:
         yield view.at(collectives.row[entry], what, "a node for it on each rank of the group")
 
 
-def _counts(facts: Facts, collectives: Collectives) -> Iterator[tuple[int, list[int], NDArray[np.int64], NDArray[np.int64]]]:
+def _counts(facts: Facts, collectives: Collectives) -> Iterator[tuple[int, list[int], Ints, Ints]]:
     """For each group whose files are all readable: its id, ranks and sorts, and int64[sorts, ranks], numbers of nodes."""
     trace = facts.workload.trace
     readable = np.zeros(facts.num_npus, np.bool_)
@@ -178,7 +178,7 @@ def different_numbers(facts: Facts) -> Findings:
         yield view.at(collectives.row[other], f"{what}, so they never meet", "name a group of all ranks as its pg_name")
 
 
-def _streams(facts: Facts, collectives: Collectives) -> NDArray[np.int64]:
+def _streams(facts: Facts, collectives: Collectives) -> Ints:
     """int64[n], number of streams that ASTRA-sim makes of each collective: 1 if it is custom, else one per chunk."""
     streams = np.ones(len(collectives.row), np.int64)
     for pattern, key in PATTERN_KEYS.items():
@@ -239,7 +239,7 @@ def free_order(facts: Facts) -> Findings:
         yield view.at(row, f"{what}, {why}{more}", _REMEDY)
 
 
-def _share_ranks(collectives: Collectives, pairs: Pairs) -> NDArray[np.bool_]:
+def _share_ranks(collectives: Collectives, pairs: Pairs) -> Bools:
     """bool[n], whether both nodes of a pair are collectives, and their groups have two or more ranks in common."""
     first, which = row_places(pairs.first_group, pairs.second_group)
     members = {group: set(ranks) for group, ranks in collectives.members.items()}

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.grouping import count_before, distinct, group_by
 from astra_tacos.support.kernels.shared import topological_order
 from astra_tacos.workload.linter import _order_kernels as kernels
@@ -45,18 +45,18 @@ class Pairs:
         bool[n], whether that node completes only after the other one, because of dependencies through other ranks.
     """
 
-    first: NDArray[np.int64]
-    second: NDArray[np.int64]
-    rank: NDArray[np.int64]
-    first_group: NDArray[np.int64]
-    second_group: NDArray[np.int64]
-    first_waits: NDArray[np.bool_]
-    second_waits: NDArray[np.bool_]
+    first: Ints
+    second: Ints
+    rank: Ints
+    first_group: Ints
+    second_group: Ints
+    first_waits: Bools
+    second_waits: Bools
 
     def __len__(self) -> int:
         return len(self.first)
 
-    def where(self, mask: NDArray[np.bool_]) -> Pairs:
+    def where(self, mask: Bools) -> Pairs:
         """The pairs that a mask (bool[n]) selects."""
         return Pairs(*(getattr(self, name)[mask] for name in self.__slots__))
 
@@ -84,8 +84,8 @@ class RunOrder:
     deadlocks: tuple[tuple[int, ...], ...]
     never: int
     pairs: Pairs
-    place: NDArray[np.int64]
-    short_ranks: NDArray[np.int64]
+    place: Ints
+    short_ranks: Ints
     followed: bool
 
 
@@ -95,12 +95,10 @@ class _Graph:
 
     rows: kernels.Rows
     edges: kernels.Graph
-    stuck: NDArray[np.bool_]
+    stuck: Bools
 
 
-def order_run(
-    view: TraceView, collectives: Collectives, messages: Messages, loose: list[int], sent: NDArray[np.int64]
-) -> RunOrder:
+def order_run(view: TraceView, collectives: Collectives, messages: Messages, loose: list[int], sent: Ints) -> RunOrder:
     """Find the order of nodes in a whole run, its deadlocks, and the pairs of nodes that are unordered.
 
     Parameters
@@ -128,9 +126,7 @@ def order_run(
     return RunOrder(deadlocks, never, pairs, place[graph.rows.vertex], short_ranks, followed)
 
 
-def _graph(
-    view: TraceView, collectives: Collectives, merged: NDArray[np.bool_], messages: Messages, sure: NDArray[np.bool_]
-) -> _Graph:
+def _graph(view: TraceView, collectives: Collectives, merged: Bools, messages: Messages, sure: Bools) -> _Graph:
     trace = view.trace
     vertex = np.arange(trace.num_nodes)
     rows = collectives.row[merged]
@@ -142,7 +138,7 @@ def _graph(
     return _Graph(merged_rows, *merged_graph(merged_rows, num))
 
 
-def merged_graph(rows: kernels.Rows, num: int) -> tuple[kernels.Graph, NDArray[np.bool_]]:
+def merged_graph(rows: kernels.Rows, num: int) -> tuple[kernels.Graph, Bools]:
     """The graph of `num` vertices into which rows are merged, and bool[num], whether a vertex is in a cycle or behind one."""
     # Of each row its dependencies, then the send whose message it waits for.
     need = np.insert(rows.dep, rows.dep_first[1:], rows.send_of)
@@ -182,9 +178,7 @@ def _link(view: TraceView, graph: _Graph, before: list[int], after: list[int]) -
     return [before[0], after[0]]
 
 
-def _free_pairs(
-    view: TraceView, collectives: Collectives, graph: _Graph, sent: NDArray[np.int64]
-) -> tuple[Pairs, NDArray[np.int64], bool]:
+def _free_pairs(view: TraceView, collectives: Collectives, graph: _Graph, sent: Ints) -> tuple[Pairs, Ints, bool]:
     trace = view.trace
     sort = np.full(trace.num_nodes, -1, np.int64)
     sort[sent] = 0

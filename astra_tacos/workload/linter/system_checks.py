@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.run.chunks import count_chunks
 from astra_tacos.run.groups import ALL_RANKS
@@ -14,6 +13,7 @@ from astra_tacos.run.patterns import leaves_out, pattern_name, spans_all
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS
 from astra_tacos.run.system import IGNORED_KEYS, READ_KEYS
 from astra_tacos.run.trace.schema import CommType, NodeType
+from astra_tacos.support.arrays import Bools
 from astra_tacos.support.text_files import describe
 from astra_tacos.workload.linter.facts import Facts
 from astra_tacos.workload.linter.finding import Findings, Found, Severity, check
@@ -235,7 +235,7 @@ def memory_rates(facts: Facts) -> Findings:
         yield Found(message, "set it", memory.source, severity=Severity.WARNING)
 
 
-def _native(facts: Facts) -> Iterator[tuple[int, str, tuple[str, ...], NDArray[np.bool_]]]:
+def _native(facts: Facts) -> Iterator[tuple[int, str, tuple[str, ...], Bools]]:
     """For each pattern that some node runs natively: the pattern, its key, its algorithms, and a mask of its collectives."""
     collectives, native = facts.collectives, facts.stated_system.native
     for pattern, key in PATTERN_KEYS.items():

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.run.groups import group_ids
 from astra_tacos.run.patterns import TAGS, pattern_name
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import ChunkColumns, Trace, WorkloadColumns, precede
+from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.grouping import group_by
 from astra_tacos.support.units import format_size
 from astra_tacos.workload.linter.finding import Found, FoundRows, Severity, TraceFiles
@@ -39,36 +39,36 @@ class TraceView:
         self.trace: Trace = files.trace
         self.columns: WorkloadColumns = files.trace.workload
         self.chunks: ChunkColumns = files.trace.chunks
-        self.rank: NDArray[np.int64] = files.trace.rank
+        self.rank: Ints = files.trace.rank
 
     @property
     def num_ranks(self) -> int:
         """Number of ranks that have a file, readable or not."""
         return self.files.ranks[-1] + 1
 
-    def rows(self, *kinds: NodeType) -> NDArray[np.bool_]:
+    def rows(self, *kinds: NodeType) -> Bools:
         """bool[num_nodes], whether a node is of one of these kinds."""
         wanted = np.zeros(256, np.bool_)
         wanted[list(kinds)] = True
         return wanted[self.trace.kind]
 
     @property
-    def sends_or_receives(self) -> NDArray[np.bool_]:
+    def sends_or_receives(self) -> Bools:
         """bool[num_nodes], whether a node is a message."""
         return self.rows(NodeType.COMM_SEND, NodeType.COMM_RECV)
 
     @property
-    def computes_on_gpu(self) -> NDArray[np.bool_]:
+    def computes_on_gpu(self) -> Bools:
         """bool[num_nodes], whether a node is computation that is not on the CPU."""
         return self.rows(NodeType.COMP) & ~self.columns.is_cpu_op
 
     @cached_property
-    def group(self) -> NDArray[np.int64]:
+    def group(self) -> Ints:
         """int64[num_nodes], id of each node's group, see `group_ids`."""
         return group_ids(self.columns)
 
     @cached_property
-    def tags(self) -> NDArray[np.int64]:
+    def tags(self) -> Ints:
         """int64[num_nodes], tags as ASTRA-sim reads them: signed 32-bit integers, modulo `TAGS`; -1 for negative ones."""
         unsigned = self.trace.tag & _UINT32
         return np.where(unsigned > _INT32_MAX, -1, unsigned % TAGS)
@@ -93,9 +93,7 @@ class TraceView:
         """
         return Found(message, remedy, self.files.file(self.rank[row]), int(self.rank[row]), self.node(row), severity)
 
-    def each(
-        self, where: NDArray[np.bool_] | NDArray[np.int64], describe: str | Callable[[int], str], remedy: str = ""
-    ) -> FoundRows:
+    def each(self, where: Bools | Ints, describe: str | Callable[[int], str], remedy: str = "") -> FoundRows:
         """A finding at each of these nodes, given as a mask or as rows.
 
         `describe` is a function from a row to its message, or a format such as `{kind} of {size}`, see `text`.
@@ -129,51 +127,49 @@ class TraceView:
         return pattern_name(self.columns.comm_type[row])
 
     @cached_property
-    def children(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def children(self) -> tuple[Ints, Ints]:
         """The rows that depend on each row (CSR): first entry of each row, and rows."""
         rows = np.repeat(np.arange(self.trace.num_nodes), np.diff(self.trace.dep_first))
         there = self.trace.dep >= 0
         return group_by(self.trace.dep[there], rows[there], self.trace.num_nodes)
 
     @cached_property
-    def _orders(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    def _orders(self) -> tuple[Ints, Bools]:
         return order_rows(self.rank, *self.children)
 
     @property
-    def order(self) -> NDArray[np.int64]:
+    def order(self) -> Ints:
         """int64[num_nodes], rows in topological order, rank by rank; rows in or behind a cycle come last in their rank."""
         return self._orders[0]
 
     @property
-    def runs(self) -> NDArray[np.bool_]:
+    def runs(self) -> Bools:
         """bool[num_nodes], whether a row is not in a cycle and does not depend on one."""
         return self._orders[1]
 
     @cached_property
-    def ordered(self) -> NDArray[np.int64]:
+    def ordered(self) -> Ints:
         """int64[num_ranks], number of rows of each rank that are not in a cycle and do not depend on one."""
         return np.bincount(self.rank[self.runs], minlength=self.trace.num_ranks)
 
     @cached_property
-    def place(self) -> NDArray[np.int64]:
+    def place(self) -> Ints:
         """int64[num_nodes], place of each row in `order`."""
         place = np.empty(self.trace.num_nodes, np.int64)
         place[self.order] = np.arange(self.trace.num_nodes)
         return place
 
     @cached_property
-    def depends(self) -> NDArray[np.bool_]:
+    def depends(self) -> Bools:
         """bool[num_nodes], whether a row depends on anything."""
         return np.diff(self.trace.dep_first) > 0
 
-    def precede(self, before: NDArray[np.int64], after: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def precede(self, before: Ints, after: Ints) -> Bools:
         """bool[num_queries], whether a chain of dependencies leads from `before[i]` to `after[i]`, two rows of one rank."""
         return precede(self.trace, self.place, self.order, before, after)
 
 
-def order_rows(
-    rank: NDArray[np.int64], first: NDArray[np.int64], after: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def order_rows(rank: Ints, first: Ints, after: Ints) -> tuple[Ints, Bools]:
     """`TraceView.order` and `TraceView.runs` of rows of some ranks, and of the rows that depend on each (CSR)."""
     from astra_tacos.support.kernels.shared import topological_order
 
@@ -183,7 +179,7 @@ def order_rows(
     return np.lexsort((place, rank)), place < len(rank)
 
 
-def listed(ranks: NDArray[np.int64] | tuple[int, ...] | list[int], most: int = 6) -> str:
+def listed(ranks: Ints | tuple[int, ...] | list[int], most: int = 6) -> str:
     """Ranks in words: `0, 1, 5`, or the first `most` and the number of all."""
     texts = [str(rank) for rank in ranks[:most]]
     return ", ".join(texts) + (f", ... ({len(ranks):,})" if len(ranks) > most else "")

@@ -18,10 +18,10 @@ from astra_tacos.run.trace.reader import read_ranks
 from astra_tacos.run.trace.scan import FileBytes
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import DANGLING, UNKNOWN_KIND
+from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.workload.repairer.node import DraftNode
 
-_Mask = NDArray[np.bool_]
 _MOST = (1 << 63) - 1
 _COMMUNICATION = (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV)
 
@@ -31,14 +31,14 @@ class _Columns:
     """What a file says of its nodes: `dep` are rows, `has_doubtful` is whether ASTRA-sim refuses a value."""
 
     data: bytes
-    begin: NDArray[np.int64]
-    node_id: NDArray[np.int64]
+    begin: Ints
+    node_id: Ints
     kind: NDArray[np.uint8]
-    duration_us: NDArray[np.int64]
-    dep_first: NDArray[np.int64]
-    dep: NDArray[np.int64]
-    has_doubtful: _Mask
-    states_operations: _Mask
+    duration_us: Ints
+    dep_first: Ints
+    dep: Ints
+    has_doubtful: Bools
+    states_operations: Bools
 
 
 class RankNodes:
@@ -58,7 +58,7 @@ class RankNodes:
         self._new: list[DraftNode] = []
         for node in nodes:
             self.append(node)
-        self._sorted: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
+        self._sorted: tuple[Ints, Ints] | None = None
 
     @classmethod
     def of_file(cls, rank: int, file: FileBytes) -> RankNodes:
@@ -271,7 +271,7 @@ class RankNodes:
         other._messages = {row: self._node(row).copy().message for row in self._messages}
         return other
 
-    def _chosen(self, mask: _Mask, wanted: Callable[[DraftNode], bool] | None = None) -> list[DraftNode]:
+    def _chosen(self, mask: Bools, wanted: Callable[[DraftNode], bool] | None = None) -> list[DraftNode]:
         """Nodes that columns choose and that are unchanged, and those among all others that are wanted."""
         chosen = []
         for row in np.flatnonzero((mask | self.is_changed) & self._is_left).tolist():
@@ -329,7 +329,7 @@ class _FileNode(DraftNode):
         return int(self.seen.type if self._nodes.is_changed[self._row] or kind == UNKNOWN_KIND else kind)
 
 
-def _rows_at(begin: NDArray[np.int64], offsets: Iterable[int]) -> _Mask:
+def _rows_at(begin: Ints, offsets: Iterable[int]) -> Bools:
     """Which nodes, whose bytes or dependencies begin at `begin`, have one at any of some offsets."""
     mask = np.zeros(len(begin) - 1, np.bool_)
     rows = np.searchsorted(begin, np.fromiter(offsets, np.int64), side="right") - 1
