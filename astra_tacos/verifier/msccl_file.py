@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.text_files import read_xml
-from astra_tacos.verifier.program_form import MAX_LOCATIONS, NOWHERE, Region
+from astra_tacos.verifier.program_form import MAX_LOCATIONS, Region
 from astra_tacos.verifier.violation import Violation
 
 if TYPE_CHECKING:
@@ -434,12 +434,6 @@ def step_locations(file: MscclFile, layout: Layout) -> tuple[NDArray[np.int64], 
     )
     own = _own_counts(file)
     return src, dst, base + layout.own_at + (np.cumsum(own) - own) * layout.grain
-
-
-def nowhere(file: MscclFile) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """The result of `step_locations` for a file whose steps have no valid places."""
-    none = np.full(file.num_steps, NOWHERE, np.int64)
-    return none, none, none
 
 
 def overlapping(file: MscclFile, layout: Layout) -> Iterator[Violation]:

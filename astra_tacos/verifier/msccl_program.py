@@ -22,7 +22,6 @@ from astra_tacos.verifier.msccl_file import (
     Layout,
     MscclFile,
     ThreadBlock,
-    nowhere,
     outside_buffers,
     overlapping,
     step_locations,
@@ -252,7 +251,7 @@ def msccl_program(file: MscclFile, layout: Layout) -> tuple[Program, list[Violat
     target = dependency_rows(file)
     waiting = np.flatnonzero(target >= 0)
     outside = list(outside_buffers(file, layout))
-    src, dst, own = nowhere(file) if outside else step_locations(file, layout)
+    src, dst, own = [np.full(file.num_steps, NOWHERE, np.int64)] * 3 if outside else step_locations(file, layout)
     op, kind, at_src, at_dst = _actions(file, {_SRC: src, _DST: dst, _OWN: own})
     block = file.block_of[op]
     peers = np.array([(b.send, b.recv, b.channel) for b in file.blocks], np.int64).reshape(-1, 3)

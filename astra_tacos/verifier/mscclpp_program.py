@@ -144,8 +144,8 @@ def why_no_schedule(file: PlanFile) -> str:
     return ""
 
 
-def plan_layout(file: PlanFile) -> tuple[Layout, int]:
-    """The memory of a plan's ranks, and how many locations a chunk has.
+def plan_layout(file: PlanFile) -> Layout:
+    """The memory of a plan's ranks.
 
     Raises
     ------
@@ -186,7 +186,7 @@ def plan_layout(file: PlanFile) -> tuple[Layout, int]:
     stride = own_at + (room + 1) * grain
     if stride * num > MAX_LOCATIONS:
         raise ConfigError(f"{file.path}: {stride * num:,} places in all, expected at most {MAX_LOCATIONS:,}")
-    return Layout(grain, whole, part, size, begin, scratch_at, own_at, stride, in_place), grain
+    return Layout(grain, whole, part, size, begin, scratch_at, own_at, stride, in_place)
 
 
 def _sizes(op: PlanOp) -> int:
@@ -202,8 +202,7 @@ def plan_program(file: PlanFile) -> PlanProgram:
     ConfigError
         If its buffers do not fit its collective, or are too many.
     """
-    layout, _ = plan_layout(file)
-    builder = _Builder(file, layout)
+    builder = _Builder(file, plan_layout(file))
     for rank in range(file.num_npus):
         builder.add_rank(rank)
     builder.match_signals()
@@ -325,7 +324,6 @@ class _Builder:
         if not op.sources or not op.targets:
             self.violations.append(Violation("no-buffers", f"{where}: lacks what it reads or writes", npu=rank))
             return
-        pairs = list(zip(op.sources, op.targets, strict=False)) if op.name in _ONE_FOR_ONE else []
         if op.name in _ONE_FOR_ONE and len(op.sources) != len(op.targets):
             text = f"{where}: {len(op.sources)} sources and {len(op.targets)} targets, expected one for one"
             self.violations.append(Violation("size-mismatch", text, npu=rank))
@@ -335,15 +333,15 @@ class _Builder:
         nodes.weak += [(before, node) for before in (*state.own, *state.of_thread.values())]
         ends = [node]
         step = _Step(state, rank, op, where, node)
-        if pairs:
-            for number, (source, target) in enumerate(pairs):
-                ends += self._move(step, [source], [target], number)
+        if op.name in _ONE_FOR_ONE:
+            for number, (source, target) in enumerate(zip(op.sources, op.targets, strict=True)):
+                ends += self._move(step, (source,), (target,), number)
         else:
-            ends += self._move(step, list(op.sources), list(op.targets), 0)
+            ends += self._move(step, op.sources, op.targets, 0)
         state.since += ends
         state.own.append(node)
 
-    def _move(self, step: _Step, sources: list[Slice], targets: list[Slice], number: int) -> list[int]:
+    def _move(self, step: _Step, sources: tuple[Slice, ...], targets: tuple[Slice, ...], number: int) -> list[int]:
         """Read all sources, add them up, and write the sum to all targets; returns the nodes of writes elsewhere."""
         state, rank, op, where, node = step
         nodes, sizes = self.nodes, {entry.size for entry in (*sources, *targets)}
@@ -425,7 +423,7 @@ class _Builder:
         other = self._pair_channels()
         for key, waits in self.waits.items():
             sent = self.signals.get(other.get(key, (-1, -1)), [])
-            self._in_order([node for node, _ in waits])
+            self.alike += pairwise(node for node, _ in waits)
             for number, (node, is_relaxed) in enumerate(waits):
                 if number >= len(sent):
                     text = f"{self.nodes.text[node]}: waits for signal {number + 1} of its channel, which has {len(sent)}"
@@ -436,10 +434,7 @@ class _Builder:
                 kind.append((signal, node))
                 self.nodes.strong += [(arrival, node) for arrival in arrivals]
         for sent in self.signals.values():
-            self._in_order([node for node, _, _ in sent])
-
-    def _in_order(self, nodes: list[int]) -> None:
-        self.alike += pairwise(nodes)
+            self.alike += pairwise(node for node, _, _ in sent)
 
     def _pair_channels(self) -> dict[tuple[int, int], tuple[int, int]]:
         """The other end of every channel: the k-th channel to a peer belongs to the k-th of the peer back."""
@@ -454,8 +449,7 @@ class _Builder:
         return pairs
 
     def _match_semaphore(self, rank: int, number: int, initial: int, releases: list[int], acquires: list[int]) -> None:
-        self._in_order(releases)
-        self._in_order(acquires)
+        self.alike += (*pairwise(releases), *pairwise(acquires))
         for at, node in enumerate(acquires[initial:]):
             if at >= len(releases):
                 text = f"{self.nodes.text[node]}: semaphore {number} is released {len(releases)} times, expected one more"
@@ -490,15 +484,9 @@ class _Builder:
         first = np.concatenate(([0], np.cumsum(count))).astype(np.int64)
         rows = np.array([action for actions in nodes.actions for action in actions], np.int64).reshape(-1, 5)
         ends = np.array([(first[a] + b, first[c] + d) for (a, b), (c, d) in nodes.messages], np.int64).reshape(-1, 2)
-        scratch = int(layout.size[2])
-        apart = (Region("input chunk", 0, layout.grain), Region("output chunk", int(layout.size[0]), layout.grain))
-        together = (Region("chunk", 0, layout.grain, is_whole=True),)
-        regions = (
-            *(together if layout.in_place else apart),
-            Region("scratch chunk", layout.scratch_at, layout.grain),
-            Region("packet of scratch chunk", layout.scratch_at + scratch, layout.grain),
-            Region("place", layout.own_at, layout.grain),
-        )
+        packed = layout.scratch_at + int(layout.size[2])
+        *plain_regions, own = layout.regions
+        regions = (*plain_regions, Region("packet of scratch chunk", packed, layout.grain), own)
         before, after = _columns([*nodes.strong, *nodes.weak])
         none = np.empty(0, np.int64)
         program = Program(
@@ -520,7 +508,6 @@ class _Builder:
             adds_commute=False,
             buffers=Buffers(layout.stride, regions),
         )
-        packed = layout.scratch_at + scratch
 
         def plain(column: NDArray[np.int64]) -> NDArray[np.int64]:
             offset = column % layout.stride
