@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from astra_tacos.verifier.msccl_file import BUFFERS, READS_SRC, WRITES_DST, Layout, MscclFile
+from astra_tacos.verifier.msccl_file import BUFFERS, Layout, MscclFile, uses
 from astra_tacos.verifier.mscclpp_file import PlanFile
 from astra_tacos.verifier.program_form import Program
 from astra_tacos.verifier.program_order import Naming, Order, Value, compare, run
@@ -143,8 +143,8 @@ def _absent_buffers(file: MscclFile, layout: Layout, collective: str, root: int)
         return
     name = "i" if collective in _WITHOUT_INPUT else "o"
     buffer = BUFFERS.index(name)
-    used = (np.isin(file.kind, READS_SRC) & (file.srcbuf == buffer)) | (np.isin(file.kind, WRITES_DST) & (file.dstbuf == buffer))
     npu = file.step_npu
-    for row in np.flatnonzero(used & (npu != root)).tolist():
+    using = np.concatenate([row[used == buffer] for row, used, _ in uses(file)])
+    for row in np.unique(using[npu[using] != root]).tolist():
         message = f"{file.describe(row)}: uses buffer {name}, which only the root, gpu {root}, has in a {collective}"
         yield Violation("absent-buffer", message, npu=int(npu[row]))

@@ -407,7 +407,7 @@ def lay_out(file: MscclFile, *, in_place: bool) -> Layout:
 def outside_buffers(file: MscclFile, layout: Layout) -> Iterator[Violation]:
     """Violations for steps and copies that use places past the end of the buffers that a collective has."""
     npus = file.step_npu
-    for row, buffer, offset in _uses(file):
+    for row, buffer, offset in uses(file):
         outside = (offset < 0) | (file.cnt[row] < 1) | ((offset + file.cnt[row]) * layout.grain > layout.size[buffer])
         for at in np.flatnonzero(outside).tolist():
             name, first = BUFFERS[buffer[at]], int(offset[at])
@@ -451,7 +451,7 @@ def _own_counts(file: MscclFile) -> NDArray[np.int64]:
     return np.where(file.kind == STEP_TYPES.index("rrs"), np.minimum(file.cnt, _MAX_LOCATIONS).clip(0), 0)
 
 
-def _uses(file: MscclFile) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
+def uses(file: MscclFile) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
     """Rows of the steps that use their source, its buffers and offsets; then the same for destinations."""
     for kinds, buffer, offset in ((READS_SRC, file.srcbuf, file.srcoff), (WRITES_DST, file.dstbuf, file.dstoff)):
         row = np.flatnonzero(np.isin(file.kind, kinds))

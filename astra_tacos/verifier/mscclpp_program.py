@@ -12,6 +12,7 @@ src/core/include/execution_kernel.hpp (1f5f065).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import lcm
@@ -35,7 +36,6 @@ _REDUCING = ("re", "res", "rre", "rres", "respkt", "repkt", "recpkt", "recspkt",
 _ONE_FOR_ONE = ("put", "pws", "pwsf", "get", "ppkt")
 """Operations whose n-th source goes to the n-th target."""
 _LIMITS = (("operations of a thread block", 64), ("channels of an operation", 8), ("buffers of an operation", 10))
-_REFUSED = {"pipeline": "loops over slices of chunks, which depend on the size of the message"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,27 +121,30 @@ class _Step(NamedTuple):
 
 def why_refused(file: PlanFile) -> str | None:
     """The construct for which the oracle has no model; None if there is none."""
-    for rank, gpu in enumerate(file.gpus):
-        for number, block in enumerate(gpu.blocks):
-            for at, op in enumerate(block):
-                where = f"gpu {rank}, tb {number}, op {at}: {op.name}"
-                if op.name in _REFUSED:
-                    return f"{where} {_REFUSED[op.name]}"
-                if op.channel_type == "port" and op.name in ("ppkt", "rppkt"):
-                    return f"{where} through a port channel takes packets that are packed already"
-                if op.name == "get" and any(a.index != b.index for a, b in zip(op.sources, op.targets, strict=False)):
-                    return f"{where} from another place than to, of which the executor takes one for the other"
+    for where, op in _operations(file):
+        if op.name == "pipeline":
+            return f"{where} loops over slices of chunks, which depend on the size of the message"
+        if op.channel_type == "port" and op.name in ("ppkt", "rppkt"):
+            return f"{where} through a port channel takes packets that are packed already"
+        if op.name == "get" and any(a.index != b.index for a, b in zip(op.sources, op.targets, strict=False)):
+            return f"{where} from another place than to, of which the executor takes one for the other"
     return None
 
 
 def why_no_schedule(file: PlanFile) -> str:
     """What a plan does that no schedule expresses; empty if there is nothing."""
+    for where, op in _operations(file):
+        if any(entry.is_switch for entry in (*op.sources, *op.targets)):
+            return f"{where} adds or copies inside the switch"
+    return ""
+
+
+def _operations(file: PlanFile) -> Iterator[tuple[str, PlanOp]]:
+    """All operations, each with its place in words."""
     for rank, gpu in enumerate(file.gpus):
         for number, block in enumerate(gpu.blocks):
             for at, op in enumerate(block):
-                if any(entry.is_switch for entry in (*op.sources, *op.targets)):
-                    return f"gpu {rank}, tb {number}, op {at}: {op.name} adds or copies inside the switch"
-    return ""
+                yield f"gpu {rank}, tb {number}, op {at}: {op.name}", op
 
 
 def plan_layout(file: PlanFile) -> Layout:
@@ -156,7 +159,7 @@ def plan_layout(file: PlanFile) -> Layout:
     for rank, gpu in enumerate(file.gpus):
         if gpu.chunks[:2] != chunks[:2]:
             raise ConfigError(f"{file.path}: gpu {rank}: {gpu.chunks[:2]} chunks of input and output, gpu 0 has {chunks[:2]}")
-    num, grain = file.num_npus, lcm(*{op.num_parts for gpu in file.gpus for block in gpu.blocks for op in block})
+    num, grain = file.num_npus, lcm(*{op.num_parts for _, op in _operations(file)})
     scratch = max(gpu.chunks[2] for gpu in file.gpus)
     inputs, outputs = chunks[0], chunks[1]
     shapes = {

@@ -41,10 +41,7 @@ def verify_symmetric(schedule: SymmetricSchedule) -> tuple[Violation, ...]:
     Later checks are left out where they would rest on what earlier ones found to be wrong.
     """
     task = schedule.task
-    violations = _check_network(task.dimensions)
-    if violations:
-        return tuple(violations)
-    violations = _check_columns(schedule)
+    violations = _check_network(task.dimensions) or _check_columns(schedule)
     if violations:
         return tuple(violations)
     links = _Links.of(task.dimensions, schedule.src.astype(np.int64), schedule.dst.astype(np.int64))
