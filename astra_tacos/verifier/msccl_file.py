@@ -389,8 +389,18 @@ def lay_out(file: MscclFile, *, in_place: bool) -> Layout:
         size[_INPUT] = part if collective in _PART_INPUT else whole
         size[_OUTPUT] = part if collective in _PART_OUTPUT else whole
     in_place = in_place and collective is not None
-    begin = np.zeros((num_npus, len(BUFFERS)), np.int64)
     scratch_at = whole if in_place else int(size[_INPUT] + size[_OUTPUT])
+    begin = buffer_begins(collective, num_npus, size, part, scratch_at, in_place=in_place)
+    own_at = scratch_at + int(size[_SCRATCH])
+    stride = own_at + int(_own_counts(file).sum()) * grain
+    return Layout(grain, whole, part, size, begin, scratch_at, own_at, stride, in_place)
+
+
+def buffer_begins(
+    collective: str | None, num_npus: int, size: NDArray[np.int64], part: int, scratch_at: int, *, in_place: bool
+) -> NDArray[np.int64]:
+    """int64[num_npus, 3], location at which each buffer begins in its rank's memory; other arguments are those of `Layout`."""
+    begin = np.zeros((num_npus, len(BUFFERS)), np.int64)
     begin[:, _SCRATCH] = scratch_at
     if in_place:
         # The smaller buffer is the part of the larger one that belongs to the rank.
@@ -399,9 +409,7 @@ def lay_out(file: MscclFile, *, in_place: bool) -> Layout:
                 begin[:, buffer] = np.arange(num_npus) * part
     else:
         begin[:, _OUTPUT] = size[_INPUT]
-    own_at = scratch_at + int(size[_SCRATCH])
-    stride = own_at + int(_own_counts(file).sum()) * grain
-    return Layout(grain, whole, part, size, begin, scratch_at, own_at, stride, in_place)
+    return begin
 
 
 def outside_buffers(file: MscclFile, layout: Layout) -> Iterator[Violation]:

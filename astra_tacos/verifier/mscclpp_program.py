@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.verifier.msccl_file import Layout
+from astra_tacos.verifier.msccl_file import Layout, buffer_begins
 from astra_tacos.verifier.mscclpp_file import BUFFER_NAMES, PlanFile, PlanOp, Slice
 from astra_tacos.verifier.program_form import MAX_LOCATIONS, NOWHERE, Action, Buffers, Program, Region
 from astra_tacos.verifier.program_order import Order
@@ -174,22 +174,14 @@ def plan_layout(file: PlanFile) -> Layout:
     part = 0 if file.collective == "all-reduce" else expected[2] * grain
     whole = max(inputs, outputs) * grain
     size = np.array((inputs, outputs, scratch), np.int64) * grain
-    begin = np.zeros((num, 3), np.int64)
-    in_place = file.in_place
-    if in_place:
-        for buffer, collective in ((0, "all-gather"), (1, "reduce-scatter")):
-            if file.collective == collective:
-                begin[:, buffer] = np.arange(num) * part
-    else:
-        begin[:, 1] = size[0]
-    scratch_at = whole if in_place else int(size[0] + size[1])
-    begin[:, 2] = scratch_at
+    scratch_at = whole if file.in_place else int(size[0] + size[1])
+    begin = buffer_begins(file.collective, num, size, part, scratch_at, in_place=file.in_place)
     own_at = scratch_at + 2 * int(size[2])  # plain chunks, then packets
     room = max(sum(_sizes(op) for block in gpu.blocks for op in block) for gpu in file.gpus)
     stride = own_at + (room + 1) * grain
     if stride * num > MAX_LOCATIONS:
         raise ConfigError(f"{file.path}: {stride * num:,} places in all, expected at most {MAX_LOCATIONS:,}")
-    return Layout(grain, whole, part, size, begin, scratch_at, own_at, stride, in_place)
+    return Layout(grain, whole, part, size, begin, scratch_at, own_at, stride, file.in_place)
 
 
 def _sizes(op: PlanOp) -> int:
