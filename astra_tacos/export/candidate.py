@@ -24,7 +24,7 @@ from astra_tacos.schedule.timing import LinkModel, compute_timing, timing_of_siz
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.support.units import format_size
-from astra_tacos.verifier.proven_program import ProvenProgram, prove
+from astra_tacos.verifier.program import ProvenProgram, prove
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from astra_tacos.schedule.timing import Timing
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.support.grouping import group_by
+from astra_tacos.verifier.program import ProvenProgram
 from astra_tacos.verifier.program_form import Action, Program
-from astra_tacos.verifier.proven_program import ProvenProgram
 
 _HOP, _STEP = range(2)
 

@@ -14,7 +14,7 @@ from astra_tacos.network.topology import Topology
 from astra_tacos.support.units import format_size
 from astra_tacos.verifier.msccl_file import STEP_TYPES, read_msccl_xml
 from astra_tacos.verifier.mscclpp_file import read_mscclpp_plan
-from astra_tacos.verifier.program import judge_msccl_file, judge_plan_file
+from astra_tacos.verifier.program import examine_msccl_file, examine_plan_file
 
 
 def summarise_network(path: Path) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def _reducing(topology: Topology) -> dict[str, str]:
 def summarise_plan(path: Path) -> dict[str, Any]:
     """The content of an MSCCL++ plan, and the verdict on it."""
     file = read_mscclpp_plan(path)
-    verdict = judge_plan_file(file)
+    verdict = examine_plan_file(file).verdict
     chunks = zip(("input", "output", "scratch"), file.gpus[0].chunks, strict=True)
     ops = Counter(op.name for gpu in file.gpus for block in gpu.blocks for op in block)
     return {
@@ -89,7 +89,7 @@ def summarise_plan(path: Path) -> dict[str, Any]:
 def summarise_xml(path: Path) -> dict[str, Any]:
     """The content of an MSCCL XML, and the verdict on it."""
     file = read_msccl_xml(path)
-    verdict = judge_msccl_file(file)
+    verdict = examine_msccl_file(file).verdict
     counts = np.bincount(file.kind, minlength=len(STEP_TYPES)).tolist()
     names = {True: "in place", False: "out of place"}
     return {

@@ -463,10 +463,9 @@ def _actions(
     dst = np.where(kind == Action.SEND, NOWHERE, np.where(reduces[op], base[op] + own[op] + within, named))
     parts: list[tuple[NDArray[np.int64], ...]] = [(op, kind, src, dst, trace.peer[op])]
     reduced, comps = (np.array(column, np.int64) for column in zip(*reductions, strict=True)) if reductions else (at[:0], at[:0])
-    _, at = members_of(contents.first, reduced)
-    which = np.repeat(np.arange(len(reduced)), contents.count[reduced])
-    recv = reduced[which]
-    within = np.arange(len(at)) - np.repeat(np.cumsum(contents.count[reduced]) - contents.count[reduced], contents.count[reduced])
+    begin, at = members_of(contents.first, reduced)
+    which = np.repeat(np.arange(len(reduced)), np.diff(begin))
+    recv, within = reduced[which], np.arange(len(at)) - begin[which]
     reduce, nowhere = np.full(len(at), Action.REDUCE, np.int64), np.full(len(at), NOWHERE, np.int64)
     parts.append((comps[which], reduce, base[recv] + own[recv] + within, base[recv] + contents.offset[at], nowhere))
     parts.append(_additions(trace, contents, base))

@@ -7,12 +7,11 @@ root, which no executor compares with that of the caller. The oracle therefore i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from astra_tacos.verifier.msccl_file import BUFFERS, READS_SRC, WRITES_DST, Layout, MscclFile
+from astra_tacos.verifier.msccl_file import BUFFERS, Layout, MscclFile, uses
+from astra_tacos.verifier.mscclpp_file import PlanFile
 from astra_tacos.verifier.program_form import Program
 from astra_tacos.verifier.program_order import Naming, Order, Value, compare, run
 from astra_tacos.verifier.violation import Violation
@@ -24,41 +23,11 @@ _WITHOUT_INPUT = ("broadcast", "scatter")
 _WITHOUT_OUTPUT = ("reduce", "gather")
 """Collectives in which ranks other than the root have no input, or no output."""
 _MOST_LISTED = 1 << 16
-
-
-class Ranks(Protocol):
-    """What a file says beside its layout."""
-
-    @property
-    def num_npus(self) -> int:
-        """Number of ranks."""
-
-    @property
-    def copies(self) -> NDArray[np.int64]:
-        """int64[num_copies, 3], GPU, place in its input and in its output of what is copied before all steps."""
-
-
-def check_msccl_values(file: MscclFile, layout: Layout, program: Program, order: Order) -> tuple[list[Violation], int | None]:
-    """Violations of the postcondition of the file's collective, and the root of a rooted one.
-
-    Parameters
-    ----------
-    file
-        The file.
-    layout
-        The locations of its buffers.
-    program
-        The file as a program.
-    order
-        The order of its actions.
-    """
-    assert file.collective is not None
-    violations, root = check_values(file, file.collective, layout, program, order)
-    return violations + (list(_absent_buffers(file, layout, file.collective, root)) if root is not None else []), root
+BufferFile = MscclFile | PlanFile
 
 
 def check_values(
-    file: Ranks, collective: str, layout: Layout, program: Program, order: Order
+    file: BufferFile, collective: str, layout: Layout, program: Program, order: Order
 ) -> tuple[list[Violation], int | None]:
     """Violations of a collective's postcondition, and the root of a rooted one.
 
@@ -66,8 +35,10 @@ def check_values(
     ----------
     file, collective
         The file, and its collective.
-    layout, program, order
-        As for `check_msccl_values`.
+    layout
+        The locations of its buffers.
+    program, order
+        The file as a program, and the order of its actions.
     """
     if too_few := _too_few_writes(file, layout, program, collective):
         return [too_few], None
@@ -76,10 +47,15 @@ def check_values(
     violations = run(program, order, memory, naming)
     root = _root_of(file, layout, collective, memory)
     after = _after(file, layout, collective, root or 0)
-    return violations + compare(program, memory, after, collective, naming), root
+    violations += compare(program, memory, after, collective, naming)
+    if root is not None and isinstance(file, MscclFile):
+        violations += _absent_buffers(file, layout, collective, root)
+    return violations, root
 
 
-def stated_values(file: Ranks, collective: str, layout: Layout, root: int | None) -> tuple[dict[int, Value], dict[int, Value]]:
+def stated_values(
+    file: BufferFile, collective: str, layout: Layout, root: int | None
+) -> tuple[dict[int, Value], dict[int, Value]]:
     """What a collective has by location before it and after it.
 
     Parameters
@@ -92,7 +68,7 @@ def stated_values(file: Ranks, collective: str, layout: Layout, root: int | None
     return _before(file, layout, collective), dict(_after(file, layout, collective, root or 0))
 
 
-def _too_few_writes(file: Ranks, layout: Layout, program: Program, collective: str) -> Violation | None:
+def _too_few_writes(file: BufferFile, layout: Layout, program: Program, collective: str) -> Violation | None:
     """One violation instead of very many, if the steps write fewer places than have to change."""
     ranks = 1 if collective in _WITHOUT_OUTPUT else file.num_npus
     # Places that are correct from the start, if in place: a part of every rank, or the buffer of a root.
@@ -104,7 +80,7 @@ def _too_few_writes(file: Ranks, layout: Layout, program: Program, collective: s
     return Violation("chunk-missing", f"{collective}: {counts}")
 
 
-def _before(file: Ranks, layout: Layout, collective: str) -> dict[int, Value]:
+def _before(file: BufferFile, layout: Layout, collective: str) -> dict[int, Value]:
     """Values before the program runs, by location."""
     memory: dict[int, Value] = {}
     size = int(layout.size[BUFFERS.index("i")])
@@ -112,15 +88,15 @@ def _before(file: Ranks, layout: Layout, collective: str) -> dict[int, Value]:
         first = layout.place(npu, "i")
         label = 0 if collective in _REDUCTIONS else npu * size
         memory.update((first + k, (label + k, 1 << npu)) for k in range(size))
-    # A `copy` element happens before all steps.
+    # A `copy` element of an MSCCL XML happens before all steps.
     copied: dict[int, Value] = {}
-    for npu, source, target in file.copies.tolist():
+    for npu, source, target in file.copies.tolist() if isinstance(file, MscclFile) else ():
         src, dst = (layout.place(npu, name) + at * layout.grain for name, at in (("i", source), ("o", target)))
         copied.update((dst + k, memory[src + k]) for k in range(layout.grain))
     return memory | copied
 
 
-def _after(file: Ranks, layout: Layout, collective: str, root: int) -> Iterator[tuple[int, Value]]:
+def _after(file: BufferFile, layout: Layout, collective: str, root: int) -> Iterator[tuple[int, Value]]:
     """Locations and the values that they must have after the program; `root` is that of a rooted collective."""
     expected = _expected(file, layout, collective)
     for npu in [root] if collective in _WITHOUT_OUTPUT else range(file.num_npus):
@@ -129,7 +105,7 @@ def _after(file: Ranks, layout: Layout, collective: str, root: int) -> Iterator[
             yield first + k, expected(root, npu, k)
 
 
-def _expected(file: Ranks, layout: Layout, collective: str) -> Callable[[int, int, int], Value]:
+def _expected(file: BufferFile, layout: Layout, collective: str) -> Callable[[int, int, int], Value]:
     """A function from root, rank and location in its output buffer to the value that a rooted collective leaves there."""
     every, whole, part = (1 << file.num_npus) - 1, layout.whole, layout.part
     return {
@@ -144,7 +120,7 @@ def _expected(file: Ranks, layout: Layout, collective: str) -> Callable[[int, in
     }[collective]
 
 
-def _root_of(file: Ranks, layout: Layout, collective: str, memory: dict[int, Value]) -> int | None:
+def _root_of(file: BufferFile, layout: Layout, collective: str, memory: dict[int, Value]) -> int | None:
     """The most likely root: the rank whose choice leaves the most places with the value that the collective requires."""
     if collective not in (*_WITHOUT_INPUT, *_WITHOUT_OUTPUT):
         return None
@@ -167,8 +143,8 @@ def _absent_buffers(file: MscclFile, layout: Layout, collective: str, root: int)
         return
     name = "i" if collective in _WITHOUT_INPUT else "o"
     buffer = BUFFERS.index(name)
-    used = (np.isin(file.kind, READS_SRC) & (file.srcbuf == buffer)) | (np.isin(file.kind, WRITES_DST) & (file.dstbuf == buffer))
     npu = file.step_npu
-    for row in np.flatnonzero(used & (npu != root)).tolist():
+    using = np.concatenate([row[used == buffer] for row, used, _ in uses(file)])
+    for row in np.unique(using[npu[using] != root]).tolist():
         message = f"{file.describe(row)}: uses buffer {name}, which only the root, gpu {root}, has in a {collective}"
         yield Violation("absent-buffer", message, npu=int(npu[row]))

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.text_files import read_xml
-from astra_tacos.verifier.program_form import MAX_LOCATIONS, NOWHERE, Region
+from astra_tacos.verifier.program_form import MAX_LOCATIONS, Region
 from astra_tacos.verifier.violation import Violation
 
 if TYPE_CHECKING:
@@ -389,8 +389,18 @@ def lay_out(file: MscclFile, *, in_place: bool) -> Layout:
         size[_INPUT] = part if collective in _PART_INPUT else whole
         size[_OUTPUT] = part if collective in _PART_OUTPUT else whole
     in_place = in_place and collective is not None
-    begin = np.zeros((num_npus, len(BUFFERS)), np.int64)
     scratch_at = whole if in_place else int(size[_INPUT] + size[_OUTPUT])
+    begin = buffer_begins(collective, num_npus, size, part, scratch_at, in_place=in_place)
+    own_at = scratch_at + int(size[_SCRATCH])
+    stride = own_at + int(_own_counts(file).sum()) * grain
+    return Layout(grain, whole, part, size, begin, scratch_at, own_at, stride, in_place)
+
+
+def buffer_begins(
+    collective: str | None, num_npus: int, size: NDArray[np.int64], part: int, scratch_at: int, *, in_place: bool
+) -> NDArray[np.int64]:
+    """int64[num_npus, 3], location at which each buffer begins in its rank's memory; other arguments are those of `Layout`."""
+    begin = np.zeros((num_npus, len(BUFFERS)), np.int64)
     begin[:, _SCRATCH] = scratch_at
     if in_place:
         # The smaller buffer is the part of the larger one that belongs to the rank.
@@ -399,15 +409,13 @@ def lay_out(file: MscclFile, *, in_place: bool) -> Layout:
                 begin[:, buffer] = np.arange(num_npus) * part
     else:
         begin[:, _OUTPUT] = size[_INPUT]
-    own_at = scratch_at + int(size[_SCRATCH])
-    stride = own_at + int(_own_counts(file).sum()) * grain
-    return Layout(grain, whole, part, size, begin, scratch_at, own_at, stride, in_place)
+    return begin
 
 
 def outside_buffers(file: MscclFile, layout: Layout) -> Iterator[Violation]:
     """Violations for steps and copies that use places past the end of the buffers that a collective has."""
     npus = file.step_npu
-    for row, buffer, offset in _uses(file):
+    for row, buffer, offset in uses(file):
         outside = (offset < 0) | (file.cnt[row] < 1) | ((offset + file.cnt[row]) * layout.grain > layout.size[buffer])
         for at in np.flatnonzero(outside).tolist():
             name, first = BUFFERS[buffer[at]], int(offset[at])
@@ -436,12 +444,6 @@ def step_locations(file: MscclFile, layout: Layout) -> tuple[NDArray[np.int64], 
     return src, dst, base + layout.own_at + (np.cumsum(own) - own) * layout.grain
 
 
-def nowhere(file: MscclFile) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """The result of `step_locations` for a file whose steps have no valid places."""
-    none = np.full(file.num_steps, NOWHERE, np.int64)
-    return none, none, none
-
-
 def overlapping(file: MscclFile, layout: Layout) -> Iterator[Violation]:
     """Violations for steps whose source and destination overlap but differ, so that threads read what others have written."""
     npu = file.step_npu
@@ -457,7 +459,7 @@ def _own_counts(file: MscclFile) -> NDArray[np.int64]:
     return np.where(file.kind == STEP_TYPES.index("rrs"), np.minimum(file.cnt, _MAX_LOCATIONS).clip(0), 0)
 
 
-def _uses(file: MscclFile) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
+def uses(file: MscclFile) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
     """Rows of the steps that use their source, its buffers and offsets; then the same for destinations."""
     for kinds, buffer, offset in ((READS_SRC, file.srcbuf, file.srcoff), (WRITES_DST, file.dstbuf, file.dstoff)):
         row = np.flatnonzero(np.isin(file.kind, kinds))

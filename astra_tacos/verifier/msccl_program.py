@@ -16,16 +16,14 @@ from numpy.typing import NDArray
 
 from astra_tacos.verifier.msccl_file import (
     BUFFERS,
-    READS_SRC,
     STEP_TYPES,
-    WRITES_DST,
     Layout,
     MscclFile,
     ThreadBlock,
-    nowhere,
     outside_buffers,
     overlapping,
     step_locations,
+    uses,
 )
 from astra_tacos.verifier.program_form import NOWHERE, Action, Buffers, Program, match_messages
 from astra_tacos.verifier.violation import Violation
@@ -72,11 +70,11 @@ def _check_algo(file: MscclFile) -> Iterator[Violation]:
         return
     # The original runtime compares the declared sizes of buffers with `nchunksperloop` unless they are 0.
     for column, part_of in enumerate(("all-gather", "reduce-scatter")):
-        declared = file.buffer_chunks[:, column] * (file.num_npus if file.collective == part_of else 1)
+        parts = file.num_npus if file.collective == part_of else 1
+        declared = file.buffer_chunks[:, column] * parts
         for npu in np.flatnonzero((declared > 0) & (declared != file.num_chunks)).tolist():
-            name = BUFFERS[column]
-            expected = file.num_chunks / (file.num_npus if file.collective == part_of else 1)
-            message = f"gpu {npu}: {name}_chunks is {file.buffer_chunks[npu, column]}, nchunksperloop asks for {expected:g} or 0"
+            found, expected = file.buffer_chunks[npu, column], file.num_chunks / parts
+            message = f"gpu {npu}: {BUFFERS[column]}_chunks is {found}, nchunksperloop asks for {expected:g} or 0"
             yield Violation("buffer-size", message, npu=npu)
 
 
@@ -136,14 +134,11 @@ def _check_steps(file: MscclFile) -> Iterator[Violation]:
         for row in np.flatnonzero(fault).tolist():
             yield Violation(code, f"{file.describe(row)}: {what}")
     npu = file.step_npu
-    for kinds, buffer, offset in ((READS_SRC, file.srcbuf, file.srcoff), (WRITES_DST, file.dstbuf, file.dstoff)):
-        declared = file.buffer_chunks[npu, buffer]
-        outside = np.isin(file.kind, kinds) & ((offset < 0) | (offset + file.cnt > declared))
-        for row in np.flatnonzero(outside).tolist():
-            message = (
-                f"{file.describe(row)}: chunks {offset[row]} to {offset[row] + file.cnt[row] - 1} of a buffer of {declared[row]}"
-            )
-            yield Violation("chunk-range", message, npu=int(npu[row]))
+    for users, buffer, first in uses(file):
+        end, declared = first + file.cnt[users], file.buffer_chunks[npu[users], buffer]
+        for at in np.flatnonzero((first < 0) | (end > declared)).tolist():
+            message = f"{file.describe(int(users[at]))}: chunks {first[at]} to {end[at] - 1} of a buffer of {declared[at]}"
+            yield Violation("chunk-range", message, npu=int(npu[users[at]]))
 
 
 def _check_dependencies(file: MscclFile) -> Iterator[Violation]:
@@ -171,7 +166,7 @@ def _check_dependencies(file: MscclFile) -> Iterator[Violation]:
             yield Violation(code, f"{file.describe(row)}: {what}", npu=int(npu[row]))
 
 
-def dependency_rows(file: MscclFile) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def dependency_rows(file: MscclFile) -> NDArray[np.int64]:
     """int64[num_steps], the step that each step depends on, -1 for none, or for one that does not exist."""
     first, size = {}, {}
     for block in reversed(file.blocks):
@@ -188,13 +183,12 @@ def dependency_rows(file: MscclFile) -> np.ndarray[tuple[int], np.dtype[np.int64
 
 
 def _check_limits(file: MscclFile) -> Iterator[Violation]:
-    yield from _above(
-        "limit-steps", "steps", [(b.last - b.first, _name(b), b.npu) for b in file.blocks], _MAX_STEPS[file.original]
-    )
+    steps = [(block.last - block.first, f"gpu {block.npu}, tb {block.number}", block.npu) for block in file.blocks]
+    yield from _above("limit-steps", "steps", steps, _MAX_STEPS[file.original])
     for who, limit in _MAX_CHANNELS[file.original]:
         yield from _above("limit-channels", f"channels for {who}", [(file.num_channels, "algo", None)], limit)
     yield from _above("limit-children", "gpu elements", [(file.num_npus, "algo", None)], _MAX_CHILDREN)
-    yield from _above("limit-children", "steps", [(b.last - b.first, _name(b), b.npu) for b in file.blocks], _MAX_CHILDREN)
+    yield from _above("limit-children", "steps", steps, _MAX_CHILDREN)
     by_npu = _by_npu(file)
     counts = [(len(blocks), f"gpu {npu}", npu) for npu, blocks in by_npu.items()]
     for who, limit in _MAX_BLOCKS[file.original]:
@@ -217,10 +211,6 @@ def _above(code: str, what: str, counts: Iterable[tuple[int, str, int | None]], 
     for count, where, npu in counts:
         if count > limit:
             yield Violation(code, f"{where}: {count} {what}, expected at most {limit}", npu=npu)
-
-
-def _name(block: ThreadBlock) -> str:
-    return f"gpu {block.npu}, tb {block.number}"
 
 
 def _by_npu(file: MscclFile) -> dict[int, list[ThreadBlock]]:
@@ -252,7 +242,7 @@ def msccl_program(file: MscclFile, layout: Layout) -> tuple[Program, list[Violat
     target = dependency_rows(file)
     waiting = np.flatnonzero(target >= 0)
     outside = list(outside_buffers(file, layout))
-    src, dst, own = nowhere(file) if outside else step_locations(file, layout)
+    src, dst, own = [np.full(file.num_steps, NOWHERE, np.int64)] * 3 if outside else step_locations(file, layout)
     op, kind, at_src, at_dst = _actions(file, {_SRC: src, _DST: dst, _OWN: own})
     block = file.block_of[op]
     peers = np.array([(b.send, b.recv, b.channel) for b in file.blocks], np.int64).reshape(-1, 3)

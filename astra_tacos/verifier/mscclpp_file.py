@@ -10,9 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.input_file import read_bounded, refuse_foreign
 from astra_tacos.support.text_files import describe, is_whole, parse_json_object
@@ -170,11 +167,6 @@ class PlanFile:
         """Number of ranks."""
         return len(self.gpus)
 
-    @property
-    def copies(self) -> NDArray[np.int64]:
-        """int64[0, 3], what MSCCL XML has and plans have not."""
-        return np.empty((0, 3), np.int64)
-
 
 def read_mscclpp_plan(path: Path) -> PlanFile:
     """Read an execution plan.
@@ -221,13 +213,17 @@ def _read_gpu(gpu: _Entry, num_ranks: int) -> PlanGpu:
         if kind == "switch":
             buffer = channel.choice("buffer_type", BUFFER_NAMES)
             for group in channel.entries("rank_groups"):
-                groups.append((buffer, group.ranks("ranks", num_ranks)))
+                groups.append((buffer, group.wholes("ranks", num_ranks)))
         else:
-            for peer in channel.ranks("connected_to", num_ranks):
+            for peer in channel.wholes("connected_to", num_ranks):
                 numbers[kind].append(len(channels))
                 channels.append((kind, peer))
     remote = [
-        (entry.rank("rank", num_ranks), entry.choice("type", BUFFER_NAMES), entry.choices("access_channel_types", _CHANNELS))
+        (
+            entry.whole("rank", most=num_ranks - 1),
+            entry.choice("type", BUFFER_NAMES),
+            entry.choices("access_channel_types", _CHANNELS),
+        )
         for entry in gpu.entries("remote_buffers", may_be_absent=True)
     ]
     blocks = gpu.entries("threadblocks")
@@ -355,12 +351,6 @@ class _Entry:
     def _all(self, key: str, fits: Callable[[Any], bool], expected: str) -> tuple[Any, ...]:
         """The values of a list, all of which have to fit."""
         return tuple(self._get(key, lambda found: isinstance(found, list) and all(map(fits, found)), expected))
-
-    def rank(self, key: str, num_ranks: int) -> int:
-        return self.whole(key, most=num_ranks - 1)
-
-    def ranks(self, key: str, num_ranks: int) -> tuple[int, ...]:
-        return self.wholes(key, num_ranks)
 
     def entry(self, key: str) -> _Entry:
         return _Entry(self._get(key, _is_object, "an object"), f"{self.where}: {key}")

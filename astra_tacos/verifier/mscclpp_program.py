@@ -12,6 +12,7 @@ src/core/include/execution_kernel.hpp (1f5f065).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import lcm
@@ -21,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.verifier.msccl_file import Layout
+from astra_tacos.verifier.msccl_file import Layout, buffer_begins
 from astra_tacos.verifier.mscclpp_file import BUFFER_NAMES, PlanFile, PlanOp, Slice
 from astra_tacos.verifier.program_form import MAX_LOCATIONS, NOWHERE, Action, Buffers, Program, Region
 from astra_tacos.verifier.program_order import Order
@@ -35,7 +36,6 @@ _REDUCING = ("re", "res", "rre", "rres", "respkt", "repkt", "recpkt", "recspkt",
 _ONE_FOR_ONE = ("put", "pws", "pwsf", "get", "ppkt")
 """Operations whose n-th source goes to the n-th target."""
 _LIMITS = (("operations of a thread block", 64), ("channels of an operation", 8), ("buffers of an operation", 10))
-_REFUSED = {"pipeline": "loops over slices of chunks, which depend on the size of the message"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,31 +121,34 @@ class _Step(NamedTuple):
 
 def why_refused(file: PlanFile) -> str | None:
     """The construct for which the oracle has no model; None if there is none."""
-    for rank, gpu in enumerate(file.gpus):
-        for number, block in enumerate(gpu.blocks):
-            for at, op in enumerate(block):
-                where = f"gpu {rank}, tb {number}, op {at}: {op.name}"
-                if op.name in _REFUSED:
-                    return f"{where} {_REFUSED[op.name]}"
-                if op.channel_type == "port" and op.name in ("ppkt", "rppkt"):
-                    return f"{where} through a port channel takes packets that are packed already"
-                if op.name == "get" and any(a.index != b.index for a, b in zip(op.sources, op.targets, strict=False)):
-                    return f"{where} from another place than to, of which the executor takes one for the other"
+    for where, op in _operations(file):
+        if op.name == "pipeline":
+            return f"{where} loops over slices of chunks, which depend on the size of the message"
+        if op.channel_type == "port" and op.name in ("ppkt", "rppkt"):
+            return f"{where} through a port channel takes packets that are packed already"
+        if op.name == "get" and any(a.index != b.index for a, b in zip(op.sources, op.targets, strict=False)):
+            return f"{where} from another place than to, of which the executor takes one for the other"
     return None
 
 
 def why_no_schedule(file: PlanFile) -> str:
     """What a plan does that no schedule expresses; empty if there is nothing."""
-    for rank, gpu in enumerate(file.gpus):
-        for number, block in enumerate(gpu.blocks):
-            for at, op in enumerate(block):
-                if any(entry.is_switch for entry in (*op.sources, *op.targets)):
-                    return f"gpu {rank}, tb {number}, op {at}: {op.name} adds or copies inside the switch"
+    for where, op in _operations(file):
+        if any(entry.is_switch for entry in (*op.sources, *op.targets)):
+            return f"{where} adds or copies inside the switch"
     return ""
 
 
-def plan_layout(file: PlanFile) -> tuple[Layout, int]:
-    """The memory of a plan's ranks, and how many locations a chunk has.
+def _operations(file: PlanFile) -> Iterator[tuple[str, PlanOp]]:
+    """All operations, each with its place in words."""
+    for rank, gpu in enumerate(file.gpus):
+        for number, block in enumerate(gpu.blocks):
+            for at, op in enumerate(block):
+                yield f"gpu {rank}, tb {number}, op {at}: {op.name}", op
+
+
+def plan_layout(file: PlanFile) -> Layout:
+    """The memory of a plan's ranks.
 
     Raises
     ------
@@ -156,7 +159,7 @@ def plan_layout(file: PlanFile) -> tuple[Layout, int]:
     for rank, gpu in enumerate(file.gpus):
         if gpu.chunks[:2] != chunks[:2]:
             raise ConfigError(f"{file.path}: gpu {rank}: {gpu.chunks[:2]} chunks of input and output, gpu 0 has {chunks[:2]}")
-    num, grain = file.num_npus, lcm(*{op.num_parts for gpu in file.gpus for block in gpu.blocks for op in block})
+    num, grain = file.num_npus, lcm(*{op.num_parts for _, op in _operations(file)})
     scratch = max(gpu.chunks[2] for gpu in file.gpus)
     inputs, outputs = chunks[0], chunks[1]
     shapes = {
@@ -171,22 +174,14 @@ def plan_layout(file: PlanFile) -> tuple[Layout, int]:
     part = 0 if file.collective == "all-reduce" else expected[2] * grain
     whole = max(inputs, outputs) * grain
     size = np.array((inputs, outputs, scratch), np.int64) * grain
-    begin = np.zeros((num, 3), np.int64)
-    in_place = file.in_place
-    if in_place:
-        for buffer, collective in ((0, "all-gather"), (1, "reduce-scatter")):
-            if file.collective == collective:
-                begin[:, buffer] = np.arange(num) * part
-    else:
-        begin[:, 1] = size[0]
-    scratch_at = whole if in_place else int(size[0] + size[1])
-    begin[:, 2] = scratch_at
+    scratch_at = whole if file.in_place else int(size[0] + size[1])
+    begin = buffer_begins(file.collective, num, size, part, scratch_at, in_place=file.in_place)
     own_at = scratch_at + 2 * int(size[2])  # plain chunks, then packets
     room = max(sum(_sizes(op) for block in gpu.blocks for op in block) for gpu in file.gpus)
     stride = own_at + (room + 1) * grain
     if stride * num > MAX_LOCATIONS:
         raise ConfigError(f"{file.path}: {stride * num:,} places in all, expected at most {MAX_LOCATIONS:,}")
-    return Layout(grain, whole, part, size, begin, scratch_at, own_at, stride, in_place), grain
+    return Layout(grain, whole, part, size, begin, scratch_at, own_at, stride, file.in_place)
 
 
 def _sizes(op: PlanOp) -> int:
@@ -202,8 +197,7 @@ def plan_program(file: PlanFile) -> PlanProgram:
     ConfigError
         If its buffers do not fit its collective, or are too many.
     """
-    layout, _ = plan_layout(file)
-    builder = _Builder(file, layout)
+    builder = _Builder(file, plan_layout(file))
     for rank in range(file.num_npus):
         builder.add_rank(rank)
     builder.match_signals()
@@ -325,7 +319,6 @@ class _Builder:
         if not op.sources or not op.targets:
             self.violations.append(Violation("no-buffers", f"{where}: lacks what it reads or writes", npu=rank))
             return
-        pairs = list(zip(op.sources, op.targets, strict=False)) if op.name in _ONE_FOR_ONE else []
         if op.name in _ONE_FOR_ONE and len(op.sources) != len(op.targets):
             text = f"{where}: {len(op.sources)} sources and {len(op.targets)} targets, expected one for one"
             self.violations.append(Violation("size-mismatch", text, npu=rank))
@@ -335,15 +328,15 @@ class _Builder:
         nodes.weak += [(before, node) for before in (*state.own, *state.of_thread.values())]
         ends = [node]
         step = _Step(state, rank, op, where, node)
-        if pairs:
-            for number, (source, target) in enumerate(pairs):
-                ends += self._move(step, [source], [target], number)
+        if op.name in _ONE_FOR_ONE:
+            for number, (source, target) in enumerate(zip(op.sources, op.targets, strict=True)):
+                ends += self._move(step, (source,), (target,), number)
         else:
-            ends += self._move(step, list(op.sources), list(op.targets), 0)
+            ends += self._move(step, op.sources, op.targets, 0)
         state.since += ends
         state.own.append(node)
 
-    def _move(self, step: _Step, sources: list[Slice], targets: list[Slice], number: int) -> list[int]:
+    def _move(self, step: _Step, sources: tuple[Slice, ...], targets: tuple[Slice, ...], number: int) -> list[int]:
         """Read all sources, add them up, and write the sum to all targets; returns the nodes of writes elsewhere."""
         state, rank, op, where, node = step
         nodes, sizes = self.nodes, {entry.size for entry in (*sources, *targets)}
@@ -425,7 +418,7 @@ class _Builder:
         other = self._pair_channels()
         for key, waits in self.waits.items():
             sent = self.signals.get(other.get(key, (-1, -1)), [])
-            self._in_order([node for node, _ in waits])
+            self.alike += pairwise(node for node, _ in waits)
             for number, (node, is_relaxed) in enumerate(waits):
                 if number >= len(sent):
                     text = f"{self.nodes.text[node]}: waits for signal {number + 1} of its channel, which has {len(sent)}"
@@ -436,10 +429,7 @@ class _Builder:
                 kind.append((signal, node))
                 self.nodes.strong += [(arrival, node) for arrival in arrivals]
         for sent in self.signals.values():
-            self._in_order([node for node, _, _ in sent])
-
-    def _in_order(self, nodes: list[int]) -> None:
-        self.alike += pairwise(nodes)
+            self.alike += pairwise(node for node, _, _ in sent)
 
     def _pair_channels(self) -> dict[tuple[int, int], tuple[int, int]]:
         """The other end of every channel: the k-th channel to a peer belongs to the k-th of the peer back."""
@@ -454,8 +444,7 @@ class _Builder:
         return pairs
 
     def _match_semaphore(self, rank: int, number: int, initial: int, releases: list[int], acquires: list[int]) -> None:
-        self._in_order(releases)
-        self._in_order(acquires)
+        self.alike += (*pairwise(releases), *pairwise(acquires))
         for at, node in enumerate(acquires[initial:]):
             if at >= len(releases):
                 text = f"{self.nodes.text[node]}: semaphore {number} is released {len(releases)} times, expected one more"
@@ -490,15 +479,9 @@ class _Builder:
         first = np.concatenate(([0], np.cumsum(count))).astype(np.int64)
         rows = np.array([action for actions in nodes.actions for action in actions], np.int64).reshape(-1, 5)
         ends = np.array([(first[a] + b, first[c] + d) for (a, b), (c, d) in nodes.messages], np.int64).reshape(-1, 2)
-        scratch = int(layout.size[2])
-        apart = (Region("input chunk", 0, layout.grain), Region("output chunk", int(layout.size[0]), layout.grain))
-        together = (Region("chunk", 0, layout.grain, is_whole=True),)
-        regions = (
-            *(together if layout.in_place else apart),
-            Region("scratch chunk", layout.scratch_at, layout.grain),
-            Region("packet of scratch chunk", layout.scratch_at + scratch, layout.grain),
-            Region("place", layout.own_at, layout.grain),
-        )
+        packed = layout.scratch_at + int(layout.size[2])
+        *plain_regions, own = layout.regions
+        regions = (*plain_regions, Region("packet of scratch chunk", packed, layout.grain), own)
         before, after = _columns([*nodes.strong, *nodes.weak])
         none = np.empty(0, np.int64)
         program = Program(
@@ -520,7 +503,6 @@ class _Builder:
             adds_commute=False,
             buffers=Buffers(layout.stride, regions),
         )
-        packed = layout.scratch_at + scratch
 
         def plain(column: NDArray[np.int64]) -> NDArray[np.int64]:
             offset = column % layout.stride

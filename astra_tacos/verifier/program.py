@@ -1,4 +1,7 @@
-"""The oracle for programs: checks that a Chakra trace or an MSCCL XML computes its collective at any timing."""
+"""The oracle for programs: checks that a Chakra trace or an MSCCL XML computes its collective at any timing.
+
+Programs that it has proven come with the values that their collective states by location.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,25 @@ import numpy as np
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
-from astra_tacos.run.trace.trace import Trace
-from astra_tacos.support.errors import ConfigError
+from astra_tacos.run.trace.reader import read_trace
+from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.run.trace.trace import ABSENT, Trace
+from astra_tacos.support.errors import ConfigError, VerificationError
 from astra_tacos.verifier.chakra_program import chakra_program
-from astra_tacos.verifier.msccl_conditions import check_msccl_values, check_values
+from astra_tacos.verifier.msccl_conditions import BufferFile, check_values, stated_values
 from astra_tacos.verifier.msccl_file import Layout, MscclFile, lay_out, read_msccl_xml
 from astra_tacos.verifier.msccl_program import check_rules, msccl_program
 from astra_tacos.verifier.mscclpp_file import PlanFile, read_mscclpp_plan
-from astra_tacos.verifier.mscclpp_program import late_writes, plan_program, why_refused
+from astra_tacos.verifier.mscclpp_program import late_writes, plan_program, why_no_schedule, why_refused
 from astra_tacos.verifier.program_form import Action, Program
-from astra_tacos.verifier.program_order import Order, check_races, find_order, judge_order
-from astra_tacos.verifier.trace_conditions import KNOWN_COLLECTIVES, check_parts, check_trace_values, shortest_message
+from astra_tacos.verifier.program_order import Order, Value, check_races, find_order, judge_order
+from astra_tacos.verifier.trace_conditions import (
+    KNOWN_COLLECTIVES,
+    check_parts,
+    check_trace_values,
+    shortest_message,
+    stated_trace_values,
+)
 from astra_tacos.verifier.violation import Violation
 
 _TOO_BROKEN = "it has too many errors to be followed"
@@ -179,16 +190,11 @@ def verify_msccl_xml(path: str | Path, collective_name: str | None = None, topol
         If the file is not well-formed MSCCL XML (the message names the place), or is too large for the oracle.
     """
     _check_name(collective_name)
-    return judge_msccl_file(read_msccl_xml(Path(path)), collective_name, topology)
-
-
-def judge_msccl_file(file: MscclFile, collective_name: str | None = None, topology: Topology | None = None) -> ProgramVerdict:
-    """Judge a file that has been read, as `verify_msccl_xml` does."""
-    return examine_msccl_file(file, collective_name, topology).verdict
+    return examine_msccl_file(read_msccl_xml(Path(path)), collective_name, topology).verdict
 
 
 def examine_msccl_file(file: MscclFile, collective_name: str | None = None, topology: Topology | None = None) -> Examined:
-    """As `judge_msccl_file`, with the program, its order and its layout."""
+    """As `verify_msccl_xml`, of a file that has been read, with the program, its order and its layout."""
     violations = check_rules(file)
     if collective_name and file.coll == "custom":
         file = replace(file, collective=collective_name, untold="")
@@ -204,7 +210,7 @@ def examine_msccl_file(file: MscclFile, collective_name: str | None = None, topo
         if order is None or program.buffers is None:
             unchecked = _TOO_BROKEN
         elif file.collective is not None:
-            wrong, root = check_msccl_values(file, layout, program, order)
+            wrong, root = check_values(file, file.collective, layout, program, order)
             faults += wrong
         violations += faults
         first = first or (program, order, layout, root)
@@ -230,16 +236,11 @@ def verify_mscclpp_plan(path: str | Path, collective_name: str | None = None, to
         If the file is not a well-formed plan (the message names the place), or is too large for the oracle.
     """
     _check_name(collective_name)
-    return judge_plan_file(read_mscclpp_plan(Path(path)), collective_name, topology)
-
-
-def judge_plan_file(file: PlanFile, collective_name: str | None = None, topology: Topology | None = None) -> ProgramVerdict:
-    """Judge a plan that has been read, as `verify_mscclpp_plan` does."""
-    return examine_plan_file(file, collective_name, topology).verdict
+    return examine_plan_file(read_mscclpp_plan(Path(path)), collective_name, topology).verdict
 
 
 def examine_plan_file(file: PlanFile, collective_name: str | None = None, topology: Topology | None = None) -> Examined:
-    """As `judge_plan_file`, with the program, its order and its layout."""
+    """As `verify_mscclpp_plan`, of a plan that has been read, with the program, its order and its layout."""
     violations: list[Violation] = []
     name, unchecked = file.collective, why_refused(file)
     if name is None:
@@ -299,3 +300,170 @@ def _check_channels(program: Program, topology: Topology) -> list[Violation]:
         )
         for at in absent
     ]
+
+
+_NO_LIMIT = 1 << 62
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProvenProgram:
+    """A program that computes its collective at any timing.
+
+    Parameters
+    ----------
+    path
+        The file that it comes from.
+    program, order
+        Its actions, and an order that it allows.
+    collective, root
+        Key of `COLLECTIVES`, and the root of a rooted one.
+    whole, part
+        Number of chunks of the whole buffer, and of one rank's part of it (0 if the collective does not divide the buffer).
+    before, after
+        The value at each location that has one before the program runs, and that must have one after it. Numbers of values are
+        places in the whole buffer; of an All-to-All, a Broadcast or a Scatter, `rank * whole` later.
+    least_bytes, most_bytes
+        The sizes of the whole buffer for which the file is meant; None for no limit.
+    why_no_schedule
+        What it does that no schedule expresses; empty if there is nothing.
+    numbers_chunks
+        Whether values have the numbers of the collective's chunks, instead of those of places in buffers.
+    """
+
+    path: Path
+    program: Program
+    order: Order
+    collective: str
+    root: int | None
+    whole: int
+    part: int
+    before: dict[int, Value]
+    after: dict[int, Value]
+    least_bytes: int | None = None
+    most_bytes: int | None = None
+    why_no_schedule: str = ""
+    numbers_chunks: bool = False
+
+    @property
+    def num_ranks(self) -> int:
+        """Number of ranks."""
+        return self.program.num_ranks
+
+    @property
+    def chunks_per_npu(self) -> int:
+        """Chunks of one rank's part, or of the whole buffer where ranks have no parts."""
+        return self.part or self.whole
+
+
+def prove_msccl_xml(path: str | Path, collective_name: str | None = None) -> ProvenProgram:
+    """Prove an MSCCL XML program.
+
+    Parameters
+    ----------
+    path
+        The MSCCL XML file.
+    collective_name
+        As for `verify_msccl_xml`.
+
+    Raises
+    ------
+    ConfigError
+        If the file is not well-formed MSCCL XML.
+    VerificationError
+        If the oracle finds violations, or cannot check the result: the file does not say which collective it computes.
+    """
+    return prove_msccl_file(read_msccl_xml(Path(path)), collective_name)
+
+
+def prove_msccl_file(file: MscclFile, collective_name: str | None = None) -> ProvenProgram:
+    """Prove a file that has been read, as `prove_msccl_xml` does."""
+    # Without violations, every placement of the buffers computes the same; steps and messages do not differ.
+    found = examine_msccl_file(file, collective_name)
+    return _proven_file(file, found, file.path)
+
+
+def prove_mscclpp_plan(path: str | Path, collective_name: str | None = None) -> ProvenProgram:
+    """Prove an MSCCL++ execution plan.
+
+    Parameters
+    ----------
+    path
+        The JSON file.
+    collective_name
+        As for `verify_mscclpp_plan`.
+
+    Raises
+    ------
+    ConfigError
+        If the file is not a well-formed plan.
+    VerificationError
+        If the oracle finds violations, or has no model of what the plan does.
+    """
+    file = read_mscclpp_plan(Path(path))
+    proven = _proven_file(file, examine_plan_file(file, collective_name), Path(path))
+    most_bytes = file.most_bytes if file.most_bytes < _NO_LIMIT else 0
+    return replace(proven, most_bytes=most_bytes or None, why_no_schedule=why_no_schedule(file))
+
+
+def _proven_file(file: BufferFile, found: Examined, path: Path) -> ProvenProgram:
+    name = _proven_collective(path, found.verdict)
+    program, order, layout, root = found.program, found.order, found.layout, found.root
+    assert program is not None and order is not None and layout is not None
+    before, after = stated_values(file, name, layout, root)
+    sizes = file.least_bytes or None, file.most_bytes or None
+    return ProvenProgram(path, program, order, name, root, layout.whole, layout.part, before, after, *sizes)
+
+
+def prove_trace(prefix: str | Path, collective_name: str | None = None, root: int | None = None) -> ProvenProgram:
+    """Prove the Chakra traces of a collective, also symbolic ones, whose messages name chunks but have no sizes.
+
+    Parameters
+    ----------
+    prefix
+        Files are called `PREFIX.<rank>.et`.
+    collective_name, root
+        As for `verify_trace`.
+
+    Raises
+    ------
+    ConfigError
+        If the traces cannot be read.
+    VerificationError
+        If the oracle finds violations, or messages do not name what they carry.
+    """
+    trace = read_trace(Path(prefix))
+    chunks = trace.chunks
+    is_symbolic = (trace.size_bytes == ABSENT) & np.isin(trace.kind, (NodeType.COMM_SEND, NodeType.COMM_RECV))
+    if chunks is not None and np.any(is_symbolic):
+        moved = chunks.moved
+        trace = replace(trace, size_bytes=np.where(is_symbolic & (moved > 0), moved, trace.size_bytes))
+    found = examine_trace(trace, collective_name, root=root)
+    name = _proven_collective(prefix, found.verdict)
+    program, order = found.program, found.order
+    assert program is not None and order is not None and program.buffers is not None
+    before, after, root, each = stated_trace_values(program, name, root)
+    whole = program.buffers.regions[1].first
+    # Whole and part are what `chunks_per_npu` follows from: ranks of these collectives have no parts.
+    part = 0 if name in ("all-reduce", "broadcast", "reduce") else each
+    return ProvenProgram(Path(prefix), program, order, name, root, whole, part, before, after, numbers_chunks=True)
+
+
+def prove(path: str | Path, collective_name: str | None = None) -> ProvenProgram:
+    """Prove the program of a file: an MSCCL++ plan (`.json`), an MSCCL XML (`.xml`), or traces with this prefix.
+
+    Parameters
+    ----------
+    path, collective_name
+        As for `prove_msccl_xml`, which says what is raised, too.
+    """
+    provers = {".json": prove_mscclpp_plan, ".xml": prove_msccl_xml}
+    return provers.get(Path(path).suffix, prove_trace)(path, collective_name)
+
+
+def _proven_collective(path: str | Path, verdict: ProgramVerdict) -> str:
+    if verdict.violations:
+        many = f"{len(verdict.violations):,} violations, the first: " if len(verdict.violations) > 1 else ""
+        raise VerificationError(f"{path}: {many}{verdict.violations[0]}")
+    if verdict.unchecked is not None or verdict.collective is None:
+        raise VerificationError(f"{path}: result not checked: {verdict.unchecked}, expected a program that can be proven")
+    return verdict.collective

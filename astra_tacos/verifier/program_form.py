@@ -12,7 +12,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.support.grouping import distinct
+from astra_tacos.support.grouping import count_before, distinct, in_ranges, row_places
 
 Columns = tuple[NDArray[np.int64], ...]
 
@@ -34,7 +34,9 @@ def match_messages(
     send, recv
         int64[num_messages], rows of the matched sends and receives.
     """
-    group, _ = _groups(send_key, recv_key)
+    # Keys ascend by their last column.
+    columns = [np.concatenate(pair) for pair in zip(send_key, recv_key, strict=True)]
+    group = row_places(*reversed(columns))[1]
     num_sends = len(send_place)
     turn = np.concatenate((_turns(group[:num_sends], send_place), _turns(group[num_sends:], recv_place)))
     key = group * np.int64(max(len(group), 1)) + turn
@@ -44,30 +46,17 @@ def match_messages(
 
 def successors(key: Columns, place: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """int64[n] each: pairs of rows that are consecutive, by place, among the rows of one key."""
-    group, _ = _groups(key, tuple(column[:0] for column in key))
+    group = row_places(*reversed(key))[1]
     order = np.lexsort((place, group))
     same = group[order][1:] == group[order][:-1]
     return order[:-1][same], order[1:][same]
 
 
-def _groups(send_key: Columns, recv_key: Columns) -> tuple[NDArray[np.int64], int]:
-    """int64[sends + receives], number of each row's key, sends first; and how many keys there are."""
-    columns = [np.concatenate(pair) for pair in zip(send_key, recv_key, strict=True)]
-    order = np.lexsort(columns)
-    changes = np.zeros(len(order), np.bool_)
-    for column in columns:
-        changes[1:] |= column[order][1:] != column[order][:-1]
-    group = np.empty(len(order), np.int64)
-    group[order] = np.cumsum(changes)
-    return group, int(changes.sum()) + 1
-
-
 def _turns(group: NDArray[np.int64], place: NDArray[np.int64]) -> NDArray[np.int64]:
     """int64[n], number of rows of the same group with a lower place."""
-    order = np.lexsort((place, group))
-    begins = np.flatnonzero(np.concatenate(([True], group[order][1:] != group[order][:-1]))) if len(group) else order
+    order = np.argsort(place, kind="stable")
     turn = np.empty(len(group), np.int64)
-    turn[order] = np.arange(len(group)) - np.repeat(begins, np.diff(np.append(begins, len(group))))
+    turn[order] = count_before(group[order])
     return turn
 
 
@@ -206,7 +195,4 @@ class Program:
 
 def expand(first: NDArray[np.int64], count: NDArray[np.int64]) -> NDArray[np.int64]:
     """int64[sum of count], the concatenated ranges `first[i], ..., first[i] + count[i] - 1`."""
-    ends = np.cumsum(count)
-    total = int(ends[-1]) if len(ends) else 0
-    begins: NDArray[np.int64] = np.repeat(first - (ends - count), count)
-    return begins + np.arange(total)
+    return in_ranges(first, first + count)[1]

@@ -53,16 +53,12 @@ class Order:
 
 def find_order(program: Program) -> tuple[Order | None, list[Violation]]:
     """The order of a program, or None and a violation for each deadlock."""
-    from astra_tacos.verifier._oracle_kernels import topological_order
-
     before = np.concatenate((program.before, program.action_op[program.message_send]))
     after = np.concatenate((program.after, program.action_op[program.message_recv]))
-    first, successor = group_by(before, after, program.num_ops)
-    order, size = topological_order(first, successor, np.bincount(after, minlength=program.num_ops))
-    if size < program.num_ops:
-        return None, _deadlocks(program, before, after, order[:size])
-    place = np.empty(program.num_ops, np.int64)
-    place[order] = np.arange(program.num_ops)
+    place = local_places(program.num_ops, before, after)
+    stuck = place == program.num_ops
+    if stuck.any():
+        return None, _deadlocks(program, before, after, stuck)
     first, predecessor = group_by(place[after], place[before], program.num_ops)
     return Order(place, first, predecessor), []
 
@@ -76,7 +72,7 @@ def judge_order(program: Program) -> tuple[Order | None, list[Violation]]:
 
 
 def local_places(num_ops: int, before: NDArray[np.int64], after: NDArray[np.int64]) -> NDArray[np.int64]:
-    """int64[num_ops], a number for each operation, larger than those of its predecessors (except in cycles)."""
+    """int64[num_ops], a number for each operation, larger than those of its predecessors; `num_ops` in and behind cycles."""
     from astra_tacos.verifier._oracle_kernels import topological_order
 
     first, successor = group_by(before, after, num_ops)
@@ -87,13 +83,11 @@ def local_places(num_ops: int, before: NDArray[np.int64], after: NDArray[np.int6
 
 
 def _deadlocks(
-    program: Program, before: NDArray[np.int64], after: NDArray[np.int64], sorted_ops: NDArray[np.int64]
+    program: Program, before: NDArray[np.int64], after: NDArray[np.int64], stuck: NDArray[np.bool_]
 ) -> list[Violation]:
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    stuck = np.ones(program.num_ops, np.bool_)
-    stuck[sorted_ops] = False
     inside = stuck[before] & stuck[after]
     before, after = before[inside], after[inside]
     shape = (program.num_ops, program.num_ops)

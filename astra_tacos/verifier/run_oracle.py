@@ -174,11 +174,10 @@ def _check_trace(
         return _named(prefix, found), True
     order, wrong = judge_order(program)
     found += wrong
-    if order is None:
-        return _named(prefix, found), True
-    if program.buffers is None:
-        return _named(prefix, found), bool(found)
-    return _named(prefix, found + check_parts(trace, program, order, collectives, shortest_bytes)), True
+    is_checked = order is None or program.buffers is not None or bool(found)
+    if order is not None and program.buffers is not None:
+        found += check_parts(trace, program, order, collectives, shortest_bytes)
+    return _named(prefix, found), is_checked
 
 
 def _fastest_gibps(network: NetworkConfig) -> float:
@@ -189,7 +188,7 @@ def _fastest_gibps(network: NetworkConfig) -> float:
 
 
 def _named(prefix: Path, violations: list[Violation]) -> list[Violation]:
-    return [Violation(v.code, f"{prefix.name}: {v.message}", v.send, v.npu, v.chunk, v.time_ns) for v in violations]
+    return [replace(each, message=f"{prefix.name}: {each.message}") for each in violations]
 
 
 def _compare(before: Run, after: Run, place: NDArray[np.int64], moved: NDArray[np.int64]) -> list[Violation]:

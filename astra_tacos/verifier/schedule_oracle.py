@@ -5,6 +5,7 @@ It shares no code with synthesizers, settling or replay, and computes delays ane
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,9 +15,8 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.schedule.joint import join
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.timing import Timing
 from astra_tacos.support.errors import VerificationError
-from astra_tacos.verifier.value_oracle import check_devices, check_trips, check_values
+from astra_tacos.verifier.value_oracle import at_send, check_devices, check_trips, check_values, comp_ns
 from astra_tacos.verifier.violation import Violation
 
 _LONGEST_NS = float(1 << 61)
@@ -46,12 +46,7 @@ def verify(schedule: Schedule) -> tuple[Violation, ...]:
     elif schedule.sums is None:
         violations += _check_contributions(schedule, valid, valid)
     else:
-        violations += check_values(
-            schedule,
-            valid,
-            lambda sizes: comp_ns(sizes, schedule.timing),
-            lambda code, row, text: _at(schedule, code, row, text),
-        )
+        violations += check_values(schedule, valid)
     return tuple(violations)
 
 
@@ -143,14 +138,12 @@ def _check_ends(collective: Collective) -> list[Violation]:
     sources = [collective.root] if collective.name == "scatter" else members
     targets = [collective.root] if collective.name == "gather" else members
     expected = {(src, dst): collective.chunks_per_npu for src in sources for dst in targets if src != dst}
-    ends = collective.chunk_owner.astype(np.int64) * collective.num_npus + collective.chunk_target
-    pair, count = np.unique(ends, return_counts=True)
-    found = dict(zip(((p // collective.num_npus, p % collective.num_npus) for p in pair.tolist()), count.tolist(), strict=True))
-    wrong = sorted((*src_dst,) for src_dst in expected.keys() | found.keys() if expected.get(src_dst) != found.get(src_dst))
+    found = Counter(zip(collective.chunk_owner.tolist(), collective.chunk_target.tolist(), strict=True))
+    wrong = sorted(ends for ends in expected.keys() | found.keys() if expected.get(ends) != found.get(ends))
     if not wrong:
         return []
     src, dst = wrong[0]
-    text = f"{found.get((src, dst), 0)} chunks from NPU {src} to NPU {dst}, expected {expected.get((src, dst), 0)}"
+    text = f"{found[src, dst]} chunks from NPU {src} to NPU {dst}, expected {expected.get((src, dst), 0)}"
     return [Violation("chunk-ends", f"{text} (and {len(wrong) - 1} pairs more)" if len(wrong) > 1 else text)]
 
 
@@ -226,10 +219,12 @@ def _check_times(schedule: Schedule, row: NDArray[np.int64]) -> list[Violation]:
         waits = down != NO_LINK
         delay = _delays(schedule, row, up)[1] + np.where(waits, _delays(schedule, row, down)[1], 0)
     wrong = (end - start < delay) | (~waits & (end - start != delay))
-    violations = [_at(schedule, "negative-start", int(row[i]), f"starts at {start[i]} ns") for i in np.flatnonzero(start < 0)]
+    violations = [at_send(schedule, "negative-start", int(row[i]), f"starts at {start[i]} ns") for i in np.flatnonzero(start < 0)]
     for i in np.flatnonzero(wrong):
         least = "at least " if waits[i] else ""
-        violations.append(_at(schedule, "wrong-delay", int(row[i]), f"takes {end[i] - start[i]} ns, expected {least}{delay[i]}"))
+        violations.append(
+            at_send(schedule, "wrong-delay", int(row[i]), f"takes {end[i] - start[i]} ns, expected {least}{delay[i]}")
+        )
     return violations
 
 
@@ -274,15 +269,8 @@ def _check_overlaps(
     ):
         for i in np.flatnonzero(which):
             text = f"{what} send {row[before[i]]} ({schedule.topology.describe_link(int(link[after[i]]))})"
-            violations.append(_at(schedule, code, int(row[after[i]]), text))
+            violations.append(at_send(schedule, code, int(row[after[i]]), text))
     return violations
-
-
-def comp_ns(sizes: NDArray[np.integer] | NDArray[np.floating], timing: Timing) -> NDArray[np.int64]:
-    """Of numbers of bytes, a COMP node's time: whole microseconds at the reduction's bandwidth, 1 ns when that is none."""
-    rate = timing.reduce_bandwidth_gbps
-    microseconds = np.rint(sizes / (rate * 1e9) * 1e6) if rate else np.zeros(len(sizes))
-    return np.maximum(microseconds * 1000, 1).astype(np.int64)
 
 
 def _check_contributions(schedule: Schedule, row: NDArray[np.int64], last: NDArray[np.int64]) -> list[Violation]:
@@ -336,13 +324,5 @@ def _check_contributions(schedule: Schedule, row: NDArray[np.int64], last: NDArr
             violations.append(Violation("incomplete", text, None, npu, of_chunk))
         else:
             code, text = texts[kind]
-            violations.append(_at(schedule, code, int((row if kind == kernels.ABSENT else last)[local]), text, npu))
+            violations.append(at_send(schedule, code, int((row if kind == kernels.ABSENT else last)[local]), text, npu))
     return violations
-
-
-def _at(schedule: Schedule, code: str, row: int, text: str, npu: int | None = None) -> Violation:
-    channel = schedule.channel[row]
-    src, dst = int(schedule.topology.channel_src[channel]), int(schedule.topology.channel_dst[channel])
-    chunk, time = int(schedule.chunk[row]), int(schedule.start_ns[row])
-    message = f"send {row} (chunk {chunk}, NPU {src} to {dst}, at {time} ns) {text}"
-    return Violation(code, message, row, src if npu is None else npu, chunk, time)

@@ -26,7 +26,7 @@ from astra_tacos.network.blocks.building_block import BlockLinks, BuildingBlock
 from astra_tacos.network.network_config import Dimension
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule
 from astra_tacos.support.errors import VerificationError
-from astra_tacos.verifier.schedule_oracle import comp_ns
+from astra_tacos.verifier.value_oracle import comp_ns
 from astra_tacos.verifier.violation import Violation
 
 MOST_VIOLATIONS = 1000
@@ -41,10 +41,7 @@ def verify_symmetric(schedule: SymmetricSchedule) -> tuple[Violation, ...]:
     Later checks are left out where they would rest on what earlier ones found to be wrong.
     """
     task = schedule.task
-    violations = _check_network(task.dimensions)
-    if violations:
-        return tuple(violations)
-    violations = _check_columns(schedule)
+    violations = _check_network(task.dimensions) or _check_columns(schedule)
     if violations:
         return tuple(violations)
     links = _Links.of(task.dimensions, schedule.src.astype(np.int64), schedule.dst.astype(np.int64))
@@ -323,16 +320,10 @@ def _check_sums(schedule: SymmetricSchedule) -> list[Violation]:
     task = schedule.task
     rows = np.flatnonzero(schedule.reduces)
     if not task.reduces:
-        return [
-            Violation("wrong-phase", f"row {row} reduces, expected that it copies", row)
-            for row in rows[:MOST_VIOLATIONS].tolist()
-        ]
+        return _wrong_phase(rows, "reduces, expected that it copies")
     width = task.num_npus
     key = schedule.chunk[rows].astype(np.int64) * width + schedule.src[rows]
-    sends = np.bincount(key, minlength=width * task.chunks_per_npu).reshape(task.chunks_per_npu, width)
-    expected = np.ones(width, np.int64)
-    expected[0] = 0
-    violations = _miscounted(sends, expected, "sends its sum of", "incomplete")
+    violations = _miscounted(schedule, key, "sends its sum of")
     leaves = np.full(width * task.chunks_per_npu, np.iinfo(np.int64).max)
     np.minimum.at(leaves, key, schedule.start_ns[rows])
     into = schedule.chunk[rows].astype(np.int64) * width + schedule.dst[rows]
@@ -348,16 +339,10 @@ def _check_copies(schedule: SymmetricSchedule) -> list[Violation]:
     task = schedule.task
     rows = np.flatnonzero(~schedule.reduces)
     if not task.gathers:
-        return [
-            Violation("wrong-phase", f"row {row} copies, expected that it reduces", row)
-            for row in rows[:MOST_VIOLATIONS].tolist()
-        ]
+        return _wrong_phase(rows, "copies, expected that it reduces")
     width = task.num_npus
     into = schedule.chunk[rows].astype(np.int64) * width + schedule.dst[rows]
-    receives = np.bincount(into, minlength=width * task.chunks_per_npu).reshape(task.chunks_per_npu, width)
-    expected = np.ones(width, np.int64)
-    expected[0] = 0
-    violations = _miscounted(receives, expected, "receives", "incomplete")
+    violations = _miscounted(schedule, into, "receives")
     there = np.full(width * task.chunks_per_npu, np.iinfo(np.int64).max)
     np.minimum.at(there, into, schedule.end_ns[rows])
     at_root = np.zeros(task.chunks_per_npu, np.int64)
@@ -372,11 +357,7 @@ def _check_copies(schedule: SymmetricSchedule) -> list[Violation]:
 def _check_paths(schedule: SymmetricSchedule) -> list[Violation]:
     """Of personalised chunks: each goes from NPU 0 to its target, and leaves an NPU once it is there."""
     task = schedule.task
-    reducing = np.flatnonzero(schedule.reduces)
-    violations = [
-        Violation("wrong-phase", f"row {row} reduces, expected that it copies", row)
-        for row in reducing[:MOST_VIOLATIONS].tolist()
-    ]
+    violations = _wrong_phase(np.flatnonzero(schedule.reduces), "reduces, expected that it copies")
     order = np.lexsort((schedule.start_ns, schedule.chunk))
     chunk, src, dst = schedule.chunk[order], schedule.src[order], schedule.dst[order]
     first = np.r_[True, chunk[1:] != chunk[:-1]][: len(chunk)]
@@ -391,12 +372,11 @@ def _check_paths(schedule: SymmetricSchedule) -> list[Violation]:
     for place in np.flatnonzero(last & (dst != target))[:MOST_VIOLATIONS].tolist():
         text = f"chunk {chunk[place]} ends at NPU {dst[place]}, expected NPU {target[place]}"
         violations.append(Violation("incomplete", text, int(order[place]), int(dst[place]), int(chunk[place])))
-    again = np.flatnonzero(dst == 0)
     visits = np.sort(chunk.astype(np.int64) * task.num_npus + dst)
     for key in visits[1:][np.diff(visits) == 0][:MOST_VIOLATIONS].tolist():
         npu, number = key % task.num_npus, key // task.num_npus
         violations.append(Violation("redundant-send", f"NPU {npu} receives chunk {number} twice", None, npu, number))
-    for place in again[:MOST_VIOLATIONS].tolist():
+    for place in np.flatnonzero(dst == 0)[:MOST_VIOLATIONS].tolist():
         text = f"chunk {chunk[place]} comes back to NPU 0, which has it"
         violations.append(Violation("redundant-send", text, int(order[place]), 0, int(chunk[place])))
     return violations
@@ -412,10 +392,19 @@ def _absent(schedule: SymmetricSchedule, rows: NDArray[np.integer]) -> list[Viol
     return found
 
 
-def _miscounted(counts: NDArray[np.int64], expected: NDArray[np.int64], does: str, code: str) -> list[Violation]:
+def _wrong_phase(rows: NDArray[np.integer], what: str) -> list[Violation]:
+    return [Violation("wrong-phase", f"row {row} {what}", row) for row in rows[:MOST_VIOLATIONS].tolist()]
+
+
+def _miscounted(schedule: SymmetricSchedule, key: NDArray[np.int64], does: str) -> list[Violation]:
+    """Violations unless every NPU but 0 has each chunk once, by keys `chunk * num_npus + npu`."""
+    shape = schedule.task.chunks_per_npu, schedule.task.num_npus
+    counts = np.bincount(key, minlength=shape[0] * shape[1]).reshape(shape)
+    expected = np.ones(shape[1], np.int64)
+    expected[0] = 0
     found = []
     for chunk, npu in np.argwhere(counts != expected)[:MOST_VIOLATIONS].tolist():
         text = f"NPU {npu} {does} chunk {chunk} {counts[chunk, npu]} times, expected {expected[npu]}"
-        more = counts[chunk, npu] > expected[npu]
-        found.append(Violation("redundant-send" if more else code, text, None, npu, chunk))
+        code = "redundant-send" if counts[chunk, npu] > expected[npu] else "incomplete"
+        found.append(Violation(code, text, None, npu, chunk))
     return found

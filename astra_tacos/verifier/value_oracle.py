@@ -14,7 +14,6 @@ shares no code with what makes schedules keep to windows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -23,7 +22,24 @@ from numpy.typing import NDArray
 from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.partial_sums import PartialSums
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.timing import Timing
 from astra_tacos.verifier.violation import Violation
+
+
+def comp_ns(sizes: NDArray[np.integer] | NDArray[np.floating], timing: Timing) -> NDArray[np.int64]:
+    """Of numbers of bytes, a COMP node's time: whole microseconds at the reduction's bandwidth, 1 ns when that is none."""
+    rate = timing.reduce_bandwidth_gbps
+    microseconds = np.rint(sizes / (rate * 1e9) * 1e6) if rate else np.zeros(len(sizes))
+    return np.maximum(microseconds * 1000, 1).astype(np.int64)
+
+
+def at_send(schedule: Schedule, code: str, row: int, text: str, npu: int | None = None) -> Violation:
+    """A violation of a send, at its source unless an NPU is given."""
+    channel = schedule.channel[row]
+    src, dst = int(schedule.topology.channel_src[channel]), int(schedule.topology.channel_dst[channel])
+    chunk, time = int(schedule.chunk[row]), int(schedule.start_ns[row])
+    message = f"send {row} (chunk {chunk}, NPU {src} to {dst}, at {time} ns) {text}"
+    return Violation(code, message, row, src if npu is None else npu, chunk, time)
 
 
 def check_trips(schedule: Schedule, valid: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], list[Violation]]:
@@ -95,12 +111,7 @@ _Holders = tuple[NDArray[np.int64], NDArray[np.int64]]
 """NPUs that have a value, ascending, and since when. Few NPUs have most values, so no table has all NPUs and all values."""
 
 
-def check_values(
-    schedule: Schedule,
-    rows: NDArray[np.int64],
-    comp_ns: Callable[[NDArray[np.int64]], NDArray[np.int64]],
-    at_row: Callable[[str, int, str], Violation],
-) -> list[Violation]:
+def check_values(schedule: Schedule, rows: NDArray[np.int64]) -> list[Violation]:
     """Violations of a schedule whose sends carry values.
 
     A sum uses every contribution once; the whole sum of a chunk has that of every member. A value leaves an NPU once it is there:
@@ -113,10 +124,6 @@ def check_values(
         The schedule.
     rows
         Rows that name existing chunks and channels.
-    comp_ns
-        How long it takes to add numbers of bytes.
-    at_row
-        A violation from its code, its row and what is wrong.
     """
     sums, value = schedule.sums, schedule.value
     assert sums is not None and value is not None
@@ -129,7 +136,7 @@ def check_values(
     again[order[1:]] = (dst[order[1:]] == dst[order[:-1]]) & (value[order[1:]] == value[order[:-1]])
     holders = _find_holders(sums, (value, dst, schedule.end_ns[rows]), order[~again[order]])
     parts = np.diff(sums.part_first)
-    durations = comp_ns((parts - 1).clip(0) * schedule.collective.chunk_size_bytes[sums.chunk])
+    durations = comp_ns((parts - 1).clip(0) * schedule.collective.chunk_size_bytes[sums.chunk], schedule.timing)
     for whole in np.flatnonzero(parts).tolist():
         who, last = _who_has_all(
             [holders[part] for part in sums.part[sums.part_first[whole] : sums.part_first[whole + 1]].tolist()]
@@ -144,10 +151,10 @@ def check_values(
         holders[whole] = npus[ascending], np.concatenate((when, last[makes] + durations[whole]))[ascending]
     text = "brings a value that the destination already has"
     own_again = sums.npu[value] == dst
-    violations += [at_row("redundant-send", int(rows[i]), text) for i in np.flatnonzero(again | own_again)]
+    violations += [at_send(schedule, "redundant-send", int(rows[i]), text) for i in np.flatnonzero(again | own_again)]
     text = "leaves before its value, or all parts of it, are there"
     absent = schedule.start_ns[rows] < _times(holders, value, src)
-    violations += [at_row("chunk-absent", int(rows[i]), text) for i in np.flatnonzero(absent)]
+    violations += [at_send(schedule, "chunk-absent", int(rows[i]), text) for i in np.flatnonzero(absent)]
     return violations + _check_end(schedule, sums, holders)
 
 

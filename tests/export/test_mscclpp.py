@@ -12,7 +12,7 @@ from helpers.schedules import schedule
 from astra_tacos.export.candidate import convert
 from astra_tacos.export.exporter import export_schedule
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.verifier.proven_program import prove
+from astra_tacos.verifier.program import prove
 from astra_tacos.verifier.schedule_oracle import verify
 
 NETWORKS = {

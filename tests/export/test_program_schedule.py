@@ -12,8 +12,7 @@ from astra_tacos.export.candidate import convert, read_candidate
 from astra_tacos.export.chakra import schedule_trace
 from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.support.errors import ConfigError, VerificationError
-from astra_tacos.verifier.program import verify_trace
-from astra_tacos.verifier.proven_program import prove_msccl_xml
+from astra_tacos.verifier.program import prove_msccl_xml, verify_trace
 from astra_tacos.verifier.schedule_oracle import verify
 
 FILES, WHY_NONE = peers("msccl_xml/*/*.xml", "measured_rccl_8/xml/ar_*.xml")

@@ -15,8 +15,7 @@ from helpers.schedules import codes
 
 from astra_tacos.export.candidate import convert
 from astra_tacos.support.errors import SynthesisError
-from astra_tacos.verifier.program import verify_mscclpp_plan
-from astra_tacos.verifier.proven_program import prove
+from astra_tacos.verifier.program import prove, verify_mscclpp_plan
 from astra_tacos.verifier.schedule_oracle import verify
 
 FILES, WHY_NONE = peers("mscclpp_plans/*.json")

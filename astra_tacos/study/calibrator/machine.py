@@ -29,8 +29,8 @@ from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import replaced_directory, write_json
 from astra_tacos.support.text_files import parse_decimal, parse_whole, read_text
 from astra_tacos.verifier.msccl_file import STEP_TYPES, read_msccl_xml
+from astra_tacos.verifier.program import ProvenProgram, prove_msccl_file
 from astra_tacos.verifier.program_form import Action
-from astra_tacos.verifier.proven_program import ProvenProgram, prove_msccl_file
 
 CALIBRATION_FILE = "calibration.json"
 Placement = bool | None
