@@ -17,10 +17,10 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import ABSENT, DANGLING, ChunkColumns, NumberLists, Trace
+from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.grouping import members_of
 from astra_tacos.verifier.program_form import (
@@ -54,16 +54,16 @@ class Contents:
 
     total: int
     are_places: bool
-    first: NDArray[np.int64]
-    offset: NDArray[np.int64]
+    first: Ints
+    offset: Ints
 
     @property
-    def count(self) -> NDArray[np.int64]:
+    def count(self) -> Ints:
         """int64[num_nodes], how many offsets each node names."""
         return np.diff(self.first)
 
     @property
-    def adds(self) -> NDArray[np.bool_]:
+    def adds(self) -> Bools:
         """bool[num_nodes], whether a node that is no message is an addition."""
         return (self.count > 0) & self.are_places
 
@@ -91,7 +91,7 @@ def at_node(trace: Trace, row: int | np.signedinteger, code: str, what: str, chu
     return Violation(code, f"{trace.describe_node(int(row))}: {what}", npu=npu, chunk=chunk)
 
 
-def contents_of(trace: Trace, chunks: ChunkColumns, messages: NDArray[np.int64], violations: list[Violation]) -> Contents | None:
+def contents_of(trace: Trace, chunks: ChunkColumns, messages: Ints, violations: list[Violation]) -> Contents | None:
     """What messages and additions name; None if the trace does not tell, or what it tells makes no sense.
 
     Parameters
@@ -153,11 +153,11 @@ def _check_size(trace: Trace, locations: int, what: str, number: int) -> None:
         raise ConfigError(f"{trace.prefix}: {what} {number} on {trace.num_ranks} ranks, expected at most {MAX_LOCATIONS}")
 
 
-def _out_of_range(trace: Trace, rows: NDArray[np.int64], total: int) -> list[Violation]:
+def _out_of_range(trace: Trace, rows: Ints, total: int) -> list[Violation]:
     return [at_node(trace, row, "chunk-range", f"chunks are not within the {total} of others") for row in rows]
 
 
-def _of_chunks(trace: Trace, chunks: ChunkColumns, named: NDArray[np.int64], total: int, violations: list[Violation]) -> Contents:
+def _of_chunks(trace: Trace, chunks: ChunkColumns, named: Ints, total: int, violations: list[Violation]) -> Contents:
     """Chunks of messages, and of COMP nodes that name those that they reduce."""
     names = np.zeros(trace.num_nodes, np.bool_)
     names[named] = True
@@ -180,7 +180,7 @@ def _of_chunks(trace: Trace, chunks: ChunkColumns, named: NDArray[np.int64], tot
     return contents
 
 
-def _of_places(trace: Trace, lists: NumberLists, named: NDArray[np.int64], total: int, violations: list[Violation]) -> Contents:
+def _of_places(trace: Trace, lists: NumberLists, named: Ints, total: int, violations: list[Violation]) -> Contents:
     lists = _lists_of(lists, np.sort(named))
     length = np.zeros(trace.num_nodes, np.int64)
     length[lists.node] = np.diff(lists.first)
@@ -191,13 +191,13 @@ def _of_places(trace: Trace, lists: NumberLists, named: NDArray[np.int64], total
     return contents
 
 
-def _lists_of(lists: NumberLists, nodes: NDArray[np.int64]) -> NumberLists:
+def _lists_of(lists: NumberLists, nodes: Ints) -> NumberLists:
     """The lists of some nodes, which ascend and have one."""
     first, at = members_of(lists.first, np.searchsorted(lists.node, nodes))
     return NumberLists(nodes, first, lists.entry[at])
 
 
-def _outside(trace: Trace, contents: Contents, nodes: NDArray[np.int64], total: int | None) -> list[Violation]:
+def _outside(trace: Trace, contents: Contents, nodes: Ints, total: int | None) -> list[Violation]:
     """Violations for nodes that name nothing, or what is not there."""
     wrong = contents.offset < 0 if total is None else (contents.offset < 0) | (contents.offset >= total)
     bad = np.zeros(trace.num_nodes, np.bool_)
@@ -208,9 +208,7 @@ def _outside(trace: Trace, contents: Contents, nodes: NDArray[np.int64], total: 
     return [at_node(trace, row, "place-list", "names no places, or some below 0") for row in np.flatnonzero(bad)]
 
 
-def uneven_sizes(
-    trace: Trace, chunks: ChunkColumns, contents: Contents, messages: NDArray[np.int64], shortest_bytes: int
-) -> list[Violation]:
+def uneven_sizes(trace: Trace, chunks: ChunkColumns, contents: Contents, messages: Ints, shortest_bytes: int) -> list[Violation]:
     """Violations for messages whose size does not fit what they carry.
 
     The size is that of the first message of the same neighbouring chunks. Where chunks or places are listed, chunks differ by at
@@ -317,10 +315,10 @@ def chakra_program(trace: Trace, shortest_bytes: int | None = None) -> tuple[Pro
 def _paired(
     trace: Trace,
     actions: _Actions,
-    matched: tuple[NDArray[np.int64], NDArray[np.int64]],
-    sends: NDArray[np.int64],
+    matched: tuple[Ints, Ints],
+    sends: Ints,
     violations: list[Violation],
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[Ints, Ints]:
     """Actions that belong together, chunk by chunk; adds a violation for messages whose ends name different numbers of chunks."""
     sent, received = (np.diff(actions.first)[ends] for ends in matched)
     for at in np.flatnonzero(sent != received).tolist():
@@ -330,9 +328,7 @@ def _paired(
     return expand(actions.first[matched[0]], both), expand(actions.first[matched[1]], both)
 
 
-def _sound_messages(
-    trace: Trace, rank: NDArray[np.int64], violations: list[Violation]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _sound_messages(trace: Trace, rank: Ints, violations: list[Violation]) -> tuple[Ints, Ints]:
     """Rows of the sends and receives that have all attributes for matching; adds a violation for each of the others."""
     is_send, is_recv = trace.kind == NodeType.COMM_SEND, trace.kind == NodeType.COMM_RECV
     message = is_send | is_recv
@@ -353,12 +349,12 @@ def _sound_messages(
     return np.flatnonzero(is_send & sound), np.flatnonzero(is_recv & sound)
 
 
-def _keys(trace: Trace, rank: NDArray[np.int64], rows: NDArray[np.int64], *, sends: bool) -> tuple[NDArray[np.int64], ...]:
+def _keys(trace: Trace, rank: Ints, rows: Ints, *, sends: bool) -> tuple[Ints, ...]:
     src, dst = (rank[rows], trace.peer[rows]) if sends else (trace.peer[rows], rank[rows])
     return src, dst, trace.tag[rows] % _MAX_TAGS, trace.size_bytes[rows]
 
 
-def _unmatched(trace: Trace, rank: NDArray[np.int64], sends: NDArray[np.int64], recvs: NDArray[np.int64]) -> list[Violation]:
+def _unmatched(trace: Trace, rank: Ints, sends: Ints, recvs: Ints) -> list[Violation]:
     """Violations for sends and receives without a counterpart; one for both if they differ in size only."""
     waiting: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     for row, src, dst, tag in zip(recvs.tolist(), *(k.tolist() for k in _keys(trace, rank, recvs, sends=False)[:3]), strict=True):
@@ -377,7 +373,7 @@ def _unmatched(trace: Trace, rank: NDArray[np.int64], sends: NDArray[np.int64], 
     return violations
 
 
-def _buffers(trace: Trace, contents: Contents, received: NDArray[np.int64]) -> Buffers:
+def _buffers(trace: Trace, contents: Contents, received: Ints) -> Buffers:
     """The memory that messages and additions refer to; behind the chunks, every receive of a rank that reduces has places."""
     total = contents.total
     if contents.are_places:
@@ -392,8 +388,8 @@ def _reductions(
     trace: Trace,
     chunks: ChunkColumns,
     contents: Contents,
-    edges: tuple[NDArray[np.int64], NDArray[np.int64]],
-    recvs: NDArray[np.int64],
+    edges: tuple[Ints, Ints],
+    recvs: Ints,
     violations: list[Violation],
 ) -> list[tuple[int, int]]:
     """Pairs of a reducing receive and the COMP node that does it: the one that names its chunks, else the only one there is."""
@@ -427,17 +423,17 @@ class _Actions:
     `first` says where the actions of each send and each receive begin, in that order.
     """
 
-    columns: tuple[NDArray[np.int64], ...]
-    first: NDArray[np.int64]
+    columns: tuple[Ints, ...]
+    first: Ints
 
 
 def _actions(
     trace: Trace,
     contents: Contents | None,
-    rank: NDArray[np.int64],
-    messages: tuple[NDArray[np.int64], NDArray[np.int64]],
+    rank: Ints,
+    messages: tuple[Ints, Ints],
     reductions: list[tuple[int, int]],
-    reduces: NDArray[np.bool_],
+    reduces: Bools,
     buffers: Buffers | None,
 ) -> _Actions:
     sends, recvs = messages
@@ -461,7 +457,7 @@ def _actions(
     within = np.arange(len(op)) - first[which]
     src = np.where(kind == Action.SEND, named, NOWHERE)
     dst = np.where(kind == Action.SEND, NOWHERE, np.where(reduces[op], base[op] + own[op] + within, named))
-    parts: list[tuple[NDArray[np.int64], ...]] = [(op, kind, src, dst, trace.peer[op])]
+    parts: list[tuple[Ints, ...]] = [(op, kind, src, dst, trace.peer[op])]
     reduced, comps = (np.array(column, np.int64) for column in zip(*reductions, strict=True)) if reductions else (at[:0], at[:0])
     begin, at = members_of(contents.first, reduced)
     which = np.repeat(np.arange(len(reduced)), np.diff(begin))
@@ -473,7 +469,7 @@ def _actions(
     return _Actions((op, kind, src, dst, np.ones(len(op), np.int64), peer), first)
 
 
-def _additions(trace: Trace, contents: Contents, base: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
+def _additions(trace: Trace, contents: Contents, base: Ints) -> tuple[Ints, ...]:
     """Of each addition, the first part goes to the place of the sum, and the others are added to it there."""
     nodes = np.flatnonzero(contents.adds & (trace.kind == NodeType.COMP))
     first, at = members_of(contents.first, nodes)

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.text_files import read_xml
 from astra_tacos.verifier.program_form import MAX_LOCATIONS, Region
@@ -120,19 +120,19 @@ class MscclFile:
     placements: tuple[bool, ...]
     least_bytes: int | None
     most_bytes: int | None
-    buffer_chunks: NDArray[np.int64]
-    copies: NDArray[np.int64]
+    buffer_chunks: Ints
+    copies: Ints
     blocks: tuple[ThreadBlock, ...]
-    s: NDArray[np.int64]
-    srcoff: NDArray[np.int64]
-    dstoff: NDArray[np.int64]
-    cnt: NDArray[np.int64]
-    depid: NDArray[np.int64]
-    deps: NDArray[np.int64]
-    hasdep: NDArray[np.int64]
-    kind: NDArray[np.int64]
-    srcbuf: NDArray[np.int64]
-    dstbuf: NDArray[np.int64]
+    s: Ints
+    srcoff: Ints
+    dstoff: Ints
+    cnt: Ints
+    depid: Ints
+    deps: Ints
+    hasdep: Ints
+    kind: Ints
+    srcbuf: Ints
+    dstbuf: Ints
 
     @property
     def num_steps(self) -> int:
@@ -140,12 +140,12 @@ class MscclFile:
         return len(self.s)
 
     @property
-    def block_of(self) -> NDArray[np.int64]:
+    def block_of(self) -> Ints:
         """int64[num_steps], index of each step's thread block."""
         return np.repeat(np.arange(len(self.blocks)), [block.last - block.first for block in self.blocks])
 
     @property
-    def step_npu(self) -> NDArray[np.int64]:
+    def step_npu(self) -> Ints:
         """int64[num_steps], NPU of each step."""
         return np.array([block.npu for block in self.blocks], np.int64)[self.block_of]
 
@@ -230,7 +230,7 @@ def _bytes(root: Element, name: str, path: Path) -> int | None:
 
 def _read_gpus(
     root: Element, num_npus: int, numbers: _Numbers, path: Path
-) -> tuple[NDArray[np.int64], NDArray[np.int64], tuple[ThreadBlock, ...], list[NDArray[np.int64]]]:
+) -> tuple[Ints, Ints, tuple[ThreadBlock, ...], list[Ints]]:
     """Columns `buffer_chunks` and `copies`, thread blocks, and columns of steps."""
     gpus: dict[int, Element] = {}
     for gpu in _children(root, "gpu", str(path)):
@@ -343,8 +343,8 @@ class Layout:
     grain: int
     whole: int
     part: int
-    size: NDArray[np.int64]
-    begin: NDArray[np.int64]
+    size: Ints
+    begin: Ints
     scratch_at: int
     own_at: int
     stride: int
@@ -396,9 +396,7 @@ def lay_out(file: MscclFile, *, in_place: bool) -> Layout:
     return Layout(grain, whole, part, size, begin, scratch_at, own_at, stride, in_place)
 
 
-def buffer_begins(
-    collective: str | None, num_npus: int, size: NDArray[np.int64], part: int, scratch_at: int, *, in_place: bool
-) -> NDArray[np.int64]:
+def buffer_begins(collective: str | None, num_npus: int, size: Ints, part: int, scratch_at: int, *, in_place: bool) -> Ints:
     """int64[num_npus, 3], location at which each buffer begins in its rank's memory; other arguments are those of `Layout`."""
     begin = np.zeros((num_npus, len(BUFFERS)), np.int64)
     begin[:, _SCRATCH] = scratch_at
@@ -432,7 +430,7 @@ def outside_buffers(file: MscclFile, layout: Layout) -> Iterator[Violation]:
                 yield Violation("chunk-range", f"gpu {npu}: copy: {name}_off is {offset}, past the end of the buffer", npu=npu)
 
 
-def step_locations(file: MscclFile, layout: Layout) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+def step_locations(file: MscclFile, layout: Layout) -> tuple[Ints, Ints, Ints]:
     """int64[num_steps] each: first location of every step's source, of its destination, and of its own place (for `rrs`)."""
     npu = file.step_npu
     base = npu * layout.stride
@@ -454,12 +452,12 @@ def overlapping(file: MscclFile, layout: Layout) -> Iterator[Violation]:
         yield Violation("overlap", message, npu=int(npu[row]))
 
 
-def _own_counts(file: MscclFile) -> NDArray[np.int64]:
+def _own_counts(file: MscclFile) -> Ints:
     """int64[num_steps], number of chunks of a step's own place: its count for `rrs`, which stores its sum nowhere, else 0."""
     return np.where(file.kind == STEP_TYPES.index("rrs"), np.minimum(file.cnt, _MAX_LOCATIONS).clip(0), 0)
 
 
-def uses(file: MscclFile) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
+def uses(file: MscclFile) -> Iterator[tuple[Ints, Ints, Ints]]:
     """Rows of the steps that use their source, its buffers and offsets; then the same for destinations."""
     for kinds, buffer, offset in ((READS_SRC, file.srcbuf, file.srcoff), (WRITES_DST, file.dstbuf, file.dstoff)):
         row = np.flatnonzero(np.isin(file.kind, kinds))

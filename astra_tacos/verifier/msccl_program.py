@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from astra_tacos.support.arrays import Ints
 from astra_tacos.verifier.msccl_file import (
     BUFFERS,
     STEP_TYPES,
@@ -166,7 +166,7 @@ def _check_dependencies(file: MscclFile) -> Iterator[Violation]:
             yield Violation(code, f"{file.describe(row)}: {what}", npu=int(npu[row]))
 
 
-def dependency_rows(file: MscclFile) -> NDArray[np.int64]:
+def dependency_rows(file: MscclFile) -> Ints:
     """int64[num_steps], the step that each step depends on, -1 for none, or for one that does not exist."""
     first, size = {}, {}
     for block in reversed(file.blocks):
@@ -279,9 +279,9 @@ def _idle_copies(file: MscclFile, layout: Layout) -> Iterator[Violation]:
             yield Violation("copy-skipped", message, npu=npu)
 
 
-def _actions(file: MscclFile, location: dict[str, NDArray[np.int64]]) -> tuple[NDArray[np.int64], ...]:
+def _actions(file: MscclFile, location: dict[str, Ints]) -> tuple[Ints, ...]:
     """int64[num_actions] each: operation, kind, source and destination of every action, sorted by operation."""
-    parts: list[tuple[NDArray[np.int64], ...]] = []
+    parts: list[tuple[Ints, ...]] = []
     for number, name in enumerate(STEP_TYPES):
         rows = np.flatnonzero(file.kind == number)
         for action, src, dst in _RECIPES[name]:
@@ -293,9 +293,7 @@ def _actions(file: MscclFile, location: dict[str, NDArray[np.int64]]) -> tuple[N
     return tuple(column[order] for column in columns)
 
 
-def _match(
-    file: MscclFile, op: NDArray[np.int64], kind: NDArray[np.int64], peer: NDArray[np.int64], channel: NDArray[np.int64]
-) -> tuple[tuple[NDArray[np.int64], NDArray[np.int64]], list[Violation]]:
+def _match(file: MscclFile, op: Ints, kind: Ints, peer: Ints, channel: Ints) -> tuple[tuple[Ints, Ints], list[Violation]]:
     """The two actions of each message, and violations for actions without a counterpart or with one of another size."""
     npu = file.step_npu[op]
     sends = np.flatnonzero(kind == Action.SEND)

@@ -19,8 +19,8 @@ from math import lcm
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.verifier.msccl_file import Layout, buffer_begins
 from astra_tacos.verifier.mscclpp_file import BUFFER_NAMES, PlanFile, PlanOp, Slice
@@ -504,7 +504,7 @@ class _Builder:
             buffers=Buffers(layout.stride, regions),
         )
 
-        def plain(column: NDArray[np.int64]) -> NDArray[np.int64]:
+        def plain(column: Ints) -> Ints:
             offset = column % layout.stride
             return np.where((offset >= packed) & (offset < layout.own_at), NOWHERE, column)
 
@@ -537,6 +537,6 @@ def late_writes(plan: PlanProgram, order: Order) -> list[Violation]:
     ]
 
 
-def _columns(pairs: list[tuple[int, int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _columns(pairs: list[tuple[int, int]]) -> tuple[Ints, Ints]:
     table = np.array(pairs, np.int64).reshape(-1, 2)
     return np.ascontiguousarray(table[:, 0]), np.ascontiguousarray(table[:, 1])

@@ -10,16 +10,14 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
-from numpy.typing import NDArray
 
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.grouping import count_before, distinct, in_ranges, row_places
 
-Columns = tuple[NDArray[np.int64], ...]
+Columns = tuple[Ints, ...]
 
 
-def match_messages(
-    send_key: Columns, send_place: NDArray[np.int64], recv_key: Columns, recv_place: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def match_messages(send_key: Columns, send_place: Ints, recv_key: Columns, recv_place: Ints) -> tuple[Ints, Ints]:
     """Match sends with receives of the same key, first in, first out, as runtimes do.
 
     Parameters
@@ -44,7 +42,7 @@ def match_messages(
     return send, recv
 
 
-def successors(key: Columns, place: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def successors(key: Columns, place: Ints) -> tuple[Ints, Ints]:
     """int64[n] each: pairs of rows that are consecutive, by place, among the rows of one key."""
     group = row_places(*reversed(key))[1]
     order = np.lexsort((place, group))
@@ -52,7 +50,7 @@ def successors(key: Columns, place: NDArray[np.int64]) -> tuple[NDArray[np.int64
     return order[:-1][same], order[1:][same]
 
 
-def _turns(group: NDArray[np.int64], place: NDArray[np.int64]) -> NDArray[np.int64]:
+def _turns(group: Ints, place: Ints) -> Ints:
     """int64[n], number of rows of the same group with a lower place."""
     order = np.argsort(place, kind="stable")
     turn = np.empty(len(group), np.int64)
@@ -165,20 +163,20 @@ class Program:
     """
 
     num_ranks: int
-    op_rank: NDArray[np.int64]
+    op_rank: Ints
     describe: Callable[[int], str]
-    before: NDArray[np.int64]
-    after: NDArray[np.int64]
-    action_op: NDArray[np.int64]
-    action_kind: NDArray[np.int64]
-    action_src: NDArray[np.int64]
-    action_dst: NDArray[np.int64]
-    action_count: NDArray[np.int64]
-    action_peer: NDArray[np.int64]
-    message_send: NDArray[np.int64]
-    message_recv: NDArray[np.int64]
-    alike_first: NDArray[np.int64]
-    alike_second: NDArray[np.int64]
+    before: Ints
+    after: Ints
+    action_op: Ints
+    action_kind: Ints
+    action_src: Ints
+    action_dst: Ints
+    action_count: Ints
+    action_peer: Ints
+    message_send: Ints
+    message_recv: Ints
+    alike_first: Ints
+    alike_second: Ints
     adds_commute: bool
     buffers: Buffers | None
 
@@ -193,6 +191,6 @@ class Program:
         return len(self.op_rank)
 
 
-def expand(first: NDArray[np.int64], count: NDArray[np.int64]) -> NDArray[np.int64]:
+def expand(first: Ints, count: Ints) -> Ints:
     """int64[sum of count], the concatenated ranges `first[i], ..., first[i] + count[i] - 1`."""
     return in_ranges(first, first + count)[1]

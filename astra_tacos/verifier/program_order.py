@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.grouping import group_by
 from astra_tacos.verifier.program_form import Action, Program, expand
 from astra_tacos.verifier.violation import Violation
@@ -36,11 +36,11 @@ class Order:
         int64[num_ops + 1] and int64[...], the places of each operation's predecessors (CSR), by its own place.
     """
 
-    place: NDArray[np.int64]
-    first: NDArray[np.int64]
-    predecessor: NDArray[np.int64]
+    place: Ints
+    first: Ints
+    predecessor: Ints
 
-    def comes_before(self, earlier: NDArray[np.int64], later: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def comes_before(self, earlier: Ints, later: Ints) -> Bools:
         """bool[n], whether operation `earlier[i]` happens before `later[i]` at any timing."""
         from astra_tacos.verifier._oracle_kernels import comes_before
 
@@ -71,7 +71,7 @@ def judge_order(program: Program) -> tuple[Order | None, list[Violation]]:
     return order, violations
 
 
-def local_places(num_ops: int, before: NDArray[np.int64], after: NDArray[np.int64]) -> NDArray[np.int64]:
+def local_places(num_ops: int, before: Ints, after: Ints) -> Ints:
     """int64[num_ops], a number for each operation, larger than those of its predecessors; `num_ops` in and behind cycles."""
     from astra_tacos.verifier._oracle_kernels import topological_order
 
@@ -82,9 +82,7 @@ def local_places(num_ops: int, before: NDArray[np.int64], after: NDArray[np.int6
     return place
 
 
-def _deadlocks(
-    program: Program, before: NDArray[np.int64], after: NDArray[np.int64], stuck: NDArray[np.bool_]
-) -> list[Violation]:
+def _deadlocks(program: Program, before: Ints, after: Ints, stuck: Bools) -> list[Violation]:
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
@@ -153,7 +151,7 @@ def check_races(program: Program, order: Order, weak: Order | None = None) -> li
     return violations
 
 
-def _accesses(program: Program) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+def _accesses(program: Program) -> tuple[Ints, Ints, Ints]:
     """int64[num_accesses] each: location, operation and mode of every access to a location."""
     from astra_tacos.verifier._oracle_kernels import ADD, READ, WRITE
 

@@ -19,7 +19,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.network_config import NetworkConfig
@@ -38,6 +37,7 @@ from astra_tacos.run.trace.node_bytes import attribute, load_rank, node_at
 from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import Trace
+from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.verifier.chakra_program import chakra_program
 from astra_tacos.verifier.program_order import judge_order
@@ -82,7 +82,7 @@ class RunVerdict:
 class _Nodes:
     """Collective nodes of a run, by row: what each has to do. `ranks` are those of its group, ascending."""
 
-    row: NDArray[np.int64]
+    row: Ints
     pattern: list[int]
     size_bytes: list[int]
     root: list[int]
@@ -94,7 +94,7 @@ def verify_run(
     parts: dict[str, TraceParts],
     before: Run | None = None,
     most_messages: int | None = None,
-    npu_of_rank: NDArray[np.int64] | None = None,
+    npu_of_rank: Ints | None = None,
 ) -> RunVerdict:
     """Judge a planned run.
 
@@ -191,7 +191,7 @@ def _named(prefix: Path, violations: list[Violation]) -> list[Violation]:
     return [replace(each, message=f"{prefix.name}: {each.message}") for each in violations]
 
 
-def _compare(before: Run, after: Run, place: NDArray[np.int64], moved: NDArray[np.int64]) -> list[Violation]:
+def _compare(before: Run, after: Run, place: Ints, moved: Ints) -> list[Violation]:
     """Violations for nodes that are not what they were; `place` is that of `_places`, `moved` says where ranks are now."""
     new, old = after.workload, before.workload
     old = replace(old, peer=_renumbered(old.peer, moved))
@@ -220,14 +220,14 @@ def _compare(before: Run, after: Run, place: NDArray[np.int64], moved: NDArray[n
     return found
 
 
-def _renumbered(ranks: NDArray[np.int64], moved: NDArray[np.int64]) -> NDArray[np.int64]:
+def _renumbered(ranks: Ints, moved: Ints) -> Ints:
     """Ranks under the numbers that they have now; what is none stays."""
     named = (ranks >= 0) & (ranks < len(moved))
-    renumbered: NDArray[np.int64] = np.where(named, moved[np.where(named, ranks, 0)], ranks)
+    renumbered: Ints = np.where(named, moved[np.where(named, ranks, 0)], ranks)
     return renumbered
 
 
-def _places(old: Trace, new: Trace) -> tuple[NDArray[np.int64] | None, list[Violation]]:
+def _places(old: Trace, new: Trace) -> tuple[Ints | None, list[Violation]]:
     """int64[nodes before], the row of each node in the run after; None, and why, if ranks or nodes were lost."""
     if old.num_ranks != new.num_ranks:
         return None, [Violation("rank-count", f"{new.num_ranks} ranks, expected {old.num_ranks}")]
@@ -238,7 +238,7 @@ def _places(old: Trace, new: Trace) -> tuple[NDArray[np.int64] | None, list[Viol
     return np.arange(old.num_nodes) + np.repeat(new.rank_first[:-1] - old.rank_first[:-1], np.diff(old.rank_first)), []
 
 
-def _owners(trace: Trace) -> NDArray[np.int64]:
+def _owners(trace: Trace) -> Ints:
     return np.repeat(np.arange(trace.num_nodes), np.diff(trace.dep_first))
 
 
@@ -246,7 +246,7 @@ def _rank(trace: Trace, row: int) -> int:
     return int(np.searchsorted(trace.rank_first, row, side="right")) - 1
 
 
-def _collective_nodes(run: Run, moved: NDArray[np.int64] | None = None) -> _Nodes:
+def _collective_nodes(run: Run, moved: Ints | None = None) -> _Nodes:
     """What each collective node of a run has to do; `moved` says where the ranks are that its nodes name."""
     trace, columns = run.workload, run.columns
     rows = np.flatnonzero((trace.kind == NodeType.COMM_COLL) & (columns.comm_type >= 0))
@@ -408,7 +408,7 @@ def _disagreements(
     return []
 
 
-def _depths(num_waits: NDArray[np.int64], dep: NDArray[np.int64], counts: NDArray[np.bool_]) -> dict[int, int]:
+def _depths(num_waits: Ints, dep: Ints, counts: Bools) -> dict[int, int]:
     """How many collectives there are on the longest way to each, itself counted; they are in one order if no two are alike.
 
     Parameters

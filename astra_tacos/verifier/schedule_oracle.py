@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.schedule.joint import join
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.support.arrays import Floats, Ints, Ints32
 from astra_tacos.support.errors import VerificationError
 from astra_tacos.verifier.value_oracle import at_send, check_devices, check_trips, check_values, comp_ns
 from astra_tacos.verifier.violation import Violation
@@ -61,7 +61,7 @@ def verify_together(schedules: Sequence[Schedule]) -> tuple[Violation, ...]:
     return (*alone, *_check_links(joint, rows))
 
 
-def _heads(schedule: Schedule, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+def _heads(schedule: Schedule, rows: Ints) -> Ints:
     """Those of some rows that are the first of a message, ascending."""
     counts = np.zeros(schedule.num_sends, np.int8)
     counts[rows] = 1
@@ -147,7 +147,7 @@ def _check_ends(collective: Collective) -> list[Violation]:
     return [Violation("chunk-ends", f"{text} (and {len(wrong) - 1} pairs more)" if len(wrong) > 1 else text)]
 
 
-def _check_references(schedule: Schedule) -> tuple[NDArray[np.int64], list[Violation]]:
+def _check_references(schedule: Schedule) -> tuple[Ints, list[Violation]]:
     """Rows whose chunk and channel exist, and a violation for each of the others."""
     ok = np.ones(schedule.num_sends, bool)
     violations = []
@@ -163,7 +163,7 @@ def _check_references(schedule: Schedule) -> tuple[NDArray[np.int64], list[Viola
     return np.flatnonzero(ok), violations
 
 
-def _bytes_of_messages(schedule: Schedule) -> NDArray[np.float64]:
+def _bytes_of_messages(schedule: Schedule) -> Floats:
     """Of each row, the bytes of all rows of its message. Chunks that do not exist count as nothing."""
     size, chunk = schedule.collective.chunk_size_bytes, schedule.chunk
     exists = (chunk >= 0) & (chunk < len(size))
@@ -172,7 +172,7 @@ def _bytes_of_messages(schedule: Schedule) -> NDArray[np.float64]:
     return total.astype(np.float64)[message]
 
 
-def _delays(schedule: Schedule, row: NDArray[np.int64], links: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _delays(schedule: Schedule, row: Ints, links: Ints32) -> tuple[Ints, Ints]:
     """int(size / bandwidth) and int(latency + size / bandwidth) of each row's message on a link, in ASTRA-sim's arithmetic.
 
     A message is no shorter than what takes 1 ns of the link, and of all links of the switch that it may go through.
@@ -185,7 +185,7 @@ def _delays(schedule: Schedule, row: NDArray[np.int64], links: NDArray[np.int32]
     return np.trunc(serialisation).astype(np.int64), np.trunc(latency + serialisation).astype(np.int64)
 
 
-def _fastest_at_switch(topology: Topology, rate: NDArray[np.float64]) -> NDArray[np.float64]:
+def _fastest_at_switch(topology: Topology, rate: Floats) -> Floats:
     """float64[num_links], the highest rate of all links of a link's switch, its own where it leads to none."""
     switch = np.maximum(topology.link_src, topology.link_dst)  # NPUs have lower numbers
     order = np.argsort(switch, kind="stable")
@@ -197,7 +197,7 @@ def _fastest_at_switch(topology: Topology, rate: NDArray[np.float64]) -> NDArray
     return fastest
 
 
-def _blocking_delay(schedule: Schedule, row: NDArray[np.int64]) -> NDArray[np.int64]:
+def _blocking_delay(schedule: Schedule, row: Ints) -> Ints:
     topology = schedule.topology
     up, down = topology.channel_link[schedule.channel[row]], topology.channel_down_link[schedule.channel[row]]
     rate = topology.link_bandwidth_gibps * (1 << 30) / 1e9
@@ -207,7 +207,7 @@ def _blocking_delay(schedule: Schedule, row: NDArray[np.int64]) -> NDArray[np.in
     return np.trunc(latency + _bytes_of_messages(schedule)[row] / slower).astype(np.int64)
 
 
-def _check_times(schedule: Schedule, row: NDArray[np.int64]) -> list[Violation]:
+def _check_times(schedule: Schedule, row: Ints) -> list[Violation]:
     """Starts are not negative, and arrivals fit the model: exactly, or no earlier where a switch may keep a chunk waiting."""
     topology = schedule.topology
     start, end = schedule.start_ns[row], schedule.end_ns[row]
@@ -228,7 +228,7 @@ def _check_times(schedule: Schedule, row: NDArray[np.int64]) -> list[Violation]:
     return violations
 
 
-def _check_links(schedule: Schedule, row: NDArray[np.int64]) -> list[Violation]:
+def _check_links(schedule: Schedule, row: Ints) -> list[Violation]:
     """No link takes a send while it is held by another; rows of one link are in order; switches do not reorder."""
     topology = schedule.topology
     start, end = schedule.start_ns[row], schedule.end_ns[row]
@@ -249,11 +249,11 @@ def _check_links(schedule: Schedule, row: NDArray[np.int64]) -> list[Violation]:
 
 def _check_overlaps(
     schedule: Schedule,
-    row: NDArray[np.int64],
-    link: NDArray[np.int32],
-    begin: NDArray[np.int64],
-    hold: NDArray[np.int64],
-    reached: NDArray[np.int64],
+    row: Ints,
+    link: Ints32,
+    begin: Ints,
+    hold: Ints,
+    reached: Ints,
 ) -> list[Violation]:
     order = np.lexsort((row, begin, link))
     before, after = order[:-1], order[1:]
@@ -273,7 +273,7 @@ def _check_overlaps(
     return violations
 
 
-def _check_contributions(schedule: Schedule, row: NDArray[np.int64], last: NDArray[np.int64]) -> list[Violation]:
+def _check_contributions(schedule: Schedule, row: Ints, last: Ints) -> list[Violation]:
     """What NPUs know, if chunks leave them in some rows and come to others in rows of their own: without trips, in the same."""
     from astra_tacos.verifier import _oracle_kernels as kernels
 

@@ -25,13 +25,14 @@ from numpy.typing import NDArray
 from astra_tacos.network.blocks.building_block import BlockLinks, BuildingBlock
 from astra_tacos.network.network_config import Dimension
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule
+from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.errors import VerificationError
 from astra_tacos.verifier.value_oracle import comp_ns
 from astra_tacos.verifier.violation import Violation
 
 MOST_VIOLATIONS = 1000
 """Most violations of a kind that are listed."""
-_Members = NDArray[np.int64]
+_Members = Ints
 _DELAY_LIMIT = float(1 << 52)
 
 
@@ -204,7 +205,7 @@ class _Links:
 
     number: _Members
     dimension: _Members
-    through_switch: NDArray[np.bool_]
+    through_switch: Bools
 
     @classmethod
     def of(cls, dimensions: tuple[Dimension, ...], src: _Members, dst: _Members) -> _Links:
@@ -396,7 +397,7 @@ def _wrong_phase(rows: NDArray[np.integer], what: str) -> list[Violation]:
     return [Violation("wrong-phase", f"row {row} {what}", row) for row in rows[:MOST_VIOLATIONS].tolist()]
 
 
-def _miscounted(schedule: SymmetricSchedule, key: NDArray[np.int64], does: str) -> list[Violation]:
+def _miscounted(schedule: SymmetricSchedule, key: Ints, does: str) -> list[Violation]:
     """Violations unless every NPU but 0 has each chunk once, by keys `chunk * num_npus + npu`."""
     shape = schedule.task.chunks_per_npu, schedule.task.num_npus
     counts = np.bincount(key, minlength=shape[0] * shape[1]).reshape(shape)

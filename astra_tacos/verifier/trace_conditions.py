@@ -11,10 +11,10 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.run.trace.trace import Trace
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.grouping import distinct
 from astra_tacos.verifier.program_form import Action, Program
 from astra_tacos.verifier.program_order import Naming, Order, Value, compare, run
@@ -118,7 +118,7 @@ def _candidates(program: Program) -> list[str]:
     return ["all-reduce", "reduce-scatter"] if scattered else ["all-reduce"]
 
 
-def _ranks_with_results(program: Program) -> NDArray[np.int64]:
+def _ranks_with_results(program: Program) -> Ints:
     """The ranks at which something is put where results have to be."""
     assert program.buffers is not None
     offset = program.action_dst % program.buffers.stride
@@ -127,7 +127,7 @@ def _ranks_with_results(program: Program) -> NDArray[np.int64]:
     return distinct(program.action_dst[within] // program.buffers.stride)
 
 
-def _messages(program: Program) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _messages(program: Program) -> tuple[Ints, Ints]:
     """int64[num_ranks] each, number of messages that each rank sends, and that it receives."""
     ranks = (program.op_rank[program.action_op[ends]] for ends in (program.message_send, program.message_recv))
     sent, received = (np.bincount(rank, minlength=program.num_ranks) for rank in ranks)

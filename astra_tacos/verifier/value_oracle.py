@@ -23,10 +23,11 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.schedule.partial_sums import PartialSums
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
+from astra_tacos.support.arrays import Ints, Ints32
 from astra_tacos.verifier.violation import Violation
 
 
-def comp_ns(sizes: NDArray[np.integer] | NDArray[np.floating], timing: Timing) -> NDArray[np.int64]:
+def comp_ns(sizes: NDArray[np.integer] | NDArray[np.floating], timing: Timing) -> Ints:
     """Of numbers of bytes, a COMP node's time: whole microseconds at the reduction's bandwidth, 1 ns when that is none."""
     rate = timing.reduce_bandwidth_gbps
     microseconds = np.rint(sizes / (rate * 1e9) * 1e6) if rate else np.zeros(len(sizes))
@@ -42,7 +43,7 @@ def at_send(schedule: Schedule, code: str, row: int, text: str, npu: int | None 
     return Violation(code, message, row, src if npu is None else npu, chunk, time)
 
 
-def check_trips(schedule: Schedule, valid: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], list[Violation]]:
+def check_trips(schedule: Schedule, valid: Ints) -> tuple[Ints, Ints, list[Violation]]:
     """The first and the last hop of each trip that is one, and what is wrong with others.
 
     Parameters
@@ -107,11 +108,11 @@ def check_trips(schedule: Schedule, valid: NDArray[np.int64]) -> tuple[NDArray[n
 
 
 _NEVER = np.iinfo(np.int64).max
-_Holders = tuple[NDArray[np.int64], NDArray[np.int64]]
+_Holders = tuple[Ints, Ints]
 """NPUs that have a value, ascending, and since when. Few NPUs have most values, so no table has all NPUs and all values."""
 
 
-def check_values(schedule: Schedule, rows: NDArray[np.int64]) -> list[Violation]:
+def check_values(schedule: Schedule, rows: Ints) -> list[Violation]:
     """Violations of a schedule whose sends carry values.
 
     A sum uses every contribution once; the whole sum of a chunk has that of every member. A value leaves an NPU once it is there:
@@ -158,9 +159,7 @@ def check_values(schedule: Schedule, rows: NDArray[np.int64]) -> list[Violation]
     return violations + _check_end(schedule, sums, holders)
 
 
-def _find_holders(
-    sums: PartialSums, arrivals: tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]], first: NDArray[np.int64]
-) -> list[_Holders]:
+def _find_holders(sums: PartialSums, arrivals: tuple[Ints32, Ints32, Ints], first: Ints) -> list[_Holders]:
     """Who has each value without making it, and from when on: those that it is sent to, and the NPU whose contribution it is.
 
     Parameters
@@ -195,7 +194,7 @@ def _who_has_all(of_parts: list[_Holders]) -> _Holders:
     return who, last
 
 
-def _times(holders: list[_Holders], value: NDArray[np.int32], npu: NDArray[np.int32]) -> NDArray[np.int64]:
+def _times(holders: list[_Holders], value: Ints32, npu: Ints32) -> Ints:
     """When each of some NPUs has a value; `_NEVER` if it does not get it."""
     most = 1 + max(int(npu.max(initial=0)), *(int(npus.max(initial=0)) for npus, _ in holders))
     held = np.repeat(np.arange(len(holders)), [len(npus) for npus, _ in holders]) * most
@@ -250,7 +249,7 @@ def _check_end(schedule: Schedule, sums: PartialSums, holders: list[_Holders]) -
     return violations
 
 
-def check_devices(schedule: Schedule, first: NDArray[np.int64], last: NDArray[np.int64]) -> list[Violation]:
+def check_devices(schedule: Schedule, first: Ints, last: Ints) -> list[Violation]:
     """Violations of windows and ports, by the first and the last row of each sound trip."""
     topology = schedule.topology
     src, dst = topology.channel_src[schedule.channel[first]], topology.channel_dst[schedule.channel[last]]
