@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from astra_tacos.support.errors import ConfigError
 
 if TYPE_CHECKING:
-    pass
-from astra_tacos.support.arrays import Bools, Floats
+    from astra_tacos.support.arrays import Bools, Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)

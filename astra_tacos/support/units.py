@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from astra_tacos.support.errors import ConfigError
 
 if TYPE_CHECKING:
-    pass
-from astra_tacos.support.arrays import Floats, Ints
+    from astra_tacos.support.arrays import Floats, Ints
 
 NS_PER_S = 1_000_000_000
 NS_PER_US = 1_000

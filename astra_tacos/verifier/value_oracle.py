@@ -131,7 +131,8 @@ def check_values(schedule: Schedule, rows: Ints) -> list[Violation]:
     violations = _check_table(sums, schedule.collective)
     if violations:
         return violations
-    value, src, dst = value[rows], schedule.src[rows], schedule.dst[rows]
+    channel, topology = schedule.channel[rows], schedule.topology
+    value, src, dst = value[rows], topology.channel_src[channel], topology.channel_dst[channel]
     again = np.zeros(len(rows), np.bool_)
     order = np.lexsort((rows, schedule.end_ns[rows], dst, value))
     again[order[1:]] = (dst[order[1:]] == dst[order[:-1]]) & (value[order[1:]] == value[order[:-1]])
@@ -208,6 +209,8 @@ def _times(holders: list[_Holders], value: Ints32, npu: Ints32) -> Ints:
 
 def _check_table(sums: PartialSums, collective: Collective) -> list[Violation]:
     """Contributions are those of members, sums are of one chunk and count nobody twice, whole sums lack nobody."""
+    if not _are_in_order(sums):
+        return [Violation("no-such-value", "parts or totals name values that do not exist, or parts come after their sum")]
     violations: list[Violation] = []
     # Sets of NPUs are the bits of numbers: NPU i is the bit of 2**i.
     members = sum(1 << npu for npu in collective.member_npus.tolist())
@@ -235,6 +238,15 @@ def _check_table(sums: PartialSums, collective: Collective) -> list[Violation]:
             text = f"value {number} is not the sum of all contributions to chunk {chunk}"
             violations.append(Violation("incomplete", text, None, None, chunk))
     return violations
+
+
+def _are_in_order(sums: PartialSums) -> bool:
+    """Whether parts are listed sum by sum and come before their sums, and totals exist."""
+    count, first, part = sums.num_values, sums.part_first, sums.part
+    listed = len(first) == count + 1 and first[0] == 0 and first[-1] == len(part) and bool(np.all(np.diff(first) >= 0))
+    if not listed or not np.all((sums.total >= 0) & (sums.total < count)):
+        return False
+    return bool(np.all((part >= 0) & (part < np.repeat(np.arange(count), np.diff(first)))))
 
 
 def _check_end(schedule: Schedule, sums: PartialSums, holders: list[_Holders]) -> list[Violation]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from helpers.examples import examples, refused
+from helpers.messages import summed_schedules
 from helpers.naive_schedule import computes_collective
 from helpers.networks import ALL, topologies, topology
 from helpers.schedules import changed, codes, columns, schedule, schedules
@@ -80,6 +81,19 @@ def test_what_the_naive_twin_refuses_the_oracle_refuses(of, data):
     mutant = mutate(of, kind, row, other)
     if not computes_collective(mutant):
         assert verify(mutant)
+
+
+@examples(30)
+@given(of=summed_schedules(), data=st.data())
+def test_values_that_do_not_exist_are_objected_to(of, data):
+    name = data.draw(st.sampled_from(("part", "total", "part_first")))
+    column = getattr(of.sums, name).copy()
+    place, wrong = (
+        data.draw(st.integers(0, len(column) - 1)),
+        data.draw(st.sampled_from((-(10**6), -1, of.sums.num_values, 10**6))),
+    )
+    column[place] = wrong
+    assert codes(verify(replace(of, sums=replace(of.sums, **{name: column})))) >= {"no-such-value"}
 
 
 def test_each_violation_is_named():
