@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache, partial
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -288,15 +289,20 @@ def compact(run: Run) -> CompactRun:
         raise ConfigError(f"{workload.prefix}: {why}")
     if workload.num_ranks != math.prod(size):
         raise ConfigError(f"{workload.prefix}: traces of {workload.num_ranks} ranks, expected {math.prod(size)}")
-    period = list(_periods(_keyed(run)))
-    run = _with_plain_tags(run)
-    groups = _used_groups(run)
+    with _ONE_AT_A_TIME:  # of two that want the same run, the second one finds it
+        plain, found, groups = _translations(_keyed(run))
+    run, period = replace(run, workload=plain.workload, collectives=plain.collectives), list(found)
     while fixed := _fixed(run, Lattice(size, tuple(period)), groups):
         for index in fixed:
             period[index] = size[index]
     if period == list(size):
         raise ConfigError(f"{workload.prefix}: collectives treat ranks by their numbers, expected rings or direct exchanges")
     return representatives_of(run, Lattice(size, tuple(period)))
+
+
+_ONE_AT_A_TIME = Lock()
+_Uses = dict[int, set[tuple[int, int]]]
+"""By group: (pattern, implementation) of the nodes that name it."""
 
 
 def _keyed(run: Run) -> Keyed[Run]:
@@ -311,8 +317,8 @@ def _keyed(run: Run) -> Keyed[Run]:
 
 
 @lru_cache(maxsize=2)
-def _periods(keyed: Keyed[Run]) -> tuple[int, ...]:
-    """The smallest periods of the dimensions in which ranks do the same at translated places."""
+def _translations(keyed: Keyed[Run]) -> tuple[Run, tuple[int, ...], _Uses]:
+    """The run with plain tags, the smallest periods of dimensions in which ranks do the same, and what groups are used for."""
     run = _with_plain_tags(keyed.value)
     size = tuple(dimension.size for dimension in run.network.dimensions)
     marks = _marks(run, Lattice(size, size))
@@ -323,7 +329,7 @@ def _periods(keyed: Keyed[Run]) -> tuple[int, ...]:
         period.append(smallest_period(size[index], dimension, partial(_is_turned_same, labels, axis)))
     if tuple(period) == size:
         raise ConfigError(f"{run.workload.prefix}: {_what_differs(run, marks, labels)}")
-    return tuple(period)
+    return run, tuple(period), _used_groups(run)
 
 
 def _is_turned_same(labels: _Words, axis: int, turn: int) -> bool:
@@ -390,14 +396,14 @@ def _traces(run: Run) -> Iterator[Trace]:
     return (each.trace if isinstance(each, CompactTrace) else each for each in run.collectives)
 
 
-def _used_groups(run: Run) -> dict[int, set[tuple[int, int]]]:
+def _used_groups(run: Run) -> _Uses:
     """The collectives of each group that nodes name: (pattern, implementation), of nodes that run one."""
     chosen = np.flatnonzero((run.workload.kind == NodeType.COMM_COLL) & np.isin(run.columns.comm_type, list(PATTERN_KEYS)))
     known, group = np.unique(group_ids(run.columns)[chosen], return_inverse=True)
     own = run.implementation[chosen].astype(np.int64) - NATIVE
     most, patterns = int(own.max(initial=0)) + 1, max(PATTERN_KEYS) + 1
     case = (group * patterns + run.columns.comm_type[chosen]) * most + own
-    used: dict[int, set[tuple[int, int]]] = {}
+    used: _Uses = {}
     for one in distinct(case).tolist():
         rest, implementation = divmod(one, most)
         place, pattern = divmod(rest, patterns)
@@ -405,7 +411,7 @@ def _used_groups(run: Run) -> dict[int, set[tuple[int, int]]]:
     return used
 
 
-def _fixed(run: Run, lattice: Lattice, groups: dict[int, set[tuple[int, int]]]) -> list[int]:
+def _fixed(run: Run, lattice: Lattice, groups: _Uses) -> list[int]:
     """Dimensions that must not be turned, as collectives of these groups do not treat their members alike."""
     fixed: set[int] = set()
     checked: dict[tuple[object, ...], bool] = {}
