@@ -186,7 +186,8 @@ def _print_answer(
     best_ns = result.best_native_ns
     ratio = result.speed_up_over_best_native
     if best_ns is not None and ratio is not None:
-        rows.append(("best native", f"{best_ns:,} ns", f"{ratio:.3f} times as long"))
+        alike = ", in the same schedule" if scheduled is not None and scheduled.plan_starts_scheduled else ""
+        rows.append(("best native", f"{best_ns:,} ns", f"{ratio:.3f} times as long{alike}"))
     rows += [
         (
             "but",
