@@ -145,7 +145,7 @@ def cut(topology: Topology, collective: Collective, timing: Timing) -> Bound:
 
     These are single NPUs, blocks along dimensions, parts that only slower links connect, and the one with the least bandwidth of
     all for what must cross it. That last one is found up to 2,048 NPUs, and for regular networks without meshes up to 4,096
-    (but for All-Reduce and groups); beyond, the others have to do. For personalised chunks, see `chosen_cuts`, whose sets are
+    (but for All-Reduce and groups); beyond, the others have to do. For personalised chunks, see `chosen_sides`, whose sets are
     tried for groups, too.
     """
     bounds = []

@@ -97,7 +97,7 @@ def cli() -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command and exit; by default with the arguments of the process, which ends at once then."""
+    """Run a command and exit. Without `arguments`, those of the process count, and a process that succeeds ends at once."""
     make_streams_lenient()
     try:
         with interruptible(ends_process=True) as interrupts:
@@ -111,7 +111,7 @@ def main(arguments: list[str] | None = None) -> None:
 def _end_at_once() -> None:
     """End the process without freeing what it has made, which takes 0.1 s, and more after a large search."""
     atexit._run_exitfuncs()
-    with contextlib.suppress(OSError):  # a stream that cannot be flushed is reported as the interpreter ends
+    with contextlib.suppress(OSError, ValueError):  # a stream that cannot be flushed is reported as the interpreter ends
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)

@@ -2,7 +2,7 @@
 
 A message becomes a COMM_SEND node at its source and a COMM_RECV node at its destination, with a tag of its own; its reduction
 becomes a COMP node after the receive, and a sum that an NPU makes of values a COMP node after all receives of its parts. Nodes
-name the chunks that they move, or the places in memory of the values (`chakra_contents`). An NPU without messages gets a COMP
+name the chunks that they move, or the places in memory of the values (`contents_of`). An NPU without messages gets a COMP
 node without work, as ASTRA-sim refuses files without nodes.
 
 ASTRA-sim issues every node that is ready, so the traces also have to fix the order of messages on a link: `serial` makes each

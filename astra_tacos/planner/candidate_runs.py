@@ -17,8 +17,8 @@ from astra_tacos.planner.run_bound import estimate_durations
 from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.workload import Workload
 from astra_tacos.planner.written_run import WrittenRun
-from astra_tacos.replayer.run_replay import Attempt, try_replay
-from astra_tacos.run.backend import CONGESTION_AWARE, Backend
+from astra_tacos.replayer.run_replay import Attempt
+from astra_tacos.run.backend import Backend
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS, Run
 from astra_tacos.run.trace.schema import CommType
@@ -59,14 +59,9 @@ class CandidateRun:
     after: RunOutcome
 
     @cached_property
-    def queued(self) -> Attempt:
-        """Its replay on the congestion-aware model."""
-        return try_replay(self.run, CONGESTION_AWARE, route_loads=True)
-
-    @property
     def known(self) -> dict[Backend, Attempt]:
-        """Its replays by network model, of those that its comparison may need."""
-        return {self.backend: Attempt(self.after)} | ({} if self.backend.models_congestion else {CONGESTION_AWARE: self.queued})
+        """Its replays by network model, as far as they are made."""
+        return {self.backend: Attempt(self.after)}
 
     @cached_property
     def end(self) -> RunEnd:

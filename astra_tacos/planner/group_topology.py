@@ -59,7 +59,7 @@ class Machine:
         groups: tuple[tuple[int, ...], ...],
         link_order: LinkOrder | None = None,
     ) -> int:
-        """Nanoseconds until the last of the groups finishes, if all start at once, where a network can carry it (`judge_end`).
+        """Nanoseconds until the last group finishes, if all start at once, where a network can carry it (`end_with_queues`).
 
         Parameters
         ----------

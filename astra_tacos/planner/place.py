@@ -274,7 +274,7 @@ def place(
     """Write a run with its ranks where it ends earliest.
 
     If the groups of the run are products of axes, all matrices of axes over the dimensions are scored by the model
-    (`placement_cost`); else, exchanges of two ranks improve the ranks' own placement and random ones. The run itself and the
+    (`PlacementCost`); else, exchanges of two ranks improve the ranks' own placement and random ones. The run itself and the
     placements with the best scores are replayed, and the one that ends first is written; of equals, the run's own.
 
     Parameters

@@ -10,7 +10,7 @@ Three arguments, each of which holds for every run with the same compute and the
 
 A member may be done long before the last one, and NPUs that are no members may relay, so a chain of collectives counts for less
 on a path than their bounds together. If all members of each collective began and ended together, and no others helped them, the
-run would take at least `in_step_ns`: what is left above that is lost by order and overlap, what is below it by groups.
+run would take at least `in_step_ns`. What a run takes above `in_step_ns` is lost to order and overlap.
 
 Durations of nodes and collectives are estimated here, too, to choose an order of collectives.
 """
@@ -66,7 +66,7 @@ def _slowest(run: Run) -> float:
 
 
 MOST_NODES = 1 << 20
-"""Nodes of a run whose paths are looked at, some microseconds each."""
+"""Most nodes of a run whose longest way is looked for."""
 _MOST_GROUPS = 512
 """Groups over all cases that are looked at one by one; collectives of others count for nothing, which only lowers the bound."""
 _MOST_EXACT = 64
@@ -267,7 +267,7 @@ def _path(
     some = [least.get((case, group), unknown) for case, group in keys.T.tolist()]
     one, every = (np.array(ns, np.int64) for ns in ([each.first_ns for each in some], [each.all_ns for each in some]))
     alone = np.array([-1 if ns is None else ns for ns in (*own_bounds, None)], np.int64)[keys[0]]
-    # What a root sends to nobody waits for nobody, nor does what moves nothing.
+    # Members of a rooted collective need not wait for one another, nor do those of one without a case, which moves nothing.
     waits = (instances.root < 0) & (workload.of_instance != NO_CASE)
     times = (each[number.ravel()] for each in (one, every, np.where(alone < 0, every, alone)))
     duration = np.where(actions.is_timed & workload.issue.runs, actions.amount, 0)

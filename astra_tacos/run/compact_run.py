@@ -289,9 +289,11 @@ def compact(run: Run) -> CompactRun:
         raise ConfigError(f"{workload.prefix}: {why}")
     if workload.num_ranks != math.prod(size):
         raise ConfigError(f"{workload.prefix}: traces of {workload.num_ranks} ranks, expected {math.prod(size)}")
-    with _ONE_AT_A_TIME:  # of two that want the same run, the second one finds it
-        plain, found, groups = _translations(_keyed(run))
-    run, period = replace(run, workload=plain.workload, collectives=plain.collectives), list(found)
+    with _ONE_AT_A_TIME:  # several network models ask for the same run: the second one gets the first one's result
+        plain, smallest, groups, why = _plain_and_periods(_keyed(run))
+    if why:
+        raise ConfigError(f"{workload.prefix}: {why}")
+    run, period = replace(run, workload=plain.workload, collectives=plain.collectives), list(smallest)
     while fixed := _fixed(run, Lattice(size, tuple(period)), groups):
         for index in fixed:
             period[index] = size[index]
@@ -317,8 +319,8 @@ def _keyed(run: Run) -> Keyed[Run]:
 
 
 @lru_cache(maxsize=2)
-def _translations(keyed: Keyed[Run]) -> tuple[Run, tuple[int, ...], _Uses]:
-    """The run with plain tags, the smallest periods of dimensions in which ranks do the same, and what groups are used for."""
+def _plain_and_periods(keyed: Keyed[Run]) -> tuple[Run, tuple[int, ...], _Uses, str]:
+    """The run with plain tags, the smallest periods of dimensions, what groups are used for, and why no ranks do the same."""
     run = _with_plain_tags(keyed.value)
     size = tuple(dimension.size for dimension in run.network.dimensions)
     marks = _marks(run, Lattice(size, size))
@@ -327,9 +329,8 @@ def _translations(keyed: Keyed[Run]) -> tuple[Run, tuple[int, ...], _Uses]:
     for index, dimension in enumerate(run.network.dimensions):
         axis = len(size) - 1 - index
         period.append(smallest_period(size[index], dimension, partial(_is_turned_same, labels, axis)))
-    if tuple(period) == size:
-        raise ConfigError(f"{run.workload.prefix}: {_what_differs(run, marks, labels)}")
-    return run, tuple(period), _used_groups(run)
+    why = _what_differs(run, marks, labels) if tuple(period) == size else ""
+    return run, tuple(period), _used_groups(run), why
 
 
 def _is_turned_same(labels: _Words, axis: int, turn: int) -> bool:

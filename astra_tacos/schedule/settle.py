@@ -22,7 +22,7 @@ from astra_tacos.support.grouping import group_by
 UNITS_PER_NS = 1 << 10
 """Units of exact times in a nanosecond."""
 _ROUND = 0.15
-"""Cost of sorting one message and timing it again, in the unit of `work_meter`."""
+"""Cost of sorting one message and timing it again, in the unit of `count_work`."""
 LONG_NS = 1 << 48
 """Longer times count in whole nanoseconds, so that they fit into 64 bits."""
 

@@ -1,8 +1,7 @@
 """The judges of a network: the models of ASTRA-sim on which its collectives and runs are timed, whichever they are made for.
 
-What the traces of a schedule take on the packet level, beside its prediction there; coarsely where packets are many.
-
-Symmetric schedules that are not expanded: for which link models they are made, and their times on the judges.
+`packet_level` replays the traces of a schedule packet by packet, coarsely where packets are many. `check_sends` refuses schedules
+with too many sends to list. `symmetric_tasks` and `symmetric_times` do for symmetric schedules what the rest does for others.
 """
 
 from __future__ import annotations
@@ -198,8 +197,8 @@ def timed_for(
 ) -> tuple[SearchOptions, tuple[LinkModel, ...], str]:
     """The options with the link model that a backend asks for, the models to compare, and why, "" where the options say it.
 
-    A backend without queues takes schedules of both models where it does not replay those that hold links exactly; the packet
-    level takes those of both.
+    Some backends without queues replay schedules that hold links only approximately. There, and on the packet level, schedules
+    of both link models are compared.
 
     Parameters
     ----------

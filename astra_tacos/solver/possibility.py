@@ -45,9 +45,9 @@ _NEEDED: dict[CommType, Callable[[Ints, int], Floats]] = {
     CommType.REDUCE_SCATTER: lambda inside, members: inside / members,
     CommType.ALL_TO_ALL: lambda inside, members: inside * (members - inside) / members,
 }
-"""How many times a node's bytes have to enter so many of the members, fewer than all, whatever the algorithm."""
+"""By pattern, from (size of a set, number of members): how often a node's bytes have to enter the set, whatever the algorithm."""
 _LEAST_MOVED = 0.95
-"""Algorithms that halve sizes lose less than the rest of it to whole bytes; those that move too little lose a quarter or more."""
+"""Least share of what a pattern needs. Rounding to whole bytes loses below 5%, algorithms that move too little 25% or more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def earliest(ends: Iterable[RunEnd]) -> int:
 
 
 def judge_end(run: Run, backend: Backend, end_ns: int, known: dict[Backend, Attempt] | None = None) -> RunEnd:
-    """Whether a network lets a run end so early, and when else it ends. Broadcasts that move nothing (`why_idle`) do not count.
+    """Whether a network lets a run end so early, and when else it ends. Callers ask `why_idle` of Broadcasts that move nothing.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Records of arrays that nobody may write; arguments of cached functions that are equal by a key of their own."""
+"""Records whose arrays are read-only; arguments of cached functions that are equal by a key of their own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _Value = TypeVar("_Value")
 
 
 def freeze(record: object, *names: str) -> None:
-    """Have the arrays of a frozen dataclass, those that are not None, be read-only there; whoever gave them may still write."""
+    """Replace arrays of a frozen dataclass by read-only views; None stays. Who made an array may still write to it."""
     for name in names:
         array = getattr(record, name)
         if array is not None and array.flags.writeable:

@@ -9,7 +9,7 @@ numbers here.
 Strict YAML for configuration files: one document, no aliases, no duplicate keys; an error is one line that names the file.
 
 Where PyYAML (YAML 1.1) and yaml-cpp, by which ASTRA-sim reads the same files, differ, yaml-cpp is followed: tabs separate, lines
-end in a newline only, `:[` and `:{` begin no value behind a plain key, and only decimal numbers are numbers (`decimal_text`).
+end in a newline only, `:[` and `:{` begin no value behind a plain key, and only decimal numbers are numbers (`parse_decimal`).
 What yaml-cpp takes for another number is text here, and refused where a number is expected. There are no dates and no merge keys.
 
 Strict JSON for configuration files: one object, no duplicate keys; an error is one line that names the file.

@@ -2,7 +2,7 @@
 
 One examined send is the dispatcher's work for one send: finding when its links are free and which sends wait for it. The work of
 other parts per send, link or channel is a fraction or a multiple of that, as measured on one core in 2026. The functions here
-estimate work beforehand; the parts themselves count it (`work_meter`). Neither looks at a clock, so a search within a budget
+estimate work beforehand; the parts themselves count it (`count_work`). Neither looks at a clock, so a search within a budget
 gives the same result everywhere.
 """
 

@@ -1,6 +1,6 @@
 """Chakra traces as a `Program`: sends and receives match by tag, source, destination and size; reductions are COMP nodes.
 
-`chakra_contents` says what nodes move. A receive with `is_rrc` writes its data to places of its own; the COMP node that depends
+`contents_of` says what nodes move. A receive with `is_rrc` writes its data to places of its own; the COMP node that depends
 on it adds them to the chunks. COMP nodes of one rank may run in parallel, so additions to one chunk commute (ASTRA-sim runs the
 COMP nodes of a custom collective so).
 

@@ -1,6 +1,6 @@
-"""The oracle for programs: checks that a Chakra trace or an MSCCL XML computes its collective at any timing.
+"""The oracle for programs: checks that a Chakra trace, an MSCCL XML or an MSCCL++ plan computes its collective at any timing.
 
-Programs that it has proven come with the values that their collective states by location.
+`verify_*` give verdicts. `prove_*` give the program with its values by location, or raise VerificationError.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FASTEST_GIBPS = 4096.0
 
 @dataclass(frozen=True, slots=True)
 class ProgramVerdict:
-    """The oracle's verdict on a trace or XML.
+    """The oracle's verdict on a trace, an XML or a plan.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class Examined:
     layout
         The locations of the buffers of an MSCCL XML or an MSCCL++ plan.
     root
-        The root of a rooted collective, by its result.
+        The root of a rooted collective of an XML or a plan, by its result.
     """
 
     verdict: ProgramVerdict

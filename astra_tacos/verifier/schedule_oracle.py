@@ -29,9 +29,8 @@ def verify(schedule: Schedule) -> tuple[Violation, ...]:
     Checked: sends name existing chunks and channels; delays are those of the timing model; no link or port is double-booked,
     in the order of the rows; switches serve first come, first served; a chunk leaves an NPU only once it is there; a reduction
     uses each contribution exactly once; devices that only forward give out what they took in; windows and ports of reducing
-    devices suffice; in the end every NPU has what the
-    collective promises; chunk sizes add up, and personalised chunks are those of the right pairs. Other NPUs than the members may
-    hold and pass on what they get.
+    devices suffice; in the end every NPU has what the collective promises; chunk sizes add up, and personalised chunks are
+    those of the right pairs. Other NPUs than the members may hold and pass on what they get.
     """
     violations = check_sizes(schedule.collective)
     valid, broken = _check_references(schedule)

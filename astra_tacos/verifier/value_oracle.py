@@ -1,15 +1,15 @@
 """The oracle for schedules with partial sums: whether values are what they claim to be, and are there when they are sent.
 
-Trips: what leaves a device that only forwards is what a hop of the same trip brought there, once and as it came.
+`check_trips`: what leaves a device that only forwards is what a hop of the same trip brought there, once and as it came.
 
 Devices that forward hold no copies and add nothing, except that a trip may begin or end at a reducing device, as at an NPU. So
 all hops of a trip together do what one send from its first stop to its last would do, and the rules for what may be sent and what
 is known then are those of any other schedule.
 
-Reducing devices: no sender has more under way in one than its window, and none adds up more than its ports allow.
+`check_devices`: no sender has more under way in one than its window, and none adds up more than its ports allow.
 
-What is under way of a sender: a chunk that set out to be added at the device, until the sender has a copy of the chunk again. It
-shares no code with what makes schedules keep to windows.
+What is under way of a sender: a chunk that set out to be added at the device, until the sender has a copy of the chunk again.
+This file shares no code with what makes schedules keep to windows.
 """
 
 from __future__ import annotations
@@ -209,8 +209,8 @@ def _times(holders: list[_Holders], value: Ints32, npu: Ints32) -> Ints:
 
 def _check_table(sums: PartialSums, collective: Collective) -> list[Violation]:
     """Contributions are those of members, sums are of one chunk and count nobody twice, whole sums lack nobody."""
-    if not _are_in_order(sums):
-        return [Violation("no-such-value", "parts or totals name values that do not exist, or parts come after their sum")]
+    if not _are_in_order(sums, collective.num_chunks):
+        return [Violation("no-such-value", "values, parts or totals name what does not exist, or parts come after their sum")]
     violations: list[Violation] = []
     # Sets of NPUs are the bits of numbers: NPU i is the bit of 2**i.
     members = sum(1 << npu for npu in collective.member_npus.tolist())
@@ -240,9 +240,11 @@ def _check_table(sums: PartialSums, collective: Collective) -> list[Violation]:
     return violations
 
 
-def _are_in_order(sums: PartialSums) -> bool:
-    """Whether parts are listed sum by sum and come before their sums, and totals exist."""
+def _are_in_order(sums: PartialSums, num_chunks: int) -> bool:
+    """Whether every chunk has a total, values are of chunks, and parts are listed sum by sum and come before their sums."""
     count, first, part = sums.num_values, sums.part_first, sums.part
+    if len(sums.npu) != count or len(sums.total) != num_chunks or not np.all((sums.chunk >= 0) & (sums.chunk < num_chunks)):
+        return False
     listed = len(first) == count + 1 and first[0] == 0 and first[-1] == len(part) and bool(np.all(np.diff(first) >= 0))
     if not listed or not np.all((sums.total >= 0) & (sums.total < count)):
         return False

@@ -147,7 +147,7 @@ class Guard:
 
 
 class _Process:
-    """A running `point_process`, and a thread that reads its answers."""
+    """A process of `study.sweep.point`, and a thread that reads its answers."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._scratch = create_scratch_directory()

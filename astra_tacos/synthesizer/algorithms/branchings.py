@@ -49,7 +49,7 @@ _CLOSE = 1e-4
 _AS_GOOD = 1.02
 """Trees twice as many have to gain more: their sends pair the ports of switches in more ways."""
 _FLOW, _GROWTH = 0.02, 0.1
-"""Sends examined that a link counts as for a flow to each NPU, and a channel for a tree, as often as there are trees."""
+"""Work, in units of `count_work`: of a link in a flow to one NPU; of a channel, times the square of the number of trees."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,11 +5,9 @@ permutations, so that no two send to one at a time; what arrives is passed on wi
 Source: FAST, "Fast all-to-all scheduling for skewed traffic in mixture of experts", arXiv 2505.09764; there between any NPUs of
 two nodes, here over rails.
 
-Stages: permutations of nodes, in each of which every node sends to one other and receives from one other.
-
-Networks of two levels: nodes whose NPUs all have channels to one another, and rails that join the nodes.
-
-The plan of an All-to-All of unequal parts over nodes: chunks, their rails and their stages.
+A stage is a permutation of nodes: every node sends to one other and receives from one other. `nodes_of` finds nodes whose NPUs
+all have channels to one another, and the rails that join nodes. `plan_exchange` cuts parts into chunks and gives each chunk its
+rail and stage.
 """
 
 from __future__ import annotations

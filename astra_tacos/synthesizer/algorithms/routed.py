@@ -8,10 +8,8 @@ times (`parts.trees`). Of the sends of paths that wait for a link, the one goes 
 conflicts at switches are improved afterwards (`parts.mirror.justify`). What only reduces is routed on the mirror image of the
 network.
 
-Joint routing of several collectives, such as those of disjoint groups: common link prices and one schedule for all.
-
-The collectives take turns to choose their paths or trees (see `routed`), given the load that the others put on the links. Then
-all sends are list-scheduled on the links together.
+`together` routes several collectives, such as those of disjoint groups. They take turns to choose paths or trees, given the load
+of the others. Then all sends are list-scheduled together.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What parameter servers take in theory, in units of S / B: the time in which a port sends one buffer.
 
 n workers of S bytes each, full-duplex ports, and only bandwidth counts. A server adds n copies of what is dealt to it and sends
-the sum back n times (BytePS, docs/rationale.md; PHub, Luo et al., SoCC 2018).
+the sum back n times (BytePS, Jiang et al., OSDI 2020; PHub, Luo et al., SoCC 2018).
 """
 
 from __future__ import annotations
