@@ -114,16 +114,19 @@ def _pytorch(path: Path) -> dict[str, Any]:
 
 def _schedule(path: Path) -> dict[str, Any]:
     from astra_tacos.bounds.certificate import certify
-    from astra_tacos.schedule.schedule import check_rows
     from astra_tacos.schedule.storage import load_schedule
+    from astra_tacos.verifier.schedule_oracle import check
 
     schedule = load_schedule(path / "schedule.npz" if path.is_dir() else path)
-    check_rows(schedule)
+    check(schedule)
     return certify(schedule)
 
 
 def _symmetric(path: Path) -> dict[str, Any]:
     from astra_tacos.bounds.symmetric import certify_symmetric
     from astra_tacos.schedule.symmetric_schedule import load_symmetric_schedule
+    from astra_tacos.verifier.symmetric_oracle import check_symmetric
 
-    return certify_symmetric(load_symmetric_schedule(path))
+    schedule = load_symmetric_schedule(path)
+    check_symmetric(schedule)
+    return certify_symmetric(schedule)

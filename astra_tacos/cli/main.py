@@ -13,6 +13,7 @@ from typing import NoReturn
 import click
 
 from astra_tacos.cli.shared.console import echo, make_streams_lenient, print_warnings
+from astra_tacos.support import temporaries
 from astra_tacos.support.errors import AstraTacosError, ReplayError, VerificationError
 from astra_tacos.support.input_file import inputs_noted
 from astra_tacos.support.interrupts import Interrupts, interruptible
@@ -99,17 +100,18 @@ def cli() -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Run a command and exit. Without `arguments`, those of the process count, and a process that succeeds ends at once."""
     make_streams_lenient()
-    try:
-        with interruptible(ends_process=True) as interrupts:
+    with interruptible(ends_process=True) as interrupts:
+        try:
             _run(arguments, interrupts)
-    except SystemExit as end:
-        if arguments is None and end.code == 0:
-            _end_at_once()
-        raise
+        except SystemExit as end:
+            if arguments is None and end.code == 0:
+                _end_at_once()
+            raise
 
 
 def _end_at_once() -> None:
     """End the process without freeing what it has made, which takes 0.1 s, and more after a large search."""
+    temporaries.remove_all()
     atexit._run_exitfuncs()
     with contextlib.suppress(OSError, ValueError):  # a stream that cannot be flushed is reported as the interpreter ends
         sys.stdout.flush()
@@ -120,10 +122,11 @@ def _end_at_once() -> None:
 def _run(arguments: list[str] | None, interrupts: Interrupts) -> NoReturn:
     try:
         with interrupts.raised():
-            status = cli.main(arguments, prog_name="astra-tacos", standalone_mode=False)
-    except click.exceptions.NoArgsIsHelpError as error:
-        echo(error.format_message())
-        sys.exit(0)
+            try:
+                status = cli.main(arguments, prog_name="astra-tacos", standalone_mode=False)
+            except click.exceptions.NoArgsIsHelpError as error:
+                echo(error.format_message())
+                status = 0
     except click.ClickException as error:
         _fail(error.format_message(), BAD_INPUT)
     except (VerificationError, ReplayError) as error:

@@ -168,6 +168,8 @@ def _topology(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Topolo
     for ends in links[:2]:
         if ends.min() < 0 or ends.max() >= num_npus + num_switches:
             raise ValueError("a link leads to no device")
+    if np.any(links[0] == links[1]):
+        raise ValueError("a link leads from a device to itself")
     for column, (least, most), what in zip(links[2:4], _LIMITS, ("GiB/s", "ns"), strict=True):
         wrong = ~((column >= least) & (column <= most))
         if wrong.any():

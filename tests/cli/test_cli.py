@@ -357,3 +357,19 @@ def test_a_network_whose_name_is_not_utf8(tmp_path):
     for command in ("verify out", "replay out", "inspect out", "report out --output r.html"):
         done = run(command, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("size, column", [("64MiB", "end_ns"), ("64MiB --collective all-gather --synthesizer ring", "channel")])
+def test_inspect_gives_no_figures_of_a_schedule_that_is_not_legal(tmp_path, size, column):
+    (tmp_path / "n.yml").write_text("topology: [ Ring ]\nnpus_count: [ 4 ]\nbandwidth: [ 50 ]\nlatency: [ 500 ]\n")
+    assert run(f"synthesize --network n.yml --size {size} --output out", cwd=tmp_path).returncode == 0
+    arrays = dict(np.load(tmp_path / "out/schedule.npz"))
+    arrays[column] = np.append(arrays[column][:-1], 0).astype(arrays[column].dtype)
+    np.savez(tmp_path / "bad.npz", **arrays)
+    done = run("inspect bad.npz", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "") and " violations, the first: " in done.stderr
+
+
+def test_without_arguments_help_that_nobody_reads_is_no_crash(tmp_path):
+    done = subprocess.run(f"{shlex.join(PROGRAM)} >/dev/full", shell=True, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "standard output: No space left on device" in done.stderr and "Traceback" not in done.stderr

@@ -77,6 +77,7 @@ def test_what_is_no_schedule_gets_one_line(tmp_path):
         no_seed=good | {"header": np.array(header.replace("seed", "sad"))},
         json=good | {"header": np.array("{")},
         link=good | {"link_dst": good["link_dst"] + 100},
+        to_itself=good | {"link_dst": good["link_src"]},
         one_bandwidth=good | {"link_bandwidth_gibps": np.append(bandwidth[1:], 1e308)},
         latency=good | {"link_latency_ns": np.append(good["link_latency_ns"][1:], 1e300)},
         speed=good | {"header": np.array(header.replace("50.0", "1e308"))},
