@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from astra_tacos.cli.shared.console import collected, progress
-from astra_tacos.cli.shared.inputs import refuse_lockstep
+from astra_tacos.cli.shared.inputs import Kind, load_schedule, refuse_lockstep
 from astra_tacos.run.run import RANKS
 from astra_tacos.support.errors import ConfigError
 
@@ -25,11 +25,8 @@ _CHUNK_COUNTS = 6
 
 def _of_schedule(directory: Path, title: str | None, with_comparison: bool) -> bytes:
     from astra_tacos.report.html.synthesis import read_certificate, synthesis_page
-    from astra_tacos.schedule.schedule import check_rows
-    from astra_tacos.schedule.symmetric_schedule import load_rows
 
-    schedule = load_rows(directory / "schedule.npz")
-    check_rows(schedule)
+    schedule = load_schedule(Kind.RUN_DIRECTORY, directory)
     result = read_certificate(directory / "result.json", schedule)
     rows, note = _comparison(schedule) if with_comparison else (None, "No comparison (--no-compare).")
     with progress("drawing"):

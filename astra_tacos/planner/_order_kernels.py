@@ -108,15 +108,15 @@ class Waits(NamedTuple):
 class Together(NamedTuple):
     """The rows of each collective (CSR), whether all of its members wait for one another, and what it takes at least in ns.
 
-    `one`: until the first member has what it needs; `all`: until all have; `in_step`: the same if all begin together.
+    `first_ns`: until the first member has what it needs; `all_ns`: until all have; `in_step_ns`: the same if all begin together.
     """
 
     first: I64
     row: I64
     waits: BOOL
-    one: I64
-    all: I64
-    in_step: I64
+    first_ns: I64
+    all_ns: I64
+    in_step_ns: I64
 
 
 @inlined
@@ -154,15 +154,15 @@ def longest_ways(order: I64, waits: Waits, together: Together):
             end[row] = _ready(row, waits, end)
             first_begun, last_begun = min(first_begun, end[row]), max(last_begun, end[row])
             last_in_step = max(last_in_step, _ready(row, waits, in_step))
-        least = first_begun + together.one[number]
+        least = first_begun + together.first_ns[number]
         if together.waits[number]:
             least = max(least, last_begun)
         for slot in range(begin, after):
             row = together.row[slot]
             end[row] = max(end[row], least)
-            in_step[row] = last_in_step + together.in_step[number]
-        longest = max(longest, first_begun + together.all[number])
-        longest_in_step = max(longest_in_step, last_in_step + together.in_step[number])
+            in_step[row] = last_in_step + together.in_step_ns[number]
+        longest = max(longest, first_begun + together.all_ns[number])
+        longest_in_step = max(longest_in_step, last_in_step + together.in_step_ns[number])
     return longest, longest_in_step
 
 

@@ -265,11 +265,11 @@ def _path(
     keys, number = np.unique(np.stack((workload.of_instance, instances.group)), axis=1, return_inverse=True)
     unknown = _Least(0, 0, np.empty(0), np.empty(0))
     some = [least.get((case, group), unknown) for case, group in keys.T.tolist()]
-    one, every = (np.array(ns, np.int64) for ns in ([each.first_ns for each in some], [each.all_ns for each in some]))
+    first_ns, all_ns = np.array([(each.first_ns, each.all_ns) for each in some], np.int64).reshape(-1, 2).T
     alone = np.array([-1 if ns is None else ns for ns in (*own_bounds, None)], np.int64)[keys[0]]
     # Members of a rooted collective need not wait for one another, nor do those of one without a case, which moves nothing.
     waits = (instances.root < 0) & (workload.of_instance != NO_CASE)
-    times = (each[number.ravel()] for each in (one, every, np.where(alone < 0, every, alone)))
+    times = (each[number.ravel()] for each in (first_ns, all_ns, np.where(alone < 0, all_ns, alone)))
     duration = np.where(actions.is_timed & workload.issue.runs, actions.amount, 0)
     waiting = Waits(trace.dep_first, trace.dep, duration, *_messages(workload, topology))
     longest, in_step = longest_ways(workload.graph.order(), waiting, Together(begin, rows, waits, *times))
