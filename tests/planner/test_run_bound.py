@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import chain
+from random import Random
+
+import numpy as np
 import pytest
 from helpers.lint_runs import RunFiles, coll, comp, recv, send
 from helpers.plans import planned, read_json, written
 
 from astra_tacos import CommType, build_topology, replay_run
+from astra_tacos.planner._order_kernels import Together, Waits, longest_ways
 from astra_tacos.planner.run_bound import run_bound
 from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.workload import find_workload
@@ -64,6 +69,58 @@ def test_a_message_takes_time(tmp_path):
     assert bound.end_ns == pytest.approx(10_000 + 500 + carry_ns(SIZE), abs=1)
     run = find_workload(written(tmp_path / "again", RunFiles(ranks=ranks, topology=("Ring",)))).run
     assert 0 <= replay_run(run, CONGESTION_AWARE).end_ns - bound.end_ns <= 2
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_longest_ways_are_those_of_the_naive_twin(seed):
+    source, rows, items, before = Random(seed), 0, [], []
+    deps, durations, sends = {}, {}, {}
+    for _ in range(source.randint(1, 12)):  # an item is a node by itself, or the members of a collective
+        members = list(range(rows, rows := rows + source.choice((1, 1, 2, 4))))
+        items.append(members)
+        for row in members:
+            deps[row] = source.sample([*before, -1], source.randint(0, min(3, len(before))))
+            durations[row] = source.randint(0, 9)
+            sends[row] = (source.choice(before), source.randint(0, 9)) if before and source.random() < 0.3 else (-1, 0)
+        before += members
+    together = [members for members in items if len(members) > 1 or source.random() < 0.3]
+    least = [(source.randint(0, 1), *sorted(source.randint(0, 30) for _ in range(3))) for _ in together]
+
+    def ready(row, ends):
+        return max((ends[each] for each in deps[row] if each >= 0), default=0)
+
+    end, in_step, ways = {}, {}, ([0], [0])
+    for members in items:
+        if members not in together:
+            (row,) = members
+            for ends, way in zip((end, in_step), ways, strict=True):
+                arrived = ends[sends[row][0]] + sends[row][1] if sends[row][0] >= 0 else 0
+                ends[row] = max(ready(row, ends) + durations[row], arrived)
+                way.append(ends[row])
+            continue
+        waits, first_ns, all_ns, step_ns = least[together.index(members)]
+        begun = {row: ready(row, end) for row in members}
+        step = max(ready(row, in_step) for row in members) + step_ns
+        for row in members:
+            end[row] = max(begun[row], max(begun.values()) if waits else 0, min(begun.values()) + first_ns)
+            in_step[row] = step
+        ways[0].append(min(begun.values()) + all_ns)
+        ways[1].append(step)
+
+    def starts(lists):
+        return np.cumsum([0, *map(len, lists)])
+
+    order = [rows + together.index(each) if each in together else each[0] for each in items]
+    of_row = [deps[row] for row in range(rows)]
+    send, message = zip(*(sends[row] for row in range(rows)), strict=True)
+    waiting = Waits(starts(of_row), flat(of_row), np.array(list(durations.values())), np.array(send), np.array(message))
+    columns = np.array(least, np.int64).reshape(-1, 4).T
+    found = longest_ways(np.array(order), waiting, Together(starts(together), flat(together), columns[0] == 1, *columns[1:]))
+    assert found == (max(ways[0]), max(ways[1]))
+
+
+def flat(lists):
+    return np.array(list(chain.from_iterable(lists)), np.int64)
 
 
 def test_a_plan_has_it(tmp_path):
