@@ -10,8 +10,8 @@ import click
 
 from astra_tacos.cli.shared.command import Command, command
 from astra_tacos.cli.shared.console import print_answer, print_json, print_notes, progress
-from astra_tacos.cli.shared.inputs import Kind, identify, network_of
-from astra_tacos.cli.shared.options import PATH, json_option, network_option, output_option, verbose_option
+from astra_tacos.cli.shared.inputs import Kind, identify
+from astra_tacos.cli.shared.options import PATH, find_given, json_option, network_option, output_option, verbose_option
 from astra_tacos.export import EXPORTERS
 from astra_tacos.support.errors import ConfigError
 
@@ -62,8 +62,8 @@ def export(
     SCHEDULE is a run directory or a schedule.npz. The oracle checks it first; an illegal one is not written. The output appears
     as a whole or not at all.
 
-    With --format run, SCHEDULE is the directory of a compact run, which needs --network. The output is the ordinary run of up to
-    16,384 ranks, which ASTRA-sim and the other commands take.
+    With --format run, SCHEDULE is the directory of a compact run, which may need --network. The output is the ordinary run of up
+    to 16,384 ranks, which ASTRA-sim and the other commands take.
     """
     if name == _RUN:
         if options:
@@ -96,21 +96,24 @@ def _export_run(folder: Path, output: Path | None, network_path: Path | None, as
     from astra_tacos.network.network_config import read_network
     from astra_tacos.planner.compact.expanded import NAME, export_ordinary
     from astra_tacos.run.compact_run import read_compact
+    from astra_tacos.run.directory import CompactInputs, Given, next_command
     from astra_tacos.run.run import WORKLOAD
 
     kind, target = identify(folder)
-    if kind is not Kind.COMPACT_RUN:
-        raise ConfigError(f"{folder}: a {kind}, expected a compact run, as 'generate' and 'plan --compact' write")
+    found = find_given(target, Given(network=network_path)) if kind is Kind.COMPACT_RUN else None
+    if not isinstance(found, CompactInputs):
+        raise ConfigError(f"{folder}: a {kind}, expected a compact run, as 'generate' and 'plan' write")
     if output is None:
         raise click.UsageError("Missing option '--output'.")
     with progress("exporting"):
-        some = read_compact(target, read_network(network_of(target, network_path)))
+        some = read_compact(found.folder, read_network(found.network))
         export_ordinary(some, output)
     if as_json:
         print_json({"schedule": str(folder), "format": _RUN, "output": str(output), "num_ranks": some.lattice.num_ranks})
         return
     start = f"ASTRA_SIM_BIN=... {shlex.quote(str(output / SCRIPT))}"
     rows: list[tuple[str, ...]] = [("workload", str(output / WORKLOAD / NAME)), ("files", str(output)), ("start", start)]
+    rows.append(("next", next_command(output)))
     print_answer(f"{folder}: {some.lattice.num_ranks:,} ranks", rows)
 
 

@@ -32,7 +32,9 @@ def _degree(name: str, text: str) -> Decorator:
 @_degree("pp", "Pipeline parallelism: stages.")
 @_degree("ep", "Expert parallelism: how many of the dp copies share out the experts.")
 @click.option(
-    "--order", default="tp,ep,dp,pp", show_default=True, help="Axes of the rank number, from the fastest-varying to the slowest."
+    "--order",
+    help="Axes of the rank number, from the fastest-varying to the slowest; by default tp,ep,dp,pp, or above 1,024 ranks, where "
+    "that has too many classes, the order with the fewest.",
 )
 @click.option(
     "--placement",
@@ -106,8 +108,8 @@ def _degree(name: str, text: str) -> Decorator:
 def generate(output: Path, network_path: Path | None, compact: bool, as_json: bool, **asked: Any) -> None:
     """Generate a training run for ASTRA-sim: steps of a transformer on dp x tp x pp ranks, or of a list of layers on dp ranks.
 
-    DIR holds the traces (workload/w.<rank>.et), comm_group.json, system.json and remote_memory.json. With --network, there must
-    be as many ranks as NPUs.
+    DIR is a run: traces (workload/w.<rank>.et), comm_group.json, system.json, remote_memory.json, and network.yml with --network,
+    which must have as many NPUs as there are ranks.
 
     \b
     astra-tacos generate --output DIR --dp 4 --tp 2 --pp 2 --layers 4 --hidden 1024 --heads 16 --sequence 512 --vocab 8192
@@ -118,8 +120,8 @@ def generate(output: Path, network_path: Path | None, compact: bool, as_json: bo
     request = StepRequest(**asked)
     step, device = request.step(), request.device()
     with progress("generating"):
-        run = write(step, output, device, network_path, compact=compact)
+        run = write(step, output, device, network_path, compact=compact, is_order_free=request.order is None)
     if as_json:
         print_json({"output": str(run.path)} | run.result)
         return
-    print_answer(f"{run.result['num_ranks']:,} ranks of {run.result['num_nodes']:,} nodes", run.rows(network_path))
+    print_answer(f"{run.result['num_ranks']:,} ranks of {run.result['num_nodes']:,} nodes", run.rows())

@@ -7,12 +7,11 @@ from typing import Any
 
 import click
 
-from astra_tacos.cli.shared.command import command
+from astra_tacos.cli.shared.command import command, typed_command
 from astra_tacos.cli.shared.console import compile_ahead, print_answer, print_json, print_notes, print_table
 from astra_tacos.cli.shared.inputs import Kind, identify
 from astra_tacos.cli.shared.options import PATH, json_option, verbose_option
 from astra_tacos.solver.first_use import INSPECTING
-from astra_tacos.support.errors import ConfigError
 
 _LISTED, _FEW = 16, 3
 """Entries of a list that are shown, with --verbose and without."""
@@ -38,7 +37,7 @@ _NOTHING: tuple[Any, ...] = ([], {}, None)
 @verbose_option
 @json_option
 def inspect(path: Path, verbose: bool, as_json: bool) -> None:
-    """Show the content of PATH: a network, trace (file or prefix), schedule, MSCCL XML, MSCCL++ plan, run directory, compact run.
+    """Show the content of PATH: a run's or schedule's directory, network, trace (file or prefix), schedule, MSCCL XML or plan.
 
     Also a trace of PyTorch, as JSON, compressed, or in an archive: collectives, time of computation, critical path.
     """
@@ -60,10 +59,9 @@ def inspect(path: Path, verbose: bool, as_json: bool) -> None:
     if kind is Kind.COMPACT_RUN:
         result = _trace(target / CLASSES)
         result = {"ranks": count_ranks(target), "classes": result.pop("ranks")} | result
-    elif kind is Kind.PLANNED_RUN:
-        raise ConfigError(
-            f"{path}: is a planned run, expected its traces, such as {path}/workload/w; `astra-tacos report` shows the plan"
-        )
+        result |= _surroundings(target)
+    elif kind in (Kind.RUN, Kind.PLANNED_RUN):
+        result = _run(target)
     else:
         result = summaries[kind](target)
     if as_json:
@@ -104,6 +102,26 @@ def _trace(prefix: Path) -> dict[str, Any]:
 
     compile_ahead(*INSPECTING)
     return summarise_trace(read_trace(prefix, workload=True))
+
+
+def _run(directory: Path) -> dict[str, Any]:
+    """The traces of an ordinary or planned run, and what else is in its directory."""
+    from astra_tacos.run.directory import Given, find_files
+
+    found = find_files(directory, typed_command(), Given())
+    assert found.workload is not None  # find_files
+    return {"workload": found.workload.name} | _trace(found.workload) | _surroundings(directory)
+
+
+def _surroundings(directory: Path) -> dict[str, Any]:
+    """The network of the directory of a run, and whether it was planned."""
+    from astra_tacos.run.run import NETWORK
+    from astra_tacos.solver.summary import summarise_network
+
+    network = directory / NETWORK
+    kept = ("topology", "num_npus")
+    about = {name: value for name, value in summarise_network(network).items() if name in kept} if network.is_file() else {}
+    return {"network": about or "none (--network of other commands)", "planned": (directory / "plan.json").is_file()}
 
 
 def _pytorch(path: Path) -> dict[str, Any]:

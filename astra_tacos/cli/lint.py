@@ -11,12 +11,19 @@ from typing import TYPE_CHECKING
 import click
 
 from astra_tacos.cli.main import CHECK_FAILED
-from astra_tacos.cli.shared.command import command
+from astra_tacos.cli.shared.command import command, typed_command
 from astra_tacos.cli.shared.console import compile_ahead, echo, print_json, progress
-from astra_tacos.cli.shared.inputs import network_of
 from astra_tacos.cli.shared.lint_table import print_findings, print_repair
-from astra_tacos.cli.shared.options import backend_option, optional_files, output_option, verbose_option, workload_option
-from astra_tacos.run.run import RANKS, RunInputs
+from astra_tacos.cli.shared.options import (
+    as_directory,
+    backend_option,
+    directory_argument,
+    find_given,
+    optional_files,
+    output_option,
+    verbose_option,
+    workload_option,
+)
 from astra_tacos.solver.first_use import LINTING, REPAIRING
 from astra_tacos.support.errors import ConfigError
 
@@ -59,7 +66,8 @@ def _list(context: click.Context, _: click.Parameter, wanted: bool) -> None:
 
 
 @command()
-@workload_option(required=True)
+@directory_argument
+@workload_option
 @optional_files("with --fix, ")
 @backend_option()
 @click.option("--fix", is_flag=True, help="Mend the run, and report every change.")
@@ -77,7 +85,8 @@ def _list(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     "--list", is_flag=True, is_eager=True, expose_value=False, callback=_list, help="List the codes, and the steps of --fix."
 )
 def lint(
-    workload: Path,
+    path: Path | None,
+    workload: Path | None,
     inputs: RepairInputs,
     backend: Backend | None,
     fix: bool,
@@ -90,24 +99,41 @@ def lint(
     """Find what would make ASTRA-sim stall, abort or compute something else, before it runs, and mend it.
 
     \b
+    astra-tacos lint DIR   (also a compact run of up to 16,384 ranks)
     astra-tacos lint --workload PREFIX --system S.json --network N.yml
-    astra-tacos lint --workload DIR --network N.yml   (a compact run of up to 16,384 ranks)
-    astra-tacos lint --fix --workload PREFIX --output DIR
+    astra-tacos lint --fix DIR --output MENDED
+    astra-tacos lint --fix --workload PREFIX --output MENDED
 
     An error certainly does so. A warning may do so, or names a setting without effect. The exit code is 1 if there are errors.
     --json prints one list of objects: code, severity, file, rank, node, message, remedy, repair (the step of --fix that can mend
     it).
 
-    With --fix, DIR becomes a run directory: workload, comm_group.json, system.json, network.yml, run_astra_sim.sh, and
+    With --fix, MENDED becomes a run: workload, comm_group.json, system.json, network.yml, run_astra_sim.sh, and
     repair.json, which lists every change by rank, node and reason. lint finds no errors in it, and its replay ends. A fault is
     refused in one line if nothing in the files says how to mend it.
     """
-    inputs = replace(inputs, workload=workload)
+    from astra_tacos.run.directory import CompactInputs, Given, find_files, is_compact
+    from astra_tacos.run.run import RunInputs
+
+    start = None if inputs.directory == Path() else inputs.directory
+    asked = Given(
+        workload=workload,
+        system=inputs.system,
+        network=inputs.network,
+        groups=inputs.groups,
+        remote_memory=inputs.remote_memory,
+        directory=start,
+    )
+    path, asked = as_directory(path, asked)
+    if path is None and workload is None:
+        raise click.UsageError("Missing DIR, the directory of a run, or --workload.")
     if fix:
         if output is None:
             raise click.UsageError("Missing option '--output'.")
-        if (workload / RANKS).is_file():
-            raise ConfigError(f"{workload}: is a compact run, expected the ordinary one, which `export --format run` writes")
+        if path is not None and is_compact(path):
+            raise ConfigError(f"{path}: is a compact run, expected the ordinary one, which `export --format run` writes")
+        found = asked if path is None else find_files(path, typed_command(), asked)
+        inputs = replace(inputs, **{name: value for name, value in asdict(found).items() if value is not None})
         from astra_tacos.workload.repairer.repair import check_repair_output, repair
 
         check_repair_output(output, inputs)
@@ -118,27 +144,26 @@ def lint(
         return
     if output is not None or ranks is not None or without:
         raise click.UsageError("--output, --ranks and --without are for --fix.")
-    is_compact = (workload / RANKS).is_file()
-    if is_compact:
-        if inputs.system or inputs.groups or inputs.remote_memory or inputs.directory != Path():
-            raise click.UsageError(f"{workload} is a compact run, which has all files: expected --network alone.")
-    elif inputs.system is None or inputs.network is None:
-        raise click.UsageError(f"Missing option '--{'network' if inputs.system else 'system'}'.")
+    if path is not None:
+        run = find_given(path, asked)
+    else:
+        if inputs.system is None or inputs.network is None:
+            raise click.UsageError(f"Missing option '--{'network' if inputs.system else 'system'}'.")
+        assert workload is not None  # checked above
+        run = RunInputs(workload, inputs.system, inputs.network, inputs.groups, inputs.remote_memory, inputs.directory)
     from astra_tacos.workload.linter.lint import lint as lint_run
     from astra_tacos.workload.repairer.steps import mending_step
 
     compile_ahead(*LINTING)
     limit = None if verbose or as_json else 1
     with progress("linting"):
-        if is_compact:
+        if isinstance(run, CompactInputs):
             from astra_tacos.planner.compact.expanded import expanded
 
-            with expanded(workload, network_of(workload, inputs.network)) as (files, source):
+            with expanded(run.folder, run.network) as (files, source):
                 report = lint_run(files, backend, limit).renamed(source)
         else:
-            assert inputs.system and inputs.network
-            files = RunInputs(workload, inputs.system, inputs.network, inputs.groups, inputs.remote_memory, inputs.directory)
-            report = lint_run(files, backend, limit)
+            report = lint_run(run, backend, limit)
     if as_json:
         print_json([asdict(finding) | {"repair": mending_step(finding)} for finding in report.findings])
     else:

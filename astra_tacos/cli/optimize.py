@@ -16,24 +16,35 @@ from astra_tacos.cli.shared.console import (
     print_table,
     progress,
 )
-from astra_tacos.cli.shared.options import PATH, backend_option, json_option, network_option, output_option, verbose_option
+from astra_tacos.cli.shared.options import (
+    PATH,
+    as_directory,
+    backend_option,
+    directory_argument,
+    find_given,
+    json_option,
+    network_option,
+    output_option,
+    verbose_option,
+)
 from astra_tacos.solver.first_use import ALL_SEARCHING, READING, REPLAYING
 from astra_tacos.support.files import check_apart
 
 if TYPE_CHECKING:
     from astra_tacos.run.backend import Backend
+    from astra_tacos.study.optimizer.problem import ProblemFiles
 
 
 @command()
+@directory_argument
 @click.option("--libra-network", type=PATH, metavar="FILE", help="LIBRA's network YAML: shape and tiers, no bandwidths.")
 @click.option("--communicator", type=PATH, metavar="FILE", help="LIBRA's communicator YAML: members per dimension.")
 @network_option
 @click.option(
     "--workload",
     type=PATH,
-    required=True,
-    metavar="FILE|PREFIX|DIR",
-    help="LIBRA's workload text, traces (PREFIX.0.et, ...), or a compact run.",
+    metavar="FILE|PREFIX",
+    help="LIBRA's workload text, or traces (PREFIX.0.et, ...).",
 )
 @click.option("--system", type=PATH, metavar="FILE", help="System JSON of a run.")
 @click.option("--comm-group", "groups", type=PATH, metavar="FILE", help="Communicator group JSON of a run.")
@@ -41,9 +52,8 @@ if TYPE_CHECKING:
 @click.option(
     "--directory",
     type=PATH,
-    default=Path(),
     metavar="DIR",
-    help="Directory in which ASTRA-sim is started; by default the current one.",
+    help="Directory in which ASTRA-sim is started; by default that of the run, or with --workload the current one.",
 )
 @click.option("--cost-model", type=PATH, metavar="FILE", help="Cost model YAML: dollars per GB/s of each tier's parts.")
 @click.option(
@@ -103,6 +113,7 @@ if TYPE_CHECKING:
 @verbose_option
 @json_option
 def optimize(
+    path: Path | None,
     network_path: Path | None,
     cost_model: Path | None,
     objective: str,
@@ -128,20 +139,21 @@ def optimize(
     \b
     LIBRA's files:  astra-tacos optimize --libra-network N.yml --communicator C.yml --workload W.txt --cost-model M.yml \\
                       --total-bandwidth 500
-    ASTRA-sim's:    astra-tacos optimize --network N.yml --workload PREFIX --system S.json --comm-group G.json
+    ASTRA-sim's:    astra-tacos optimize DIR
+                    astra-tacos optimize --network N.yml --workload PREFIX --system S.json --comm-group G.json
 
     Bandwidths are decimal GB/s that an NPU sends into a dimension; B0 is the first. Without a budget, --network splits its own
     total again. The time is that of a step without overlap: compute, then one collective after the other.
     """
     from astra_tacos.study.optimizer.libra_files import read_cost_model
     from astra_tacos.study.optimizer.measure import Measure, Replays, Synthesis, Timer, check_synthesis
-    from astra_tacos.study.optimizer.problem import Limits, ProblemFiles, make_problem
+    from astra_tacos.study.optimizer.problem import Limits, make_problem
     from astra_tacos.study.optimizer.result import optimized, summary_rows, tables
     from astra_tacos.synthesizer.search.search_options import SearchOptions
 
     if backend is not None and refine != "replays":
         raise click.UsageError("--backend is for --refine replays.")
-    files = ProblemFiles(network=network_path, **given)
+    files = _files(path, network_path, **given)
     files.check()
     synthesis = Synthesis(
         synthesizers, SearchOptions(chunks_per_npu=chunks_per_npu or "auto", trials=trials, seed=seed), refine_max_npus
@@ -175,3 +187,43 @@ def optimize(
     for table in tables(result, verbose=verbose):
         print_table(*table)
     print_notes(result["notes"], verbose=verbose)
+
+
+def _files(
+    path: Path | None,
+    network: Path | None,
+    *,
+    workload: Path | None,
+    system: Path | None,
+    groups: Path | None,
+    remote_memory: Path | None,
+    directory: Path | None,
+    **of_libra: Any,
+) -> ProblemFiles:
+    """The files of the problem: LIBRA's, or those of a run."""
+    from astra_tacos.run.directory import CompactInputs, Given
+    from astra_tacos.study.optimizer.problem import ProblemFiles
+
+    given = Given(
+        workload=workload, system=system, network=network, groups=groups, remote_memory=remote_memory, directory=directory
+    )
+    path, given = as_directory(path, given)
+    if path is not None:
+        if of_libra["libra_network"] is not None:
+            raise click.UsageError("--libra-network is for LIBRA's workload texts (--workload FILE): a run has --network.")
+        found = find_given(path, given)
+        if isinstance(found, CompactInputs):
+            return ProblemFiles(found.folder, network=found.network, **of_libra)
+        workload, network, system, groups = found.workload, found.network, found.system, found.groups
+        remote_memory, directory = found.remote_memory, found.directory
+    if workload is None:
+        raise click.UsageError("Missing DIR, the directory of a run, or --workload.")
+    return ProblemFiles(
+        workload,
+        network=network,
+        system=system,
+        groups=groups,
+        remote_memory=remote_memory,
+        directory=directory or Path(),
+        **of_libra,
+    )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from astra_tacos.cli.plan_modes import plan_classes, refuse_others
 from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import compile_ahead, points_to_lint, print_json, progress
 from astra_tacos.cli.shared.options import (
@@ -27,6 +28,7 @@ from astra_tacos.solver.first_use import ALL_SEARCHING, PLANNING
 
 if TYPE_CHECKING:
     from astra_tacos.run.backend import Backend
+    from astra_tacos.run.directory import CompactInputs
     from astra_tacos.run.run import RunInputs
 
 
@@ -34,10 +36,10 @@ if TYPE_CHECKING:
     modes={
         "--only-place": "plan_modes.only_place",
         "--endpoint": "plan_modes.endpoint",
-        "--compact": "plan_modes.compact",
-    }
+    },
+    removed={"--compact": "astra-tacos plan DIR"},
 )
-@run_options(required=True)
+@run_options(required=True, takes_compact=True)
 @output_option("Write the planned run here.", required=True)
 @backend_option("also runs a binary of ASTRA-sim before and after.", packets=True)
 @ns3_option
@@ -81,7 +83,7 @@ if TYPE_CHECKING:
 @verbose_option
 @json_option
 def plan(
-    inputs: RunInputs,
+    inputs: RunInputs | CompactInputs,
     output: Path,
     backend: Backend | None,
     in_astra_sim: bool,
@@ -98,10 +100,14 @@ def plan(
     """Replace the collectives of a training run by ones synthesized for their groups on the network, and print the gain.
 
     \b
-    astra-tacos plan --workload PREFIX --system S.json --network N.yml [--comm-group G.json] --output DIR
+    astra-tacos plan DIR --output PLANNED
+    astra-tacos plan --workload PREFIX --system S.json --network N.yml [--comm-group G.json] --output PLANNED
 
-    Collective nodes are matched across ranks, each distinct collective is synthesized once, and DIR gets the same run with the
-    new collectives: workload, traces, groups, system, plan.json and run_astra_sim.sh. The run is replayed before and after.
+    Collective nodes are matched across ranks, each distinct collective is synthesized once, and PLANNED gets the same run with
+    the new collectives: workload, traces, groups, system, plan.json and run_astra_sim.sh. The run is replayed before and after.
+
+    Of a compact run (as `generate` writes of many ranks) one rank stands for all ranks of its class, and every collective gets a
+    schedule in which all members do the same, where that is faster than ASTRA-sim's own ring or direct exchange.
     """
     from astra_tacos.network.network_config import read_network
     from astra_tacos.planner.request import PlanRequest
@@ -109,7 +115,12 @@ def plan(
     from astra_tacos.planner.run_files import check_output, find_program, measure_plan
     from astra_tacos.planner.synthesis_cache import default_cache
     from astra_tacos.run.backend import PACKET
+    from astra_tacos.run.directory import CompactInputs
 
+    if isinstance(inputs, CompactInputs):
+        refuse_others(inputs)
+        plan_classes(inputs, output, backend, asked["baseline"], asked["options"].effort, verbose=verbose, as_json=as_json)
+        return
     if cache is not None and no_cache:
         raise click.UsageError("Got --cache and --no-cache, expected at most one of them.")
     backend = PACKET if in_ns3 else backend

@@ -1,4 +1,4 @@
-"""`astra-tacos plan --only-place`, `--endpoint`, `--compact`: where ranks are, what communication takes of an NPU, many ranks."""
+"""`astra-tacos plan --only-place`, `--endpoint`, and of compact runs: where ranks are, what communication takes, many ranks."""
 
 from __future__ import annotations
 
@@ -10,20 +10,18 @@ import click
 from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import compile_ahead, points_to_lint, print_json, progress
 from astra_tacos.cli.shared.options import (
-    PATH,
     backend_option,
-    baseline_option,
     json_option,
     output_option,
     run_options,
-    verbose_option,
 )
 from astra_tacos.cli.shared.plan_table import print_compact_plan, print_divided, print_placed
-from astra_tacos.cli.shared.search_options import effort_option
+from astra_tacos.run.backend import BACKENDS
 from astra_tacos.solver.first_use import PLANNING, READING, REPLAYING, SYMMETRIC
 
 if TYPE_CHECKING:
     from astra_tacos.run.backend import Backend
+    from astra_tacos.run.directory import CompactInputs
     from astra_tacos.run.run import RunInputs
 
 
@@ -49,10 +47,12 @@ def only_place(
     """Put the ranks of a training run where it ends earliest, and write the run with its ranks there.
 
     \b
-    astra-tacos plan --only-place --workload PREFIX --system S.json --network N.yml [--comm-group G.json] --output DIR
+    astra-tacos plan --only-place DIR --output PLACED
+    astra-tacos plan --only-place --workload PREFIX --system S.json --network N.yml [--comm-group G.json] --output PLACED
 
     All matrices that place the axes of parallelism over the dimensions of the network are scored by a model, and the best ones
-    replayed; where groups are no products of axes, ranks are exchanged. DIR gets the run with other rank numbers and place.json.
+    replayed; where groups are no products of axes, ranks are exchanged. PLACED gets the run with other rank numbers, and
+    place.json.
     """
     from astra_tacos.planner.place import place
     from astra_tacos.run.placement_matrix import read_axes
@@ -102,7 +102,8 @@ def endpoint(
     """Divide the NPUs of a run between compute and communication, and write the best division as ordinary inputs.
 
     \b
-    astra-tacos plan --workload PREFIX --system S.json --network N.yml [--comm-group G.json] --endpoint host --output DIR
+    astra-tacos plan --endpoint host DIR --output DIVIDED
+    astra-tacos plan --endpoint host --workload PREFIX --system S.json --network N.yml [--comm-group G.json] --output DIVIDED
 
     Communication by the host takes cores and memory bandwidth, by an engine (ACE) memory bandwidth alone. What is left computes.
     """
@@ -128,44 +129,50 @@ def endpoint(
     print_divided(result, output)
 
 
-@command()
-@click.option("--compact", "folder", type=PATH, required=True, metavar="DIR", help="The compact run (of `generate`).")
-@click.option("--network", "network_path", type=PATH, required=True, metavar="FILE", help="Network YAML, as ASTRA-sim reads it.")
-@output_option("Write the planned run here.", required=True)
-@backend_option()
-@baseline_option
-@effort_option
-@verbose_option
-@json_option
-def compact(
-    folder: Path,
-    network_path: Path,
+_OF_COMPACT = ("path", "workload", "network", "output", "backend", "baseline", "effort", "verbose", "as_json")
+"""Parameters of `plan` that a compact run has a use for."""
+
+
+def refuse_others(inputs: CompactInputs) -> None:
+    """Refuse options of `plan` that say nothing about a compact run."""
+    context = click.get_current_context()
+    names = [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.name not in _OF_COMPACT
+        and context.get_parameter_source(str(parameter.name)) is click.core.ParameterSource.COMMANDLINE
+    ]
+    backend = context.params["backend"]
+    names += [f"--backend {backend}"] if backend not in (None, *BACKENDS) else []
+    if names:
+        told = ", ".join(names)
+        raise click.UsageError(
+            f"{told}: {inputs.folder} is a compact run, expected --network, --backend, --baseline and --effort."
+        )
+
+
+def plan_classes(
+    inputs: CompactInputs,
     output: Path,
     backend: Backend | None,
     baseline: str | None,
     effort: str,
+    *,
     verbose: bool,
     as_json: bool,
 ) -> None:
-    """Replace the collectives of a compact run by ones synthesized for their groups on the network, and print the gain.
-
-    \b
-    astra-tacos plan --compact DIR --network N.yml --output DIR
-
-    One rank stands for all ranks of its class. Every distinct collective gets a schedule in which all members do the same, where
-    that ends the run earlier than ASTRA-sim's own ring or direct exchange.
-    """
+    """Plan a compact run, write it, and print the gain."""
     from astra_tacos.network.network_config import read_network
     from astra_tacos.planner.compact.plan import check_output, plan_compact
     from astra_tacos.run.compact_run import read_compact
     from astra_tacos.synthesizer.search.search_options import QUICK
 
-    check_output(output, folder)
-    some = read_compact(folder, read_network(network_path))
+    check_output(output, inputs.folder)
+    some = read_compact(inputs.folder, read_network(inputs.network))
     compile_ahead(*READING, *REPLAYING, *SYMMETRIC)
     with progress("planning") as on_progress:
         planned = plan_compact(some, backend, baseline, effort == QUICK, on_progress)
-        planned.write(output, folder, network_path)
+        planned.write(output, inputs.folder, inputs.network)
     if as_json:
         print_json(planned.result.to_json() | {"output": str(output)})
         return

@@ -20,7 +20,7 @@ from astra_tacos.cli.shared.console import (
     progress_to_lint,
     with_error,
 )
-from astra_tacos.cli.shared.inputs import Kind, identify, network_of
+from astra_tacos.cli.shared.inputs import Kind, identify
 from astra_tacos.cli.shared.lint_table import print_counts
 from astra_tacos.cli.shared.options import (
     PATH,
@@ -38,13 +38,13 @@ from astra_tacos.solver.first_use import CHECKING, LINTING, READING, REPLAYING
 from astra_tacos.support.errors import ConfigError, ReplayError
 
 if TYPE_CHECKING:
+    from astra_tacos.run.directory import CompactInputs
     from astra_tacos.run.run import RunInputs
     from astra_tacos.workload.linter.linted_replay import Replayed
 
 
 @command()
-@click.argument("path", type=PATH, required=False)
-@run_options(required=False)
+@run_options(required=False, takes_compact=True)
 @backend_option("runs a binary of ASTRA-sim.", packets=True)
 @ns3_option
 @click.option(
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
 @json_option
 def replay(
     path: Path | None,
-    inputs: RunInputs | None,
+    inputs: RunInputs | CompactInputs | None,
     network_path: Path | None,
     backend: Backend | None,
     in_astra_sim: bool,
@@ -90,16 +90,16 @@ def replay(
     """Replay a training run, a schedule or a trace, to the nanosecond as ASTRA-sim would.
 
     \b
-    A run:       astra-tacos replay --workload PREFIX --system S.json --network N.yml [--comm-group G.json]
+    A run:       astra-tacos replay DIR, or --workload PREFIX --system S.json --network N.yml [--comm-group G.json]
     A trace:     astra-tacos replay PREFIX --network N.yml
     A schedule:  astra-tacos replay DIR (of synthesize), or FILE.npz
-    A compact run: astra-tacos replay DIR --network N.yml
 
     For a run, the command prints when it ends and its exposed communication, with --verbose of every rank, collective and link.
     If ranks would wait
     for ever, it prints who waits for what, and the exit code is 1. A trace is that of a custom collective. A schedule is
     replayed under its own timing model; the exit code is 1 if the time differs from its prediction.
     """
+    from astra_tacos.run.directory import CompactInputs
     from astra_tacos.workload.linter.linted_replay import ReplayOutputs, replay_compact, replay_embedded, replay_in_astra_sim
 
     check_ns3(ns3_config, backend, in_ns3)
@@ -108,30 +108,27 @@ def replay(
         raise click.UsageError("Got a rank of --slow twice, expected one factor for each.")
     if is_packet_level(backend) and chrome_trace is not None:
         raise click.UsageError("--chrome-trace needs an analytical backend: packets of many messages take turns on a link.")
+    if isinstance(inputs, CompactInputs):
+        from astra_tacos.network.network_config import read_network
+
+        if is_packet_level(backend) or astra_sim_bin or in_astra_sim:
+            what = "--backend astra-sim and ns-3" if in_astra_sim and not astra_sim_bin else "Packets and --astra-sim-bin"
+            raise click.UsageError(f"{what} need an ordinary run: `export {inputs.folder} --format run` writes it.")
+        asked.check((inputs.network,))
+        compile_ahead(*READING, *REPLAYING)
+        compact = replay_compact(inputs.folder, read_network(inputs.network), backend, asked, progress, slow)
+        _finish(compact, verbose=verbose, as_json=as_json)
+        return
     if inputs is None:
         if path is None:
             raise click.UsageError("Missing PATH, or --workload, --system and --network.")
         kind, target = identify(path)
-        if kind is Kind.COMPACT_RUN:
-            from astra_tacos.network.network_config import read_network
-
-            if is_packet_level(backend) or astra_sim_bin or in_astra_sim:
-                what = "--backend astra-sim and ns-3" if in_astra_sim and not astra_sim_bin else "Packets and --astra-sim-bin"
-                raise click.UsageError(f"{what} need an ordinary run: `export {path} --format run` writes it.")
-            network_path = network_of(target, network_path)
-            asked.check((network_path,))
-            compile_ahead(*READING, *REPLAYING)
-            compact = replay_compact(target, read_network(network_path), backend, asked, progress, slow)
-            _finish(compact, verbose=verbose, as_json=as_json)
-            return
         if asked != ReplayOutputs() or slow or astra_sim_bin or in_astra_sim:
             raise click.UsageError(
-                "--csv, --chrome-trace, --output, --slow and --backend astra-sim need a whole run: give --workload and --system."
+                "--csv, --chrome-trace, --output, --slow and --backend astra-sim need a whole run: give its directory."
             )
         _replay_path(kind, target, network_path, backend, ns3_config, as_json)
         return
-    if path is not None:
-        raise click.UsageError(f"Got --workload and {path}, expected one of them.")
     inputs, limit = replace(inputs, ns3=ns3_config), None if as_json else 1
     if in_astra_sim:
         if asked != ReplayOutputs() or slow:
@@ -188,7 +185,7 @@ def _replay_path(
                 raise click.UsageError("Missing option '--network': a trace does not say which network it runs on.")
             result = replay_trace_file(target, network_path, backend, ns3_config)
         else:
-            raise ConfigError(f"{target}: a {kind}, expected a run directory, compact run, schedule or trace prefix")
+            raise ConfigError(f"{target}: a {kind}, expected a run, a schedule or a trace prefix")
     if as_json:
         print_json(result)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -71,6 +72,11 @@ def verify(path: Path, network_path: Path | None, collective: str | None, before
             verdicts = [verify_planned(target, before)]
         elif kind in (Kind.SCHEDULE, Kind.SYMMETRIC):
             verdicts = [verify_schedule_file(target, collective)]
+        elif kind in (Kind.RUN, Kind.COMPACT_RUN):
+            raise ConfigError(
+                f"{path}: a {kind} that no plan was written with: it says no collective to prove; `astra-tacos lint "
+                f"{shlex.quote(str(path))}` checks its files"
+            )
         elif kind in (Kind.TRACE, Kind.MSCCL_XML, Kind.MSCCLPP_PLAN):
             verdicts = [verify_program(target, topology, collective)]
         else:

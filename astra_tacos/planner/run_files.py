@@ -156,7 +156,7 @@ def write_configurations(
     if not network.forwarding:
         model = backend if backend.is_analytical else default_backend(network)
         needs = model.needs(len(network.dimensions))
-        write_run_script(folder, workload, model, "Runs", needs=needs, has_groups=bool(groups))
+        write_run_script(folder, workload, model, "Runs", needs=needs, has_groups=True)
 
 
 def write_system(folder: Path, source: Path, per_node: Mapping[int, str], keys: Mapping[str, Any]) -> None:
@@ -183,7 +183,7 @@ def write_system(folder: Path, source: Path, per_node: Mapping[int, str], keys: 
     write_json(folder / SYSTEM, system)
 
 
-def write_ns3_configurations(folder: Path, inputs: RunInputs, network: NetworkConfig, has_groups: bool) -> None:
+def write_ns3_configurations(folder: Path, inputs: RunInputs, network: NetworkConfig) -> None:
     """Write what ASTRA-sim's ns-3 backend needs besides, and a script that starts it.
 
     Parameters
@@ -194,11 +194,9 @@ def write_ns3_configurations(folder: Path, inputs: RunInputs, network: NetworkCo
         Files of the run.
     network
         The network of the run.
-    has_groups
-        Whether there are communicator groups.
     """
     write_ns3_files(PacketLinks(network.source, build_topology(network, may_forward=True), network.ns3), folder)
-    write_ns3_script(folder / NS3_SCRIPT, f"{WORKLOAD}/{inputs.workload.name}", GROUPS if has_groups else None)
+    write_ns3_script(folder / NS3_SCRIPT, f"{WORKLOAD}/{inputs.workload.name}", GROUPS)
 
 
 def write_plan(folder: Path, result: dict[str, Any], rows: Sequence[str] = (), columns: tuple[str, ...] = ()) -> None:

@@ -220,7 +220,7 @@ def write_run(
     keys = native.keys() if native is not None and np.any(implementation == NATIVE) else {}
     write_configurations(folder, inputs, assignment.groups, per_node, run.network, backend, keys)
     if not backend.is_analytical:
-        write_ns3_configurations(folder, inputs, run.network, bool(assignment.groups))
+        write_ns3_configurations(folder, inputs, run.network)
     collectives = {name: schedule.collective for name, schedule in schedules.items()}
     parts = {name: TraceParts(each.num_npus, (part_of(each),)) for name, each in collectives.items() if each.name != JOINT}
     parts |= {joint.name: TraceParts(len(joint.of.ranks), joint.parts) for joint in made.joints}

@@ -227,7 +227,6 @@ def pattern_key(comm_type: int) -> str:
 
 
 def write_groups(folder: Path, groups: Mapping[int, Sequence[int]] | Mapping[str, Sequence[int]]) -> None:
-    """Write the communicator groups of a run, if there are any."""
-    if groups:
-        lines = (f"  {json.dumps(str(group))}: {json.dumps(list(ranks))}" for group, ranks in groups.items())
-        (folder / GROUPS).write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    """Write the communicator groups of a run; where there are none the file says so, `{}`."""
+    lines = ",\n".join(f"  {json.dumps(str(group))}: {json.dumps(list(ranks))}" for group, ranks in groups.items())
+    (folder / GROUPS).write_text(f"{{\n{lines}\n}}\n" if lines else "{}\n", encoding="utf-8")

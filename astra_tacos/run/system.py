@@ -323,3 +323,16 @@ def read_remote_memory(path: str | Path) -> RemoteMemory:
         npus_per_node=numbers["num-npus-per-node"],
         keys=frozenset(document),
     )
+
+
+def default_system(num_dimensions: int) -> dict[str, Any]:
+    """A system that runs native rings, with the delays that ASTRA-sim has by default."""
+    return {
+        "scheduling-policy": "LIFO",
+        "endpoint-delay": 10,
+        "local-reduction-delay": 1,
+        "active-chunks-per-dimension": 1,
+        "preferred-dataset-splits": 1,
+        "collective-optimization": "baseline",
+        **{f"{key}-implementation": ["ring"] * max(num_dimensions, 1) for key in COMM_KEYS},
+    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,6 +28,7 @@ _RARE = {
     "Processes": "--workers --timeout --memory --retry-failed",
 }
 """By title, options that few people set, in all commands that have them: `--help-all` shows them, `--help` does not."""
+_TYPED = "astra_tacos.typed"
 _MOST_SHOWN = 11
 """Of a command with no more options, `--help` shows all."""
 
@@ -34,15 +36,31 @@ _MOST_SHOWN = 11
 class Command(click.Command):
     """A command, of which some options are modes: each stands for a command of its own, with options of its own."""
 
-    def __init__(self, *arguments: Any, modes: Mapping[str, str] | None = None, **settings: Any) -> None:
-        """`modes`: by option, module and function of its command in `astra_tacos.cli`, with a point between them."""
+    def __init__(
+        self,
+        *arguments: Any,
+        modes: Mapping[str, str] | None = None,
+        removed: Mapping[str, str] | None = None,
+        **settings: Any,
+    ) -> None:
+        """`modes`: by option, module and function of its command in `astra_tacos.cli`, with a point between them.
+
+        `removed`: by option that is gone, the command that does the same.
+        """
         super().__init__(*arguments, **settings)
         self.modes = modes or {}
+        self.removed = removed or {}
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """See `click.Command`. The context is that of the mode, if the arguments name one."""
+        """See `click.Command`. The context is that of the mode that arguments name, if any, and knows the words that were typed."""
+        typed = shlex.join(["astra-tacos", str(info_name), *args])
+        context = self._context(info_name, args, parent, **extra)
+        context.meta[_TYPED] = typed
+        return context
+
+    def _context(self, info_name: str | None, args: list[str], parent: click.Context | None, **extra: Any) -> click.Context:
         given = args[: args.index("--")] if "--" in args else args
         names = [name for name in self.modes if any(word.split("=")[0] == name for word in given)]
         if len(names) > 1:
@@ -55,6 +73,9 @@ class Command(click.Command):
             left = [word for word in args if word != names[0]] if asks or names[0] not in _option_names(mode) else args
             return mode.make_context(f"{info_name} {names[0]}", left, parent, **extra)
         except click.NoSuchOption as error:
+            if error.option_name in self.removed:
+                instead = self.removed[error.option_name]
+                raise click.UsageError(f"{error.option_name} is gone: `{instead}` does the same.") from None
             commands = {f"`{info_name}`": self} | {f"`{info_name} {name}`": self._mode(name) for name in self.modes}
             owners = [name for name, command in commands.items() if error.option_name in _option_names(command)]
             if not owners:
@@ -101,6 +122,11 @@ def _print_all(ctx: click.Context, parameter: click.Parameter, asked: bool) -> N
 _HELP_ALL = click.Option(
     ["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=_print_all, help="Show all options and exit."
 )
+
+
+def typed_command() -> str:
+    """The words of the command that runs, as the user typed them."""
+    return str(click.get_current_context().meta[_TYPED])
 
 
 def _option_names(command: click.Command) -> set[str]:

@@ -145,6 +145,13 @@ def file_rows(output: Path | None, start: str) -> list[tuple[str, str, str]]:
     return [("files", str(output), ""), *([("start", start, "")] if start else [])]
 
 
+def print_next(directory: Path) -> None:
+    """Print, as the last line of an answer, the command that goes on with the run of a directory."""
+    from astra_tacos.run.directory import next_command
+
+    echo(f"\n  next  {next_command(directory)}")
+
+
 def print_notes(notes: Sequence[str], rows: Iterable[tuple[str, str]] = (), *, verbose: bool = False) -> None:
     """Print what is left to say after an answer: all `rows` and notes, or without `verbose` how many notes there are."""
     if verbose:

@@ -10,8 +10,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.input_file import BEGIN, read_begin, refuse_fabric, refuse_foreign
 
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 
 
 _EXPECTED = (
-    "a run directory, planned run, compact run, schedule (.npz), MSCCL XML (.xml), MSCCL++ plan (.json), network (.yml), "
+    "the directory of a run or a schedule, a schedule (.npz), MSCCL XML (.xml), MSCCL++ plan (.json), network (.yml), "
     "PyTorch trace (.json, .json.gz, .tar.gz) or trace prefix (PREFIX.0.et, ...)"
 )
 _TRACE_FILE = re.compile(r"(.+)\.\d+\.et")
@@ -34,6 +32,7 @@ class Kind(StrEnum):
     """What a path given to a command holds."""
 
     RUN_DIRECTORY = "run directory"
+    RUN = "run"
     PLANNED_RUN = "planned run"
     COMPACT_RUN = "compact run"
     SCHEDULE = "schedule"
@@ -53,16 +52,18 @@ def identify(path: Path) -> tuple[Kind, Path]:
     ConfigError
         If it is none of those kinds; what is known as another tool's is named.
     """
-    from astra_tacos.run.run import RANKS
+    from astra_tacos.run.directory import holds_run, is_compact
     from astra_tacos.schedule.symmetric_schedule import holds_symmetric
 
-    if (path / "schedule.npz").is_file():
+    if is_schedule(path):
         schedule = path / "schedule.npz"
         return (Kind.SYMMETRIC, schedule) if holds_symmetric(schedule) else (Kind.RUN_DIRECTORY, path)
-    if (path / RANKS).is_file():
+    if is_compact(path):
         return Kind.COMPACT_RUN, path
     if (path / "plan.json").is_file():
         return Kind.PLANNED_RUN, path
+    if holds_run(path):
+        return Kind.RUN, path
     refuse_lockstep(path)
     by_suffix = {
         ".json": Kind.PYTORCH,
@@ -89,21 +90,21 @@ def identify(path: Path) -> tuple[Kind, Path]:
     match = _TRACE_FILE.fullmatch(path.name)
     if match and path.is_file():
         return Kind.TRACE, path.with_name(match[1])
-    if path.with_name(f"{path.name}.0.et").is_file():
+    if is_trace_prefix(path):
         return Kind.TRACE, path
     if not path.exists():
         raise ConfigError(f"{path}: no such file or trace prefix, expected {_EXPECTED}")
     raise ConfigError(f"{path}: not recognised, expected {_EXPECTED}")
 
 
-def network_of(folder: Path, given: Path | None) -> Path:
-    """The network of a compact run: the given file, or the one in the directory of a plan."""
-    from astra_tacos.run.run import NETWORK
+def is_schedule(path: Path) -> bool:
+    """Whether a directory has a schedule, as `synthesize` writes it."""
+    return (path / "schedule.npz").is_file()
 
-    own = folder / NETWORK
-    if given is None and not own.is_file():
-        raise click.UsageError("Missing option '--network': a compact run does not say which network it runs on.")
-    return given or own
+
+def is_trace_prefix(path: Path) -> bool:
+    """Whether a path is the prefix of traces."""
+    return bool(path.name) and path.with_name(f"{path.name}.0.et").is_file()
 
 
 def refuse_lockstep(path: Path) -> None:
@@ -122,7 +123,7 @@ def is_program(path: Path) -> bool:
     """Whether a path is a program of one collective: an MSCCL XML, an MSCCL++ plan, or the prefix of its Chakra traces."""
     if path.suffix in (".xml", ".json"):
         return path.suffix == ".xml" or holds_plan(path)
-    return bool(path.name) and path.with_name(f"{path.name}.0.et").is_file()
+    return is_trace_prefix(path)
 
 
 _REPLAY_FILE = "replay.npz"

@@ -13,6 +13,7 @@ from astra_tacos.cli.shared.console import (
     print_answer,
     print_json,
     print_marked,
+    print_next,
     print_notes,
     print_table,
     wrapped,
@@ -118,6 +119,7 @@ def print_repair(result: RepairResult, *, verbose: bool, as_json: bool) -> None:
         ]
         print_table(f"changes ({len(shown)} of {len(steps)} steps)", ("step", "changes", "the first"), shown, left=("the first",))
         echo(f"\n--verbose shows every change, and {result.path / 'repair.json'} lists them")
+    print_next(result.path)
 
 
 def _reason(change: Change) -> str:

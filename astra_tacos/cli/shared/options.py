@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from astra_tacos.cli.shared.command import typed_command
+from astra_tacos.cli.shared.inputs import is_schedule, is_trace_prefix
 from astra_tacos.run.backend import ASTRA_SIM, BACKENDS, MODELS, NS3, Backend, is_packet_level
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import format_size, parse_size, parse_sizes
 
 if TYPE_CHECKING:
     from astra_tacos.network.network_config import NetworkConfig
+    from astra_tacos.run.directory import CompactInputs, Given
     from astra_tacos.run.run import RunInputs
     from astra_tacos.workload.repairer.reading import RepairInputs
 
@@ -219,14 +225,16 @@ def backend_option(
     return decorate
 
 
-workload_option = functools.partial(
-    click.option, "--workload", type=PATH, metavar="PREFIX", help="Prefix of the workload's traces: PREFIX.0.et, ..."
+workload_option = click.option(
+    "--workload", type=PATH, metavar="PREFIX", help="Prefix of the workload's traces: PREFIX.0.et, ..."
 )
+directory_argument = click.argument("path", type=PATH, metavar="DIR", required=False)
 _DIRECTORY = click.option(
     "--directory",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     metavar="DIR",
-    help="Directory in which ASTRA-sim is started: paths in the system JSON start there. By default the current one.",
+    help="Directory in which ASTRA-sim is started: paths in the system JSON start there. By default that of the run, or with "
+    "--workload the current one.",
 )
 
 
@@ -237,33 +245,69 @@ baseline_option = click.option(
 )
 
 
-def run_options(required: bool) -> Decorator:
-    """The files of a run, given to the command as `inputs`: --workload, --system, --comm-group, ..., --network.
+def run_options(required: bool, *, takes_compact: bool = False) -> Decorator:
+    """A run, given to the command as `inputs`: a directory, files that count before those inside it, or all files.
 
-    Where they are not `required`, `inputs` is None if at most --network is given, and the command also gets `network_path`.
+    Where it is not `required`, `path` may be something else than a run: the command gets it and `network_path`, and `inputs` is
+    None if it is. A compact run is refused unless the command `takes_compact`.
     """
 
-    def gathered(network: Path | None, directory: Path | None, **files: Path | None) -> RunInputs | None:
+    def gathered(path: Path | None, **files: Path | None) -> RunInputs | CompactInputs | None:
+        from astra_tacos.run.directory import CompactInputs, Given
         from astra_tacos.run.run import RunInputs
 
-        if not required and not any((directory, *files.values())):
+        given = Given(**files)
+        others = [name for name in files if name != "network" and files[name] is not None]
+        path, given = as_directory(path, given)
+        if path is not None and (required or is_run_directory(path)):
+            found = find_given(path, given)
+            if isinstance(found, CompactInputs) and not takes_compact:
+                command = f"astra-tacos export {shlex.quote(str(path))} --format run --network {shlex.quote(str(found.network))}"
+                raise click.UsageError(f"{path} is a compact run, expected an ordinary one: `{command} --output DIR` writes it.")
+            return found
+        if path is not None and others:
+            option = {"groups": "comm-group"}.get(others[0], others[0].replace("_", "-"))
+            raise click.UsageError(f"Got --{option} and {path}, which is no run, expected one of them.")
+        if not required and not others:
             return None
-        workload, system = files.pop("workload"), files.pop("system")
-        for name, path in (("workload", workload), ("system", system), ("network", network)):
-            if path is None:
+        if required and not others and given.network is None:
+            raise click.UsageError("Missing DIR, the directory of a run, or --workload, --system and --network.")
+        for name in ("workload", "system", "network"):
+            if getattr(given, name) is None:
                 raise click.UsageError(f"Missing option '--{name}'.")
-        assert workload and system and network
-        return RunInputs(workload, system, network, **files, directory=directory or Path())
+        assert given.workload and given.system and given.network
+        start = given.directory or Path()
+        return RunInputs(given.workload, given.system, given.network, given.groups, given.remote_memory, start)
 
     options = {
-        "workload": workload_option(),
+        "path": directory_argument if required else click.argument("path", type=PATH, required=False),
+        "workload": workload_option,
         "system": click.option("--system", type=PATH, metavar="FILE", help="System JSON."),
         "groups": click.option("--comm-group", "groups", type=PATH, metavar="FILE", help="Communicator group JSON."),
         "remote_memory": click.option("--remote-memory", type=PATH, metavar="FILE", help="Remote memory JSON."),
         "directory": _DIRECTORY,
         "network": _network("network"),
     }
-    return _as_inputs(options, gathered, keeps_network=not required)
+    return _as_inputs(options, gathered, keeps={} if required else {"path": "path", "network": "network_path"})
+
+
+def as_directory(path: Path | None, given: Given) -> tuple[Path | None, Given]:
+    """The directory of a run that a user names, also as --workload, and what else is given."""
+    if path is None and given.workload is not None and given.workload.is_dir() and not is_trace_prefix(given.workload):
+        return given.workload, replace(given, workload=None)
+    return path, given
+
+
+def is_run_directory(path: Path) -> bool:
+    """Whether a path is to be read as the directory of a run: no schedule, and no prefix of traces."""
+    return path.is_dir() and not is_schedule(path) and not is_trace_prefix(path)
+
+
+def find_given(path: Path, given: Given) -> RunInputs | CompactInputs:
+    """`find_run` for the command that the user typed."""
+    from astra_tacos.run.directory import find_run
+
+    return find_run(path, typed_command(), given)
 
 
 def optional_files(where: str = "") -> Decorator:
@@ -289,17 +333,17 @@ def optional_files(where: str = "") -> Decorator:
 
 def _as_inputs(
     options: dict[str, Callable[..., Any]],
-    gathered: Callable[..., RunInputs | RepairInputs | None],
+    gathered: Callable[..., RunInputs | CompactInputs | RepairInputs | None],
     *,
-    keeps_network: bool = False,
+    keeps: Mapping[str, str] = MappingProxyType({}),
 ) -> Decorator:
-    """Options of files, by name, given to the command as one object, `inputs`."""
+    """Options of files, by name, given to the command as one object, `inputs`; those of `keeps` also under own names."""
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def with_inputs(*arguments: Any, **given: Any) -> None:
             files = {name: given.pop(name) for name in options}
-            more = {"network_path": files["network"]} if keeps_network else {}
+            more = {own: files[name] for name, own in keeps.items()}
             command(*arguments, inputs=gathered(**files), **more, **given)
 
         decorated: Command = with_inputs

@@ -106,9 +106,6 @@ _OPTIONS = {
 """By field of `SearchOptions`."""
 
 
-effort_option = _OPTIONS["effort"]
-
-
 def search_options(without: Collection[str] = (), **defaults: object) -> Decorator:
     """What `SearchOptions` has, given to the command as `options`.
 

@@ -122,7 +122,7 @@ def write_expanded(some: CompactRun, known: Mapping[str, SymmetricTraces], folde
     copy_network(Path(some.run.network.source), folder)
     write_groups(folder, whole.groups.members)
     needs = backend.needs(len(some.run.network.dimensions))
-    write_run_script(folder, f"{WORKLOAD}/{NAME}", backend, "Runs", needs=needs, has_groups=bool(whole.groups.members))
+    write_run_script(folder, f"{WORKLOAD}/{NAME}", backend, "Runs", needs=needs, has_groups=True)
 
 
 def _write_ranks(

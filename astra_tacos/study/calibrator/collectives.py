@@ -17,6 +17,7 @@ import numpy as np
 from astra_tacos.network.blocks.building_block import COMPLETE
 from astra_tacos.network.blocks.switch import SWITCH
 from astra_tacos.network.network_config import Dimension, error_line, network_yaml, read_network
+from astra_tacos.run.system import default_system
 from astra_tacos.solver.first_use import Progress, silent
 from astra_tacos.study.calibrator.collective_model import PRIORS, CollectiveModel, Work
 from astra_tacos.study.calibrator.collective_times import CollectiveTime, read_collectives
@@ -25,7 +26,6 @@ from astra_tacos.support.arrays import Floats
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.text_files import read_text
 from astra_tacos.support.units import format_size
-from astra_tacos.workload.repairer.reading import default_system
 
 _LEAST_TIMES = 12
 _STARTS = 8

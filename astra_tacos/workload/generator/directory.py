@@ -1,22 +1,25 @@
-"""The directory of a generated run, which has all files of the run except the network.
+"""The directory of a generated run, which has all files of the run, and the network if it was made for one.
 
 A run of many ranks has one trace for all ranks that translations of the network move to one another.
 """
 
 from __future__ import annotations
 
-import shlex
+import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from astra_tacos.network.network_config import NetworkConfig, read_network
+from astra_tacos.planner.run_files import copy_network, own_tables
 from astra_tacos.run.compact_run import fixed_dimensions, read_compact, smallest_period, write_ranks
+from astra_tacos.run.directory import next_command
 from astra_tacos.run.lattice import Lattice
-from astra_tacos.run.run import CLASSES, RANKS, write_groups
+from astra_tacos.run.run import CLASSES, GROUPS, MEMORY, NETWORK, RANKS, SYSTEM, write_groups
 from astra_tacos.run.system import COMM_KEYS
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.writer import encode_trace
@@ -37,7 +40,7 @@ MAX_NODES = 50_000_000
 MAX_NODES_OF_RANK = 1_000_000
 RESULT_FILE = "generated.json"
 PREFIX = "workload/w"
-_FILES = {"workload", "classes", "ranks.json", "comm_group.json", "system.json", "remote_memory.json", RESULT_FILE}
+_FILES = {"workload", "classes", RANKS, GROUPS, SYSTEM, MEMORY, NETWORK, RESULT_FILE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +52,12 @@ class GeneratedRun:
 
     @property
     def comm_group(self) -> Path | None:
-        """Path of the communicator groups, None if there are none."""
-        path = self.path / "comm_group.json"
+        """Path of the communicator groups; None of a compact run, whose groups are in its file of ranks."""
+        path = self.path / GROUPS
         return path if path.is_file() else None
 
-    def rows(self, network: Path | None) -> list[tuple[str, ...]]:
-        """The main figures as labels, figures and remarks, and how to replay the run on a network."""
+    def rows(self) -> list[tuple[str, ...]]:
+        """The main figures as labels, figures and remarks, and the command to go on with."""
         result = self.result
         operations = f"{result['num_ops']:.4g} operations for {result['tokens']:,} tokens"
         rows: list[tuple[str, ...]] = [("parameters", f"{result['parameters']:,}", operations)]
@@ -62,17 +65,10 @@ class GeneratedRun:
         rows.append(("groups", ", ".join(f"{count:,} {kind}" for kind, count in counts.items()) or "none"))
         for name, entry in result["communication"].items():
             rows.append((name, format_size(entry["bytes"]), f"{entry['nodes']:,} nodes"))
-        if (self.path / RANKS).is_file():
-            command = f"astra-tacos replay {shlex.quote(str(self.path))} --network {shlex.quote(str(network or 'N.yml'))}"
-            return [*rows, ("files", str(self.path)), ("replay", command)]
-        groups = f" --comm-group {shlex.quote(str(self.comm_group))}" if self.comm_group else ""
-        rows += [
-            ("files", str(self.path)),
-            ("replay", f"astra-tacos replay --workload {shlex.quote(str(self.path / 'workload' / 'w'))} \\"),
-            ("", f"  --system {shlex.quote(str(self.path / 'system.json'))} \\"),
-            ("", f"  --network {shlex.quote(str(network or 'N.yml'))}{groups}"),
-        ]
-        return rows
+        if "chosen_order" in result:
+            axes, classes = result["chosen_order"], f"of {result['num_classes']:,} classes of ranks (--order says another)"
+            rows.append(("order", axes, classes))
+        return [*rows, ("files", str(self.path)), ("next", next_command(self.path))]
 
 
 def _check_output(path: Path) -> None:
@@ -83,7 +79,7 @@ def _check_output(path: Path) -> None:
     ConfigError
         If it contains anything else, or is the current directory.
     """
-    check_replaceable(path, "generated run", lambda names: not names or RESULT_FILE in names <= _FILES)
+    check_replaceable(path, "generated run", lambda names: not names or RESULT_FILE in names <= _FILES, own_tables(path))
 
 
 def generate(
@@ -93,8 +89,9 @@ def generate(
     network: str | Path | None = None,
     *,
     compact: bool = False,
+    is_order_free: bool = False,
 ) -> GeneratedRun:
-    """Write `workload/w.<rank>.et`, `comm_group.json` if there are groups, and `{system,remote_memory,generated}.json`.
+    """Write `workload/w.<rank>.et`, `{comm_group,system,remote_memory,generated}.json`, and `network.yml` if there is one.
 
     Nothing is left behind on failure; a directory that this function wrote before is replaced.
 
@@ -107,9 +104,12 @@ def generate(
     device
         The device of every rank; None for the default one.
     network
-        Network file of the run: its number of NPUs is checked, and the system file names an algorithm for each dimension.
+        Network file of the run, which is copied: its number of NPUs is checked, and the system file names an algorithm for each
+        dimension.
     compact
         Whether to write a compact run of up to `MOST_TRACES` ranks, too.
+    is_order_free
+        Whether a compact run that would have too many classes may have another order of axes: the one with the fewest classes.
 
     Raises
     ------
@@ -132,13 +132,19 @@ def generate(
         why = "asked for a compact run" if compact else f"of which more than {MOST_TRACES:,} make a compact run"
         raise ConfigError(f"found {split.num_ranks:,} ranks, {why}, expected a network of dimensions (--network)")
     _check_output(path)
+    chosen: dict[str, Any] = {}
+    if is_compact and is_order_free and not split.placement:
+        step, chosen = _with_few_classes(step, config)
+        split = step.parallelism
     _check_size(step, [step.least_nodes] * split.pp)
     stages = [layered_nodes(step, device)] if isinstance(step, LayeredStep) else [stage_nodes(step, at) for at in range(split.pp)]
     _check_size(step, [len(nodes) for nodes in stages])
     columns = [stage_columns(nodes, device) for nodes in stages]
     with replaced_directory(path) as directory:
-        write_json(directory / "system.json", _system(device, num_dimensions))
-        write_json(directory / "remote_memory.json", {"memory-type": "NO_MEMORY_EXPANSION"})
+        write_json(directory / SYSTEM, _system(device, num_dimensions))
+        write_json(directory / MEMORY, {"memory-type": "NO_MEMORY_EXPANSION"})
+        if network is not None:
+            copy_network(Path(network), directory)
         if is_compact:
             groups = _write_classes(step, columns, directory, config)
         else:
@@ -146,7 +152,7 @@ def generate(
             (directory / "workload").mkdir()
             _write_traces(step, groups, columns, [(rank, f"{PREFIX}.{npu}.et") for rank, npu in enumerate(split.npu)], directory)
             write_groups(directory, groups.members)
-        result = _result(step, device, stages, groups)
+        result = _result(step, device, stages, groups) | chosen
         if is_compact:
             result["num_groups"] = _group_counts(step, groups)
         write_json(directory / RESULT_FILE, result)
@@ -189,16 +195,25 @@ def _write_traces(
 _MOST_CLASSES = 1024
 
 
-def _write_classes(step: Step | LayeredStep, columns: list[StageColumns], folder: Path, network: NetworkConfig) -> Groups:
-    """Write `classes/w.<class>.et` and `ranks.json` beside a system file, and return the groups that are named there.
+def _with_few_classes(step: Step | LayeredStep, network: NetworkConfig) -> tuple[Step | LayeredStep, dict[str, Any]]:
+    """The step with the order of axes that has the fewest classes on a network, if its own has too many; what to say of it."""
 
-    A class has all ranks that translations of the network move to one another.
+    def classes(one: Step | LayeredStep) -> int:
+        return math.prod(_periods(one, network))
 
-    Raises
-    ------
-    ConfigError
-        If there are too many classes, or a group is no product of coordinates of the network.
-    """
+    split = step.parallelism
+    if classes(step) <= _MOST_CLASSES:
+        return step, {}
+    moving = [axis for axis in split.order if split.size(axis) > 1]
+    still = tuple(axis for axis in split.order if axis not in moving)
+    orders = [(*order, *still) for order in permutations(moving)]
+    steps = [replace(step, parallelism=replace(split, order=order)) for order in orders]
+    best = min(steps, key=classes)
+    return best, {"chosen_order": ",".join(best.parallelism.order), "num_classes": classes(best)}
+
+
+def _periods(step: Step | LayeredStep, network: NetworkConfig) -> list[int]:
+    """By dimension, the smallest turn of the network that moves each rank to one of its stage, and groups to groups."""
     split = step.parallelism
     npu = split.npu
     own = np.arange(len(npu))
@@ -219,10 +234,28 @@ def _write_classes(step: Step | LayeredStep, columns: list[StageColumns], folder
             return False
         return all(_maps(group, group[moved]) for group in partition)
 
-    period = [
+    return [
         smallest_period(dimension.size, dimension, lambda turn, index=index: keeps(index, turn))  # type: ignore[misc]
         for index, dimension in enumerate(network.dimensions)
     ]
+
+
+def _write_classes(step: Step | LayeredStep, columns: list[StageColumns], folder: Path, network: NetworkConfig) -> Groups:
+    """Write `classes/w.<class>.et` and `ranks.json` beside a system file, and return the groups that are named there.
+
+    A class has all ranks that translations of the network move to one another.
+
+    Raises
+    ------
+    ConfigError
+        If there are too many classes, or a group is no product of coordinates of the network.
+    """
+    split = step.parallelism
+    npu = split.npu
+    rank_of = np.empty(len(npu), np.int64)
+    rank_of[npu] = np.arange(len(npu))
+    size = tuple(dimension.size for dimension in network.dimensions)
+    period = _periods(step, network)
     (folder / CLASSES).parent.mkdir()
     while True:
         lattice = Lattice(size, tuple(period))

@@ -87,10 +87,10 @@ class Parallelism:
     def _check_placement(self) -> None:
         rows = dict(self.placement)
         wrong = [axis for axis in rows if axis not in AXES]
-        wrong += [axis for axis in AXES if math.prod(rows.get(axis, (1,))) != self._size(axis)]
+        wrong += [axis for axis in AXES if math.prod(rows.get(axis, (1,))) != self.size(axis)]
         if wrong or len({len(row) for row in rows.values()}) > 1:
             found = ",".join(f"{axis}:{'x'.join(map(str, row))}" for axis, row in self.placement)
-            sizes = ", ".join(f"{axis} {self._size(axis)}" for axis in AXES)
+            sizes = ", ".join(f"{axis} {self.size(axis)}" for axis in AXES)
             raise ConfigError(f"placement: found {found}, expected as many levels for each axis, and in all {sizes}")
 
     @property
@@ -103,7 +103,7 @@ class Parallelism:
         """int64[num_ranks], where each rank is, numbered by `order`: its number in the files."""
         if not self.placement:
             return np.arange(self.num_ranks)
-        axes = tuple(Axis(name, self._size(name), self.stride[name]) for name, _ in self.placement)
+        axes = tuple(Axis(name, self.size(name), self.stride[name]) for name, _ in self.placement)
         return npu_of_rank(tuple(row for _, row in self.placement), axes)
 
     @property
@@ -119,15 +119,16 @@ class Parallelism:
     @property
     def stride(self) -> dict[str, int]:
         """For each axis, the distance of two ranks whose coordinates differ by 1."""
-        sizes = [self._size(axis) for axis in self.order]
+        sizes = [self.size(axis) for axis in self.order]
         return {axis: math.prod(sizes[:place]) for place, axis in enumerate(self.order)}
 
-    def _size(self, axis: str) -> int:
+    def size(self, axis: str) -> int:
+        """Degree of an axis."""
         return {"tp": self.tp, "ep": self.ep, "dp": self.expert_copies, "pp": self.pp}[axis]
 
     def coordinate(self, axis: str) -> Ints:
         """int64[num_ranks], coordinate of each rank along an axis."""
-        return np.arange(self.num_ranks) // self.stride[axis] % self._size(axis)
+        return np.arange(self.num_ranks) // self.stride[axis] % self.size(axis)
 
     def lane(self) -> Ints:
         """int64[num_ranks], number of each rank in its stage; activations go between ranks of equal number (a lane)."""
@@ -135,12 +136,12 @@ class Parallelism:
         width = 1
         for axis in ("tp", "ep", "dp"):
             lane += width * self.coordinate(axis)
-            width *= self._size(axis)
+            width *= self.size(axis)
         return lane
 
     def group_size(self, kind: GroupKind) -> int:
         """Number of ranks of each group of a kind."""
-        return math.prod(self._size(axis) for axis in _VARYING[kind])
+        return math.prod(self.size(axis) for axis in _VARYING[kind])
 
     def first_of_group(self, kind: GroupKind) -> Ints:
         """int64[num_ranks], the first rank of each rank's group of a kind."""

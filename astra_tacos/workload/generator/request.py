@@ -14,7 +14,7 @@ from astra_tacos.workload.generator.cost import Device
 from astra_tacos.workload.generator.layered_model import LAYERED_MODELS, LayeredModel, read_layer_file
 from astra_tacos.workload.generator.layered_step import LayeredStep
 from astra_tacos.workload.generator.model import PRESETS, Transformer
-from astra_tacos.workload.generator.parallelism import Parallelism, axis_order
+from astra_tacos.workload.generator.parallelism import AXES, Parallelism, axis_order
 from astra_tacos.workload.generator.step import Step
 
 _REQUIRED = ("layers", "hidden", "heads", "sequence", "vocab")
@@ -47,7 +47,7 @@ class StepRequest:
     tp: int = 1
     pp: int = 1
     ep: int = 1
-    order: str = "tp,ep,dp,pp"
+    order: str | None = None
     placement: str | None = None
     model: str | None = None
     layer_file: Path | None = None
@@ -85,7 +85,7 @@ class StepRequest:
             If a size is missing, is not for such a model, or is not as expected.
         """
         placement = () if self.placement is None else read_placement(self.placement)
-        split = Parallelism(self.dp, self.tp, self.pp, self.ep, axis_order(self.order), placement)
+        split = Parallelism(self.dp, self.tp, self.pp, self.ep, AXES if self.order is None else axis_order(self.order), placement)
         for name, mebibytes in (("bucket-mb", self.bucket_mb), ("first-bucket-mb", self.first_bucket_mb)):
             if mebibytes is not None and not math.isfinite(mebibytes):
                 raise ConfigError(f"{name}: found {mebibytes}, expected a number of MiB above 0")

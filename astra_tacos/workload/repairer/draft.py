@@ -259,7 +259,7 @@ class Draft:
         write_json(folder / MEMORY, self.memory)
         write_groups(folder, self.groups)
         needs = self.backend.needs(len(self.network.dimensions))
-        write_run_script(folder, f"{WORKLOAD}/{self.name}", self.backend, "Runs", needs=needs, has_groups=bool(self.groups))
+        write_run_script(folder, f"{WORKLOAD}/{self.name}", self.backend, "Runs", needs=needs, has_groups=True)
 
     def _write_system(self, folder: Path) -> None:
         """The system JSON and the custom collectives, under names of this directory."""

@@ -10,7 +10,7 @@ from astra_tacos.network.blocks.building_block import COMPLETE
 from astra_tacos.network.network_config import NetworkConfig, read_network
 from astra_tacos.planner.run_files import network_tables
 from astra_tacos.run.backend import Backend, choose_backend
-from astra_tacos.run.system import COMM_KEYS, PER_NODE_KEY, parse_system, read_per_node, read_remote_memory
+from astra_tacos.run.system import COMM_KEYS, PER_NODE_KEY, default_system, parse_system, read_per_node, read_remote_memory
 from astra_tacos.run.trace.node_bytes import read_messages, read_metadata
 from astra_tacos.run.trace.reader import MAX_RANKS, load_file, trace_files
 from astra_tacos.support.errors import ConfigError
@@ -52,19 +52,6 @@ def network_text(num_npus: int, bandwidth_gibps: float = DEFAULT_BANDWIDTH_GIBPS
     """The text of a network that connects every NPU with every other one."""
     values = {"topology": COMPLETE, "npus_count": num_npus, "bandwidth": bandwidth_gibps, "latency": latency_ns}
     return "".join(f"{key}: [ {value} ]\n" for key, value in values.items())
-
-
-def default_system(num_dimensions: int) -> dict[str, Any]:
-    """A system that runs native rings, with the delays that ASTRA-sim has by default."""
-    return {
-        "scheduling-policy": "LIFO",
-        "endpoint-delay": 10,
-        "local-reduction-delay": 1,
-        "active-chunks-per-dimension": 1,
-        "preferred-dataset-splits": 1,
-        "collective-optimization": "baseline",
-        **{f"{key}-implementation": ["ring"] * max(num_dimensions, 1) for key in COMM_KEYS},
-    }
 
 
 def read_draft(inputs: RepairInputs, backend: Backend | str | None, num_ranks: int | None) -> Draft:

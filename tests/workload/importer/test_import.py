@@ -13,12 +13,13 @@ from helpers.damage import refusal
 from helpers.plans import attributes
 from helpers.pytorch_traces import Kineto, host_trace, training_step
 
+from astra_tacos.run.system import default_system
 from astra_tacos.run.trace.node_bytes import read_messages
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.errors import AstraTacosError, ConfigError, OutputError
 from astra_tacos.workload.importer.documents import read_documents
 from astra_tacos.workload.importer.import_run import ImportOptions, import_run
-from astra_tacos.workload.repairer.reading import RepairInputs, default_system
+from astra_tacos.workload.repairer.reading import RepairInputs
 
 
 def write(folder, **documents):
