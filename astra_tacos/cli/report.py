@@ -12,7 +12,7 @@ from astra_tacos.cli.report_figure import KINDS, find_figure
 from astra_tacos.cli.report_page import find_page
 from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import echo, print_json, progress
-from astra_tacos.cli.shared.options import PATH, json_option
+from astra_tacos.cli.shared.options import PATH, json_option, network_option
 from astra_tacos.report.style import FORMATS, WIDTHS, check_figure, save_figure
 from astra_tacos.report.sweep_choice import CONDITION
 from astra_tacos.support.errors import ConfigError
@@ -30,6 +30,7 @@ _PAGE_OPTIONS = {
         default=True,
         help="Compare a schedule with the predefined algorithms (takes seconds).",
     ),
+    "network_path": network_option,
 }
 _FIGURE_OPTIONS = {
     "kind": click.option("--kind", type=click.Choice(KINDS), help="What to draw; by default what fits INPUT."),
@@ -88,8 +89,8 @@ class _Output(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # gener
 def report(ctx: click.Context, /, path: Path, output: Path, as_json: bool, **options: Any) -> None:
     """Make a page to read, or a figure for a paper, of INPUT: what another command wrote. The name of FILE decides.
 
-    A page (.html) shows the directory of `synthesize`, `plan`, `replay` or `sweep`. It is one file, and needs no network and no
-    server.
+    A page (.html) shows the directory of `synthesize`, `plan`, `replay`, `compare` or `sweep`, or that of any run, which is
+    replayed first. It is one file, and needs no server.
 
     A figure (.svg, .pdf, .png) is one picture (--kind). topology: a network (.yml), or a schedule with the use of its links.
     timeline: links of a schedule (.npz, directory), or ranks of a run before and after. tree: how a chunk of a symmetric schedule
@@ -124,7 +125,7 @@ def _refuse(ctx: click.Context, given: set[str], others: Any, what: str) -> None
 
 def _write_page(path: Path, output: Path, options: dict[str, Any]) -> str:
     require("report")
-    kind, directory, make = find_page(path)
+    kind, directory, make = find_page(path, options["network_path"])
     for file in directory.rglob("*"):
         note_input(file)
     check_writable(output)

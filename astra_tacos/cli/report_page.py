@@ -7,13 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from astra_tacos.cli.shared.console import collected, progress
+from astra_tacos.cli.shared.console import collected, compile_ahead, progress
 from astra_tacos.cli.shared.inputs import Kind, load_schedule, refuse_lockstep
-from astra_tacos.run.run import RANKS
-from astra_tacos.support.errors import ConfigError
+from astra_tacos.cli.shared.options import find_given
+from astra_tacos.run.directory import Given, holds_run
+from astra_tacos.solver.first_use import LINTING, READING, REPLAYING
+from astra_tacos.support.errors import ConfigError, ReplayError
+from astra_tacos.support.temporaries import scratch_directory
 
 if TYPE_CHECKING:
     from astra_tacos.report.compare_rows import CompareRow
+    from astra_tacos.run.directory import CompactInputs
+    from astra_tacos.run.run import RunInputs
     from astra_tacos.schedule.schedule import Schedule
 
 COMPARISON_SECONDS = 10.0
@@ -37,6 +42,13 @@ def _of_run(directory: Path, title: str | None, with_comparison: bool) -> bytes:
     from astra_tacos.report.html.run import PLAN_FILE, plan_page, replay_page
 
     return (plan_page if (directory / PLAN_FILE).is_file() else replay_page)(directory, title)
+
+
+def _of_comparison(directory: Path, title: str | None, with_comparison: bool) -> bytes:
+    from astra_tacos.report.compare_rows import read_rows
+    from astra_tacos.report.html.compare import compare_page
+
+    return compare_page(read_rows(directory), title)
 
 
 def _of_sweep(directory: Path, title: str | None, with_comparison: bool) -> bytes:
@@ -74,12 +86,38 @@ PAGES = {
     "plan": PageKind("plan --output", ("plan.json", "replay.npz"), _of_run),
     "replay": PageKind("replay --output", ("replay.json", "replay.npz"), _of_run),
     "sweep": PageKind("sweep --output", ("sweep.parquet",), _of_sweep),
+    "comparison": PageKind("compare --output", ("compare.json",), _of_comparison),
 }
 """Kinds of directories; the first that fits counts."""
 
 
-def find_page(path: Path) -> tuple[str, Path, Page]:
+def _replayed(found: RunInputs | CompactInputs) -> Page:
+    """What makes the page of a run that nothing was replayed of yet: it is replayed first."""
+
+    def page(directory: Path, title: str | None, with_comparison: bool) -> bytes:
+        from astra_tacos.network.network_config import read_network
+        from astra_tacos.run.directory import CompactInputs
+        from astra_tacos.workload.linter.linted_replay import ReplayOutputs, replay_compact, replay_embedded
+
+        compile_ahead(*READING, *REPLAYING, *LINTING)
+        with scratch_directory() as scratch:
+            outputs = ReplayOutputs(directory=scratch / "replay")
+            if isinstance(found, CompactInputs):
+                replayed = replay_compact(found.folder, read_network(found.network), None, outputs, progress, {})
+            else:
+                replayed = replay_embedded(found, None, outputs, 1, progress, {})
+            if replayed.reason is not None:
+                raise ReplayError(f"{directory}: {replayed.reason}")
+            replayed.write(progress)
+            return _of_run(scratch / "replay", title, with_comparison)
+
+    return page
+
+
+def find_page(path: Path, network: Path | None = None) -> tuple[str, Path, Page]:
     """What a directory is, by the files in it, the directory itself if `path` is one of these, and what makes its page.
+
+    A run is replayed for its page, on `network` if one is given.
 
     Raises
     ------
@@ -93,11 +131,11 @@ def find_page(path: Path) -> tuple[str, Path, Page]:
             f"{path}: {'is no directory' if path.exists() else 'does not exist'}, expected one that a command wrote"
         )
     for name, kind in PAGES.items():
-        if all((path / marker).is_file() for marker in kind.markers):
+        if network is None and all((path / marker).is_file() for marker in kind.markers):
             return name, path, kind.make
     refuse_lockstep(path)
-    if (path / RANKS).is_file():
-        raise ConfigError(f"{path}: is a compact run, expected the output of `astra-tacos replay {path} --output DIR`")
+    if holds_run(path):
+        return "replay", path, _replayed(find_given(path, Given(network=network)))
     expected = "; ".join(f"{kind.command} ({', '.join(kind.markers)})" for kind in PAGES.values())
     raise ConfigError(f"{path}: found nothing to report on, expected the output of one of these: {expected}")
 

@@ -24,6 +24,7 @@ _KERNELS = {
     Kind.MSCCLPP_PLAN: PROGRAMS,
     Kind.TRACE: (*READING, *PROGRAMS),
     Kind.PLANNED_RUN: (*READING, *PROGRAMS),
+    Kind.RUN: (*READING, *PROGRAMS),
 }
 
 
@@ -46,14 +47,20 @@ def verify(path: Path, network_path: Path | None, collective: str | None, before
     """Check that PATH is legal and computes its collective.
 
     PATH is a run directory (everything in it is checked), a schedule (.npz), an MSCCL XML, an MSCCL++ plan (.json), the prefix of
-    a custom collective's traces, or a planned run (all its collectives are checked). With --network, messages must have a channel
-    between their NPUs. Exit code 0 means that PATH is proven correct; 1 that there are violations, or that its result could not
-    be checked.
+    a custom collective's traces, or a run (all its synthesized collectives are checked). With --network, messages must have a
+    channel between their NPUs. Exit code 0 means that PATH is proven correct; 1 that there are violations, or that its result
+    could not be checked.
     """
     from astra_tacos.network.composition import build_topology
     from astra_tacos.network.network_config import read_network
     from astra_tacos.report.table import describe_efficiency
-    from astra_tacos.solver.verdict import verify_directory, verify_planned, verify_program, verify_schedule_file
+    from astra_tacos.solver.verdict import (
+        verify_custom,
+        verify_directory,
+        verify_planned,
+        verify_program,
+        verify_schedule_file,
+    )
     from astra_tacos.support.units import format_time
 
     topology = build_topology(read_network(network_path)) if network_path else None
@@ -72,10 +79,11 @@ def verify(path: Path, network_path: Path | None, collective: str | None, before
             verdicts = [verify_planned(target, before)]
         elif kind in (Kind.SCHEDULE, Kind.SYMMETRIC):
             verdicts = [verify_schedule_file(target, collective)]
+        elif kind is Kind.RUN and (custom := verify_custom(target, topology, collective)):
+            verdicts = custom
         elif kind in (Kind.RUN, Kind.COMPACT_RUN):
             raise ConfigError(
-                f"{path}: a {kind} that no plan was written with: it says no collective to prove; `astra-tacos lint "
-                f"{shlex.quote(str(path))}` checks its files"
+                f"{path}: a {kind} says no collective to prove: `astra-tacos lint {shlex.quote(str(path))}` checks its files"
             )
         elif kind in (Kind.TRACE, Kind.MSCCL_XML, Kind.MSCCLPP_PLAN):
             verdicts = [verify_program(target, topology, collective)]

@@ -62,7 +62,7 @@ def holds_run(directory: Path) -> bool:
     return is_compact(directory) or bool(workloads_in(directory))
 
 
-def find_files(directory: Path, command: str, given: Given = Given()) -> Given:
+def find_files(directory: Path, command: str | None, given: Given = Given()) -> Given:
     """Find the files of an ordinary run in a directory: those that are given, else those inside; None where there is neither.
 
     Parameters
@@ -70,7 +70,7 @@ def find_files(directory: Path, command: str, given: Given = Given()) -> Given:
     directory
         The directory.
     command
-        What the user typed, which an error shows with the option that is missing.
+        What the user typed, which an error shows with the option that is missing; None if no command names the run.
     given
         What counts before the files inside.
 
@@ -80,7 +80,7 @@ def find_files(directory: Path, command: str, given: Given = Given()) -> Given:
         If there is no directory, or no workload or more than one in it.
     """
     if not directory.is_dir():
-        found = "is no directory, expected that of a run; the prefix of traces is given by --workload"
+        found = "no directory, expected that of a run (a prefix of traces is given by --workload)"
         raise ConfigError(f"{directory}: {found if directory.exists() else 'no such directory, expected that of a run'}")
     workload = given.workload
     if workload is None:
@@ -89,8 +89,9 @@ def find_files(directory: Path, command: str, given: Given = Given()) -> Given:
             names = ", ".join(prefix.name for prefix in prefixes[:_LISTED]) + (", ..." if len(prefixes) > _LISTED else "")
             found = f"found workloads {names}" if prefixes else f"found {_listed(directory)}"
             expected = "one" if prefixes else f"the traces of a run, {WORKLOAD}/PREFIX.<rank>.et"
-            remedy = shlex.quote(str(prefixes[0])) if prefixes else "PREFIX"
-            raise ConfigError(f"{directory}: {found}, expected {expected}: `{command} --workload {remedy}`")
+            prefix = shlex.quote(str(prefixes[0])) if prefixes else "PREFIX"
+            remedy = "" if command is None else f": `{command} --workload {prefix}`"
+            raise ConfigError(f"{directory}: {found}, expected {expected}{remedy}")
         (workload,) = prefixes
 
     def inside(name: str) -> Path | None:

@@ -75,10 +75,19 @@ def verify_directory(directory: Path, topology: Topology | None, collective: str
     topology, collective = topology or schedule.topology, collective or schedule.collective.name
     root = schedule.collective.root
     unequal = schedule.collective if schedule.collective.part_bytes is not None else None
-    prefixes = sorted({path.with_name(path.name[: -len(".0.et")]) for path in (directory / "collective").glob("*.0.et")})
-    traces = [verify_program(prefix, topology, collective, root, unequal) for prefix in prefixes]
+    traces = [verify_program(prefix, topology, collective, root, unequal) for prefix in _custom(directory)]
     xmls = [verify_program(path, topology, collective, root) for path in sorted(directory.glob("*.xml"))]
     return [_verify_schedule(directory / "schedule.npz", schedule, collective), *traces, *xmls]
+
+
+def verify_custom(directory: Path, topology: Topology | None, collective: str | None) -> list[Verdict]:
+    """Verdicts on the traces of custom collectives in the directory of a run that no plan tells of; none if it has none."""
+    return [verify_program(prefix, topology, collective) for prefix in _custom(directory)]
+
+
+def _custom(directory: Path) -> list[Path]:
+    """The prefixes of the traces of collectives in a directory."""
+    return sorted(path.with_name(path.name.removesuffix(".0.et")) for path in (directory / "collective").glob("*.0.et"))
 
 
 def verify_planned(directory: Path, before: Path | None) -> Verdict:

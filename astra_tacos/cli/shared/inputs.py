@@ -6,6 +6,7 @@ Detection of the kind of file a path names, for commands that take several kinds
 from __future__ import annotations
 
 import re
+import shlex
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -137,10 +138,15 @@ def recording_file(path: Path) -> Path | None:
 
 def identify_drawn(path: Path, expected: str) -> tuple[Kind, Path]:
     """Kind of a path that may be a network or a schedule."""
+    from astra_tacos.run.directory import holds_run
+
     if recording_file(path) is not None:
         raise ConfigError(f"{path}: found a recorded replay, expected {expected}")
-    if path.is_dir() and not (path / "schedule.npz").is_file():
+    if path.is_dir() and not is_schedule(path):
         refuse_lockstep(path)
+        if holds_run(path):
+            command = f"astra-tacos replay {shlex.quote(str(path))} --output DIR"
+            raise ConfigError(f"{path}: found a run, expected {expected}: `{command}` writes what a figure shows")
         raise ConfigError(f"{path}: a directory without schedule.npz, expected {expected}")
     if not path.exists():
         raise ConfigError(f"{path}: no such file or directory, expected {expected}")

@@ -28,7 +28,8 @@ from astra_tacos.network.network_config import (
 )
 from astra_tacos.network.topology import Topology
 from astra_tacos.run.compact_run import count_ranks
-from astra_tacos.run.run import RANKS, SYSTEM
+from astra_tacos.run.directory import Given, find_files, is_compact
+from astra_tacos.run.run import SYSTEM
 from astra_tacos.run.system import read_system
 from astra_tacos.run.trace.reader import trace_files
 from astra_tacos.study.optimizer.libra_files import CostModel
@@ -341,15 +342,16 @@ def read_run_source(
     folder
         Directory to which relative paths refer.
     workload
-        Prefix of the trace files, or the directory of a compact run, which has all files.
+        Prefix of the trace files, or the directory of a run, ordinary or compact, which has its files.
     system
-        System file; None for a compact run.
+        System file; None for that of the directory.
     comm_group
-        Communicator group file, if any.
+        Communicator group file, if any; None for that of the directory.
     remote_memory
-        Remote memory file, if any.
+        Remote memory file, if any; None for that of the directory.
     directory
-        Directory in which ASTRA-sim is started, to which paths in the system file refer; by default that of the system file.
+        Directory in which ASTRA-sim is started, to which paths in the system file refer; by default that of the run, or of the
+        system file.
 
     Raises
     ------
@@ -357,10 +359,19 @@ def read_run_source(
         If a file is missing or cannot be read.
     """
     folder = folder.resolve()
-    if (folder / workload / RANKS).is_file():
+    if is_compact(folder / workload):
         return _compact_source(places, Path(os.path.normpath(folder / workload)), system, comm_group, remote_memory, directory)
+    is_prefix = (folder / f"{workload}.0.et").is_file()
+    if (folder / workload).is_dir() and not is_prefix:
+        names = {"system": system, "groups": comm_group, "remote_memory": remote_memory, "directory": directory}
+        given = Given(**{name: folder / value for name, value in names.items() if value is not None})
+        with naming(places["workload"]):
+            found = find_files(Path(os.path.normpath(folder / workload)), None, given)
+        workload, directory = str(found.workload), str(found.directory)
+        files = (found.system, found.groups, found.remote_memory)
+        system, comm_group, remote_memory = (None if file is None else str(file) for file in files)
     if system is None:
-        raise ConfigError(f"{places['system']} is missing, expected it there or as an axis")
+        raise ConfigError(f"{places['system']} is missing, expected it there, as an axis, or in the directory of the run")
     system_path = Path(os.path.normpath(folder / system))
     start = system_path.parent if directory is None else Path(os.path.normpath(folder / directory))
     if not start.is_dir():
