@@ -73,7 +73,7 @@ def tables() -> str:
             commands = {
                 "`replay`": f"replay {run}",
                 "`replay --backend congestion-aware`": f"replay {run} --backend congestion-aware",
-                "`plan --compact`": f"plan --compact {run} --output plan{data}",
+                "`plan`": f"plan {run} --output plan{data}",
                 "`optimize --refine replays`": f"optimize --workload {run} --refine replays",
             }
             for name, command in commands.items():

@@ -61,10 +61,13 @@ def verify(path: Path, network_path: Path | None, collective: str | None, before
         verify_program,
         verify_schedule_file,
     )
+    from astra_tacos.support.text_files import read_json_object
     from astra_tacos.support.units import format_time
 
     topology = build_topology(read_network(network_path)) if network_path else None
     kind, target = identify(path)
+    if kind is Kind.PLANNED_RUN and read_json_object(target / "plan.json").keys() & {"traces", "endpoint"} == {"endpoint"}:
+        kind = Kind.RUN  # its NPUs were divided, and no collective was made
     if kind in (Kind.SCHEDULE, Kind.SYMMETRIC) and topology is not None:
         raise click.UsageError("--network is for traces and XML: a schedule has its own network.")
     if kind is Kind.PLANNED_RUN and (network_path is not None or collective is not None):

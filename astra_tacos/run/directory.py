@@ -127,7 +127,7 @@ def find_run(directory: Path, command: str, given: Given = Given()) -> RunInputs
     """
     if is_compact(directory):
         if given != Given(network=given.network):
-            raise ConfigError(f"{directory}: is a compact run, which has all files, expected --network alone with it")
+            raise ConfigError(f"{directory} is a compact run, which has all files: expected --network alone")
         return CompactInputs(directory, _network(directory, command, given))
     found = find_files(directory, command, given)
     network = _network(directory, command, found)

@@ -54,7 +54,7 @@ class Command(click.Command):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """See `click.Command`. The context is that of the mode that arguments name, if any; it knows the words that were typed."""
+        """See `click.Command`. The context is that of a mode, if the arguments name one; it knows what was typed."""
         typed = shlex.join(["astra-tacos", str(info_name), *args])
         context = self._context(info_name, args, parent, **extra)
         context.meta[_TYPED] = typed

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from astra_tacos.cli.shared.command import typed_command
-from astra_tacos.cli.shared.inputs import is_schedule, is_trace_prefix
+from astra_tacos.cli.shared.inputs import is_schedule, is_trace_prefix, refuse_lockstep
 from astra_tacos.run.backend import ASTRA_SIM, BACKENDS, MODELS, NS3, Backend, is_packet_level
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import format_size, parse_size, parse_sizes
@@ -307,6 +307,7 @@ def find_given(path: Path, given: Given) -> RunInputs | CompactInputs:
     """`find_run` for the command that the user typed."""
     from astra_tacos.run.directory import find_run
 
+    refuse_lockstep(path)
     return find_run(path, typed_command(), given)
 
 
